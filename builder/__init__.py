@@ -1,0 +1,1 @@
+"""ortpacks: ONNX Runtime GPU packages, one per GPU generation."""

@@ -1,0 +1,1 @@
+"""The only impure code: processes, sockets, the Docker engine, files."""

@@ -1,0 +1,211 @@
+"""The input cache, addressed by content: fetched once, verified each time a file enters.
+
+Layout below the cache folder: ``store/<2 hex>/<sha256>/<filename>`` with ``<filename>.verified`` beside it,
+``unpacked/<sha256>/`` for wheels, ``incoming/<id>/`` while an input is on its way, ``locks/``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from builder.adapters.filelock import exclusive, if_free
+from builder.adapters.partfile import disk_errors
+from builder.adapters.wheel import unpack_wheel
+from builder.core.inputs import Input, InputKind, Lock, Pin
+from builder.core.package import Digest
+from builder.core.ports import Reporter
+from builder.errors import ConfigError, IntegrityError, TransferError
+
+
+class Source(Protocol):
+    """Where inputs of one kind are downloaded from."""
+
+    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
+        """Bring the input's file into ``folder``, which is the caller's alone, under its own name.
+
+        What a killed run left in ``folder`` may be gone on from. Nothing is verified yet. Without a ``pin``
+        the source chooses the file. Raises ``TransferError``, ``DiskError``.
+        """
+
+
+class FileStore:
+    """Implements ``core.ports.Store`` and ``core.catalogue.Intake``."""
+
+    def __init__(
+        self,
+        *,
+        cache: Path,
+        lock: Lock,
+        sources: Mapping[InputKind, Source],
+        reporter: Reporter,
+        offline: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cache = cache
+        self._lock = lock
+        self._sources = sources
+        self._reporter = reporter
+        self._offline = offline
+        self._clock = clock
+
+    def lock(self) -> Lock:
+        """See ``core.ports.Store.lock``."""
+        return self._lock
+
+    def fetch(self, item: Input) -> Path:
+        """See ``core.ports.Store.fetch``."""
+        pin = self._pinned(item)
+        path = self._place(pin)
+        with self._alone(_identity(item), item.spec):
+            if path.is_file():
+                _verify_cached(item, path, pin)
+            else:
+                self._admit(item, self._download(item, pin), pin)
+        return path
+
+    def unpack(self, wheel: Input) -> Path:
+        """See ``core.ports.Store.unpack``. A finished folder is proof enough: it is not hashed again."""
+        pin = self._pinned(wheel)
+        tree = self._cache / "unpacked" / pin.sha256
+        if tree.is_dir():
+            return tree
+        file = self.fetch(wheel)
+        with self._alone(f"unpack-{pin.sha256[:16]}", f"{wheel.spec}'s files"):
+            if not tree.is_dir():
+                unpack_wheel(file, tree)
+        return tree
+
+    def pin(self, item: Input) -> Pin:
+        """See ``core.catalogue.Intake.pin``."""
+        with self._alone(_identity(item), item.spec):
+            file = self._download(item, None)
+            digest = _digest(file)
+            pin = Pin(filename=file.name, size=digest.size, sha256=digest.sha256)
+            self._admit(item, file, pin)
+        return pin
+
+    def _pinned(self, item: Input) -> Pin:
+        pin = self._lock.pins.get(item.key)
+        if pin is None:
+            raise ConfigError(f"inputs.lock has no entry {item.key!r}. Run ./run lock and commit the file.")
+        if item.kind not in self._sources:
+            raise ConfigError(
+                f"{item.key!r} is not a file that can be fetched: it is a {item.kind.value} input."
+            )
+        return pin
+
+    def _place(self, pin: Pin) -> Path:
+        return self._cache / "store" / pin.sha256[:2] / pin.sha256 / pin.filename
+
+    def _alone(self, name: str, what: str) -> AbstractContextManager[None]:
+        path = self._cache / "locks" / f"{name}.lock"
+        return exclusive(path, lambda: self._reporter.say(f"another process is busy with {what}: waiting"))
+
+    def _download(self, item: Input, pin: Pin | None) -> Path:
+        if self._offline:
+            raise TransferError(
+                f"{item.key} is not in the cache ({self._cache}) and --offline was given. "
+                "Run the same command once without --offline."
+            )
+        self._sweep(item)
+        folder = self._cache / "incoming" / _identity(item)
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin else ""))
+        started = self._clock()
+        file = self._sources[item.kind].download(item, pin, folder)
+        took = self._clock() - started
+        self._reporter.say(f"fetched {file.name}, {file.stat().st_size:,} bytes in {took:.1f} s")
+        return file
+
+    def _sweep(self, item: Input) -> None:
+        """Remove what dead processes left of inputs that are here by now or that nobody wants any more."""
+        missing = (key for key, pin in self._lock.pins.items() if not self._place(pin).is_file())
+        wanted = {_identity(item), *map(_hashed, missing)}
+        for folder in (self._cache / "incoming").glob("*"):
+            if folder.name in wanted:
+                continue
+            with if_free(self._cache / "locks" / f"{folder.name}.lock") as free:
+                if free:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _admit(self, item: Input, file: Path, pin: Pin) -> None:
+        """Verify a new file and give it its place."""
+        path = self._place(pin)
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _require(item, file, pin, aside=_bad(path))
+            file.chmod(0o644)
+            file.replace(path)
+            _stamp(path)
+            shutil.rmtree(self._cache / "incoming" / _identity(item), ignore_errors=True)
+
+
+def _identity(item: Input) -> str:
+    return _hashed(item.key)
+
+
+def _hashed(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def _verify_cached(item: Input, path: Path, pin: Pin) -> None:
+    """Trust the stamp of the last full hash; at any doubt hash again."""
+    if path.stat().st_size == pin.size and _read_stamp(path) == _state(path):
+        return
+    _require(item, path, pin, aside=_bad(path))
+    _stamp(path)
+
+
+def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
+    got = _digest(path)
+    if got == Digest(size=pin.size, sha256=pin.sha256):
+        return
+    path.replace(aside)
+    raise IntegrityError(
+        f"{item.key}: wanted sha256 {pin.sha256} ({pin.size:,} bytes), got {got.sha256} "
+        f"({got.size:,} bytes). The bad file is kept at {aside}. Run the same command again to fetch it "
+        "anew; if that does not help, the index or mirror serves other bytes than inputs.lock names."
+    )
+
+
+def _digest(path: Path) -> Digest:
+    """Hash what is really on disk: synced first, so that a stamp never outlives its bytes."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return Digest(size=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _bad(path: Path) -> Path:
+    return path.with_name(f"{path.name}.bad")
+
+
+def _stamp_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.verified")
+
+
+def _state(path: Path) -> str:
+    """Size, time and inode: one changes when a file is written or replaced, none when it is linked."""
+    stat = path.stat()
+    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}\n"
+
+
+def _stamp(path: Path) -> None:
+    with disk_errors(path):
+        part = path.with_name(f"{path.name}.verified.part")
+        part.write_text(_state(path), encoding="ascii")
+        part.replace(_stamp_file(path))
+
+
+def _read_stamp(path: Path) -> str:
+    try:
+        return _stamp_file(path).read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,127 @@
+"""Wheels as zip archives: every file proved against the wheel's own RECORD while it is unpacked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+from builder.adapters.partfile import disk_errors, require_space, sync_folder
+from builder.core.untouched import read_record
+from builder.errors import IntegrityError
+
+_CHUNK = 1 << 20
+_SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
+"""Files of ``*.dist-info`` that RECORD cannot hold the hash of."""
+
+
+def unpack_wheel(wheel: Path, tree: Path) -> None:
+    """Unpack into ``tree``, which appears whole or not at all; the caller sees to it that no one else does.
+
+    Whoever finds ``tree`` trusts it unread, so every byte is on disk before it has its name. Raises
+    ``IntegrityError`` for a truncated wheel, a file that is not what RECORD says, or a name that leads
+    outside; ``DiskError``.
+    """
+    part = tree.with_name(f"{tree.name}.part-{os.getpid()}")
+    with disk_errors(tree):
+        for orphan in tree.parent.glob(f"{tree.name}.part-*"):
+            shutil.rmtree(orphan)
+        part.mkdir(parents=True)
+        try:
+            with _opened(wheel) as archive:
+                _extract_all(archive, wheel, part)
+            os.sync()  # at once: syncing thousands of small files one by one doubles the time
+            part.rename(tree)
+            sync_folder(tree.parent)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def _opened(wheel: Path) -> Iterator[ZipFile]:
+    try:
+        with ZipFile(wheel) as archive:
+            yield archive
+    except (BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise IntegrityError(f"{wheel} is not a whole wheel: {error}. Delete it and run again.") from error
+
+
+def _read_record(archive: ZipFile, wheel: Path) -> dict[str, str]:
+    names = [name for name in archive.namelist() if _is_record(name)]
+    if len(names) != 1:
+        raise IntegrityError(f"{wheel} has {len(names)} files *.dist-info/RECORD; a wheel has one.")
+    return read_record(archive.read(names[0]).decode(errors="replace"), str(wheel))
+
+
+def _is_record(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.name == "RECORD" and len(path.parts) == 2 and path.parent.suffix == ".dist-info"  # noqa: PLR2004
+
+
+def _extract_all(archive: ZipFile, wheel: Path, folder: Path) -> None:
+    wanted = _read_record(archive, wheel)
+    members = [info for info in archive.infolist() if not info.is_dir()]
+    _require_same_names(members, wanted, wheel)
+    require_space(folder / "x", sum(info.file_size for info in members))
+    largest_first = sorted(members, key=lambda info: -info.file_size)
+    with ThreadPoolExecutor(
+        min(4, os.cpu_count() or 1)
+    ) as pool:  # zlib and hashlib free the interpreter lock
+        jobs = [pool.submit(_extract, archive, info, folder) for info in largest_first]
+        try:
+            for info, job in zip(largest_first, jobs, strict=True):
+                _compare(wheel, info.filename, wanted.get(info.filename), job.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel: Path) -> None:
+    """RECORD and the archive name the same files, each once, all of them inside the tree."""
+    names = [info.filename for info in members]
+    outside = [name for name in names if not _is_inside(name)]
+    unlisted = [name for name in names if name not in wanted and not _is_signature(name)]
+    missing = sorted(set(wanted) - set(names))
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    for what, found in (
+        ("leads outside the wheel", outside),
+        ("is not listed in RECORD", unlisted),
+        ("is listed in RECORD and not there", missing),
+        ("is there twice", twice),
+    ):
+        if found:
+            raise IntegrityError(f"{wheel}: {found[0]} {what} ({len(found)} such files).")
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not (path.is_absolute() or ".." in path.parts or "\\" in name)
+
+
+def _is_signature(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.name in _SIGNATURES and path.parent.suffix == ".dist-info"
+
+
+def _extract(archive: ZipFile, info: ZipInfo, folder: Path) -> str:
+    """Write one file and return the sha256 of its bytes. A link in the archive becomes a plain file."""
+    target = folder / info.filename
+    target.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with archive.open(info) as source, target.open("xb") as file:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+            file.write(chunk)
+    target.chmod(0o755 if info.external_attr >> 16 & 0o111 else 0o644)
+    return digest.hexdigest()
+
+
+def _compare(wheel: Path, path: str, wanted: str | None, got: str) -> None:
+    if wanted is not None and wanted != got:
+        raise IntegrityError(f"{wheel}: {path}: RECORD wants sha256 {wanted}, got {got}.")

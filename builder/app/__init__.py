@@ -1,0 +1,1 @@
+"""The composition root: wires adapters to stages and walks a variant down the road."""

@@ -1,0 +1,111 @@
+"""What flags mean: words into values, errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from builder.app.road import Options, Road
+from builder.app.workshop import Workshop
+from builder.config import pick_variants
+from builder.core.variant import Host, Origin, Profile
+from builder.errors import BuilderError, DiskError, ValidationError
+from builder.stages.plan import Wishes
+
+P = ParamSpec("P")
+E = TypeVar("E", bound=Enum)
+ROOT = Path(__file__).resolve().parent.parent.parent
+INTERRUPTED = 130
+BASES = ("auto", "nvidia", "assembled")
+WISHES = ("base", "origin", "profile", "host", "offline")
+FLAGS = {
+    "variant": "a variant of variants.yaml; may be given more than once",
+    "all": "every variant",
+    "base": "auto (nvidia where it can be had), nvidia or assembled",
+    "origin": "auto (wheel where it serves the whole set), wheel or source",
+    "profile": "full, lean or minimal; asking for less than full means compiling",
+    "host": "wheel or source: where libonnxruntime.so.1 comes from",
+    "builder": "a buildx builder other than the current one",
+    "offline": "fetch nothing: everything must be in the cache",
+    "dist": "folder for results (dist)",
+}
+
+
+def how(*names: str, **more: str) -> dict[str, str]:
+    """Help lines of some shared flags, and of a task's own."""
+    own = {name.replace("_", "-"): text for name, text in more.items()}
+    return {name: FLAGS[name] for name in names} | own
+
+
+def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concatenate[Context, P], None]:
+    """An error a user can cause is a message and an exit code, never a traceback."""
+
+    @functools.wraps(body)
+    def run(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            body(context, *args, **kwargs)
+        except BuilderError as error:
+            raise Exit(f"error: {error}", code=error.exit_code) from None
+        except KeyboardInterrupt:
+            raise Exit("interrupted; the same command goes on from here", code=INTERRUPTED) from None
+        except BrokenPipeError:
+            raise Exit("error: whoever read the output has gone", code=BuilderError.exit_code) from None
+        except OSError as error:
+            if error.filename is None:
+                raise
+            what = f"error: {error.filename}: {error.strerror or error}."
+            raise Exit(f"{what} Free space or fix its permissions.", code=DiskError.exit_code) from None
+
+    return run
+
+
+def chosen(kind: type[E], name: str, value: str | None) -> E | None:
+    """A flag's value as one of an enum's; ``None`` when the flag was not given."""
+    words = [str(member.value) for member in kind]
+    if value is not None and value not in words:
+        raise ValidationError(f"--{name} {value!r} is none of {', '.join(words)}.")
+    return None if value is None else kind(value)
+
+
+def workshop(dist: str | None = None, *, offline: bool = False) -> Workshop:
+    """The adapters and folders of this run."""
+    return Workshop(ROOT, dist=Path(dist) if dist else None, offline=offline)
+
+
+def options(
+    base: str = "auto",
+    origin: str | None = None,
+    profile: str | None = None,
+    host: str | None = None,
+    builder: str | None = None,
+    *,
+    force: bool = False,
+    offline: bool = False,
+) -> Options:
+    """The flags on how to build, as values. Raises ``ValidationError``."""
+    if base not in BASES:
+        raise ValidationError(f"--base {base!r} is none of {', '.join(BASES)}.")
+    wishes = Wishes(
+        base=base,
+        offline=offline,
+        origin=chosen(Origin, "origin", origin),
+        profile=chosen(Profile, "profile", profile),
+        host=chosen(Host, "host", host),
+    )
+    return Options(wishes=wishes, builder=builder, force=force)
+
+
+def roads(shop: Workshop, names: list[str], how_to: Options, *, all_: bool) -> dict[str, Road]:
+    """The chosen variants' roads by name; several at once mark each line with their variant."""
+    variants = pick_variants(shop.project, names, all_)
+    if len(variants) == 1:
+        return {variants[0].name: Road(shop, variants[0], how_to, shop.reporter)}
+    return {
+        variant.name: Road(shop, variant, how_to, shop.console.prefixed(variant.name)) for variant in variants
+    }

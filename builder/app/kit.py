@@ -1,0 +1,145 @@
+"""What packages are checked and tried out with: cuobjdump, a bare image, the smoke program, a model.
+
+It follows from the base alone, so that a package can be verified without planning its build.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from builder.adapters.cuobjdump import ContainerInspector
+from builder.adapters.filelock import exclusive
+from builder.app.workshop import Workshop
+from builder.core.catalogue import TEST_INPUTS, ort_wheel
+from builder.core.ports import Inspector, Reporter
+from builder.core.rendered import Rendered
+from builder.core.selftest import Tensor
+from builder.core.variant import BuildPlan, Host, Origin, Variant
+from builder.stages.compile import export, lay_out
+from builder.stages.image import build_image
+from builder.stages.render import render
+from builder.stages.selftest import Bench
+
+_MODEL = "silero_vad/data/silero_vad.onnx"
+_NOBODY = Variant(name="kit", sm=(), generations=())
+
+
+class Kit:
+    """The kit of one base, made once and shared by all variants: whoever comes second waits."""
+
+    def __init__(self, shop: Workshop, base: str, reporter: Reporter, builder: str | None = None) -> None:
+        self._shop = shop
+        self._base = base
+        self._reporter = reporter
+        self._builder = builder
+        self._store = shop.store(shop.lock, reporter)
+        self._place = shop.place(f".kit-{base}")
+
+    @property
+    def folder(self) -> Path:
+        """Where ``ortpacks-smoke`` lies."""
+        return self._place.kit
+
+    @property
+    def _smoke(self) -> Path:
+        return self._place.kit / "ortpacks-smoke"
+
+    def inspector(self) -> Inspector:
+        """Cuobjdump of the base's toolchain."""
+        with self._alone():
+            image = self._image("toolchain", self._made())
+        project = self._shop.project
+        version = project.bases.assembled.nvcc if self._base == "assembled" else project.cuda.version
+        return ContainerInspector(self._shop.engine, image, version, self._shop.cache)
+
+    def bench(self) -> Bench:
+        """Where packages are tried out."""
+        with self._alone():
+            rendered = self._made()
+            self._export(rendered)
+            image = self._image("bare", rendered)
+        return Bench(
+            engine=self._shop.engine,
+            image=image,
+            smoke=self._smoke,
+            model=self._store.unpack(TEST_INPUTS[0]) / _MODEL,
+            tar_stream=self._shop.archive(self._reporter).tar_stream,
+            stock_outputs=_stock_outputs,
+        )
+
+    def _export(self, rendered: Rendered) -> None:
+        """The smoke program. One that is up to date stays: another variant may be running it."""
+        program = self._shop.templates / "smoke.c"
+        text = rendered.dockerfile + rendered.toolchain_key + program.read_text(encoding="utf-8")
+        key = hashlib.sha256(text.encode()).hexdigest()
+        made = self._place.root / "kit.key"
+        if self._smoke.is_file() and made.is_file() and made.read_text(encoding="utf-8") == key:
+            return
+        export(
+            "kit",
+            self._place.kit,
+            rendered,
+            self._place,
+            engine=self._shop.engine,
+            store=self._store,
+            reporter=self._reporter,
+            builder=self._builder,
+        )
+        made.write_text(key, encoding="utf-8")
+
+    def _alone(self) -> AbstractContextManager[None]:
+        waits = "another build makes the kit: waiting"
+        return exclusive(self._shop.lock_of(f"kit-{self._base}"), lambda: self._reporter.say(waits))
+
+    def _made(self) -> Rendered:
+        """The kit's Dockerfiles and context: those of a package that compiles nothing."""
+        project = self._shop.project
+        version = project.onnxruntime.version
+        plan = BuildPlan(
+            project=project,
+            variant=_NOBODY,
+            base=self._base,
+            base_reason="",
+            origin=Origin.WHEEL,
+            origin_reason="",
+            profile=None,
+            host=Host.WHEEL,
+            ort_version=version,
+            ort_wheel=ort_wheel(version),
+        )
+        rendered = render(plan, self._shop.lock, self._shop.loader, package_name="kit")
+        lay_out(
+            plan,
+            rendered,
+            self._place,
+            store=self._store,
+            rootfs=self._shop.rootfs(self._reporter),
+            templates=self._shop.templates,
+        )
+        return rendered
+
+    def _image(self, target: str, rendered: Rendered) -> str:
+        """A stage of the base as an image: ``ortpacks/toolchain``, ``ortpacks/bare``."""
+        tag = f"ortpacks/{target}:{self._base}-{rendered.toolchain_key}"
+        wheels = rendered.contexts.items() if target == "toolchain" else ()
+        build_image(
+            self._place,
+            target,
+            tag,
+            engine=self._shop.engine,
+            trees={name: self._store.unpack(wheel) for name, wheel in wheels},
+            builder=self._builder,
+            network=rendered.network,
+        )
+        return tag
+
+
+def _stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Mapping[str, list[float]]:
+    """See ``adapters.reference``."""
+    # Imported late: onnxruntime is slow to import and leaves an id of its own in the user's home.
+    from builder.adapters.reference import stock_outputs  # noqa: PLC0415
+
+    return stock_outputs(model, inputs)

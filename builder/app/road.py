@@ -1,0 +1,264 @@
+"""The road of one variant, from plan to a verified package; and several variants side by side."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from builder.adapters.filelock import exclusive
+from builder.app.kit import Kit
+from builder.app.proving import verifier
+from builder.app.stamp import read_stamp, stamp_key, write_stamp
+from builder.app.workshop import Workshop
+from builder.core.checks import require
+from builder.core.inputs import Lock
+from builder.core.manifest import loads
+from builder.core.naming import package_name
+from builder.core.package import Member, PackageFile
+from builder.core.ports import Reporter, Store
+from builder.core.rendered import Rendered
+from builder.core.variant import BuildPlan, Origin, Variant
+from builder.core.workplace import Workplace
+from builder.errors import CheckFailedError
+from builder.stages.bundle import Bench as BundleBench
+from builder.stages.bundle import Sources, bundle, discard, gather
+from builder.stages.check import CheckReport, check, native_sm, tell
+from builder.stages.compile import export, lay_out
+from builder.stages.image import build_image, image_tag
+from builder.stages.plan import Wishes, plan
+from builder.stages.render import render
+from builder.stages.verify import verify
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the command line says about how to build, not what."""
+
+    wishes: Wishes
+    builder: str | None = None
+    """A buildx builder other than the current one."""
+    force: bool = False
+    """Build although everything is up to date."""
+
+
+class Road:
+    """One variant's way through the stages. Each public method is a verb and works alone in its folder."""
+
+    def __init__(self, shop: Workshop, variant: Variant, options: Options, reporter: Reporter) -> None:
+        """Nothing happens before a method is called."""
+        self._shop = shop
+        self._variant = variant
+        self._options = options
+        self._reporter = reporter
+        self._place: Workplace = shop.place(variant.name)
+
+    def plan(self) -> BuildPlan:
+        """Decide base, origin, version and profile."""
+        with self._reporter.step(f"plan {self._variant.name}"):
+            return plan(
+                self._shop.project,
+                self._variant,
+                self._options.wishes,
+                engine=self._shop.engine,
+                store=self._store,
+                native_sm=native_sm,
+                reporter=self._reporter,
+            )
+
+    def render(self) -> None:
+        """Dockerfiles and build context in ``dist/<variant>``."""
+        with self._alone():
+            self._render(self.plan())
+
+    def build(self) -> Path:
+        """A verified package in ``dist``; at once when nothing has changed since the last."""
+        self._shop.engine.facts()
+        with self._alone():
+            decided = self.plan()
+            key = stamp_key(decided, self._shop.lock, self._shop.code())
+            done = None if self._options.force else read_stamp(self._place.root, key, self._shop.dist)
+            if done is not None:
+                self._reporter.say(f"{done.name} is up to date ({done.stat().st_size / 1e6:,.0f} MB)")
+                return done
+            rendered = self._render(decided)
+            self._compile(decided, rendered)
+            package = self._pack(decided, rendered)
+            write_stamp(self._place.root, key, package)
+            return package
+
+    def check(self) -> None:
+        """Hold what the last build compiled to its variant; ``CheckFailedError`` names every finding."""
+        self._shop.engine.facts()
+        with self._alone():
+            decided = self.plan()
+            report = self._check(self._gather(decided, self._render(decided)), self._kit(decided))
+            require(report.findings, f"{self._variant.name} does not hold what it promises")
+
+    def bundle(self) -> Path:
+        """A verified package from what the last build compiled."""
+        self._shop.engine.facts()
+        with self._alone():
+            decided = self.plan()
+            return self._pack(decided, self._render(decided))
+
+    def image(self) -> str:
+        """The runtime image, made from the package, which is built first where it is not up to date."""
+        package = self.build()
+        with self._alone():
+            decided = self.plan()
+            return self._image(package, decided, self._kit(decided))
+
+    @cached_property
+    def _store(self) -> Store:
+        return self._shop.store(self._shop.lock, self._reporter)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        waits = f"another process works in {self._place.root}: waiting"
+        return exclusive(self._shop.lock_of(self._variant.name), lambda: self._reporter.say(waits))
+
+    def _kit(self, decided: BuildPlan) -> Kit:
+        return Kit(self._shop, decided.base, self._reporter, self._options.builder)
+
+    def _render(self, decided: BuildPlan) -> Rendered:
+        with self._reporter.step(f"render {self._variant.name}"):
+            name = str(package_name(decided))
+            rendered = render(decided, self._shop.lock, self._shop.loader, package_name=name)
+            lay_out(
+                decided,
+                rendered,
+                self._place,
+                store=self._store,
+                rootfs=self._shop.rootfs(self._reporter),
+                templates=self._shop.templates,
+            )
+            self._reporter.say(str(self._place.dockerfile))
+        return rendered
+
+    def _compile(self, decided: BuildPlan, rendered: Rendered) -> None:
+        """ORT's libraries in ``dist/<variant>/artifact``; nothing for origin wheel."""
+        if decided.origin is not Origin.SOURCE:
+            return
+        self._place.artifact_key.unlink(missing_ok=True)
+        with self._reporter.step(f"compile {self._variant.name}"):
+            export(
+                "artifact",
+                self._place.artifact,
+                rendered,
+                self._place,
+                engine=self._shop.engine,
+                store=self._store,
+                reporter=self._reporter,
+                builder=self._options.builder,
+            )
+        self._place.artifact_key.write_text(_artifact_key(rendered), encoding="utf-8")
+
+    def _gather(self, decided: BuildPlan, rendered: Rendered) -> tuple[Member, ...]:
+        """Every file of the package, found. What was compiled must have been compiled for this very plan."""
+        compiled = decided.origin is Origin.SOURCE
+        if compiled:
+            self._require_artifact_of(rendered)
+        sources = Sources(
+            tree=self._store.unpack,
+            artifact=self._place.artifact if compiled else None,
+            licence=self._shop.root / decided.project.bundle.licence,
+            relocate=self._shop.patchelf.with_origin,
+            work=self._place.root,
+        )
+        return gather(decided, sources)
+
+    def _require_artifact_of(self, rendered: Rendered) -> None:
+        held = self._place.artifact_key
+        if not held.is_file() or held.read_text(encoding="utf-8") != _artifact_key(rendered):
+            raise CheckFailedError(
+                f"{self._place.artifact} was not compiled for this plan: base, profile, host, version or "
+                "templates differ, or nothing was compiled. `./run build` with the same flags compiles it."
+            )
+
+    def _check(self, members: Sequence[Member], kit: Kit) -> CheckReport:
+        """What the gathered libraries hold, natively and by cuobjdump."""
+        with self._reporter.step("make the image that has cuobjdump"):
+            inspector = kit.inspector()
+        report = check(members, self._variant, inspector, self._reporter)
+        tell(report, self._reporter)
+        return report
+
+    def _pack(self, decided: BuildPlan, rendered: Rendered) -> Path:
+        """Gather, check, pack and verify aside; only then does the package stand in ``dist``.
+
+        A failure at any point leaves no package of this name there.
+        """
+        final = self._bench(self._shop.dist)
+        discard(package_name(decided), final)
+        kit = self._kit(decided)
+        members = self._gather(decided, rendered)
+        report = self._check(members, kit)
+        aside = self._bench(self._place.unverified)
+        with self._reporter.step(f"bundle {self._variant.name}"):
+            packed = self._bundle(decided, members, report, aside)
+        with self._reporter.step("make what it is tried out with"):
+            bench = kit.bench()
+        verify(packed.path, verifier(self._shop, self._reporter, bench))
+        package = final.dist / packed.path.name
+        os.replace(packed.path, package)  # noqa: PTH105 - a rename over what may be there, in one step
+        final.checksums.update(final.dist, put={package.name: packed.sha256})
+        return package
+
+    def _bundle(
+        self, decided: BuildPlan, members: tuple[Member, ...], report: CheckReport, bench: BundleBench
+    ) -> PackageFile:
+        revision = base_revision(decided, self._shop.lock)
+        return bundle(decided, members, report, bench, tree=self._store.unpack, revision=revision)
+
+    def _image(self, package: Path, decided: BuildPlan, kit: Kit) -> str:
+        archive = self._shop.archive(self._reporter)
+        manifest = loads(archive.read_manifest(package).decode(), package.name)
+        scratch = self._shop.dist / f"image-{self._variant.name}"
+        tag = image_tag(decided)
+        with (
+            self._reporter.step(f"image {self._variant.name}"),
+            archive.scratch(scratch, manifest.unpacked_size) as folder,
+        ):
+            kit.bench()
+            archive.extract(package, folder)
+            build_image(
+                self._place,
+                "runtime",
+                tag,
+                engine=self._shop.engine,
+                trees={"package": folder, "smoke": kit.folder},
+                builder=self._options.builder,
+                network=decided.base == "nvidia",
+            )
+            self._reporter.say(f"image {tag}")
+        return tag
+
+    def _bench(self, dist: Path) -> BundleBench:
+        return BundleBench(
+            archive=self._shop.archive(self._reporter),
+            checksums=self._shop.checksums,
+            reporter=self._reporter,
+            dist=dist,
+        )
+
+
+def _artifact_key(rendered: Rendered) -> str:
+    """The Dockerfile says everything that compiling follows from: flags, versions, the toolchain's key."""
+    return hashlib.sha256(rendered.dockerfile.encode()).hexdigest()
+
+
+def base_revision(decided: BuildPlan, lock: Lock) -> str | None:
+    """The base image's digest, where both it and ORT's source are pinned: else nobody could build it again.
+
+    An assembled base has no digest: it is pinned input by input, and Debian's own packages are not.
+    """
+    if decided.base != "nvidia":
+        return None
+    base = decided.project.bases.nvidia
+    pins = [lock.pins.get(item.key) for item in (base.image, base.source)]
+    revisions = [pin.revision if pin else None for pin in pins]
+    return revisions[0] if all(revisions) else None

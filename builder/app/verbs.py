@@ -1,0 +1,233 @@
+"""The verbs besides ``build`` that need more than one stage: arguments in, results told."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from builder.adapters.github import GitHub
+from builder.adapters.github_http import GitHubHttp
+from builder.adapters.gitsource import GitTags
+from builder.adapters.partfile import part_file
+from builder.app.kit import Kit
+from builder.app.proving import verifier
+from builder.app.workshop import Workshop
+from builder.config import parse_lock, render_lock
+from builder.core import index as index_format
+from builder.core import manifest as manifest_format
+from builder.core.catalogue import Resolver, ort_wheel
+from builder.core.index import build_index
+from builder.core.inputs import InputKind, Lock
+from builder.core.naming import ARCHIVE_SUFFIX, package_name
+from builder.core.release import CHECKSUMS, INDEX, LocalFile
+from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
+from builder.errors import CheckFailedError, NothingToDoError, ToolMissingError
+from builder.stages.client import ClientRequest, build_client
+from builder.stages.lock import lock
+from builder.stages.plan import Wishes, choose_base
+from builder.stages.publish import CLIENT, PublishOptions, PublishPorts, index_url, publish, release_tag
+from builder.stages.render import render
+from builder.stages.verify import verify
+
+_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
+_GOLDEN = "tests/golden"
+
+
+def packages_in(dist: Path) -> list[Path]:
+    """Every package of a folder. Raises ``NothingToDoError`` when there is none."""
+    found = sorted(dist.glob(f"*{ARCHIVE_SUFFIX}"))
+    if not found:
+        raise NothingToDoError(f"{dist} holds no package. `./run build --all` makes them.")
+    return found
+
+
+def verify_package(shop: Workshop, package: Path, wishes: Wishes) -> None:
+    """Prove a package from its archive alone, and run a model on it in a bare container of the base."""
+    shop.archive(shop.reporter).read_manifest(package)  # before anything is made: it may be no package at all
+    base = choose_base(shop.project, wishes, shop.engine).value
+    with shop.reporter.step("make what it is tried out with"):
+        bench = Kit(shop, base, shop.reporter).bench()
+    verify(package, verifier(shop, shop.reporter, bench))
+
+
+def publish_dist(shop: Workshop, options: PublishOptions, *, api: str | None, repository: str | None) -> None:
+    """Make the client, prove every package again from its own bytes, then make the release."""
+    packages_in(shop.dist)
+    configured = shop.project.publish
+    publishing = replace(
+        configured,
+        api=api or configured.api,
+        repository=repository or shop.env.get("GITHUB_REPOSITORY") or configured.repository,
+    )
+    token = next((shop.env[name] for name in _TOKENS if shop.env.get(name)), "")
+    http = GitHubHttp(
+        api=publishing.api, token=token, reporter=shop.reporter, sleep=time.sleep, clock=time.time
+    )
+    host = GitHub(repository=publishing.repository, http=http, reporter=shop.reporter)
+    tag = release_tag(shop.dist, shop.project, shop.archive(shop.reporter), options.tag)
+    write_client(shop, index_url(publishing, tag))
+    ours = publishing.repository == shop.env.get("GITHUB_REPOSITORY")
+    commit = options.commit or (shop.env.get("GITHUB_SHA") if ours else None)
+    wanted = replace(options, tag=tag, commit=commit)
+    ports = PublishPorts(
+        host=host,
+        archive=shop.archive(shop.reporter),
+        checksums=shop.checksums,
+        reporter=shop.reporter,
+        verify=lambda package: prove(shop, package),
+        write=part_file,
+        loader=shop.loader,
+    )
+    done = publish(shop.dist, replace(shop.project, publish=publishing), ports, wanted)
+    shop.reporter.say(f"{done.tag}: {done.state}{f' at {done.url}' if done.url else ''}")
+
+
+def prove(shop: Workshop, package: Path) -> None:
+    """Re-read every byte of a package, without running anything."""
+    verify(package, verifier(shop, shop.reporter, None))
+
+
+def write_client(shop: Workshop, index: str | None) -> Path:
+    """``dist/ortpacks.pyz``; ``index`` is the one it reads unless told otherwise."""
+    request = ClientRequest(source=shop.root, target=shop.dist / CLIENT, index_url=index)
+    return build_client(request)
+
+
+def make_client(shop: Workshop) -> Path:
+    """The client, and ``dist/index.json`` over the packages that are there."""
+    packages = packages_in(shop.dist)
+    client = write_client(shop, None)
+    archive = shop.archive(shop.reporter)
+    listed = []
+    for package in packages:
+        digest = archive.digest(package)
+        manifest = manifest_format.loads(archive.read_manifest(package).decode(), package.name)
+        listed.append((manifest, LocalFile(package, digest.size, digest.sha256)))
+    with part_file(shop.dist / INDEX) as file:
+        file.write(index_format.dumps(build_index("local", listed, shop.project.models)).encode())
+    shop.reporter.say(f"{client.name} and {INDEX} in {shop.dist}")
+    return client
+
+
+def install(shop: Workshop, index: str | None, prefix: str | None) -> int:
+    """Run the client that users run, on this machine; its exit code."""
+    program = ["-m", "builder.client"] if index else [str(make_client(shop))]
+    where = ["--index", index or str(shop.dist), *(["--prefix", prefix] if prefix else [])]
+    argv = [sys.executable, *program, "install", *where]
+    return shop.runner.run(argv, cwd=shop.root, on_line=shop.console.show, check=False).code
+
+
+def lock_inputs(shop: Workshop, *, refresh: bool) -> None:
+    """Pin every input of the project in ``inputs.lock``."""
+    path = shop.lock_file
+    known = parse_lock(path.read_text(encoding="utf-8"), path.name) if path.exists() else Lock(pins={})
+    resolvers: dict[InputKind, Resolver] = {
+        InputKind.GIT: GitTags(shop.runner),
+        InputKind.IMAGE: shop.engine.resolve,
+    }
+    with shop.reporter.step("lock"):
+        pinned = lock(
+            shop.project,
+            known,
+            intake=shop.store(known),
+            resolvers=resolvers,
+            reporter=shop.reporter,
+            refresh=refresh,
+        )
+    with part_file(path) as file:
+        file.write(render_lock(pinned).encode())
+
+
+def check_golden(shop: Workshop, *, refresh: bool) -> None:
+    """Compare every rendering with ``tests/golden``; ``refresh`` rewrites them.
+
+    Raises ``CheckFailedError`` with the differences.
+    """
+    drift = []
+    for name, text in goldens(shop):
+        path = shop.root / _GOLDEN / name
+        if refresh:
+            path.write_text(text, encoding="utf-8")
+        drift += _difference(path, text)
+    if drift:
+        raise CheckFailedError(
+            "tests/golden is not what the templates render. If the change is meant: ./run render --golden",
+            drift,
+        )
+    shop.reporter.say(f"{_GOLDEN} is what the templates render")
+
+
+def goldens(shop: Workshop) -> Iterator[tuple[str, str]]:
+    """File name and text of every variant on every base, compiled in full; and one repacked."""
+    for variant in shop.project.variants.values():
+        for base in ("nvidia", "assembled"):
+            yield from _rendering(
+                shop, f"{variant.name}.{base}", _golden_plan(shop.project, variant.name, base)
+            )
+    repacked = _golden_plan(shop.project, "modern", "assembled", Origin.WHEEL)
+    yield from _rendering(shop, "modern.wheel", repacked)
+
+
+def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Origin.SOURCE) -> BuildPlan:
+    bases = project.bases
+    version = bases.nvidia.ort_version if base == "nvidia" else bases.assembled.ort_version
+    return BuildPlan(
+        project=project,
+        variant=project.variants[variant],
+        base=base,
+        base_reason="golden",
+        origin=origin,
+        origin_reason="golden",
+        profile=Profile.FULL if origin is Origin.SOURCE else None,
+        host=Host.WHEEL,
+        ort_version=version,
+        ort_wheel=ort_wheel(version),
+    )
+
+
+def _rendering(shop: Workshop, name: str, plan: BuildPlan) -> Iterator[tuple[str, str]]:
+    rendered = render(plan, shop.lock, shop.loader, package_name=str(package_name(plan)))
+    yield f"{name}.Dockerfile", rendered.dockerfile
+    yield f"{name}.runtime.Dockerfile", rendered.runtime_dockerfile
+
+
+def _difference(path: Path, text: str) -> list[str]:
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    return list(
+        difflib.unified_diff(
+            old.splitlines(), text.splitlines(), str(path), f"{path} as rendered", lineterm="", n=1
+        )
+    )
+
+
+def clean(shop: Workshop) -> None:
+    """Remove our results from ``dist`` and, on the engine, what carries our label; nothing else."""
+    for path in _results(shop):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shop.reporter.say(f"removed {path}")
+    try:
+        for thing in shop.engine.clean():
+            shop.reporter.say(f"removed {thing}")
+    except ToolMissingError as error:
+        shop.reporter.warn(f"nothing was removed from an engine: {error}")
+
+
+def drop_caches(shop: Workshop) -> None:
+    """Drop the compile caches that we keep on the engine."""
+    for name in shop.engine.drop_caches():
+        shop.reporter.say(f"dropped {name}")
+
+
+def _results(shop: Workshop) -> list[Path]:
+    """What our verbs leave in ``dist``, by name: a folder that was there before us keeps everything else."""
+    dist = shop.dist
+    packages = dist.glob(f"ortpacks-*-linux-x64{ARCHIVE_SUFFIX}")
+    files = [dist / name for name in (CLIENT, INDEX, CHECKSUMS)]
+    workplaces = [dist / name for name in (*shop.project.variants, ".kit-nvidia", ".kit-assembled")]
+    ours = [path for path in workplaces if (path / "Dockerfile").is_file()]
+    return [path for path in (*sorted(packages), *files, *ours) if path.exists()]

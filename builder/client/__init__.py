@@ -1,0 +1,1 @@
+"""The end user's side: detect, select, install, env. Ships alone as ``ortpacks.pyz``."""

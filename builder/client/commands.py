@@ -1,0 +1,87 @@
+"""The client's door to other programs: questions with a time limit, and one stream."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess  # noqa: TID251 the client ships alone, so it has a door of its own
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Callable, Iterator, Mapping, Sequence, cast
+
+from builder.errors import CommandError
+
+_GRACE_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a program that ran to its end said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+Ask = Callable[[Sequence[str], float], Answer]
+"""``ask(argv, seconds)``. Raises ``OSError`` when the program cannot be started, ``TimeoutError`` when it was
+stopped at the time limit."""
+
+
+def asker(env: Mapping[str, str]) -> Ask:
+    """The real one: programs are found on ``env['PATH']`` and get ``env``."""
+
+    def ask(argv: Sequence[str], seconds: float) -> Answer:
+        return _run(argv, env, seconds)
+
+    return ask
+
+
+@contextmanager
+def output_of(argv: Sequence[str]) -> Iterator[IO[bytes]]:
+    """What a program writes, as a stream to be read to its end. ``CommandError`` when it exits non-zero."""
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        stream = cast("IO[bytes]", process.stdout)
+        try:
+            yield stream
+            stream.read()
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode != 0:
+        raise CommandError(f"{argv[0]} exited with {process.returncode}", argv=argv, code=process.returncode)
+
+
+def _run(argv: Sequence[str], env: Mapping[str, str], seconds: float) -> Answer:
+    process = subprocess.Popen(
+        list(argv),
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    except BaseException:
+        _kill(process)
+        raise
+    return Answer(process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End it and what it started. A program stuck in the kernel driver is left behind, not waited for."""
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    try:
+        process.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return

@@ -1,0 +1,135 @@
+"""Downloads one file of known size and sha256, going on from what an earlier run left."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, Dict
+
+from builder.client.digest import CHUNK, require_bytes, size_of
+from builder.client.web import RangeRefusedError, Response, TransientError, Web, ask, persist
+from builder.errors import DiskError, IntegrityError
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The bytes an index promises under a URL."""
+
+    url: str
+    size: int
+    sha256: str
+
+
+def fetch(wanted: Wanted, part: Path, web: Web) -> None:
+    """Bring ``wanted`` into ``part``, going on from what is there, and prove size and sha256.
+
+    Raises ``TransferError`` (not to be had), ``IntegrityError`` (other bytes than promised; ``part`` is
+    removed) or ``DiskError``.
+    """
+    resumed = size_of(part) > 0
+    try:
+        persist(lambda: _receive(wanted, part, web), lambda: size_of(part), web)
+        require_bytes(part, wanted.size, wanted.sha256, wanted.url)
+    except IntegrityError:
+        _forget(part)
+        if not resumed:
+            raise
+        # What an earlier run left may come from another file of that name: start over, once.
+        fetch(wanted, part, web)
+
+
+def etag_file(part: Path) -> Path:
+    """Where the server's name for the bytes in ``part`` is kept, for ``If-Range``."""
+    return part.with_name(part.name + ".etag")
+
+
+def _receive(wanted: Wanted, part: Path, web: Web) -> None:
+    """One connection's worth of bytes, appended to ``part``."""
+    have = size_of(part)
+    if have == wanted.size:
+        return
+    try:
+        response = ask(wanted.url, _range(part, have), web)
+    except RangeRefusedError:
+        _forget(part)
+        raise
+    try:
+        _append(response, part, _start_of(response, wanted, part, have), wanted, web)
+    finally:
+        response.close()
+    if size_of(part) < wanted.size:
+        raise TransientError(f"{wanted.url}: ended after {size_of(part)} of {wanted.size} bytes")
+
+
+def _range(part: Path, have: int) -> Dict[str, str]:
+    if not have:
+        return {}
+    tag = etag_file(part)
+    condition = {"If-Range": tag.read_text(encoding="latin-1")} if tag.is_file() else {}
+    return {"Range": f"bytes={have}-", **condition}
+
+
+def _start_of(response: Response, wanted: Wanted, part: Path, have: int) -> int:
+    """Where in the file the answer begins: 206 at ``have``, 200 at 0. Anything else: start over."""
+    if response.status == HTTPStatus.OK:
+        announced = response.headers.get("Content-Length", str(wanted.size))
+        if announced != str(wanted.size):
+            raise IntegrityError(
+                f"{wanted.url}: size differs.\n    wanted: {wanted.size} bytes\n    got:    {announced} bytes"
+            )
+        return 0
+    answered = response.headers.get("Content-Range", "")
+    match = _CONTENT_RANGE.fullmatch(answered)
+    if match is None or int(match[1]) != have or match[2] not in {"*", str(wanted.size)}:
+        _forget(part)
+        raise TransientError(f"{wanted.url}: asked for bytes {have}-, the server answered {answered!r}")
+    return have
+
+
+def _append(response: Response, part: Path, start: int, wanted: Wanted, web: Web) -> None:
+    try:
+        with part.open("r+b" if start else "wb") as file:
+            file.seek(start)
+            _remember_tag(part, response)
+            _copy(response, file, start, wanted, web)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise DiskError(f"{part}: cannot be written: {error.strerror or error}") from error
+
+
+def _copy(response: Response, file: IO[bytes], start: int, wanted: Wanted, web: Web) -> None:
+    """To the end of the answer; a broken connection just ends it, what came is kept."""
+    done = start
+    while True:
+        try:
+            chunk = response.read(CHUNK)
+        except (OSError, HTTPException):
+            return
+        if not chunk:
+            return
+        done += len(chunk)
+        if done > wanted.size:
+            raise IntegrityError(f"{wanted.url}: the server sends more than the {wanted.size} bytes promised")
+        file.write(chunk)
+        web.progress(done, wanted.size)
+
+
+def _remember_tag(part: Path, response: Response) -> None:
+    """Only a strong tag may be used with If-Range (RFC 9110, 13.1.5)."""
+    tag = response.headers.get("ETag", "")
+    if tag.startswith('"'):
+        etag_file(part).write_text(tag, encoding="latin-1")
+    else:
+        etag_file(part).unlink(missing_ok=True)
+
+
+def _forget(part: Path) -> None:
+    part.unlink(missing_ok=True)
+    etag_file(part).unlink(missing_ok=True)

@@ -1,0 +1,148 @@
+"""Unpacks a verified package into a fresh folder: only what its manifest lists, each file proved on the way.
+
+Own checks instead of ``tarfile``'s filters, which Python 3.9 may not have: names, kinds, counts and sizes are
+compared with ``manifest.json``, the archive's first member, so nothing else can come out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from pathlib import Path
+from typing import IO, Dict, Iterator, Tuple
+
+from builder.client.digest import CHUNK
+from builder.core.manifest import FOLDER_MODE, FileEntry, Manifest, file_mode, loads
+from builder.errors import DiskError, IntegrityError
+
+MANIFEST = "manifest.json"
+MANIFEST_LIMIT = 16 * 2**20
+"""Bytes; a real manifest has some ten thousand."""
+COUNT_LIMIT = 10_000
+
+
+def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
+    """Unpack the tar ``stream``, whose members all lie under ``top``, into the empty ``folder``.
+
+    Modes are ``file_mode``'s, not the archive's or the umask's. ``limit`` is the index's ``unpacked_size`` in
+    bytes. Raises ``IntegrityError`` for anything the manifest does not list or lists otherwise, ``DiskError``
+    when a file cannot be written.
+    """
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            members = iter(archive)
+            folder.chmod(FOLDER_MODE)
+            manifest = _read_manifest(archive, members, top, folder)
+            wanted = _wanted(manifest, top, limit)
+            for member in members:
+                _take(archive, member, top, folder, wanted)
+    except tarfile.TarError as error:
+        raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
+    except OSError as error:
+        raise DiskError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    if wanted:
+        raise IntegrityError(f"{top}: the archive lacks {_some(wanted)}, which its manifest lists")
+    return manifest
+
+
+def inside(name: str, top: str) -> Tuple[str, ...]:
+    """The parts of a member's path below ``top``; ``IntegrityError`` for a name that could lead elsewhere."""
+    parts = tuple(name.split("/"))
+    plain = all(part not in {"", ".", ".."} for part in parts) and not set(name) & set("\\:\0")
+    if not plain or parts[0] != top:
+        raise IntegrityError(f"{top}: the archive holds {name!r}, which does not lie in its folder")
+    return parts[1:]
+
+
+def _read_manifest(
+    archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str, folder: Path
+) -> Manifest:
+    """The first member but the top-level folder itself must be the manifest."""
+    member = next((item for item in members if not (item.isdir() and inside(item.name, top) == ())), None)
+    if member is None or inside(member.name, top) != (MANIFEST,) or not _plain_file(member):
+        raise IntegrityError(f"{top}: the archive does not begin with {MANIFEST}")
+    if member.size > MANIFEST_LIMIT:
+        raise IntegrityError(f"{top}: {MANIFEST} has {member.size} bytes; at most {MANIFEST_LIMIT} are read")
+    source = archive.extractfile(member)
+    content = source.read() if source else b""
+    _write(io.BytesIO(content), folder / MANIFEST, file_mode(MANIFEST))
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise IntegrityError(f"{top}: {MANIFEST} is not UTF-8 text") from error
+    return loads(text, top)
+
+
+def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], FileEntry]:
+    entries = {inside(f"{top}/{entry.path}", top): entry for entry in manifest.files}
+    if len(manifest.files) > COUNT_LIMIT or len(entries) != len(manifest.files):
+        raise IntegrityError(f"{top}: its manifest lists {len(manifest.files)} files, some twice or too many")
+    if (MANIFEST,) in entries or any(entry.size < 0 for entry in manifest.files):
+        raise IntegrityError(f"{top}: its manifest lists itself or a negative size")
+    if manifest.unpacked_size > limit:
+        raise IntegrityError(
+            f"{top}: unpacked size differs.\n    wanted: at most {limit} bytes (index)\n"
+            f"    got:    {manifest.unpacked_size} bytes (manifest)"
+        )
+    return entries
+
+
+def _take(
+    archive: tarfile.TarFile,
+    member: tarfile.TarInfo,
+    top: str,
+    folder: Path,
+    wanted: Dict[Tuple[str, ...], FileEntry],
+) -> None:
+    """Write one member and cross it off ``wanted``."""
+    parts = inside(member.name, top)
+    if member.isdir():
+        return
+    if not _plain_file(member):
+        raise IntegrityError(f"{top}: {member.name} is a link or a device; a package has only files")
+    entry = wanted.pop(parts, None)
+    if entry is None:
+        raise IntegrityError(f"{top}: the archive holds {member.name}, not in its manifest or there twice")
+    if member.size != entry.size:
+        raise IntegrityError(_differs(top, entry.path, "size", str(entry.size), str(member.size)))
+    _make_folders(folder, parts[:-1])
+    source = archive.extractfile(member)
+    digest = _write(source, folder.joinpath(*parts), file_mode(entry.path)) if source else ""
+    if digest != entry.sha256:
+        raise IntegrityError(_differs(top, entry.path, "sha256", entry.sha256, digest))
+
+
+def _make_folders(folder: Path, parts: Tuple[str, ...]) -> None:
+    for end in range(1, len(parts) + 1):
+        made = folder.joinpath(*parts[:end])
+        if not made.is_dir():
+            made.mkdir()
+            made.chmod(FOLDER_MODE)
+
+
+def _plain_file(member: tarfile.TarInfo) -> bool:
+    return member.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and not member.issparse()
+
+
+def _write(source: IO[bytes], target: Path, mode: int) -> str:
+    """Copy to a new file, never through an existing name, and return the sha256 of what was written."""
+    digest = hashlib.sha256()
+    with target.open("xb") as file:
+        for chunk in iter(lambda: source.read(CHUNK), b""):
+            digest.update(chunk)
+            file.write(chunk)
+        file.flush()
+        target.chmod(mode)
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def _differs(top: str, path: str, what: str, wanted: str, got: str) -> str:
+    return f"{top}: {path}: {what} differs from the manifest.\n    wanted: {wanted}\n    got:    {got}"
+
+
+def _some(wanted: Dict[Tuple[str, ...], FileEntry]) -> str:
+    names = sorted(entry.path for entry in wanted.values())
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004

@@ -1,0 +1,164 @@
+"""HTTP for the client: statuses sorted into final and transient, transient ones tried again."""
+
+from __future__ import annotations
+
+import urllib.request
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Callable, Dict, Optional, Protocol, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+
+from builder.errors import TransferError
+
+TIMEOUT_SECONDS = 30.0
+FRUITLESS_TRIES = 5
+"""Tries in a row that brought no byte before giving up."""
+LONGEST_WAIT_SECONDS = 60.0
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+T = TypeVar("T")
+
+
+class Response(Protocol):
+    """The part of urllib's response that is used."""
+
+    status: int
+    headers: HTTPMessage
+
+    def read(self, amount: int, /) -> bytes:
+        """Up to ``amount`` bytes; empty at the end."""
+
+    def close(self) -> None:
+        """Give the connection back."""
+
+
+Open = Callable[[str, Dict[str, str]], Response]
+
+
+@dataclass(frozen=True)
+class Web:
+    """The network and the clock, so that a test can stand in for both."""
+
+    open: Open
+    """``open(url, headers)``; raises ``HTTPError`` for 4xx and 5xx, ``OSError`` for the network."""
+    sleep: Callable[[float], None]
+    progress: Callable[[int, int], None]
+    """``progress(done, total)`` in bytes."""
+
+
+class TransientError(Exception):
+    """Worth another try; ``wait`` is what the server asked for, in seconds."""
+
+    def __init__(self, message: str, wait: Optional[float] = None) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class RangeRefusedError(TransientError):
+    """416: the server's file is shorter than what is here already."""
+
+
+class _NoDowngrade(urllib.request.HTTPRedirectHandler):
+    """Follows redirects, but never from https to http: the index is trusted by its connection."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> Optional[urllib.request.Request]:
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise URLError(f"{req.full_url} redirects to {newurl}, which is not encrypted")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def open_url(url: str, headers: Dict[str, str]) -> Response:
+    """A request by urllib, with its proxies from the environment and a time limit on each read."""
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise URLError(f"{url}: only http and https are fetched")
+    request = urllib.request.Request(url, headers={"User-Agent": "ortpacks", **headers})  # noqa: S310 checked
+    opener = urllib.request.build_opener(_NoDowngrade())
+    response: Response = opener.open(request, timeout=TIMEOUT_SECONDS)
+    return response
+
+
+def read_small(url: str, limit: int, web: Web) -> bytes:
+    """A document of at most ``limit`` bytes. Raises ``TransferError``."""
+
+    def once() -> bytes:
+        response = ask(url, {}, web)
+        try:
+            content = response.read(limit + 1)
+        except (OSError, HTTPException) as error:
+            raise TransientError(f"{url}: {error}") from error
+        finally:
+            response.close()
+        announced = response.headers.get("Content-Length")
+        if announced and announced.isdecimal() and len(content) < min(int(announced), limit):
+            raise TransientError(f"{url}: ended after {len(content)} of {announced} bytes")
+        return content
+
+    content = persist(once, lambda: 0, web)
+    if len(content) > limit:
+        raise TransferError(f"{url}: larger than {limit} bytes, so it is not what was asked for.")
+    return content
+
+
+def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
+    """Try until it works, brought nothing ``FRUITLESS_TRIES`` times in a row, or fails for good."""
+    fruitless = 0
+    while True:
+        before = done()
+        try:
+            return attempt()
+        except TransientError as error:
+            fruitless = 0 if done() > before else fruitless + 1
+            if fruitless >= FRUITLESS_TRIES:
+                raise TransferError(
+                    f"{error} (tried {FRUITLESS_TRIES} times). Run the command again: it goes on."
+                ) from error
+            pause = error.wait if error.wait is not None else 2.0 ** max(fruitless - 1, 0)
+            web.sleep(min(pause, LONGEST_WAIT_SECONDS))
+
+
+def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
+    """One request. Raises ``TransientError`` where another try may help, else ``TransferError``."""
+    try:
+        return web.open(url, headers)
+    except HTTPError as error:
+        error.close()
+        raise _refusal(url, error) from error
+    except URLError as error:
+        # A certificate that fails is an OSError and a ValueError; asking again does not make it better.
+        if isinstance(error.reason, OSError) and not isinstance(error.reason, ValueError):
+            raise TransientError(f"{url}: {error.reason}") from error
+        raise TransferError(f"{url}: {error.reason}") from error
+    except ValueError as error:
+        raise TransferError(f"{url}: not a URL that can be opened: {error}") from error
+    except (OSError, HTTPException) as error:
+        raise TransientError(f"{url}: {str(error) or type(error).__name__}") from error
+
+
+def _refusal(url: str, error: HTTPError) -> Exception:
+    message = f"{url}: HTTP {error.code} {error.reason}"
+    if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+        return RangeRefusedError(message)
+    if error.code in TRANSIENT:
+        return TransientError(message, _retry_after(error))
+    return TransferError(f"{message}. {_advice(error.code)}")
+
+
+def _retry_after(error: HTTPError) -> Optional[float]:
+    text = error.headers.get("Retry-After", "") if error.headers else ""
+    return float(text) if text.isdecimal() else None
+
+
+def _advice(code: int) -> str:
+    if code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return "The release may be private, or a proxy refuses it."
+    return "Check --index: packages lie beside index.json."

@@ -1,0 +1,112 @@
+"""Output as a product: groups with ✓ and seconds, byte progress, GitHub's log groups and step summary."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from tqdm import tqdm
+
+_LOCK = threading.Lock()
+
+
+class Console:
+    """Writes to one stream; implements ``core.ports.Reporter``. Several prefixed ones may share a stream."""
+
+    def __init__(
+        self,
+        *,
+        env: Mapping[str, str],
+        stream: TextIO | None = None,
+        prefix: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``prefix`` marks each line when variants build side by side."""
+        self._env = env
+        self._stream = stream or sys.stdout
+        self._prefix = prefix
+        self._clock = clock
+        self._github = env.get("GITHUB_ACTIONS") == "true"
+        self._colour = self._stream.isatty() and not env.get("NO_COLOR")
+
+    def prefixed(self, name: str) -> Console:
+        """The same console for one of several parallel variants."""
+        return Console(env=self._env, stream=self._stream, prefix=f"{name:<8} ", clock=self._clock)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """See ``core.ports.Reporter.step``."""
+        grouped = self._github and not self._prefix
+        self._write(f"::group::{title}" if grouped else self._bold(f"• {title}"))
+        started = self._clock()
+        mark = "✗"
+        try:
+            yield
+            mark = "✓"
+        finally:
+            if grouped:
+                self._write("::endgroup::")
+            self._write(f"{mark} {title} {self._clock() - started:.1f} s")
+
+    def say(self, line: str) -> None:
+        """See ``core.ports.Reporter.say``."""
+        self._write(f"  {line}")
+
+    def warn(self, line: str) -> None:
+        """See ``core.ports.Reporter.warn``."""
+        if self._github:
+            self._put(f"::warning::{_escaped(self._prefix + line)}\n")
+        else:
+            self._write(f"  ! {line}")
+
+    @contextmanager
+    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        """See ``core.ports.Reporter.progress``."""
+        quiet = not self._stream.isatty() or bool(self._prefix)
+        with tqdm(
+            total=total,
+            desc=f"  {title}",
+            unit="B",
+            unit_scale=True,
+            leave=False,
+            disable=quiet,
+            file=self._stream,
+        ) as bar:
+
+            def advance(done: int) -> None:
+                bar.update(done)
+
+            yield advance
+
+    def show(self, text: str) -> None:
+        """Text as it is: a table, JSON, another program's line."""
+        self._write(text)
+
+    def summary(self, markdown: str) -> None:
+        """Append to GitHub's step summary where there is one."""
+        target = self._env.get("GITHUB_STEP_SUMMARY")
+        if target:
+            with Path(target).open("a", encoding="utf-8") as file:
+                file.write(markdown + "\n")
+
+    def _bold(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self._colour else text
+
+    def _write(self, line: str) -> None:
+        self._put("".join(f"{self._prefix}{part}\n" for part in line.split("\n")))
+
+    def _put(self, text: str) -> None:
+        encoding = self._stream.encoding or "utf-8"
+        with _LOCK:
+            self._stream.write(text.encode(encoding, errors="replace").decode(encoding))
+            self._stream.flush()
+
+
+def _escaped(text: str) -> str:
+    """GitHub reads a command to the end of its line, and a percent sign as the start of a code."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,58 @@
+"""Every input a project can need, and the ports that say what an input is."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Iterator, Mapping, Protocol, Tuple
+
+from builder.core.inputs import Input, Pin
+from builder.core.variant import Project
+
+TEST_INPUTS = (Input.wheel("silero-vad==6.2.3"),)
+"""What the self-test runs: a small real model with known numbers."""
+
+
+class Intake(Protocol):
+    """Takes in an input that has no pin yet."""
+
+    def pin(self, item: Input) -> Pin:
+        """Fetch a wheel or Debian file and say what it is. Raises ``TransferError``."""
+
+
+class Resolver(Protocol):
+    """Says which revision a name stands for now."""
+
+    def __call__(self, spec: str, /) -> str:
+        """Commit of a git tag or ``sha256:`` digest of an image.
+
+        Raises ``TransferError`` when its host is out of reach, ``ToolMissingError`` without git or an engine.
+        """
+
+
+def ort_wheel(version: str) -> Input:
+    """The official GPU wheel of an ORT version."""
+    return Input.wheel(f"onnxruntime-gpu=={version}")
+
+
+def wanted_inputs(project: Project) -> Tuple[Input, ...]:
+    """Every input that any variant on any base can need, sorted."""
+    bases = project.bases
+    versions = {project.onnxruntime.version, bases.nvidia.ort_version, bases.assembled.ort_version}
+    return tuple(
+        sorted({*_named(project), *map(ort_wheel, versions), *TEST_INPUTS}, key=lambda item: item.key)
+    )
+
+
+def _named(value: object) -> Iterator[Input]:
+    """Inputs anywhere below a value: none can be forgotten when a section grows a key."""
+    if isinstance(value, Input):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _named(part)
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _named(part)
+    elif is_dataclass(value):
+        for key in fields(value):
+            yield from _named(getattr(value, key.name))

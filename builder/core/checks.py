@@ -1,0 +1,101 @@
+"""Coded findings: what a check saw, what it wanted, and how bad that is.
+
+Families: A arch coverage, B bundle, C compatibility, E ELF and closure, R release. A check returns all its
+findings; the caller decides. One run shows them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Iterable, Sequence
+
+from builder.errors import CheckFailedError
+
+
+class Severity(Enum):
+    """An error stops the pipeline, a warning is printed and recorded."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Code(Enum):
+    """Every finding there is. The value is its title."""
+
+    A001 = "an architecture of the variant is missing from the CUDA provider"
+    A002 = "the CUDA provider holds no device code"
+    A003 = "an NVIDIA library does not run on a GPU the variant promises"
+    A004 = "a library's device code cannot be read"
+    A101 = "cuobjdump counts other images than the native reader"
+    A102 = "cuobjdump gave no usable answer"
+    B001 = "a wheel's file is not the one in its RECORD"
+    B002 = "a package's name and its manifest disagree"
+    B003 = "a file is in the package and not in its manifest"
+    B004 = "a file is in the manifest and not in its package"
+    B005 = "a file's bytes are not those the manifest names"
+    B006 = "a licence text is missing"
+    B007 = "the manifest claims something else than the binaries hold"
+    B008 = "SHA256SUMS names other bytes"
+    B009 = "a package is larger than its budget"
+    B010 = "the smoke program fails in a bare container"
+    B011 = "the host library is another ONNX Runtime version"
+    B012 = "the CUDA provider does not load"
+    B013 = "the model's numbers are not those of the stock build"
+    C001 = "cuDNN has no kernels for an architecture of the set"
+    C002 = "CUDA 13 dropped an architecture of the set"
+    C003 = "an architecture of the set needs a newer CUDA"
+    C004 = "the compiler cannot target an architecture of the set"
+    C005 = "this set does not link with this ONNX Runtime"
+    C006 = "half precision gives zeros on an architecture of the set"
+    E001 = "a library is not a whole 64-bit little-endian ELF file"
+    E002 = "a needed library is neither in the package nor the host's"
+    E003 = "a library that is opened at run time is missing"
+    E004 = "a library does not stand under its SONAME"
+    E005 = "an ONNX Runtime library does not look beside itself"
+    E006 = "a library looks in an absolute folder"
+    R001 = "a file has no line in SHA256SUMS"
+    R002 = "a file changed since it was bundled"
+    R003 = "SHA256SUMS names a file that is not there"
+    R004 = "GitHub would rename a file"
+    R005 = "a file is empty, or too large for GitHub"
+    R006 = "a release has more files than GitHub takes"
+    R007 = "the release notes are longer than GitHub takes"
+    R008 = "a package was compiled with less than the full profile"
+    R009 = "a package was compiled on a base of unknown revision"
+    R010 = "packages hold different ONNX Runtime versions"
+    R011 = "two packages are for the same variant and platform"
+    R012 = "a package does not verify"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing a check saw. ``path`` is the file, key or asset it is about."""
+
+    code: Code
+    path: str
+    message: str
+    wanted: str = ""
+    got: str = ""
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        lines = [f"{self.severity.value} {self.code.name} {self.path}: {self.message}"]
+        if self.wanted:
+            lines.append(f"    wanted: {self.wanted}")
+        if self.got:
+            lines.append(f"    got:    {self.got}")
+        return "\n".join(lines)
+
+
+def errors(findings: Iterable[Finding]) -> list[Finding]:
+    """Only the findings that stop the pipeline."""
+    return [finding for finding in findings if finding.severity is Severity.ERROR]
+
+
+def require(findings: Sequence[Finding], what: str) -> None:
+    """Raise ``CheckFailedError`` naming every finding if any of them is an error."""
+    failed = errors(findings)
+    if failed:
+        noun = "error" if len(failed) == 1 else "errors"
+        raise CheckFailedError(f"{what}: {len(failed)} {noun}", [str(finding) for finding in findings])

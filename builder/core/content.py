@@ -1,0 +1,150 @@
+"""The content of a package as a plan: every file, where it comes from, under which licence, and who needs it.
+
+Nothing is globbed: the bundle stage looks for exactly these, and names who needs what is not there.
+Sources of the lists: ``readelf -d`` of the official provider and of NVIDIA's wheels, and cuDNN's
+documentation for the libraries it opens at run time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterator, Optional, Tuple
+
+from builder.core.inputs import Input
+from builder.core.variant import BuildPlan, Host, Origin
+from builder.errors import ValidationError
+
+HOST = "libonnxruntime.so.1"
+BRIDGE = "libonnxruntime_providers_shared.so"
+PROVIDER = "libonnxruntime_providers_cuda.so"
+CUDA_LICENCE = "licenses/nvidia-cuda.txt"
+CUDNN_LICENCE = "licenses/nvidia-cudnn.txt"
+ORT_LICENCE = "licenses/onnxruntime.txt"
+ORT_NOTICES = "licenses/onnxruntime-third-party.txt"
+OUR_LICENCE = "LICENSE"
+NOTICE = "NOTICE"
+NVIDIA, ONNXRUNTIME, ORTPACKS = "nvidia", "onnxruntime", "ortpacks"
+LICENCES = (OUR_LICENCE, NOTICE, CUDA_LICENCE, CUDNN_LICENCE, ORT_LICENCE, ORT_NOTICES)
+"""Every package carries these."""
+
+_CUDA = (  # role in variants.yaml, folder in the wheel, library, who needs it
+    ("cudart", "cuda_runtime", "libcudart.so.12", f"{PROVIDER} links it"),
+    ("cublas", "cublas", "libcublas.so.12", f"{PROVIDER} links it"),
+    ("cublas", "cublas", "libcublasLt.so.12", "libcublas.so.12 links it"),
+    ("cufft", "cufft", "libcufft.so.11", f"{PROVIDER} links it"),
+    ("curand", "curand", "libcurand.so.10", f"{PROVIDER} links it"),
+    ("nvrtc", "cuda_nvrtc", "libnvrtc.so.12", "libcudnn_engines_runtime_compiled.so.9 opens it"),
+    ("nvrtc", "cuda_nvrtc", "libnvrtc-builtins.so.{cuda}", "libnvrtc.so.12 opens it"),
+)
+CUDNN = "libcudnn.so.9"
+CUDNN_PARTS = tuple(
+    f"libcudnn_{part}.so.9"
+    for part in (
+        "adv",
+        "cnn",
+        "engines_precompiled",
+        "engines_runtime_compiled",
+        "graph",
+        "heuristic",
+        "ops",
+    )
+)
+"""What cuDNN's main library opens at run time."""
+_CUDNN = ((CUDNN, f"{PROVIDER} links it"), *((part, f"{CUDNN} opens it") for part in CUDNN_PARTS))
+_TERMS = "the terms of redistribution ask for it"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file a package must hold."""
+
+    path: str
+    source: Optional[Input]
+    """The wheel it comes from; ``None`` for what the compile stage left."""
+    places: Tuple[str, ...]
+    """Where it may lie in the wheel's tree or the artifact; the first that is there is taken."""
+    licence: str
+    vendor: str
+    needed_by: str
+
+
+def wanted(plan: BuildPlan) -> Tuple[Wanted, ...]:
+    """Every file of the plan's package but our own ``LICENSE`` and ``NOTICE``, sorted by path."""
+    return tuple(
+        sorted((*_ort(plan), *_cuda(plan), *_cudnn(plan), *_licences(plan)), key=lambda file: file.path)
+    )
+
+
+def _ort(plan: BuildPlan) -> Iterator[Wanted]:
+    version = f"libonnxruntime.so.{plan.ort_version}"
+    compiled = plan.origin is Origin.SOURCE
+    host_compiled = compiled and plan.host is Host.SOURCE
+    yield _ort_file(
+        plan, HOST, (version, HOST), "every program that uses the package", compiled=host_compiled
+    )
+    yield _ort_file(plan, BRIDGE, (BRIDGE,), f"{HOST} opens it", compiled=compiled)
+    yield _ort_file(plan, PROVIDER, (PROVIDER,), f"{HOST} opens it", compiled=compiled)
+
+
+def _ort_file(
+    plan: BuildPlan, name: str, names: Tuple[str, ...], needed_by: str, *, compiled: bool
+) -> Wanted:
+    folder = "" if compiled else "onnxruntime/capi/"
+    return Wanted(
+        path=f"lib/{name}",
+        source=None if compiled else plan.ort_wheel,
+        places=tuple(f"{folder}{candidate}" for candidate in names),
+        licence=ORT_LICENCE,
+        vendor=ONNXRUNTIME,
+        needed_by=needed_by,
+    )
+
+
+def _cuda(plan: BuildPlan) -> Iterator[Wanted]:
+    for role, folder, pattern, needed_by in _CUDA:
+        library = pattern.format(cuda=plan.project.cuda.version)
+        yield Wanted(
+            path=f"lib/{library}",
+            source=_cuda_wheel(plan, role, f"{library}: {needed_by}"),
+            places=(f"nvidia/{folder}/lib/{library}",),
+            licence=CUDA_LICENCE,
+            vendor=NVIDIA,
+            needed_by=needed_by,
+        )
+
+
+def _cudnn(plan: BuildPlan) -> Iterator[Wanted]:
+    for library, needed_by in _CUDNN:
+        yield Wanted(
+            path=f"lib/{library}",
+            source=plan.project.cudnn.wheel,
+            places=(f"nvidia/cudnn/lib/{library}",),
+            licence=CUDNN_LICENCE,
+            vendor=NVIDIA,
+            needed_by=needed_by,
+        )
+
+
+def _licences(plan: BuildPlan) -> Iterator[Wanted]:
+    cudart = _cuda_wheel(plan, "cudart", f"{CUDA_LICENCE}: {_TERMS}")
+    for path, wheel, places, vendor in (
+        (CUDA_LICENCE, cudart, _licence_places(cudart), NVIDIA),
+        (CUDNN_LICENCE, plan.project.cudnn.wheel, _licence_places(plan.project.cudnn.wheel), NVIDIA),
+        (ORT_LICENCE, plan.ort_wheel, ("onnxruntime/LICENSE",), ONNXRUNTIME),
+        (ORT_NOTICES, plan.ort_wheel, ("onnxruntime/ThirdPartyNotices.txt",), ONNXRUNTIME),
+    ):
+        yield Wanted(path, wheel, places, licence=path, vendor=vendor, needed_by=_TERMS)
+
+
+def _cuda_wheel(plan: BuildPlan, role: str, why: str) -> Input:
+    wheel = plan.project.cuda.libraries.get(role)
+    if wheel is None:
+        raise ValidationError(f"variants.yaml: cuda.libraries.{role} is missing, and a package needs {why}.")
+    return wheel
+
+
+def _licence_places(wheel: Input) -> Tuple[str, ...]:
+    """NVIDIA's wheels have it in ``licenses/`` or, the older ones, beside ``METADATA``."""
+    name, _, version = wheel.spec.partition("==")
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    return f"{info}/licenses/License.txt", f"{info}/License.txt"

@@ -1,0 +1,205 @@
+"""A manifest from what was planned, what was packed, and what was found in the binaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Mapping, Optional, Protocol, Sequence, Tuple
+
+from builder.core.arch import Arch, Capability
+from builder.core.checks import Code, Finding
+from builder.core.coverage import LibraryCoverage, Support
+from builder.core.elf import Elf
+from builder.core.manifest import (
+    FORMAT,
+    BaseEntry,
+    CoverageEntry,
+    Driver,
+    FileEntry,
+    Manifest,
+    OrtEntry,
+)
+from builder.core.naming import package_name
+from builder.core.package import Digest, Member
+from builder.core.support import driver_window
+from builder.core.variant import BuildPlan, Origin, Variant
+
+OFFICIAL = "official"
+
+
+class Report(Protocol):
+    """What a check reads from a package's own binaries; ``stages.check.CheckReport`` is one."""
+
+    @property
+    def findings(self) -> Tuple[Finding, ...]:
+        """What is wrong."""
+
+    @property
+    def coverage(self) -> Tuple[LibraryCoverage, ...]:
+        """The libraries with device code."""
+
+    @property
+    def capabilities(self) -> Mapping[Capability, Support]:
+        """Of the whole package."""
+
+    @property
+    def elf(self) -> Mapping[str, Elf]:
+        """SONAME and NEEDED by member path, for ELF files only."""
+
+    @property
+    def provider_sass(self) -> Tuple[Arch, ...]:
+        """Architectures of the CUDA provider's SASS."""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether images for GPUs before Blackwell are packed with zstd."""
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """What a manifest says of its binaries."""
+
+    driver: Driver
+    capabilities: Mapping[str, str]
+    coverage: Tuple[CoverageEntry, ...]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The members and what their bytes are."""
+
+    members: Tuple[Member, ...]
+    digests: Mapping[str, Digest]
+
+
+def describe(plan: BuildPlan, packed: Packed, report: Report, revision: Optional[str]) -> Manifest:
+    """The manifest of a plan's package. ``revision`` is the base image's digest, ``None`` where unknown."""
+    name = package_name(plan)
+    claims = _claims(report, plan.variant.sm, plan.project.cuda.version)
+    return Manifest(
+        format=FORMAT,
+        name=str(name),
+        variant=plan.variant.name,
+        sm=tuple(map(str, plan.variant.sm)),
+        generations=plan.variant.generations,
+        platform=name.platform,
+        onnxruntime=_ort(plan),
+        base=BaseEntry(name=plan.base, reason=plan.base_reason, revision=revision),
+        cuda=plan.project.cuda.version,
+        cudnn=plan.project.cudnn.version,
+        toolkit=_toolkit(plan),
+        driver=claims.driver,
+        capabilities=claims.capabilities,
+        coverage=claims.coverage,
+        models=plan.project.models,
+        files=tuple(
+            _entry(member, packed.digests[member.path], report.elf.get(member.path))
+            for member in sorted(packed.members, key=lambda member: member.path)
+        ),
+    )
+
+
+def compare(manifest: Manifest, report: Report) -> Tuple[Finding, ...]:
+    """B007 for each claim of a manifest that its binaries do not hold."""
+    claims = _claims(report, tuple(map(Arch.parse, manifest.sm)), manifest.cuda)
+    claimed = _lines(_Claims(manifest.driver, manifest.capabilities, manifest.coverage))
+    seen = _lines(claims)
+    for entry in manifest.files:
+        elf = report.elf.get(entry.path)
+        claimed[f"files.{entry.path}"] = _linkage(entry.soname, entry.needed)
+        seen[f"files.{entry.path}"] = _linkage(elf.soname, elf.needed) if elf else _linkage(None, ())
+    return tuple(
+        Finding(
+            code=Code.B007,
+            path=key,
+            message="the manifest and the binaries disagree",
+            wanted=claimed.get(key, "nothing"),
+            got=seen.get(key, "nothing"),
+        )
+        for key in sorted({*claimed, *seen})
+        if claimed.get(key) != seen.get(key)
+    )
+
+
+def unpacked_members(manifest: Manifest, folder: Path) -> Tuple[Member, ...]:
+    """The members of a package that lies unpacked in ``folder``, as its manifest tells them."""
+    return tuple(
+        Member(
+            path=entry.path,
+            file=folder / entry.path,
+            source=entry.source,
+            licence=entry.licence,
+            vendor=entry.vendor,
+            modified=entry.modified,
+        )
+        for entry in manifest.files
+    )
+
+
+def promised(manifest: Manifest) -> Variant:
+    """The variant a manifest promises to be."""
+    return Variant(
+        name=manifest.variant, sm=tuple(map(Arch.parse, manifest.sm)), generations=manifest.generations
+    )
+
+
+def _claims(report: Report, sm: Sequence[Arch], cuda: str) -> _Claims:
+    jit = any(report.capabilities.get(Capability(arch.major, arch.minor)) is Support.JIT for arch in sm)
+    floor, ceiling = driver_window(report.provider_sass, cuda, jit=jit, compressed=report.compressed)
+    return _Claims(
+        driver=Driver(floor=floor, ceiling=ceiling),
+        capabilities={str(device): found.value for device, found in report.capabilities.items()},
+        coverage=tuple(
+            CoverageEntry(
+                path=library.path,
+                containers=library.containers,
+                sass=tuple(map(str, library.sass)),
+                ptx=tuple(map(str, library.ptx)),
+            )
+            for library in sorted(report.coverage, key=lambda library: library.path)
+        ),
+    )
+
+
+def _lines(claims: _Claims) -> Dict[str, str]:
+    """Every claim by its key path, one line each, so that two sides can be compared and printed."""
+    lines = {f"capabilities.{device}": support for device, support in claims.capabilities.items()}
+    lines["driver"] = f"floor {claims.driver.floor}, ceiling {claims.driver.ceiling or 'none'}"
+    for entry in claims.coverage:
+        sass, ptx = " ".join(entry.sass), " ".join(entry.ptx)
+        lines[f"coverage.{entry.path}"] = f"{entry.containers} containers, SASS [{sass}], PTX [{ptx}]"
+    return lines
+
+
+def _linkage(soname: Optional[str], needed: Sequence[str]) -> str:
+    return f"SONAME {soname or 'none'}, NEEDED [{' '.join(needed)}]"
+
+
+def _ort(plan: BuildPlan) -> OrtEntry:
+    return OrtEntry(
+        version=plan.ort_version,
+        origin=plan.origin.value,
+        origin_reason=plan.origin_reason,
+        profile=plan.profile.value if plan.profile else None,
+        host=plan.host.value,
+    )
+
+
+def _toolkit(plan: BuildPlan) -> str:
+    if plan.origin is Origin.WHEEL:
+        return OFFICIAL
+    return plan.project.bases.assembled.nvcc if plan.base == "assembled" else plan.project.cuda.version
+
+
+def _entry(member: Member, digest: Digest, elf: Optional[Elf]) -> FileEntry:
+    return FileEntry(
+        path=member.path,
+        size=digest.size,
+        sha256=digest.sha256,
+        source=member.source,
+        licence=member.licence,
+        vendor=member.vendor,
+        modified=member.modified,
+        soname=elf.soname if elf else None,
+        needed=elf.needed if elf else (),
+    )

@@ -1,0 +1,71 @@
+"""What enters a build from outside, and the pins that say which bytes it must be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Mapping, Optional
+
+
+class InputKind(Enum):
+    """Where an input comes from."""
+
+    WHEEL = "wheel"
+    """A PyPI wheel, ``name==version``; pip finds it on whatever index the machine uses."""
+    DEBIAN = "debian"
+    """A file of Debian's archive by its path, ``pool/main/...``; the mirror is the one apt uses."""
+    GIT = "git"
+    """A git tag, ``https://host/owner/name@tag``."""
+    IMAGE = "image"
+    """A container image, ``nvidia/cuda:12.9.1-devel-ubuntu22.04``."""
+
+
+@dataclass(frozen=True, order=True)
+class Input:
+    """One thing to fetch. ``spec`` is its name in ``inputs.lock``."""
+
+    kind: InputKind
+    spec: str
+
+    @property
+    def key(self) -> str:
+        """``wheel:nvidia-cudnn-cu12==9.10.2.21``: the key in ``inputs.lock``."""
+        return f"{self.kind.value}:{self.spec}"
+
+    @classmethod
+    def parse(cls, key: str) -> Input:
+        """The input of a key; ``ValueError`` where no kind stands before the colon."""
+        kind, _, spec = key.partition(":")
+        return cls(InputKind(kind), spec)
+
+    @classmethod
+    def wheel(cls, spec: str) -> Input:
+        """A wheel by ``name==version``."""
+        return cls(InputKind.WHEEL, spec)
+
+    @classmethod
+    def debian(cls, path: str) -> Input:
+        """A file of Debian's archive by its path below the mirror's root."""
+        return cls(InputKind.DEBIAN, path)
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The bytes an input must be.
+
+    For wheels and Debian files: ``filename``, ``size`` (bytes) and ``sha256`` (hex). For git and images:
+    ``revision`` (commit or ``sha256:`` digest), or ``None`` where the registry could not be reached: allowed
+    for local builds, refused for a release.
+    """
+
+    filename: str = ""
+    size: int = 0
+    sha256: str = ""
+    revision: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Lock:
+    """``inputs.lock``: every input's pin by ``Input.key``."""
+
+    pins: Mapping[str, Pin]

@@ -1,0 +1,149 @@
+"""``manifest.json``: what a package holds and what was found in it. Fields: docs/package-format.md."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Mapping, Optional, Tuple
+
+from builder.core.arch import Arch
+from builder.core.shape import from_json, to_json
+from builder.core.variant import ModelRule
+from builder.errors import ParseError, SchemaError, ValidationError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One file of the package. ``path`` is relative to the package's root; ``size`` in bytes."""
+
+    path: str
+    size: int
+    sha256: str
+    source: str
+    """``Input.key`` of the wheel it comes from, or ``built``."""
+    licence: str
+    """Path of its licence text in the package."""
+    vendor: str
+    modified: bool
+    """Whether its bytes differ from the source's: RUNPATH set on ORT's own provider, never NVIDIA's files."""
+    soname: Optional[str]
+    needed: Tuple[str, ...]
+
+
+def file_mode(path: str) -> int:
+    """Permission bits of a package's file by its path, whatever the umask of who unpacks it."""
+    return 0o755 if path.startswith("lib/") else 0o644
+
+
+FOLDER_MODE = 0o755
+"""Permission bits of a package's folders: a runtime image's user is not the one who unpacked it."""
+
+
+@dataclass(frozen=True)
+class CoverageEntry:
+    """The device code found in one library: fatbin containers, and the architectures in any of them."""
+
+    path: str
+    containers: int
+    sass: Tuple[str, ...]
+    ptx: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OrtEntry:
+    """Which ONNX Runtime is inside, and how it was made."""
+
+    version: str
+    origin: str
+    origin_reason: str
+    profile: Optional[str]
+    host: str
+
+
+@dataclass(frozen=True)
+class BaseEntry:
+    """The image it was compiled on. ``revision`` is ``None`` where no registry could be asked."""
+
+    name: str
+    reason: str
+    revision: Optional[str]
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The NVIDIA drivers it runs with: version floor, and the last branch that knows these GPUs."""
+
+    floor: str
+    ceiling: Optional[str]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All of ``manifest.json``; fields stand in the file's order."""
+
+    format: int
+    name: str
+    variant: str
+    sm: Tuple[str, ...]
+    """The architectures the variant promises native code for: what was asked for, not what was found."""
+    generations: Tuple[str, ...]
+    platform: str
+    onnxruntime: OrtEntry
+    base: BaseEntry
+    cuda: str
+    cudnn: str
+    toolkit: str
+    """Version of the nvcc that compiled it, or ``official`` for a repacked wheel."""
+    driver: Driver
+    capabilities: Mapping[str, str]
+    """``native``, ``jit``, ``partial`` or ``none`` by compute capability."""
+    coverage: Tuple[CoverageEntry, ...]
+    models: Tuple[ModelRule, ...]
+    files: Tuple[FileEntry, ...]
+
+    @property
+    def unpacked_size(self) -> int:
+        """Bytes of all files but the manifest itself."""
+        return sum(entry.size for entry in self.files)
+
+
+def dumps(manifest: Manifest) -> str:
+    """The file's text: the same manifest gives the same bytes."""
+    return json.dumps(to_json(manifest), indent=2, ensure_ascii=False) + "\n"
+
+
+def loads(text: str, where: str) -> Manifest:
+    """Read ``manifest.json``; ``where`` names its package in errors.
+
+    Raises ``ParseError`` (no JSON), ``ValidationError`` (a format we do not know) or ``SchemaError`` (every
+    wrong key).
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"{where}: manifest.json is not JSON: {error}") from error
+    _require_known_format(value, where)
+    try:
+        manifest = from_json(Manifest, value)
+        _require_archs(manifest)
+    except SchemaError as error:
+        raise SchemaError([f"{where}: manifest.json: {problem}" for problem in error.problems]) from error
+    return manifest
+
+
+def _require_archs(manifest: Manifest) -> None:
+    try:
+        for text in manifest.sm:
+            Arch.parse(text)
+    except ValueError as error:
+        raise SchemaError(f"sm: {error}") from error
+
+
+def _require_known_format(value: object, where: str) -> None:
+    found = value.get("format") if isinstance(value, dict) else None
+    if found is not None and found != FORMAT:
+        raise ValidationError(
+            f"{where}: manifest.json has format {found!r}; this ortpacks reads {FORMAT}. Update ortpacks."
+        )

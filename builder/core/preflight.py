@@ -1,0 +1,139 @@
+"""What must hold before a release is touched. Every check runs, so that one run shows everything.
+
+Sources of the limits: docs.github.com "About releases" (each file under 2 GiB, 1000 assets), and the 422 that
+GitHub gives a body of more than 125,000 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Callable, Iterator, List, Mapping, Sequence
+
+from builder.core.checks import Code, Finding
+from builder.core.manifest import Manifest
+from builder.core.release import CHECKSUMS, INDEX, LocalFile
+from builder.core.variant import Origin, Profile
+
+MAX_SIZE = 2**31 - 1
+"""Bytes of an asset: under 2 GiB."""
+MAX_ASSETS = 1000
+MAX_BODY = 125_000
+"""Characters of the release notes."""
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]*[A-Za-z0-9_+-])?")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A package to release: what it says of itself, and its bytes."""
+
+    manifest: Manifest
+    file: LocalFile
+
+
+@dataclass(frozen=True)
+class Leniency:
+    """What is refused by default and let through on request."""
+
+    lean: bool = False
+    """``--allow-lean``: packages compiled with less than the full profile."""
+    unresolved: bool = False
+    """``--allow-unresolved``: packages compiled on a base whose revision is not known."""
+    mixed: bool = False
+    """``--allow-mixed``: packages of different ONNX Runtime versions."""
+
+
+def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> List[Finding]:
+    """The files against GitHub's limits and against ``listed``, the ``SHA256SUMS`` that bundling wrote."""
+    findings = [finding for file in files for finding in _check_file(file, listed)]
+    missing = sorted(set(listed) - {file.name for file in files} - {INDEX, CHECKSUMS})
+    findings += [
+        Finding(Code.R003, name, f"{CHECKSUMS} names it, but it is not there. Build it again or clean.")
+        for name in missing
+    ]
+    if len(files) > MAX_ASSETS:
+        findings.append(
+            Finding(Code.R006, "the release", "too many files", f"at most {MAX_ASSETS}", str(len(files)))
+        )
+    return findings
+
+
+def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> List[Finding]:
+    """The packages one by one, and against each other."""
+    checks: Sequence[Callable[[Sequence[Candidate], Leniency], Iterator[Finding]]] = (
+        _check_profile,
+        _check_base,
+        _check_versions,
+        _check_twins,
+    )
+    return [finding for check in checks for finding in check(candidates, allow)]
+
+
+def check_notes(body: str) -> List[Finding]:
+    """The release notes' length."""
+    if len(body) <= MAX_BODY:
+        return []
+    return [Finding(Code.R007, "release notes", "too long", f"at most {MAX_BODY} characters", str(len(body)))]
+
+
+def _check_file(file: LocalFile, listed: Mapping[str, str]) -> Iterator[Finding]:
+    if _NAME.fullmatch(file.name) is None:
+        yield Finding(
+            Code.R004, file.name, "GitHub would rename it", "only [A-Za-z0-9._+-], no dot at the ends"
+        )
+    if not 0 < file.size <= MAX_SIZE:
+        yield Finding(
+            Code.R005, file.name, "GitHub refuses it", "1 byte to under 2 GiB", f"{file.size} bytes"
+        )
+    wanted = listed.get(file.name)
+    if wanted is None:
+        yield Finding(
+            Code.R001, file.name, f"no line in {CHECKSUMS}: nothing vouches for it. Bundle it again."
+        )
+    elif wanted != file.sha256:
+        yield Finding(
+            Code.R002, file.name, "changed since it was bundled. Bundle it again.", wanted, file.sha256
+        )
+
+
+def _check_profile(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    for candidate in candidates:
+        ort = candidate.manifest.onnxruntime
+        if _compiled(candidate) and ort.profile != Profile.FULL.value and not allow.lean:
+            advice = "Build with --profile full, or pass --allow-lean."
+            yield Finding(Code.R008, candidate.file.name, advice, Profile.FULL.value, str(ort.profile))
+
+
+def _check_base(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    for candidate in candidates:
+        base = candidate.manifest.base
+        if _compiled(candidate) and base.revision is None and not allow.unresolved:
+            advice = (
+                "Run `./run lock` where the registry can be reached and build again, or --allow-unresolved."
+            )
+            yield Finding(Code.R009, candidate.file.name, f"base {base.name} has no revision. {advice}")
+
+
+def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    versions = sorted({candidate.manifest.onnxruntime.version for candidate in candidates})
+    if len(versions) > 1 and not allow.mixed:
+        advice = "Build all variants of one version, or pass --allow-mixed."
+        yield Finding(Code.R010, "the release", advice, "one ONNX Runtime version", ", ".join(versions))
+
+
+def _check_twins(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    del allow  # a client could not choose between two packages for the same GPUs
+    first: dict[tuple[str, str], str] = {}
+    for candidate in candidates:
+        key = (candidate.manifest.variant, candidate.manifest.platform)
+        other = first.setdefault(key, candidate.file.name)
+        if other != candidate.file.name:
+            yield Finding(
+                Code.R011, candidate.file.name, f"{other} is for the same variant. Remove one of them."
+            )
+
+
+def _compiled(candidate: Candidate) -> bool:
+    """A repacked official wheel has no profile of ours and owes nothing to the base."""
+    return candidate.manifest.onnxruntime.origin == Origin.SOURCE.value

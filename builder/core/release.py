@@ -1,0 +1,214 @@
+"""A release on a host, compared with the files it should hold, and the steps that make the two equal.
+
+Nothing here talks to a host: ``compare`` and ``converge`` turn what was seen into what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
+
+UPLOADED = "uploaded"
+"""The one asset state that means whole; ``starter`` is what a failed upload leaves behind."""
+CHECKSUMS = "SHA256SUMS"
+INDEX = "index.json"
+_LAST = (CHECKSUMS, INDEX)
+"""Uploaded after everything they name, so that a half-filled release never looks complete."""
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A file to publish and what its bytes are."""
+
+    path: Path
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The asset name: the file's own name."""
+        return self.path.name
+
+    @property
+    def digest(self) -> str:
+        """The form the host uses: ``sha256:<hex>``."""
+        return f"sha256:{self.sha256}"
+
+
+@dataclass(frozen=True)
+class Asset:
+    """One file of a release as its host tells it. ``digest`` is ``sha256:<hex>``; ``None`` if it has none."""
+
+    name: str
+    size: int
+    digest: Optional[str]
+    state: str
+    id: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release on a host. A draft is seen by its owner only, and not under its tag."""
+
+    id: int
+    tag: str
+    draft: bool
+    immutable: bool
+    assets: Tuple[Asset, ...]
+    upload_url: str
+    html_url: str
+
+
+class ReleaseHost(Protocol):
+    """Where releases live. Every method raises ``TransferError`` when the host refuses or is out of reach."""
+
+    def published(self, tag: str) -> Optional[Release]:
+        """The published release of a tag; ``None`` when there is none, drafts or not."""
+
+    def drafts(self, tag: str) -> Sequence[Release]:
+        """Every draft of a tag, oldest first. There can be several."""
+
+    def create_draft(self, tag: str, title: str, body: str, commit: Optional[str] = None) -> Release:
+        """Make an empty draft. A tag that is not there yet will be made on ``commit``."""
+
+    def assets(self, release: Release) -> Tuple[Asset, ...]:
+        """What the release holds now."""
+
+    def upload(self, release: Release, file: LocalFile) -> Asset:
+        """Bring one file up whole: the asset returned has the file's size, and its digest if there is one.
+
+        Raises ``IntegrityError`` when the host keeps saying it holds other bytes.
+        """
+
+    def delete(self, asset: Asset) -> None:
+        """Remove an asset; one that is gone already is fine."""
+
+    def publish(self, release: Release, title: str, body: str, commit: Optional[str] = None) -> Release:
+        """Make a draft public, and its tag on ``commit`` where that is not there yet."""
+
+
+class Status(Enum):
+    """How one name stands on both sides. The value is its mark in the table."""
+
+    EQUAL = "✔"
+    MISSING = "↑"
+    DIFFERS = "✘"
+    BROKEN = "⚠"
+    """An upload that never finished."""
+    EXTRA = "+"
+    """On the host, not here."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the status table."""
+
+    name: str
+    status: Status
+    file: Optional[LocalFile]
+    asset: Optional[Asset]
+    note: str
+
+
+class Verb(Enum):
+    """What to do with a name."""
+
+    DELETE = "delete"
+    UPLOAD = "upload"
+
+
+@dataclass(frozen=True)
+class Action:
+    """One step towards equality: ``asset`` to delete or ``file`` to upload."""
+
+    verb: Verb
+    name: str
+    reason: str
+    file: Optional[LocalFile] = None
+    asset: Optional[Asset] = None
+
+
+def holds(asset: Asset, file: LocalFile) -> bool:
+    """Whether the asset is the file: uploaded, same size, and same digest where the host tells one."""
+    return asset.state == UPLOADED and asset.size == file.size and asset.digest in (None, file.digest)
+
+
+def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> List[Row]:
+    """Every name of either side, in upload order."""
+    here = {file.name: file for file in files}
+    there = {asset.name: asset for asset in assets}
+    names = sorted({*here, *there}, key=_upload_order)
+    return [_row(name, here.get(name), there.get(name)) for name in names]
+
+
+def converge(rows: Sequence[Row]) -> List[Action]:
+    """The steps for a draft: what must go first, then uploads in order. Empty when both sides are equal."""
+    deletes = [
+        Action(Verb.DELETE, row.name, row.note, asset=row.asset)
+        for row in rows
+        if row.status in (Status.BROKEN, Status.DIFFERS, Status.EXTRA)
+    ]
+    uploads = [
+        Action(Verb.UPLOAD, row.name, row.note, file=row.file)
+        for row in rows
+        if row.file is not None and row.status is not Status.EQUAL
+    ]
+    return deletes + uploads
+
+
+def complete(rows: Sequence[Row]) -> bool:
+    """Whether the release holds exactly the files."""
+    return all(row.status is Status.EQUAL for row in rows)
+
+
+def render_table(rows: Sequence[Row]) -> List[str]:
+    """Lines of mark, name, bytes and note, in columns."""
+    width = max((len(row.name) for row in rows), default=0)
+    return [f"{row.status.value} {row.name:<{width}}  {_bytes(row):>13}  {row.note}".rstrip() for row in rows]
+
+
+def parse_checksums(text: str) -> Mapping[str, str]:
+    """Name to hex digest. Raises ``ValueError`` naming the line that is not ``<hex>  <name>``."""
+    sums = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        digest, _, name = line.partition(" ")
+        name = name[1:] if name[:1] in (" ", "*") else ""
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef") or not name:  # noqa: PLR2004 - sha256
+            raise ValueError(f"line {number} is not '<sha256>  <name>': {line!r}")
+        sums[name] = digest
+    return sums
+
+
+def _row(name: str, file: Optional[LocalFile], asset: Optional[Asset]) -> Row:
+    status, note = _judge(file, asset)
+    return Row(name, status, file, asset, note)
+
+
+def _judge(file: Optional[LocalFile], asset: Optional[Asset]) -> Tuple[Status, str]:
+    if asset is None:
+        return Status.MISSING, "not on the release"
+    if asset.state != UPLOADED:
+        return Status.BROKEN, f"upload never finished (state {asset.state})"
+    if file is None:
+        return Status.EXTRA, "not among the local files"
+    if holds(asset, file):
+        return Status.EQUAL, "" if asset.digest else "same size; the host tells no digest"
+    return Status.DIFFERS, _difference(asset, file)
+
+
+def _difference(asset: Asset, file: LocalFile) -> str:
+    if asset.size != file.size:
+        return f"{asset.size} bytes there, {file.size} here"
+    return f"{str(asset.digest)[:23]}… there, {file.digest[:23]}… here"
+
+
+def _upload_order(name: str) -> Tuple[int, str]:
+    return (_LAST.index(name) + 1 if name in _LAST else 0, name)
+
+
+def _bytes(row: Row) -> str:
+    if row.file is not None:
+        return f"{row.file.size:,} B"
+    return f"{row.asset.size:,} B" if row.asset is not None else ""

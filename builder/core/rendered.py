@@ -1,0 +1,26 @@
+"""What ``render`` hands on: text and names, no files yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Mapping, Tuple
+
+from builder.core.inputs import Input
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A variant's Dockerfiles and what their build contexts hold."""
+
+    dockerfile: str
+    runtime_dockerfile: str
+    contexts: Mapping[str, Input]
+    """Named build contexts: name -> wheel whose unpacked tree it is."""
+    debs: Tuple[Input, ...]
+    """Debian packages of the main context, under ``debs/``."""
+    sources: Tuple[Input, ...]
+    """Source tarballs of the main context, under ``sources/``."""
+    network: bool
+    """Whether a step reaches a network: on NVIDIA's image, for packages and ORT's sources."""
+    toolchain_key: str
+    """Eight hex digits that change when anything in the toolchain changes."""

@@ -1,0 +1,242 @@
+"""Which toolkit, cuDNN, ORT and driver go with which architectures: a matrix as data, and the rules over it.
+
+Sources: NVIDIA's cuDNN support matrices 9.10.2 and 9.17.0, the CUDA Toolkit release notes 12.8 to 13.0 and
+"CUDA Compatibility, Minor Version Compatibility"; rapids-cmake's documentation on ``-compress-mode``; ORT's
+pull requests 24582, 26307 and 29580.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from builder.core.arch import Arch
+from builder.core.checks import Code, Finding, Severity
+
+Version = Tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """From which CUDA on an architecture can be compiled, and up to which; ``last`` is inclusive."""
+
+    number: int
+    first: Version
+    last: Optional[Version] = None
+
+
+_LAST_12 = (12, 9)
+_REACH = (
+    *(Reach(number, (11, 0), _LAST_12) for number in (50, 52, 53, 60, 61, 62, 70, 72)),
+    *(Reach(number, (11, 0)) for number in (75, 80)),
+    *(Reach(number, (11, 1)) for number in (86,)),
+    *(Reach(number, (11, 4)) for number in (87,)),
+    *(Reach(number, (11, 8)) for number in (89, 90)),
+    *(Reach(number, (12, 8)) for number in (100, 120)),
+    Reach(101, (12, 8), _LAST_12),
+    *(Reach(number, (12, 9)) for number in (103, 121)),
+    Reach(110, (13, 0)),
+)
+"""Source: the CUDA release notes. 101 is called 110 since CUDA 13."""
+
+KNOWN_SM: Tuple[int, ...] = tuple(sorted(reach.number for reach in _REACH))
+"""Every architecture from Maxwell on; there is no sm_91."""
+
+_NVCCS = ("12.4", "12.8", "12.9", "13.0")
+_FIRST_FAMILY: Version = (12, 9)
+_LAST_CUDNN_BELOW_75 = "9.10.2.21"
+_FIRST_CUDNN_75: Version = (9, 11)
+_LAST_ORT_120_ONLY: Version = (1, 27, 1)
+_FIRST_FULL_HALF, _TURING, _BLACKWELL, _CONSUMER_BLACKWELL = 53, 75, 100, 120
+
+FLOOR_12 = "525.60.13"
+FLOOR_ZSTD = "550.54.14"
+FLOOR_BLACKWELL = "570.26"
+FLOOR_13 = "580.65.06"
+LAST_BRANCH_BELOW_75 = "580"
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is linted, its versions as numbers."""
+
+    variant: str
+    sm: Tuple[Arch, ...]
+    cuda: str
+    cudnn: str
+    ort: str
+    nvcc: Optional[str]
+
+    def at(self, key: str) -> str:
+        return f"variants.{self.variant}.{key}"
+
+
+def lint(
+    *, variant: str, sm: Sequence[Arch], cuda: str, cudnn: str, ort: str, nvcc: Optional[str] = None
+) -> List[Finding]:
+    """Every rule that the set breaks, before a byte is compiled; ``nvcc`` once the base is chosen."""
+    subject = _Subject(variant, tuple(sm), cuda, cudnn, ort, nvcc)
+    return [finding for rule in _RULES for finding in rule(subject)]
+
+
+def driver_window(
+    sass: Iterable[Arch], cuda: str, *, jit: bool = False, compressed: bool = False
+) -> Tuple[str, Optional[str]]:
+    """Oldest driver version, and the last driver branch that still knows these GPUs (``None``: no end known).
+
+    ``sass``: the architectures of the provider's SASS. ``jit``: a promised GPU runs PTX only.
+    ``compressed``: images for GPUs before Blackwell are packed with zstd. A driver compiles PTX of its own
+    CUDA version and older.
+    """
+    numbers = {arch.number for arch in sass}
+    if _version(cuda) >= (13,):
+        floor = FLOOR_13
+    elif any(number >= _BLACKWELL for number in numbers) or (jit and _version(cuda) >= (12, 8)):
+        floor = FLOOR_BLACKWELL
+    else:
+        floor = FLOOR_ZSTD if compressed else FLOOR_12
+    only_old = bool(numbers) and all(number < _TURING for number in numbers)
+    return floor, LAST_BRANCH_BELOW_75 if only_old else None
+
+
+def compilable(nvcc: str) -> Tuple[int, ...]:
+    """The architectures an nvcc of this version can compile."""
+    version = _version(nvcc)[:2]
+    return tuple(
+        reach.number
+        for reach in sorted(_REACH, key=lambda reach: reach.number)
+        if reach.first <= version and (reach.last is None or version <= reach.last)
+    )
+
+
+def _cudnn_dropped(subject: _Subject) -> Iterator[Finding]:
+    lost = [arch for arch in subject.sm if arch.number < _TURING]
+    if lost and _version(subject.cudnn) >= _FIRST_CUDNN_75:
+        yield Finding(
+            code=Code.C001,
+            path=subject.at("sm"),
+            message="cuDNN 9.11 and newer have no kernels for Maxwell, Pascal and Volta "
+            "(NVIDIA's cuDNN support matrix)",
+            wanted=f"cudnn.version {_LAST_CUDNN_BELOW_75}, the last one with them{_or_set(subject, lost)}",
+            got=f"cuDNN {subject.cudnn} with {_names(lost)}",
+        )
+
+
+def _cuda_dropped(subject: _Subject) -> Iterator[Finding]:
+    lost = [arch for arch in subject.sm if arch.number < _TURING]
+    if lost and _version(subject.cuda) >= (13,):
+        yield Finding(
+            code=Code.C002,
+            path=subject.at("sm"),
+            message="CUDA 13 compiles for sm_75 and newer (CUDA 13.0 release notes)",
+            wanted=f"cuda.version 12.9, the last one with them{_or_set(subject, lost)}",
+            got=f"CUDA {subject.cuda} with {_names(lost)}",
+        )
+
+
+def _cuda_too_old(subject: _Subject) -> Iterator[Finding]:
+    for arch in subject.sm:
+        first = _first_cuda(arch)
+        if first is not None and _version(subject.cuda)[:2] < first:
+            yield Finding(
+                code=Code.C003,
+                path=subject.at("sm"),
+                message=f"sm_{arch} came with CUDA {_dotted(first)} (CUDA release notes)",
+                wanted=f"cuda.version {_dotted(first)} or newer{_or_set(subject, [arch])}",
+                got=f"CUDA {subject.cuda} with sm_{arch}",
+            )
+
+
+def _out_of_reach(subject: _Subject) -> Iterator[Finding]:
+    if subject.nvcc is None:
+        return
+    reach = compilable(subject.nvcc)
+    lost = [arch for arch in subject.sm if not _compiles(subject.nvcc, arch)]
+    if lost:
+        yield Finding(
+            code=Code.C004,
+            path=subject.at("sm"),
+            message=f"the base's nvcc {subject.nvcc} compiles {_span(reach)} (CUDA release notes)",
+            wanted=f"a base with nvcc {_nvcc_for(subject.sm)} (--base nvidia){_or_set(subject, lost)}",
+            got=_names(lost),
+        )
+
+
+def _only_120(subject: _Subject) -> Iterator[Finding]:
+    only = bool(subject.sm) and all(arch.number >= _CONSUMER_BLACKWELL for arch in subject.sm)
+    if only and _version(subject.ort) <= _LAST_ORT_120_ONLY:
+        yield Finding(
+            code=Code.C005,
+            path=subject.at("sm"),
+            message="ONNX Runtime up to 1.27.1 does not link when sm_120 is all there is "
+            "(reports at microsoft/onnxruntime)",
+            wanted=f"the set 90 {_numbers(subject.sm)}, or onnxruntime 1.28.0",
+            got=f"onnxruntime {subject.ort} with {_names(subject.sm)}",
+        )
+
+
+def _zeros_in_half(subject: _Subject) -> Iterator[Finding]:
+    weak = [arch for arch in subject.sm if arch.number < _FIRST_FULL_HALF]
+    if weak:
+        yield Finding(
+            code=Code.C006,
+            path=subject.at("sm"),
+            message="below sm_53 ONNX Runtime's half-precision kernels are stubs: fp16 models may give wrong "
+            "numbers there (microsoft/onnxruntime pull requests 24582 and 29580). Ship fp32 or int8 models",
+            wanted=f"fp16 models only on sm_53 and newer{_or_set(subject, weak)}",
+            got=_names(weak),
+            severity=Severity.WARNING,
+        )
+
+
+_RULES: Tuple[Callable[[_Subject], Iterator[Finding]], ...] = (
+    _cudnn_dropped,
+    _cuda_dropped,
+    _cuda_too_old,
+    _out_of_reach,
+    _only_120,
+    _zeros_in_half,
+)
+
+
+def _version(text: str) -> Version:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def _dotted(version: Version) -> str:
+    return ".".join(map(str, version))
+
+
+def _first_cuda(arch: Arch) -> Optional[Version]:
+    """First CUDA that compiles for ``arch``; ``None`` when it is not one we know."""
+    first = next((reach.first for reach in _REACH if reach.number == arch.number), None)
+    return max(first, _FIRST_FAMILY) if first is not None and arch.suffix == "f" else first
+
+
+def _compiles(nvcc: str, arch: Arch) -> bool:
+    first = _first_cuda(arch)
+    return arch.number in compilable(nvcc) and first is not None and first <= _version(nvcc)[:2]
+
+
+def _nvcc_for(arches: Sequence[Arch]) -> str:
+    """The oldest nvcc that compiles for all of ``arches``."""
+    fits = (nvcc for nvcc in _NVCCS if all(_compiles(nvcc, arch) for arch in arches))
+    return next(fits, "that does not exist")
+
+
+def _or_set(subject: _Subject, lost: Sequence[Arch]) -> str:
+    kept = [arch for arch in subject.sm if arch not in lost]
+    return f", or the set {_numbers(kept)}" if kept else ""
+
+
+def _numbers(arches: Iterable[Arch]) -> str:
+    return " ".join(map(str, arches))
+
+
+def _names(arches: Iterable[Arch]) -> str:
+    return ", ".join(f"sm_{arch}" for arch in arches)
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return f"sm_{numbers[0]} to sm_{numbers[-1]}" if numbers else "nothing we know"

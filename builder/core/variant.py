@@ -1,0 +1,202 @@
+"""``variants.yaml`` as values: what is built, from what, for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Mapping, Optional, Tuple
+
+from builder.core.arch import Arch
+from builder.core.inputs import Input
+
+GENERATIONS: Mapping[str, Tuple[int, ...]] = {
+    "Maxwell": (50, 52, 53),
+    "Pascal": (60, 61, 62),
+    "Volta": (70, 72),
+    "Turing": (75,),
+    "Ampere": (80, 86, 87, 88),
+    "Ada": (89,),
+    "Hopper": (90,),
+    "Blackwell": (100, 101, 103, 110, 120, 121),
+}
+"""GPU generations by the numbers of their architectures, oldest first. Source: NVIDIA's page "CUDA GPU
+Compute Capability" and its legacy counterpart; ``nvcc --help`` of 12.9 and 13.0 for the embedded parts."""
+
+
+class Origin(Enum):
+    """Where a variant's ORT libraries come from."""
+
+    AUTO = "auto"
+    """Wheel where it holds native SASS for each sm of the set, else source."""
+    WHEEL = "wheel"
+    SOURCE = "source"
+
+
+class Profile(Enum):
+    """How much of ORT is compiled."""
+
+    FULL = "full"
+    """As the official build."""
+    LEAN = "lean"
+    """No contrib ops, no flash attention."""
+    MINIMAL = "minimal"
+    """The CUDA EP's frame only: for tests, no product."""
+
+
+class Host(Enum):
+    """Where the host library ``libonnxruntime.so.1`` comes from when the provider is compiled."""
+
+    WHEEL = "wheel"
+    SOURCE = "source"
+
+
+class Preset(Enum):
+    """How hard an archive is compressed."""
+
+    FAST = "fast"
+    SMALL = "small"
+
+
+@dataclass(frozen=True)
+class OnnxRuntime:
+    """The ``onnxruntime`` section: the version a release ships and how it is made by default."""
+
+    version: str
+    origin: Origin
+    host: Host
+    profile: Profile
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """The ``cuda`` section: toolkit version ``12.9`` and NVIDIA's wheels by role (``cublas`` ...)."""
+
+    version: str
+    libraries: Mapping[str, Input]
+
+
+@dataclass(frozen=True)
+class Cudnn:
+    """The ``cudnn`` section."""
+
+    version: str
+    wheel: Input
+
+
+@dataclass(frozen=True)
+class NvidiaBase:
+    """The release base: NVIDIA's own devel image, ORT's source by git tag."""
+
+    image: Input
+    runtime: Input
+    """The image without any of CUDA that packages are tried in and runtime images start from."""
+    source: Input
+    ort_version: str
+    packages: Tuple[str, ...]
+    wheels: Mapping[str, Input]
+    """Build tools by role (``cmake``)."""
+
+
+@dataclass(frozen=True)
+class AssembledBase:
+    """The base for places without Docker Hub: Debian, tools from Debian and PyPI, sources from Debian."""
+
+    suite: str
+    packages: Tuple[str, ...]
+    nvcc: str
+    """Version of nvcc, ``12.4``: decides which sm can be compiled."""
+    ort_version: str
+    source: Input
+    """ORT's source tarball."""
+    debs: Mapping[str, Input]
+    """Debian binary packages by role (``nvcc``, ``mp11``, ``gsl``, ``safeint``, ``ort_headers``)."""
+    sources: Mapping[str, Input]
+    """ORT's dependencies as source tarballs by FetchContent name (``abseil_cpp`` ...)."""
+    wheels: Mapping[str, Input]
+    """Toolchain wheels by role (``nvcc``, ``cudart``, ``cccl``, ``cusparse``, ``cutlass``,
+    ``cudnn_frontend``, ``cmake``)."""
+
+
+@dataclass(frozen=True)
+class Bases:
+    """The two bases a variant can be compiled on."""
+
+    nvidia: NvidiaBase
+    assembled: AssembledBase
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One package: a name, the sm set it promises native code for, and the generations that is."""
+
+    name: str
+    sm: Tuple[Arch, ...]
+    generations: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The ``bundle`` section."""
+
+    preset: Preset
+    budget: int
+    """Largest package in bytes; GitHub refuses assets of 2 GiB and more."""
+    licence: str
+    """Path of our own licence file."""
+
+
+@dataclass(frozen=True)
+class Publish:
+    """The ``publish`` section: where a release goes."""
+
+    api: str
+    repository: str
+    tag: str
+    """Default tag; ``{version}`` is ORT's version."""
+
+
+@dataclass(frozen=True)
+class ModelRule:
+    """One line of the model table: the first whose floors are met wins."""
+
+    model: str
+    device: str
+    """``gpu`` or ``cpu``."""
+    vram_mib: int = 0
+    cores: int = 0
+    ram_gib: int = 0
+
+
+@dataclass(frozen=True)
+class Project:
+    """All of ``variants.yaml``."""
+
+    onnxruntime: OnnxRuntime
+    cuda: Cuda
+    cudnn: Cudnn
+    bases: Bases
+    variants: Mapping[str, Variant]
+    bundle: Bundle
+    publish: Publish
+    models: Tuple[ModelRule, ...]
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """One variant, fully decided: what ``render`` and every later stage read. Made by the ``plan`` stage."""
+
+    project: Project
+    variant: Variant
+    base: str
+    """``nvidia`` or ``assembled``."""
+    base_reason: str
+    origin: Origin
+    """``WHEEL`` or ``SOURCE``, never ``AUTO``."""
+    origin_reason: str
+    profile: Optional[Profile]
+    """``None`` for origin wheel: the official build is what it is."""
+    host: Host
+    ort_version: str
+    """Version of the libraries in the package."""
+    ort_wheel: Input
+    """Official ``onnxruntime-gpu`` wheel of that version: the host library, or everything."""

@@ -1,0 +1,104 @@
+"""Packs the client into one file: ``dist/ortpacks.pyz``, the same bytes from the same sources."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.errors import DiskError
+
+NAME = "ortpacks.pyz"
+
+_SHEBANG = b"#!/usr/bin/env python3\n"
+_START = """\
+import sys
+
+if sys.version_info < (3, 9):
+    sys.exit("ortpacks needs Python 3.9 or newer, this is " + sys.version.split()[0])
+
+from builder.client.__main__ import run
+
+sys.exit(run())
+"""
+_DEFAULT_INDEX = "builder/client/default_index.txt"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientRequest:
+    """What the client is made from."""
+
+    source: Path
+    """The folder that holds the package ``builder``."""
+    target: Path
+    """Where ``ortpacks.pyz`` goes, name included."""
+    index_url: str | None
+    """The index it reads unless told otherwise; ``None`` leaves it without one."""
+
+
+def build_client(request: ClientRequest) -> Path:
+    """Write the client and return its path. Raises ``DiskError``."""
+    members = {name: (request.source / name).read_bytes() for name in _closure(request.source)}
+    members["__main__.py"] = _START.encode()
+    if request.index_url is not None:
+        members[_DEFAULT_INDEX] = f"{request.index_url}\n".encode()
+    _write(request.target, _SHEBANG + _zip(members))
+    return request.target
+
+
+def _closure(source: Path) -> list[str]:
+    """The client's modules and every module of ours they import, as paths below ``source``."""
+    waiting = [path.relative_to(source) for path in (source / "builder" / "client").glob("*.py")]
+    found: set[Path] = set()
+    while waiting:
+        module = waiting.pop()
+        if module not in found:
+            found.add(module)
+            waiting += _imports(source, module)
+    return sorted(path.as_posix() for path in found)
+
+
+def _imports(source: Path, module: Path) -> Iterator[Path]:
+    for node in ast.walk(ast.parse((source / module).read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "builder":
+            yield from _files(source, node)
+
+
+def _files(source: Path, node: ast.ImportFrom) -> Iterator[Path]:
+    """``from builder.core.x import Y`` and ``from builder.client import x``; every package on the way."""
+    module = Path(*str(node.module).split("."))
+    candidates = [module.with_suffix(".py"), *(module / f"{alias.name}.py" for alias in node.names)]
+    packages = [folder / "__init__.py" for folder in (module, *module.parents)]
+    return (path for path in (*candidates, *packages) if (source / path).is_file())
+
+
+def _zip(members: dict[str, bytes]) -> bytes:
+    """Sorted, undated, and stored: what deflate makes differs from one zlib to the next."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in sorted(members):
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.create_system = 3
+            info.external_attr = 0o100644 << 16
+            archive.writestr(info, members[name])
+    return buffer.getvalue()
+
+
+def _write(target: Path, content: bytes) -> None:
+    part = target.with_name(f"{target.name}.part-{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o755)
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise DiskError(f"{target}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,217 @@
+"""render: a decided variant → its Dockerfile, its runtime image's Dockerfile, what the build context holds.
+
+Text in, text out: nothing here touches a disk. Everything computed arrives in the templates ready to print.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from jinja2 import BaseLoader, Environment, StrictUndefined
+
+from builder.core.catalogue import TEST_INPUTS
+from builder.core.inputs import Input, Lock
+from builder.core.profiles import LONGEST_UNITS, build_targets, cache_entries
+from builder.core.rendered import Rendered
+from builder.core.variant import AssembledBase, BuildPlan, Host, NvidiaBase, Origin
+from builder.errors import ConfigError
+
+LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
+"""Wheels whose libraries the provider links against."""
+_PACKAGE_DIRECTORY = {"cudart": "cuda_runtime"}
+"""Where NVIDIA's wheel names its folder otherwise than the role."""
+_CONTEXT_NAME = {"cudart": "cudart-headers", "cudnn_frontend": "cudnn-frontend"}
+"""The toolchain's wheels whose role is also a bundled library's, or no context name."""
+_COMPILE_WHEELS = frozenset({"cutlass", "cudnn_frontend"})
+_COMPILE_DEBS = frozenset({"mp11", "gsl", "safeint"})
+"""Roles of the assembled base that only the source of ORT wants; the rest makes the toolchain and the kit."""
+_INTERFACES = (
+    ("mp11", "boost_mp11", "Boost::mp11"),
+    ("gsl", "GSL", "Microsoft.GSL::GSL"),
+    ("cudnn_frontend", "cudnn_frontend", ""),
+)
+"""Header-only dependencies: folder, CMake target, the alias ORT asks for."""
+
+
+def render(plan: BuildPlan, lock: Lock, loader: BaseLoader, *, package_name: str) -> Rendered:
+    """Both Dockerfiles of a variant. Raises ``ConfigError`` naming every input that the lock lacks."""
+    _require_pins(plan, lock)
+    environment = Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
+    )
+    view = _view(plan, lock, package_name)
+    return Rendered(
+        dockerfile=_squeeze(environment.get_template("variant.Dockerfile.j2").render(view)),
+        runtime_dockerfile=_squeeze(environment.get_template("runtime.Dockerfile.j2").render(view)),
+        contexts=_contexts(plan),
+        debs=_debs(plan),
+        sources=_sources(plan),
+        network=plan.base == "nvidia",
+        toolchain_key=str(view["toolchain_key"]),
+    )
+
+
+def _require_pins(plan: BuildPlan, lock: Lock) -> None:
+    bundled = [*plan.project.cuda.libraries.values(), plan.ort_wheel]
+    inputs = [*_toolchain_inputs(plan), *bundled, *TEST_INPUTS]
+    if plan.base == "nvidia":
+        inputs.append(plan.project.bases.nvidia.runtime)
+    missing = sorted({item.key for item in inputs} - lock.pins.keys())
+    if missing:
+        raise ConfigError(
+            [f"inputs.lock has no entry {key!r}. Run ./run lock and commit the file." for key in missing]
+        )
+
+
+def _squeeze(text: str) -> str:
+    """No more than one blank line in a row: skipped template blocks leave none behind."""
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text
+
+
+def _view(plan: BuildPlan, lock: Lock, package_name: str) -> dict[str, object]:
+    key = _toolchain_key(plan, lock)
+    profile = plan.profile.value if plan.profile else "official"
+    common: dict[str, object] = {
+        "base": plan.base,
+        "variant": plan.variant.name,
+        "title": _title(plan),
+        "compiles": plan.origin is Origin.SOURCE,
+        "profile": profile,
+        "ort_version": plan.ort_version,
+        "package_name": package_name,
+        "cudnn": plan.project.cudnn.version,
+        "cuda_architectures": ";".join(f"{arch}-real" for arch in plan.variant.sm),
+        "cache_entries": _cache_entries(plan),
+        "targets": build_targets(plan.host),
+        "outputs": _outputs(plan),
+        "compiles_host": plan.host is Host.SOURCE,
+        "longest_units": LONGEST_UNITS,
+        "link_libraries": [(role, f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib") for role in LINK_ROLES],
+        "toolchain_key": key,
+        "tree": f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}",
+    }
+    bases = plan.project.bases
+    special = (
+        _assembled_view(bases.assembled) if plan.base == "assembled" else _nvidia_view(bases.nvidia, lock)
+    )
+    return common | special
+
+
+def _title(plan: BuildPlan) -> str:
+    names = " ".join(f"sm_{arch}" for arch in plan.variant.sm)
+    how = f"compiled, profile {plan.profile.value}" if plan.profile else "from the official wheel"
+    return f"{plan.variant.name} ({names}): ORT {plan.ort_version} {how}, base {plan.base}"
+
+
+def _cache_entries(plan: BuildPlan) -> tuple[object, ...]:
+    return cache_entries(plan.profile, cpuinfo=plan.base == "nvidia") if plan.profile else ()
+
+
+def _outputs(plan: BuildPlan) -> tuple[str, ...]:
+    provider = ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_shared.so")
+    return provider if plan.host is Host.WHEEL else (*provider, f"libonnxruntime.so.{plan.ort_version}")
+
+
+def _assembled_view(base: AssembledBase) -> dict[str, object]:
+    return {
+        "suite": base.suite,
+        "nvcc": base.nvcc,
+        "debs": {role: _file_name(deb) for role, deb in base.debs.items()},
+        "tarballs": [(name, _file_name(item)) for name, item in _tarballs(base)],
+        "interfaces": _INTERFACES,
+        "dependencies": _dependencies(base),
+    }
+
+
+def _nvidia_view(base: NvidiaBase, lock: Lock) -> dict[str, object]:
+    url, _, tag = base.source.spec.rpartition("@")
+    return {
+        "image": base.image.spec,
+        "image_reference": _reference(base.image, lock),
+        "runtime_image": _reference(base.runtime, lock),
+        "packages": base.packages,
+        "git_source": f"{url}.git#{lock.pins[base.source.key].revision or tag}",
+    }
+
+
+def _reference(image: Input, lock: Lock) -> str:
+    """The image by its digest; by its tag alone where ``inputs.lock`` could not resolve it."""
+    digest = lock.pins[image.key].revision
+    return f"{image.spec}@{digest}" if digest else image.spec
+
+
+def _dependencies(base: AssembledBase) -> list[tuple[str, str]]:
+    """FetchContent name → folder below /src, in the order of their names."""
+    unpacked = {name: name for name in base.sources}
+    headers = {"cudnn_frontend": "cudnn_frontend", "cutlass": "cutlass", "gsl": "gsl", "mp11": "mp11"}
+    absent = {"safeint": "nothing", "utf8_range": "nothing"}
+    return sorted((name.upper(), folder) for name, folder in (unpacked | headers | absent).items())
+
+
+def _tarballs(base: AssembledBase) -> list[tuple[str, Input]]:
+    return [("onnxruntime", base.source), *sorted(base.sources.items())]
+
+
+def _file_name(item: Input) -> str:
+    return PurePosixPath(item.spec).name
+
+
+def _by_name(inputs: Mapping[str, Input]) -> list[Input]:
+    return [inputs[name] for name in sorted(inputs)]
+
+
+def _contexts(plan: BuildPlan) -> dict[str, Input]:
+    """Named contexts of the build: only what its stages read."""
+    project = plan.project
+    if plan.base == "nvidia":
+        named = {"cudnn": project.cudnn.wheel, "cmake": project.bases.nvidia.wheels["cmake"]}
+        libraries = project.cuda.libraries if plan.origin is Origin.SOURCE else {}
+        return named | {role: libraries[role] for role in LINK_ROLES if role in libraries}
+    unread = frozenset() if plan.origin is Origin.SOURCE else _COMPILE_WHEELS
+    wheels = project.bases.assembled.wheels.items()
+    toolchain = {_CONTEXT_NAME.get(role, role): wheel for role, wheel in wheels if role not in unread}
+    libraries = {role: wheel for role, wheel in project.cuda.libraries.items() if role in LINK_ROLES}
+    return toolchain | libraries | {"cudnn": project.cudnn.wheel}
+
+
+def _debs(plan: BuildPlan) -> tuple[Input, ...]:
+    if plan.base != "assembled":
+        return ()
+    unread = frozenset() if plan.origin is Origin.SOURCE else _COMPILE_DEBS
+    debs = plan.project.bases.assembled.debs
+    return tuple(_by_name({role: deb for role, deb in debs.items() if role not in unread}))
+
+
+def _sources(plan: BuildPlan) -> tuple[Input, ...]:
+    base = plan.project.bases.assembled
+    if plan.base != "assembled" or plan.origin is not Origin.SOURCE:
+        return ()
+    return (base.source, *_by_name(base.sources))
+
+
+def _toolchain_inputs(plan: BuildPlan) -> list[Input]:
+    """Everything the compiler and ORT's source consist of."""
+    nvidia = plan.project.bases.nvidia
+    common = [*_contexts(plan).values(), *_debs(plan)]
+    if plan.base == "nvidia":
+        return [*common, nvidia.image, nvidia.source]
+    return [*common, *_sources(plan)]
+
+
+def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
+    """Eight hex digits over every toolchain input's pin.
+
+    The Ninja tree in a cache mount trusts time stamps; a changed toolchain must start a fresh one.
+    """
+    base = plan.project.bases.assembled if plan.base == "assembled" else plan.project.bases.nvidia
+    pins = [f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan)]
+    return hashlib.sha256("\n".join([plan.base, *base.packages, *sorted(pins)]).encode()).hexdigest()[:8]

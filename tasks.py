@@ -1,0 +1,231 @@
+"""The verbs: flags in, exit codes out. ``./run --list`` shows them, ``./run --help VERB`` explains one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import task
+
+from builder.app import quality, survey, verbs
+from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, workshop
+from builder.app.road import Road
+from builder.app.sidebyside import side_by_side
+from builder.core.preflight import Leniency
+from builder.stages.publish import PublishOptions
+
+
+def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callable[..., None]:
+    """A verb that does one thing for each chosen variant, with the flags that say how to build."""
+
+    def verb(
+        _context: Context,
+        variant: list[str],
+        all: bool = False,  # noqa: A002 - the flag is --all
+        base: str = "auto",
+        origin: str | None = None,
+        profile: str | None = None,
+        host: str | None = None,
+        builder: str | None = None,
+        offline: bool = False,
+        dist: str | None = None,
+    ) -> None:
+        shop = workshop(dist, offline=offline)
+        how_to = options(base, origin, profile, host, builder, offline=offline)
+        for road in roads(shop, variant, how_to, all_=all).values():
+            walk(road)
+
+    verb.__doc__ = doc
+    return task(reported(verb), name=name, iterable=["variant"], help=how(*FLAGS))
+
+
+plan = over_variants(
+    "plan", Road.plan, "Show base, origin, version and profile of a build, and why; build nothing."
+)
+check = over_variants(
+    "check", Road.check, "Hold what the last build compiled to its variant: native reading against cuobjdump."
+)
+bundle = over_variants("bundle", Road.bundle, "Check, pack and verify what the last build compiled.")
+image = over_variants(
+    "image", Road.image, "Make a runtime image per variant from its package: ortpacks/VARIANT:VERSION."
+)
+
+
+@task(iterable=["variant"], help=how(*FLAGS, force="build although nothing has changed"))
+@reported
+def build(
+    _context: Context,
+    variant: list[str],
+    all: bool = False,  # noqa: A002 - the flag is --all
+    base: str = "auto",
+    origin: str | None = None,
+    profile: str | None = None,
+    host: str | None = None,
+    builder: str | None = None,
+    force: bool = False,
+    offline: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Plan, render, compile, check, bundle and verify packages: the main job."""
+    shop = workshop(dist, offline=offline)
+    how_to = options(base, origin, profile, host, builder, force=force, offline=offline)
+    walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
+    for package in side_by_side(walks, shop.interrupt):
+        shop.reporter.say(str(package))
+        shop.console.summary(f"- `{package.name}` {package.stat().st_size / 1e6:,.0f} MB, verified")
+
+
+@task(
+    iterable=["variant"],
+    help=how(
+        "variant",
+        "all",
+        *WISHES,
+        "dist",
+        check="compare every rendering with tests/golden",
+        golden="rewrite tests/golden",
+    ),
+)
+@reported
+def render(
+    _context: Context,
+    variant: list[str],
+    all: bool = False,  # noqa: A002 - the flag is --all
+    check: bool = False,
+    golden: bool = False,
+    base: str = "auto",
+    origin: str | None = None,
+    profile: str | None = None,
+    host: str | None = None,
+    offline: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Write dist/VARIANT/Dockerfile and its build context."""
+    shop = workshop(dist, offline=offline)
+    if check or golden:
+        verbs.check_golden(shop, refresh=golden)
+        return
+    how_to = options(base, origin, profile, host, offline=offline)
+    for road in roads(shop, variant, how_to, all_=all).values():
+        road.render()
+
+
+@task(help=how("base", "dist", package="a package (default: each in dist)"))
+@reported
+def verify(
+    _context: Context, package: str | None = None, base: str = "auto", dist: str | None = None
+) -> None:
+    """Prove packages from their archives alone, and run a model on each."""
+    shop = workshop(dist)
+    for path in [Path(package)] if package else verbs.packages_in(shop.dist):
+        verbs.verify_package(shop, path, options(base).wishes)
+
+
+@task(
+    help={
+        "tag": "tag of the release (default: publish.tag of variants.yaml)",
+        "dry-run": "show what would be done, write nothing to the host",
+        "draft": "stop before the release becomes public",
+        "api": "API root other than publish.api of variants.yaml",
+        "repository": "owner/name other than publish.repository (or GITHUB_REPOSITORY)",
+        "allow-lean": "let packages through that hold less than the full profile",
+        "allow-unresolved": "let packages through whose base image is not pinned by digest",
+        "allow-mixed": "let packages of different ONNX Runtime versions through",
+        "dist": FLAGS["dist"],
+    }
+)
+@reported
+def publish(
+    _context: Context,
+    tag: str | None = None,
+    dry_run: bool = False,
+    draft: bool = False,
+    api: str | None = None,
+    repository: str | None = None,
+    allow_lean: bool = False,
+    allow_unresolved: bool = False,
+    allow_mixed: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Make the release of dist/ on GitHub complete, then public. The token is GITHUB_TOKEN's."""
+    allow = Leniency(lean=allow_lean, unresolved=allow_unresolved, mixed=allow_mixed)
+    verbs.publish_dist(
+        workshop(dist),
+        PublishOptions(tag=tag, dry_run=dry_run, draft=draft, allow=allow),
+        api=api,
+        repository=repository,
+    )
+
+
+@task(
+    positional=["path"],
+    help={"path": "a library, folder, wheel or package", "json": "as JSON"},
+)
+@reported
+def inspect(_context: Context, path: str, json: bool = False) -> None:
+    """Show which GPUs the code in a library, folder, wheel or package runs on."""
+    shop = workshop()
+    found = survey.look_inside(shop, Path(path))
+    shop.console.show(survey.told(found, as_json=json))
+    survey.require_read(found)
+
+
+@task(
+    help={
+        "index": "index.json, its folder or URL (default: dist)",
+        "prefix": "where to install",
+        "dist": FLAGS["dist"],
+    }
+)
+@reported
+def install(
+    _context: Context, index: str | None = None, prefix: str | None = None, dist: str | None = None
+) -> None:
+    """Install the package that fits this machine, through the client that users run."""
+    shop = workshop(dist)
+    code = verbs.install(shop, index, prefix)
+    if code:
+        raise Exit(f"the client exited with {code}", code=code)
+
+
+@task
+@reported
+def client(_context: Context, dist: str | None = None) -> None:
+    """Make dist/ortpacks.pyz and dist/index.json."""
+    verbs.make_client(workshop(dist))
+
+
+@task
+@reported
+def doctor(_context: Context) -> None:
+    """Say what is here and what is missing for a build."""
+    if not survey.doctor(workshop()):
+        raise Exit("something is missing; see ✗ above", code=1)
+
+
+@task(help={"refresh": "pin everything anew, not only what has no pin yet"})
+@reported
+def lock(_context: Context, refresh: bool = False) -> None:
+    """Write inputs.lock: size and sha256 of every input."""
+    verbs.lock_inputs(workshop(), refresh=refresh)
+
+
+@task(help=how("dist", cache="also drop our compile caches on the engine"))
+@reported
+def clean(_context: Context, cache: bool = False, dist: str | None = None) -> None:
+    """Remove results and, on the engine, what carries our label. Nothing else is touched."""
+    shop = workshop(dist)
+    verbs.clean(shop)
+    if cache:
+        verbs.drop_caches(shop)
+
+
+@task(
+    help={"fast": "lint, types and contracts, unit and component tests only", "only": "pytest -k expression"}
+)
+@reported
+def test(_context: Context, fast: bool = False, only: str | None = None) -> None:
+    """Lint, types, import contracts, then every test tier that this machine can run."""
+    quality.test(workshop(), fast=fast, only=only)

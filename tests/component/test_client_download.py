@@ -1,0 +1,177 @@
+"""Faults on the way: each ends in the right bytes or in an error that says what was wanted and got."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, Fault, Handler, Server, name_of, serving, write_release
+
+ARCHIVE = f"{name_of('modern')}.tar.zst"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(write_release(tmp_path / "release").parent) as running:
+        yield running
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "home")
+
+
+def install(machine: Machine, server: Server) -> int:
+    return machine.run("install", "--index", f"{server.url}/index.json")
+
+
+def cut(size: int) -> Fault:
+    return lambda handler, content: handler.answer(200, content, {"ETag": '"x"'}, cut=size)
+
+
+def status(code: int, headers: dict[str, str] | None = None) -> Fault:
+    return lambda handler, content: handler.answer(code, b"sorry", headers)
+
+
+def ranges(server: Server) -> list[str | None]:
+    return [headers.get("Range") for path, headers in server.requests if path.endswith(".zst")]
+
+
+def whole(machine: Machine) -> bool:
+    return (machine.lib / "libonnxruntime.so.1").read_bytes() == FILES[
+        "lib/libonnxruntime.so.1"
+    ] and not machine.litter()
+
+
+def test_a_connection_that_ends_anywhere_is_gone_on_from_there(machine: Machine, server: Server) -> None:
+    size = (server.folder / ARCHIVE).stat().st_size
+    points = sorted(random.Random(7).sample(range(1, size), 12))  # noqa: S311 any points do
+
+    def until(point: int) -> Fault:
+        def serve(handler: Handler, content: bytes) -> None:
+            start = int((handler.headers.get("Range") or "bytes=0-")[6:-1])
+            told = {"Content-Range": f"bytes {start}-{size - 1}/{size}"} if start else {}
+            handler.answer(206 if start else 200, content[start:], told, cut=point - start)
+
+        return serve
+
+    server.faults += [until(point) for point in points]
+    assert install(machine, server) == 0, machine.err
+    assert ranges(server) == [None, *(f"bytes={point}-" for point in points)]
+    assert whole(machine)
+
+
+def test_a_resume_names_the_bytes_it_has(machine: Machine, server: Server) -> None:
+    def first(handler: Handler, content: bytes) -> None:
+        handler.answer(200, content, {"ETag": '"stale"'}, cut=300)
+
+    server.faults.append(first)
+    assert install(machine, server) == 0, machine.err
+    resumed = server.requests[-1][1]
+    assert (resumed["Range"], resumed["If-Range"]) == ("bytes=300-", '"stale"')
+    assert whole(machine)  # the tag did not match: the server sent 200 and all of it
+
+
+def test_200_in_place_of_206_starts_over(machine: Machine, server: Server) -> None:
+    server.faults += [cut(300), lambda handler, content: handler.answer(200, content)]
+    assert install(machine, server) == 0, machine.err
+    assert whole(machine)
+
+
+def test_a_shifted_range_is_not_believed(machine: Machine, server: Server) -> None:
+    def shifted(handler: Handler, content: bytes) -> None:
+        handler.answer(206, content[200:], {"Content-Range": f"bytes 200-{len(content) - 1}/{len(content)}"})
+
+    server.faults += [cut(300), shifted]
+    assert install(machine, server) == 0, machine.err
+    assert ranges(server) == [None, "bytes=300-", None]
+    assert whole(machine)
+
+
+def test_416_starts_over(machine: Machine, server: Server) -> None:
+    server.faults += [cut(300), status(416)]
+    assert install(machine, server) == 0, machine.err
+    assert ranges(server) == [None, "bytes=300-", None]
+
+
+def test_bytes_of_another_file_in_the_part_are_thrown_away(machine: Machine, server: Server) -> None:
+    server.faults.append(cut(300))
+    server.faults += [status(404)]
+    assert install(machine, server) == 10
+    (part,) = (machine.prefix / ".ortpacks" / "downloads").glob("*.part")
+    part.write_bytes(b"?" * 300)
+    part.with_name(part.name + ".etag").unlink()
+    assert install(machine, server) == 0, machine.err
+    assert whole(machine)
+
+
+@pytest.mark.parametrize("code", [408, 429, 500, 502, 503, 504])
+def test_transient_statuses_are_tried_again(machine: Machine, server: Server, code: int) -> None:
+    server.faults += [status(code), status(code)]
+    assert install(machine, server) == 0, machine.err
+    assert machine.waits == [1.0, 2.0]
+
+
+def test_the_servers_own_wait_is_kept(machine: Machine, server: Server) -> None:
+    server.faults.append(status(503, {"Retry-After": "17"}))
+    assert install(machine, server) == 0, machine.err
+    assert machine.waits == [17.0]
+
+
+def test_a_server_that_stays_broken_is_given_up(machine: Machine, server: Server) -> None:
+    server.faults += [status(503)] * 5
+    assert install(machine, server) == 10
+    assert "HTTP 503" in machine.err
+    assert len(machine.waits) == 4
+
+
+@pytest.mark.parametrize("code", [401, 403, 404, 410])
+def test_final_statuses_are_not(machine: Machine, server: Server, code: int) -> None:
+    server.faults.append(status(code))
+    assert install(machine, server) == 10
+    assert f"HTTP {code}" in machine.err
+    assert machine.waits == []
+
+
+def test_another_size_is_refused_before_it_is_read(machine: Machine, server: Server) -> None:
+    server.faults.append(lambda handler, content: handler.answer(200, content + b"x"))
+    assert install(machine, server) == 7
+    assert "size differs" in machine.err
+
+
+def test_a_flipped_bit_is_refused_before_anything_is_unpacked(machine: Machine, server: Server) -> None:
+    archive = bytearray((server.folder / ARCHIVE).read_bytes())
+    archive[len(archive) // 2] ^= 1
+    (server.folder / ARCHIVE).write_bytes(archive)
+    assert install(machine, server) == 7
+    assert "wanted: " in machine.err
+    assert not list((machine.prefix / "versions").iterdir())
+    assert machine.litter() == []
+
+
+def test_redirects_are_followed(machine: Machine, server: Server) -> None:
+    server.faults.append(lambda handler, content: handler.answer(302, b"", {"Location": f"/{ARCHIVE}"}))
+    assert install(machine, server) == 0, machine.err
+
+
+def test_a_redirect_loop_ends(machine: Machine, server: Server) -> None:
+    server.faults += [lambda handler, content: handler.answer(302, b"", {"Location": f"/{ARCHIVE}"})] * 30
+    assert install(machine, server) == 10
+
+
+def test_no_server_is_a_transfer_error(machine: Machine) -> None:
+    assert machine.run("select", "--index", "http://127.0.0.1:1/index.json") == 10
+    assert "Connection refused" in machine.err
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("<html>", "not JSON"), ("[]", "object"), ('{"format": 2}', "format 2")]
+)
+def test_an_index_that_is_none_is_refused(machine: Machine, server: Server, text: str, word: str) -> None:
+    (server.folder / "index.json").write_text(text)
+    assert install(machine, server) == 2
+    assert word in machine.err

@@ -1,0 +1,199 @@
+"""Output as a product: groups, marks, prefixes, colour, GitHub's commands."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from builder.console import Console
+from builder.errors import CommandError
+
+GITHUB = {"GITHUB_ACTIONS": "true"}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def console(
+    env: Mapping[str, str] | None = None, stream: io.StringIO | None = None
+) -> tuple[Console, io.StringIO]:
+    """A console whose steps take 1.5 s each, and what it writes to."""
+    written = stream or io.StringIO()
+    return Console(env=env or {}, stream=written, clock=seconds().__next__), written
+
+
+def seconds() -> Iterator[float]:
+    now = 0.0
+    while True:
+        yield now
+        now += 1.5
+
+
+def test_a_step_is_its_title_what_happens_and_its_seconds() -> None:
+    shown, written = console()
+    with shown.step("plan legacy"):
+        shown.say("base     assembled: asked for")
+    assert written.getvalue() == "• plan legacy\n  base     assembled: asked for\n✓ plan legacy 1.5 s\n"
+
+
+def test_a_step_that_fails_is_marked_and_the_error_goes_on() -> None:
+    shown, written = console()
+    with pytest.raises(CommandError), shown.step("compile legacy"):
+        raise CommandError("nvcc exited with 1")
+    assert written.getvalue() == "• compile legacy\n✗ compile legacy 1.5 s\n"
+
+
+def test_a_step_that_is_interrupted_is_no_success() -> None:
+    shown, written = console()
+    with pytest.raises(KeyboardInterrupt), shown.step("compile legacy"):
+        raise KeyboardInterrupt
+    assert written.getvalue().endswith("✗ compile legacy 1.5 s\n")
+
+
+def test_steps_nest() -> None:
+    shown, written = console()
+    with shown.step("bundle"), shown.step("check"):
+        pass
+    assert written.getvalue() == "• bundle\n• check\n✓ check 1.5 s\n✓ bundle 4.5 s\n"
+
+
+def test_on_github_a_step_is_a_log_group_with_its_mark_outside() -> None:
+    shown, written = console(GITHUB)
+    with pytest.raises(CommandError), shown.step("compile legacy"):
+        raise CommandError("nvcc exited with 1")
+    assert written.getvalue().splitlines() == [
+        "::group::compile legacy",
+        "::endgroup::",
+        "✗ compile legacy 1.5 s",
+    ]
+
+
+def test_groups_of_variants_side_by_side_would_mix_so_there_are_none() -> None:
+    shown, written = console(GITHUB)
+    with shown.prefixed("legacy").step("compile"):
+        pass
+    assert written.getvalue() == "legacy   • compile\nlegacy   ✓ compile 1.5 s\n"
+
+
+def test_a_prefix_stands_on_every_line() -> None:
+    shown, written = console()
+    beside = shown.prefixed("modern")
+    beside.say("one\ntwo")
+    beside.warn("three")
+    beside.show("four\nfive")
+    assert written.getvalue().splitlines() == [
+        "modern     one",
+        "modern   two",
+        "modern     ! three",
+        "modern   four",
+        "modern   five",
+    ]
+
+
+def test_lines_of_parallel_variants_stay_whole() -> None:
+    shown, written = console()
+    names = ("legacy", "modern", "latest")
+
+    def talk(name: str) -> None:
+        beside = shown.prefixed(name)
+        for number in range(200):
+            beside.say(f"{name} {number}\n{name}")
+
+    threads = [threading.Thread(target=talk, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lines = written.getvalue().splitlines()
+    assert len(lines) == 1200
+    assert all(line.split()[0] == line.split()[1] for line in lines)
+
+
+def test_a_warning_is_marked() -> None:
+    shown, written = console()
+    shown.warn("disk is nearly full")
+    assert written.getvalue() == "  ! disk is nearly full\n"
+
+
+def test_on_github_a_warning_is_a_command_on_a_line_of_its_own() -> None:
+    shown, written = console(GITHUB)
+    shown.warn("100% full:\nfree some")
+    assert written.getvalue() == "::warning::100%25 full:%0Afree some\n"
+
+
+def test_on_github_a_prefixed_warning_is_still_a_command() -> None:
+    shown, written = console(GITHUB)
+    shown.prefixed("legacy").warn("disk is nearly full")
+    assert written.getvalue() == "::warning::legacy   disk is nearly full\n"
+
+
+@pytest.mark.parametrize(
+    ("env", "stream", "coloured"),
+    [
+        ({}, Terminal(), True),
+        ({"NO_COLOR": "1"}, Terminal(), False),
+        ({"NO_COLOR": ""}, Terminal(), True),
+        ({}, io.StringIO(), False),
+    ],
+    ids=["terminal", "no-color", "no-color-empty", "pipe"],
+)
+def test_colour_is_for_terminals_that_want_it(
+    env: dict[str, str], stream: io.StringIO, coloured: bool
+) -> None:
+    shown, written = console(env, stream)
+    with shown.step("plan"):
+        pass
+    assert ("\x1b[1m" in written.getvalue()) is coloured
+
+
+def test_progress_is_quiet_without_a_terminal() -> None:
+    shown, written = console()
+    with shown.progress("nvcc.deb", 10) as advance:
+        advance(10)
+    assert written.getvalue() == ""
+
+
+def test_progress_is_quiet_when_variants_build_side_by_side() -> None:
+    shown, written = console(stream=Terminal())
+    with shown.prefixed("legacy").progress("nvcc.deb", 10) as advance:
+        advance(10)
+    assert written.getvalue() == ""
+
+
+def test_progress_shows_on_a_terminal_and_leaves_nothing() -> None:
+    shown, written = console(stream=Terminal())
+    with shown.progress("nvcc.deb", 4_000_000) as advance:
+        advance(4_000_000)
+    shown_text = written.getvalue()
+    assert "nvcc.deb" in shown_text
+    assert "4.00M" in shown_text
+    assert shown_text.endswith("\r")
+
+
+def test_the_step_summary_grows(tmp_path: Path) -> None:
+    target = tmp_path / "summary.md"
+    shown, written = console({"GITHUB_STEP_SUMMARY": str(target)})
+    shown.summary("## legacy ✓")
+    shown.summary("| a |")
+    assert target.read_text(encoding="utf-8") == "## legacy ✓\n| a |\n"
+    assert written.getvalue() == ""
+
+
+def test_without_github_there_is_no_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    console()[0].summary("## legacy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stream_that_knows_no_marks_gets_other_signs() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="latin-1")
+    with Console(env={}, stream=stream, clock=seconds().__next__).step("plan"):
+        pass
+    assert raw.getvalue() == b"? plan\n? plan 1.5 s\n"

@@ -1,0 +1,146 @@
+"""What publish refuses before it asks the host anything. One run tells all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.core.preflight import MAX_BODY, Leniency, check_files, check_notes
+from builder.core.release import LocalFile
+from builder.errors import CheckFailedError
+from builder.stages.publish import PublishOptions
+from tests.publishing import Desk, open_desk
+from tests.releases import append_sum, manifest, write_package
+
+SHA = "0" * 64
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with open_desk(tmp_path) as desk:
+        yield desk
+
+
+def refused(desk: Desk, options: PublishOptions | None = None) -> str:
+    with pytest.raises(CheckFailedError) as caught:
+        desk.publish(options)
+    assert desk.github.requests == [], "the host was asked before the findings were told"
+    return str(caught.value)
+
+
+def codes(files: list[LocalFile], listed: dict[str, str] | None = None) -> list[str]:
+    vouched = {file.name: file.sha256 for file in files} if listed is None else listed
+    return [finding.code.name for finding in check_files(files, vouched)]
+
+
+def test_a_package_that_changed_after_bundling(desk: Desk) -> None:
+    (package,) = desk.dist.glob("ortpacks-legacy*")
+    package.write_bytes(package.read_bytes() + b"\0")
+    assert "R002 ortpacks-legacy" in refused(desk)
+
+
+def test_a_package_that_nothing_vouches_for(desk: Desk) -> None:
+    (desk.dist / "SHA256SUMS").unlink()
+    told = refused(desk)
+    assert "R001 ortpacks-legacy" in told
+    assert "R001 ortpacks-modern" in told
+
+
+def test_a_file_that_is_listed_and_gone(desk: Desk) -> None:
+    extra = desk.dist / "licences.html"
+    extra.write_text("x")
+    append_sum(desk.dist, extra)
+    assert desk.publish(PublishOptions(dry_run=True)).rows[0].name == "licences.html", (
+        "listed files are released"
+    )
+    extra.unlink()
+    desk.github.requests.clear()
+    assert "R003 licences.html" in refused(desk)
+
+
+@pytest.mark.parametrize("profile", ["lean", "minimal"])
+def test_less_than_full_needs_a_flag(desk: Desk, profile: str) -> None:
+    (package,) = desk.dist.glob("ortpacks-legacy*")
+    package.unlink()
+    (desk.dist / "SHA256SUMS").unlink()
+    append_sum(desk.dist, next(desk.dist.glob("ortpacks-modern*")))
+    write_package(desk.dist, manifest("legacy", profile=profile))
+    told = refused(desk)
+    assert "R008 ortpacks-legacy" in told
+    assert f"got:    {profile}" in told
+    assert "modern" not in told, "a repacked official wheel has no profile"
+    assert desk.publish(PublishOptions(allow=Leniency(lean=True))).state == "published"
+
+
+def test_a_base_of_unknown_revision_needs_a_flag(desk: Desk) -> None:
+    (desk.dist / "SHA256SUMS").unlink()
+    append_sum(desk.dist, next(desk.dist.glob("ortpacks-modern*")))
+    write_package(desk.dist, manifest("legacy", revision=None))
+    told = refused(desk)
+    assert "R009 ortpacks-legacy" in told
+    assert "1 error" in told
+    assert desk.publish(PublishOptions(allow=Leniency(unresolved=True))).state == "published"
+
+
+def test_mixed_versions_need_a_flag(desk: Desk) -> None:
+    for old in desk.dist.glob("ortpacks-legacy*"):
+        old.unlink()
+    (desk.dist / "SHA256SUMS").unlink()
+    append_sum(desk.dist, next(desk.dist.glob("ortpacks-modern*")))
+    write_package(desk.dist, manifest("legacy", version="1.21.0"))
+    assert "R010 the release" in (told := refused(desk))
+    assert "1.21.0, 1.23.2" in told
+    assert desk.publish(PublishOptions(allow=Leniency(mixed=True))).tag == "gpu-libs-v1.23.2"
+
+
+def test_the_tag_follows_the_packages_not_the_configuration(desk: Desk) -> None:
+    for old in desk.dist.glob("ortpacks-*.tar.zst"):
+        old.unlink()
+    (desk.dist / "SHA256SUMS").unlink()
+    write_package(desk.dist, manifest("legacy", version="1.21.0"))
+    assert desk.publish(PublishOptions(dry_run=True)).tag == "gpu-libs-v1.21.0"
+
+
+def test_two_packages_of_one_variant(desk: Desk) -> None:
+    write_package(desk.dist, manifest("legacy", profile="lean"))
+    assert "R011 ortpacks-legacy" in refused(desk, PublishOptions(allow=Leniency(lean=True)))
+
+
+def test_a_file_that_is_no_package(desk: Desk) -> None:
+    broken = desk.dist / "ortpacks-latest-1.23.2-cuda12.9-linux-x64.tar.zst"
+    broken.write_bytes(b"<html>404</html>")
+    append_sum(desk.dist, broken)
+    assert "R012 ortpacks-latest" in refused(desk)
+
+
+def test_everything_is_told_in_one_run(desk: Desk) -> None:
+    write_package(desk.dist, manifest("legacy", version="1.21.0", profile="lean", revision=None))
+    (package,) = desk.dist.glob("ortpacks-modern*")
+    package.write_bytes(package.read_bytes() + b"\0")
+    told = refused(desk)
+    assert [code for code in ("R002", "R008", "R009", "R010", "R011") if code not in told] == []
+
+
+@pytest.mark.parametrize("name", ["a b", "ä.zip", ".hidden", "a~1", "dot.", "a#b", "a:b"])
+def test_names_github_would_change(name: str) -> None:
+    assert codes([LocalFile(Path(name), 1, SHA)]) == ["R004"]
+
+
+@pytest.mark.parametrize(
+    ("size", "found"), [(0, ["R005"]), (1, []), (2_147_483_647, []), (2_147_483_648, ["R005"])]
+)
+def test_sizes_github_takes(size: int, found: list[str]) -> None:
+    assert codes([LocalFile(Path("a"), size, SHA)]) == found
+
+
+def test_at_most_1000_assets() -> None:
+    files = [LocalFile(Path(f"f{number}"), 1, SHA) for number in range(1001)]
+    assert codes(files[:1000]) == []
+    assert codes(files) == ["R006"]
+
+
+def test_notes_github_takes() -> None:
+    assert check_notes("x" * MAX_BODY) == []
+    assert [finding.code.name for finding in check_notes("x" * (MAX_BODY + 1))] == ["R007"]

@@ -1,0 +1,110 @@
+"""./run test: gates first, then pytest with the tiers that this machine can run; doctor's probes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.app import quality, survey
+from builder.app.workshop import Workshop
+from builder.core.ports import Completed, EngineFacts
+from builder.errors import CommandError, ToolMissingError
+from tests.fakes import FakeEngine, FakeReporter, FakeRunner
+
+GATES = ["ruff check --quiet .", "ruff format --quiet --check .", "mypy --no-error-summary"]
+GATES += ["lint-imports --no-logo"]
+PYTEST = f"{sys.executable} -m pytest"
+
+
+class NoEngine(FakeEngine):
+    def facts(self) -> EngineFacts:
+        raise ToolMissingError("No Docker engine answers.")
+
+
+class Bench:
+    """A workshop whose engine, programs and PATH are the test's."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.reporter = FakeReporter()
+        self.runner = FakeRunner()
+        self.shop = Workshop(root, dist=folder / "dist", reporter=self.reporter)
+        self.shop.env = {"PATH": str(folder), "ORTPACKS_CACHE": str(folder / "cache")}
+        self.use(FakeEngine())
+        self.shop.__dict__["runner"] = self.runner
+
+    def use(self, engine: FakeEngine) -> None:
+        self.shop.__dict__["engine"] = engine
+
+    def ran(self) -> list[str]:
+        return [" ".join(call) for call in self.runner.calls]
+
+
+@pytest.fixture
+def bench(root: Path, tmp_path: Path) -> Bench:
+    return Bench(root, tmp_path)
+
+
+def test_everything_runs_in_order(bench: Bench) -> None:
+    quality.test(bench.shop, fast=False, only=None)
+    assert bench.ran() == [*GATES, f"{PYTEST} --integration --images"]
+
+
+def test_fast_asks_for_no_tier(bench: Bench) -> None:
+    bench.use(NoEngine())
+    quality.test(bench.shop, fast=True, only=None)
+    assert bench.ran() == [*GATES, PYTEST]
+    assert not [line for line in bench.reporter.lines if "tier" in line]
+
+
+def test_only_is_pytest_alone(bench: Bench) -> None:
+    quality.test(bench.shop, fast=True, only="stamp or plan")
+    assert bench.ran() == [f"{PYTEST} -k=stamp or plan"]
+
+
+def test_the_first_gate_that_fails_ends_it(bench: Bench) -> None:
+    bench.runner.answers = {"mypy": CommandError("mypy exited with 1", tail=["x.py:1: error"])}
+    with pytest.raises(CommandError, match=r"x\.py:1: error"):
+        quality.test(bench.shop, fast=True, only=None)
+    assert bench.ran() == GATES[:3]
+
+
+def test_red_tests_are_an_error_with_pytests_code(bench: Bench) -> None:
+    bench.runner.answers = {PYTEST: Completed(argv=(), code=1, stdout="", stderr="")}
+    with pytest.raises(CommandError, match="pytest exited with 1") as caught:
+        quality.test(bench.shop, fast=True, only=None)
+    assert caught.value.exit_code == 5
+
+
+def test_a_tier_that_cannot_run_says_why(bench: Bench) -> None:
+    bench.use(NoEngine())
+    assert list(survey.tiers(bench.shop)) == []
+    assert bench.reporter.lines == [
+        "! tiers integration and images do not run: No Docker engine answers.",
+        "! tier gpu does not run: no nvidia-smi on this machine",
+    ]
+
+
+def test_the_gpu_tier_runs_where_a_driver_is(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    assert list(survey.tiers(bench.shop)) == ["--integration", "--images", "--gpu"]
+    assert bench.reporter.lines == []
+
+
+def test_doctor_tells_the_engine_in_numbers(bench: Bench) -> None:
+    survey.doctor(bench.shop)
+    assert (
+        "✓ engine         Docker 26.1.5, buildx 0.13.1, overlay2, 2 CPUs, 26 GB memory, 64 GB free"
+        in bench.reporter.lines
+    )
+
+
+def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: Path) -> None:
+    assert not survey.doctor(bench.shop)
+    assert (
+        "✗ mmdebstrap     mmdebstrap is not on PATH: --base assembled needs it (apt-get install mmdebstrap)."
+        in bench.reporter.lines
+    )
+    assert bench.reporter.lines[-1].startswith(f"✓ dist           {tmp_path / 'dist'}, ")

@@ -1,0 +1,213 @@
+"""The road of one variant: what stands in dist, and when. Only the engine and the inputs are stand-ins."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from builder.app.road import Options, Road
+from builder.core.ports import Completed, ContainerRun, EngineFacts, ImageBuild
+from builder.core.variant import Host, Origin, Profile
+from builder.errors import CheckFailedError, CommandError, ToolMissingError
+from builder.stages.plan import Wishes
+from builder.stages.selftest import Bench
+from tests.fakes import FakeEngine
+from tests.workplace import Site
+
+LEAN = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+WISHES = Wishes(base="assembled", origin=Origin.SOURCE)
+
+
+class Kit:
+    """The bench of a site; no cuobjdump."""
+
+    site: Site
+
+    def __init__(self, *_: object) -> None:
+        self.folder = self.site.dist / "kit"
+
+    def inspector(self) -> None:
+        return None
+
+    def bench(self) -> Bench:
+        return self.site.bench()
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    made = Site(root, tmp_path)
+    monkeypatch.setattr(Kit, "site", made, raising=False)
+    monkeypatch.setattr("builder.app.road.Kit", Kit)
+    return made
+
+
+def road(site: Site, *, force: bool = False, **wishes: Enum) -> Road:
+    options = Options(wishes=replace(WISHES, **wishes), force=force)  # type: ignore[arg-type]
+    return Road(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
+
+
+def packages(site: Site) -> list[str]:
+    """What has a package's name in dist."""
+    return [path.name for path in sorted(site.dist.glob("*.tar.zst"))]
+
+
+def sums(site: Site) -> str:
+    path = site.dist / "SHA256SUMS"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def holds(site: Site) -> set[str]:
+    """Everything in dist but what the next run goes on from."""
+    return {path.name for path in site.dist.iterdir()} - {"legacy", ".locks", "SHA256SUMS"}
+
+
+def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
+    package = road(site).build()
+    assert package == site.dist / LEAN
+    assert sums(site) == f"{hashlib.sha256(package.read_bytes()).hexdigest()}  {LEAN}\n"
+    assert holds(site) == {LEAN}
+    assert site.built() == ["artifact"]
+    assert [run.image for run in site.engine.runs] == ["bare"]
+
+
+def test_a_package_is_tried_out_before_it_stands_in_dist(site: Site) -> None:
+    seen: list[object] = []
+
+    def run(request: ContainerRun) -> Completed:
+        seen.extend([packages(site), sums(site), bool(b"".join(request.archives["/opt"]()))])
+        return site.engine.answer
+
+    site.engine.on_run = run
+    road(site).build()
+    assert seen == [[], "", True]
+
+
+def test_the_second_build_is_up_to_date(site: Site) -> None:
+    first = road(site).build().stat()
+    again = road(site).build()
+    assert (again.stat().st_ino, again.stat().st_mtime_ns) == (first.st_ino, first.st_mtime_ns)
+    assert site.built() == ["artifact"]
+    assert site.reporter.lines[-1] == f"{LEAN} is up to date (0 MB)"
+
+
+def test_force_builds_again(site: Site) -> None:
+    road(site).build()
+    road(site, force=True).build()
+    assert site.built() == ["artifact", "artifact"]
+    assert packages(site) == [LEAN]
+
+
+def crash(_: ContainerRun) -> Completed:
+    return Completed(argv=(), code=139, stdout="", stderr="Segmentation fault")
+
+
+def ctrl_c(_: ContainerRun) -> Completed:
+    raise KeyboardInterrupt
+
+
+def disk(_: ContainerRun) -> Completed:
+    raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["first", "rebuild"])
+@pytest.mark.parametrize(
+    ("run", "error"), [(crash, CheckFailedError), (ctrl_c, KeyboardInterrupt), (disk, OSError)]
+)
+def test_what_was_not_proved_does_not_stand_in_dist(
+    site: Site, run: Callable[[ContainerRun], Completed], error: type[BaseException], before: bool
+) -> None:
+    if before:
+        road(site).build()
+    site.engine.on_run = run
+    with pytest.raises(error):
+        road(site, force=before).build()
+    assert (packages(site), sums(site), holds(site)) == ([], "", set())
+    site.engine.on_run = None
+    road(site).build()
+    assert packages(site) == [LEAN]
+
+
+def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
+    site.compiles = (50, 52, 60, 61)
+    with pytest.raises(CheckFailedError, match=r"A001 lib/\w+_cuda\.so: no SASS for sm_70"):
+        road(site).build()
+    assert (packages(site), sums(site), site.engine.runs) == ([], "", [])
+
+
+@pytest.mark.parametrize("wish", [{"profile": Profile.MINIMAL}, {"host": Host.SOURCE}], ids=str)
+@pytest.mark.parametrize("verb", [Road.bundle, Road.check])
+def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
+    site: Site, verb: Callable[[Road], object], wish: dict[str, Enum]
+) -> None:
+    road(site).build()
+    (site.dist / LEAN).unlink()
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan") as caught:
+        verb(road(site, force=False, **wish))
+    assert caught.value.exit_code == 6
+    assert packages(site) == []
+    assert site.built() == ["artifact"]
+
+
+def test_nothing_compiled_is_nothing_to_bundle(site: Site) -> None:
+    with pytest.raises(CheckFailedError, match="or nothing was compiled"):
+        road(site).bundle()
+    assert packages(site) == []
+
+
+def test_bundle_packs_what_was_compiled_with_the_same_flags(site: Site) -> None:
+    package = road(site).build()
+    first = package.read_bytes()
+    package.unlink()
+    assert road(site).bundle().read_bytes() == first
+    assert site.built() == ["artifact"]
+
+
+def test_a_compile_that_failed_leaves_nothing_to_bundle(site: Site) -> None:
+    road(site).build()
+
+    def fail(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        raise CommandError("nvcc exited with 1")
+
+    site.engine.on_build = fail
+    with pytest.raises(CommandError):
+        road(site, force=True).build()
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
+        road(site).bundle()
+
+
+def test_an_image_is_made_of_the_package_and_leaves_nothing_else(site: Site) -> None:
+    given: list[set[str]] = []
+    export = site.engine.on_build
+
+    def look(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        if request.target == "runtime":
+            given.append({path.name for path in request.contexts["package"].iterdir()})
+        export(request, on_line)
+
+    site.engine.on_build = look
+    assert road(site).image() == "ortpacks/legacy:1.21.0-lean"
+    request = site.engine.builds[-1]
+    assert (request.target, request.tag, request.network) == ("runtime", "ortpacks/legacy:1.21.0-lean", False)
+    assert request.contexts["smoke"] == site.dist / "kit"
+    assert given == [{"lib", "licenses", "LICENSE", "NOTICE", "manifest.json"}]
+    assert holds(site) == {LEAN}
+
+
+class NoEngine(FakeEngine):
+    def facts(self) -> EngineFacts:
+        raise ToolMissingError("No Docker engine answers.")
+
+
+@pytest.mark.parametrize("verb", [Road.build, Road.check, Road.bundle, Road.image])
+def test_without_an_engine_nothing_is_fetched(site: Site, verb: Callable[[Road], object]) -> None:
+    site.use(NoEngine())
+    with pytest.raises(ToolMissingError):
+        verb(road(site))
+    assert site.store.asked == []
+    assert not site.dist.exists()

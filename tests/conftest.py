@@ -1,0 +1,97 @@
+"""Tiers are flags; what does not run says so. Unit tests can start no process and open no socket."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.app.workshop import Workshop
+from builder.core.catalogue import ort_wheel
+from builder.core.content import wanted
+from builder.core.variant import BuildPlan, Host, Origin
+from tests.verbs import ROOT, build
+
+TIERS = {
+    "integration": "needs a Docker engine with BuildKit, and minutes: add --integration",
+    "images": "needs the images the integration tier builds: add --images",
+    "gpu": "needs an NVIDIA GPU: add --gpu",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    for tier, why in TIERS.items():
+        parser.addoption(f"--{tier}", action="store_true", help=f"run the {tier} tier ({why})")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        for tier, why in TIERS.items():
+            if tier in item.keywords and not config.getoption(f"--{tier}"):
+                item.add_marker(pytest.mark.skip(reason=f"tier {tier} not asked for: {why}"))
+
+
+@pytest.fixture(autouse=True)
+def _unit_tests_stay_pure(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "/unit/" not in str(request.path):
+        return
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        pytest.fail("a unit test must start no process and open no socket")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+
+
+@pytest.fixture
+def root() -> Path:
+    """The repository."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("dist")
+
+
+@pytest.fixture(scope="session")
+def legacy_package(dist: Path) -> Path:
+    """ORT's real source, compiled for legacy's five architectures, profile minimal."""
+    return build(dist, "--variant", "legacy", "--profile", "minimal")
+
+
+@pytest.fixture(scope="session")
+def modern_package(dist: Path) -> Path:
+    """The official wheel, repacked."""
+    return build(dist, "--variant", "modern")
+
+
+@pytest.fixture(scope="session")
+def packaged_library() -> Callable[[str], Path]:
+    """A bundled library by its name; the provider is the official wheel's."""
+    shop = Workshop(ROOT)
+    project = shop.project
+    version = project.onnxruntime.version
+    repacked = BuildPlan(
+        project=project,
+        variant=project.variants["modern"],
+        base="assembled",
+        base_reason="",
+        origin=Origin.WHEEL,
+        origin_reason="",
+        profile=None,
+        host=Host.WHEEL,
+        ort_version=version,
+        ort_wheel=ort_wheel(version),
+    )
+    store = shop.store(shop.lock)
+
+    def find(name: str) -> Path:
+        file = next(file for file in wanted(repacked) if file.path == f"lib/{name}")
+        assert file.source is not None
+        return store.unpack(file.source) / file.places[0]
+
+    return find

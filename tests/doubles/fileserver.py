@@ -1,0 +1,87 @@
+"""A loopback HTTP server of a few files that can fail in the ways mirrors do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
+
+
+@dataclass
+class FileServer:
+    """``files`` by decoded path. Each request uses up the first of ``faults``."""
+
+    files: dict[str, bytes]
+    faults: list[str] = field(default_factory=list)
+    """A status like ``500``, ``cut`` (half the body, then it ends) or ``stall`` (half, then silence)."""
+    ranges: bool = True
+    etag: str = '"one"'
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    """Raw path and Range header of every request."""
+    url: str = ""
+    released: threading.Event = field(default_factory=threading.Event)
+    """Ends a stall."""
+
+
+@contextmanager
+def serve(server: FileServer) -> Iterator[FileServer]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            _answer(self, server)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    httpd.daemon_threads = True
+    server.url = f"http://127.0.0.1:{httpd.server_address[1]}/debian"
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        httpd.shutdown()
+        thread.join()
+        httpd.server_close()
+
+
+def _answer(handler: BaseHTTPRequestHandler, server: FileServer) -> None:
+    wanted = handler.headers.get("Range", "")
+    server.requests.append((handler.path, wanted))
+    fault = server.faults.pop(0) if server.faults else ""
+    body = server.files.get(unquote(handler.path).removeprefix("/debian/"))
+    if fault.isdigit() or body is None:
+        _head(handler, int(fault) if fault else 404, {"Content-Length": "0"})
+        return
+    start = 0
+    if wanted and server.ranges and handler.headers.get("If-Range", server.etag) == server.etag:
+        start = int(wanted.removeprefix("bytes=").removesuffix("-"))
+    headers = {"Content-Length": str(len(body) - start), "ETag": server.etag}
+    if start:
+        headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
+    _head(handler, 206 if start else 200, headers)
+    _send(handler, server, body[start:], fault)
+
+
+def _head(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, str]) -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+
+
+def _send(handler: BaseHTTPRequestHandler, server: FileServer, body: bytes, fault: str) -> None:
+    if fault not in {"cut", "stall"}:
+        handler.wfile.write(body)
+        return
+    handler.wfile.write(body[: len(body) // 2])
+    handler.wfile.flush()
+    if fault == "stall":
+        server.released.wait(30)
+    handler.close_connection = True

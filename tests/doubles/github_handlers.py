@@ -1,0 +1,223 @@
+"""The double's two kinds of host, request by request. See ``tests.doubles.github``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import ClassVar
+
+from tests.doubles.github_base import REPO, Handler, Route, StoredRelease, renamed
+
+_BLOCK = 1 << 16
+
+
+class ApiHandler(Handler):
+    """api.github.com, and github.com for plain downloads."""
+
+    routes: ClassVar[tuple[Route, ...]] = (
+        Route("GET", rf"{REPO}/tags/(?P<tag>.+)", "tag", True),
+        Route("GET", rf"{REPO}/assets/(?P<number>\d+)", "asset", True),
+        Route("DELETE", rf"{REPO}/assets/(?P<number>\d+)", "delete", False),
+        Route("GET", rf"{REPO}/(?P<number>\d+)/assets", "assets", True),
+        Route("PATCH", rf"{REPO}/(?P<number>\d+)", "publish", False),
+        Route("GET", REPO, "list", True),
+        Route("POST", REPO, "create", False),
+        Route("GET", r"/(?P<repo>[^/]+/[^/]+)/releases/latest/download/(?P<name>[^/]+)", "latest", True),
+        Route(
+            "GET", r"/(?P<repo>[^/]+/[^/]+)/releases/download/(?P<tag>.+)/(?P<name>[^/]+)", "download", True
+        ),
+    )
+
+    def tag(self, tag: str) -> None:
+        release = self.double.published(tag)
+        if release is None:
+            return self.answer(404, {"message": "Not Found"})
+        return self.answer(200, self.double.release_json(release))
+
+    def list(self) -> None:
+        seen = [item for item in reversed(self.double.releases.values()) if self.authorized or not item.draft]
+        self.page([self.double.release_json(item) for item in seen])
+
+    def create(self) -> None:
+        content = json.loads(self.read_body())
+        tag, draft = content.get("tag_name"), content.get("draft", False)
+        if not tag:
+            return self.invalid("Release", "missing_field")
+        if not draft and self.double.published(tag):
+            return self.invalid("Release", "already_exists")
+        body = content.get("body") or ""
+        if len(body) > 125_000:
+            return self.invalid("Release", "too_long")
+        release = self.double.create(tag, content.get("name") or tag, body, draft=True)
+        release.target = content.get("target_commitish", release.target)
+        if not draft:
+            self.double.publish(release)
+        if self.fault and self.fault.kind == "landed":
+            return self.answer(502, {"message": "Bad Gateway"})
+        return self.answer(201, self.double.release_json(release))
+
+    def publish(self, number: str) -> None:
+        release = self.find(number)
+        content = json.loads(self.read_body())
+        if release is None:
+            return self.answer(404, {"message": "Not Found"})
+        release.title = content.get("name", release.title)
+        release.body = content.get("body", release.body)
+        release.target = content.get("target_commitish", release.target)
+        if content.get("draft") is False and release.draft:
+            if self.double.published(release.tag):
+                return self.invalid("Release", "already_exists")
+            self.double.publish(release)
+        if self.fault and self.fault.kind == "landed":
+            return self.answer(502, {"message": "Bad Gateway"})
+        return self.answer(200, self.double.release_json(release))
+
+    def assets(self, number: str) -> None:
+        release = self.find(number)
+        if release is None or (release.draft and not self.authorized):
+            return self.answer(404, {"message": "Not Found"})
+        return self.page([self.double.asset_json(release, item) for item in release.assets.values()])
+
+    def asset(self, number: str) -> None:
+        found = self.find_asset(number)
+        if found is None:
+            return self.answer(404, {"message": "Not Found"})
+        if "octet-stream" in self.headers.get("Accept", ""):
+            return self.answer(302, None, {"Location": f"{self.double.storage.url}/blob/{number}"})
+        return self.answer(200, self.double.asset_json(*found))
+
+    def delete(self, number: str) -> None:
+        found = self.find_asset(number)
+        if found is None:
+            return self.answer(404, {"message": "Not Found"})
+        release, asset = found
+        if release.immutable:
+            return self.answer(422, {"message": "Cannot delete asset from an immutable release"})
+        del release.assets[asset.id]
+        asset.file.unlink(missing_ok=True)
+        return self.answer(204)
+
+    def latest(self, name: str) -> None:
+        release = self.double.latest()
+        if release is None:
+            return self.answer(404, {"message": "Not Found"})
+        target = f"{self.double.url}/{self.double.repository}/releases/download/{release.tag}/{name}"
+        return self.answer(302, None, {"Location": target})
+
+    def download(self, tag: str, name: str) -> None:
+        release = self.double.published(tag)
+        found = release and next((item for item in release.assets.values() if item.name == name), None)
+        if not found or found.state != "uploaded":
+            return self.answer(404, {"message": "Not Found"})
+        if self.fault:
+            self.double.fail("blob", self.fault.kind, after=self.fault.after)
+        return self.answer(302, None, {"Location": f"{self.double.storage.url}/blob/{found.id}"})
+
+    def invalid(self, resource: str, code: str) -> None:
+        errors = [{"resource": resource, "code": code, "field": "tag_name"}]
+        self.answer(422, {"message": "Validation Failed", "errors": errors})
+
+
+class StorageHandler(Handler):
+    """uploads.github.com, and the object store that downloads end at."""
+
+    routes: ClassVar[tuple[Route, ...]] = (
+        Route("POST", rf"{REPO}/(?P<number>\d+)/assets", "upload", False),
+        Route("GET", r"/blob/(?P<number>\d+)", "blob", True),
+        Route("GET", "/elsewhere", "elsewhere", True),
+    )
+
+    def elsewhere(self) -> None:
+        self.answer(200, [])
+
+    def upload(self, number: str) -> None:
+        release = self.find(number)
+        name = renamed(self.query.get("name", [""])[0])
+        kind = self.fault.kind if self.fault else ""
+        if "Content-Length" not in self.headers:
+            self.close_connection = True
+            return self.answer(400, {"message": "Bad Content-Length"})
+        if release is None:
+            return self.answer(404, {"message": "Not Found"})
+        if release.immutable:
+            return self.answer(422, {"message": "Cannot upload assets to an immutable release."})
+        if any(item.name == name for item in release.assets.values()):
+            return self.exists()
+        part = self.double.root / f"incoming-{id(self)}"
+        self.read_body(part, self.fault.after if self.fault and kind.startswith("cut") else None)
+        if kind == "cut" or (not kind and self.left):
+            part.unlink()
+            return self.hang_up()
+        return self._store(release, name, part, kind)
+
+    def _store(self, release: StoredRelease, name: str, part: Path, kind: str) -> None:
+        if kind in ("corrupt", "race-other"):
+            part.write_bytes(b"\0" + part.read_bytes()[1:])
+        broken = kind in ("starter", "cut-starter")
+        asset = self.double.store(release, name, part, state="starter" if broken else "uploaded")
+        if kind == "no-digest":
+            asset.digest = None
+        reply = self.double.asset_json(release, asset)
+        if kind == "cut-starter":
+            return self.hang_up()
+        if kind in ("starter", "landed"):
+            return self.answer(502, {"message": "Bad Gateway"})
+        if kind in ("race", "race-other"):
+            return self.exists()
+        if kind == "wrong-digest":
+            reply["digest"] = "sha256:" + "0" * 64
+        if kind == "late-digest":
+            reply["digest"] = None
+        if kind == "truncated":
+            return self._half_an_answer(reply)
+        return self.answer(201, reply)
+
+    def _half_an_answer(self, reply: dict[str, object]) -> None:
+        data = json.dumps(reply).encode()
+        self.send_response(201)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2])
+        self.hang_up()
+
+    def exists(self) -> None:
+        errors = [{"resource": "ReleaseAsset", "code": "already_exists", "field": "name"}]
+        self.answer(422, {"message": "Validation Failed", "errors": errors})
+
+    def blob(self, number: str) -> None:
+        self.authorized = True
+        found = self.find_asset(number)
+        if found is None:
+            return self.answer(404)
+        if "Authorization" in self.headers:
+            return self.answer(400, {"message": "InvalidAuthenticationInfo"})
+        size = found[1].size
+        start = self._start(size)
+        if start >= size:
+            return self.answer(416, None, {"Content-Range": f"bytes */{size}"})
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(size - start))
+        self.end_headers()
+        return self._send_bytes(found[1].file, start)
+
+    def _start(self, size: int) -> int:
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        return min(int(match[1]), size) if match else 0
+
+    def _send_bytes(self, file: Path, start: int) -> None:
+        if self.command == "HEAD":
+            return
+        stop = self.fault.after if self.fault else None
+        with file.open("rb") as stream:
+            stream.seek(start)
+            sent = 0
+            while block := stream.read(_BLOCK if stop is None else min(_BLOCK, stop - sent)):
+                self.wfile.write(block)
+                sent += len(block)
+        if stop is not None:
+            self.hang_up()

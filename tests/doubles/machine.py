@@ -1,0 +1,79 @@
+"""A machine for the client: its GPU as stated, its clock and network without waiting."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from builder.client.answers import World
+from builder.client.cli import main
+from builder.client.commands import asker
+from builder.client.detect import Surroundings
+from builder.client.web import Web, open_url
+
+
+@dataclass
+class Machine:
+    """Runs client commands in this process and keeps what they print."""
+
+    home: Path
+    env: Mapping[str, str] = field(
+        default_factory=lambda: {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07"}
+    )
+    free: int = 2**40
+    platform: str = "linux-x64"
+    waits: list[float] = field(default_factory=list)
+    out: str = ""
+    err: str = ""
+
+    @property
+    def prefix(self) -> Path:
+        return self.home / ".local" / "share" / "ortpacks"
+
+    @property
+    def lib(self) -> Path:
+        return self.prefix / "current" / "lib"
+
+    def run(self, *argv: str) -> int:
+        self.out = self.err = ""
+        return main(argv, self.world(), self.home, self._out, self._err)
+
+    def web(self) -> Web:
+        return Web(open=open_url, sleep=self.waits.append, progress=lambda done, total: None)
+
+    def world(self) -> World:
+        missing = str(self.home / "no-such-file")
+        return World(
+            around=Surroundings(
+                env=self.env,
+                ask=asker({}),
+                python=sys.executable,
+                driver_file=Path(missing),
+                cuda_libraries=(missing,),
+                smi_programs=(missing,),
+            ),
+            web=self.web(),
+            platform=self.platform,
+            cores=8,
+            ram_gib=16,
+            say=self._err,
+            now=lambda: datetime(2026, 11, 21, 2, 0, tzinfo=UTC),
+            free=lambda path: self.free,
+        )
+
+    def litter(self) -> list[str]:
+        """What should not be there after an install has ended."""
+        return [
+            str(path)
+            for path in self.prefix.rglob("*")
+            if ".part" in path.name or path.parent.name in {"downloads", "parts"}
+        ]
+
+    def _out(self, text: str) -> None:
+        self.out += f"{text}\n"
+
+    def _err(self, text: str) -> None:
+        self.err += f"{text}\n"

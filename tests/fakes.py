@@ -1,0 +1,145 @@
+"""Stand-ins for the ports: they record what was asked and answer what the test set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.core.inputs import Input, Lock
+from builder.core.ports import Completed, ContainerRun, EngineFacts, ImageBuild
+from builder.errors import BuilderError, TransferError
+
+
+@dataclass
+class FakeReporter:
+    """Keeps every line."""
+
+    lines: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        self.lines.append(title)
+        yield
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def warn(self, line: str) -> None:
+        self.lines.append(f"! {line}")
+
+    @contextmanager
+    def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda done: None
+
+
+@dataclass
+class FakeRunner:
+    """Answers by the program's name; raises an error given in its place."""
+
+    answers: Mapping[str, Completed | BuilderError] = field(default_factory=dict)
+    calls: list[list[str]] = field(default_factory=list)
+    output: Sequence[str] = ()
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+        check: bool = True,
+    ) -> Completed:
+        self.calls.append(list(argv))
+        for line in self.output if on_line else ():
+            assert on_line is not None
+            on_line(line)
+        answer = self.answers.get(" ".join(argv[:3])) or self.answers.get(argv[0])
+        if isinstance(answer, BuilderError):
+            raise answer
+        return answer or Completed(argv=tuple(argv), code=0, stdout="", stderr="")
+
+
+@dataclass
+class FakeEngine:
+    """An engine with some images, a registry that may be out of reach, and containers that answer as told."""
+
+    images: set[str] = field(default_factory=set)
+    digests: dict[str, str] = field(default_factory=dict)
+    answer: Completed = field(default_factory=lambda: Completed(argv=(), code=0, stdout="", stderr=""))
+    runs: list[ContainerRun] = field(default_factory=list)
+    builds: list[ImageBuild] = field(default_factory=list)
+    on_build: Callable[[ImageBuild, Callable[[str], None]], None] = lambda request, on_line: None
+    on_run: Callable[[ContainerRun], Completed] | None = None
+    """Answers in place of ``answer``."""
+
+    def facts(self) -> EngineFacts:
+        return EngineFacts(
+            name="fake",
+            version="26.1.5",
+            api="1.45",
+            buildx="0.13.1",
+            storage="overlay2",
+            cpus=2,
+            memory=24 << 30,
+            disk_free=60 << 30,
+        )
+
+    def has_image(self, reference: str) -> bool:
+        return reference in self.images
+
+    def resolve(self, reference: str) -> str:
+        if reference not in self.digests:
+            raise TransferError(f"{reference} cannot be resolved: no such host. Check the network.")
+        return self.digests[reference]
+
+    def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        self.builds.append(request)
+        self.on_build(request, on_line)
+
+    def run(self, request: ContainerRun) -> Completed:
+        self.runs.append(request)
+        return self.on_run(request) if self.on_run else self.answer
+
+    def clean(self) -> Iterator[str]:
+        yield from ()
+
+    def drop_caches(self) -> Iterator[str]:
+        yield from ()
+
+
+@dataclass
+class FakeStore:
+    """Inputs that lie in a folder, by the last part of their spec."""
+
+    folder: Path
+    pins: Lock = field(default_factory=lambda: Lock(pins={}))
+
+    def fetch(self, item: Input) -> Path:
+        path = self.folder / item.spec.rsplit("/", maxsplit=1)[-1]
+        if not path.exists():
+            path.write_text(item.spec)
+        return path
+
+    def unpack(self, wheel: Input) -> Path:
+        path = self.folder / wheel.spec
+        path.mkdir(exist_ok=True)
+        return path
+
+    def lock(self) -> Lock:
+        return self.pins
+
+
+@dataclass
+class FakeRootfs:
+    """Root file systems that are a line of text."""
+
+    folder: Path
+    asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+
+    def tar(self, suite: str, packages: Sequence[str]) -> Path:
+        self.asked.append((suite, tuple(packages)))
+        path = self.folder / f"rootfs-{suite}-{len(packages)}.tar"
+        path.write_text(f"{suite} with {', '.join(packages) or 'nothing'}")
+        return path

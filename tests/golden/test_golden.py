@@ -1,0 +1,60 @@
+"""Rendered Dockerfiles are reviewed as text: a template's change shows as a diff of what it renders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.app.verbs import check_golden, goldens
+from builder.app.workshop import Workshop
+from builder.errors import CheckFailedError
+from tests.fakes import FakeReporter
+
+
+@pytest.fixture
+def shop(root: Path) -> Workshop:
+    return Workshop(root, reporter=FakeReporter())
+
+
+def test_templates_render_what_was_reviewed(shop: Workshop) -> None:
+    check_golden(shop, refresh=False)
+
+
+def test_no_golden_file_is_left_over(shop: Workshop, root: Path) -> None:
+    held = {path.name for path in (root / "tests/golden").glob("*Dockerfile")}
+    assert held == {name for name, _ in goldens(shop)}
+
+
+def test_drift_fails_and_shows_the_line(shop: Workshop, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, text = next(goldens(shop))
+    changed = text.replace("FROM", "FRMO", 1)
+    monkeypatch.setattr("builder.app.verbs.goldens", lambda _: iter([(name, changed)]))
+    with pytest.raises(CheckFailedError, match="FRMO") as caught:
+        check_golden(shop, refresh=False)
+    assert caught.value.exit_code == 6
+
+
+@pytest.mark.parametrize("variant", ["legacy", "modern", "latest"])
+def test_every_sm_of_the_set_and_no_other_reaches_the_compiler(root: Path, variant: str) -> None:
+    sets = {
+        "legacy": "50-real;52-real;60-real;61-real;70-real",
+        "modern": "75-real;80-real;86-real",
+        "latest": "89-real;90-real;100-real;120-real",
+    }
+    for base in ("nvidia", "assembled"):
+        text = (root / f"tests/golden/{variant}.{base}.Dockerfile").read_text(encoding="utf-8")
+        assert f'set(CMAKE_CUDA_ARCHITECTURES "{sets[variant]}" ' in text
+
+
+def test_a_repacked_variant_compiles_nothing_of_ort(root: Path) -> None:
+    text = (root / "tests/golden/modern.wheel.Dockerfile").read_text(encoding="utf-8")
+    assert "ninja" not in text
+    assert "AS smoke" in text
+
+
+def test_no_template_syntax_is_left(root: Path) -> None:
+    for path in (root / "tests/golden").glob("*Dockerfile"):
+        text = path.read_text(encoding="utf-8")
+        assert "{{" not in text, path.name
+        assert "{%" not in text, path.name

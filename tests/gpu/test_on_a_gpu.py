@@ -1,0 +1,57 @@
+"""On a machine with an NVIDIA GPU: the package the client picks runs a model on it, numbers as on the CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.reference import stock_outputs
+from builder.core.selftest import silero_inputs
+from tests.integration.test_road import silero_model
+from tests.verbs import ROOT, invoke
+
+pytestmark = pytest.mark.gpu
+
+TOLERANCE = 1e-3
+"""TF32 and other summation orders; silero's outputs lie in -1 … 1."""
+
+
+@pytest.fixture(scope="module")
+def installed(
+    dist: Path, legacy_package: Path, modern_package: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    prefix = tmp_path_factory.mktemp("prefix")
+    assert invoke("client", "--dist", dist).returncode == 0
+    argv: list[str | Path] = [
+        sys.executable,
+        dist / "ortpacks.pyz",
+        "install",
+        "--index",
+        dist,
+        "--prefix",
+        prefix,
+    ]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if done.stdout.startswith("CPU: "):
+        pytest.skip(f"none of the two test packages runs here: {done.stdout.splitlines()[0]}")
+    return prefix / "current"
+
+
+def test_a_model_runs_on_the_gpu(installed: Path, dist: Path, tmp_path: Path) -> None:
+    inputs = silero_inputs()
+    for item in inputs:
+        (tmp_path / item.name).write_bytes(item.data)
+    smoke = dist / ".kit-assembled" / "kit" / "ortpacks-smoke"
+    arguments = [f"{item.argument}{tmp_path / item.name}" for item in inputs]
+    argv: list[str | Path] = [smoke, installed / "lib/libonnxruntime.so.1", silero_model(), *arguments]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=dict(os.environ))
+    said = json.loads(done.stdout)
+    assert said["provider"] == "cuda", said["cuda"]["message"]
+    for name, wanted in stock_outputs(silero_model(), inputs).items():
+        assert said["outputs"][name] == pytest.approx(wanted, abs=TOLERANCE)

@@ -1,0 +1,168 @@
+"""`build` as a process that faults are done to, and what must be true of its folder afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+from tests.verbs import ROOT
+
+ARGUMENTS = ("build", "--variant", "legacy", "--profile", "minimal", "--base", "assembled")
+STEP = "• "
+
+
+class Run:
+    """The real command in a session of its own; its lines, stderr among them, as they come."""
+
+    _started: ClassVar[list[Run]] = []
+
+    def __init__(self, dist: Path, *, root: Path = ROOT, env: Mapping[str, str] | None = None) -> None:
+        argv = [sys.executable, "-m", "invoke", *ARGUMENTS, "--dist", str(dist)]
+        self.lines: list[str] = []
+        self._news = threading.Condition()
+        self._process = subprocess.Popen(
+            argv,
+            cwd=root,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self._started.append(self)
+
+    @classmethod
+    def end_all(cls) -> None:
+        """Nothing that a test started outlives it, however it ended."""
+        while cls._started:
+            run = cls._started.pop()
+            end_session(run._process.pid)
+            run.wait()
+
+    def until(self, pattern: str, *, timeout: float = 300) -> None:
+        """Wait for a line in which ``pattern`` is found. Fails when the command ends without one."""
+        with self._news:
+            self._news.wait_for(lambda: self._said(pattern) or self._ended(), timeout)
+        assert self._said(pattern), f"no {pattern!r} in {timeout} s:\n{self.text}"
+
+    def wait(self, *, timeout: float = 300) -> int:
+        """The exit status, once the command has ended and its last line was read."""
+        code = self._process.wait(timeout)
+        self._reader.join(timeout)
+        if self._process.stdout and not self._reader.is_alive():
+            self._process.stdout.close()
+        return code
+
+    def signal(self, number: signal.Signals, *, group: bool) -> None:
+        """To the whole process group, as a terminal does, or to the command's own process alone."""
+        (os.killpg if group else os.kill)(self._process.pid, number)
+
+    def survivors(self, *, grace: float = 10) -> list[str]:
+        """Command lines of what the run started and what is still there after ``grace`` seconds."""
+        deadline = time.monotonic() + grace
+        while (alive := session(self._process.pid)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return list(alive.values())
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def stage(self) -> str:
+        """The step that was begun last."""
+        steps = [line.removeprefix(STEP) for line in self.lines if line.startswith(STEP)]
+        return steps[-1] if steps else "start"
+
+    def _said(self, pattern: str) -> bool:
+        return any(re.search(pattern, line) for line in self.lines)
+
+    def _ended(self) -> bool:
+        return not self._reader.is_alive() or self._process.poll() is not None
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            with self._news:
+                self.lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+
+def session(leader: int) -> dict[int, str]:
+    """Processes of a session, zombies left out, and their command lines. Source: proc(5), stat."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _parent, _group, its = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            command = (folder / "cmdline").read_text().replace("\0", " ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(its) == leader and state != "Z":
+            found[int(folder.name)] = command
+    return found
+
+
+def end_session(leader: int) -> None:
+    for pid in session(leader):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def promised(dist: Path) -> dict[str, str]:
+    """``SHA256SUMS`` by file name."""
+    sums = dist / "SHA256SUMS"
+    rows = [line.split("  ") for line in sums.read_text().splitlines()] if sums.exists() else []
+    return {name: digest for digest, name in rows}
+
+
+def assert_nothing_half_made(dist: Path, why: str) -> None:
+    """What has a final name is whole: a line in ``SHA256SUMS`` is kept, a package can be read."""
+    for name, digest in promised(dist).items():
+        assert sha256(dist / name) == digest, f"{name} after {why}"
+    for package in dist.glob("*.tar.zst"):
+        assert manifest(package)["variant"] == "legacy", why
+        subprocess.run(["zstd", "--test", "--quiet", "--long=27", package], check=True)
+    for stamp in dist.glob("*/built.json"):
+        said = json.loads(stamp.read_text())
+        assert promised(dist)[said["package"]] == said["sha256"], why
+
+
+def manifest(package: Path) -> dict[str, object]:
+    """The first member, by the system's tar, which stops behind it."""
+    member = f"{package.name.removesuffix('.tar.zst')}/manifest.json"
+    argv = ["tar", "--use-compress-program=zstd --long=27", "--occurrence=1", "-xOf", str(package), member]
+    done = subprocess.run(argv, capture_output=True, check=False)
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def litter(dist: Path) -> list[str]:
+    """Part files, scratch folders, and packages that never came to be verified."""
+    left = [*dist.rglob("*.part*"), *dist.glob("*/unverified/*.tar.zst")]
+    return sorted(str(path.relative_to(dist)) for path in left)
+
+
+def orphaned_containers() -> list[str]:
+    """Our containers whose build is dead; someone else's build may be running."""
+    argv = ["docker", "ps", "--all", "--filter=label=io.ortpacks", '--format={{.Label "io.ortpacks.owner"}}']
+    owners = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    return [owner for owner in owners if not Path("/proc", owner.rpartition(":")[2]).exists()]

@@ -1,0 +1,108 @@
+"""The world around a build: an engine of our own that can be killed, a disk that can be too small."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration.faults_run import end_session
+
+_MEGABYTE = 1 << 20
+_START_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A dockerd that belongs to one test."""
+
+    host: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """SIGKILL for dockerd and its containerd."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A file system of its own, whose size can be changed."""
+
+    folder: Path
+
+    def resize(self, *, megabytes: int) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={megabytes}m", self.folder], check=True)
+
+    def used_megabytes(self) -> int:
+        return shutil.disk_usage(self.folder).used // _MEGABYTE
+
+
+def need_root(why: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip(f"needs root: {why}")
+
+
+@contextmanager
+def small_disk(folder: Path, *, megabytes: int) -> Iterator[Disk]:
+    """A tmpfs; what lies in it is memory."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder], check=True)
+    try:
+        yield Disk(folder)
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+@contextmanager
+def dying_engine() -> Iterator[Engine]:
+    """A second dockerd with socket, data and containerd of its own.
+
+    In namespaces of its own as well: with ``--bridge=none`` it deletes any ``docker0`` that it sees.
+    """
+    need_root("starts an engine of its own")
+    if not (shutil.which("dockerd") and shutil.which("unshare")):
+        pytest.skip("needs dockerd and unshare on PATH: starts an engine of its own")
+    folder = Path(tempfile.mkdtemp(prefix="engine-"))  # a socket's path has at most 107 bytes
+    host = f"unix://{folder}/docker.sock"
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+                "dockerd",
+                f"--host={host}",
+                f"--data-root={folder}/data",
+                f"--exec-root={folder}/exec",
+                f"--pidfile={folder}/pid",
+                "--bridge=none",
+                *("--iptables=false", "--ip6tables=false", "--ip-masq=false", "--ip-forward=false"),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        _await(host, process, folder / "log")
+        yield Engine(host, process)
+    finally:
+        end_session(process.pid)
+        process.wait()
+        shutil.rmtree(folder)
+
+
+def _await(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while subprocess.run(["docker", "--host", host, "version"], capture_output=True, check=False).returncode:
+        if process.poll() is not None or time.monotonic() > deadline:
+            pytest.skip(f"a second engine does not start here: {log.read_text()[-300:]}")
+        time.sleep(0.2)

@@ -1,0 +1,80 @@
+"""The native reader over real libraries. Expected counts: cuobjdump 12.4.131, image for image.
+
+The fixture ``packaged_library`` gives the path of a bundled library by its name.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+
+import pytest
+
+from builder.core.arch import Capability
+from builder.core.coverage import Support, cover
+from builder.core.fatbin import Container, Kind, read_containers
+
+pytestmark = pytest.mark.integration
+
+SASS = {
+    "libcublas.so.12": "50:190 60:191 61:116 70:192 75:12 80:193 86:116 90:193 100:193 120:194",
+    "libcublasLt.so.12": "50:90 60:91 61:82 70:144 75:116 80:477 86:100 89:247 90:1592 100:1399 103:64 "
+    "120:1433 121:4",
+    "libcudnn_adv.so.9": "50:33 60:33 61:33 70:33 75:33 80:33 86:33 90:33 100:33 120:33",
+    "libcudnn_cnn.so.9": "50:10 60:10 61:10 70:12 75:12 80:10 86:10 90:10 100:10 120:10",
+    "libcudnn_engines_precompiled.so.9": "50:370 60:370 61:371 70:438 75:338 80:632 86:343 90:554 100:960 "
+    "103:6 120:680 121:6",
+    "libcudnn_ops.so.9": "50:22 60:22 61:22 70:22 80:22 90:22 100:22 120:22",
+    "libcufft.so.11": "52:1",
+    "libcurand.so.10": "50:11 60:11 70:11 75:11 80:11 86:11 89:11 90:11 100:11 101:11 103:11 120:11 121:11",
+    "libcudart.so.12": "",
+}
+"""CUDA 12.9 and cuDNN 9.10.2.21: images by architecture, suffixes summed up."""
+
+PROVIDER = "libonnxruntime_providers_cuda.so"
+
+
+@pytest.mark.parametrize("name", SASS)
+def test_images_of_nvidia_s_libraries(name: str, packaged_library: Callable[[str], Path]) -> None:
+    found = Counter(
+        image.arch.number
+        for container in _containers(packaged_library(name))
+        for image in container.images
+        if image.kind is Kind.SASS
+    )
+    assert " ".join(f"{number}:{found[number]}" for number in sorted(found)) == SASS[name]
+
+
+@pytest.mark.parametrize("name", [name for name in SASS if name not in ("libcufft.so.11", "libcudart.so.12")])
+def test_nvidia_s_libraries_are_native_from_maxwell_to_blackwell(
+    name: str, packaged_library: Callable[[str], Path]
+) -> None:
+    found = cover(f"lib/{name}", _containers(packaged_library(name)), specialised=True)
+    assert found is not None
+    promised = ("5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
+    assert {found.support[Capability.parse(device)] for device in promised} == {Support.NATIVE}
+
+
+def test_the_official_provider(packaged_library: Callable[[str], Path]) -> None:
+    """onnxruntime-gpu 1.23.2: 184 containers, all alike, and SASS for 9.0 is ``sm_90a``."""
+    started = process_time()
+    containers = _containers(packaged_library(PROVIDER))
+    assert process_time() - started < 1
+    found = cover(f"lib/{PROVIDER}", containers, specialised=False)
+    assert found is not None
+    assert (found.containers, " ".join(map(str, found.sass)), " ".join(map(str, found.ptx))) == (
+        184,
+        "60 70 75 80 86 90a",
+        "90",
+    )
+    assert found.support[Capability(9, 0)] is Support.NATIVE
+    assert found.support[Capability(12, 0)] is Support.JIT
+    assert found.support[Capability(5, 2)] is Support.NONE
+
+
+def _containers(path: Path) -> tuple[Container, ...]:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
+        return read_containers(buffer)

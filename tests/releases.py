@@ -1,0 +1,109 @@
+"""Small packages and their manifests for tests of releases."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+from backports.zstd import compress
+
+from builder.core.manifest import (
+    BaseEntry,
+    CoverageEntry,
+    Driver,
+    FileEntry,
+    Manifest,
+    OrtEntry,
+    dumps,
+)
+
+GENERATIONS = {"legacy": ("Maxwell", "Pascal", "Volta"), "modern": ("Turing", "Ampere")}
+NATIVE = {"legacy": ("5.0", "5.2", "6.0", "6.1", "7.0"), "modern": ("7.5", "8.0", "8.6")}
+CAPABILITIES = ("5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
+
+
+def package_name(variant: str, version: str = "1.23.2", profile: str | None = "full") -> str:
+    reduced = f"-{profile}" if profile in ("lean", "minimal") else ""
+    return f"ortpacks-{variant}-{version}-cuda12.9{reduced}-linux-x64"
+
+
+def manifest(
+    variant: str,
+    *,
+    version: str = "1.23.2",
+    origin: str = "source",
+    profile: str | None = "full",
+    revision: str | None = "sha256:" + "1" * 64,
+) -> Manifest:
+    return Manifest(
+        format=1,
+        name=package_name(variant, version, profile),
+        variant=variant,
+        sm=tuple(item.replace(".", "") for item in NATIVE[variant]),
+        generations=GENERATIONS[variant],
+        platform="linux-x64",
+        onnxruntime=OrtEntry(
+            version=version, origin=origin, origin_reason="for a test", profile=profile, host="wheel"
+        ),
+        base=BaseEntry(name="nvidia", reason="asked for", revision=revision),
+        cuda="12.9",
+        cudnn="9.10.2.21",
+        toolkit="12.9",
+        driver=Driver(floor="525.60.13", ceiling="580" if variant == "legacy" else None),
+        capabilities={item: "native" if item in NATIVE[variant] else "none" for item in CAPABILITIES},
+        coverage=(CoverageEntry(path="lib/x.so", containers=1, sass=("50",), ptx=()),),
+        models=(),
+        files=(file_entry("lib/x.so", 1200), file_entry("LICENSE", 34)),
+    )
+
+
+def file_entry(path: str, size: int) -> FileEntry:
+    return FileEntry(
+        path=path,
+        size=size,
+        sha256="0" * 64,
+        source="built",
+        licence="LICENSE",
+        vendor="ortpacks",
+        modified=False,
+        soname=None,
+        needed=(),
+    )
+
+
+def write_package(directory: Path, entry: Manifest, padding: int = 200_000) -> Path:
+    """An archive with that manifest in front and ``padding`` bytes of noise, listed in SHA256SUMS."""
+    noise = hashlib.shake_256(entry.name.encode()).digest(padding)
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, data in (("manifest.json", dumps(entry).encode()), ("lib/x.so", noise)):
+            info = tarfile.TarInfo(f"{entry.name}/{name}")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    path = directory / f"{entry.name}.tar.zst"
+    path.write_bytes(compress(stream.getvalue()))
+    append_sum(directory, path)
+    return path
+
+
+def append_sum(directory: Path, path: Path) -> None:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with (directory / "SHA256SUMS").open("a") as sums:
+        sums.write(f"{digest}  {path.name}\n")
+
+
+class FakeTime:
+    """A clock that only ``sleep`` moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def clock(self) -> float:
+        return self.now

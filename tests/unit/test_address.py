@@ -1,0 +1,46 @@
+"""What may get a token, and what messages show of an address."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.core.address import may_carry_a_token, without_userinfo
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://user:secret@mirror.example/debian", "http://…@mirror.example/debian"),
+        ("http://user:p@ss@mirror.example/debian", "http://…@mirror.example/debian"),
+        ("https://token@mirror.example", "https://…@mirror.example"),
+        (
+            "E: http://u:p@a.example/x and http://u:p@b.example",
+            "E: http://…@a.example/x and http://…@b.example",
+        ),
+        ("http://mirror.example/a@b", "http://mirror.example/a@b"),
+        (
+            "mail user@mirror.example about http://mirror.example",
+            "mail user@mirror.example about http://mirror.example",
+        ),
+        ("git:https://host.example/a/b@v1", "git:https://host.example/a/b@v1"),
+        ("http://mirror.example?to=a@b", "http://mirror.example?to=a@b"),
+    ],
+)
+def test_userinfo_is_taken_out_and_nothing_else(text: str, shown: str) -> None:
+    assert without_userinfo(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "may"),
+    [
+        ("https://git.example/x", True),
+        ("http://127.0.0.1:8080/x", True),
+        ("http://localhost", True),
+        ("http://git.example/x", False),
+        ("http://localhost.git.example/x", False),
+        ("http://127.0.0.1:x@git.example/", False),
+        ("http://127.0.0.1.git.example/", False),
+    ],
+)
+def test_plain_http_is_for_this_machine(url: str, may: bool) -> None:
+    assert may_carry_a_token(url) is may

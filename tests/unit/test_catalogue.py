@@ -1,0 +1,27 @@
+"""Which inputs a project needs: counted by hand in variants.yaml."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from builder.config import load_project
+from builder.core.catalogue import wanted_inputs
+from builder.core.inputs import InputKind
+
+
+def test_every_input_of_variants_yaml_once(root: Path) -> None:
+    text = Path(root / "variants.yaml").read_text(encoding="utf-8")
+    items = wanted_inputs(load_project(text, "variants.yaml"))
+    named = [line.split("#")[0].strip() for line in text.splitlines()]
+    debian = [line for line in named if ": pool/" in line]
+    wheels = {line.split(": ")[1] for line in named if "==" in line}
+    kinds = Counter(item.kind for item in items)
+    assert len(items) == len(set(items))
+    assert kinds[InputKind.DEBIAN] == len(debian) == 14
+    assert kinds[InputKind.WHEEL] == len(wheels) + 3 == 16  # both ORT versions and the test's model
+    assert kinds[InputKind.GIT] == 1
+    assert kinds[InputKind.IMAGE] == 2
+    assert {"wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"} <= {
+        item.key for item in items
+    }

@@ -1,0 +1,69 @@
+"""The values of a good file, and which variants a command line picks of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.config import load_project, pick_variants
+from builder.core.arch import Arch
+from builder.core.inputs import Input, InputKind
+from builder.core.variant import Host, ModelRule, Origin, Preset, Profile
+from builder.errors import NothingToDoError, ValidationError
+from tests.unit.config_cases import SAMPLE
+
+POOL = "pool/main/r/re2/re2_20240702.orig.tar.gz"
+
+
+def test_a_good_file_becomes_values() -> None:
+    project = load_project(SAMPLE, "v.yaml")
+    assert project.onnxruntime.version == "1.23.2"
+    assert (project.onnxruntime.origin, project.onnxruntime.host) == (Origin.AUTO, Host.WHEEL)
+    assert project.onnxruntime.profile is Profile.LEAN
+    assert project.cuda.libraries["cublas"] == Input(InputKind.WHEEL, "nvidia-cublas-cu12==12.9.1.4")
+    assert project.bases.nvidia.runtime == Input(InputKind.IMAGE, "ubuntu:22.04")
+    assert project.bases.nvidia.packages == ("g++", "git")
+    assert project.bases.assembled.sources == {"re2": Input(InputKind.DEBIAN, POOL)}
+    assert (project.bundle.preset, project.bundle.budget) == (Preset.FAST, 1_000_000)
+    assert project.publish.tag == "v{version}-1"
+    assert project.models[1] == ModelRule(model="mid", device="gpu", vram_mib=3500, cores=4)
+
+
+def test_a_set_has_one_order_however_it_is_written() -> None:
+    latest = load_project(SAMPLE, "v.yaml").variants["latest"]
+    assert latest.sm == (Arch(8, 9), Arch(9, 0, "a"), Arch(12, 0))
+
+
+def test_the_repositorys_own_file_has_the_three_variants(root: Path) -> None:
+    project = load_project((root / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
+    sets = {variant.name: [arch.number for arch in variant.sm] for variant in project.variants.values()}
+    assert sets == {"legacy": [50, 52, 60, 61, 70], "modern": [75, 80, 86], "latest": [89, 90, 100, 120]}
+    assert project.cudnn.version == "9.10.2.21"
+
+
+def test_variants_are_picked_by_name_or_all() -> None:
+    project = load_project(SAMPLE, "v.yaml")
+    legacy, latest = project.variants["legacy"], project.variants["latest"]
+    assert pick_variants(project, [], all_=True) == (legacy, latest)
+    assert pick_variants(project, ["latest"], all_=True) == (legacy, latest)
+    assert pick_variants(project, ["latest", "legacy", "latest"], all_=False) == (latest, legacy)
+
+
+def test_unknown_variants_are_told_with_the_list() -> None:
+    with pytest.raises(ValidationError) as caught:
+        pick_variants(load_project(SAMPLE, "v.yaml"), ["legcy", "latest", "x"], all_=False)
+    assert caught.value.exit_code == 2
+    assert caught.value.problems == (
+        "'legcy' is not a variant (there are: legacy, latest). Did you mean legacy?",
+        "'x' is not a variant (there are: legacy, latest).",
+    )
+
+
+def test_no_variant_named_lists_them() -> None:
+    with pytest.raises(NothingToDoError) as caught:
+        pick_variants(load_project(SAMPLE, "v.yaml"), [], all_=False)
+    assert caught.value.exit_code == 3
+    assert (
+        str(caught.value) == "No variant is chosen. Name some with --variant (legacy, latest), or give --all."
+    )

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from builder.core.arch import Arch
+from builder.core.elf import ElfError
+from builder.core.fatbin import Compression, Container, FatbinError, Kind, read_containers
+from tests.binaries import BLACKWELL, LTOIR, LZ4, PTX, SASS, ZSTD, A, F, container, elf, image, sass
+
+
+def _read(data: bytes, section: str = ".nv_fatbin") -> tuple[Container, ...]:
+    return read_containers(elf({".rodata": b"\xff" * 24, section: data}))
+
+
+def test_a_container_image_by_image() -> None:
+    (found,) = _read(
+        container(
+            image(SASS, 60, payload=32),
+            image(SASS, 90, A | LZ4, payload=40, packed=33),
+            image(SASS, 120, F | BLACKWELL | ZSTD, header=96),
+            image(PTX, 90, LZ4, header=80),
+            image(LTOIR, 50, 0x10000 | LZ4),
+            image(0x40, 75),
+        )
+    )
+    assert [(one.kind, str(one.arch), one.compression) for one in found.images] == [
+        (Kind.SASS, "60", Compression.NONE),
+        (Kind.SASS, "90a", Compression.LZ4),
+        (Kind.SASS, "120f", Compression.ZSTD),
+        (Kind.PTX, "90", Compression.LZ4),
+        (Kind.LTOIR, "50", Compression.LZ4),
+        (Kind.OTHER, "75", Compression.NONE),
+    ]
+    assert [(one.size, one.unpacked_size) for one in found.images[:2]] == [(32, 32), (33, 4096)]
+    assert found.arches(Kind.SASS) == {Arch(6, 0), Arch(9, 0, "a"), Arch(12, 0, "f")}
+
+
+def test_offsets_are_in_the_file() -> None:
+    library = elf({".text": b"\x90" * 80, ".nv_fatbin": sass(50, 52)})
+    (found,) = read_containers(library)
+    assert library[found.offset : found.offset + 4] == b"\x50\xed\x55\xba"
+    assert found.images[0].offset == found.offset + 16
+    assert found.images[1].offset == found.offset + 16 + 64 + 24
+
+
+def test_containers_with_padding_between_and_after() -> None:
+    data = sass(50) + bytes(24) + sass(60, 61) + bytes(8) + sass(70) + bytes(4096)
+    assert [len(one.images) for one in _read(data)] == [1, 2, 1]
+
+
+def test_both_sections_are_read_and_named() -> None:
+    library = elf({".nv_fatbin": sass(80), "__nv_relfatbin": sass(86), ".ldata": sass(90)})
+    assert [one.section for one in read_containers(library)] == [".nv_fatbin", "__nv_relfatbin"]
+
+
+def test_a_library_without_device_code_has_no_containers() -> None:
+    assert read_containers(elf({".text": b"\x90"})) == ()
+
+
+GOOD = sass(50, 60)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "offset"),
+    [
+        (bytes(64), "holds no container", 0),
+        (b"\x00" * 8 + b"junk" * 8, "no container where one must begin", 8),
+        (GOOD + b"junk" * 8, "no container where one must begin", len(GOOD)),
+        (GOOD + GOOD[:10], "header runs past the end", len(GOOD)),
+        (GOOD[:-1], "runs past the end of its section", 0),
+        (struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0) + bytes(64), "size zero", 0),
+        (
+            struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 2**64 - 1) + bytes(64),
+            "runs past the end of its section",
+            0,
+        ),
+        (struct.pack("<IHHQ", 0xBA55ED50, 2, 16, 64) + bytes(64), "unknown container version 2", 0),
+        (struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 64) + bytes(64), "header of 0 bytes", 0),
+        (container(GOOD[16:] + b"\x02\x00\x01\x01"), "image's header runs past", len(GOOD)),
+        (container(image(SASS, 50, payload=0)), "image of 0 bytes does not fit", 16),
+        (container(image(SASS, 50)[:-8]), "image of 24 bytes does not fit", 16),
+        (container(image(SASS, 50, LZ4, payload=24, packed=25)), "compressed image of 25 bytes in 24", 16),
+        (container(image(SASS, 50, LZ4, payload=24, packed=0)), "compressed image of 0 bytes", 16),
+        (container(image(SASS, 50, LZ4 | ZSTD)), "packed in two ways", 16),
+        (container(image(SASS, 5)), "image for architecture 5", 16),
+        (container(image(SASS, 2**32 - 1)), "image for architecture 4294967295", 16),
+        (container(struct.pack("<HHI", 2, 0x0101, 0) + bytes(80)), "header of 0 bytes", 16),
+        (container(struct.pack("<HHI", 2, 0x0202, 64) + bytes(80)), "unknown image version 0x0202", 16),
+    ],
+)
+def test_whatever_is_no_whole_container_says_where(data: bytes, message: str, offset: int) -> None:
+    library = elf({".rodata": b"just before it..", ".nv_fatbin": data})
+    with pytest.raises(FatbinError, match=message) as caught:
+        read_containers(library)
+    assert caught.value.offset == library.index(b"just before it..") + 16 + offset
+
+
+def test_a_file_that_is_no_elf_file() -> None:
+    with pytest.raises(ElfError):
+        read_containers(GOOD)
+
+
+def test_any_changed_byte_is_read_or_refused() -> None:
+    library = elf({".nv_fatbin": container(image(SASS, 50, LZ4), image(PTX, 90, header=80)) + sass(60, 70)})
+    source = random.Random(9)  # noqa: S311 - mutations that repeat
+    outcomes = set()
+    for _ in range(4000):
+        bad = bytearray(library)
+        for _ in range(source.randint(1, 3)):
+            bad[source.randrange(64, len(bad))] = source.choice((0, 1, 2, 127, 255, source.randrange(256)))
+        try:
+            outcomes.add(len(read_containers(bytes(bad))))
+        except (FatbinError, ElfError):
+            outcomes.add(-1)
+    assert {-1, 2} <= outcomes
+
+
+def test_a_long_run_of_padding_is_not_walked_byte_by_byte() -> None:
+    data = sass(50) + bytes(64 << 20) + sass(60)
+    assert len(_read(data)) == 2

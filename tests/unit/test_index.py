@@ -1,0 +1,130 @@
+"""``index.json``: what is written, and what is refused when it is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from builder.core.index import Index, build_index, dumps, loads
+from builder.core.release import LocalFile
+from builder.core.variant import ModelRule
+from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from tests.releases import manifest
+
+SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # sha256sum of "test"
+MODELS = (ModelRule(model="0.6b-gpu", device="gpu", vram_mib=3500), ModelRule(model="0.6b-cpu", device="cpu"))
+
+
+def index() -> Index:
+    packages = [
+        (manifest("modern"), LocalFile(Path("dist/modern.tar.zst"), 4, SHA)),
+        (manifest("legacy"), LocalFile(Path("dist/legacy.tar.zst"), 5, SHA)),
+    ]
+    return build_index("gpu-libs-v1.23.2", packages, MODELS)
+
+
+def as_json() -> dict[str, object]:
+    value = json.loads(dumps(index()))
+    assert isinstance(value, dict)
+    return value
+
+
+def test_the_index_is_what_its_schema_says(root: Path) -> None:
+    schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(as_json())
+
+
+def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
+    schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
+    value = as_json()
+    assert list(schema["properties"]) == list(value)
+    assert list(schema["$defs"]["package"]["properties"]) == list(value["packages"][0])  # type: ignore[index]
+    assert list(schema["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
+
+
+def test_it_reads_back_what_it_wrote() -> None:
+    assert loads(dumps(index()), "index.json") == index()
+
+
+def test_packages_are_sorted_so_that_the_same_release_gives_the_same_bytes() -> None:
+    assert [package.variant for package in index().packages] == ["legacy", "modern"]
+
+
+def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
+    entry = index().packages[0]
+    assert (entry.file, entry.size, entry.sha256) == ("legacy.tar.zst", 5, SHA)
+    assert entry.unpacked_size == 1200 + 34  # the two files of the manifest, by hand
+    assert entry.onnxruntime.profile == "full"
+    assert entry.driver.floor == "525.60.13"
+
+
+def test_a_saved_web_page_is_not_an_index() -> None:
+    with pytest.raises(ParseError, match=r"https://example\.org/index\.json: not JSON.*web page"):
+        loads("<!DOCTYPE html><title>404</title>", "https://example.org/index.json")
+
+
+def test_all_wrong_keys_are_told_at_once() -> None:
+    value = as_json()
+    first = value["packages"][0]  # type: ignore[index]
+    first["size"] = "big"
+    first["colour"] = "red"
+    del value["tag"]
+    with pytest.raises(SchemaError) as caught:
+        loads(json.dumps(value), "x/index.json")
+    told = "\n".join(caught.value.problems)
+    assert "x/index.json: packages[0].size: a whole number is wanted, found 'big'" in told
+    assert "packages[0].colour: unknown key" in told
+    assert "tag: missing" in told
+
+
+@pytest.mark.parametrize("text", ["[]", "3", '"index"', "null", "{}"])
+def test_json_of_another_shape_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        loads(text, "index.json")
+
+
+@pytest.mark.parametrize("found", [2, True, "1", 0])
+def test_another_format_asks_for_an_update(found: object) -> None:
+    with pytest.raises(ValidationError, match=r"this version reads format 1\. Update ortpacks"):
+        loads(json.dumps({**as_json(), "format": found}), "index.json")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("file", "../evil.tar.zst"),
+        ("file", "/etc/passwd"),
+        ("file", ".hidden"),
+        ("file", ""),
+        ("file", "a\nb"),
+        ("sha256", SHA.upper()),
+        ("sha256", SHA[:-1]),
+        ("size", 0),
+        ("unpacked_size", -1),
+        ("layout", "split"),
+        ("capabilities", {"8.6": "maybe"}),
+    ],
+)
+def test_values_that_cannot_be_are_refused_by_reader_and_schema(root: Path, key: str, value: object) -> None:
+    index_value = as_json()
+    index_value["packages"][0][key] = value  # type: ignore[index]
+    with pytest.raises(ValidationError, match=rf"packages\[0\]\.{key}"):
+        loads(json.dumps(index_value), "index.json")
+    schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
+    assert not jsonschema.Draft202012Validator(schema).is_valid(index_value)
+
+
+def test_one_file_listed_twice_is_refused() -> None:
+    value = as_json()
+    value["packages"][1]["file"] = value["packages"][0]["file"]  # type: ignore[index]
+    with pytest.raises(ValidationError, match="listed twice"):
+        loads(json.dumps(value), "index.json")
+
+
+def test_an_empty_index_is_refused() -> None:
+    with pytest.raises(ValidationError, match="the list is empty"):
+        loads(json.dumps({**as_json(), "packages": []}), "index.json")

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.core.naming import PackageName
+from builder.errors import ValidationError
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            PackageName(variant="legacy", ort="1.21.0", cuda="12.9", profile="lean"),
+            "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="modern", ort="1.23.2", cuda="12.9"),
+            "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="big-gpus", ort="1.24.0.dev1", cuda="13.0", profile="minimal"),
+            "ortpacks-big-gpus-1.24.0.dev1-cuda13.0-minimal-linux-x64.tar.zst",
+        ),
+    ],
+)
+def test_a_name_is_written_and_read_back(name: PackageName, text: str) -> None:
+    assert name.archive == text
+    assert PackageName.parse(text) == name
+    assert PackageName.parse(text.removesuffix(".tar.zst")) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "onnxruntime-linux-x64-gpu-1.23.2.tgz",
+        "ortpacks-modern-1.23.2-cuda12.9-full-linux-x64.tar.zst",
+        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.gz",
+        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst.part-12",
+        "../ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        "ortpacks-mod ern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        "",
+    ],
+)
+def test_anything_else_is_refused_with_the_rule(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"ortpacks-<variant>-<ORT version>-cuda<X\.Y>"):
+        PackageName.parse(text)
+
+
+@pytest.mark.parametrize("variant", ["mødern", "a b", "a/b", "-x", "", "x\n"])
+def test_a_name_that_a_release_host_would_rewrite_cannot_be_made(variant: str) -> None:
+    with pytest.raises(ValidationError):
+        PackageName(variant=variant, ort="1.23.2", cuda="12.9")
+
+
+@given(
+    variant=st.from_regex(r"[a-z0-9][A-Za-z0-9._+-]{0,12}", fullmatch=True),
+    ort=st.from_regex(r"[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}(rc[0-9])?", fullmatch=True),
+    profile=st.sampled_from([None, "lean", "minimal"]),
+)
+def test_every_name_survives_the_round_trip_in_safe_characters(
+    variant: str, ort: str, profile: str | None
+) -> None:
+    name = PackageName(variant=variant, ort=ort, cuda="12.9", profile=profile)
+    assert PackageName.parse(name.archive) == name
+    assert re.fullmatch(r"[A-Za-z0-9._+-]+", name.archive)

@@ -1,0 +1,105 @@
+"""Expected values: NVIDIA's support matrices and release notes, not the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.core.arch import Arch
+from builder.core.checks import Finding, Severity
+from builder.core.support import KNOWN_SM, compilable, driver_window, lint
+
+LEGACY, MODERN, LATEST = "50 52 60 61 70", "75 80 86", "89 90 100 120"
+CUDNN = "9.10.2.21"
+
+
+def _lint(
+    sm: str, cuda: str = "12.9", cudnn: str = CUDNN, ort: str = "1.23.2", nvcc: str | None = None
+) -> list[Finding]:
+    return lint(variant="v", sm=_arches(sm), cuda=cuda, cudnn=cudnn, ort=ort, nvcc=nvcc)
+
+
+def _arches(text: str) -> tuple[Arch, ...]:
+    return tuple(Arch.parse(word) for word in text.split())
+
+
+@pytest.mark.parametrize(
+    ("sm", "cuda", "cudnn", "ort", "nvcc", "codes"),
+    [
+        (MODERN, "12.9", CUDNN, "1.23.2", None, []),
+        (LATEST, "12.9", CUDNN, "1.23.2", "12.9", []),
+        (LEGACY, "12.9", CUDNN, "1.23.2", "12.4", ["C006"]),
+        ("60 61 70", "12.9", CUDNN, "1.23.2", "12.9", []),
+        (LEGACY, "12.9", "9.11.0.98", "1.23.2", None, ["C001", "C006"]),
+        (MODERN, "12.9", "9.28.0.42", "1.23.2", None, []),
+        ("70 75", "13.0", CUDNN, "1.23.2", None, ["C002"]),
+        (MODERN, "13.0", "9.28.0.42", "1.31.1", "13.0", []),
+        (LATEST, "12.6", CUDNN, "1.23.2", None, ["C003", "C003"]),
+        ("90 100 120", "12.8", CUDNN, "1.23.2", None, []),
+        ("90 103", "12.8", CUDNN, "1.23.2", None, ["C003"]),
+        ("90 121", "12.9", CUDNN, "1.23.2", None, []),
+        ("90 120f", "12.8", CUDNN, "1.23.2", None, ["C003"]),
+        (LATEST, "12.9", CUDNN, "1.21.0", "12.4", ["C004"]),
+        ("70 75", "12.9", CUDNN, "1.23.2", "13.0", ["C004"]),
+        ("120", "12.9", CUDNN, "1.27.1", None, ["C005"]),
+        ("120 121", "12.9", CUDNN, "1.27.1", None, ["C005"]),
+        ("120", "12.9", CUDNN, "1.28.0", None, []),
+    ],
+)
+def test_which_rules_a_set_breaks(
+    sm: str, cuda: str, cudnn: str, ort: str, nvcc: str | None, codes: list[str]
+) -> None:
+    assert [finding.code.name for finding in _lint(sm, cuda, cudnn, ort, nvcc)] == codes
+
+
+def test_a_finding_names_key_rule_source_and_what_would_work() -> None:
+    finding = next(one for one in _lint("50 70 75", cudnn="9.11.0.98") if one.code.name == "C001")
+    assert finding.path == "variants.v.sm"
+    assert "support matrix" in finding.message
+    assert "9.10.2.21" in finding.wanted
+    assert finding.wanted.endswith("or the set 75")
+    assert finding.got == "cuDNN 9.11.0.98 with sm_50, sm_70"
+
+
+@pytest.mark.parametrize(
+    ("sm", "nvcc", "wanted"), [(LATEST, "12.4", "nvcc 12.8 "), ("70 103", "13.0", "nvcc 12.9 ")]
+)
+def test_the_nearest_compiler_that_would_do(sm: str, nvcc: str, wanted: str) -> None:
+    assert wanted in _lint(sm, nvcc=nvcc)[0].wanted
+
+
+def test_half_precision_is_a_warning_only() -> None:
+    assert [finding.severity for finding in _lint(LEGACY)] == [Severity.WARNING]
+
+
+def test_what_nvcc_reaches() -> None:
+    assert " ".join(map(str, compilable("12.4"))) == "50 52 53 60 61 62 70 72 75 80 86 87 89 90"
+    assert {100, 101, 120} == set(compilable("12.8")) - set(compilable("12.4"))
+    assert {103, 121} == set(compilable("12.9.86")) - set(compilable("12.8"))
+    assert min(compilable("13.0")) == 75
+
+
+def test_known_architectures() -> None:
+    assert 91 not in KNOWN_SM
+    assert set(_numbers(LEGACY + " " + MODERN + " " + LATEST)) <= set(KNOWN_SM)
+    assert list(KNOWN_SM) == sorted(set(KNOWN_SM))
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("sass", "cuda", "jit", "compressed", "window"),
+    [
+        (LEGACY, "12.9", False, False, ("525.60.13", "580")),
+        (LEGACY, "12.9", False, True, ("550.54.14", "580")),
+        (MODERN, "12.9", False, False, ("525.60.13", None)),
+        ("60 70 75 80 86 90a", "12.9", False, False, ("525.60.13", None)),
+        (LATEST, "12.9", False, True, ("570.26", None)),
+        ("80", "12.9", True, False, ("570.26", None)),
+        (MODERN, "13.0", False, True, ("580.65.06", None)),
+        ("", "12.9", False, False, ("525.60.13", None)),
+    ],
+)
+def test_drivers(sass: str, cuda: str, jit: bool, compressed: bool, window: tuple[str, str | None]) -> None:
+    assert driver_window(_arches(sass), cuda, jit=jit, compressed=compressed) == window

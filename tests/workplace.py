@@ -1,0 +1,121 @@
+"""A workshop over the real project and templates whose engine, store and root file systems are stand-ins.
+
+Wheels unpack into trees of small but true ELF libraries, so that reading and packing are the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.app.workshop import Workshop
+from builder.core.catalogue import wanted_inputs
+from builder.core.inputs import Input, InputKind, Lock, Pin
+from builder.core.ports import Completed, ImageBuild, Reporter
+from builder.stages.selftest import Bench
+from tests.binaries import elf, sass
+from tests.fakes import FakeEngine, FakeReporter, FakeRootfs, FakeStore
+from tests.packages import ORT, WHEELS, Trees
+
+LEGACY = (50, 52, 60, 61, 70)
+PROVIDER = "libonnxruntime_providers_cuda.so"
+BRIDGE = "libonnxruntime_providers_shared.so"
+GOOD = json.dumps(
+    {
+        "version": "1.21.0",
+        "providers": ["CUDAExecutionProvider"],
+        "cuda": {"ok": False, "message": "CUDA failure 35"},
+        "outputs": {"output": [0.5]},
+    }
+)
+"""What the smoke program prints where no GPU is."""
+
+
+def library(path: str) -> bytes:
+    return elf({".text": b"code"}, soname=None if "onnxruntime" in path else path.rpartition("/")[2])
+
+
+@dataclass
+class Trove(FakeStore):
+    """Wheels that unpack; ``asked`` lists the inputs that were wanted."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def fetch(self, item: Input) -> Path:
+        self.asked.append(item.spec)
+        return super().fetch(item)
+
+    def unpack(self, wheel: Input) -> Path:
+        self.asked.append(wheel.spec)
+        return Trees(self.folder)(wheel) if wheel.spec in WHEELS else super().unpack(wheel)
+
+
+class Site:
+    """A workshop in ``folder`` and what its stand-ins were asked for."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        cache = folder / "cache"
+        cache.mkdir()
+        Trees(cache, content=_content).lay()
+        self.dist = folder / "dist"
+        self.reporter = FakeReporter()
+        self.shop = Workshop(root, dist=self.dist, reporter=self.reporter)
+        pins = {item.key: _pin(item.kind) for item in wanted_inputs(self.shop.project)}
+        self.store = Trove(cache, Lock(pins=pins))
+        self.rootfs = FakeRootfs(cache)
+        self.compiles: tuple[int, ...] = LEGACY
+        self.engine = FakeEngine(
+            answer=Completed(argv=(), code=0, stdout=GOOD, stderr=""), on_build=self._export
+        )
+        self.shop.__dict__["lock"] = self.store.pins
+        self.use(self.engine)
+        self.shop.__dict__["store"] = self._store
+        self.shop.__dict__["rootfs"] = self._rootfs
+
+    def use(self, engine: FakeEngine) -> None:
+        self.shop.__dict__["engine"] = engine
+
+    def bench(self) -> Bench:
+        return Bench(
+            engine=self.engine,
+            image="bare",
+            smoke=Path("smoke"),
+            model=Path("model"),
+            tar_stream=self.shop.archive(self.reporter).tar_stream,
+            stock_outputs=lambda model, inputs: {"output": [0.5]},
+        )
+
+    def built(self) -> list[str]:
+        """The stages that were built, in order."""
+        return [request.target for request in self.engine.builds]
+
+    def _store(self, lock: Lock, reporter: Reporter | None = None) -> Trove:
+        assert lock is self.store.pins
+        return self.store
+
+    def _rootfs(self, reporter: Reporter) -> FakeRootfs:
+        return self.rootfs
+
+    def _export(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        on_line(f"#1 {request.target}")
+        if request.output is None:
+            return
+        request.output.mkdir()
+        if request.target == "kit":
+            (request.output / "ortpacks-smoke").write_text("smoke")
+            return
+        provider = elf({".nv_fatbin": sass(*self.compiles)}, needed=["libcudart.so.12"], runpath="$ORIGIN")
+        (request.output / PROVIDER).write_bytes(provider)
+        (request.output / BRIDGE).write_bytes(library(BRIDGE))
+
+
+def _content(spec: str, path: str) -> bytes:
+    text = f"{spec} {path}\n".encode()
+    return library(path.replace(".1.21.0", ".1") if spec == ORT else path) if ".so" in path else text
+
+
+def _pin(kind: InputKind) -> Pin:
+    named = kind in (InputKind.GIT, InputKind.IMAGE)
+    return Pin() if named else Pin(filename="file", size=1, sha256="0" * 64)

@@ -109,7 +109,7 @@ def export(
 
 def _build(request: ImageBuild, log: Path, engine: Engine, reporter: Reporter) -> None:
     try:
-        with log.open("a", encoding="utf-8") as file:
+        with log.open("a", buffering=1, encoding="utf-8") as file:
             engine.build(request, _follow(file.write, reporter))
     except BuilderError:
         reporter.warn(f"the whole log: {log}")

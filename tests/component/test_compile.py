@@ -49,6 +49,7 @@ class Yard:
         self.reporter = FakeReporter()
         self.lines = ["#1 [toolchain 1/9] FROM scratch", "#2 done"]
         self.failure: Exception | None = None
+        self.log_meanwhile = ""
 
     def lay_out(self, base: str = "assembled") -> None:
         plan = packages.plan(base=base)
@@ -87,6 +88,7 @@ class Yard:
         (request.output / "provider.so").write_text("half")
         for line in self.lines:
             on_line(line)
+        self.log_meanwhile = self.place.log.read_text(encoding="utf-8")
         if self.failure:
             raise self.failure
         (request.output / "provider.so").write_text("new")
@@ -229,6 +231,13 @@ def test_the_log_holds_every_line_of_every_stage(yard: Yard) -> None:
     assert yard.place.log.read_text(encoding="utf-8") == (
         "#1 ünicode\n\n#9 [1/2] Building CUDA object\n#1 smoke\n"
     )
+
+
+def test_a_line_is_in_the_log_before_the_next_is_compiled(yard: Yard) -> None:
+    """So that a kill takes none with it, and `tail -f` shows a long compilation."""
+    yard.lay_out()
+    yard.export()
+    assert yard.log_meanwhile == "#1 [toolchain 1/9] FROM scratch\n#2 done\n"
 
 
 def test_the_next_build_begins_a_new_log(yard: Yard) -> None:

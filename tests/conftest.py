@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 from collections.abc import Callable
@@ -25,6 +26,11 @@ TIERS = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     for tier, why in TIERS.items():
         parser.addoption(f"--{tier}", action="store_true", help=f"run the {tier} tier ({why})")
+
+
+def pytest_configure() -> None:
+    """A shell's background jobs ignore Ctrl-C, and so would every command that a test starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,10 +9,12 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from builder.app import quality, survey, verbs
+from builder.app import looking, quality, showing, survey, verbs
+from builder.app.checking import check_package
 from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, workshop
 from builder.app.road import Road
 from builder.app.sidebyside import side_by_side
+from builder.config import pick_variants
 from builder.core.preflight import Leniency
 from builder.stages.publish import PublishOptions
 
@@ -44,13 +46,39 @@ def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callab
 plan = over_variants(
     "plan", Road.plan, "Show base, origin, version and profile of a build, and why; build nothing."
 )
-check = over_variants(
-    "check", Road.check, "Hold what the last build compiled to its variant: native reading against cuobjdump."
-)
 bundle = over_variants("bundle", Road.bundle, "Check, pack and verify what the last build compiled.")
 image = over_variants(
     "image", Road.image, "Make a runtime image per variant from its package: ortpacks/VARIANT:VERSION."
 )
+
+
+@task(
+    iterable=["variant"],
+    help=how(*FLAGS, package="hold this package or unpacked folder to its own variant, or to those named"),
+)
+@reported
+def check(
+    _context: Context,
+    variant: list[str],
+    all: bool = False,  # noqa: A002 - the flag is --all
+    package: str | None = None,
+    base: str = "auto",
+    origin: str | None = None,
+    profile: str | None = None,
+    host: str | None = None,
+    builder: str | None = None,
+    offline: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Hold what the last build compiled, or a package, to its variant: native reading against cuobjdump."""
+    shop = workshop(dist, offline=offline)
+    how_to = options(base, origin, profile, host, builder, offline=offline)
+    if package is not None:
+        named = pick_variants(shop.project, variant, all) if variant or all else ()
+        check_package(shop, Path(package), named, how_to.wishes)
+        return
+    for road in roads(shop, variant, how_to, all_=all).values():
+        road.check()
 
 
 @task(iterable=["variant"], help=how(*FLAGS, force="build although nothing has changed"))
@@ -161,15 +189,31 @@ def publish(
 
 @task(
     positional=["path"],
-    help={"path": "a library, folder, wheel or package", "json": "as JSON"},
+    iterable=["also"],
+    help={
+        "path": "a library, fatbin, folder, wheel, package, zip, tar or image file, or the URL of one",
+        "also": "one more of them; ./run takes it without the flag",
+        "json": "as JSON",
+        "html": "write a page to this file",
+        "png": "write a picture to this file",
+    },
 )
 @reported
-def inspect(_context: Context, path: str, json: bool = False) -> None:
-    """Show which GPUs the code in a library, folder, wheel or package runs on."""
+def inspect(
+    _context: Context,
+    path: str,
+    also: list[str],
+    json: bool = False,
+    html: str | None = None,
+    png: str | None = None,
+) -> None:
+    """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     shop = workshop()
-    found = survey.look_inside(shop, Path(path))
-    shop.console.show(survey.told(found, as_json=json))
-    survey.require_read(found)
+    page, picture = (Path(name) if name else None for name in (html, png))
+    showing.require_places(page, picture)
+    reports = looking.look_inside(shop, [path, *also])
+    showing.show(shop, reports, as_json=json, html=page, png=picture)
+    looking.require_read(reports)
 
 
 @task(

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.core.arch import Arch, Capability
-from builder.core.checks import Finding
-from builder.core.coverage import LibraryCoverage, Support
+from builder.core.checks import Finding, Severity
+from builder.core.coverage import LibraryCoverage, Support, Tally
 from builder.core.elf import Elf
 from builder.core.inputs import Input, InputKind
 from builder.core.variant import (
@@ -21,6 +21,7 @@ from builder.core.variant import (
     Cuda,
     Cudnn,
     Host,
+    Limits,
     ModelRule,
     NvidiaBase,
     OnnxRuntime,
@@ -160,8 +161,23 @@ def report(*findings: Finding) -> Report:
         rpath=None,
         glibc="2.17",
         glibcxx=None,
+        build_id="0730ab40c96ce42282bc282a2249dc351612f117",
     )
-    provider = LibraryCoverage(path=PROVIDER, containers=54, sass=sass, ptx=(), support=support, zstd=False)
+    here, nowhere = Tally(native=54, jit=0, none=0), Tally(native=0, jit=0, none=54)
+    provider = LibraryCoverage(
+        path=PROVIDER,
+        containers=54,
+        sections={".nv_fatbin": 54},
+        images={},
+        sass=sass,
+        ptx=(),
+        ltoir=(),
+        unknown=0,
+        idle=0,
+        specialised=False,
+        tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
+        zstd=False,
+    )
     return Report(
         findings=findings,
         coverage=(provider,),
@@ -203,6 +219,7 @@ def _project() -> Project:
             ),
         ),
         variants={},
+        check=Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30"),
         bundle=Bundle(preset=Preset.FAST, budget=2_000_000, licence="LICENSE"),
         publish=Publish(
             api="https://api.github.com", repository="ortpacks/ortpacks", tag="gpu-libs-v{version}"

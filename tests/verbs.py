@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 
 def invoke(*arguments: str | Path, timeout: float = 1500) -> subprocess.CompletedProcess[str]:
     """Run a verb to its end."""
-    argv = [sys.executable, "-m", "invoke", *map(str, arguments)]
+    argv = [sys.executable, "-m", "builder.app.program", *map(str, arguments)]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
 
 

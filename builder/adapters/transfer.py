@@ -68,7 +68,7 @@ class HttpTransfer:
         if failures == _TRIES:
             raise TransferError(
                 f"{without_userinfo(url)}: {fault}, {_TRIES} times in a row. Check the network, then run the "
-                "same command again: it goes on where it stopped."
+                "same command again."
             ) from fault
         self._reporter.say(f"{without_userinfo(url)}: {fault}; trying again")
         self._sleep(2.0 ** (failures - 1))
@@ -79,6 +79,7 @@ class HttpTransfer:
             with self._session.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
                 start = _start(url, response, part, have)
                 total = size or start + _length(response)
+                require_space(part, max(0, total - start))
                 _remember(part, response)
                 with self._reporter.progress(url.rpartition("/")[2], total) as advance:
                     advance(start)

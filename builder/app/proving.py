@@ -20,7 +20,7 @@ def verifier(shop: Workshop, reporter: Reporter, bench: Bench | None) -> Verifie
     """What proves a package; without ``bench`` its bytes are read and nothing is run."""
 
     def hold(members: Sequence[Member], variant: Variant) -> CheckReport:
-        return check(members, variant, None, reporter)
+        return check(members, variant, shop.project.check, None, reporter)
 
     def try_out(package: Path, manifest: Manifest) -> Sequence[Finding]:
         return selftest(package, manifest.onnxruntime.version, bench) if bench else ()

@@ -183,8 +183,8 @@ class Road:
         """What the gathered libraries hold, natively and by cuobjdump."""
         with self._reporter.step("make the image that has cuobjdump"):
             inspector = kit.inspector()
-        report = check(members, self._variant, inspector, self._reporter)
-        tell(report, self._reporter)
+        report = check(members, self._variant, self._shop.project.check, inspector, self._reporter)
+        tell(report, self._variant, self._reporter)
         return report
 
     def _pack(self, decided: BuildPlan, rendered: Rendered) -> Path:
@@ -216,7 +216,7 @@ class Road:
 
     def _image(self, package: Path, decided: BuildPlan, kit: Kit) -> str:
         archive = self._shop.archive(self._reporter)
-        manifest = loads(archive.read_manifest(package).decode(), package.name)
+        manifest = loads(archive.read_manifest(package), package.name)
         scratch = self._shop.dist / f"image-{self._variant.name}"
         tag = image_tag(decided)
         with (

@@ -106,7 +106,7 @@ def make_client(shop: Workshop) -> Path:
     listed = []
     for package in packages:
         digest = archive.digest(package)
-        manifest = manifest_format.loads(archive.read_manifest(package).decode(), package.name)
+        manifest = manifest_format.loads(archive.read_manifest(package), package.name)
         listed.append((manifest, LocalFile(package, digest.size, digest.sha256)))
     with part_file(shop.dist / INDEX) as file:
         file.write(index_format.dumps(build_index("local", listed, shop.project.models)).encode())

@@ -14,7 +14,7 @@ from builder.errors import NothingToDoError, ValidationError
 
 FORMAT = 1
 
-_SECTIONS = ("onnxruntime", "cuda", "cudnn", "bases", "variants", "bundle", "publish", "models")
+_SECTIONS = ("onnxruntime", "cuda", "cudnn", "bases", "variants", "check", "bundle", "publish", "models")
 
 
 def load_project(text: str, path: str) -> Project:
@@ -31,6 +31,7 @@ def load_project(text: str, path: str) -> Project:
         cudnn=sections.read_cudnn(keys["cudnn"]),
         bases=sections.read_bases(keys["bases"]),
         variants=sections.read_variants(keys["variants"]),
+        check=sections.read_check(keys["check"]),
         bundle=sections.read_bundle(keys["bundle"]),
         publish=sections.read_publish(keys["publish"]),
         models=sections.read_models(keys["models"]),

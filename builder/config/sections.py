@@ -8,6 +8,7 @@ from typing import TypeVar
 from builder.config import values
 from builder.config.cursor import Cursor
 from builder.config.shapes import choice, entries, items, number, section
+from builder.core.checks import Severity
 from builder.core.inputs import Input
 from builder.core.variant import (
     AssembledBase,
@@ -16,6 +17,7 @@ from builder.core.variant import (
     Cuda,
     Cudnn,
     Host,
+    Limits,
     ModelRule,
     NvidiaBase,
     OnnxRuntime,
@@ -75,6 +77,16 @@ def read_variants(cursor: Cursor) -> Mapping[str, Variant]:
     if cursor.found == "an empty mapping":
         cursor.report(ValidationError, "at least one variant is needed", found="")
     return {name: _variant(name, place) for name, place in found.items()}
+
+
+def read_check(cursor: Cursor) -> Limits:
+    """Section ``check``."""
+    keys = section(cursor, ("extra_sm", "glibc", "glibcxx"))
+    return Limits(
+        extra_sm=choice(keys["extra_sm"], Severity),
+        glibc=values.version(keys["glibc"], "X.Y"),
+        glibcxx=values.version(keys["glibcxx"], "X.Y.Z"),
+    )
 
 
 def read_bundle(cursor: Cursor) -> Bundle:

@@ -1,7 +1,8 @@
 """Architectures of code, capabilities of devices, and which runs on which.
 
 Sources: NVIDIA's Blackwell Compatibility Guide 13.0 and "CUDA 12.9 family-specific features" for the rules;
-PyTorch's ``torch/cuda/__init__.py`` for the embedded parts that break the "same major, minor at least" rule.
+``DEVICE_REQUIREMENT`` in PyTorch's ``torch/cuda/__init__.py`` for the embedded parts that break the rule
+"same major, minor at least"; the PTX ISA for what was renamed ("sm_101a renamed to sm_110a from 9.0").
 """
 
 from __future__ import annotations
@@ -58,8 +59,11 @@ class Arch:
         return f"{self.number}{self.suffix}"
 
 
-_EMBEDDED = {53: 53, 62: 62, 72: 72, 87: 87, 101: 110, 110: 110}
-"""Tegra and Thor parts: their SASS and that of the cards of the same major do not mix. 10.1 became 11.0."""
+_EMBEDDED = {53: (53,), 62: (62,), 72: (72,), 87: (87,), 101: (101, 110), 110: (110,)}
+"""Tegra and Thor parts, and where their SASS runs: it and that of the cards of the same major do not mix.
+
+10.1 became 11.0: from CUDA 13 on, the same part and its targets go by the new number.
+"""
 
 
 def runs_sass(code: Arch, device: Capability) -> bool:
@@ -69,7 +73,7 @@ def runs_sass(code: Arch, device: Capability) -> bool:
     """
     number = device.major * 10 + device.minor
     if code.number in _EMBEDDED or number in _EMBEDDED:
-        return _EMBEDDED.get(code.number) == _EMBEDDED.get(number)
+        return number in _EMBEDDED.get(code.number, ())
     if code.suffix == "a":
         return code.number == number
     return code.major == device.major and code.minor <= device.minor

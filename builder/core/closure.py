@@ -1,13 +1,20 @@
-"""Whether a package finds every library it needs, in itself or on any host, and nothing by a path of ours."""
+"""Whether a package finds the libraries it needs, in itself or on any host, and whether they fit together."""
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from dataclasses import dataclass
-from typing import AbstractSet, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from builder.core.checks import Code, Finding, Severity
-from builder.core.content import BRIDGE, CUDNN, CUDNN_PARTS, NVIDIA, ONNXRUNTIME, PROVIDER
-from builder.core.elf import Elf
+from builder.core.checks import Code, Finding
+from builder.core.content import BRIDGE, CUDNN, CUDNN_PARTS, ONNXRUNTIME, PROVIDER
+from builder.core.library import Library
+from builder.core.package import BUILT
+from builder.core.variant import Limits
+from builder.core.versions import highest, numbers, of_one_version
+
+__all__ = ["HOST_LIBRARIES", "Library", "Needs", "check_closure", "needs"]
 
 HOST_LIBRARIES = frozenset(
     {
@@ -19,41 +26,47 @@ HOST_LIBRARIES = frozenset(
 )
 """What a package may expect of a host."""
 
-OPENED: Mapping[str, Tuple[str, ...]] = {
-    CUDNN: CUDNN_PARTS,
-    "libcudnn_engines_runtime_compiled.so.9": ("libnvrtc.so.12",),
-    "libnvrtc.so.12": ("libnvrtc-builtins.so.12.9",),
-    PROVIDER: (BRIDGE,),
-}
-"""What a library opens at run time and names in no NEEDED. Source: the names in the libraries of CUDA 12.9
-and cuDNN 9.10.2, and ORT's provider_bridge_ort.cc."""
+_OPENED: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
+    (re.escape(CUDNN), CUDNN_PARTS),
+    (r"libcudnn_engines_runtime_compiled\.so\.\d+", ("libnvrtc.so.{cuda}",)),
+    (r"libnvrtc\.so\.\d+", ("libnvrtc-builtins.so.{stamp}",)),
+    (re.escape(PROVIDER), (BRIDGE,)),
+)
+"""What a library opens at run time and names in no NEEDED: its name as a pattern, and theirs.
 
+``{cuda}`` is the number of the package's ``libcudart.so``, ``{stamp}`` the version in the library's bytes.
+Source: the names in the libraries of CUDA 12.9 and of cuDNN 9.10.2 (its graph library opens
+``libnvrtc.so.%d`` for the run-time compiled engines), and ORT's provider_bridge_ort.cc.
+"""
+
+_CUDART = "libcudart.so."
 _ORIGIN = "$ORIGIN"
+_CUDNN_BEGINNING = "libcudnn"
 
 
 @dataclass(frozen=True)
-class Library:
-    """One library of a package: its path inside, whose it is, and what it asks of the loader."""
+class Needs:
+    """The newest symbol versions that any library of a package asks of its host; ``None`` for none."""
 
-    path: str
-    vendor: str
-    elf: Elf
-
-    @property
-    def name(self) -> str:
-        """Its file name, by which the loader finds it."""
-        return self.path.rsplit("/", 1)[-1]
-
-    @property
-    def search(self) -> Optional[str]:
-        """Where it looks for its neighbours; RPATH is ignored beside RUNPATH."""
-        return self.elf.rpath if self.elf.runpath is None else self.elf.runpath
+    glibc: Optional[str]
+    glibcxx: Optional[str]
 
 
-def check_closure(libraries: Sequence[Library]) -> List[Finding]:
-    """E002 to E006 over all libraries of a package."""
+def needs(libraries: Iterable[Library]) -> Needs:
+    """The highest needs over all libraries."""
+    elves = [library.elf for library in libraries]
+    return Needs(highest(elf.glibc for elf in elves), highest(elf.glibcxx for elf in elves))
+
+
+def check_closure(libraries: Sequence[Library], limits: Limits) -> List[Finding]:
+    """E002 to E011 over all libraries of a package."""
     names = {library.name for library in libraries}
-    return [finding for library in libraries for rule in _RULES for finding in rule(library, names)]
+    return [
+        *(finding for library in libraries for rule in _RULES for finding in rule(library, names)),
+        *(finding for library in libraries for finding in _too_new(library, limits)),
+        *of_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries)),
+        *of_one_version(Code.E009, "cuDNN's libraries", _cudnn_versions(libraries)),
+    ]
 
 
 def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
@@ -68,14 +81,24 @@ def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    for opened in OPENED.get(library.name, ()):
-        if opened not in names:
+    for opened in _opens(library, names):
+        if not fnmatch.filter(names, opened):
             yield Finding(
                 code=Code.E003,
                 path=library.path,
                 message=f"opens {opened} at run time, and the package does not hold it",
                 wanted=f"lib/{opened}",
             )
+
+
+def _opens(library: Library, names: AbstractSet[str]) -> Iterator[str]:
+    """Names that a library opens; ``*`` stands for what nothing in the package tells."""
+    cudart = [name[len(_CUDART) :] for name in names if name.startswith(_CUDART)]
+    cuda = cudart[0] if len(cudart) == 1 else "*"
+    stamp = library.stamp or f"{library.name.rpartition('.')[2]}.*"
+    for name, opened in _OPENED:
+        if re.fullmatch(name, library.name):
+            yield from (pattern.format(cuda=cuda, stamp=stamp) for pattern in opened)
 
 
 def _soname(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
@@ -104,7 +127,7 @@ def _beside_itself(library: Library, names: AbstractSet[str]) -> Iterator[Findin
 
 
 def _absolute(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """Only a warning for NVIDIA's files: they may not be changed."""
+    """Only a warning for NVIDIA's files."""
     absolute = [folder for folder in (library.search or "").split(":") if folder.startswith("/")]
     if absolute:
         yield Finding(
@@ -113,8 +136,65 @@ def _absolute(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
             message="looks for libraries in a folder of the machine it was built on",
             wanted=f"RUNPATH {_ORIGIN}",
             got=f"RUNPATH {library.search}",
-            severity=Severity.WARNING if library.vendor == NVIDIA else Severity.ERROR,
+            severity=library.severity,
         )
+
+
+def _linked(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    """A package is unpacked, copied and mounted: what a link leads to need not come along."""
+    if library.link is not None:
+        yield Finding(
+            code=Code.E010,
+            path=library.path,
+            message="is a link, and a package holds files only",
+            wanted=f"the library itself as {library.path}",
+            got=f"a link to {library.link}",
+        )
+
+
+def _executable_stack(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    """From glibc 2.41 on such a library does not load. Only a warning for NVIDIA's files."""
+    if library.elf.executable_stack:
+        yield Finding(
+            code=Code.E011,
+            path=library.path,
+            message="asks for an executable stack, which glibc refuses from 2.41 on",
+            wanted="PT_GNU_STACK without the flag X (linker option -z noexecstack)",
+            severity=library.severity,
+        )
+
+
+def _too_new(library: Library, limits: Limits) -> Iterator[Finding]:
+    for family, key, need, most in (
+        ("GLIBC", "glibc", library.elf.glibc, limits.glibc),
+        ("GLIBCXX", "glibcxx", library.elf.glibcxx, limits.glibcxx),
+    ):
+        if need is not None and numbers(need) > numbers(most):
+            yield Finding(
+                code=Code.E007,
+                path=library.path,
+                message=f"does not load on a system with {family}_{most}",
+                wanted=f"{family}_{most} at most (variants.yaml: check.{key})",
+                got=f"{family}_{need}",
+            )
+
+
+def _ort_versions(libraries: Sequence[Library]) -> Dict[str, Optional[str]]:
+    """What we compiled comes from one source tree: its bridge, which holds no mark, is as its provider."""
+    ours = [library for library in libraries if library.vendor == ONNXRUNTIME]
+    if all(library.source == BUILT and library.stamp is None for library in ours):
+        return {}
+    built = {library.stamp for library in ours if library.source == BUILT and library.stamp}
+    compiled = next(iter(built)) if len(built) == 1 else None
+    return {
+        library.path: library.version or (compiled if library.source == BUILT else None) for library in ours
+    }
+
+
+def _cudnn_versions(libraries: Sequence[Library]) -> Dict[str, Optional[str]]:
+    return {
+        library.path: library.version for library in libraries if library.name.startswith(_CUDNN_BEGINNING)
+    }
 
 
 _RULES: Tuple[Callable[[Library, AbstractSet[str]], Iterator[Finding]], ...] = (
@@ -123,4 +203,6 @@ _RULES: Tuple[Callable[[Library, AbstractSet[str]], Iterator[Finding]], ...] = (
     _soname,
     _beside_itself,
     _absolute,
+    _linked,
+    _executable_stack,
 )

@@ -68,6 +68,13 @@ class Wanted:
     needed_by: str
 
 
+def vendor_of(name: str) -> str:
+    """Whose library a file is, by its name; empty for one that no package holds."""
+    if name.startswith("libonnxruntime"):
+        return ONNXRUNTIME
+    return NVIDIA if name.startswith(("libcu", "libnv")) else ""
+
+
 def wanted(plan: BuildPlan) -> Tuple[Wanted, ...]:
     """Every file of the plan's package but our own ``LICENSE`` and ``NOTICE``, sorted by path."""
     return tuple(

@@ -5,20 +5,25 @@ translation unit lost an architecture must show it.
 
 That holds for libraries that one compiler run made for one set, ORT's provider: 184 containers in 1.23.2,
 all alike. NVIDIA's maths libraries are made of containers for one architecture each (measured, 12.9): of
-the 3,015 in libcublasLt 1,154 hold only sm_100 and 868 only sm_90a and sm_120f; of the 1,370 in
-libcudnn_engines_precompiled 396 hold only sm_100. The library itself chooses by device, so a container
-without an image for a GPU is no gap. For these *specialised* libraries native means that at least one
-container has SASS for the GPU, and JIT that every container can be run; some PTX (one container of 3,015 in
-cuBLASLt has compute_52) proves nothing and is partial. What the weak half of that rule lets through,
-leftovers in one cuDNN library, the worst of all libraries catches: libcudnn_ops, libcudnn_cnn and libcublas
-carry the full set in nearly all of their containers.
+the 3,484 in libcublasLt 1,154 hold only sm_100 and 868 only sm_90a and sm_120f; of the 24,454 in libcufft
+each holds one image. The library itself chooses by device, so a container without an image for a GPU is no
+gap. For these *specialised* libraries native means that at least one container has SASS for the GPU, and JIT
+that every container can be run; some PTX (one container of 3,484 in cuBLASLt has compute_52) proves nothing
+and is partial. What the weak half of that rule lets through, leftovers in one cuDNN library, the worst of all
+libraries catches: libcudnn_ops, libcudnn_cnn and libcublas carry the full set in nearly all of their
+containers.
+
+LTO IR is input of a link at run time, which the library does itself: cuFFT has 11,651 containers with nothing
+else. These and the units without a kernel, libcufftw's only one, are *idle*: counted, but neither help nor
+hurt.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
-from typing import Iterable, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from builder.core.arch import Arch, Capability, jits_ptx, runs_sass
 from builder.core.fatbin import Compression, Container, Kind
@@ -32,16 +37,11 @@ CAPABILITIES: Tuple[Capability, ...] = tuple(
 )
 """Every compute capability from Maxwell to Blackwell. Source: NVIDIA's list of CUDA GPUs."""
 
-OPAQUE: Mapping[str, str] = {
-    "libcufft.so": ".nv_fatbin holds one sm_52 image; 24,453 more containers lie in .ldata",
-    "libcufftw.so": ".nv_fatbin holds one sm_52 image; it forwards to libcufft",
-}
-"""Libraries whose ``.nv_fatbin`` says nothing about where they run, by name without version: the reason.
-
-Measured on cuFFT 11.4.1.4. They are listed with what was found and left out of a package's capabilities.
-cuBLASLt (469 containers) and libcudnn_engines_precompiled (110) also keep some in ``.cask_resource``, all
-of them for 10.x and 12.x, which ``.nv_fatbin`` has as well: these two are not opaque.
-"""
+_SPECIALISED = (
+    *("libcublas", "libcudnn", "libcufft", "libcurand", "libcusolver", "libcusparse", "libcutensor"),
+    *("libnpp", "libnvjpeg", "libnccl"),
+)
+"""NVIDIA's libraries that choose a container by device, by the beginning of their names."""
 
 _BLACKWELL = 10
 
@@ -61,50 +61,83 @@ _ORDER = tuple(Support)
 
 
 @dataclass(frozen=True)
+class Tally:
+    """How one library's containers serve one capability."""
+
+    native: int
+    """Containers with SASS that runs."""
+    jit: int
+    """Containers with PTX only that the driver can compile."""
+    none: int
+    """Containers with nothing that runs."""
+
+    @property
+    def total(self) -> int:
+        """All containers but the idle ones."""
+        return self.native + self.jit + self.none
+
+
+@dataclass(frozen=True)
 class LibraryCoverage:
-    """The device code found in one library."""
+    """The device code found in one library. Architectures are those of at least one container, sorted."""
 
     path: str
     containers: int
+    sections: Mapping[str, int]
+    """Containers by the section they lie in, ``""`` outside of any."""
+    images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]]
+    """Images by section, kind and architecture: what another reader's counts can be compared with."""
     sass: Tuple[Arch, ...]
-    """Architectures with SASS in at least one container, sorted."""
     ptx: Tuple[Arch, ...]
-    support: Mapping[Capability, Support]
+    ltoir: Tuple[Arch, ...]
+    unknown: int
+    """Images of a kind that nobody knows."""
+    idle: int
+    """Containers with nothing to run in them."""
+    specialised: bool
+    tally: Mapping[Capability, Tally]
     zstd: bool
     """Whether an image that a driver before Blackwell's would load is packed with zstd."""
 
     @property
-    def opaque(self) -> bool:
-        """Whether what was found says nothing about where the library runs."""
-        name = self.path.rsplit("/", 1)[-1]
-        return any(name.startswith(library) for library in OPAQUE)
+    def support(self) -> Mapping[Capability, Support]:
+        """What the tally comes to for each capability."""
+        return {device: _support(tally, self.specialised) for device, tally in self.tally.items()}
+
+
+def is_specialised(path: str) -> bool:
+    """Whether a library is one of NVIDIA's that are made of containers for one architecture each."""
+    return path.rsplit("/", 1)[-1].startswith(_SPECIALISED)
 
 
 def cover(path: str, containers: Sequence[Container], *, specialised: bool) -> Optional[LibraryCoverage]:
-    """What one library's containers support; ``None`` when it has no device code.
-
-    ``specialised``: a library of NVIDIA's, made of containers for one architecture each.
-    """
+    """What one library's containers support; ``None`` when it has no device code."""
     if not containers:
         return None
     return LibraryCoverage(
         path=path,
         containers=len(containers),
+        sections=Counter(container.section for container in containers),
+        images=_images(containers),
         sass=_found(containers, Kind.SASS),
         ptx=_found(containers, Kind.PTX),
-        support={device: _support(containers, device, specialised) for device in CAPABILITIES},
+        ltoir=_found(containers, Kind.LTOIR),
+        unknown=sum(image.kind is Kind.OTHER for container in containers for image in container.images),
+        idle=sum(not _runnable(container) for container in containers),
+        specialised=specialised,
+        tally=_tallies(containers),
         zstd=any(_is_old_zstd(container) for container in containers),
     )
 
 
 def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support]:
-    """A package's support: for each capability the worst over its libraries, opaque ones left out.
+    """A package's support: for each capability the worst over its libraries with something to run.
 
-    Without any library with device code it is none everywhere.
+    Without any such library it is none everywhere.
     """
-    seen = [library for library in libraries if not library.opaque]
+    found = [library.support for library in libraries if library.idle < library.containers]
     return {
-        device: max((library.support[device] for library in seen), key=_ORDER.index, default=Support.NONE)
+        device: max((support[device] for support in found), key=_ORDER.index, default=Support.NONE)
         for device in CAPABILITIES
     }
 
@@ -124,25 +157,57 @@ def lacking(containers: Iterable[Container], number: int) -> Tuple[Container, ..
     )
 
 
+def _images(containers: Iterable[Container]) -> Mapping[str, Mapping[Kind, Mapping[Arch, int]]]:
+    counts: Dict[str, Dict[Kind, Counter[Arch]]] = {}
+    for container in containers:
+        kinds = counts.setdefault(container.section, {})
+        for image in container.images:
+            kinds.setdefault(image.kind, Counter())[image.arch] += 1
+    return counts
+
+
 def _found(containers: Iterable[Container], kind: Kind) -> Tuple[Arch, ...]:
     return tuple(sorted({arch for container in containers for arch in container.arches(kind)}))
 
 
-def _support(containers: Sequence[Container], device: Capability, specialised: bool) -> Support:
-    each = {_container_support(container, device) for container in containers}
-    if each == {Support.NATIVE} or (specialised and Support.NATIVE in each):
-        return Support.NATIVE
-    if Support.NONE not in each:
-        return Support.JIT
-    return Support.NONE if each == {Support.NONE} else Support.PARTIAL
+_Code = Tuple[FrozenSet[Arch], FrozenSet[Arch]]
+"""What of a container a driver can use: the architectures of its SASS, and those of its PTX."""
 
 
-def _container_support(container: Container, device: Capability) -> Support:
-    if any(runs_sass(arch, device) for arch in container.arches(Kind.SASS)):
+def _tallies(containers: Iterable[Container]) -> Mapping[Capability, Tally]:
+    """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
+    alike: Counter[_Code] = Counter(
+        (container.arches(Kind.SASS), container.arches(Kind.PTX))
+        for container in containers
+        if _runnable(container)
+    )
+    return {device: _tally(alike, device) for device in CAPABILITIES}
+
+
+def _runnable(container: Container) -> bool:
+    return any(image.runnable for image in container.images)
+
+
+def _tally(alike: Mapping[_Code, int], device: Capability) -> Tally:
+    counts: Counter[Support] = Counter()
+    for code, count in alike.items():
+        counts[_served(code, device)] += count
+    return Tally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE])
+
+
+def _served(code: _Code, device: Capability) -> Support:
+    sass, ptx = code
+    if any(runs_sass(arch, device) for arch in sass):
         return Support.NATIVE
-    if any(jits_ptx(arch, device) for arch in container.arches(Kind.PTX)):
-        return Support.JIT
-    return Support.NONE
+    return Support.JIT if any(jits_ptx(arch, device) for arch in ptx) else Support.NONE
+
+
+def _support(tally: Tally, specialised: bool) -> Support:
+    if tally.native and (specialised or tally.native == tally.total):
+        return Support.NATIVE
+    if not tally.native and not tally.jit:
+        return Support.NONE
+    return Support.PARTIAL if tally.none else Support.JIT
 
 
 def _is_old_zstd(container: Container) -> bool:

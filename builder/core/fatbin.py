@@ -1,115 +1,158 @@
-"""Fatbin containers of a library, read natively: what device code is in it, unit by unit.
+"""Fatbin containers of a file, read natively: what device code is in it, unit by unit.
 
-NVIDIA does not document the format. Sources: the readers of n-eiling/cuda-fatbin-decompression,
-jiegec/fatbinary and RWTH-ACS/cricket; image counts agree with cuobjdump 12.4 on every library of a package.
-Whatever does not look exactly as expected raises ``FatbinError``: the caller must never take a part for the
-whole.
-
-Containers are read from ``.nv_fatbin`` and ``__nv_relfatbin``, where the CUDA run time and cuobjdump look.
-Some NVIDIA libraries keep more in sections of their own: ``builder.core.coverage`` says what follows.
+The whole file is read. In ``.nv_fatbin`` and ``__nv_relfatbin``, where the CUDA run time and cuobjdump look,
+every byte has to belong to a container. Anywhere else but in machine code a container is known by its first
+eight bytes at a multiple of eight: cuFFT 11.4 keeps 24,453 in ``.ldata``, cuBLASLt 12.9 469 in
+``.cask_resource``. What is not whole raises ``FatbinError``: the caller must never take a part for all.
+Counts agree with cuobjdump 12.4, image for image, on every library of a package.
 """
 
 from __future__ import annotations
 
-import struct
-from dataclasses import dataclass
-from enum import Enum
-from typing import FrozenSet, Iterator, Tuple
+import mmap
+from typing import Iterator, List, Tuple
 
-from builder.core.arch import Arch
-from builder.core.elf import Buffer, Section, read_sections
+from builder.core.elf import LARGEST, Buffer, read_sections
+from builder.core.fatbin_format import (
+    BEGIN,
+    HEADER,
+    SECTIONS,
+    Compression,
+    Container,
+    FatbinError,
+    Image,
+    Kind,
+    Region,
+    read_container,
+)
 
-SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+__all__ = [
+    "SECTIONS",
+    "Compression",
+    "Container",
+    "FatbinError",
+    "Image",
+    "Kind",
+    "is_fatbin",
+    "read_containers",
+]
 
-_MAGIC = 0xBA55ED50
-_CONTAINER = struct.Struct("<IHHQ")  # magic, version, header size, bytes after the header
-_IMAGE = struct.Struct("<HHIQI8xI8xQ8xQ")  # kind, version, header, payload, packed, arch, flags, unpacked
-_IMAGE_VERSION = 0x0101
-_LZ4, _ZSTD, _SUFFIX_A, _SUFFIX_F = 0x2000, 0x8000, 0x100000, 0x200000
-_ARCHES = range(10, 1000)
-_ALIGNMENT, _ZEROS_AT_ONCE = 16, 1 << 20
-
-
-class FatbinError(ValueError):
-    """Bytes in a fatbin section that are no whole container. ``offset`` is in the file."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        self.offset = offset
-        super().__init__(f"{message} (at offset {offset:#x})")
-
-
-class Kind(Enum):
-    """What an image is."""
-
-    SASS = "sass"
-    PTX = "ptx"
-    LTOIR = "ltoir"
-    """Input of a link at run time: nothing a driver can run."""
-    OTHER = "other"
+_ALIGNMENT, _PADDING, _ZEROS_AT_ONCE = 8, 16, 1 << 20
+_MOST_CONTAINERS = 1 << 18
+"""More is no library: cuFFT has 24,454."""
+_AT_ONCE = 32 << 20
+"""Bytes of a mapped file that stay in memory behind the reader."""
 
 
-class Compression(Enum):
-    """How an image's payload is packed."""
-
-    NONE = "none"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-    """Needs driver 550.54.14 (rapids-cmake's documentation of nvcc's ``-compress-mode``)."""
-
-
-_KINDS = {1: Kind.PTX, 2: Kind.SASS, 8: Kind.LTOIR}
-
-
-@dataclass(frozen=True)
-class Image:
-    """One image: code for one architecture. Sizes in bytes, ``offset`` of its header in the file."""
-
-    kind: Kind
-    arch: Arch
-    compression: Compression
-    size: int
-    """As stored, without padding."""
-    unpacked_size: int
-    """As the driver sees it."""
-    offset: int
-
-
-@dataclass(frozen=True)
-class Container:
-    """One translation unit's images. ``offset`` of its header in the file."""
-
-    offset: int
-    section: str
-    images: Tuple[Image, ...]
-
-    def arches(self, kind: Kind) -> FrozenSet[Arch]:
-        """The architectures it has images of ``kind`` for."""
-        return frozenset(image.arch for image in self.images if image.kind is kind)
+def is_fatbin(buffer: Buffer) -> bool:
+    """Whether the file is a bare fatbin, as ``nvcc --fatbin`` writes it."""
+    return bytes(buffer[: len(BEGIN)]) == BEGIN
 
 
 def read_containers(buffer: Buffer) -> Tuple[Container, ...]:
-    """All containers of an ELF file in the order of its sections; none for a library without device code.
+    """All containers of an ELF file or a bare fatbin in the file's order; none without device code.
 
-    Raises ``FatbinError`` for a section that is not containers from end to end, and ``ElfError``.
+    Raises ``FatbinError`` for a fatbin section that is not containers from end to end and for a container
+    elsewhere that is not whole, and ``ElfError``.
     """
-    found = [section for section in read_sections(buffer) if section.name in SECTIONS and section.in_file]
-    return tuple(container for section in found for container in _containers(buffer, section))
+    if len(buffer) > LARGEST and is_fatbin(buffer):
+        raise FatbinError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
+    found: List[Container] = []
+    for container in _all(buffer):
+        if len(found) == _MOST_CONTAINERS:
+            raise FatbinError(f"more than {_MOST_CONTAINERS:,} containers", container.offset)
+        found.append(container)
+    return tuple(found)
 
 
-def _containers(buffer: Buffer, section: Section) -> Iterator[Container]:
-    end = section.offset + section.size
-    at = _skip_zeros(buffer, section.offset, end)
-    if at == end:
-        raise FatbinError(f"section {section.name} holds no container", section.offset)
+def _all(buffer: Buffer) -> Iterator[Container]:
+    if is_fatbin(buffer):
+        whole = Region("", 0, len(buffer))
+        yield from _forgetting(buffer, whole, _filled(buffer, whole))
+        return
+    for region in _regions(buffer):
+        walk = _filled if region.name in SECTIONS else _scattered
+        yield from _forgetting(buffer, region, walk(buffer, region))
+
+
+def _regions(buffer: Buffer) -> Iterator[Region]:
+    """The file from end to end but for machine code, without overlaps: nothing is read twice."""
+    at = 0
+    sections = [section for section in read_sections(buffer) if section.in_file and section.size]
+    for section in sorted(sections, key=lambda section: section.offset):
+        end = section.offset + section.size
+        if section.name in SECTIONS and section.offset < at:
+            raise FatbinError(f"section {section.name} overlaps the one before it", section.offset)
+        if at < section.offset:
+            yield Region("", at, section.offset)
+        if at < end and not section.executable:
+            yield Region(section.name, max(at, section.offset), end)
+        at = max(at, end)
+    yield Region("", at, len(buffer))
+
+
+def _forgetting(buffer: Buffer, region: Region, containers: Iterator[Container]) -> Iterator[Container]:
+    """The same containers; what lies behind them does not stay in memory."""
+    kept = region.start
+    for container in containers:
+        yield container
+        if container.offset - kept >= _AT_ONCE:
+            _let_go(buffer, kept, container.offset)
+            kept = container.offset
+    _let_go(buffer, kept, region.end)
+
+
+def _filled(buffer: Buffer, region: Region) -> Iterator[Container]:
+    """A region that is containers and padding, and nothing else."""
+    at = _skip_zeros(buffer, region.start, region.end)
+    if at == region.end:
+        raise FatbinError(f"{region} holds no container", region.start)
+    while at < region.end:
+        container, end = read_container(buffer, at, region)
+        yield container
+        at = _skip_zeros(buffer, end, region.end)
+
+
+def _scattered(buffer: Buffer, region: Region) -> Iterator[Container]:
+    """A region that may hold containers among other things.
+
+    Programs that write fatbins have an empty container's header as a constant: no code, no gap.
+    """
+    at = region.start
+    while (at := _find_begin(buffer, at, region.end)) < region.end:
+        if not any(buffer[at + len(BEGIN) : at + HEADER.size]):
+            at += HEADER.size
+            continue
+        container, at = read_container(buffer, at, region)
+        yield container
+
+
+def _find_begin(buffer: Buffer, at: int, end: int) -> int:
+    """Where a container may begin from ``at`` on, or ``end``."""
     while at < end:
-        first, past = _open_container(buffer, at, end)
-        yield Container(offset=at, section=section.name, images=tuple(_images(buffer, first, past)))
-        at = _skip_zeros(buffer, past, end)
+        stop = min(end, at + _AT_ONCE)
+        found = buffer.find(BEGIN, at, min(end, stop + len(BEGIN) - 1))
+        if found < 0:
+            _let_go(buffer, at, stop)
+            at = stop
+        elif found % _ALIGNMENT == 0:
+            return found
+        else:
+            at = found + 1
+    return end
+
+
+def _let_go(buffer: Buffer, start: int, end: int) -> None:
+    """Let the system take back the pages of a mapped file that have been read; it may read them again."""
+    if isinstance(buffer, mmap.mmap) and hasattr(buffer, "madvise"):
+        first = start - start % mmap.PAGESIZE
+        if end > first:
+            buffer.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
 def _skip_zeros(buffer: Buffer, at: int, end: int) -> int:
     """First non-zero byte from ``at`` on, or ``end``: containers are padded to an alignment."""
-    step = _ALIGNMENT
+    step = _PADDING
     while at < end:
         chunk = bytes(buffer[at : min(end, at + step)])
         rest = len(chunk.lstrip(b"\0"))
@@ -118,58 +161,3 @@ def _skip_zeros(buffer: Buffer, at: int, end: int) -> int:
         at += len(chunk)
         step = _ZEROS_AT_ONCE
     return end
-
-
-def _open_container(buffer: Buffer, at: int, end: int) -> Tuple[int, int]:
-    """Where the images of the container at ``at`` begin and end."""
-    if at + _CONTAINER.size > end:
-        raise FatbinError("a container's header runs past the end of its section", at)
-    magic, version, header, size = _CONTAINER.unpack_from(buffer, at)
-    if magic != _MAGIC:
-        raise FatbinError(f"no container where one must begin: magic {magic:#010x}", at)
-    if version != 1 or header != _CONTAINER.size:
-        raise FatbinError(f"unknown container version {version} with a header of {header} bytes", at)
-    if size == 0:
-        raise FatbinError("a container of size zero", at)
-    if at + header + size > end:
-        raise FatbinError(f"a container of {size:,} bytes runs past the end of its section", at)
-    return at + header, at + header + size
-
-
-def _images(buffer: Buffer, at: int, end: int) -> Iterator[Image]:
-    while at < end:
-        if at + _IMAGE.size > end:
-            raise FatbinError("an image's header runs past the end of its container", at)
-        kind, version, header, payload, packed, number, flags, unpacked = _IMAGE.unpack_from(buffer, at)
-        if version != _IMAGE_VERSION or header < _IMAGE.size:
-            raise FatbinError(f"unknown image version {version:#06x} with a header of {header} bytes", at)
-        if payload == 0 or at + header + payload > end:
-            raise FatbinError(f"an image of {payload:,} bytes does not fit its container", at)
-        compression = _compression(flags, at)
-        size = payload if compression is Compression.NONE else packed
-        if not 0 < size <= payload:
-            raise FatbinError(f"a compressed image of {size:,} bytes in {payload:,}", at)
-        yield Image(
-            kind=_KINDS.get(kind, Kind.OTHER),
-            arch=_arch(number, flags, at),
-            compression=compression,
-            size=size,
-            unpacked_size=payload if compression is Compression.NONE else unpacked,
-            offset=at,
-        )
-        at += header + payload
-
-
-def _compression(flags: int, at: int) -> Compression:
-    if flags & _LZ4 and flags & _ZSTD:
-        raise FatbinError(f"an image packed in two ways: flags {flags:#x}", at)
-    if flags & _ZSTD:
-        return Compression.ZSTD
-    return Compression.LZ4 if flags & _LZ4 else Compression.NONE
-
-
-def _arch(number: int, flags: int, at: int) -> Arch:
-    if number not in _ARCHES:
-        raise FatbinError(f"an image for architecture {number}", at)
-    suffix = "a" if flags & _SUFFIX_A else "f" if flags & _SUFFIX_F else ""
-    return Arch(number // 10, number % 10, suffix)

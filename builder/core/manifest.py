@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Mapping, Optional, Tuple
+from typing import Mapping, Optional, Tuple, Union
 
 from builder.core.arch import Arch
 from builder.core.shape import from_json, to_json
@@ -114,8 +114,8 @@ def dumps(manifest: Manifest) -> str:
     return json.dumps(to_json(manifest), indent=2, ensure_ascii=False) + "\n"
 
 
-def loads(text: str, where: str) -> Manifest:
-    """Read ``manifest.json``; ``where`` names its package in errors.
+def loads(text: Union[str, bytes], where: str) -> Manifest:
+    """Read ``manifest.json``, as text or as UTF-8; ``where`` names its package in errors.
 
     Raises ``ParseError`` (no JSON), ``ValidationError`` (a format we do not know) or ``SchemaError`` (every
     wrong key).

@@ -2,14 +2,14 @@
 
 Sources: NVIDIA's cuDNN support matrices 9.10.2 and 9.17.0, the CUDA Toolkit release notes 12.8 to 13.0 and
 "CUDA Compatibility, Minor Version Compatibility"; rapids-cmake's documentation on ``-compress-mode``; ORT's
-pull requests 24582, 26307 and 29580.
+pull requests 24582, 26307, 29580 and 29824; the PTX ISA on renamed targets.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from builder.core.arch import Arch
 from builder.core.checks import Code, Finding, Severity
@@ -38,13 +38,17 @@ _REACH = (
     *(Reach(number, (12, 9)) for number in (103, 121)),
     Reach(110, (13, 0)),
 )
-"""Source: the CUDA release notes. 101 is called 110 since CUDA 13."""
+"""Source: the CUDA release notes."""
+
+_RENAMED = {101: 110}
+"""Since CUDA 13. Source: the PTX ISA, "sm_101 renamed to sm_110 from PTX ISA version 9.0"."""
 
 KNOWN_SM: Tuple[int, ...] = tuple(sorted(reach.number for reach in _REACH))
 """Every architecture from Maxwell on; there is no sm_91."""
 
 _NVCCS = ("12.4", "12.8", "12.9", "13.0")
-_FIRST_FAMILY: Version = (12, 9)
+_FIRST_WITH: Mapping[str, Version] = {"": (0,), "a": (12, 0), "f": (12, 9)}
+"""First CUDA with a suffix. Source: the PTX ISA: sm_90a came with 8.0, the families with 8.8."""
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
 _FIRST_CUDNN_75: Version = (9, 11)
 _LAST_ORT_120_ONLY: Version = (1, 27, 1)
@@ -87,7 +91,8 @@ def driver_window(
 
     ``sass``: the architectures of the provider's SASS. ``jit``: a promised GPU runs PTX only.
     ``compressed``: images for GPUs before Blackwell are packed with zstd. A driver compiles PTX of its own
-    CUDA version and older.
+    CUDA version and older. Not settled: PTX of 12.9 may need 575, as NVIDIA's rule has it; its matrix names
+    570.26 for 12.8 and 12.9 together, and so do we.
     """
     numbers = {arch.number for arch in sass}
     if _version(cuda) >= (13,):
@@ -124,8 +129,9 @@ def _cudnn_dropped(subject: _Subject) -> Iterator[Finding]:
 
 
 def _cuda_dropped(subject: _Subject) -> Iterator[Finding]:
-    lost = [arch for arch in subject.sm if arch.number < _TURING]
-    if lost and _version(subject.cuda) >= (13,):
+    gone = [arch for arch in subject.sm if _is_gone(arch, subject.cuda)]
+    lost = [arch for arch in gone if arch.number not in _RENAMED]
+    if lost:
         yield Finding(
             code=Code.C002,
             path=subject.at("sm"),
@@ -133,6 +139,27 @@ def _cuda_dropped(subject: _Subject) -> Iterator[Finding]:
             wanted=f"cuda.version 12.9, the last one with them{_or_set(subject, lost)}",
             got=f"CUDA {subject.cuda} with {_names(lost)}",
         )
+    for arch in gone:
+        if arch.number in _RENAMED:
+            yield _renamed(subject, arch)
+
+
+def _renamed(subject: _Subject, arch: Arch) -> Finding:
+    number = _RENAMED[arch.number]
+    now = Arch(number // 10, number % 10, arch.suffix)
+    kept = sorted({now if one == arch else one for one in subject.sm})
+    return Finding(
+        code=Code.C002,
+        path=subject.at("sm"),
+        message=f"sm_{arch} is called sm_{now} since CUDA 13 (PTX ISA 9.0)",
+        wanted=f"the set {_numbers(kept)}, or cuda.version 12.9",
+        got=f"CUDA {subject.cuda} with sm_{arch}",
+    )
+
+
+def _is_gone(arch: Arch, cuda: str) -> bool:
+    last = _last_cuda(arch)
+    return last is not None and last < _version(cuda)[:2]
 
 
 def _cuda_too_old(subject: _Subject) -> Iterator[Finding]:
@@ -143,7 +170,7 @@ def _cuda_too_old(subject: _Subject) -> Iterator[Finding]:
                 code=Code.C003,
                 path=subject.at("sm"),
                 message=f"sm_{arch} came with CUDA {_dotted(first)} (CUDA release notes)",
-                wanted=f"cuda.version {_dotted(first)} or newer{_or_set(subject, [arch])}",
+                wanted=f"cuda.version {_dotted(first)} {_until(arch)}{_or_set(subject, [arch])}",
                 got=f"CUDA {subject.cuda} with sm_{arch}",
             )
 
@@ -158,7 +185,7 @@ def _out_of_reach(subject: _Subject) -> Iterator[Finding]:
             code=Code.C004,
             path=subject.at("sm"),
             message=f"the base's nvcc {subject.nvcc} compiles {_span(reach)} (CUDA release notes)",
-            wanted=f"a base with nvcc {_nvcc_for(subject.sm)} (--base nvidia){_or_set(subject, lost)}",
+            wanted=", or ".join(_ways_out(subject, lost)),
             got=_names(lost),
         )
 
@@ -170,7 +197,7 @@ def _only_120(subject: _Subject) -> Iterator[Finding]:
             code=Code.C005,
             path=subject.at("sm"),
             message="ONNX Runtime up to 1.27.1 does not link when sm_120 is all there is "
-            "(reports at microsoft/onnxruntime)",
+            "(microsoft/onnxruntime pull request 29824)",
             wanted=f"the set 90 {_numbers(subject.sm)}, or onnxruntime 1.28.0",
             got=f"onnxruntime {subject.ort} with {_names(subject.sm)}",
         )
@@ -211,7 +238,17 @@ def _dotted(version: Version) -> str:
 def _first_cuda(arch: Arch) -> Optional[Version]:
     """First CUDA that compiles for ``arch``; ``None`` when it is not one we know."""
     first = next((reach.first for reach in _REACH if reach.number == arch.number), None)
-    return max(first, _FIRST_FAMILY) if first is not None and arch.suffix == "f" else first
+    return None if first is None else max(first, _FIRST_WITH[arch.suffix])
+
+
+def _last_cuda(arch: Arch) -> Optional[Version]:
+    """Last CUDA that compiles for ``arch``; ``None`` while it is still served."""
+    return next((reach.last for reach in _REACH if reach.number == arch.number), None)
+
+
+def _until(arch: Arch) -> str:
+    last = _last_cuda(arch)
+    return f"to {_dotted(last)}" if last else "or newer"
 
 
 def _compiles(nvcc: str, arch: Arch) -> bool:
@@ -219,10 +256,15 @@ def _compiles(nvcc: str, arch: Arch) -> bool:
     return arch.number in compilable(nvcc) and first is not None and first <= _version(nvcc)[:2]
 
 
-def _nvcc_for(arches: Sequence[Arch]) -> str:
-    """The oldest nvcc that compiles for all of ``arches``."""
-    fits = (nvcc for nvcc in _NVCCS if all(_compiles(nvcc, arch) for arch in arches))
-    return next(fits, "that does not exist")
+def _ways_out(subject: _Subject, lost: Sequence[Arch]) -> Iterator[str]:
+    """The oldest nvcc that compiles for the whole set, if any, and the set without ``lost``."""
+    fits = (nvcc for nvcc in _NVCCS if all(_compiles(nvcc, arch) for arch in subject.sm))
+    nvcc = next(fits, None)
+    kept = [arch for arch in subject.sm if arch not in lost]
+    if nvcc is not None:
+        yield f"a base with nvcc {nvcc} (--base nvidia)"
+    if kept:
+        yield f"the set {_numbers(kept)}"
 
 
 def _or_set(subject: _Subject, lost: Sequence[Arch]) -> str:

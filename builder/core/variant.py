@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Mapping, Optional, Tuple
 
 from builder.core.arch import Arch
+from builder.core.checks import Severity
 from builder.core.inputs import Input
 
 GENERATIONS: Mapping[str, Tuple[int, ...]] = {
@@ -135,6 +136,18 @@ class Variant:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """The ``check`` section: how far a package's libraries may go."""
+
+    extra_sm: Severity
+    """How bad it is that the provider holds an architecture that nobody asked for."""
+    glibc: str
+    """Newest ``GLIBC_`` version that a library may need, ``2.35``."""
+    glibcxx: str
+    """Newest ``GLIBCXX_`` version that a library may need, ``3.4.30``."""
+
+
+@dataclass(frozen=True)
 class Bundle:
     """The ``bundle`` section."""
 
@@ -176,6 +189,7 @@ class Project:
     cudnn: Cudnn
     bases: Bases
     variants: Mapping[str, Variant]
+    check: Limits
     bundle: Bundle
     publish: Publish
     models: Tuple[ModelRule, ...]

@@ -10,22 +10,34 @@ import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from builder.core.arch import Arch, Capability
-from builder.core.checks import Code, Finding
-from builder.core.closure import Library, check_closure
+from builder.core.checks import Code, Finding, Severity
+from builder.core.closure import Needs, check_closure, needs
 from builder.core.content import NVIDIA, PROVIDER
-from builder.core.coverage import LibraryCoverage, Support, combine, cover, lacking, sass_everywhere
+from builder.core.coverage import (
+    LibraryCoverage,
+    Support,
+    combine,
+    cover,
+    is_specialised,
+    sass_everywhere,
+)
 from builder.core.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
 from builder.core.elf import Buffer, Elf, ElfError, read_elf
-from builder.core.fatbin import Container, FatbinError, read_containers
+from builder.core.fatbin import SECTIONS, Container, FatbinError, read_containers
+from builder.core.library import Library
 from builder.core.package import Member
 from builder.core.ports import Inspector, Reporter
-from builder.core.variant import Variant
+from builder.core.promise import by_jit, hold_nvidia, hold_provider, known_kinds, names
+from builder.core.stamp import stamped_version
+from builder.core.variant import Limits, Variant
 from builder.errors import IntegrityError
 
 _LIBRARIES = "lib/"
+_NOTHING = Elf(sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=None, glibc=None, glibcxx=None)
+"""What is known of a file that cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +50,8 @@ class CheckReport:
     """Of the whole package."""
     elf: Mapping[str, Elf]
     """SONAME, NEEDED and the rest by member path; a file that is no ELF file is not in it."""
+    needs: Needs
+    """The newest GLIBC and GLIBCXX that any library asks of its host."""
     findings: tuple[Finding, ...]
 
     @property
@@ -60,10 +74,16 @@ class Seen:
     containers: tuple[Container, ...]
     coverage: LibraryCoverage | None
     findings: tuple[Finding, ...]
+    stamp: str | None
+    """The version in its bytes, where they hold one."""
 
 
 def check(
-    members: Sequence[Member], variant: Variant, inspector: Inspector | None, reporter: Reporter
+    members: Sequence[Member],
+    variant: Variant,
+    limits: Limits,
+    inspector: Inspector | None,
+    reporter: Reporter,
 ) -> CheckReport:
     """Read every library of a package and hold it to ``variant``; without ``inspector`` natively only.
 
@@ -71,18 +91,19 @@ def check(
     """
     with reporter.step(f"check {variant.name}"):
         seen = [look_at(member) for member in members if member.path.startswith(_LIBRARIES)]
+        libraries = _libraries(seen)
         coverage = tuple(one.coverage for one in seen if one.coverage is not None)
         findings = (
             *(finding for one in seen for finding in one.findings),
             *(finding for one in seen if inspector for finding in _cross_check(one, inspector)),
-            *_hold_provider(seen, variant),
-            *_hold_nvidia(seen, variant),
-            *check_closure(_libraries(seen)),
+            *_hold(seen, variant, limits),
+            *check_closure(libraries, limits),
         )
     return CheckReport(
         coverage=coverage,
         capabilities=combine(coverage),
         elf={one.member.path: one.elf for one in seen if one.elf is not None},
+        needs=needs(libraries),
         findings=findings,
     )
 
@@ -109,21 +130,27 @@ def _mapped(path: Path) -> Iterator[Buffer]:
 def look_at(member: Member) -> Seen:
     """Read one library. What cannot be read is a finding: E001 for the ELF file, A004 for its device code."""
     elf: Elf | None = None
+    stamp: str | None = None
     containers: tuple[Container, ...] = ()
     findings: tuple[Finding, ...] = ()
     try:
         with _mapped(member.file) as buffer:
             elf = read_elf(buffer)
+            stamp = stamped_version(buffer, PurePosixPath(member.path).name, elf)
             containers = read_containers(buffer)
     except FatbinError as error:
         findings = (Finding(code=Code.A004, path=member.path, message=str(error)),)
     except (ElfError, OSError) as error:
-        findings = (Finding(code=Code.E001, path=member.path, message=str(error)),)
-    coverage = cover(member.path, containers, specialised=member.vendor == NVIDIA)
-    return Seen(member=member, elf=elf, containers=containers, coverage=coverage, findings=findings)
+        if not member.file.is_symlink():  # one that leads nowhere is E010
+            findings = (Finding(code=Code.E001, path=member.path, message=str(error)),)
+    coverage = cover(member.path, containers, specialised=is_specialised(member.path))
+    return Seen(
+        member=member, elf=elf, containers=containers, coverage=coverage, findings=findings, stamp=stamp
+    )
 
 
 def _cross_check(seen: Seen, inspector: Inspector) -> Iterator[Finding]:
+    """What cuobjdump lists lies in ``.nv_fatbin`` and ``__nv_relfatbin``: only that can be compared."""
     if seen.findings:
         return  # it cannot be read: there is nothing to compare with
     tool = f"cuobjdump {inspector.version}"
@@ -132,7 +159,7 @@ def _cross_check(seen: Seen, inspector: Inspector) -> Iterator[Finding]:
     except CuobjdumpError as error:
         yield Finding(code=Code.A102, path=seen.member.path, message=f"{tool} gave no listing: {error}")
         return
-    differing = disagreements(count_images(seen.containers), listed)
+    differing = disagreements(count_images(one for one in seen.containers if one.listed), listed)
     if differing:
         yield Finding(
             code=Code.A101,
@@ -143,61 +170,57 @@ def _cross_check(seen: Seen, inspector: Inspector) -> Iterator[Finding]:
         )
 
 
-def _hold_provider(seen: Sequence[Seen], variant: Variant) -> Iterator[Finding]:
+def _hold(seen: Sequence[Seen], variant: Variant, limits: Limits) -> Iterator[Finding]:
+    """What the device code promises, library by library; a provider that is not there is one without code."""
     path = f"{_LIBRARIES}{PROVIDER}"
     containers = next((one.containers for one in seen if one.member.path == path), ())
-    if not containers:
-        yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
-        return
-    for arch in variant.sm:
-        missing = lacking(containers, arch.number)
-        if missing:
-            yield Finding(
-                code=Code.A001,
-                path=path,
-                message=f"no SASS for sm_{arch} in {len(missing)} of {len(containers)} containers, the first "
-                f"at offset {missing[0].offset:#x}",
-                wanted=f"sm_{arch} in each container (variants.{variant.name}.sm)",
-                got=_names(sass_everywhere(containers)) + " in each container",
-            )
-
-
-def _hold_nvidia(seen: Sequence[Seen], variant: Variant) -> Iterator[Finding]:
-    promised = [Capability(arch.major, arch.minor) for arch in variant.sm]
+    yield from hold_provider(path, containers, variant, limits.extra_sm)
     for one in seen:
-        coverage = one.coverage
-        if one.member.vendor != NVIDIA or coverage is None or coverage.opaque:
-            continue
-        fails = [device for device in promised if coverage.support[device] in (Support.NONE, Support.PARTIAL)]
-        if fails:
-            yield Finding(
-                code=Code.A003,
-                path=one.member.path,
-                message=f"does not run on compute capability {', '.join(map(str, fails))}",
-                wanted=f"code for each of {_names(variant.sm)}",
-                got=f"SASS {_names(coverage.sass)}; PTX {_names(coverage.ptx)}",
-            )
+        if one.coverage is not None:
+            yield from known_kinds(one.coverage)
+            if one.member.vendor == NVIDIA:
+                yield from hold_nvidia(one.coverage, variant)
 
 
 def _libraries(seen: Sequence[Seen]) -> list[Library]:
     """A broken file still counts as being there: its own finding says what is wrong with it."""
-    nothing = Elf(
-        sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=None, glibc=None, glibcxx=None
-    )
-    return [Library(path=one.member.path, vendor=one.member.vendor, elf=one.elf or nothing) for one in seen]
+    return [
+        Library(
+            path=one.member.path,
+            vendor=one.member.vendor,
+            elf=one.elf or _NOTHING,
+            source=one.member.source,
+            stamp=one.stamp,
+            link=str(one.member.file.readlink()) if one.member.file.is_symlink() else None,
+        )
+        for one in seen
+    ]
 
 
-def tell(report: CheckReport, reporter: Reporter) -> None:
-    """What was found: a line a library with device code, then the GPUs by how they are served."""
+def tell(report: CheckReport, variant: Variant, reporter: Reporter) -> None:
+    """What was found: a line a library with device code, the GPUs by how they are served, every warning."""
     for library in report.coverage:
-        ptx = f"  PTX {_names(library.ptx)}" if library.ptx else ""
-        name = library.path.removeprefix(_LIBRARIES)
-        reporter.say(f"{name:<42} containers {library.containers:>4}  SASS {_names(library.sass)}{ptx}")
+        reporter.say(_line(library, variant))
     for support in (Support.NATIVE, Support.JIT, Support.PARTIAL):
         devices = [str(device) for device, found in report.capabilities.items() if found is support]
         if devices:
             reporter.say(f"{support.value:<8} on {' '.join(devices)}")
+    reporter.say(f"needs    GLIBC {report.needs.glibc or 'none'}, GLIBCXX {report.needs.glibcxx or 'none'}")
+    for finding in report.findings:
+        if finding.severity is Severity.WARNING:
+            reporter.warn(str(finding))
 
 
-def _names(arches: Sequence[Arch]) -> str:
-    return " ".join(str(arch) for arch in arches) or "none"
+def _line(library: LibraryCoverage, variant: Variant) -> str:
+    name = library.path.removeprefix(_LIBRARIES)
+    elsewhere = library.containers - sum(library.sections.get(section, 0) for section in SECTIONS)
+    jit = by_jit(library, variant)
+    parts = (
+        f"{name:<42} containers {library.containers:>6,}",
+        f"SASS {names(library.sass)}",
+        f"PTX {names(library.ptx)}" if library.ptx else "",
+        f"LTO IR {names(library.ltoir)}" if library.ltoir else "",
+        f"{elsewhere:,} of them outside of .nv_fatbin" if elsewhere else "",
+        f"by JIT on {' '.join(map(str, jit))}" if jit else "",
+    )
+    return "  ".join(part for part in parts if part)

@@ -1,28 +1,25 @@
-"""inspect: which GPUs the device code in some libraries runs on, as a table or as JSON."""
+"""inspect: which GPUs the device code in some libraries runs on, as a table, as JSON and as a page."""
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from builder.core.coverage import CAPABILITIES, LibraryCoverage, Support, cover
-from builder.core.elf import ElfError
-from builder.core.fatbin import FatbinError, read_containers
+from jinja2 import BaseLoader, Environment, StrictUndefined
 
-FORMAT = 1
-_MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}
-_OURS = "libonnxruntime"
+from builder.core.coverage import LibraryCoverage, Support, combine, cover, is_specialised
+from builder.core.elf import ElfError, read_elf
+from builder.core.fatbin import FatbinError, is_fatbin, read_containers
+from builder.core.generations import GENERATIONS, MODELS
+from builder.core.heatmap import MARKS, MEANINGS, heat_maps
+from builder.core.heattext import text
+from builder.core.inspected import Inspected, Report
+from builder.core.sentences import SPECIALISED, notes, summary
 
-
-@dataclass(frozen=True, kw_only=True)
-class Inspected:
-    """One library: its coverage, or ``None`` without device code, or what keeps it from being read."""
-
-    name: str
-    coverage: LibraryCoverage | None = None
-    problem: str = ""
+FORMAT = 2
+_STARTS = tuple(MODELS.index(generation.models[0]) for generation in GENERATIONS)
+"""The columns that a generation begins with."""
 
 
 def inspect(libraries: Iterable[tuple[str, Path]]) -> tuple[Inspected, ...]:
@@ -30,17 +27,29 @@ def inspect(libraries: Iterable[tuple[str, Path]]) -> tuple[Inspected, ...]:
     return tuple(_read(name, path) for name, path in libraries)
 
 
-def table(found: Sequence[Inspected]) -> str:
-    """A row a library, a column a compute capability."""
-    width = max(len(item.name) for item in found)
-    head = f"{'library':<{width}}  " + " ".join(f"{device!s:>4}" for device in CAPABILITIES)
-    legend = "N native   j by JIT   ~ some kernels missing   . not at all"
-    return "\n".join([head, *(_row(item, width) for item in found), legend])
+def table(reports: Sequence[Report]) -> str:
+    """For a terminal: a row a library, a column a compute capability, and what it comes to in words."""
+    return text(heat_maps(reports))
 
 
-def document(found: Sequence[Inspected]) -> dict[str, object]:
+def document(reports: Sequence[Report]) -> dict[str, object]:
     """The JSON form; its schema is ``docs/schemas/inspect.schema.json``."""
-    return {"format": FORMAT, "libraries": [_entry(item) for item in found]}
+    return {"format": FORMAT, "sources": [_source(label, libraries) for label, libraries in reports]}
+
+
+def page(reports: Sequence[Report], loader: BaseLoader) -> str:
+    """One HTML page that needs nothing but itself. The same reports give the same text."""
+    environment = Environment(
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
+    )
+    return environment.get_template("inspect.html.j2").render(
+        maps=heat_maps(reports),
+        generations=GENERATIONS,
+        models=MODELS,
+        starts=_STARTS,
+        legend=[(support.value, MARKS[support], MEANINGS[support]) for support in Support],
+        specialised=SPECIALISED,
+    )
 
 
 def _read(name: str, path: Path) -> Inspected:
@@ -48,32 +57,77 @@ def _read(name: str, path: Path) -> Inspected:
         if path.stat().st_size == 0:
             return Inspected(name=name, problem="the file is empty")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
-            containers = read_containers(buffer)
-            return Inspected(name=name, coverage=cover(name, containers, specialised=_OURS not in name))
+            return _seen(name, buffer)
     except (ElfError, FatbinError, OSError) as error:
         return Inspected(name=name, problem=str(error))
 
 
-def _row(item: Inspected, width: int) -> str:
-    if item.problem:
-        return f"{item.name:<{width}}  cannot be read: {item.problem}"
-    if item.coverage is None:
-        return f"{item.name:<{width}}  no device code"
-    if item.coverage.opaque:
-        return f"{item.name:<{width}}  not known: its kernels lie where no published tool reads them"
-    marks = (_MARKS[item.coverage.support[device]] for device in CAPABILITIES)
-    counts = f"  {item.coverage.containers} containers"
-    return f"{item.name:<{width}}  " + " ".join(f"{mark:>4}" for mark in marks) + counts
+def _seen(name: str, buffer: mmap.mmap) -> Inspected:
+    coverage = cover(name, read_containers(buffer), specialised=is_specialised(name))
+    if is_fatbin(buffer):
+        return Inspected(name=name, coverage=coverage, bare=True)
+    elf = read_elf(buffer)
+    return Inspected(name=name, coverage=coverage, soname=elf.soname, needed=elf.needed)
+
+
+def _source(label: str, libraries: Sequence[Inspected]) -> dict[str, object]:
+    covered = [item.runnable for item in libraries if item.runnable]
+    combined = combine(covered) if covered else {}
+    return {
+        "source": label,
+        "sentence": summary(libraries),
+        "capabilities": {str(device): support.value for device, support in combined.items()},
+        "libraries": [_entry(item) for item in libraries],
+    }
 
 
 def _entry(item: Inspected) -> dict[str, object]:
     coverage = item.coverage
-    known = coverage.support if coverage and not coverage.opaque else {}
     return {
         "name": item.name,
         "problem": item.problem or None,
+        "soname": item.soname,
+        "needed": list(item.needed),
+        **_code(coverage),
+        "capabilities": _capabilities(item.runnable) if item.runnable else {},
+        "notes": list(notes(item)),
+    }
+
+
+def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
+    """Counts and architectures; all of them nothing without device code."""
+    return {
         "containers": coverage.containers if coverage else 0,
+        "idle": coverage.idle if coverage else 0,
+        "sections": dict(coverage.sections) if coverage else {},
+        "images": _images(coverage) if coverage else {},
         "sass": [str(arch) for arch in coverage.sass] if coverage else [],
         "ptx": [str(arch) for arch in coverage.ptx] if coverage else [],
-        "capabilities": {str(device): support.value for device, support in known.items()},
+        "ltoir": [str(arch) for arch in coverage.ltoir] if coverage else [],
+        "unknown": coverage.unknown if coverage else 0,
+        "specialised": bool(coverage and coverage.specialised),
+        "zstd": bool(coverage and coverage.zstd),
+    }
+
+
+def _images(coverage: LibraryCoverage) -> dict[str, object]:
+    return {
+        section: {
+            kind.value: {str(arch): count for arch, count in sorted(arches.items())}
+            for kind, arches in kinds.items()
+        }
+        for section, kinds in coverage.images.items()
+    }
+
+
+def _capabilities(coverage: LibraryCoverage) -> dict[str, object]:
+    support = coverage.support
+    return {
+        str(device): {
+            "support": support[device].value,
+            "native": tally.native,
+            "jit": tally.jit,
+            "none": tally.none,
+        }
+        for device, tally in coverage.tally.items()
     }

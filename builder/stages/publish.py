@@ -103,8 +103,8 @@ def release_tag(directory: Path, project: Project, archive: Archive, tag: str | 
     versions = set()
     for path in _archives(directory):
         with suppress(BuilderError):
-            text = archive.read_manifest(path).decode()
-            versions.add(manifest_format.loads(text, path.name).onnxruntime.version)
+            manifest = manifest_format.loads(archive.read_manifest(path), path.name)
+            versions.add(manifest.onnxruntime.version)
     return _tag(project, tag, versions)
 
 
@@ -168,8 +168,8 @@ def _candidates(files: Iterable[LocalFile], ports: PublishPorts) -> tuple[list[C
     findings: list[Finding] = []
     for file in files:
         try:
-            text = ports.archive.read_manifest(file.path).decode()
-            candidates.append(Candidate(manifest_format.loads(text, file.name), file))
+            manifest = manifest_format.loads(ports.archive.read_manifest(file.path), file.name)
+            candidates.append(Candidate(manifest, file))
             ports.verify(file.path)
         except BuilderError as error:
             findings.append(Finding(Code.R012, file.name, str(error)))

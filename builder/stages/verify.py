@@ -10,11 +10,10 @@ from builder.core.checks import Finding, require
 from builder.core.describe import Report, compare, promised, unpacked_members
 from builder.core.manifest import Manifest, loads
 from builder.core.naming import PackageName
-from builder.core.package import MANIFEST, Archive, Checksums, Member
+from builder.core.package import Archive, Checksums, Member
 from builder.core.ports import Reporter
 from builder.core.proof import check_checksum, check_files, check_name
 from builder.core.variant import Variant
-from builder.errors import IntegrityError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +37,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     Nothing of the package is run before its bytes are proved. Raises ``CheckFailedError`` with every finding,
     ``IntegrityError`` (a damaged archive), ``ValidationError`` (no package) or ``DiskError``.
     """
-    manifest = _read_manifest(package, verifier.archive)
+    manifest = loads(verifier.archive.read_manifest(package), package.name)
     what = f"{package.name} is not what it claims"
     require(list(check_name(PackageName.parse(package.name), manifest)), what)
     with verifier.archive.scratch(
@@ -61,11 +60,3 @@ def _selftest(package: Path, manifest: Manifest, verifier: Verifier, what: str) 
         return
     with verifier.reporter.step("run a model on it in a bare container"):
         require(verifier.selftest(package, manifest), what)
-
-
-def _read_manifest(package: Path, archive: Archive) -> Manifest:
-    try:
-        text = archive.read_manifest(package).decode()
-    except UnicodeDecodeError as error:
-        raise IntegrityError(f"{package}: {MANIFEST} is not UTF-8 text: {error}.") from error
-    return loads(text, package.name)

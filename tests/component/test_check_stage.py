@@ -3,19 +3,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from builder.core.arch import Arch, Capability
+from builder.core.checks import Severity
 from builder.core.coverage import Support
 from builder.core.elf import read_elf
 from builder.core.package import Member
 from builder.core.ports import Completed
-from builder.core.variant import Variant
+from builder.core.variant import Limits, Variant
 from builder.errors import IntegrityError
-from builder.stages.check import CheckReport, check, native_sm
+from builder.stages.check import CheckReport, check, native_sm, tell
 from tests.binaries import BLACKWELL, PTX, SASS, ZSTD, A, container, elf, image, sass
 from tests.fakes import FakeReporter
 
@@ -23,6 +24,7 @@ PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 BRIDGE = "lib/libonnxruntime_providers_shared.so"
 CUBLAS = "lib/libcublas.so.12"
 LEGACY = (50, 52, 60, 61, 70)
+LIMITS = Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30")
 
 
 def _library(
@@ -35,11 +37,19 @@ def _provider(*containers: bytes) -> bytes:
     return _library(*containers, runpath="$ORIGIN", needed=("libcublas.so.12", "libc.so.6"))
 
 
+CUFFT = elf(
+    {
+        ".nv_fatbin": container(image(SASS, 52, payload=872)),
+        ".ldata": b"".join(sass(sm) for sm in (50, 60, 70, 90, 100, 120)),
+    },
+    needed=("libc.so.6",),
+)
+"""As the real one: where cuobjdump looks, a unit without kernels; all that runs lies elsewhere."""
 GOOD = {
     PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(*LEGACY)),
     BRIDGE: _library(),
     CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL))),
-    "lib/libcufft.so.11": _library(sass(52)),
+    "lib/libcufft.so.11": CUFFT,
     "licenses/nvidia-cuda.txt": b"the terms",
 }
 
@@ -54,9 +64,12 @@ class Desk:
         sm: str = "50 52 60 61 70",
         inspector: Listing | None = None,
     ) -> CheckReport:
-        members = [self._member(path, data) for path, data in {**GOOD, **(changed or {})}.items()]
+        members = self.members(changed)
         variant = Variant(name="legacy", sm=tuple(Arch.parse(word) for word in sm.split()), generations=())
-        return check(members, variant, inspector, FakeReporter())
+        return check(members, variant, LIMITS, inspector, FakeReporter())
+
+    def members(self, changed: dict[str, bytes] | None = None) -> list[Member]:
+        return [self._member(path, data) for path, data in {**GOOD, **(changed or {})}.items()]
 
     def codes(self, changed: dict[str, bytes], sm: str = "50 52 60 61 70") -> list[tuple[str, str]]:
         return [(finding.code.name, finding.path) for finding in self.check(changed, sm).findings]
@@ -103,7 +116,11 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_good_package(desk: Desk) -> None:
     report = desk.check(inspector=Listing([str(sm) for sm in LEGACY] * 3))
     assert report.findings == ()
-    assert [library.path for library in report.coverage] == [PROVIDER, CUBLAS, "lib/libcufft.so.11"]
+    assert [(library.path, library.containers) for library in report.coverage] == [
+        (PROVIDER, 3),
+        (CUBLAS, 2),
+        ("lib/libcufft.so.11", 7),
+    ]
     native = [str(device) for device, found in report.capabilities.items() if found is Support.NATIVE]
     assert native == ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5"]
     assert report.elf[PROVIDER].needed == ("libcublas.so.12", "libc.so.6")
@@ -114,13 +131,44 @@ def test_a_good_package(desk: Desk) -> None:
 def test_one_image_deleted_from_one_container(desk: Desk) -> None:
     report = desk.check({PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(50, 52, 60, 61))})
     (finding,) = report.findings
-    assert (finding.code.name, finding.path) == ("A001", PROVIDER)
+    assert (finding.code.name, finding.path) == ("A005", PROVIDER)
     assert "sm_70 in 1 of 3 containers" in finding.message
     assert report.capabilities[Capability(7, 0)] is Support.PARTIAL
 
 
 def test_the_provider_of_another_variant(desk: Desk) -> None:
-    assert desk.codes({PROVIDER: _provider(sass(75, 80, 86))}) == [("A001", PROVIDER)] * 5
+    assert desk.codes({PROVIDER: _provider(sass(75, 80, 86))}) == [
+        *[("A001", PROVIDER)] * 5,
+        ("A006", PROVIDER),
+    ]
+
+
+@pytest.mark.parametrize("severity", Severity)
+def test_an_architecture_that_nobody_asked_for_is_as_bad_as_the_config_says(
+    desk: Desk, severity: Severity
+) -> None:
+    variant = Variant(name="legacy", sm=(Arch(5, 0), Arch(5, 2)), generations=())
+    limits = replace(LIMITS, extra_sm=severity)
+    (finding,) = check(desk.members(), variant, limits, None, FakeReporter()).findings
+    assert (finding.code.name, finding.path, finding.severity) == ("A006", PROVIDER, severity)
+    assert "SASS for 60 61 70 besides" in finding.message
+
+
+def test_an_image_of_a_kind_that_nobody_knows(desk: Desk) -> None:
+    strange = _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL), image(0x40, 130)))
+    assert desk.codes({CUBLAS: strange}) == [("A007", CUBLAS)]
+
+
+def test_the_report_names_what_runs_by_jit_and_every_warning(desk: Desk) -> None:
+    cublas = _library(sass(50), container(image(SASS, 60), image(PTX, 50)))
+    variant = Variant(name="legacy", sm=(Arch(5, 0), Arch(5, 2)), generations=())
+    jit = _library(container(image(PTX, 50)), container(image(PTX, 50)))
+    members = desk.members({CUBLAS: cublas, "lib/libcurand.so.10": jit})
+    reporter = FakeReporter()
+    tell(check(members, variant, LIMITS, None, reporter), variant, reporter)
+    (line,) = [line for line in reporter.lines if line.startswith("libcurand")]
+    assert "by JIT on 5.0 5.2" in line
+    assert [line for line in reporter.lines if line.startswith("! warning A006")]
 
 
 def test_asked_120_and_found_120a_passes_for_12_0_only(desk: Desk) -> None:
@@ -159,8 +207,30 @@ def test_a_library_that_went_away(desk: Desk, tmp_path: Path) -> None:
     gone = Member(
         path="lib/libx.so", file=tmp_path / "gone", source="built", licence="LICENSE", vendor="nvidia"
     )
-    report = check([gone], Variant(name="v", sm=(), generations=()), None, FakeReporter())
+    report = check([gone], Variant(name="v", sm=(), generations=()), LIMITS, None, FakeReporter())
     assert [finding.code.name for finding in report.findings] == ["E001", "A002"]
+
+
+def test_a_link_that_leads_nowhere(desk: Desk, tmp_path: Path) -> None:
+    link = tmp_path / "libcurand.so.10"
+    link.symlink_to("libcurand.so.10.3.10.19")
+    member = Member(path="lib/libcurand.so.10", file=link, source="", licence="LICENSE", vendor="nvidia")
+    variant = Variant(name="legacy", sm=(Arch(5, 0),), generations=())
+    report = check([*desk.members(), member], variant, LIMITS, None, FakeReporter())
+    found = [finding for finding in report.findings if finding.path == member.path]
+    assert [(finding.code.name, finding.got) for finding in found] == [
+        ("E010", "a link to libcurand.so.10.3.10.19")
+    ]
+
+
+def test_the_report_tells_the_newest_needs(desk: Desk) -> None:
+    needy = elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.32")})
+    report = desk.check({"lib/libnvrtc-builtins.so.12.9": needy})
+    assert (report.needs.glibc, report.needs.glibcxx) == ("2.32", None)
+    assert [one.code.name for one in desk.check({BRIDGE: needy}).findings] == []
+    too_new = elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.38",)})
+    (finding,) = desk.check({BRIDGE: too_new}).findings
+    assert (finding.code.name, finding.got) == ("E007", "GLIBC_2.38")
 
 
 def test_cuobjdump_that_counts_other_images(desk: Desk) -> None:

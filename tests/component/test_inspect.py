@@ -1,195 +1,170 @@
-"""inspect: which GPUs the code in some files runs on, as a table and as JSON; what it says of bad files."""
+"""inspect: which GPUs the code in some files runs on, as a table, JSON and a page; and of bad files."""
 
 from __future__ import annotations
 
 import json
-import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
+from jinja2 import FileSystemLoader
 
-from builder.app.survey import look_inside, require_read, told
-from builder.app.workshop import Workshop
 from builder.core.coverage import CAPABILITIES
-from builder.errors import CheckFailedError, NothingToDoError, ValidationError
-from builder.stages.inspect import inspect, table
-from tests.binaries import BLACKWELL, PTX, SASS, container, elf, image, sass
-from tests.fakes import FakeReporter
+from builder.core.inspected import Inspected
+from builder.stages.inspect import document, inspect, page, table
+from tests.binaries import BLACKWELL, LTOIR, PTX, SASS, container, elf, image, sass
+from tests.libraries import BROKEN, IDLE, OWN, PLAIN, PROVIDER
 
 MODERN = elf({".nv_fatbin": sass(75, 80, 86) + container(*(image(SASS, arch) for arch in (75, 80, 86)))})
 """Two containers, each with the same three architectures."""
-JIT = elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 90, BLACKWELL))})
-CUT = MODERN[:200]
+CUT_UNIT = elf({".nv_fatbin": sass(75, 80, 86) + sass(80, 86)})
+"""The second container lost 7.5."""
+JIT = elf(
+    {".nv_fatbin": container(image(SASS, 75), image(PTX, 90, BLACKWELL))},
+    soname="libjit.so.1",
+    needed=["libc.so.6"],
+)
+ELSEWHERE = elf({".nv_fatbin": sass(52), ".ldata": sass(80) + container(image(LTOIR, 50))})
+FILES = {
+    "libonnxruntime_providers_cuda.so": MODERN,
+    "libpart.so": CUT_UNIT,
+    "libjit.so.1": JIT,
+    "libcufft.so.11": ELSEWHERE,
+    "bare.fatbin": sass(75, 80),
+    "libplain.so.1": elf({".text": b"code"}),
+    "libcut.so": MODERN[:200],
+    "libbad.so": elf({".nv_fatbin": b"no container" * 9}),
+    "libempty.so": b"",
+    "libtext.so": b"INPUT(-lfoo)\n",
+}
+EVIL = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}.so'
+
+
+Entry = dict[str, Any]
+"""A library in the JSON form; the schema's test is what holds its types."""
 
 
 @pytest.fixture
-def shop(tmp_path: Path, root: Path) -> Workshop:
-    return Workshop(root, dist=tmp_path / "dist", reporter=FakeReporter())
+def found(tmp_path: Path) -> tuple[Inspected, ...]:
+    """Libraries of every sort."""
+    for name, data in FILES.items():
+        (tmp_path / name).write_bytes(data)
+    return inspect((name, tmp_path / name) for name in FILES)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Libraries of every sort, a link, and files that are none."""
-    made = tmp_path / "lib"
-    made.mkdir()
-    (made / "libonnxruntime_providers_cuda.so").write_bytes(MODERN)
-    (made / "libjit.so.1").write_bytes(JIT)
-    (made / "libplain.so.1").write_bytes(elf({".text": b"code"}))
-    (made / "libcut.so").write_bytes(CUT)
-    (made / "libbad.so").write_bytes(elf({".nv_fatbin": b"no container" * 9}))
-    (made / "libempty.so").write_bytes(b"")
-    (made / "libtext.so").write_text("INPUT(-lfoo)\n")
-    (made / "README").write_text("no library")
-    (made / "libjit.so").symlink_to("libjit.so.1")
-    return made
+def schema(root: Path) -> dict[str, object]:
+    read: dict[str, object] = json.loads(
+        (root / "docs/schemas/inspect.schema.json").read_text(encoding="utf-8")
+    )
+    jsonschema.Draft202012Validator.check_schema(read)
+    return read
 
 
-def shown_of(shop: Workshop, path: Path, *, as_json: bool = False) -> str:
-    return told(look_inside(shop, path), as_json=as_json)
+@pytest.fixture
+def loader(root: Path) -> FileSystemLoader:
+    return FileSystemLoader(root / "templates")
 
 
-def row(text: str, name: str) -> str:
-    return next(line for line in text.splitlines() if line.split()[0] == name)
+def row(shown: str, name: str) -> str:
+    return next(line for line in shown.splitlines() if line.split()[:1] == [name])
 
 
-def marks(text: str, name: str) -> dict[str, str]:
-    devices = [str(device) for device in CAPABILITIES]
-    return dict(zip(devices, row(text, name).split()[1:], strict=False))
+def supported(entry: Entry, support: str) -> list[str]:
+    return [device for device, cell in entry["capabilities"].items() if cell["support"] == support]
 
 
-def test_a_row_a_library_and_a_column_a_capability(shop: Workshop, folder: Path) -> None:
-    shown = shown_of(shop, folder)
-    assert shown.splitlines()[0].split() == ["library", *map(str, CAPABILITIES)]
-    found = marks(shown, "libonnxruntime_providers_cuda.so")
-    assert {device for device, mark in found.items() if mark == "N"} == {"7.5", "8.0", "8.6", "8.9"}
-    assert row(shown, "libonnxruntime_providers_cuda.so").endswith("2 containers")
-    assert shown.splitlines()[-1] == "N native   j by JIT   ~ some kernels missing   . not at all"
+def entries(found: tuple[Inspected, ...]) -> dict[str, Entry]:
+    said = json.loads(json.dumps(document([("here", found)])))
+    return {entry["name"]: entry for entry in said["sources"][0]["libraries"]}
 
 
-def test_code_that_the_driver_compiles_is_marked_so(shop: Workshop, folder: Path) -> None:
-    found = marks(shown_of(shop, folder / "libjit.so.1"), "libjit.so.1")
-    shown = [found[device] for device in ("7.0", "7.5", "8.6", "9.0", "12.0")]
-    assert shown == [".", "N", ".", "j", "j"]
+def test_the_table_shows_each_library_and_all_together(found: tuple[Inspected, ...]) -> None:
+    shown = table([("here", found[:3])])
+    assert shown.splitlines()[2].split() == ["library", *map(str, CAPABILITIES), "containers"]
+    assert row(shown, "libonnxruntime_providers_cuda.so").split()[9:14] == ["N", "N", "N", ".", "N"]
+    assert row(shown, "libpart.so").split()[9:14] == ["~", "N", "N", ".", "N"]
+    assert row(shown, "libjit.so.1").split()[14:] == ["j", "j", "j", "j", "j", "j", "1"]
+    assert row(shown, "all").split()[10:15] == ["~", ".", ".", ".", "."]
+    assert "libpart.so: for 7.5, 1 of 2 containers has nothing that runs." in shown
 
 
-def test_what_no_tool_can_read_is_not_called_unsupported(shop: Workshop, tmp_path: Path) -> None:
-    """cuFFT keeps its kernels elsewhere: one container for sm_52 is all that can be seen."""
-    library = tmp_path / "libcufft.so.11"
-    library.write_bytes(elf({".nv_fatbin": sass(52)}))
-    shown = shown_of(shop, library)
-    assert "not known: its kernels lie where no published tool reads them" in row(shown, "libcufft.so.11")
-    (entry,) = json.loads(shown_of(shop, library, as_json=True))["libraries"]
-    assert (entry["containers"], entry["sass"], entry["capabilities"]) == (1, ["52"], {})
-
-
-def test_what_cannot_be_read_says_so_and_hides_nothing_else(shop: Workshop, folder: Path) -> None:
-    shown = shown_of(shop, folder)
+def test_what_cannot_be_read_says_so_and_hides_nothing_else(found: tuple[Inspected, ...]) -> None:
+    shown = table([("here", found)])
     assert row(shown, "libempty.so").endswith("cannot be read: the file is empty")
     for name in ("libbad.so", "libcut.so", "libtext.so"):
         assert "  cannot be read: " in row(shown, name)
     assert row(shown, "libplain.so.1").endswith("no device code")
+    assert "But 4 of 10 libraries cannot be read: what they hold is not known." in " ".join(shown.split())
 
 
-def test_what_cannot_be_read_fails_by_name_and_cause(shop: Workshop, folder: Path) -> None:
-    found = look_inside(shop, folder)
-    with pytest.raises(CheckFailedError, match=r"^4 of 7 libraries cannot be read\n") as caught:
-        require_read(found)
-    assert caught.value.exit_code == 6
-    names = [finding.split(": ", maxsplit=1)[0] for finding in caught.value.findings]
-    assert names == ["libbad.so", "libcut.so", "libempty.so", "libtext.so"]
-    assert "libempty.so: the file is empty" in caught.value.findings
+def test_a_file_that_is_not_there_is_a_problem_and_no_traceback(tmp_path: Path) -> None:
+    (gone, folder) = inspect([("gone.so", tmp_path / "gone.so"), ("folder.so", tmp_path)])
+    assert "No such file" in gone.problem
+    assert folder.problem
 
 
-def test_libraries_without_device_code_are_no_failure(shop: Workshop, folder: Path) -> None:
-    for name in ("libplain.so.1", "libjit.so.1", "libonnxruntime_providers_cuda.so"):
-        require_read(look_inside(shop, folder / name))
-
-
-def test_a_folder_is_its_libraries_each_once(shop: Workshop, folder: Path) -> None:
-    listed = json.loads(shown_of(shop, folder, as_json=True))["libraries"]
-    assert [entry["name"] for entry in listed] == [
-        "libbad.so",
-        "libcut.so",
-        "libempty.so",
-        "libjit.so.1",
-        "libonnxruntime_providers_cuda.so",
-        "libplain.so.1",
-        "libtext.so",
-    ]
-
-
-def test_json_is_as_its_schema_says(shop: Workshop, folder: Path, root: Path) -> None:
-    schema = json.loads((root / "docs/schemas/inspect.schema.json").read_text(encoding="utf-8"))
-    said = json.loads(shown_of(shop, folder, as_json=True))
-    jsonschema.Draft202012Validator.check_schema(schema)
+def test_json_is_as_its_schema_says(found: tuple[Inspected, ...], schema: dict[str, object]) -> None:
+    reports = [("here", found), ("empty", ()), ("plain", [PLAIN]), ("made", [PROVIDER, OWN, IDLE, BROKEN])]
+    said = json.loads(json.dumps(document(reports)))
     jsonschema.validate(said, schema)
-    by_name = {entry["name"]: entry for entry in said["libraries"]}
-    provider = by_name["libonnxruntime_providers_cuda.so"]
-    assert (provider["containers"], provider["sass"], provider["ptx"]) == (2, ["75", "80", "86"], [])
-    assert provider["capabilities"]["8.9"] == "native"
-    assert provider["capabilities"]["5.0"] == "none"
-    assert by_name["libjit.so.1"]["capabilities"]["12.0"] == "jit"
+    assert [source["source"] for source in said["sources"]] == ["here", "empty", "plain", "made"]
+    assert said["sources"][1]["capabilities"] == said["sources"][2]["capabilities"] == {}
+    assert said["sources"][3]["capabilities"]["7.5"] == "partial"
+    assert said["sources"][3]["sentence"].endswith(
+        "But 1 of 4 libraries cannot be read: what it holds is not known."
+    )
+
+
+def test_json_has_what_was_counted(found: tuple[Inspected, ...]) -> None:
+    by_name = entries(found)
+    modern, part = by_name["libonnxruntime_providers_cuda.so"], by_name["libpart.so"]
+    assert (modern["containers"], modern["sass"], modern["ptx"]) == (2, ["75", "80", "86"], [])
+    assert supported(modern, "native") == ["7.5", "8.0", "8.6", "8.9"]
+    assert part["capabilities"]["7.5"] == {"support": "partial", "native": 1, "jit": 0, "none": 1}
+    assert part["notes"] == ["for 7.5, 1 of 2 containers has nothing that runs"]
+    jit = by_name["libjit.so.1"]
+    assert supported(jit, "jit") == ["9.0", "10.0", "10.3", "11.0", "12.0", "12.1"]
+    assert (jit["soname"], jit["needed"], jit["ptx"]) == ("libjit.so.1", ["libc.so.6"], ["90"])
+
+
+def test_json_tells_where_containers_lie_and_what_is_idle(found: tuple[Inspected, ...]) -> None:
+    by_name = entries(found)
+    cufft = by_name["libcufft.so.11"]
+    assert cufft["sections"] == {".nv_fatbin": 1, ".ldata": 2}
+    assert (cufft["containers"], cufft["idle"], cufft["ltoir"], cufft["specialised"]) == (3, 1, ["50"], True)
+    assert cufft["images"] == {
+        ".nv_fatbin": {"sass": {"52": 1}},
+        ".ldata": {"sass": {"80": 1}, "ltoir": {"50": 1}},
+    }
+    assert supported(cufft, "native") == ["5.2", "8.0", "8.6", "8.9"]
+    bare = by_name["bare.fatbin"]
+    assert (bare["sections"], bare["soname"], bare["notes"]) == ({"": 1}, None, [])
     assert by_name["libempty.so"]["problem"] == "the file is empty"
     assert by_name["libplain.so.1"]["problem"] is None
 
 
-@pytest.mark.parametrize("wrong", [{"containers": -1}, {"sass": ["sm_75"]}, {"capabilities": {"8.6": "yes"}}])
-def test_the_schema_is_strict(shop: Workshop, folder: Path, root: Path, wrong: dict[str, object]) -> None:
-    schema = json.loads((root / "docs/schemas/inspect.schema.json").read_text(encoding="utf-8"))
-    said = json.loads(shown_of(shop, folder, as_json=True))
-    said["libraries"][0].update(wrong)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"containers": -1},
+        {"sass": ["sm_75"]},
+        {"capabilities": {"8.6": "native"}},
+        {"capabilities": {"8.6": {"support": "yes", "native": 1, "jit": 0, "none": 0}}},
+        {"problem": ""},
+        {"sections": {".nv_fatbin": 0}},
+        {"new": 1},
+    ],
+)
+def test_the_schema_is_strict(
+    found: tuple[Inspected, ...], schema: dict[str, object], wrong: dict[str, object]
+) -> None:
+    said = json.loads(json.dumps(document([("here", found)])))
+    said["sources"][0]["libraries"][0].update(wrong)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(said, schema)
-
-
-def test_a_wheel_is_looked_into_and_nothing_is_left(shop: Workshop, tmp_path: Path) -> None:
-    wheel = tmp_path / "ort-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("capi/libonnxruntime_providers_cuda.so", MODERN)
-        archive.writestr("capi/__init__.py", "")
-    shown = shown_of(shop, wheel)
-    assert marks(shown, "capi/libonnxruntime_providers_cuda.so")["8.0"] == "N"
-    assert list(shop.dist.iterdir()) == []
-
-
-def test_a_wheel_without_libraries_is_named(shop: Workshop, tmp_path: Path) -> None:
-    wheel = tmp_path / "pure-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("pure/__init__.py", "")
-    with pytest.raises(NothingToDoError) as caught:
-        shown_of(shop, wheel)
-    assert str(caught.value) == (f"No shared library in {wheel}. Name a .so, a folder, a wheel or a package.")
-
-
-@pytest.mark.parametrize("damage", ["cut", "flipped", "text"])
-def test_a_damaged_wheel_is_told_and_nothing_is_left(shop: Workshop, tmp_path: Path, damage: str) -> None:
-    wheel = tmp_path / "ort-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("capi/lib.so", MODERN * 50)
-    data = bytearray(wheel.read_bytes())
-    if damage == "flipped":
-        data[60:90] = bytes(30)
-    wheel.write_bytes({"cut": bytes(data[:-40]), "flipped": bytes(data), "text": b"hello"}[damage])
-    with pytest.raises(ValidationError, match=r"is no wheel: .*It may be cut short; fetch it again\."):
-        shown_of(shop, wheel)
-    assert list(shop.dist.iterdir()) == []
-
-
-@pytest.mark.parametrize("name", ["empty", "lib/README"])
-def test_an_empty_folder_and_a_text_file_hold_no_library(
-    shop: Workshop, folder: Path, tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(NothingToDoError) as caught:
-        shown_of(shop, tmp_path / name)
-    assert caught.value.exit_code == 3
-    assert str(caught.value).startswith(f"No shared library in {tmp_path / name}.")
-
-
-def test_a_path_that_is_nothing_is_told(shop: Workshop, tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match=r"gone\.so is neither a file nor a folder\."):
-        shown_of(shop, tmp_path / "gone.so")
 
 
 def test_every_cut_of_a_library_is_a_result(tmp_path: Path) -> None:
@@ -198,4 +173,109 @@ def test_every_cut_of_a_library_is_a_result(tmp_path: Path) -> None:
         path.write_bytes(MODERN[:size])
         (found,) = inspect([("libcut.so", path)])
         assert found.problem, size
-        assert "cannot be read" in table([found])
+        assert "cannot be read" in table([("here", [found])])
+
+
+class Page(HTMLParser):
+    """What a browser would make of it: its elements, their attributes and text; tags must pair."""
+
+    VOID = frozenset({"meta", "col", "br", "link", "img", "input"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def attributes(self, name: str) -> list[str]:
+        return [attributes[name] for _, attributes in self.elements if name in attributes]
+
+
+def test_the_page_needs_nothing_but_itself(found: tuple[Inspected, ...], loader: FileSystemLoader) -> None:
+    text = page([("here", found), ("made", [PROVIDER, OWN])], loader)
+    made = Page(text)
+    assert {tag for tag, _ in made.elements}.isdisjoint({"script", "link", "img", "iframe", "object", "form"})
+    assert all(target.startswith("#source-") for target in made.attributes("href"))
+    assert made.attributes("src") == []
+    assert "url(" not in text
+    assert "@import" not in text
+    assert "default-src 'none'" in text
+
+
+def test_every_cell_of_the_page_is_marked_coloured_and_counted(loader: FileSystemLoader) -> None:
+    text = page([("made", [PROVIDER])], loader)
+    made = Page(text)
+    hovers = [
+        attributes["title"]
+        for _, attributes in made.elements
+        if "cell" in attributes.get("class", "").split()
+    ]
+    assert len(hovers) == 2 * 19
+    assert hovers[8] == (
+        "7.5 (Turing: GeForce RTX 20 and GTX 16, T4): some kernels missing. "
+        "183 of 184 containers native, 1 with nothing that runs."
+    )
+    colours = [
+        attributes["class"] for tag, attributes in made.elements if tag == "b" and "class" in attributes
+    ]
+    letters = {"N": "native", "j": "jit", "~": "partial", ".": "none"}
+    assert colours == [letters[letter] for letter in "Nj~." + 2 * "...NN.N.~NN.NNjjjjj"]
+    assert "Runs natively on Pascal (6.0, 6.1), Volta (7.0), " in text
+    assert "<b>libprovider.so</b>: for 7.5, 1 of 184 containers has nothing that runs." in text
+
+
+def test_the_page_has_an_overview_of_several_sources_only(loader: FileSystemLoader) -> None:
+    one = Page(page([("first", [PROVIDER])], loader))
+    two = Page(page([("first", [PROVIDER]), ("second", [PLAIN])], loader))
+    assert "Overview" not in one.text
+    assert "Overview" in two.text
+    assert two.attributes("href") == ["#source-1", "#source-2"]
+    assert {"source-1", "source-2"} <= set(two.attributes("id"))
+
+
+def test_no_name_in_a_file_becomes_part_of_the_page(tmp_path: Path, loader: FileSystemLoader) -> None:
+    evil = elf({".nv_fatbin": sass(80), EVIL: sass(80)}, soname=EVIL, needed=[EVIL])
+    (tmp_path / "lib.so").write_bytes(evil)
+    items = inspect([(EVIL, tmp_path / "lib.so"), ("b" + EVIL, tmp_path / "lib.so")])
+    assert items[0].soname == EVIL
+    text = page([(EVIL, [*items, Inspected(name=EVIL, problem=EVIL)]), ("other", [PLAIN])], loader)
+    made = Page(text)
+    assert {tag for tag, _ in made.elements}.isdisjoint({"script", "img"})
+    assert not any("onerror" in attributes for _, attributes in made.elements)
+    assert "alert(1)" in "".join(made.text)
+    assert "49" not in "".join(made.text)
+
+
+def test_the_page_holds_names_that_are_no_text(loader: FileSystemLoader) -> None:
+    """A file name of the wrong encoding comes as half characters, which UTF-8 has no bytes for."""
+    text = page([("\udcff.whl", [Inspected(name="lib\udcff.so")])], loader)
+    assert rb"lib\udcff.so" in text.encode()
+
+
+def test_five_hundred_libraries_are_a_page_and_a_table(loader: FileSystemLoader) -> None:
+    many = [Inspected(name=f"lib/lib{place}.so", coverage=PROVIDER.coverage) for place in range(500)]
+    made = Page(page([("all", many)], loader))
+    assert len([title for title in made.attributes("title") if title.startswith("8.6 (")]) == 501
+    assert (
+        sum("containers has nothing that runs" in line for line in table([("all", many)]).splitlines()) == 500
+    )
+
+
+def test_the_same_libraries_give_the_same_page(
+    found: tuple[Inspected, ...], loader: FileSystemLoader
+) -> None:
+    assert page([("here", found)], loader) == page([("here", found)], loader)

@@ -89,7 +89,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
     shared = {"variant", "all", "base", "origin", "profile", "host", "builder", "offline", "dist"}
     assert named == {
         "plan": shared,
-        "check": shared,
+        "check": shared | {"package"},
         "bundle": shared,
         "image": shared,
         "build": shared | {"force"},
@@ -138,7 +138,7 @@ def test_inspect_says_only_json_on_stdout(copied: Place, tmp_path: Path) -> None
     library.write_bytes(elf({".nv_fatbin": sass(75)}))
     done = copied.run("inspect", str(library), "--json")
     assert done.returncode == 0
-    assert json.loads(done.stdout)["libraries"][0]["sass"] == ["75"]
+    assert json.loads(done.stdout)["sources"][0]["libraries"][0]["sass"] == ["75"]
 
 
 @pytest.mark.parametrize("name", ["README.txt", "empty"])

@@ -11,7 +11,7 @@ from builder.errors import CompatibilityError, ConfigError, SchemaError, Validat
 from tests.unit.config_cases import SAMPLE, Case, changed, error_of, read_cases
 
 CASES = read_cases("variants-messages.txt")
-SECTIONS = "format, onnxruntime, cuda, cudnn, bases, variants, bundle, publish, models"
+SECTIONS = "format, onnxruntime, cuda, cudnn, bases, variants, check, bundle, publish, models"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

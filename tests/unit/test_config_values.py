@@ -8,8 +8,9 @@ import pytest
 
 from builder.config import load_project, pick_variants
 from builder.core.arch import Arch
+from builder.core.checks import Severity
 from builder.core.inputs import Input, InputKind
-from builder.core.variant import Host, ModelRule, Origin, Preset, Profile
+from builder.core.variant import Host, Limits, ModelRule, Origin, Preset, Profile
 from builder.errors import NothingToDoError, ValidationError
 from tests.unit.config_cases import SAMPLE
 
@@ -25,6 +26,7 @@ def test_a_good_file_becomes_values() -> None:
     assert project.bases.nvidia.runtime == Input(InputKind.IMAGE, "ubuntu:22.04")
     assert project.bases.nvidia.packages == ("g++", "git")
     assert project.bases.assembled.sources == {"re2": Input(InputKind.DEBIAN, POOL)}
+    assert project.check == Limits(extra_sm=Severity.ERROR, glibc="2.35", glibcxx="3.4.30")
     assert (project.bundle.preset, project.bundle.budget) == (Preset.FAST, 1_000_000)
     assert project.publish.tag == "v{version}-1"
     assert project.models[1] == ModelRule(model="mid", device="gpu", vram_mib=3500, cores=4)

@@ -7,8 +7,10 @@ from builder.core.coverage import (
     CAPABILITIES,
     LibraryCoverage,
     Support,
+    Tally,
     combine,
     cover,
+    is_specialised,
     lacking,
     sass_everywhere,
 )
@@ -93,11 +95,46 @@ def test_a_package_runs_where_its_worst_library_does() -> None:
     assert [both[Capability.parse(device)].value for device in devices] == ["native", "jit", "none", "jit"]
 
 
-def test_cufft_whose_kernels_cannot_be_seen_does_not_drag_a_package_down() -> None:
-    provider = _cover(sass(75))
-    cufft = _cover(sass(52), specialised=True, path="lib/libcufft.so.11")
-    assert cufft.opaque
-    assert combine([provider, cufft])[Capability(7, 5)] is Support.NATIVE
+def test_a_library_with_nothing_to_run_does_not_drag_a_package_down() -> None:
+    """The shape of libcufftw 11.4: one unit, and no kernel in it."""
+    empty = _cover(container(image(SASS, 52, payload=872)), path="lib/libcufftw.so.11")
+    assert (empty.containers, empty.idle) == (1, 1)
+    assert set(empty.support.values()) == {Support.NONE}
+    assert combine([_cover(sass(75)), empty])[Capability(7, 5)] is Support.NATIVE
+
+
+def test_the_tally_is_in_containers() -> None:
+    """Counted by hand: three units for 8.6, one of them by PTX, one of them not; LTO IR does not count."""
+    found = _cover(
+        sass(80), container(image(SASS, 75), image(PTX, 75)), sass(90), container(image(LTOIR, 50))
+    )
+    assert found.tally[Capability(8, 6)] == Tally(native=1, jit=1, none=1)
+    assert (found.containers, found.idle, [str(arch) for arch in found.ltoir]) == (4, 1, ["50"])
+    assert found.support[Capability(8, 6)] is Support.PARTIAL
+
+
+def test_where_containers_lie_and_what_nobody_knows() -> None:
+    found = cover(
+        "lib/libcufft.so.11",
+        read_containers(elf({".nv_fatbin": sass(52), ".ldata": sass(80) + container(image(0x40, 75))})),
+        specialised=True,
+    )
+    assert found is not None
+    assert (dict(found.sections), found.unknown) == ({".nv_fatbin": 1, ".ldata": 2}, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "specialised"),
+    [
+        ("lib/libcublasLt.so.12", True),
+        ("nvidia/cudnn/lib/libcudnn_ops.so.9", True),
+        ("libonnxruntime_providers_cuda.so", False),
+        ("libonnxruntime_cublas_plugin.so", False),
+        ("libtorch_cuda.so", False),
+    ],
+)
+def test_only_nvidia_s_own_libraries_choose_by_device(path: str, specialised: bool) -> None:
+    assert is_specialised(path) is specialised
 
 
 def test_a_package_without_device_code_runs_on_no_gpu() -> None:

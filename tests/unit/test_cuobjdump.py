@@ -77,6 +77,14 @@ def test_a_suffix_that_cuobjdump_drops_is_no_disagreement() -> None:
     assert disagreements(native, parse_listings(_done(listing), _done(stderr=NO_PTX))) == []
 
 
+def test_a_suffix_that_cuobjdump_makes_up_is_a_disagreement() -> None:
+    native = count_images(read_containers(elf({".nv_fatbin": container(*[image(SASS, 90)] * 2)})))
+    listing = "ELF file    1: x.1.sm_90.cubin\nELF file    2: x.2.sm_90a.cubin\n"
+    assert disagreements(native, parse_listings(_done(listing), _done(stderr=NO_PTX))) == [
+        "sm_90a: 0 read natively, 1 by cuobjdump"
+    ]
+
+
 def test_one_image_more_is_a_disagreement_with_both_counts() -> None:
     native = count_images(read_containers(elf({".nv_fatbin": container(image(SASS, 50), image(PTX, 120))})))
     assert disagreements(native, parse_listings(_done(ELF), _done(PTX_TEXT))) == [

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from builder.core import fatbin
 from builder.core.arch import Arch
 from builder.core.elf import ElfError
 from builder.core.fatbin import Compression, Container, FatbinError, Kind, read_containers
@@ -51,9 +52,76 @@ def test_containers_with_padding_between_and_after() -> None:
     assert [len(one.images) for one in _read(data)] == [1, 2, 1]
 
 
-def test_both_sections_are_read_and_named() -> None:
-    library = elf({".nv_fatbin": sass(80), "__nv_relfatbin": sass(86), ".ldata": sass(90)})
-    assert [one.section for one in read_containers(library)] == [".nv_fatbin", "__nv_relfatbin"]
+def test_the_whole_file_is_read_and_each_section_named() -> None:
+    """Only what lies in the first two is listed by cuobjdump 12.4."""
+    among = (
+        b"cuFFT's way: other data, then containers, then other data again".ljust(72) + sass(90) + b"x" * 40
+    )
+    library = elf({".nv_fatbin": sass(80), "__nv_relfatbin": sass(86), ".ldata": among + sass(100)})
+    behind_all = b"\0" * (-len(library) % 8) + sass(120)
+    found = read_containers(library + behind_all)
+    assert [(one.section, one.listed, str(one.images[0].arch)) for one in found] == [
+        (".nv_fatbin", True, "80"),
+        ("__nv_relfatbin", True, "86"),
+        (".ldata", False, "90"),
+        (".ldata", False, "100"),
+        ("", False, "120"),
+    ]
+
+
+def test_a_bare_fatbin() -> None:
+    found = read_containers(sass(50) + sass(90))
+    assert [str(one.images[0].arch) for one in found] == ["50", "90"]
+
+
+BEGIN = struct.pack("<IHH", 0xBA55ED50, 1, 16)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        BEGIN[:4] * 8,  # the magic alone
+        BEGIN + bytes(8),  # an empty container's header: what a program that writes fatbins begins with
+        b"1234" + sass(50),  # no container begins at an odd address
+    ],
+)
+def test_data_that_only_looks_like_a_container(data: bytes) -> None:
+    assert read_containers(elf({".rodata": data})) == ()
+
+
+def test_machine_code_is_not_searched() -> None:
+    """nvFatbin's own .text has the magic as an operand, followed by whatever."""
+    assert read_containers(elf({".text": BEGIN + b"\xff" * 56})) == ()
+    with pytest.raises(FatbinError, match=r"runs past the end of section \.rodata"):
+        read_containers(elf({".rodata": BEGIN + b"\xff" * 56}))
+
+
+def test_a_container_elsewhere_that_is_cut_off() -> None:
+    with pytest.raises(FatbinError, match=r"runs past the end of section \.ldata"):
+        read_containers(elf({".ldata": sass(50) + sass(60)[:-8]}))
+
+
+def test_fatbin_sections_that_overlap() -> None:
+    library = bytearray(elf({".nv_fatbin": sass(50), "__nv_relfatbin": sass(60)}))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    headers = [table + 64 * index for index in range(struct.unpack_from("<H", library, 60)[0])]
+    first, second = (at for at in headers if struct.unpack_from("<Q", library, at + 32)[0] == len(sass(50)))
+    library[second + 24 : second + 32] = library[first + 24 : first + 32]
+    with pytest.raises(FatbinError, match="__nv_relfatbin overlaps"):
+        read_containers(bytes(library))
+
+
+def test_what_has_nothing_to_run() -> None:
+    """A unit without kernels is a cubin of 872, 960 or 1112 bytes (NVRTC 12.9: sm_50, sm_70, sm_90)."""
+    (found,) = _read(
+        container(
+            image(SASS, 52, payload=872),
+            image(SASS, 90, payload=1112),
+            image(LTOIR, 50),
+            image(SASS, 52, payload=1864),
+        )
+    )
+    assert [one.runnable for one in found.images] == [False, False, False, True]
 
 
 def test_a_library_without_device_code_has_no_containers() -> None:
@@ -70,11 +138,11 @@ GOOD = sass(50, 60)
         (b"\x00" * 8 + b"junk" * 8, "no container where one must begin", 8),
         (GOOD + b"junk" * 8, "no container where one must begin", len(GOOD)),
         (GOOD + GOOD[:10], "header runs past the end", len(GOOD)),
-        (GOOD[:-1], "runs past the end of its section", 0),
+        (GOOD[:-1], r"runs past the end of section \.nv_fatbin", 0),
         (struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0) + bytes(64), "size zero", 0),
         (
             struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 2**64 - 1) + bytes(64),
-            "runs past the end of its section",
+            r"runs past the end of section \.nv_fatbin",
             0,
         ),
         (struct.pack("<IHHQ", 0xBA55ED50, 2, 16, 64) + bytes(64), "unknown container version 2", 0),
@@ -98,9 +166,9 @@ def test_whatever_is_no_whole_container_says_where(data: bytes, message: str, of
     assert caught.value.offset == library.index(b"just before it..") + 16 + offset
 
 
-def test_a_file_that_is_no_elf_file() -> None:
+def test_a_file_that_is_neither_elf_nor_fatbin() -> None:
     with pytest.raises(ElfError):
-        read_containers(GOOD)
+        read_containers(b"junk" + GOOD)
 
 
 def test_any_changed_byte_is_read_or_refused() -> None:
@@ -121,3 +189,11 @@ def test_any_changed_byte_is_read_or_refused() -> None:
 def test_a_long_run_of_padding_is_not_walked_byte_by_byte() -> None:
     data = sass(50) + bytes(64 << 20) + sass(60)
     assert len(_read(data)) == 2
+
+
+def test_more_containers_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real limit would take seconds to reach: cuFFT has 24,454."""
+    monkeypatch.setattr(fatbin, "_MOST_CONTAINERS", 2)
+    assert len(_read(sass(50) * 2)) == 2
+    with pytest.raises(FatbinError, match="more than 2 containers"):
+        _read(sass(50) * 3)

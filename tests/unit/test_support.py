@@ -33,6 +33,14 @@ def _arches(text: str) -> tuple[Arch, ...]:
         (MODERN, "12.9", "9.28.0.42", "1.23.2", None, []),
         ("70 75", "13.0", CUDNN, "1.23.2", None, ["C002"]),
         (MODERN, "13.0", "9.28.0.42", "1.31.1", "13.0", []),
+        ("90 101", "12.9", CUDNN, "1.23.2", None, []),
+        ("90 101", "13.0", CUDNN, "1.23.2", None, ["C002"]),
+        ("70 90 101f", "13.1", CUDNN, "1.23.2", None, ["C002", "C002"]),
+        ("90 110", "13.0", CUDNN, "1.23.2", None, []),
+        ("90 110", "12.9", CUDNN, "1.23.2", None, ["C003"]),
+        ("86 90a", "11.8", CUDNN, "1.23.2", None, ["C003"]),
+        ("86 90", "11.8", CUDNN, "1.23.2", None, []),
+        ("70 110", "12.9", CUDNN, "1.23.2", "12.9", ["C003", "C004"]),
         (LATEST, "12.6", CUDNN, "1.23.2", None, ["C003", "C003"]),
         ("90 100 120", "12.8", CUDNN, "1.23.2", None, []),
         ("90 103", "12.8", CUDNN, "1.23.2", None, ["C003"]),
@@ -65,6 +73,65 @@ def test_a_finding_names_key_rule_source_and_what_would_work() -> None:
 )
 def test_the_nearest_compiler_that_would_do(sm: str, nvcc: str, wanted: str) -> None:
     assert wanted in _lint(sm, nvcc=nvcc)[0].wanted
+
+
+def test_no_compiler_reaches_from_volta_to_thor() -> None:
+    (finding,) = (one for one in _lint("70 110", nvcc="12.9") if one.code.name == "C004")
+    assert finding.wanted == "the set 70"
+
+
+@pytest.mark.parametrize(
+    ("sm", "cuda", "wanted"),
+    [
+        ("90 101", "12.6", "cuda.version 12.8 to 12.9, or the set 90"),
+        ("90 121", "12.8", "cuda.version 12.9 or newer, or the set 90"),
+    ],
+)
+def test_the_toolkits_that_would_do(sm: str, cuda: str, wanted: str) -> None:
+    assert [one.wanted for one in _lint(sm, cuda)] == [wanted]
+
+
+def test_a_renamed_architecture_is_named_by_its_new_name() -> None:
+    (finding,) = _lint("90 101a 120", cuda="13.0")
+    assert finding.message == "sm_101a is called sm_110a since CUDA 13 (PTX ISA 9.0)"
+    assert finding.wanted == "the set 90 110a 120, or cuda.version 12.9"
+
+
+FIRST_AND_LAST = {
+    **dict.fromkeys((50, 52, 53, 60, 61, 62, 70, 72), ("11.0", "12.9")),
+    75: ("11.0", None),
+    80: ("11.0", None),
+    86: ("11.1", None),
+    87: ("11.4", None),
+    89: ("11.8", None),
+    90: ("11.8", None),
+    100: ("12.8", None),
+    101: ("12.8", "12.9"),
+    103: ("12.9", None),
+    110: ("13.0", None),
+    120: ("12.8", None),
+    121: ("12.9", None),
+}
+"""First and last CUDA that compiles for each, of those from 11.0 on: the CUDA release notes, and for 100 and
+newer the PTX ISA (8.7 is CUDA 12.8, 8.8 is 12.9, 9.0 is 13.0). ``nvrtcGetSupportedArchs`` of 12.9 agrees.
+"""
+RELEASES = ("11.0", "11.1", "11.4", "11.8", "12.0", "12.4", "12.6", "12.8", "12.9", "13.0", "13.1")
+
+
+@pytest.mark.parametrize("cuda", RELEASES)
+def test_each_architecture_with_each_toolkit(cuda: str) -> None:
+    at = RELEASES.index(cuda)
+    expected = {
+        sm
+        for sm, (first, last) in FIRST_AND_LAST.items()
+        if RELEASES.index(first) <= at and (last is None or at <= RELEASES.index(last))
+    }
+    assert set(compilable(cuda)) == expected
+    assert {sm for sm in KNOWN_SM if not _refused(sm, cuda)} == expected
+
+
+def _refused(sm: int, cuda: str) -> bool:
+    return bool({"C002", "C003"} & {one.code.name for one in _lint(str(sm), cuda, ort="1.31.1")})
 
 
 def test_half_precision_is_a_warning_only() -> None:

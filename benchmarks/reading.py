@@ -1,0 +1,105 @@
+"""Reading device code: our native reader against cuobjdump over the same libraries, in turn, round by round.
+
+    python -m benchmarks.reading FOLDER|LIBRARY...                        cuobjdump of the toolchain image
+    python -m benchmarks.reading --cuobjdump PROGRAM FOLDER|LIBRARY...    another one, on this machine
+
+Ours is a whole process: interpreter, reading, coverage for every capability. cuobjdump lists SASS and PTX,
+as a check has to, in one container for all libraries; the container's start is not counted. A first round of
+each warms the page cache and is not counted either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from builder.stages.inspect import inspect
+
+ROUNDS = 3
+LISTINGS = """
+begin=$(date +%s.%N)
+for library in "$@"; do
+    for kind in elf ptx; do "$CUOBJDUMP" --list-$kind "$library" >/dev/null 2>&1; done
+done
+echo "$begin $(date +%s.%N)"
+"""
+
+
+def main() -> None:
+    """Print the seconds of both sides, their ratio, and the native side's peak memory."""
+    asked = _arguments()
+    libraries = [library for path in asked.paths for library in _libraries(path)]
+    if asked.native:
+        _read(libraries)
+        return
+    native, cuobjdump = [], []
+    for _ in range(ROUNDS + 1):
+        seconds, answer = _native(libraries)
+        native.append(seconds)
+        cuobjdump.append(_cuobjdump(asked.cuobjdump, libraries))
+    size = sum(library.stat().st_size for library in libraries)
+    print(f"{len(libraries)} libraries, {size / 1e9:.2f} GB; {answer}")
+    for name, seconds_of in (("native", native[1:]), ("cuobjdump", cuobjdump[1:])):
+        low, middle, high = min(seconds_of), statistics.median(seconds_of), max(seconds_of)
+        print(f"{name:<10} {low:7.2f} {middle:7.2f} {high:7.2f} s  (min, median, max of {ROUNDS})")
+    print(f"ratio      {statistics.median(cuobjdump[1:]) / statistics.median(native[1:]):7.1f}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reading")
+    parser.add_argument("--cuobjdump", metavar="PROGRAM", help="not the toolchain image's")
+    parser.add_argument("--native", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FOLDER|LIBRARY")
+    return parser.parse_args()
+
+
+def _libraries(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(file.resolve() for file in path.iterdir() if ".so" in file.name)
+    return [path.resolve()]
+
+
+def _native(libraries: list[Path]) -> tuple[float, str]:
+    """Seconds of a whole process of ours, and what it says."""
+    begin = time.perf_counter()
+    argv = [sys.executable, "-m", "benchmarks.reading", "--native", *map(str, libraries)]
+    answer = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    return time.perf_counter() - begin, answer
+
+
+def _read(libraries: list[Path]) -> None:
+    found = [one.coverage for one in inspect((library.name, library) for library in libraries)]
+    containers = sum(coverage.containers for coverage in found if coverage)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{containers:,} containers read natively, peak memory {peak:.0f} MiB")
+
+
+def _cuobjdump(program: str | None, libraries: list[Path]) -> float:
+    """Seconds of listing everything, by the clock beside cuobjdump."""
+    script = ["sh", "-c", LISTINGS, "sh", *map(str, libraries)]
+    if program:
+        argv = ["env", f"CUOBJDUMP={program}", *script]
+    else:
+        mounts = [f"--volume={folder}:{folder}:ro" for folder in {library.parent for library in libraries}]
+        argv = ["docker", "run", "--rm", *mounts, "--env=CUOBJDUMP=cuobjdump", _toolchain(), *script]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True)
+    begin, end = map(float, done.stdout.split())
+    return end - begin
+
+
+def _toolchain() -> str:
+    """The image that `./run check` and `./run build` make."""
+    argv = ["docker", "images", "--format={{.Repository}}:{{.Tag}}", "ortpacks/toolchain"]
+    tags = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+    if not tags:
+        sys.exit("No ortpacks/toolchain image: `./run build --variant modern` makes it.")
+    return tags[0]
+
+
+if __name__ == "__main__":
+    main()

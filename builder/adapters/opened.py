@@ -1,0 +1,164 @@
+"""Whatever may hold libraries, opened: files, folders, archives, container images, at a path or a URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from builder.adapters.compressed import damage, is_compressed, is_tar, is_zip
+from builder.adapters.imagefile import read_layout, read_tar
+from builder.adapters.partfile import scratch_folder
+from builder.adapters.shelf import Shelf
+from builder.adapters.transfer import HttpTransfer, NotThereError
+from builder.adapters.zipped import read_zip
+from builder.core.address import without_userinfo
+from builder.core.candidates import HEAD, is_library, printable
+from builder.core.layers import below_own_top
+from builder.core.ports import Reporter
+from builder.errors import NothingToDoError, ValidationError
+
+Library = tuple[str, Path]
+"""The name to show, and the file that has the bytes."""
+_BLOCK = 512
+_SUFFIX = re.compile(r"\.(?:whl|zip|nupkg|tar|tgz|txz|tbz2?|tzst|tar\.(?:gz|zst|bz2|xz))\Z", re.IGNORECASE)
+_TAKEN = "a .so, a folder, a wheel, a zip or tar archive, a container image's file, or the URL of one"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opener:
+    """Finds the libraries of a source; what has to be unpacked or fetched for it goes again afterwards."""
+
+    transfer: HttpTransfer
+    reporter: Reporter
+    scratch: Path
+    """A name beside which scratch folders are made."""
+
+    @contextmanager
+    def libraries(self, source: str) -> Iterator[Sequence[Library]]:
+        """The libraries of ``source``, sorted by name, there to be read inside the block.
+
+        Raises ``NothingToDoError`` when it holds none, ``ValidationError`` (no such thing, or of no kind that
+        can be opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
+        """
+        with self._found(source) as files:
+            if not files:
+                raise NothingToDoError(f"No shared library in {shown(source)}. Name {_TAKEN}.")
+            yield [(printable(name), path) for name, path in sorted(files.items())]
+
+    @contextmanager
+    def _found(self, source: str) -> Iterator[dict[str, Path]]:
+        if is_url(source):
+            with self._shelf() as shelf:
+                file = shelf.place()
+                _download(self.transfer, source, file)
+                yield _in_file(file, _name_in(source), shown(source), shelf, self.reporter)
+            return
+        path = require_path(source)
+        if path.is_file() and is_library(path.name, _head(path, shown(source))):
+            yield {path.name: path}
+            return
+        with self._shelf() as shelf:
+            if path.is_dir():
+                yield _in_folder(path, shown(source), shelf)
+            else:
+                yield _in_file(path, path.name, shown(source), shelf, self.reporter)
+
+    @contextmanager
+    def _shelf(self) -> Iterator[Shelf]:
+        with scratch_folder(self.scratch, needed=0) as folder:
+            yield Shelf(folder)
+
+
+def is_url(source: str) -> bool:
+    """Whether a source is fetched before it is opened."""
+    return source.lower().startswith(("http://", "https://"))
+
+
+def shown(source: str) -> str:
+    """A source as messages and reports name it: no password, no control characters."""
+    return printable(without_userinfo(source))
+
+
+def require_path(source: str) -> Path:
+    """The file or folder that ``source`` names. Raises ``ValidationError``."""
+    path = Path(source)
+    try:
+        there = path.is_file() or path.is_dir()
+    except OSError as error:
+        raise ValidationError(f"{shown(source)} cannot be looked at: {error.strerror}.") from error
+    if not there:
+        raise ValidationError(f"{shown(source)} is neither a file nor a folder. Name {_TAKEN}.")
+    return path
+
+
+def _download(transfer: HttpTransfer, url: str, file: Path) -> None:
+    try:
+        transfer.download(url, file)
+    except NotThereError as error:
+        raise NotThereError(f"{error} Check the address.") from error
+
+
+def _name_in(url: str) -> str:
+    """The file name that a URL ends in."""
+    return PurePosixPath(urlsplit(url).path).name or "download"
+
+
+def _head(path: Path, what: str) -> bytes:
+    with damage(what), path.open("rb") as file:
+        return file.read(_BLOCK)
+
+
+def _in_file(path: Path, name: str, what: str, shelf: Shelf, reporter: Reporter) -> dict[str, Path]:
+    head = _head(path, what)
+    if is_library(name, head):
+        return {name: path}
+    if is_zip(head):
+        return _without_top(read_zip(path, shelf, what).libraries, name)
+    if is_compressed(head) or is_tar(head):
+        return _without_top(read_tar(path, what, shelf, reporter), name)
+    if _SUFFIX.search(name):
+        kinds = "neither zip nor tar, gzip, zstd, bzip2 or xz"
+        raise ValidationError(
+            f"{what} is no archive, whatever its name says: its bytes are {kinds}. It may be cut short or an "
+            "error page; fetch it again."
+        )
+    return {}
+
+
+def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:
+    """Names without the top folder where that only repeats the archive's own name."""
+    return below_own_top(files, _SUFFIX.sub("", name))
+
+
+def _in_folder(folder: Path, what: str, shelf: Shelf) -> dict[str, Path]:
+    files = dict(_walk(folder))
+    images = read_layout(files, what, shelf)
+    return images or {name: path for name, path in files.items() if _is_candidate(path)}
+
+
+def _walk(folder: Path) -> Iterator[Library]:
+    """Every regular file below ``folder``; links are shown where they lead to, if that is in there."""
+
+    def unreadable(error: OSError) -> None:
+        raise ValidationError(
+            f"{shown(str(error.filename))} cannot be read: {error.strerror}. Check its owner and mode."
+        ) from error
+
+    for above, _, names in os.walk(folder, onerror=unreadable):
+        for path in (Path(above) / name for name in names):
+            if path.is_file() and not path.is_symlink():
+                yield path.relative_to(folder).as_posix(), path
+
+
+def _is_candidate(path: Path) -> bool:
+    """A file that cannot be looked at is one too: whoever reads it says why."""
+    try:
+        with path.open("rb") as file:
+            return is_library(path.name, file.read(HEAD))
+    except OSError:
+        return True

@@ -1,0 +1,165 @@
+"""Tar archives that nobody vouches for: member by member, only libraries written, no name followed.
+
+``tarfile`` takes a broken header in the middle of an archive for its end, and follows sizes that lead
+backwards. ``_Strict`` makes both an error.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import IO, cast
+
+from builder.adapters.compressed import damage, decompressed, is_tar, read_to_end
+from builder.adapters.shelf import Shelf
+from builder.core.candidates import HEAD, is_library, is_named_like_a_library, printable
+from builder.core.layers import Layer, plain
+from builder.errors import IntegrityError, ValidationError
+
+_CHUNK = 1 << 20
+_EXTENSIONS = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+_EXTENSION_LIMIT = 1 << 16
+"""Bytes of a long name or of pax records, which ``tarfile`` takes into memory; most have some hundred."""
+_EMPTY_READS = 2
+"""How often ``tarfile`` meets a whole archive's end: filling its buffer, and looking for one more header."""
+_ENDS = ("EOFHeaderError", "EmptyHeaderError")
+"""How ``tarfile`` calls a block of zeros and the end of the file, by names that it does not export."""
+
+
+class _Strict(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Strict:
+        try:
+            info = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            if type(error).__name__ in _ENDS:
+                raise
+            raise tarfile.ReadError(f"a header in it is broken ({error})") from error
+        if info.type in _EXTENSIONS and info.size > _EXTENSION_LIMIT:
+            raise tarfile.ReadError(f"a header in it has {info.size:,} bytes")
+        return info
+
+    @classmethod
+    def fromtarfile(cls, tarfile: tarfile.TarFile) -> _Strict:
+        start = tarfile.offset
+        info = super().fromtarfile(tarfile)
+        if info.size < 0 or tarfile.offset <= start:
+            raise ValueError(f"{printable(info.name)} has a size below zero")
+        return info
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A tar that is read forward: its members in order, each with its bytes while it is the current one."""
+
+    tar: tarfile.TarFile
+    seekable: bool
+    """Whether the members' bytes can be read in any order."""
+    what: str
+    """What the tar is called in messages."""
+
+    def members(self) -> Iterator[tuple[tarfile.TarInfo, io.BufferedReader | None]]:
+        """Header and, for a member that has any, content."""
+        while True:
+            with damage(self.what):
+                info = self.tar.next()
+                content = self._content(info) if info else None
+            if info is None:
+                return
+            yield info, content
+
+    def _content(self, info: tarfile.TarInfo) -> io.BufferedReader | None:
+        """Members of a kind that nobody knows are files: so says POSIX, and so unpacks GNU tar."""
+        if not info.isreg() and info.type in tarfile.SUPPORTED_TYPES:
+            return None
+        return cast("io.BufferedReader", self.tar.extractfile(info))
+
+
+@contextmanager
+def opened_tar(file: io.BufferedReader, what: str, *, seekable: bool) -> Iterator[Opened]:
+    """The tar in ``file``, compressed or not. ``seekable`` says whether ``file`` can be read in any order."""
+    with ExitStack() as stack:
+        with damage(what):
+            stream = decompressed(file)
+            seekable = seekable and stream is None
+            _require_tar(stream, what)
+            tar = stack.enter_context(_tar(stream or file, seekable=seekable))
+        yield Opened(tar, seekable, what)
+        if stream is not None:
+            with damage(what):
+                read_to_end(stream)
+
+
+def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
+    """Say so when what is compressed is something else; too little to tell is left to ``tarfile``."""
+    head = stream.peek(tarfile.BLOCKSIZE) if stream else b""
+    if len(head) >= tarfile.BLOCKSIZE and not is_tar(head):
+        raise ValidationError(
+            f"{what}: what is compressed in it is no tar archive. Decompress it and name what comes out."
+        )
+
+
+def _tar(stream: IO[bytes], *, seekable: bool) -> tarfile.TarFile:
+    if seekable:
+        return tarfile.open(fileobj=stream, mode="r:", tarinfo=_Strict)
+    ending = cast("IO[bytes]", _Ending(stream))
+    return tarfile.open(fileobj=ending, mode="r|", bufsize=_CHUNK, tarinfo=_Strict)
+
+
+class _Ending:
+    """A stream that ends: ``tarfile`` would skip a size of 2^80 piece by piece where nothing is left."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._empty = 0
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._empty += not data
+        if self._empty > _EMPTY_READS:
+            raise EOFError("it ends in the middle of a member")
+        return data
+
+
+@dataclass
+class Shelved:
+    """Reads members into a ``Layer``: libraries go to the shelf, of all else the name is enough."""
+
+    shelf: Shelf
+    what: str
+    layer: Layer = field(default_factory=Layer)
+
+    def take(self, info: tarfile.TarInfo, content: io.BufferedReader | None) -> None:
+        """Note one member."""
+        name = plain(info.name)
+        if info.isdir():
+            self.layer.add_folder(name)
+        elif info.islnk():
+            self._take_link(name, plain(info.linkname))
+        elif content is not None and is_library(name, self._head(content, info)):
+            self.layer.add(name, self.shelf.keep(content, info.size, f"{self.what}: {printable(name)}"))
+        else:
+            self.layer.add(name, None)
+
+    def _head(self, content: io.BufferedReader, info: tarfile.TarInfo) -> bytes:
+        with damage(self.what):
+            return content.peek(HEAD) if info.size else b""
+
+    def _take_link(self, name: str, target: str) -> None:
+        """A hard link is a second name of bytes that came before."""
+        library = self.layer.files.get(target)
+        if library is None and is_named_like_a_library(name):
+            raise IntegrityError(
+                f"{self.what}: {printable(name)} is a hard link to {printable(target)}, which is no library "
+                "in there. Pack the archive again with the file itself in it."
+            )
+        self.layer.add(name, library)

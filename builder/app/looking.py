@@ -1,0 +1,47 @@
+"""inspect: look into anything that may hold libraries, change nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from builder.adapters.opened import Opener, is_url, require_path, shown
+from builder.adapters.transfer import HttpTransfer
+from builder.app.workshop import Workshop
+from builder.console import Console
+from builder.core.inspected import Inspected, Report
+from builder.errors import CheckFailedError
+from builder.stages.inspect import inspect
+
+
+def look_inside(shop: Workshop, sources: Sequence[str]) -> tuple[Report, ...]:
+    """What the libraries of each source hold; each is a file, a folder or a URL. See ``Opener.libraries``."""
+    for source in sources:
+        if not is_url(source):
+            require_path(source)  # before minutes go into the others
+    opener = _opener(shop)
+    return tuple((shown(source), _read(opener, source)) for source in sources)
+
+
+def require_read(reports: Sequence[Report]) -> None:
+    """Raise ``CheckFailedError`` when a library could not be read: no script may take that for a pass."""
+    items = [item for _, found in reports for item in found]
+    unread = [f"{item.name}: {item.problem}" for item in items if item.problem]
+    if unread:
+        raise CheckFailedError(f"{len(unread)} of {len(items)} libraries cannot be read", unread)
+
+
+def _read(opener: Opener, source: str) -> tuple[Inspected, ...]:
+    with opener.libraries(source) as libraries:
+        return inspect(libraries)
+
+
+def _opener(shop: Workshop) -> Opener:
+    """What it has to say while it works goes to stderr: stdout is the report's."""
+    told = Console(env=shop.env, stream=sys.stderr)
+    return Opener(
+        transfer=HttpTransfer(reporter=told, sleep=time.sleep),
+        reporter=told,
+        scratch=shop.dist / "inspect",
+    )

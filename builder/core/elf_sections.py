@@ -1,0 +1,137 @@
+"""The frame of an ELF file: header, sections, the names in its string tables. ELF64 little-endian only.
+
+Source: the System V ABI, chapter "Object Files".
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+from typing import Optional, Sequence, Tuple, Union
+
+Buffer = Union[bytes, mmap.mmap]
+
+LARGEST = 4 << 30
+"""Bytes of a file that is read. The largest library of a package has 0.7 GiB, x86-64 code reaches 2 GiB."""
+_MAGIC = b"\x7fELF"
+_HEADER_SIZE = 64
+_CLASS_64, _LITTLE_ENDIAN, _X86_64 = 2, 1, 62
+_STRTAB, _NOBITS = 3, 8
+_EXECINSTR = 4
+_LONGEST_NAME = 4096
+
+
+class ElfError(ValueError):
+    """The file is not a whole ELF64 little-endian x86-64 file. ``offset`` is where it goes wrong."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        self.offset = offset
+        super().__init__(f"{message} (at offset {offset:#x})")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section: ``offset`` and ``size`` in bytes. ``kind`` is ``sh_type``, ``flags`` is ``sh_flags``."""
+
+    name: str
+    kind: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    flags: int
+    address: int
+    """Where it lies in memory, from the library's start."""
+
+    @property
+    def in_file(self) -> bool:
+        """Whether its bytes lie in the file (``.bss`` has none)."""
+        return self.kind not in (0, _NOBITS)
+
+    @property
+    def executable(self) -> bool:
+        """Whether it holds machine code of the host (SHF_EXECINSTR)."""
+        return bool(self.flags & _EXECINSTR)
+
+
+def is_elf(buffer: Buffer) -> bool:
+    """Whether the bytes begin like an ELF file of any kind."""
+    return bytes(buffer[: len(_MAGIC)]) == _MAGIC
+
+
+def require_supported(buffer: Buffer) -> None:
+    """Raise ``ElfError`` for anything but an x86-64 file with a whole header."""
+    if not is_elf(buffer):
+        raise ElfError("not an ELF file", 0)
+    if len(buffer) < _HEADER_SIZE:
+        raise ElfError(f"truncated: the file ends after {len(buffer)} bytes, within its header", len(buffer))
+    if buffer[4] != _CLASS_64:
+        raise ElfError("not a 64-bit ELF file", 4)
+    if buffer[5] != _LITTLE_ENDIAN:
+        raise ElfError("not a little-endian ELF file", 5)
+    (machine,) = struct.unpack_from("<H", buffer, 18)
+    if machine != _X86_64:
+        raise ElfError(f"not for x86-64 (machine {machine})", 18)
+    if len(buffer) > LARGEST:
+        raise ElfError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
+
+
+def read_sections(buffer: Buffer) -> Tuple[Section, ...]:
+    """All sections; each one that has bytes lies wholly in the file. Raises ``ElfError``."""
+    require_supported(buffer)
+    (table,) = struct.unpack_from("<Q", buffer, 40)
+    entry_size, count, names_index = struct.unpack_from("<HHH", buffer, 58)
+    if count == 0 or entry_size != _HEADER_SIZE or names_index >= count:
+        raise ElfError("no usable section headers", 58)
+    if table + count * entry_size > len(buffer):
+        raise ElfError(
+            f"truncated: section headers end at {table + count * entry_size:,}, the file at {len(buffer):,}",
+            table,
+        )
+    headers = list(struct.iter_unpack("<IIQQQQIIQQ", bytes(buffer[table : table + count * entry_size])))
+    names_at, names_size = headers[names_index][4], headers[names_index][5]
+    return tuple(
+        _section(buffer, header, table + index * entry_size, names_at, names_size)
+        for index, header in enumerate(headers)
+    )
+
+
+def only(sections: Sequence[Section], kind: int) -> Optional[Section]:
+    """The section of a kind that a library has once, if at all. Raises ``ElfError`` where it has two."""
+    found = [section for section in sections if section.kind == kind]
+    if len(found) > 1:
+        raise ElfError(f"two sections of type {kind:#x}: {found[0].name}, {found[1].name}", found[1].offset)
+    return found[0] if found else None
+
+
+def strings_of(sections: Sequence[Section], section: Section) -> Section:
+    """The string table that ``section`` takes its names from. Raises ``ElfError``."""
+    if section.link >= len(sections) or sections[section.link].kind != _STRTAB:
+        raise ElfError(f"section {section.name} names no string table", section.offset)
+    return sections[section.link]
+
+
+def name_in(buffer: Buffer, strings: Section, offset: int) -> str:
+    """The name at ``offset`` of a string table. Raises ``ElfError``."""
+    return _text(buffer, strings.offset + offset, strings.offset + strings.size)
+
+
+def _section(buffer: Buffer, header: Tuple[int, ...], at: int, names_at: int, names_size: int) -> Section:
+    name, kind, flags, address, offset, size, link, info, _align, _entry_size = header
+    end = min(names_at + names_size, len(buffer))
+    section = Section(_text(buffer, names_at + name, end), kind, offset, size, link, info, flags, address)
+    if section.in_file and offset + size > len(buffer):
+        raise ElfError(
+            f"truncated: section {section.name} ends at {offset + size:,}, the file at {len(buffer):,}", at
+        )
+    return section
+
+
+def _text(buffer: Buffer, start: int, end: int) -> str:
+    if start >= end:
+        raise ElfError("a name lies outside its string table", start)
+    name, terminator, _rest = bytes(buffer[start : min(end, start + _LONGEST_NAME)]).partition(b"\0")
+    if not terminator:
+        raise ElfError("a name does not end within its string table", start)
+    return name.decode("utf-8", "replace")

@@ -1,0 +1,156 @@
+"""The documents of a container image file: which layers make up which image.
+
+Sources: OCI image specification v1.1 (image-layout.md, image-index.md, manifest.md); ``docker save``'s
+``manifest.json`` as moby's ``image/tarexport`` writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+
+from builder.errors import IntegrityError
+
+DOCUMENT_LIMIT = 4 << 20
+"""Bytes; a real manifest has a few thousand."""
+_DOCKER = "manifest.json"
+_OCI = "index.json"
+_OCI_MARK = "oci-layout"
+LAYOUT_FILES = frozenset((_DOCKER, _OCI, _OCI_MARK))
+"""A folder with none of these at its top is no image."""
+_DIGEST = re.compile(r"([a-z0-9]+):([0-9a-fA-F]{32,128})")
+_SCHEMA = 2
+_SHORT = 12
+_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+_TRACE = re.compile(r"(?:.*/)?layer\.tar|blobs/sha256/[0-9a-f]{64}|" + _OCI_MARK)
+"""What a file has that was meant to be an image."""
+
+
+@dataclass(frozen=True)
+class ImageLayers:
+    """One image of a file: what tells it from the others there, and its layers' paths, lowest first."""
+
+    label: str
+    layers: Tuple[str, ...]
+
+
+def is_document(name: str, head: bytes) -> bool:
+    """Whether a member may be one of the documents that ``images`` reads."""
+    return name in {_DOCKER, _OCI} or (name.startswith("blobs/") and head.lstrip().startswith(b"{"))
+
+
+def is_layout(names: Iterable[str]) -> bool:
+    """Whether these are the names of an image's parts, also where the documents are missing."""
+    return any(_TRACE.fullmatch(name) for name in names)
+
+
+def images(documents: Mapping[str, bytes]) -> Tuple[ImageLayers, ...]:
+    """Every image that the documents describe; none when they describe something else.
+
+    Raises ``IntegrityError`` for documents of an image that contradict the specification.
+    """
+    try:
+        return _docker(documents) or _oci(documents)
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise IntegrityError(f"the image's documents are broken: {_said(error)}") from error
+
+
+def _said(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _docker(documents: Mapping[str, bytes]) -> Tuple[ImageLayers, ...]:
+    listed = _parsed(documents.get(_DOCKER))
+    if not (
+        isinstance(listed, list) and listed and all(isinstance(i, dict) and "Layers" in i for i in listed)
+    ):
+        return ()
+    return tuple(
+        ImageLayers(", ".join(item.get("RepoTags") or ()) or f"image {place}", _words(item["Layers"] or ()))
+        for place, item in enumerate(listed, 1)
+    )
+
+
+def _words(value: Iterable[object]) -> Tuple[str, ...]:
+    words = tuple(word for word in value if isinstance(word, str))
+    if words != tuple(value):
+        raise ValueError("Layers is no list of names")
+    return words
+
+
+def _parsed(document: Optional[bytes]) -> object:
+    """``None`` for what is no JSON: a file that is called like a document and is none."""
+    try:
+        return json.loads(document or b"null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _oci(documents: Mapping[str, bytes]) -> Tuple[ImageLayers, ...]:
+    index = _parsed(documents.get(_OCI))
+    if not isinstance(index, dict) or index.get("schemaVersion") != _SCHEMA or "manifests" not in index:
+        return ()
+    return tuple(_manifests(documents, index))
+
+
+def _manifests(documents: Mapping[str, bytes], index: Mapping[str, List[object]]) -> Iterator[ImageLayers]:
+    """Every manifest that the index leads to, also through indexes in it, each once."""
+    waiting = [("", entry) for entry in index["manifests"]]
+    read: Set[str] = set()
+    while waiting:
+        outer, entry = waiting.pop(0)
+        digest = _digest(entry)
+        if digest in read or _is_statement(entry):
+            continue
+        read.add(digest)
+        document = json.loads(_blob(documents, digest))
+        label = " ".join(filter(None, (outer, _label(entry))))
+        if "manifests" in document:
+            waiting[:0] = [(label, inner) for inner in document["manifests"]]
+        elif "layers" in document:
+            name = label or f"image {digest[-_SHORT:]}"
+            yield ImageLayers(name, tuple(_path(_digest(layer)) for layer in document["layers"]))
+        else:
+            raise ValueError(f"{digest} is neither a manifest nor an index")
+
+
+def _digest(entry: object) -> str:
+    digest = entry.get("digest") if isinstance(entry, dict) else None
+    if not isinstance(digest, str):
+        raise ValueError("an entry has no digest")  # noqa: TRY004 - the text has the wrong form, not the code
+    return digest
+
+
+def _blob(documents: Mapping[str, bytes], digest: str) -> bytes:
+    path = _path(digest)
+    if path not in documents:
+        raise ValueError(f"{path} is not there")
+    return documents[path]
+
+
+def _notes(entry: object) -> Mapping[str, object]:
+    notes = entry.get("annotations") if isinstance(entry, dict) else None
+    return notes if isinstance(notes, dict) else {}
+
+
+def _is_statement(entry: object) -> bool:
+    """BuildKit puts what it attests beside the image, as a manifest that no machine can run."""
+    return _notes(entry).get("vnd.docker.reference.type") == "attestation-manifest"
+
+
+def _label(entry: object) -> str:
+    """The platform where one is told, else the name."""
+    platform = entry.get("platform") if isinstance(entry, dict) else None
+    if isinstance(platform, dict):
+        words = [platform.get(key) for key in ("os", "architecture", "variant")]
+        return "/".join(str(word) for word in words if word)
+    return next((str(_notes(entry)[name]) for name in _NAMES if name in _notes(entry)), "")
+
+
+def _path(digest: str) -> str:
+    found = _DIGEST.fullmatch(digest)
+    if found is None:
+        raise ValueError(f"{digest!r} is no digest")
+    return f"blobs/{found[1]}/{found[2]}"

@@ -1,0 +1,110 @@
+"""Whether libraries hold the device code that a variant promises: findings A001 to A007 on what was read."""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Sequence, Tuple
+
+from builder.core.arch import Arch, Capability
+from builder.core.checks import Code, Finding, Severity
+from builder.core.coverage import LibraryCoverage, Support, lacking, sass_everywhere
+from builder.core.fatbin import Container, Kind
+from builder.core.variant import Variant
+
+
+def promised_devices(variant: Variant) -> Tuple[Capability, ...]:
+    """The capabilities a variant's packages must run on: one for each architecture of its set."""
+    return tuple(Capability(arch.major, arch.minor) for arch in variant.sm)
+
+
+def hold_provider(
+    path: str, containers: Sequence[Container], variant: Variant, extra: Severity
+) -> Iterator[Finding]:
+    """A001, A002, A005 and A006: SASS for the whole set in each container, and for nothing else.
+
+    ``120`` is asked for and ``120a`` is found: ORT's own CMake adds the suffix. ``extra``: how bad an
+    architecture is that nobody asked for.
+    """
+    if not containers:
+        yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
+        return
+    for arch in variant.sm:
+        yield from _missing(path, containers, arch, variant)
+    yield from _surplus(path, containers, variant, extra)
+
+
+def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Variant) -> Iterator[Finding]:
+    missing = lacking(containers, arch.number)
+    if not missing:
+        return
+    everywhere = len(missing) == len(containers)
+    message = (
+        f"no SASS for sm_{arch} in any of {len(containers)} containers"
+        if everywhere
+        else f"no SASS for sm_{arch} in {len(missing)} of {len(containers)} containers, the first at offset "
+        f"{missing[0].offset:#x}"
+    )
+    yield Finding(
+        code=Code.A001 if everywhere else Code.A005,
+        path=path,
+        message=message,
+        wanted=f"sm_{arch} in each container (variants.{variant.name}.sm)",
+        got=names(sass_everywhere(containers)) + " in each container",
+    )
+
+
+def _surplus(
+    path: str, containers: Sequence[Container], variant: Variant, severity: Severity
+) -> Iterator[Finding]:
+    asked = {arch.number for arch in variant.sm}
+    found = {arch for container in containers for arch in container.arches(Kind.SASS)}
+    surplus = sorted(arch for arch in found if arch.number not in asked)
+    if surplus:
+        yield Finding(
+            code=Code.A006,
+            path=path,
+            message=f"SASS for {names(surplus)} besides what was asked for: bytes that this variant's users "
+            "download for nothing (check.extra_sm says how bad that is)",
+            wanted=f"{names(variant.sm)} (variants.{variant.name}.sm)",
+            got=names(sorted(found)),
+            severity=severity,
+        )
+
+
+def hold_nvidia(coverage: LibraryCoverage, variant: Variant) -> Iterator[Finding]:
+    """A003: a library of NVIDIA's must run on every capability of the variant, native or by JIT."""
+    if coverage.idle == coverage.containers:
+        return
+    lost = [
+        device
+        for device in promised_devices(variant)
+        if coverage.support[device] in (Support.NONE, Support.PARTIAL)
+    ]
+    if lost:
+        yield Finding(
+            code=Code.A003,
+            path=coverage.path,
+            message=f"does not run on compute capability {', '.join(map(str, lost))}",
+            wanted=f"code for each of {names(variant.sm)}",
+            got=f"SASS {names(coverage.sass)}; PTX {names(coverage.ptx)}",
+        )
+
+
+def known_kinds(coverage: LibraryCoverage) -> Iterator[Finding]:
+    """A007: what cannot be named cannot be vouched for."""
+    if coverage.unknown:
+        yield Finding(
+            code=Code.A007,
+            path=coverage.path,
+            message=f"{coverage.unknown} images are neither SASS nor PTX nor LTO IR",
+            wanted="images that this release knows: a newer toolkit may have made them, or they are damaged",
+        )
+
+
+def by_jit(coverage: LibraryCoverage, variant: Variant) -> List[Capability]:
+    """The promised capabilities that a library serves by PTX alone."""
+    return [device for device in promised_devices(variant) if coverage.support[device] is Support.JIT]
+
+
+def names(arches: Sequence[Arch]) -> str:
+    """Architectures in words: ``75 80 90a``, or ``none``."""
+    return " ".join(map(str, arches)) or "none"

@@ -1,0 +1,76 @@
+"""What must hold of any bytes at all. Broken, it is an ``AssertionError`` or whatever the reader let out."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+
+from builder.core.coverage import cover
+from builder.core.elf import Elf, ElfError, read_elf
+from builder.core.fatbin import Container, FatbinError, read_containers
+
+_DIGITS = re.compile(r"0x[0-9a-f]+|[\d,]+|(?<=section ).*?(?= ends| holds| names| overlaps|$)")
+
+
+def outcome(data: bytes) -> str:
+    """What the readers say, numbers and names left out; equal for files that fare alike."""
+    return f"{_containers(data)}; {_elf(data)}"
+
+
+def _containers(data: bytes) -> str:
+    try:
+        containers = read_containers(data)
+    except (ElfError, FatbinError) as error:
+        return _refusal(error)
+    _check_containers(data, containers)
+    _check_cover(containers)
+    return f"{min(len(containers), 9)} containers"
+
+
+def _elf(data: bytes) -> str:
+    try:
+        found = read_elf(data)
+    except ElfError as error:
+        return _refusal(error)
+    _check_elf(data, found)
+    return f"{min(len(found.needed), 3)} needed"
+
+
+def _refusal(error: ElfError | FatbinError) -> str:
+    assert error.offset >= 0
+    assert str(error).endswith(f"(at offset {error.offset:#x})")
+    return f"{type(error).__name__} {_DIGITS.sub('#', str(error))}"
+
+
+def _check_containers(data: bytes, containers: Sequence[Container]) -> None:
+    """In the file, in order, one behind the other; the images likewise within each."""
+    past = 0
+    for container in containers:
+        assert container.offset >= past
+        magic, size = struct.unpack_from("<I4xQ", data, container.offset)
+        past = container.offset + 16 + size
+        assert (magic, size > 0, past <= len(data)) == (0xBA55ED50, True, True)
+        at = container.offset + 16
+        for image in container.images:
+            assert image.offset == at
+            at += sum(struct.unpack_from("<4xIQ", data, at))
+            assert 0 < image.size <= at - image.offset - 64
+            assert image.unpacked_size >= 0
+        assert at == past
+
+
+def _check_cover(containers: Sequence[Container]) -> None:
+    for specialised in (True, False):
+        found = cover("lib/demo.so", containers, specialised=specialised)
+        assert (found is None) == (not containers)
+        if found is not None:
+            assert sum(found.sections.values()) == found.containers == len(containers)
+            for tally in found.tally.values():
+                assert tally.native + tally.jit + tally.none == found.containers - found.idle
+
+
+def _check_elf(data: bytes, found: Elf) -> None:
+    for section in found.sections:
+        assert not section.in_file or section.offset + section.size <= len(data)
+    assert all(len(name) <= 4096 for name in found.needed)

@@ -1,0 +1,29 @@
+"""Whole files to begin from that NVIDIA's packer and a linker made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import markupsafe._speedups
+
+from tests.binaries import elf
+from tests.fuzz.seeds import Seed
+from tests.nvidia import SMALL, compiled, compiled_lto, packed
+
+
+def real() -> tuple[Seed, ...]:
+    """Files of NVIDIA's packer, bare and in a library, and a library that a linker made."""
+    old = packed((*compiled(SMALL, "50"), compiled_lto(SMALL, "50")), "-compress=false")
+    new = packed(
+        [
+            code
+            for arch in ("75", "90a", "120f")
+            for code in (*compiled(SMALL, arch), compiled_lto(SMALL, arch))
+        ],
+        "-compress-mode=size",
+    )
+    lz4 = packed(compiled(SMALL, "86"), "-compress-all")
+    library = elf({".nv_fatbin": lz4 + new, ".ldata": bytes(8) + lz4}, needed=("libc.so.6",))
+    relocatable = elf({"__nv_relfatbin": new, ".rodata": old})
+    linked = Path(markupsafe._speedups.__file__).read_bytes()
+    return tuple(map(Seed, (old, new, lz4 + old, library, relocatable, linked)))

@@ -1,0 +1,112 @@
+"""Whole files to begin from, and where in them the numbers stand that a reader believes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.binaries import BLACKWELL, LTOIR, LZ4, PTX, SASS, ZSTD, A, F, container, elf, image, sass
+
+_ELF = ((16, 2), (18, 2), (32, 8), (40, 8), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2))
+_SEGMENT = ((0, 4), (4, 4), (8, 8), (32, 8), (40, 8), (48, 8))
+_SECTION = ((0, 4), (4, 4), (8, 8), (24, 8), (32, 8), (40, 4), (44, 4))
+_CONTAINER = ((0, 4), (4, 2), (6, 2), (8, 8))
+_IMAGE = ((0, 2), (2, 2), (4, 4), (8, 8), (16, 4), (28, 4), (40, 8), (56, 8))
+_MAGIC = bytes.fromhex("50ed55ba01001000")
+_WORDS = {6: 8, 7: 4, 0x6FFFFFFD: 4, 0x6FFFFFFE: 4}
+"""Sections of nothing but words, by type: dynamic, notes, versions defined and needed. A word's bytes."""
+
+Field = tuple[int, int]
+"""Offset and width in bytes."""
+
+
+@dataclass(frozen=True)
+class Seed:
+    """One whole file."""
+
+    data: bytes
+
+    @cached_property
+    def headers(self) -> tuple[Field, ...]:
+        """Each header: a section's, a container's, an image's."""
+        sections = ((at, 64) for at in _section_headers(self.data))
+        containers = ((at, 16) for at in _containers(self.data))
+        images = ((at, 64) for at in _images(self.data))
+        return (*sections, *containers, *images)
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """Each number in a header."""
+        return (
+            *(_ELF if self.data.startswith(b"\x7fELF") else ()),
+            *_below(_program_headers(self.data), _SEGMENT),
+            *_below(_section_headers(self.data), _SECTION),
+            *_below(_containers(self.data), _CONTAINER),
+            *_below(_images(self.data), _IMAGE),
+            *_words(self.data),
+        )
+
+
+def synthetic() -> tuple[Seed, ...]:
+    """Files made from the published formats alone, bare and in a library."""
+    packs = container(
+        image(SASS, 60),
+        image(SASS, 90, A | LZ4, payload=40, packed=33),
+        image(SASS, 120, F | BLACKWELL | ZSTD, header=96),
+        image(PTX, 90, LZ4, header=80),
+        image(LTOIR, 50, 0x10000 | LZ4),
+    )
+    listed, hidden = sass(50, 60) + bytes(24) + packs, bytes(8) + sass(70) + b"\x01" * 48 + packs
+    library = elf(
+        {".text": _MAGIC * 3, ".nv_fatbin": listed, "__nv_relfatbin": sass(80), ".ldata": hidden},
+        soname="libdemo.so.1",
+        needed=("libcudart.so.12", "libc.so.6"),
+        runpath="$ORIGIN",
+        versions={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.9"), "libstdc++.so.6": ("GLIBCXX_3.4.9",)},
+    )
+    return tuple(map(Seed, (packs, listed, library, elf({".data": hidden}), elf(needed=("libc.so.6",)))))
+
+
+def _below(offsets: Iterable[int], fields: Iterable[Field]) -> Iterator[Field]:
+    yield from ((at + offset, width) for at in offsets for offset, width in fields)
+
+
+def _program_headers(data: bytes) -> range:
+    if not data.startswith(b"\x7fELF"):
+        return range(0)
+    (table,), (count,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
+    return range(table, table + count * 56, 56)
+
+
+def _section_headers(data: bytes) -> range:
+    if not data.startswith(b"\x7fELF"):
+        return range(0)
+    (table,) = struct.unpack_from("<Q", data, 40)
+    return range(table, len(data), 64)
+
+
+def _containers(data: bytes) -> Iterator[int]:
+    """Containers with a size: a bare magic in machine code is none."""
+    at = data.find(_MAGIC)
+    while at >= 0:
+        if data[at + 8 : at + 16] != _MAGIC and at + 16 <= len(data):
+            yield at
+        at = data.find(_MAGIC, at + 8)
+
+
+def _images(data: bytes) -> Iterator[int]:
+    for start in _containers(data):
+        at, end = start + 16, start + 16 + int(struct.unpack_from("<Q", data, start + 8)[0])
+        while at < end <= len(data):
+            yield at
+            at += sum(struct.unpack_from("<4xIQ", data, at))
+
+
+def _words(data: bytes) -> Iterator[Field]:
+    for header in _section_headers(data):
+        kind, start, size = struct.unpack_from("<4xI16xQQ", data, header)
+        width = _WORDS.get(kind)
+        if width:
+            yield from ((at, width) for at in range(start, start + size, width))

@@ -1,0 +1,259 @@
+"""The native reader on code compiled here: it must report what NVIDIA's packer was asked for, image by image.
+
+Expectations: what nvFatbin 12.9 was given, NVIDIA's description of its options, the payloads unpacked by
+other programs, and the listings of cuobjdump 12.4.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from builder.core.arch import Arch
+from builder.core.cuobjdump import ImageCounts, count_images, disagreements, parse_listings
+from builder.core.fatbin import Compression, Container, Image, Kind, read_containers
+from builder.core.ports import Completed
+from tests.binaries import elf
+from tests.nvidia import (
+    ARCHES,
+    BIG,
+    NO_KERNEL,
+    PLAIN,
+    SMALL,
+    Code,
+    compiled,
+    compiled_lto,
+    known,
+    packed,
+    unpack_cuobjdump,
+)
+
+pytestmark = pytest.mark.integration
+
+NONE, LZ4, ZSTD = Compression.NONE, Compression.LZ4, Compression.ZSTD
+MODES: Mapping[str, tuple[Compression, Compression]] = {
+    "-compress=false": (NONE, NONE),
+    "-compress-mode=none": (NONE, NONE),
+    "-compress=true -compress-mode=none": (NONE, NONE),
+    "": (NONE, LZ4),
+    "-compress-mode=default": (NONE, LZ4),
+    "-compress-mode=balance": (NONE, ZSTD),
+    "-compress-all": (LZ4, LZ4),
+    "-compress-all -compress-mode=speed": (LZ4, LZ4),
+    "-compress-all -compress-mode=balance": (ZSTD, ZSTD),
+    "-compress-mode=size": (ZSTD, ZSTD),
+}
+"""nvFatbin's options: how SASS is packed, and how PTX and LTO IR are. That ``size`` takes SASS as well, the
+others only with ``-compress-all``, is measured: the payloads are unpacked below."""
+
+
+def test_the_compiler_knows_the_published_architectures() -> None:
+    assert known() == PLAIN
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("arch", ARCHES)
+def test_one_architecture_in_every_kind_and_packing(arch: str, mode: str) -> None:
+    codes = (*compiled(SMALL, arch), compiled_lto(SMALL, arch))
+    assert _told(_read(codes, mode)) == _asked(codes, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_architecture_in_one_container(mode: str) -> None:
+    codes = [code for arch in ARCHES for code in (*compiled(BIG, arch), compiled_lto(SMALL, arch))]
+    data = packed(codes, *mode.split())
+    (raw,) = read_containers(data)
+    assert _told(raw) == _asked(codes, mode)
+    for section in (".nv_fatbin", ".ldata"):
+        (inside,) = read_containers(elf({section: data}))
+        assert (inside.section, _told(inside)) == (section, _told(raw))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("arch", ["50", "75", "90a", "100", "120f"])
+@pytest.mark.parametrize("source", [SMALL, BIG], ids=["small", "big"])
+def test_payloads_are_what_was_packed(arch: str, mode: str, source: str) -> None:
+    """Sizes and offsets point at bytes that unpack, by LZ4's and zstd's own rules, to what NVRTC made."""
+    sass, ptx = compiled(source, arch)
+    data = packed((sass, ptx), *mode.split())
+    (container,) = read_containers(data)
+    first, second = (_unpacked(data, image) for image in container.images)
+    assert (len(first), first) == (container.images[0].unpacked_size, sass.data)
+    assert len(second) == container.images[1].unpacked_size
+    assert _words(second) == _words(ptx.data)
+
+
+def test_packed_lto_ir_is_obfuscated() -> None:
+    """cuobjdump's word for it. Flag 0x10000 says so, and the key is the number 48 bytes into the header."""
+    code = compiled_lto(SMALL, "90a")
+    plain, scrambled = packed([code], "-compress=false"), packed([code], "-compress-mode=size")
+    assert code.data in plain
+    assert [_flags(data) & 0x10000 for data in (plain, scrambled)] == [0, 0x10000]
+    assert [bool(_number(data, 48)) for data in (plain, scrambled)] == [False, True]
+    with pytest.raises(zstd.ZstdError):
+        _unpacked(scrambled, read_containers(scrambled)[0].images[0])
+
+
+@pytest.mark.parametrize(
+    ("option", "flags"),
+    [
+        ("-64", 0x11),
+        ("-32", 0x10),
+        ("-g", 0x13),
+        ("-cuda", 0x15),
+        ("-opencl", 0x19),
+        ("-host=linux", 0x11),
+        ("-host=mac", 0x21),
+        ("-host=windows", 0x41),
+    ],
+)
+def test_flags_that_say_nothing_about_where_an_image_runs(option: str, flags: int) -> None:
+    (_, ptx) = compiled(SMALL, "75")
+    data = packed([ptx], option, "-compress=false")
+    assert _flags(data) == flags
+    assert _told(read_containers(data)[0]) == [(Kind.PTX, "75", NONE, None)]
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_the_blackwell_flag_says_that_capsule_mercury_is_in_the_cubin(arch: str) -> None:
+    (sass, _) = compiled(SMALL, arch)
+    assert bool(_flags(packed([sass])) & 0x1000000) == (b".nv.capmerc" in sass.data)
+
+
+def test_the_suffix_is_what_the_packer_was_told() -> None:
+    """nvFatbin holds the cubin's number against it, not its suffix; nor can the reader."""
+    (sass, _) = compiled(SMALL, "90a")
+    (container,) = read_containers(packed([Code(Kind.SASS, "90", sass.data)]))
+    assert container.images[0].arch == Arch(9, 0)
+
+
+@pytest.mark.parametrize("mode", ["-compress=false", "-compress-all", "-compress-mode=size"])
+@pytest.mark.parametrize("arch", [arch for arch in ARCHES if int(arch.rstrip("af")) < 100])
+def test_a_unit_without_kernels_has_nothing_to_run(arch: str, mode: str) -> None:
+    (sass, _) = compiled(NO_KERNEL, arch)
+    found = [_read(codes, mode).images[0] for codes in ([sass], [compiled(SMALL, arch)[0]])]
+    assert [image.runnable for image in found] == [False, True]
+
+
+@pytest.fixture(scope="module")
+def cuobjdump(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], ImageCounts]:
+    """What cuobjdump 12.4 counts in a fatbin."""
+    folder = tmp_path_factory.mktemp("cuobjdump")
+    program = unpack_cuobjdump(folder)
+
+    def count(data: bytes) -> ImageCounts:
+        file = folder / "demo.fatbin"
+        file.write_bytes(data)
+        elf_list, ptx_list = (_run(program, f"--list-{kind}", file) for kind in ("elf", "ptx"))
+        return parse_listings(elf_list, ptx_list)
+
+    return count
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_cuobjdump_lists_the_same_images_but_for_the_family_suffix(
+    mode: str, cuobjdump: Callable[[bytes], ImageCounts]
+) -> None:
+    """It lists ``f`` as plain, of SASS and PTX, and nothing else otherwise; 12.4 is older than Blackwell."""
+    data = packed([code for arch in ARCHES for code in compiled(SMALL, arch)], *mode.split())
+    listed = cuobjdump(data)
+    expected = [Arch.parse(arch.removesuffix("f")) for arch in ARCHES]
+    assert listed == ImageCounts(sass=Counter(expected), ptx=Counter(expected))
+    assert disagreements(count_images(read_containers(elf({".nv_fatbin": data}))), listed) == []
+
+
+@pytest.mark.parametrize("mode", ["-compress=false", "-compress-all", "-compress-mode=size"])
+def test_cuobjdump_lists_no_lto_ir(mode: str, cuobjdump: Callable[[bytes], ImageCounts]) -> None:
+    codes = [compiled_lto(SMALL, arch) for arch in ("50", "90a", "120f")]
+    assert cuobjdump(packed(codes, *mode.split())) == ImageCounts(sass={}, ptx={})
+    assert [image.kind for image in _read(codes, mode).images] == [Kind.LTOIR] * 3
+
+
+_Told = tuple[Kind, str, Compression, int | None]
+
+
+def _read(codes: Sequence[Code], mode: str) -> Container:
+    (container,) = read_containers(packed(codes, *mode.split()))
+    return container
+
+
+def _told(container: Container) -> list[_Told]:
+    return [
+        (
+            image.kind,
+            str(image.arch),
+            image.compression,
+            None if image.kind is Kind.PTX else image.unpacked_size,
+        )
+        for image in container.images
+    ]
+
+
+def _asked(codes: Sequence[Code], mode: str) -> list[_Told]:
+    """PTX without a size: nvFatbin takes comments and indentation out of it."""
+    sass, others = MODES[mode]
+    asked: list[_Told] = []
+    for code in codes:
+        packing = sass if code.kind is Kind.SASS else others
+        size = len(code.data) + (-len(code.data) % 8 if packing is NONE else 0)
+        asked.append((code.kind, code.arch, packing, None if code.kind is Kind.PTX else size))
+    return asked
+
+
+def _flags(data: bytes) -> int:
+    return _number(data, 40)
+
+
+def _number(data: bytes, at: int) -> int:
+    """Of the first image's header."""
+    return int(struct.unpack_from("<Q", data, 16 + at)[0])
+
+
+def _unpacked(data: bytes, image: Image) -> bytes:
+    (header,) = struct.unpack_from("<I", data, image.offset + 4)
+    stored = data[image.offset + header : image.offset + header + image.size]
+    if image.compression is ZSTD:
+        return zstd.decompress(stored)
+    return _unpacked_lz4(stored) if image.compression is LZ4 else stored
+
+
+def _unpacked_lz4(block: bytes) -> bytes:
+    """An LZ4 block, by the format's description: literals, then a copy of what stands some bytes back."""
+    out = bytearray()
+    at = 0
+    while at < len(block):
+        token = block[at]
+        literals, at = _length(block, at + 1, token >> 4)
+        out += block[at : at + literals]
+        at += literals
+        if at < len(block):
+            back = int.from_bytes(block[at : at + 2], "little")
+            again, at = _length(block, at + 2, token & 15)
+            for _ in range(again + 4):
+                out.append(out[-back])
+    return bytes(out)
+
+
+def _length(block: bytes, at: int, length: int) -> tuple[int, int]:
+    """A length that goes on while bytes are full, and where it ends."""
+    more = length == 15
+    while more:
+        length, more, at = length + block[at], block[at] == 255, at + 1
+    return length, at
+
+
+def _words(ptx: bytes) -> list[bytes]:
+    """PTX without comments and white space."""
+    return re.sub(rb"//[^\n]*", b"", ptx.rstrip(b"\0")).split()
+
+
+def _run(*argv: str | Path) -> Completed:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return Completed(argv=tuple(map(str, argv)), code=done.returncode, stdout=done.stdout, stderr=done.stderr)

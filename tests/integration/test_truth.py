@@ -1,0 +1,149 @@
+"""`./run check` on real packages that were tampered with: each fault has a code of its own.
+
+The trees are hard links into one unpacked package, so that a fault replaces a file and touches no other tree.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.app.workshop import Workshop
+from builder.core.content import CUDNN, CUDNN_PARTS, PROVIDER
+from builder.core.inputs import Input, Lock, Pin
+from tests.verbs import ROOT, invoke
+
+pytestmark = pytest.mark.integration
+
+CUDNN_9_28 = Input.wheel("nvidia-cudnn-cu12==9.28.0.42")
+PIN = Pin(
+    filename="nvidia_cudnn_cu12-9.28.0.42-py3-none-manylinux_2_27_x86_64.whl",
+    sha256="9ff58b7f36dacd0a93e89f8f2957b52466889217963701daa15e577317cfa375",
+    size=716538495,
+)
+FAILED_CHECK = 6
+IMAGE = struct.Struct("<HHIQI8xI")
+"""Kind, version, bytes of the header and of the payload, …, architecture: jiegec/fatbinary's layout."""
+
+
+def unpack(package: Path, folder: Path) -> Path:
+    """By the system's own tar."""
+    folder.mkdir()
+    decompress = "--use-compress-program=zstd --long=27"
+    argv = ["tar", decompress, "--strip-components=1", f"--directory={folder}", "-xf", str(package)]
+    subprocess.run(argv, check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def legacy(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(legacy_package, tmp_path_factory.mktemp("truth") / "legacy")
+
+
+@pytest.fixture(scope="module")
+def modern(modern_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(modern_package, tmp_path_factory.mktemp("truth") / "modern")
+
+
+@pytest.fixture(scope="module")
+def new_cudnn() -> Path:
+    """The libraries of a cuDNN that no longer knows Maxwell, Pascal and Volta."""
+    store = Workshop(ROOT).store(Lock(pins={CUDNN_9_28.key: PIN}))
+    return store.unpack(CUDNN_9_28) / "nvidia" / "cudnn" / "lib"
+
+
+@pytest.fixture
+def tampered(tmp_path: Path) -> Callable[[Path], Path]:
+    def copy(package: Path) -> Path:
+        return shutil.copytree(package, tmp_path / package.name, copy_function=os.link)
+
+    return copy
+
+
+def check(package: Path, *arguments: str) -> tuple[int, set[str], str]:
+    """Exit code, the codes of the errors, and all that was said."""
+    done = invoke("check", "--base", "assembled", "--package", package, *arguments)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    return done.returncode, set(re.findall(r"error ([A-Z]\d{3}) ", said)), said
+
+
+def replace(file: Path, data: bytes) -> None:
+    """A new file in its place: the old one is shared with other trees."""
+    file.unlink()
+    file.write_bytes(data)
+
+
+def without_one_image(library: bytes, number: int) -> bytes:
+    """The library with the image for ``number`` gone from its second container, the others moved up."""
+    at = library.index(b"\x50\xed\x55\xba", library.index(b"\x50\xed\x55\xba") + 4)
+    (size,) = struct.unpack_from("<Q", library, at + 8)
+    images, where = [], at + 16
+    while where < at + 16 + size:
+        _kind, _version, header, payload, _packed, arch = IMAGE.unpack_from(library, where)
+        images.append((arch, library[where : where + header + payload]))
+        where += header + payload
+    kept = b"".join(image for arch, image in images if arch != number)
+    assert len(kept) < size, f"an image for {number} was there"
+    body = library[at : at + 8] + struct.pack("<Q", len(kept)) + kept
+    return library[:at] + body.ljust(16 + size, b"\0") + library[at + 16 + size :]
+
+
+def test_untouched_packages_hold_what_they_promise(legacy: Path, modern: Path) -> None:
+    for package in (legacy, modern):
+        code, errors, said = check(package)
+        assert (code, errors) == (0, set()), said
+
+
+def test_one_image_deleted_from_one_container(modern: Path, tampered: Callable[[Path], Path]) -> None:
+    package = tampered(modern)
+    provider = package / "lib" / PROVIDER
+    replace(provider, without_one_image(provider.read_bytes(), 86))
+    code, errors, said = check(package)
+    assert (code, errors) == (FAILED_CHECK, {"A005"}), said
+    assert "no SASS for sm_86 in 1 of 184 containers" in said
+
+
+def test_a_cudnn_that_dropped_maxwell(
+    legacy: Path, new_cudnn: Path, tampered: Callable[[Path], Path]
+) -> None:
+    package = tampered(legacy)
+    for name in (CUDNN, *CUDNN_PARTS):
+        replace(package / "lib" / name, (new_cudnn / name).read_bytes())
+    code, errors, said = check(package)
+    assert (code, errors) == (FAILED_CHECK, {"A003"}), said
+    for name in ("ops", "cnn", "adv"):
+        assert f"libcudnn_{name}.so.9: does not run on compute capability 5.0, 5.2, 6.0, 6.1, 7.0" in said
+
+
+def test_the_file_that_nvrtc_opens_is_gone(legacy: Path, tampered: Callable[[Path], Path]) -> None:
+    package = tampered(legacy)
+    (package / "lib" / "libnvrtc-builtins.so.12.9").unlink()
+    code, errors, said = check(package)
+    assert (code, errors) == (FAILED_CHECK, {"E003"}), said
+    assert "libnvrtc-builtins.so.12.9" in said
+
+
+def test_the_provider_of_modern_in_latest(modern: Path) -> None:
+    code, errors, said = check(modern, "--variant", "latest")
+    assert (code, errors) == (FAILED_CHECK, {"A001"}), said
+    for number in (89, 100, 120):
+        assert f"no SASS for sm_{number} in any of 184 containers" in said
+
+
+@pytest.mark.parametrize("name", ["libcufft.so.11", "libcublasLt.so.12"])
+def test_a_truncated_library(name: str, legacy: Path, tampered: Callable[[Path], Path]) -> None:
+    package = tampered(legacy)
+    library = package / "lib" / name
+    data = library.read_bytes()
+    replace(library, data[: len(data) // 2])
+    code, errors, said = check(package)
+    assert (code, errors) == (FAILED_CHECK, {"E001"}), said
+    assert re.search(rf"E001 lib/{re.escape(name)}: truncated: .* \(at offset 0x[0-9a-f]+\)", said)

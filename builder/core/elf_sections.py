@@ -62,6 +62,8 @@ def is_elf(buffer: Buffer) -> bool:
 
 def require_supported(buffer: Buffer) -> None:
     """Raise ``ElfError`` for anything but an x86-64 file with a whole header."""
+    if not buffer:
+        raise ElfError("the file is empty", 0)
     if not is_elf(buffer):
         raise ElfError("not an ELF file", 0)
     if len(buffer) < _HEADER_SIZE:

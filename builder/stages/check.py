@@ -6,34 +6,26 @@ the same images. All findings are collected; the caller decides with ``core.chec
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from builder.core.arch import Arch, Capability
 from builder.core.checks import Code, Finding, Severity
 from builder.core.closure import Needs, check_closure, needs
 from builder.core.content import NVIDIA, PROVIDER
-from builder.core.coverage import (
-    LibraryCoverage,
-    Support,
-    combine,
-    cover,
-    is_specialised,
-    sass_everywhere,
-)
+from builder.core.coverage import LibraryCoverage, Support, combine, sass_everywhere
 from builder.core.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
-from builder.core.elf import Buffer, Elf, ElfError, read_elf
-from builder.core.fatbin import SECTIONS, Container, FatbinError, read_containers
+from builder.core.elf import Elf
+from builder.core.fatbin import SECTIONS
 from builder.core.library import Library
 from builder.core.package import Member
 from builder.core.ports import Inspector, Reporter
 from builder.core.promise import by_jit, hold_nvidia, hold_provider, known_kinds, names
-from builder.core.stamp import stamped_version
+from builder.core.reading import Reading
 from builder.core.variant import Limits, Variant
 from builder.errors import IntegrityError
+from builder.libraryfile import read_file
 
 _LIBRARIES = "lib/"
 _NOTHING = Elf(sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=None, glibc=None, glibcxx=None)
@@ -65,19 +57,6 @@ class CheckReport:
         return any(library.zstd for library in self.coverage)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """One library as read. ``coverage`` is ``None`` when it has no device code, or none that can be read."""
-
-    member: Member
-    elf: Elf | None
-    containers: tuple[Container, ...]
-    coverage: LibraryCoverage | None
-    findings: tuple[Finding, ...]
-    stamp: str | None
-    """The version in its bytes, where they hold one."""
-
-
 def check(
     members: Sequence[Member],
     variant: Variant,
@@ -90,11 +69,11 @@ def check(
     Raises what the inspector raises when it cannot be asked at all; what it says wrongly is a finding.
     """
     with reporter.step(f"check {variant.name}"):
-        seen = [look_at(member) for member in members if member.path.startswith(_LIBRARIES)]
-        libraries = _libraries(seen)
-        coverage = tuple(one.coverage for one in seen if one.coverage is not None)
+        seen = [_look_at(member) for member in members if member.path.startswith(_LIBRARIES)]
+        libraries = [_library(one) for one in seen]
+        coverage = tuple(one.reading.coverage for one in seen if one.reading.coverage is not None)
         findings = (
-            *(finding for one in seen for finding in one.findings),
+            *(one.problem for one in seen if one.problem is not None),
             *(finding for one in seen if inspector for finding in _cross_check(one, inspector)),
             *_hold(seen, variant, limits),
             *check_closure(libraries, limits),
@@ -102,7 +81,7 @@ def check(
     return CheckReport(
         coverage=coverage,
         capabilities=combine(coverage),
-        elf={one.member.path: one.elf for one in seen if one.elf is not None},
+        elf={one.member.path: one.reading.elf for one in seen if one.reading.elf is not None},
         needs=needs(libraries),
         findings=findings,
     )
@@ -110,91 +89,78 @@ def check(
 
 def native_sm(library: Path) -> tuple[Arch, ...]:
     """The architectures a library holds SASS for in every container. Raises ``IntegrityError``."""
-    try:
-        with _mapped(library) as buffer:
-            return sass_everywhere(read_containers(buffer))
-    except (ElfError, FatbinError, OSError) as error:
-        raise IntegrityError(f"{library} cannot be read: {error}. Remove it and fetch it again.") from error
+    reading = read_file(library.name, library)
+    if reading.problem is not None:
+        why = reading.problem.message
+        raise IntegrityError(f"{library} cannot be read: {why}. Remove it and fetch it again.")
+    return sass_everywhere(reading.containers)
 
 
-@contextmanager
-def _mapped(path: Path) -> Iterator[Buffer]:
-    with path.open("rb") as file:
-        if path.stat().st_size == 0:
-            yield b""
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            yield mapped
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """One member and what was read of it."""
+
+    member: Member
+    reading: Reading
+    link: str | None
+    """Where it leads, if it is a link."""
+
+    @property
+    def problem(self) -> Finding | None:
+        """E001 or A004. A link that leads nowhere has none: it is E010 already."""
+        if self.reading.bare:
+            return Finding(code=Code.E001, path=self.member.path, message="a bare fatbin, and no library")
+        return None if self.link and not self.member.file.exists() else self.reading.problem
 
 
-def look_at(member: Member) -> Seen:
-    """Read one library. What cannot be read is a finding: E001 for the ELF file, A004 for its device code."""
-    elf: Elf | None = None
-    stamp: str | None = None
-    containers: tuple[Container, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    try:
-        with _mapped(member.file) as buffer:
-            elf = read_elf(buffer)
-            stamp = stamped_version(buffer, PurePosixPath(member.path).name, elf)
-            containers = read_containers(buffer)
-    except FatbinError as error:
-        findings = (Finding(code=Code.A004, path=member.path, message=str(error)),)
-    except (ElfError, OSError) as error:
-        if not member.file.is_symlink():  # one that leads nowhere is E010
-            findings = (Finding(code=Code.E001, path=member.path, message=str(error)),)
-    coverage = cover(member.path, containers, specialised=is_specialised(member.path))
-    return Seen(
-        member=member, elf=elf, containers=containers, coverage=coverage, findings=findings, stamp=stamp
+def _look_at(member: Member) -> _Seen:
+    link = str(member.file.readlink()) if member.file.is_symlink() else None
+    return _Seen(member=member, reading=read_file(member.path, member.file), link=link)
+
+
+def _library(seen: _Seen) -> Library:
+    """A broken file still counts as being there: its own finding says what is wrong with it."""
+    return Library(
+        path=seen.member.path,
+        vendor=seen.member.vendor,
+        elf=seen.reading.elf or _NOTHING,
+        source=seen.member.source,
+        stamp=seen.reading.stamp,
+        link=seen.link,
     )
 
 
-def _cross_check(seen: Seen, inspector: Inspector) -> Iterator[Finding]:
+def _cross_check(seen: _Seen, inspector: Inspector) -> Iterator[Finding]:
     """What cuobjdump lists lies in ``.nv_fatbin`` and ``__nv_relfatbin``: only that can be compared."""
-    if seen.findings:
+    if seen.reading.problem or seen.reading.elf is None:
         return  # it cannot be read: there is nothing to compare with
-    tool = f"cuobjdump {inspector.version}"
+    path, tool = seen.member.path, f"cuobjdump {inspector.version}"
     try:
         listed = parse_listings(*inspector.list_images(seen.member.file))
     except CuobjdumpError as error:
-        yield Finding(code=Code.A102, path=seen.member.path, message=f"{tool} gave no listing: {error}")
+        yield Finding(code=Code.A102, path=path, message=f"{tool} gave no listing: {error}")
         return
-    differing = disagreements(count_images(one for one in seen.containers if one.listed), listed)
+    differing = disagreements(count_images(one for one in seen.reading.containers if one.listed), listed)
     if differing:
         yield Finding(
             code=Code.A101,
-            path=seen.member.path,
+            path=path,
             message=f"{tool} and the native reader count different images",
             wanted="the same counts",
             got="; ".join(differing),
         )
 
 
-def _hold(seen: Sequence[Seen], variant: Variant, limits: Limits) -> Iterator[Finding]:
+def _hold(seen: Sequence[_Seen], variant: Variant, limits: Limits) -> Iterator[Finding]:
     """What the device code promises, library by library; a provider that is not there is one without code."""
     path = f"{_LIBRARIES}{PROVIDER}"
-    containers = next((one.containers for one in seen if one.member.path == path), ())
+    containers = next((one.reading.containers for one in seen if one.member.path == path), ())
     yield from hold_provider(path, containers, variant, limits.extra_sm)
     for one in seen:
-        if one.coverage is not None:
-            yield from known_kinds(one.coverage)
+        if one.reading.coverage is not None:
+            yield from known_kinds(one.reading.coverage)
             if one.member.vendor == NVIDIA:
-                yield from hold_nvidia(one.coverage, variant)
-
-
-def _libraries(seen: Sequence[Seen]) -> list[Library]:
-    """A broken file still counts as being there: its own finding says what is wrong with it."""
-    return [
-        Library(
-            path=one.member.path,
-            vendor=one.member.vendor,
-            elf=one.elf or _NOTHING,
-            source=one.member.source,
-            stamp=one.stamp,
-            link=str(one.member.file.readlink()) if one.member.file.is_symlink() else None,
-        )
-        for one in seen
-    ]
+                yield from hold_nvidia(one.reading.coverage, variant)
 
 
 def tell(report: CheckReport, variant: Variant, reporter: Reporter) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
-from builder.core.coverage import LibraryCoverage, Support, combine, cover, is_specialised
-from builder.core.elf import ElfError, read_elf
-from builder.core.fatbin import FatbinError, is_fatbin, read_containers
+from builder.core.coverage import LibraryCoverage, Support, combine
 from builder.core.generations import GENERATIONS, MODELS
 from builder.core.heatmap import MARKS, MEANINGS, heat_maps
 from builder.core.heattext import text
 from builder.core.inspected import Inspected, Report
 from builder.core.sentences import SPECIALISED, notes, summary
+from builder.libraryfile import read_file
 
 FORMAT = 2
 _STARTS = tuple(MODELS.index(generation.models[0]) for generation in GENERATIONS)
@@ -24,7 +22,7 @@ _STARTS = tuple(MODELS.index(generation.models[0]) for generation in GENERATIONS
 
 def inspect(libraries: Iterable[tuple[str, Path]]) -> tuple[Inspected, ...]:
     """Read each library; a file that cannot be read is a result that says so, never a silent pass."""
-    return tuple(_read(name, path) for name, path in libraries)
+    return tuple(_inspected(name, file) for name, file in libraries)
 
 
 def table(reports: Sequence[Report]) -> str:
@@ -52,22 +50,18 @@ def page(reports: Sequence[Report], loader: BaseLoader) -> str:
     )
 
 
-def _read(name: str, path: Path) -> Inspected:
-    try:
-        if path.stat().st_size == 0:
-            return Inspected(name=name, problem="the file is empty")
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
-            return _seen(name, buffer)
-    except (ElfError, FatbinError, OSError) as error:
-        return Inspected(name=name, problem=str(error))
-
-
-def _seen(name: str, buffer: mmap.mmap) -> Inspected:
-    coverage = cover(name, read_containers(buffer), specialised=is_specialised(name))
-    if is_fatbin(buffer):
-        return Inspected(name=name, coverage=coverage, bare=True)
-    elf = read_elf(buffer)
-    return Inspected(name=name, coverage=coverage, soname=elf.soname, needed=elf.needed)
+def _inspected(name: str, file: Path) -> Inspected:
+    reading = read_file(name, file)
+    if reading.problem is not None:
+        return Inspected(name=name, problem=f"{reading.problem.code.name} {reading.problem.message}")
+    elf = reading.elf
+    return Inspected(
+        name=name,
+        coverage=reading.coverage,
+        bare=reading.bare,
+        soname=elf.soname if elf else None,
+        needed=elf.needed if elf else (),
+    )
 
 
 def _source(label: str, libraries: Sequence[Inspected]) -> dict[str, object]:

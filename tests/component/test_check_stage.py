@@ -274,3 +274,9 @@ def test_a_real_library_reads_as_patchelf_reads_it() -> None:
         [patchelf, "--print-needed", library], capture_output=True, text=True, check=True
     ).stdout
     assert read_elf(library.read_bytes()).needed == tuple(said.split())
+
+
+def test_a_bare_fatbin_is_no_library(desk: Desk) -> None:
+    """nvcc's ``--fatbin`` output under a library's name: readable device code, and nothing loads it."""
+    report = desk.check({CUBLAS: sass(50, 60, 70)})
+    assert [(one.code.name, one.path) for one in report.findings] == [("E001", CUBLAS)]

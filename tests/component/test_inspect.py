@@ -93,7 +93,7 @@ def test_the_table_shows_each_library_and_all_together(found: tuple[Inspected, .
 
 def test_what_cannot_be_read_says_so_and_hides_nothing_else(found: tuple[Inspected, ...]) -> None:
     shown = table([("here", found)])
-    assert row(shown, "libempty.so").endswith("cannot be read: the file is empty")
+    assert row(shown, "libempty.so").endswith("cannot be read: E001 the file is empty (at offset 0x0)")
     for name in ("libbad.so", "libcut.so", "libtext.so"):
         assert "  cannot be read: " in row(shown, name)
     assert row(shown, "libplain.so.1").endswith("no device code")
@@ -142,7 +142,7 @@ def test_json_tells_where_containers_lie_and_what_is_idle(found: tuple[Inspected
     assert supported(cufft, "native") == ["5.2", "8.0", "8.6", "8.9"]
     bare = by_name["bare.fatbin"]
     assert (bare["sections"], bare["soname"], bare["notes"]) == ({"": 1}, None, [])
-    assert by_name["libempty.so"]["problem"] == "the file is empty"
+    assert by_name["libempty.so"]["problem"] == "E001 the file is empty (at offset 0x0)"
     assert by_name["libplain.so.1"]["problem"] is None
 
 

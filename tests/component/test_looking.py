@@ -55,7 +55,9 @@ def test_what_cannot_be_read_fails_by_name_and_cause(shop: Workshop, sources: li
     require_read(reports[:2])
     with pytest.raises(CheckFailedError) as caught:
         require_read(reports)
-    assert str(caught.value) == "1 of 5 libraries cannot be read\nlibc.so: the file is empty"
+    assert str(caught.value) == (
+        "1 of 5 libraries cannot be read\nlibc.so: E001 the file is empty (at offset 0x0)"
+    )
 
 
 def test_a_wrong_path_is_told_before_anything_is_fetched(shop: Workshop, tmp_path: Path) -> None:

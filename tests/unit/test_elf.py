@@ -158,7 +158,7 @@ def _header_of(name: str, library: bytes = LIBRARY) -> int:
 @pytest.mark.parametrize(
     ("bad", "message", "offset"),
     [
-        (b"", "not an ELF file", 0),
+        (b"", "the file is empty", 0),
         (b"#!/bin/sh\n" * 20, "not an ELF file", 0),
         (LIBRARY[:40], "truncated", 40),
         (LIBRARY[:4] + b"\x01" + LIBRARY[5:], "not a 64-bit", 4),

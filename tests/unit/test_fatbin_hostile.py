@@ -26,7 +26,7 @@ def _table(data: bytes) -> int:
 
 
 NO_ELF_FILES = {
-    "zero-length": (b"", "not an ELF file", 0),
+    "zero-length": (b"", "the file is empty", 0),
     "text": (b"#!/bin/sh\nexec true\n", "not an ELF file", 0),
     "four bytes": (b"\x7fELF", "truncated: the file ends after 4 bytes, within its header", 4),
     "cut in its header": (LIBRARY[:63], "truncated: the file ends after 63 bytes, within its header", 63),

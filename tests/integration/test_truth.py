@@ -82,8 +82,8 @@ def replace(file: Path, data: bytes) -> None:
 
 
 def without_one_image(library: bytes, number: int) -> bytes:
-    """The library with the image for ``number`` gone from its second container, the others moved up."""
-    at = library.index(b"\x50\xed\x55\xba", library.index(b"\x50\xed\x55\xba") + 4)
+    """The library with the image for ``number`` gone from its last container, the others moved up."""
+    at = library.rindex(b"\x50\xed\x55\xba\x01\x00\x10\x00")
     (size,) = struct.unpack_from("<Q", library, at + 8)
     images, where = [], at + 16
     while where < at + 16 + size:
@@ -109,6 +109,16 @@ def test_one_image_deleted_from_one_container(modern: Path, tampered: Callable[[
     code, errors, said = check(package)
     assert (code, errors) == (FAILED_CHECK, {"A005"}), said
     assert "no SASS for sm_86 in 1 of 184 containers" in said
+
+
+def test_one_image_deleted_from_the_only_container(legacy: Path, tampered: Callable[[Path], Path]) -> None:
+    """What profile minimal compiles is one unit of device code."""
+    package = tampered(legacy)
+    provider = package / "lib" / PROVIDER
+    replace(provider, without_one_image(provider.read_bytes(), 52))
+    code, errors, said = check(package)
+    assert (code, errors) == (FAILED_CHECK, {"A001"}), said
+    assert "no SASS for sm_52 in any of 1 containers" in said
 
 
 def test_a_cudnn_that_dropped_maxwell(

@@ -24,10 +24,18 @@ ROUNDS = 3
 LISTINGS = """
 begin=$(date +%s.%N)
 for library in "$@"; do
-    for kind in elf ptx; do "$CUOBJDUMP" --list-$kind "$library" >/dev/null 2>&1; done
+    for kind in elf ptx; do
+        "$CUOBJDUMP" --list-$kind "$library" >/dev/null 2>&1
+        code=$?
+        case $code in
+            0 | 255) ;;
+            *) echo "$library: cuobjdump --list-$kind left with code $code" >&2; exit 1 ;;
+        esac
+    done
 done
 echo "$begin $(date +%s.%N)"
 """
+"""255 is its word for a library without device code."""
 
 
 def main() -> None:
@@ -68,13 +76,16 @@ def _native(libraries: list[Path]) -> tuple[float, str]:
     """Seconds of a whole process of ours, and what it says."""
     begin = time.perf_counter()
     argv = [sys.executable, "-m", "benchmarks.reading", "--native", *map(str, libraries)]
-    answer = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    answer = _answer(argv).strip()
     return time.perf_counter() - begin, answer
 
 
 def _read(libraries: list[Path]) -> None:
-    found = [one.coverage for one in inspect((library.name, library) for library in libraries)]
-    containers = sum(coverage.containers for coverage in found if coverage)
+    found = list(inspect((library.name, library) for library in libraries))
+    problems = [f"{one.name}: {one.problem}" for one in found if one.problem]
+    if problems:
+        sys.exit("\n".join(problems))
+    containers = sum(one.coverage.containers for one in found if one.coverage)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{containers:,} containers read natively, peak memory {peak:.0f} MiB")
 
@@ -87,9 +98,16 @@ def _cuobjdump(program: str | None, libraries: list[Path]) -> float:
     else:
         mounts = [f"--volume={folder}:{folder}:ro" for folder in {library.parent for library in libraries}]
         argv = ["docker", "run", "--rm", *mounts, "--env=CUOBJDUMP=cuobjdump", _toolchain(), *script]
-    done = subprocess.run(argv, check=True, capture_output=True, text=True)
-    begin, end = map(float, done.stdout.split())
+    begin, end = map(float, _answer(argv).split())
     return end - begin
+
+
+def _answer(argv: list[str]) -> str:
+    """What a command prints. One that failed is not timed: what it says ends the benchmark, with code 1."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr.strip() or f"{argv[0]} left with code {done.returncode}")
+    return done.stdout
 
 
 def _toolchain() -> str:

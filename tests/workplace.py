@@ -12,6 +12,7 @@ from pathlib import Path
 
 from builder.app.workshop import Workshop
 from builder.core.catalogue import wanted_inputs
+from builder.core.families import must_hold_code
 from builder.core.inputs import Input, InputKind, Lock, Pin
 from builder.core.ports import Completed, ImageBuild, Reporter
 from builder.stages.selftest import Bench
@@ -34,7 +35,9 @@ GOOD = json.dumps(
 
 
 def library(path: str) -> bytes:
-    return elf({".text": b"code"}, soname=None if "onnxruntime" in path else path.rpartition("/")[2])
+    name = path.rpartition("/")[2]
+    code = {".nv_fatbin": sass(50, 60, 70)} if must_hold_code(name) else {".text": b"code"}
+    return elf(code, soname=None if "onnxruntime" in path else name)
 
 
 @dataclass

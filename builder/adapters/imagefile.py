@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import io
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from builder.adapters.allowance import Allowance
 from builder.adapters.compressed import damage
 from builder.adapters.shelf import Shelf
 from builder.adapters.tarred import Opened, Shelved, opened_tar
-from builder.core.candidates import printable
 from builder.core.imagelayout import DOCUMENT_LIMIT, LAYOUT_FILES, ImageLayers, images, is_document, is_layout
-from builder.core.layers import Layer, plain, stack
+from builder.core.layers import Layer, marked, plain, stack
 from builder.core.ports import Reporter
+from builder.core.printable import printable
 from builder.errors import IntegrityError
 
 if TYPE_CHECKING:
@@ -85,8 +87,9 @@ class Contents:
 
 def read_tar(path: Path, what: str, shelf: Shelf, reporter: Reporter) -> dict[str, Path]:
     """The libraries of a tar by name: one round where it holds them itself, two where it is an image."""
-    contents, shelved = Contents(what), Shelved(shelf, what)
-    with _watched(path, what, reporter) as file, opened_tar(file, what, seekable=True) as tar:
+    allowance = Allowance.of(what, path.stat().st_size)
+    contents, shelved = Contents(what), Shelved(shelf, what, allowance)
+    with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
         for info, content in tar.members():
             shelved.take(info, content)
             if info.issym() or info.islnk():
@@ -97,8 +100,8 @@ def read_tar(path: Path, what: str, shelf: Shelf, reporter: Reporter) -> dict[st
     if not found:
         return shelved.layer.libraries
     wanted = {layer for image in found for layer in image.layers}
-    with _watched(path, what, reporter) as file, opened_tar(file, what, seekable=True) as tar:
-        return _final_files(found, dict(_layers(tar, wanted, shelf)), what)
+    with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
+        return _final_files(found, dict(_layers(tar, wanted, shelf)), what, allowance)
 
 
 def read_layout(files: Mapping[str, Path], what: str, shelf: Shelf) -> dict[str, Path]:
@@ -111,10 +114,12 @@ def read_layout(files: Mapping[str, Path], what: str, shelf: Shelf) -> dict[str,
             contents.note(name, path.stat().st_size, file)
     found = contents.images()
     layers: dict[str, Layer] = {}
-    for name in {layer for image in found for layer in image.layers} & files.keys():
+    wanted = {layer for image in found for layer in image.layers} & files.keys()
+    allowance = Allowance.of(what, sum(files[name].stat().st_size for name in wanted))
+    for name in sorted(wanted):
         with _opened(files[name], _layer(what, name)) as file:
-            layers[name] = _read_layer(file, shelf, _layer(what, name), seekable=True)
-    return _final_files(found, layers, what)
+            layers[name] = _read_layer(file, shelf, _layer(what, name), allowance, seekable=True)
+    return _final_files(found, layers, what, allowance)
 
 
 def _layers(tar: Opened, wanted: set[str], shelf: Shelf) -> Iterator[tuple[str, Layer]]:
@@ -122,21 +127,37 @@ def _layers(tar: Opened, wanted: set[str], shelf: Shelf) -> Iterator[tuple[str, 
     for info, content in tar.members():
         name = plain(info.name)
         if content is not None and name in wanted:
-            yield name, _read_layer(content, shelf, _layer(tar.what, name), seekable=tar.seekable)
+            what = _layer(tar.what, name)
+            yield name, _read_layer(content, shelf, what, tar.allowance, seekable=tar.seekable)
 
 
-def _read_layer(content: io.BufferedReader, shelf: Shelf, what: str, *, seekable: bool) -> Layer:
-    """One layer: a tar, compressed or not."""
-    shelved = Shelved(shelf, what)
-    with opened_tar(content, what, seekable=seekable) as tar:
+def _read_layer(
+    content: io.BufferedReader, shelf: Shelf, what: str, allowance: Allowance, *, seekable: bool
+) -> Layer:
+    """One layer, marked: a tar, compressed or not."""
+    shelved = Shelved(shelf, what, allowance)
+    with opened_tar(content, what, allowance, seekable=seekable) as tar:
         for info, own in tar.members():
             shelved.take(info, own)
-    return shelved.layer
+    return marked(shelved.layer)
 
 
-def _final_files(found: Sequence[ImageLayers], layers: Mapping[str, Layer], what: str) -> dict[str, Path]:
+def _final_files(
+    found: Sequence[ImageLayers], layers: Mapping[str, Layer], what: str, allowance: Allowance
+) -> dict[str, Path]:
     """The libraries of each image as its last layer leaves them; of several images, under their labels."""
+    _require_whole(found, layers, what)
     files: dict[str, Path] = {}
+    for prefix, image in zip(_prefixes(found), found, strict=True):
+        allowance.take_stacked(sum(len(layers[name].files) for name in set(image.layers)))
+        seen = stack([layers[name] for name in image.layers]).libraries
+        allowance.take_libraries(len(seen) if prefix else 0)
+        files.update({f"{prefix}{name}": path for name, path in seen.items()})
+    return files
+
+
+def _require_whole(found: Iterable[ImageLayers], layers: Mapping[str, Layer], what: str) -> None:
+    """Raise ``IntegrityError`` for a layer that is missing."""
     for image in found:
         missing = [name for name in image.layers if name not in layers]
         if missing:
@@ -144,17 +165,14 @@ def _final_files(found: Sequence[ImageLayers], layers: Mapping[str, Layer], what
                 f"{what}: the layer {printable(missing[0])} of {printable(image.label)} is not there "
                 f"({len(missing)} of {len(image.layers)} are missing). Save the image again."
             )
-        seen = stack(layers[name] for name in image.layers)
-        files.update({f"{_prefix(image, found)}{name}": path for name, path in seen.libraries.items()})
-    return files
 
 
-def _prefix(image: ImageLayers, found: Sequence[ImageLayers]) -> str:
-    """What tells the image's files from those of the others, written as ``docker cp`` takes it."""
-    if len(found) == 1:
-        return ""
-    place = "" if [one.label for one in found].count(image.label) == 1 else f" ({found.index(image) + 1})"
-    return f"{image.label}{place}:/"
+def _prefixes(found: Sequence[ImageLayers]) -> Iterator[str]:
+    """What tells each image's files from those of the others, written as ``docker cp`` takes it."""
+    images_of = Counter(image.label for image in found)
+    for place, image in enumerate(found, 1):
+        number = f" ({place})" if images_of[image.label] > 1 else ""
+        yield f"{image.label}{number}:/" if len(found) > 1 else ""
 
 
 def _layer(what: str, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -17,9 +17,10 @@ from builder.adapters.shelf import Shelf
 from builder.adapters.transfer import HttpTransfer, NotThereError
 from builder.adapters.zipped import read_zip
 from builder.core.address import without_userinfo
-from builder.core.candidates import HEAD, is_library, printable
+from builder.core.candidates import HEAD, is_library, is_named_like_a_library
 from builder.core.layers import below_own_top
 from builder.core.ports import Reporter
+from builder.core.printable import printable
 from builder.errors import NothingToDoError, ValidationError
 
 Library = tuple[str, Path]
@@ -136,22 +137,46 @@ def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:
 
 
 def _in_folder(folder: Path, what: str, shelf: Shelf) -> dict[str, Path]:
-    files = dict(_walk(folder))
+    found = sorted(_walk(folder))
+    files = {name: path for name, path in found if not path.is_symlink()}
     images = read_layout(files, what, shelf)
-    return images or {name: path for name, path in files.items() if _is_candidate(path)}
+    if images:
+        return images
+    libraries = {name: path for name, path in files.items() if _is_candidate(path)}
+    links = [(name, path) for name, path in found if path.is_symlink() and is_named_like_a_library(name)]
+    return {**libraries, **dict(_other_names(links, libraries.values()))}
+
+
+def _other_names(links: Iterable[Library], known: Iterable[Path]) -> Iterator[Library]:
+    """The links to what is not shown yet: outside of the folder, no library at all, or nowhere."""
+    shown_files = {_identity(path) for path in known}
+    for name, path in links:
+        target = _identity(path)
+        if target is None or target not in shown_files:
+            shown_files.add(target)
+            yield name, path
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What all names of one file have in common; ``None`` where a link leads nowhere."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _walk(folder: Path) -> Iterator[Library]:
-    """Every regular file below ``folder``; links are shown where they lead to, if that is in there."""
+    """Every regular file and every link below ``folder``, by its name in there."""
 
     def unreadable(error: OSError) -> None:
         raise ValidationError(
             f"{shown(str(error.filename))} cannot be read: {error.strerror}. Check its owner and mode."
         ) from error
 
-    for above, _, names in os.walk(folder, onerror=unreadable):
-        for path in (Path(above) / name for name in names):
-            if path.is_file() and not path.is_symlink():
+    for above, folders, names in os.walk(folder, onerror=unreadable):
+        for path in (Path(above) / name for name in (*folders, *names)):
+            if path.is_symlink() or path.is_file():
                 yield path.relative_to(folder).as_posix(), path
 
 

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from builder.core.coverage import Support
 from builder.core.generations import GENERATIONS, MODELS
-from builder.core.heatmap import MARKS, MEANINGS, HeatMap, Row
+from builder.core.heatmap import MARKS, MEANINGS, HeatMap, Row, shortened
 from builder.core.sentences import SPECIALISED
 from builder.errors import ToolMissingError
 
@@ -23,6 +23,8 @@ _CELL, _STEP, _BETWEEN, _ROW = 34, 36, 8, 29
 _RADIUS = 4
 _TALLEST = 16_384
 """Pixels that viewers still show: a taller picture is drawn at half the scale."""
+_MOST_ROWS = 512
+"""Of one picture: some 15,000 pixels at half the scale."""
 _BACK, _TEXT, _SOFT, _LINE, _BAD = "#ffffff", "#1a2028", "#57626e", "#dce1e6", "#a8321a"
 _COLOURS = {
     Support.NATIVE: ("#0f5fae", "#ffffff"),
@@ -52,7 +54,7 @@ def draw(maps: Sequence[HeatMap]) -> bytes:
     """All maps one below the other, at twice the size where that is not too tall."""
     sheet = _Sheet()
     _title(sheet)
-    for found in maps:
+    for found in shortened(maps, _MOST_ROWS):
         _map(sheet, found)
     return _painted(sheet.marks, sheet.y)
 
@@ -120,6 +122,10 @@ def _rows(sheet: _Sheet, found: HeatMap) -> None:
     _head(sheet)
     for row in found.rows:
         _row(sheet, row, _SOFT)
+    if found.more:
+        others = "library" if found.more == 1 else "libraries"
+        sheet.text(_MARGIN, f"and {found.more:,} more {others}: --html shows all of them", colour=_SOFT)
+        sheet.y += _ROW
     if found.total:
         sheet.y += 8
         _row(sheet, found.total, _TEXT)

@@ -7,16 +7,19 @@ backwards. ``_Strict`` makes both an error.
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, cast
 
+from builder.adapters.allowance import Allowance
 from builder.adapters.compressed import damage, decompressed, is_tar, read_to_end
 from builder.adapters.shelf import Shelf
-from builder.core.candidates import HEAD, is_library, is_named_like_a_library, printable
+from builder.core.candidates import HEAD, is_library, is_named_like_a_library
 from builder.core.layers import Layer, plain
+from builder.core.printable import printable
 from builder.errors import IntegrityError, ValidationError
 
 _CHUNK = 1 << 20
@@ -29,6 +32,14 @@ _EXTENSIONS = (
 )
 _EXTENSION_LIMIT = 1 << 16
 """Bytes of a long name or of pax records, which ``tarfile`` takes into memory; most have some hundred."""
+_HEADER_LIMIT = 1 << 17
+"""Bytes of all headers of one member, the map of a sparse one included."""
+_MOST_PIECES = 2000
+"""Of a sparse member; a library has a few."""
+_GLOBAL_LIMIT = 64
+"""Pax records for all members that follow, which ``tarfile`` copies for each of them; git writes one."""
+_DIGITS = re.compile(rb"\d{40}")
+"""More in a row than any record has: ``tarfile`` before Python 3.11.10 takes them times themselves."""
 _EMPTY_READS = 2
 """How often ``tarfile`` meets a whole archive's end: filling its buffer, and looking for one more header."""
 _ENDS = ("EOFHeaderError", "EmptyHeaderError")
@@ -51,9 +62,57 @@ class _Strict(tarfile.TarInfo):
     @classmethod
     def fromtarfile(cls, tarfile: tarfile.TarFile) -> _Strict:
         start = tarfile.offset
-        info = super().fromtarfile(tarfile)
+        with _metered(tarfile):
+            info = super().fromtarfile(tarfile)
         if info.size < 0 or tarfile.offset <= start:
             raise ValueError(f"{printable(info.name)} has a size below zero")
+        if len(info.sparse or ()) > _MOST_PIECES:
+            raise ValueError(f"{printable(info.name)} is sparse, in more than {_MOST_PIECES:,} pieces")
+        if len(tarfile.pax_headers) > _GLOBAL_LIMIT:
+            raise ValueError(f"it has more than {_GLOBAL_LIMIT} records for all of its members")
+        return info
+
+
+class _Headers:
+    """What ``tarfile`` reads one member's headers from: no more than is taken."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._left = _HEADER_LIMIT
+
+    def read(self, size: int) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise ValueError(f"the headers of one member have more than {_HEADER_LIMIT:,} bytes")
+        data = self._stream.read(size)
+        if size > tarfile.BLOCKSIZE and _DIGITS.search(data):
+            raise ValueError("a record in it has a number of 40 digits")
+        return data
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+
+@contextmanager
+def _metered(tar: tarfile.TarFile) -> Iterator[None]:
+    """Headers lead to further headers, which are counted with them."""
+    whole = cast("IO[bytes]", tar.fileobj)
+    if isinstance(whole, _Headers):
+        yield
+        return
+    tar.fileobj = cast("IO[bytes]", _Headers(whole))
+    try:
+        yield
+    finally:
+        tar.fileobj = whole
+
+
+class _Forward(tarfile.TarFile):
+    members: list[tarfile.TarInfo]
+
+    def next(self) -> tarfile.TarInfo | None:
+        info = super().next()
+        self.members.clear()  # it would keep the headers of all
         return info
 
 
@@ -66,6 +125,7 @@ class Opened:
     """Whether the members' bytes can be read in any order."""
     what: str
     """What the tar is called in messages."""
+    allowance: Allowance
 
     def members(self) -> Iterator[tuple[tarfile.TarInfo, io.BufferedReader | None]]:
         """Header and, for a member that has any, content."""
@@ -75,6 +135,7 @@ class Opened:
                 content = self._content(info) if info else None
             if info is None:
                 return
+            self.allowance.take_headers(info.offset_data - info.offset)
             yield info, content
 
     def _content(self, info: tarfile.TarInfo) -> io.BufferedReader | None:
@@ -85,7 +146,9 @@ class Opened:
 
 
 @contextmanager
-def opened_tar(file: io.BufferedReader, what: str, *, seekable: bool) -> Iterator[Opened]:
+def opened_tar(
+    file: io.BufferedReader, what: str, allowance: Allowance, *, seekable: bool
+) -> Iterator[Opened]:
     """The tar in ``file``, compressed or not. ``seekable`` says whether ``file`` can be read in any order."""
     with ExitStack() as stack:
         with damage(what):
@@ -93,7 +156,7 @@ def opened_tar(file: io.BufferedReader, what: str, *, seekable: bool) -> Iterato
             seekable = seekable and stream is None
             _require_tar(stream, what)
             tar = stack.enter_context(_tar(stream or file, seekable=seekable))
-        yield Opened(tar, seekable, what)
+        yield Opened(tar, seekable, what, allowance)
         if stream is not None:
             with damage(what):
                 read_to_end(stream)
@@ -110,9 +173,9 @@ def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
 
 def _tar(stream: IO[bytes], *, seekable: bool) -> tarfile.TarFile:
     if seekable:
-        return tarfile.open(fileobj=stream, mode="r:", tarinfo=_Strict)
+        return _Forward.open(fileobj=stream, mode="r:", tarinfo=_Strict)
     ending = cast("IO[bytes]", _Ending(stream))
-    return tarfile.open(fileobj=ending, mode="r|", bufsize=_CHUNK, tarinfo=_Strict)
+    return _Forward.open(fileobj=ending, mode="r|", bufsize=_CHUNK, tarinfo=_Strict)
 
 
 class _Ending:
@@ -136,6 +199,7 @@ class Shelved:
 
     shelf: Shelf
     what: str
+    allowance: Allowance
     layer: Layer = field(default_factory=Layer)
 
     def take(self, info: tarfile.TarInfo, content: io.BufferedReader | None) -> None:
@@ -146,6 +210,7 @@ class Shelved:
         elif info.islnk():
             self._take_link(name, plain(info.linkname))
         elif content is not None and is_library(name, self._head(content, info)):
+            self.allowance.take_libraries(1)
             self.layer.add(name, self.shelf.keep(content, info.size, f"{self.what}: {printable(name)}"))
         else:
             self.layer.add(name, None)

@@ -6,10 +6,12 @@ import stat
 from pathlib import Path
 from zipfile import ZipFile, ZipInfo
 
+from builder.adapters.allowance import Allowance
 from builder.adapters.compressed import damage
 from builder.adapters.shelf import Shelf
-from builder.core.candidates import HEAD, is_library, printable
+from builder.core.candidates import HEAD, is_library
 from builder.core.layers import Layer, plain
+from builder.core.printable import printable
 from builder.errors import ValidationError
 
 _ENCRYPTED = 0x1
@@ -21,6 +23,7 @@ def read_zip(path: Path, shelf: Shelf, what: str) -> Layer:
     with damage(what), ZipFile(path) as archive:
         files = {plain(info.filename): info for info in archive.infolist() if not info.is_dir()}
         wanted = {name: info for name, info in files.items() if _is_wanted(archive, name, info, what)}
+        Allowance.of(what, path.stat().st_size).take_libraries(len(wanted))
         shelf.require(sum(info.file_size for info in wanted.values()), what)
         for name, info in wanted.items():
             with archive.open(info) as content:

@@ -1,41 +1,70 @@
-"""check --package: hold any package, packed or unpacked, to a variant: its own or one that is named."""
+"""check --package: hold any package, packed or unpacked, to its manifest and to a variant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.adapters.unpacked import members_in
 from builder.app.kit import Kit
 from builder.app.workshop import Workshop
-from builder.core.checks import require
-from builder.core.describe import promised
+from builder.core.checks import Finding, require
+from builder.core.describe import compare, promised
 from builder.core.manifest import Manifest, loads
-from builder.core.package import MANIFEST, Member
+from builder.core.package import MANIFEST, Digest, Member
+from builder.core.proof import check_files
 from builder.core.variant import Variant
 from builder.errors import ValidationError
 from builder.stages.check import check, tell
 from builder.stages.plan import Wishes, choose_base
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Tree:
+    """A package as it lies on disk."""
+
+    name: str
+    members: tuple[Member, ...]
+    manifest: Manifest | None
+    digests: Mapping[str, Digest]
+    """Of every regular file by member path; none without a manifest to compare them with."""
+
+    @property
+    def identified(self) -> list[Member]:
+        """The members, with their sources where the manifest names their very bytes: a name is no proof."""
+        entries = (
+            {(entry.path, entry.sha256): entry for entry in self.manifest.files} if self.manifest else {}
+        )
+        found = {path: entries.get((path, digest.sha256)) for path, digest in self.digests.items()}
+        return [
+            replace(member, source=entry.source, licence=entry.licence, modified=entry.modified)
+            if (entry := found.get(member.path))
+            else member
+            for member in self.members
+        ]
+
+
 def check_package(shop: Workshop, path: Path, variants: Sequence[Variant], wishes: Wishes) -> None:
     """Read what lies in ``path``, natively and by cuobjdump, and hold it to ``variants`` or its own promise.
 
-    Raises ``CheckFailedError`` with every finding of the first variant that it fails.
+    Where there is a manifest, the files are also held to what it says of them. Raises ``CheckFailedError``
+    with every finding of the first variant that it fails.
     """
     with _unpacked(shop, path) as folder:
-        manifest = _manifest(folder, path)
-        members = _identified(shop, members_in(folder), manifest)
-        wanted = variants or (_own_promise(manifest, path),)
+        tree = _tree(shop, folder, path.name)
+        wanted = variants or (_own_promise(tree),)
         base = choose_base(shop.project, wishes, shop.engine).value
         with shop.reporter.step("make the image that has cuobjdump"):
             inspector = Kit(shop, base, shop.reporter).inspector()
         for variant in wanted:
-            report = check(members, variant, shop.project.check, inspector, shop.reporter)
+            report = check(tree.identified, variant, shop.project.check, inspector, shop.reporter)
             tell(report, variant, shop.reporter)
-            require(report.findings, f"{path.name} does not hold what {variant.name} promises")
+            said: tuple[Finding, ...] = ()
+            if tree.manifest is not None:
+                said = (*check_files(tree.manifest, tree.digests), *compare(tree.manifest, report))
+            require([*report.findings, *said], f"{tree.name} does not hold what {variant.name} promises")
 
 
 @contextmanager
@@ -52,28 +81,20 @@ def _unpacked(shop: Workshop, path: Path) -> Iterator[Path]:
         yield folder
 
 
-def _manifest(folder: Path, path: Path) -> Manifest | None:
+def _tree(shop: Workshop, folder: Path, name: str) -> _Tree:
     file = folder / MANIFEST
-    return loads(file.read_bytes(), path.name) if file.is_file() else None
-
-
-def _identified(shop: Workshop, members: Sequence[Member], manifest: Manifest | None) -> list[Member]:
-    """The members with their sources where a manifest names their very bytes: a name proves nothing."""
-    entries = {(entry.path, entry.sha256): entry for entry in manifest.files} if manifest else {}
-    files = [member for member in members if entries and not member.file.is_symlink()]
-    digests = shop.archive(shop.reporter).digests(files)
-    found = {path: entries.get((path, digest.sha256)) for path, digest in digests.items()}
-    return [
-        replace(member, source=entry.source, licence=entry.licence, modified=entry.modified)
-        if (entry := found.get(member.path))
-        else member
-        for member in members
+    manifest = loads(file.read_bytes(), name) if file.is_file() else None
+    members = members_in(folder)
+    files = [
+        member for member in members if manifest and member.file.is_file() and not member.file.is_symlink()
     ]
+    digests = shop.archive(shop.reporter).digests(files)
+    return _Tree(name=name, members=members, manifest=manifest, digests=digests)
 
 
-def _own_promise(manifest: Manifest | None, path: Path) -> Variant:
-    if manifest is None:
+def _own_promise(tree: _Tree) -> Variant:
+    if tree.manifest is None:
         raise ValidationError(
-            f"{path} has no {MANIFEST} to say which variant it is. Name one: --variant legacy, for instance."
+            f"{tree.name} has no {MANIFEST} to say which variant it is. Name one: --variant legacy, say."
         )
-    return promised(manifest)
+    return promised(tree.manifest)

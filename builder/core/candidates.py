@@ -1,4 +1,4 @@
-"""Which of many files are reported on as libraries, and how their names are shown."""
+"""Which of many files are reported on as libraries."""
 
 from __future__ import annotations
 
@@ -23,8 +23,3 @@ def is_library(name: str, head: bytes) -> bool:
 def is_named_like_a_library(name: str) -> bool:
     """Whether the loader would look for a file of this name."""
     return _NAME.search(name) is not None
-
-
-def printable(text: str) -> str:
-    """The text on one line, with control characters and bytes that are no text written as escapes."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from dataclasses import dataclass
 from typing import AbstractSet, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from builder.core.checks import Code, Finding
-from builder.core.content import BRIDGE, CUDNN, CUDNN_PARTS, ONNXRUNTIME, PROVIDER
+from builder.core.content import BRIDGE, HOST
+from builder.core.families import NVIDIA, ONNXRUNTIME
 from builder.core.library import Library
 from builder.core.package import BUILT
 from builder.core.variant import Limits
@@ -21,25 +21,25 @@ HOST_LIBRARIES = frozenset(
         *("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"),
         *("libstdc++.so.6", "libgcc_s.so.1"),
         "libcuda.so.1",  # the driver's, never bundled
-        "libz.so.1",  # six of cuDNN 9.10's libraries need it; dpkg and rpm need it too, so every host has it
     }
 )
 """What a package may expect of a host."""
 
-_OPENED: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
-    (re.escape(CUDNN), CUDNN_PARTS),
-    (r"libcudnn_engines_runtime_compiled\.so\.\d+", ("libnvrtc.so.{cuda}",)),
-    (r"libnvrtc\.so\.\d+", ("libnvrtc-builtins.so.{stamp}",)),
-    (re.escape(PROVIDER), (BRIDGE,)),
-)
-"""What a library opens at run time and names in no NEEDED: its name as a pattern, and theirs.
+_HOST_OF_NVIDIA = frozenset({"libz.so.1"})
+"""What only NVIDIA's files may expect too: dpkg and rpm need it, so every host has it.
 
-``{cuda}`` is the number of the package's ``libcudart.so``, ``{stamp}`` the version in the library's bytes.
-Source: the names in the libraries of CUDA 12.9 and of cuDNN 9.10.2 (its graph library opens
-``libnvrtc.so.%d`` for the run-time compiled engines), and ORT's provider_bridge_ort.cc.
+Seven of cuDNN 9.10's eight libraries name it, and they may not be changed.
+"""
+
+_EVERYWHERE = ((HOST, "every program that uses the package loads it"), (BRIDGE, f"{HOST} opens it"))
+"""What no NEEDED names, and why a package is nothing without. The provider has a finding of its own, A002.
+
+Source: ORT's provider_bridge_ort.cc.
 """
 
 _CUDART = "libcudart.so."
+_BUILTINS = "libnvrtc-builtins.so."
+_UNFINISHED = (".", ".%d")
 _ORIGIN = "$ORIGIN"
 _CUDNN_BEGINNING = "libcudnn"
 
@@ -59,9 +59,10 @@ def needs(libraries: Iterable[Library]) -> Needs:
 
 
 def check_closure(libraries: Sequence[Library], limits: Limits) -> List[Finding]:
-    """E002 to E011 over all libraries of a package."""
+    """E002 to E012 over all libraries of a package."""
     names = {library.name for library in libraries}
     return [
+        *_absent(names),
         *(finding for library in libraries for rule in _RULES for finding in rule(library, names)),
         *(finding for library in libraries for finding in _too_new(library, limits)),
         *of_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries)),
@@ -69,9 +70,21 @@ def check_closure(libraries: Sequence[Library], limits: Limits) -> List[Finding]
     ]
 
 
+def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
+    for name, why in _EVERYWHERE:
+        if name not in names:
+            yield Finding(
+                code=Code.E012,
+                path=f"lib/{name}",
+                message=f"is not in the package, and {why}",
+                wanted=f"lib/{name}",
+            )
+
+
 def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    host = HOST_LIBRARIES | _HOST_OF_NVIDIA if library.vendor == NVIDIA else HOST_LIBRARIES
     for needed in library.elf.needed:
-        if needed not in names and needed not in HOST_LIBRARIES:
+        if needed not in names and needed not in host:
             yield Finding(
                 code=Code.E002,
                 path=library.path,
@@ -81,7 +94,7 @@ def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    for opened in _opens(library, names):
+    for opened in (_file_of(name, library, names) for name in library.opens):
         if not fnmatch.filter(names, opened):
             yield Finding(
                 code=Code.E003,
@@ -91,14 +104,19 @@ def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
             )
 
 
-def _opens(library: Library, names: AbstractSet[str]) -> Iterator[str]:
-    """Names that a library opens; ``*`` stands for what nothing in the package tells."""
-    cudart = [name[len(_CUDART) :] for name in names if name.startswith(_CUDART)]
-    cuda = cudart[0] if len(cudart) == 1 else "*"
-    stamp = library.stamp or f"{library.name.rpartition('.')[2]}.*"
-    for name, opened in _OPENED:
-        if re.fullmatch(name, library.name):
-            yield from (pattern.format(cuda=cuda, stamp=stamp) for pattern in opened)
+def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
+    """The file that a name in a library's bytes comes to; ``*`` stands for what nothing in the package tells.
+
+    Without a number it gets the library's own, as cuDNN's parts do; with half a name the number of the
+    package's CUDA, of which the built-ins have the minor one too.
+    """
+    if name.endswith(".so"):
+        return f"{name}.{library.name.partition('.so.')[2]}"
+    if not name.endswith(_UNFINISHED):
+        return name
+    cudart = [one[len(_CUDART) :] for one in names if one.startswith(_CUDART)]
+    beginning = f"{name.partition('.so.')[0]}.so.{cudart[0] if len(cudart) == 1 else '*'}"
+    return f"{beginning}.*" if name == _BUILTINS else beginning
 
 
 def _soname(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterator, Optional, Tuple
 
+from builder.core import families
 from builder.core.inputs import Input
 from builder.core.variant import BuildPlan, Host, Origin
 from builder.errors import ValidationError
@@ -23,7 +24,7 @@ ORT_LICENCE = "licenses/onnxruntime.txt"
 ORT_NOTICES = "licenses/onnxruntime-third-party.txt"
 OUR_LICENCE = "LICENSE"
 NOTICE = "NOTICE"
-NVIDIA, ONNXRUNTIME, ORTPACKS = "nvidia", "onnxruntime", "ortpacks"
+NVIDIA, ONNXRUNTIME, ORTPACKS = families.NVIDIA, families.ONNXRUNTIME, "ortpacks"
 LICENCES = (OUR_LICENCE, NOTICE, CUDA_LICENCE, CUDNN_LICENCE, ORT_LICENCE, ORT_NOTICES)
 """Every package carries these."""
 
@@ -33,24 +34,21 @@ _CUDA = (  # role in variants.yaml, folder in the wheel, library, who needs it
     ("cublas", "cublas", "libcublasLt.so.12", "libcublas.so.12 links it"),
     ("cufft", "cufft", "libcufft.so.11", f"{PROVIDER} links it"),
     ("curand", "curand", "libcurand.so.10", f"{PROVIDER} links it"),
-    ("nvrtc", "cuda_nvrtc", "libnvrtc.so.12", "libcudnn_engines_runtime_compiled.so.9 opens it"),
+    ("nvrtc", "cuda_nvrtc", "libnvrtc.so.12", "libcudnn_graph.so.9 opens it"),
     ("nvrtc", "cuda_nvrtc", "libnvrtc-builtins.so.{cuda}", "libnvrtc.so.12 opens it"),
 )
 CUDNN = "libcudnn.so.9"
-CUDNN_PARTS = tuple(
-    f"libcudnn_{part}.so.9"
-    for part in (
-        "adv",
-        "cnn",
-        "engines_precompiled",
-        "engines_runtime_compiled",
-        "graph",
-        "heuristic",
-        "ops",
-    )
+_CUDNN_GRAPH = "libcudnn_graph.so.9"
+_CUDNN = (
+    (CUDNN, f"{PROVIDER} links it"),
+    *((f"libcudnn_{part}.so.9", f"{CUDNN} opens it") for part in ("adv", "cnn", "graph", "ops")),
+    *(
+        (f"libcudnn_{part}.so.9", f"{_CUDNN_GRAPH} opens it")
+        for part in ("engines_precompiled", "engines_runtime_compiled", "heuristic")
+    ),
 )
-"""What cuDNN's main library opens at run time."""
-_CUDNN = ((CUDNN, f"{PROVIDER} links it"), *((part, f"{CUDNN} opens it") for part in CUDNN_PARTS))
+CUDNN_PARTS = tuple(library for library, _ in _CUDNN if library != CUDNN)
+"""What cuDNN 9.10 consists of besides its main library. Newer ones open more: the check says so (E003)."""
 _TERMS = "the terms of redistribution ask for it"
 
 
@@ -70,9 +68,8 @@ class Wanted:
 
 def vendor_of(name: str) -> str:
     """Whose library a file is, by its name; empty for one that no package holds."""
-    if name.startswith("libonnxruntime"):
-        return ONNXRUNTIME
-    return NVIDIA if name.startswith(("libcu", "libnv")) else ""
+    family = families.family_of(name)
+    return family.vendor if family else ""
 
 
 def wanted(plan: BuildPlan) -> Tuple[Wanted, ...]:

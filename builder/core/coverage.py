@@ -26,6 +26,7 @@ from enum import Enum
 from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from builder.core.arch import Arch, Capability, jits_ptx, runs_sass
+from builder.core.families import family_of
 from builder.core.fatbin import Compression, Container, Kind
 
 CAPABILITIES: Tuple[Capability, ...] = tuple(
@@ -36,12 +37,6 @@ CAPABILITIES: Tuple[Capability, ...] = tuple(
     )
 )
 """Every compute capability from Maxwell to Blackwell. Source: NVIDIA's list of CUDA GPUs."""
-
-_SPECIALISED = (
-    *("libcublas", "libcudnn", "libcufft", "libcurand", "libcusolver", "libcusparse", "libcutensor"),
-    *("libnpp", "libnvjpeg", "libnccl"),
-)
-"""NVIDIA's libraries that choose a container by device, by the beginning of their names."""
 
 _BLACKWELL = 10
 
@@ -104,10 +99,16 @@ class LibraryCoverage:
         """What the tally comes to for each capability."""
         return {device: _support(tally, self.specialised) for device, tally in self.tally.items()}
 
+    @property
+    def runnable(self) -> bool:
+        """Whether there is anything in it to run."""
+        return self.idle < self.containers
+
 
 def is_specialised(path: str) -> bool:
     """Whether a library is one of NVIDIA's that are made of containers for one architecture each."""
-    return path.rsplit("/", 1)[-1].startswith(_SPECIALISED)
+    family = family_of(path.rsplit("/", 1)[-1])
+    return family is not None and family.specialised
 
 
 def cover(path: str, containers: Sequence[Container], *, specialised: bool) -> Optional[LibraryCoverage]:
@@ -135,7 +136,7 @@ def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support
 
     Without any such library it is none everywhere.
     """
-    found = [library.support for library in libraries if library.idle < library.containers]
+    found = [library.support for library in libraries if library.runnable]
     return {
         device: max((support[device] for support in found), key=_ORDER.index, default=Support.NONE)
         for device in CAPABILITIES
@@ -148,12 +149,26 @@ def sass_everywhere(containers: Sequence[Container]) -> Tuple[Arch, ...]:
     return tuple(sorted(frozenset.intersection(*sets))) if sets else ()
 
 
-def lacking(containers: Iterable[Container], number: int) -> Tuple[Container, ...]:
-    """The containers without SASS for ``number``, whatever its suffix: ``90a`` counts as ``90``."""
-    return tuple(
-        container
-        for container in containers
-        if number not in {arch.number for arch in container.arches(Kind.SASS)}
+def promised_by(arch: Arch) -> Tuple[Capability, ...]:
+    """The capabilities that code for an architecture of a set must run on: its own, for ``f`` its family's.
+
+    That ``sm_120`` runs on 12.1 too is no promise: ORT's CMake makes ``120a`` of it, which does not.
+    """
+    runs_on = tuple(device for device in CAPABILITIES if runs_sass(arch, device))
+    return runs_on if arch.suffix == "f" else runs_on[:1]
+
+
+def lacking(containers: Iterable[Container], arch: Arch) -> Tuple[Container, ...]:
+    """The containers without SASS for ``arch``: none of its number, or none that runs where it promises to.
+
+    So ``120a`` stands for ``120`` and not for ``120f``, and ``90`` for ``90a``.
+    """
+    return tuple(container for container in containers if not _has(container.arches(Kind.SASS), arch))
+
+
+def _has(found: FrozenSet[Arch], asked: Arch) -> bool:
+    return asked.number in {arch.number for arch in found} and all(
+        any(runs_sass(arch, device) for arch in found) for device in promised_by(asked)
     )
 
 

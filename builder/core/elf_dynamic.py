@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Callable, Dict, Iterator, List, Sequence, Tuple
 
-from builder.core.elf_sections import Buffer, ElfError, Section, name_in, only, strings_of
+from builder.core.elf_sections import Buffer, ElfError, Section, names_in, only, strings_of
 
 NEEDED, SONAME, RPATH, RUNPATH = 1, 14, 15, 29
 _DYNAMIC, _VERDEF, _VERNEED = 6, 0x6FFFFFFD, 0x6FFFFFFE
@@ -24,10 +24,11 @@ def dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> Dict[int, List
     found: Dict[int, List[str]] = {}
     section = only(sections, _DYNAMIC)
     if section is not None:
-        strings = strings_of(sections, section)
-        for tag, value in _entries(buffer, section):
-            if tag in (NEEDED, SONAME, RPATH, RUNPATH):
-                found.setdefault(tag, []).append(name_in(buffer, strings, value))
+        wanted = (NEEDED, SONAME, RPATH, RUNPATH)
+        entries = [entry for entry in _entries(buffer, section) if entry[0] in wanted]
+        names = names_in(buffer, strings_of(sections, section), (value for _tag, value in entries))
+        for (tag, _value), name in zip(entries, names):
+            found.setdefault(tag, []).append(name)
     return found
 
 
@@ -50,8 +51,7 @@ def _names(
     section = only(sections, kind)
     if section is None:
         return ()
-    strings = strings_of(sections, section)
-    return tuple(name_in(buffer, strings, offset) for offset in offsets(buffer, section))
+    return tuple(names_in(buffer, strings_of(sections, section), offsets(buffer, section)))
 
 
 def _entries(buffer: Buffer, section: Section) -> Iterator[Tuple[int, int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import struct
 from dataclasses import dataclass
-from typing import Optional, Sequence, Tuple, Union
+from typing import Iterable, List, Optional, Sequence, Tuple, Union
 
 Buffer = Union[bytes, mmap.mmap]
 
@@ -20,6 +20,8 @@ _CLASS_64, _LITTLE_ENDIAN, _X86_64 = 2, 1, 62
 _STRTAB, _NOBITS = 3, 8
 _EXECINSTR = 4
 _LONGEST_NAME = 4096
+_MOST_TEXT = 1 << 20
+"""Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
 
 
 class ElfError(ValueError):
@@ -93,9 +95,11 @@ def read_sections(buffer: Buffer) -> Tuple[Section, ...]:
         )
     headers = list(struct.iter_unpack("<IIQQQQIIQQ", bytes(buffer[table : table + count * entry_size])))
     names_at, names_size = headers[names_index][4], headers[names_index][5]
+    names_end = min(names_at + names_size, len(buffer))
+    names = _texts(buffer, (header[0] for header in headers), names_at, names_end)
     return tuple(
-        _section(buffer, header, table + index * entry_size, names_at, names_size)
-        for index, header in enumerate(headers)
+        _section(buffer, name, header, table + index * entry_size)
+        for index, (name, header) in enumerate(zip(names, headers))
     )
 
 
@@ -114,20 +118,30 @@ def strings_of(sections: Sequence[Section], section: Section) -> Section:
     return sections[section.link]
 
 
-def name_in(buffer: Buffer, strings: Section, offset: int) -> str:
-    """The name at ``offset`` of a string table. Raises ``ElfError``."""
-    return _text(buffer, strings.offset + offset, strings.offset + strings.size)
+def names_in(buffer: Buffer, strings: Section, offsets: Iterable[int]) -> List[str]:
+    """The names at ``offsets`` of a string table. Raises ``ElfError``, for more than 1 MiB of them too."""
+    return _texts(buffer, offsets, strings.offset, strings.offset + strings.size)
 
 
-def _section(buffer: Buffer, header: Tuple[int, ...], at: int, names_at: int, names_size: int) -> Section:
-    name, kind, flags, address, offset, size, link, info, _align, _entry_size = header
-    end = min(names_at + names_size, len(buffer))
-    section = Section(_text(buffer, names_at + name, end), kind, offset, size, link, info, flags, address)
+def _section(buffer: Buffer, name: str, header: Tuple[int, ...], at: int) -> Section:
+    _name, kind, flags, address, offset, size, link, info, _align, _entry_size = header
+    section = Section(name, kind, offset, size, link, info, flags, address)
     if section.in_file and offset + size > len(buffer):
         raise ElfError(
             f"truncated: section {section.name} ends at {offset + size:,}, the file at {len(buffer):,}", at
         )
     return section
+
+
+def _texts(buffer: Buffer, offsets: Iterable[int], start: int, end: int) -> List[str]:
+    texts: List[str] = []
+    room = _MOST_TEXT
+    for offset in offsets:
+        texts.append(_text(buffer, start + offset, end))
+        room -= len(texts[-1])
+        if room < 0:
+            raise ElfError(f"more than {_MOST_TEXT:,} bytes of names", start + offset)
+    return texts
 
 
 def _text(buffer: Buffer, start: int, end: int) -> str:

@@ -16,6 +16,7 @@ from builder.core.elf import LARGEST, Buffer, read_sections
 from builder.core.fatbin_format import (
     BEGIN,
     HEADER,
+    MOST_IMAGES,
     SECTIONS,
     Compression,
     Container,
@@ -38,8 +39,8 @@ __all__ = [
 ]
 
 _ALIGNMENT, _PADDING, _ZEROS_AT_ONCE = 8, 16, 1 << 20
-_MOST_CONTAINERS = 1 << 18
-"""More is no library: cuFFT has 24,454."""
+_MOST_STRAYS = 1 << 18
+"""Of what begins like a container and is none, in a file. A library that packs fatbins has a handful."""
 _AT_ONCE = 32 << 20
 """Bytes of a mapped file that stay in memory behind the reader."""
 
@@ -58,9 +59,11 @@ def read_containers(buffer: Buffer) -> Tuple[Container, ...]:
     if len(buffer) > LARGEST and is_fatbin(buffer):
         raise FatbinError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
     found: List[Container] = []
+    room = MOST_IMAGES
     for container in _all(buffer):
-        if len(found) == _MOST_CONTAINERS:
-            raise FatbinError(f"more than {_MOST_CONTAINERS:,} containers", container.offset)
+        room -= len(container.images)
+        if room < 0:  # so many of the container's images are too many
+            raise FatbinError(f"more than {MOST_IMAGES:,} images in a file", container.images[room].offset)
         found.append(container)
     return tuple(found)
 
@@ -70,13 +73,18 @@ def _all(buffer: Buffer) -> Iterator[Container]:
         whole = Region("", 0, len(buffer))
         yield from _forgetting(buffer, whole, _filled(buffer, whole))
         return
+    strays = iter(range(_MOST_STRAYS))
     for region in _regions(buffer):
-        walk = _filled if region.name in SECTIONS else _scattered
-        yield from _forgetting(buffer, region, walk(buffer, region))
+        listed = region.name in SECTIONS
+        containers = _filled(buffer, region) if listed else _scattered(buffer, region, strays)
+        yield from _forgetting(buffer, region, containers)
 
 
 def _regions(buffer: Buffer) -> Iterator[Region]:
-    """The file from end to end but for machine code, without overlaps: nothing is read twice."""
+    """The file from end to end but for machine code, without overlaps: nothing is read twice.
+
+    A flag does not make a fatbin section machine code: the run time asks for its name.
+    """
     at = 0
     sections = [section for section in read_sections(buffer) if section.in_file and section.size]
     for section in sorted(sections, key=lambda section: section.offset):
@@ -85,7 +93,7 @@ def _regions(buffer: Buffer) -> Iterator[Region]:
             raise FatbinError(f"section {section.name} overlaps the one before it", section.offset)
         if at < section.offset:
             yield Region("", at, section.offset)
-        if at < end and not section.executable:
+        if at < end and (section.name in SECTIONS or not section.executable):
             yield Region(section.name, max(at, section.offset), end)
         at = max(at, end)
     yield Region("", at, len(buffer))
@@ -113,21 +121,22 @@ def _filled(buffer: Buffer, region: Region) -> Iterator[Container]:
         at = _skip_zeros(buffer, end, region.end)
 
 
-def _scattered(buffer: Buffer, region: Region) -> Iterator[Container]:
-    """A region that may hold containers among other things.
+def _scattered(buffer: Buffer, region: Region, strays: Iterator[int]) -> Iterator[Container]:
+    """A region that may hold containers among other things, ``strays`` of which only look like it.
 
     Programs that write fatbins have an empty container's header as a constant: no code, no gap.
     """
     at = region.start
-    while (at := _find_begin(buffer, at, region.end)) < region.end:
+    while (at := _find_begin(buffer, at, region.end, strays)) < region.end:
         if not any(buffer[at + len(BEGIN) : at + HEADER.size]):
+            _pass_over(strays, at)
             at += HEADER.size
             continue
         container, at = read_container(buffer, at, region)
         yield container
 
 
-def _find_begin(buffer: Buffer, at: int, end: int) -> int:
+def _find_begin(buffer: Buffer, at: int, end: int, strays: Iterator[int]) -> int:
     """Where a container may begin from ``at`` on, or ``end``."""
     while at < end:
         stop = min(end, at + _AT_ONCE)
@@ -138,8 +147,15 @@ def _find_begin(buffer: Buffer, at: int, end: int) -> int:
         elif found % _ALIGNMENT == 0:
             return found
         else:
+            _pass_over(strays, found)
             at = found + 1
     return end
+
+
+def _pass_over(strays: Iterator[int], at: int) -> None:
+    """Count what is no container. One by one hundreds of millions of them would take an hour."""
+    if next(strays, None) is None:
+        raise FatbinError(f"more than {_MOST_STRAYS:,} beginnings of containers that are none", at)
 
 
 def _let_go(buffer: Buffer, start: int, end: int) -> None:
@@ -159,5 +175,5 @@ def _skip_zeros(buffer: Buffer, at: int, end: int) -> int:
         if rest:
             return at + len(chunk) - rest
         at += len(chunk)
-        step = _ZEROS_AT_ONCE
+        step = min(2 * step, _ZEROS_AT_ONCE)  # in proportion: a large step for each small gap takes minutes
     return end

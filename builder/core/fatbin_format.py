@@ -8,7 +8,8 @@ number 40 bytes into its header:
 =========  ==========================================================================================
 0x1        64-bit
 0x2        debug
-0x10       for Linux; 0x20 Mac, 0x40 Windows
+0x10       for Linux; 0x20 Mac, 0x40 Windows. Each of 49,124 images of NVIDIA's and ORT's libraries has
+           0x11; what has not is of no known kind, for nobody has seen a driver take it
 0x2000     an LZ4 block
 0x8000     a zstd frame
 0x10000    obfuscated: LTO IR that is packed, and nothing else
@@ -41,7 +42,10 @@ BEGIN = struct.pack("<IHH", _MAGIC, _VERSION, HEADER.size)
 _IMAGE = struct.Struct("<HHIQI8xI8xQ8xQ")  # kind, version, header, payload, packed, arch, flags, unpacked
 _IMAGE_VERSION = 0x0101
 _LZ4, _ZSTD, _SUFFIX_A, _SUFFIX_F = 0x2000, 0x8000, 0x100000, 0x200000
+_FOR_THIS_HOST = 0x11
 _ARCHES = range(10, 1000)
+MOST_IMAGES = 1 << 18
+"""Of a file, and so of a container; more is no library: cuFFT has 24,454. No container is without one."""
 
 
 class FatbinError(ValueError):
@@ -60,6 +64,7 @@ class Kind(Enum):
     LTOIR = "ltoir"
     """Input of a link at run time: nothing a driver can run."""
     OTHER = "other"
+    """Of a number nobody knows, or not for 64-bit Linux."""
 
 
 class Compression(Enum):
@@ -156,7 +161,11 @@ def _open(buffer: Buffer, at: int, region: Region) -> Tuple[int, int]:
 
 
 def _images(buffer: Buffer, at: int, end: int) -> Iterator[Image]:
+    count = 0
     while at < end:
+        count += 1
+        if count > MOST_IMAGES:
+            raise FatbinError(f"more than {MOST_IMAGES:,} images in a container", at)
         if at + _IMAGE.size > end:
             raise FatbinError("an image's header runs past the end of its container", at)
         kind, version, header, payload, packed, number, flags, unpacked = _IMAGE.unpack_from(buffer, at)
@@ -169,7 +178,7 @@ def _images(buffer: Buffer, at: int, end: int) -> Iterator[Image]:
         if not 0 < size <= payload:
             raise FatbinError(f"a compressed image of {size:,} bytes in {payload:,}", at)
         yield Image(
-            kind=_KINDS.get(kind, Kind.OTHER),
+            kind=_kind(kind, flags),
             arch=_arch(number, flags, at),
             compression=compression,
             size=size,
@@ -177,6 +186,10 @@ def _images(buffer: Buffer, at: int, end: int) -> Iterator[Image]:
             offset=at,
         )
         at += header + payload
+
+
+def _kind(number: int, flags: int) -> Kind:
+    return _KINDS.get(number, Kind.OTHER) if flags & _FOR_THIS_HOST == _FOR_THIS_HOST else Kind.OTHER
 
 
 def _compression(flags: int, at: int) -> Compression:

@@ -6,15 +6,16 @@ Text in it is printable whatever the libraries are called.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Iterable, List, Optional, Sequence, Tuple
+from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from builder.core.arch import Capability
 from builder.core.coverage import CAPABILITIES, LibraryCoverage, Support, combine
 from builder.core.generations import MODELS
 from builder.core.inspected import Inspected, Report
-from builder.core.sentences import counts, listed, notes, printable, summary
+from builder.core.printable import printable
+from builder.core.sentences import counts, listed, notes, summary
 
 MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}
 """Told by more than a colour."""
@@ -90,11 +91,32 @@ class HeatMap:
     """``None`` where nothing can run."""
     notes: Tuple[Note, ...]
     details: Tuple[Detail, ...]
+    more: int = 0
+    """Libraries that no row is left for."""
 
 
 def heat_maps(reports: Iterable[Report]) -> Tuple[HeatMap, ...]:
     """One for each source."""
     return tuple(_heat_map(label, libraries) for label, libraries in reports)
+
+
+def shortened(maps: Iterable[HeatMap], most: int) -> Iterator[HeatMap]:
+    """The same maps with ``most`` rows in all, the notes of those, and no details.
+
+    The rows that stay are those with cells before those that cannot be read before those with nothing.
+    """
+    for found in maps:
+        rows = _weightiest(found.rows, most)
+        most -= len(rows)
+        names = {row.name for row in rows}
+        notes = tuple(note for note in found.notes if note.name in names)
+        yield replace(found, rows=rows, notes=notes, details=(), more=len(found.rows) - len(rows))
+
+
+def _weightiest(rows: Sequence[Row], count: int) -> Tuple[Row, ...]:
+    """So many of the rows, in their order."""
+    ranked = sorted(range(len(rows)), key=lambda place: (not rows[place].cells, not rows[place].unread))
+    return tuple(rows[place] for place in sorted(ranked[:count]))
 
 
 def _heat_map(label: str, libraries: Sequence[Inspected]) -> HeatMap:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from dataclasses import dataclass
 from typing import Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
@@ -23,6 +24,13 @@ LAYOUT_FILES = frozenset((_DOCKER, _OCI, _OCI_MARK))
 _DIGEST = re.compile(r"([a-z0-9]+):([0-9a-fA-F]{32,128})")
 _SCHEMA = 2
 _SHORT = 12
+_MOST_LAYERS = 1024
+"""Of one image; docker takes 127."""
+_MOST_IMAGES = 1024
+_MOST_ENTRIES = 4096
+"""Of all indexes together."""
+_LONGEST_LABEL = 256
+"""Characters: it stands before every name in the image."""
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _TRACE = re.compile(r"(?:.*/)?layer\.tar|blobs/sha256/[0-9a-f]{64}|" + _OCI_MARK)
 """What a file has that was meant to be an image."""
@@ -52,9 +60,22 @@ def images(documents: Mapping[str, bytes]) -> Tuple[ImageLayers, ...]:
     Raises ``IntegrityError`` for documents of an image that contradict the specification.
     """
     try:
-        return _docker(documents) or _oci(documents)
+        return _within_reason(_docker(documents) or _oci(documents))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise IntegrityError(f"the image's documents are broken: {_said(error)}") from error
+
+
+def _within_reason(found: Iterable[ImageLayers]) -> Tuple[ImageLayers, ...]:
+    """Each image once. Raises ``ValueError`` for more than anybody saves in one file."""
+    once = tuple(dict.fromkeys(found))
+    if len(once) > _MOST_IMAGES:
+        raise ValueError(f"{len(once):,} images, and no more than {_MOST_IMAGES:,} are taken")
+    for image in once:
+        if len(image.layers) > _MOST_LAYERS:
+            raise ValueError(
+                f"{image.label} has {len(image.layers):,} layers, and no more than {_MOST_LAYERS:,} are taken"
+            )
+    return once
 
 
 def _said(error: Exception) -> str:
@@ -68,9 +89,13 @@ def _docker(documents: Mapping[str, bytes]) -> Tuple[ImageLayers, ...]:
     ):
         return ()
     return tuple(
-        ImageLayers(", ".join(item.get("RepoTags") or ()) or f"image {place}", _words(item["Layers"] or ()))
+        ImageLayers(_tags(item) or f"image {place}", _words(item["Layers"] or ()))
         for place, item in enumerate(listed, 1)
     )
+
+
+def _tags(item: Mapping[str, Iterable[str]]) -> str:
+    return _shortened(", ".join(item.get("RepoTags") or ()))
 
 
 def _words(value: Iterable[object]) -> Tuple[str, ...]:
@@ -97,23 +122,31 @@ def _oci(documents: Mapping[str, bytes]) -> Tuple[ImageLayers, ...]:
 
 def _manifests(documents: Mapping[str, bytes], index: Mapping[str, List[object]]) -> Iterator[ImageLayers]:
     """Every manifest that the index leads to, also through indexes in it, each once."""
-    waiting = [("", entry) for entry in index["manifests"]]
+    waiting = deque(("", entry) for entry in index["manifests"])
     read: Set[str] = set()
+    entries = 0
     while waiting:
-        outer, entry = waiting.pop(0)
+        outer, entry = waiting.popleft()
+        entries += 1
+        if entries > _MOST_ENTRIES:
+            raise ValueError(f"its indexes have more than {_MOST_ENTRIES:,} entries")
         digest = _digest(entry)
         if digest in read or _is_statement(entry):
             continue
         read.add(digest)
         document = json.loads(_blob(documents, digest))
-        label = " ".join(filter(None, (outer, _label(entry))))
+        label = _shortened(" ".join(filter(None, (outer, _label(entry)))))
         if "manifests" in document:
-            waiting[:0] = [(label, inner) for inner in document["manifests"]]
+            waiting.extendleft((label, inner) for inner in reversed(document["manifests"]))
         elif "layers" in document:
             name = label or f"image {digest[-_SHORT:]}"
             yield ImageLayers(name, tuple(_path(_digest(layer)) for layer in document["layers"]))
         else:
             raise ValueError(f"{digest} is neither a manifest nor an index")
+
+
+def _shortened(label: str) -> str:
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
 def _digest(entry: object) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, Mapping, Optional, Set
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
@@ -61,23 +61,32 @@ def marked(layer: Layer) -> Layer:
     return found
 
 
-def stack(layers: Iterable[Layer]) -> Layer:
-    """All layers, lowest first, as one: what a container would see."""
-    seen = Layer()
-    for layer in map(marked, layers):
-        kept = {name: library for name, library in seen.files.items() if library and not _hides(layer, name)}
-        seen = Layer(files={**kept, **layer.files})
-    return seen
+def stack(layers: Sequence[Layer]) -> Layer:
+    """The libraries in all ``marked`` layers, lowest first, as one: what a container would see.
+
+    From the top down, so that each is gone through once: one that lies under itself adds nothing.
+    """
+    found: List[Dict[str, Path]] = []
+    above = Layer()
+    for layer in {id(layer): layer for layer in reversed(layers)}.values():
+        libraries = ((name, library) for name, library in layer.files.items() if library)
+        found.append({name: library for name, library in libraries if not _hides(above, name)})
+        above.files.update(layer.files)
+        above.folders |= layer.folders
+        above.gone |= layer.gone
+        above.emptied |= layer.emptied
+    return Layer(files={name: library for files in reversed(found) for name, library in files.items()})
 
 
-def _hides(layer: Layer, name: str) -> bool:
-    """Whether a lower layer's file is gone under this one, where this one has none of the same name."""
-    above = list(_above(name))
+def _hides(above: Layer, name: str) -> bool:
+    """Whether a file is gone under all that lies above it."""
+    folders = list(_above(name))
     return (
-        name in layer.gone
-        or name in layer.folders
-        or any(folder in layer.gone or folder in layer.files for folder in above)
-        or any(folder in layer.emptied for folder in (*above, ""))
+        name in above.files
+        or name in above.gone
+        or name in above.folders
+        or any(folder in above.gone or folder in above.files for folder in folders)
+        or any(folder in above.emptied for folder in (*folders, ""))
     )
 
 

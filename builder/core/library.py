@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Optional, Tuple
 
 from builder.core.checks import Severity
-from builder.core.content import NVIDIA
 from builder.core.elf import Elf
+from builder.core.families import NVIDIA
 from builder.core.versions import wheel_version
 
 
@@ -22,6 +22,8 @@ class Library:
     """``Member.source``; anything that is no wheel's key where it is not known."""
     stamp: Optional[str] = None
     """The version in its bytes (``core.stamp``)."""
+    opens: Tuple[str, ...] = ()
+    """The names in its bytes of what it opens at run time (``core.opened_names``)."""
     link: Optional[str] = None
     """What it leads to, where it is a link and no file."""
 

@@ -1,19 +1,20 @@
-"""Whether libraries hold the device code that a variant promises: findings A001 to A007 on what was read."""
+"""Whether libraries hold the device code that a variant promises: findings A001 to A008 on what was read."""
 
 from __future__ import annotations
 
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from builder.core.arch import Arch, Capability
 from builder.core.checks import Code, Finding, Severity
-from builder.core.coverage import LibraryCoverage, Support, lacking, sass_everywhere
+from builder.core.coverage import LibraryCoverage, Support, lacking, promised_by, sass_everywhere
+from builder.core.families import must_hold_code
 from builder.core.fatbin import Container, Kind
 from builder.core.variant import Variant
 
 
 def promised_devices(variant: Variant) -> Tuple[Capability, ...]:
-    """The capabilities a variant's packages must run on: one for each architecture of its set."""
-    return tuple(Capability(arch.major, arch.minor) for arch in variant.sm)
+    """The capabilities a variant's packages must run on, by the architectures of its set, each once."""
+    return tuple(dict.fromkeys(device for arch in variant.sm for device in promised_by(arch)))
 
 
 def hold_provider(
@@ -21,8 +22,8 @@ def hold_provider(
 ) -> Iterator[Finding]:
     """A001, A002, A005 and A006: SASS for the whole set in each container, and for nothing else.
 
-    ``120`` is asked for and ``120a`` is found: ORT's own CMake adds the suffix. ``extra``: how bad an
-    architecture is that nobody asked for.
+    ``120`` is asked for and ``120a`` is found: ORT's own CMake adds the suffix (``coverage.lacking``).
+    ``extra``: how bad an architecture is that nobody asked for.
     """
     if not containers:
         yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
@@ -33,7 +34,7 @@ def hold_provider(
 
 
 def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Variant) -> Iterator[Finding]:
-    missing = lacking(containers, arch.number)
+    missing = lacking(containers, arch)
     if not missing:
         return
     everywhere = len(missing) == len(containers)
@@ -70,9 +71,26 @@ def _surplus(
         )
 
 
-def hold_nvidia(coverage: LibraryCoverage, variant: Variant) -> Iterator[Finding]:
-    """A003: a library of NVIDIA's must run on every capability of the variant, native or by JIT."""
-    if coverage.idle == coverage.containers:
+def hold_code(path: str, coverage: Optional[LibraryCoverage]) -> Iterator[Finding]:
+    """A008: for some libraries nothing to run is no pass but the worst there is."""
+    if must_hold_code(path.rsplit("/", 1)[-1]) and not (coverage and coverage.runnable):
+        idle = f"{coverage.containers} containers, and nothing to run in any" if coverage else "no container"
+        yield Finding(
+            code=Code.A008,
+            path=path,
+            message="holds no device code that runs, and every release of it does",
+            wanted="the file as it is in its wheel",
+            got=idle,
+        )
+
+
+def hold_library(coverage: LibraryCoverage, variant: Variant) -> Iterator[Finding]:
+    """A003: a library with anything to run must run wherever the variant promises, native or by JIT.
+
+    Whoever made it. With the provider held to A001 and A005, no promised capability is then worse than JIT in
+    ``coverage.combine``.
+    """
+    if not coverage.runnable:
         return
     lost = [
         device

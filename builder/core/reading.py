@@ -9,6 +9,7 @@ from builder.core.checks import Code, Finding
 from builder.core.coverage import LibraryCoverage, cover, is_specialised
 from builder.core.elf import Buffer, Elf, ElfError, read_elf
 from builder.core.fatbin import Container, FatbinError, is_fatbin, read_containers
+from builder.core.opened_names import opened_names
 from builder.core.stamp import stamped_version
 
 
@@ -22,6 +23,8 @@ class Reading:
     """``None`` for a file that is no whole ELF file, and for a bare fatbin."""
     stamp: Optional[str] = None
     """The version in its bytes, where they hold one."""
+    opens: Tuple[str, ...] = ()
+    """The names in its bytes of what it opens at run time."""
     containers: Tuple[Container, ...] = ()
     coverage: Optional[LibraryCoverage] = None
     """``None`` without device code, or when it cannot be read."""
@@ -36,10 +39,12 @@ def read_library(path: str, buffer: Buffer) -> Reading:
     reading = Reading(path=path)
     try:
         if is_fatbin(buffer):
-            return _with_code(replace(reading, bare=True), buffer)
+            reading = replace(reading, bare=True)
+            return _with_code(reading, buffer)
         elf = read_elf(buffer)
         name = path.rpartition("/")[2]
         reading = replace(reading, elf=elf, stamp=stamped_version(buffer, name, elf))
+        reading = replace(reading, opens=opened_names(buffer, name, elf))
         return _with_code(reading, buffer)
     except FatbinError as error:
         return replace(reading, problem=Finding(code=Code.A004, path=path, message=str(error)))

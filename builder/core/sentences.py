@@ -7,9 +7,11 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from builder.core.arch import Capability
 from builder.core.coverage import CAPABILITIES, LibraryCoverage, Support, Tally, combine
+from builder.core.families import must_hold_code
 from builder.core.fatbin import SECTIONS
 from builder.core.generations import JETSON, MODELS, Model
 from builder.core.inspected import Inspected
+from builder.core.printable import printable
 
 SPECIALISED = (
     "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
@@ -27,6 +29,7 @@ _MODELS: Mapping[Capability, Model] = {model.device: model for model in MODELS}
 _EVERYTHING = f"every GPU from {CAPABILITIES[0]} to {CAPABILITIES[-1]}"
 _NAMED = 3
 """How many sections are named before the rest is counted."""
+_STRIPPED = "as it is made it has device code; this copy has none"
 
 
 def summary(libraries: Sequence[Inspected]) -> str:
@@ -43,7 +46,7 @@ def notes(item: Inspected) -> Tuple[str, ...]:
     """What the heat map does not show of a library, a sentence each, without its name."""
     coverage = item.coverage
     if coverage is None:
-        return ()
+        return (_STRIPPED,) if _is_stripped(item) else ()
     return (
         *_partial(coverage),
         *_elsewhere(coverage, bare=item.bare),
@@ -68,11 +71,6 @@ def counts(tally: Tally) -> str:
 def listed(names: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def printable(text: str) -> str:
-    """Names come from files that anyone may have made: no control codes, no half characters."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def _caution(unread: int, total: int) -> str:
@@ -108,6 +106,11 @@ def _modules(models: Iterable[Model]) -> Iterator[str]:
         if model.module:
             yield f"{title}{model.module} ({model.device})"
             title = ""
+
+
+def _is_stripped(item: Inspected) -> bool:
+    """Whether a library that was read and has no device code is one that cannot do its work so."""
+    return not item.problem and must_hold_code(item.name.rpartition("/")[2])
 
 
 def _partial(coverage: LibraryCoverage) -> Iterator[str]:

@@ -18,7 +18,7 @@ import struct
 from typing import Callable, Iterator, Optional, Pattern, Sequence, Tuple
 
 from builder.core.elf import Buffer, Elf, ElfError, Section
-from builder.core.elf_sections import name_in, only, strings_of
+from builder.core.elf_sections import names_in, only, strings_of
 
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
 _ORT_STRING = re.compile(rb"\0(1\.\d{1,4}\.\d{1,4})(?=\0)")
@@ -65,13 +65,23 @@ def _of_cudnn(buffer: Buffer, elf: Elf) -> Optional[str]:
 
 def _lone_string(buffer: Buffer, elf: Elf, pattern: Pattern[bytes]) -> Optional[str]:
     """The one string in ``.rodata`` that matches; ``None`` where there are several."""
-    found = {
-        match[1].decode("ascii")
-        for section in elf.sections
-        if section.name == _RODATA and section.in_file
-        for match in pattern.finditer(buffer, section.offset, section.offset + section.size)
-    }
-    return found.pop() if len(found) == 1 else None
+    section = _rodata(elf.sections)
+    if section is None:
+        return None
+    found: Optional[bytes] = None
+    for match in pattern.finditer(buffer, section.offset, section.offset + section.size):
+        if found not in (None, match[1]):
+            return None
+        found = match[1]
+    return found.decode("ascii") if found else None
+
+
+def _rodata(sections: Sequence[Section]) -> Optional[Section]:
+    """A linker makes one at most; thousands over the same bytes would be searched thousands of times."""
+    found = [section for section in sections if section.name == _RODATA and section.in_file]
+    if len(found) > 1:
+        raise ElfError(f"two sections named {_RODATA}", found[1].offset)
+    return found[0] if found else None
 
 
 def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[Tuple[str, int]]:
@@ -84,9 +94,14 @@ def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[T
     if count > _MOST_SYMBOLS:
         raise ElfError(f"{count:,} dynamic symbols", table.offset)
     entries = bytes(buffer[table.offset : table.offset + count * _SYMBOL_SIZE])
-    for name, info, _other, index, address, size in struct.iter_unpack("<IBBHQQ", entries):
-        if (info & 0xF, size) == (_OBJECT, _INT_SIZE) and 0 < index < len(sections):
-            yield name_in(buffer, strings, name), _number_at(buffer, sections[index], address)
+    numbers = [
+        (name, sections[index], address)
+        for name, info, _other, index, address, size in struct.iter_unpack("<IBBHQQ", entries)
+        if (info & 0xF, size) == (_OBJECT, _INT_SIZE) and 0 < index < len(sections)
+    ]
+    names = names_in(buffer, strings, (name for name, _section, _address in numbers))
+    for name, (_offset, section, address) in zip(names, numbers):
+        yield name, _number_at(buffer, section, address)
 
 
 def _number_at(buffer: Buffer, section: Section, address: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from builder.core.arch import Arch, Capability
 from builder.core.checks import Code, Finding, Severity
 from builder.core.closure import Needs, check_closure, needs
-from builder.core.content import NVIDIA, PROVIDER
+from builder.core.content import PROVIDER
 from builder.core.coverage import LibraryCoverage, Support, combine, sass_everywhere
 from builder.core.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
 from builder.core.elf import Elf
@@ -21,7 +21,7 @@ from builder.core.fatbin import SECTIONS
 from builder.core.library import Library
 from builder.core.package import Member
 from builder.core.ports import Inspector, Reporter
-from builder.core.promise import by_jit, hold_nvidia, hold_provider, known_kinds, names
+from builder.core.promise import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
 from builder.core.reading import Reading
 from builder.core.variant import Limits, Variant
 from builder.errors import IntegrityError
@@ -126,6 +126,7 @@ def _library(seen: _Seen) -> Library:
         elf=seen.reading.elf or _NOTHING,
         source=seen.member.source,
         stamp=seen.reading.stamp,
+        opens=seen.reading.opens,
         link=seen.link,
     )
 
@@ -157,10 +158,12 @@ def _hold(seen: Sequence[_Seen], variant: Variant, limits: Limits) -> Iterator[F
     containers = next((one.reading.containers for one in seen if one.member.path == path), ())
     yield from hold_provider(path, containers, variant, limits.extra_sm)
     for one in seen:
-        if one.reading.coverage is not None:
-            yield from known_kinds(one.reading.coverage)
-            if one.member.vendor == NVIDIA:
-                yield from hold_nvidia(one.reading.coverage, variant)
+        coverage = one.reading.coverage
+        if coverage is not None:
+            yield from known_kinds(coverage)
+        if one.member.path != path and one.reading.problem is None:
+            yield from hold_code(one.member.path, coverage)
+            yield from hold_library(coverage, variant) if coverage else ()
 
 
 def tell(report: CheckReport, variant: Variant, reporter: Reporter) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
+from builder.core.checks import Code
 from builder.core.coverage import LibraryCoverage, Support, combine
 from builder.core.generations import GENERATIONS, MODELS
 from builder.core.heatmap import MARKS, MEANINGS, heat_maps
 from builder.core.heattext import text
 from builder.core.inspected import Inspected, Report
+from builder.core.printable import printable
 from builder.core.sentences import SPECIALISED, notes, summary
 from builder.libraryfile import read_file
 
@@ -51,6 +53,8 @@ def page(reports: Sequence[Report], loader: BaseLoader) -> str:
 
 
 def _inspected(name: str, file: Path) -> Inspected:
+    if file.is_symlink() and not file.is_file():
+        return Inspected(name=name, problem=f"{Code.E010.name} {_astray(file)}")
     reading = read_file(name, file)
     if reading.problem is not None:
         return Inspected(name=name, problem=f"{reading.problem.code.name} {reading.problem.message}")
@@ -62,6 +66,10 @@ def _inspected(name: str, file: Path) -> Inspected:
         soname=elf.soname if elf else None,
         needed=elf.needed if elf else (),
     )
+
+
+def _astray(link: Path) -> str:
+    return f"a link to {printable(str(link.readlink()))}, where no file is"
 
 
 def _source(label: str, libraries: Sequence[Inspected]) -> dict[str, object]:

@@ -10,6 +10,7 @@ import pytest
 
 from builder.core.arch import Arch, Capability
 from builder.core.checks import Severity
+from builder.core.content import vendor_of
 from builder.core.coverage import Support
 from builder.core.elf import read_elf
 from builder.core.package import Member
@@ -17,11 +18,12 @@ from builder.core.ports import Completed
 from builder.core.variant import Limits, Variant
 from builder.errors import IntegrityError
 from builder.stages.check import CheckReport, check, native_sm, tell
-from tests.binaries import BLACKWELL, PTX, SASS, ZSTD, A, container, elf, image, sass
+from tests.binaries import BLACKWELL, LTOIR, PTX, SASS, ZSTD, A, container, elf, image, sass
 from tests.fakes import FakeReporter
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 BRIDGE = "lib/libonnxruntime_providers_shared.so"
+HOST = "lib/libonnxruntime.so.1"
 CUBLAS = "lib/libcublas.so.12"
 LEGACY = (50, 52, 60, 61, 70)
 LIMITS = Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30")
@@ -48,6 +50,7 @@ CUFFT = elf(
 GOOD = {
     PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(*LEGACY)),
     BRIDGE: _library(),
+    HOST: _library(),
     CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL))),
     "lib/libcufft.so.11": CUFFT,
     "licenses/nvidia-cuda.txt": b"the terms",
@@ -78,7 +81,7 @@ class Desk:
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-        vendor = "onnxruntime" if "onnxruntime" in path else "nvidia"
+        vendor = vendor_of(path.removeprefix("lib/"))
         return Member(path=path, file=file, source="built", licence="LICENSE", vendor=vendor)
 
 
@@ -191,6 +194,41 @@ def test_a_provider_without_device_code(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "data", "code"),
+    [
+        (CUBLAS, _library(), "A008"),
+        ("lib/libcudnn_ops.so.9", _library(b""), "A008"),
+        ("lib/libcufft.so.11", _library(container(image(LTOIR, 50))), "A008"),
+        ("lib/libmyops.so", _library(sass(75, 80)), "A003"),
+    ],
+)
+def test_a_library_without_the_code_it_must_have(desk: Desk, path: str, data: bytes, code: str) -> None:
+    assert desk.codes({path: data}) == [(code, path)]
+
+
+def test_a_library_of_nobody_knows_whom_drops_the_package_and_is_told(desk: Desk) -> None:
+    report = desk.check({"lib/libmyops.so": _library(sass(75, 80))})
+    assert report.capabilities[Capability(7, 0)] is Support.NONE
+    assert [finding.path for finding in report.findings] == ["lib/libmyops.so"]
+
+
+def test_a_package_without_its_host_library(desk: Desk) -> None:
+    members = [member for member in desk.members() if member.path != HOST]
+    variant = Variant(name="legacy", sm=tuple(Arch.parse(str(sm)) for sm in LEGACY), generations=())
+    (finding,) = check(members, variant, LIMITS, None, FakeReporter()).findings
+    assert (finding.code.name, finding.path) == ("E012", HOST)
+
+
+def test_what_cudnn_s_bytes_name_and_the_package_lacks(desk: Desk) -> None:
+    cudnn = elf({".rodata": b"libcudnn_ops.so\0libcudnn_ext.so\0"}, needed=("libc.so.6",))
+    report = desk.check({"lib/libcudnn.so.9": cudnn, "lib/libcudnn_ops.so.9": GOOD[CUBLAS]})
+    found = [
+        (one.code.name, one.path, one.wanted) for one in report.findings if one.severity is Severity.ERROR
+    ]
+    assert found == [("E003", "lib/libcudnn.so.9", "lib/libcudnn_ext.so.9")]
+
+
+@pytest.mark.parametrize(
     ("data", "code"),
     [
         (GOOD[CUBLAS][:200], "E001"),
@@ -208,7 +246,7 @@ def test_a_library_that_went_away(desk: Desk, tmp_path: Path) -> None:
         path="lib/libx.so", file=tmp_path / "gone", source="built", licence="LICENSE", vendor="nvidia"
     )
     report = check([gone], Variant(name="v", sm=(), generations=()), LIMITS, None, FakeReporter())
-    assert [finding.code.name for finding in report.findings] == ["E001", "A002"]
+    assert [finding.code.name for finding in report.findings] == ["E001", "A002", "E012", "E012"]
 
 
 def test_a_link_that_leads_nowhere(desk: Desk, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -304,3 +305,75 @@ def test_documents_without_end_are_not_taken_into_memory(opener: Opener, work: P
         layout.blob(b"{" + b"%02d" % number + b" " * 4_190_000)
     (work / "app.tar.gz").write_bytes(gzip.compress(files(layout.index()), compresslevel=1))
     assert "its documents have more than 67,108,864 bytes" in said(opener, work / "app.tar.gz")
+
+
+def listed(*images: list[str], **layers: bytes) -> bytes:
+    """``docker save`` with one manifest entry an image."""
+    manifest = [{"RepoTags": [f"app:{place}"], "Layers": names} for place, names in enumerate(images)]
+    return files({**layers, "manifest.json": json.dumps(manifest).encode()})
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    """Three times what it takes, and more than ten times less than it took."""
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < 4
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_layer_that_lies_under_itself_is_gone_through_once(opener: Opener, work: Path) -> None:
+    names = [member(f"d/{place:04}", type=tarfile.LNKTYPE, linkname="a.so") for place in range(9000)]
+    many = tar(member("a.so", LIBRARY), *names)
+    (work / "app.tar.gz").write_bytes(gzip.compress(listed(["l"] * 1024, l=many)))
+    assert found(opener, work / "app.tar.gz") == {"a.so": LIBRARY}
+
+
+@pytest.mark.usefixtures("soon")
+def test_more_layers_than_any_image_has_are_told(opener: Opener, work: Path) -> None:
+    (work / "app.tar").write_bytes(listed(["l"] * 1025, l=LOWER))
+    told = said(opener, work / "app.tar")
+    assert "app:0 has 1,025 layers, and no more than 1,024 are taken. Save the image again." in told
+
+
+@pytest.mark.usefixtures("soon")
+def test_images_that_share_layers_in_every_order_are_told(opener: Opener, work: Path) -> None:
+    layers = {f"l{place}": files({f"{place}/{name}": b"" for name in range(300)}) for place in range(9)}
+    orders = [[*list(layers)[place:], *list(layers)[:place]] for place in range(9)]
+    images = [[*order, *orders[0][:extra]] for order in orders for extra in range(110)]
+    (work / "app.tar.gz").write_bytes(gzip.compress(listed(*images, **layers)))
+    assert "has more files than belong into an archive of its size." in said(opener, work / "app.tar.gz")
+
+
+@pytest.mark.usefixtures("soon")
+def test_more_images_than_are_saved_in_one_file_are_told(opener: Opener, work: Path) -> None:
+    images = [["l"] * (place % 900 + 1) for place in range(1025)]
+    (work / "app.tar").write_bytes(listed(*images, l=LOWER))
+    assert "1,025 images, and no more than 1,024 are taken" in said(opener, work / "app.tar")
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_thousand_images_have_their_labels_compared_once(opener: Opener, work: Path) -> None:
+    many = files({f"{place}.so": LIBRARY for place in range(4)})
+    images = [["l"] * (place + 1) for place in range(1000)]
+    (work / "app.tar").write_bytes(listed(*images, l=many))
+    assert len(found(opener, work / "app.tar")) == 4000
+
+
+@pytest.mark.usefixtures("soon")
+def test_indexes_of_a_chain_without_end_are_told(opener: Opener, work: Path) -> None:
+    layout = Layout()
+    inner = layout.image(LOWER)
+    short = {"digest": inner["digest"]}
+    for _ in range(4):
+        short = {"digest": layout.document(manifests=[short] + [short] * 40_000)["digest"]}
+    (work / "app.tar").write_bytes(files(layout.index(short)))
+    assert "its indexes have more than 4,096 entries" in said(opener, work / "app.tar")
+
+
+def test_a_label_without_end_is_cut(opener: Opener, work: Path) -> None:
+    manifest = [{"RepoTags": [mark * 100_000], "Layers": [mark]} for mark in "ab"]
+    data = {"a": files({"x.so": LIBRARY}), "b": files({"x.so": OTHER})}
+    (work / "app.tar").write_bytes(files({**data, "manifest.json": json.dumps(manifest).encode()}))
+    names = [f"{mark * 255}…:/x.so" for mark in "ab"]
+    assert found(opener, work / "app.tar") == dict(zip(names, (LIBRARY, OTHER), strict=True))

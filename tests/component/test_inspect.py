@@ -279,3 +279,13 @@ def test_the_same_libraries_give_the_same_page(
     found: tuple[Inspected, ...], loader: FileSystemLoader
 ) -> None:
     assert page([("here", found)], loader) == page([("here", found)], loader)
+
+
+def test_a_link_that_leads_to_no_file_is_a_coded_problem(tmp_path: Path) -> None:
+    targets = {"liba.so": "gone\n.so", "libb.so": "/dev/zero", "libc.so": "libc.so", "libd.so": "."}
+    for name, target in targets.items():
+        (tmp_path / name).symlink_to(target)
+    told = [item.problem for item in inspect((name, tmp_path / name) for name in targets)]
+    assert told == [
+        f"E010 a link to {target}, where no file is" for target in ("gone\\n.so", "/dev/zero", "libc.so", ".")
+    ]

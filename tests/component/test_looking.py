@@ -112,3 +112,22 @@ def test_several_sources_by_flag_and_as_bare_words(place: Place, sources: list[s
 )
 def test_bare_words_after_the_first_become_flags(given: str, put: str) -> None:
     assert list(with_flags(given.split(), VALUED)) == put.split()
+
+
+def test_a_link_that_leads_nowhere_fails_by_name(shop: Workshop, tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libcudart.so.12").write_bytes(LIBRARY)
+    (folder / "libcudnn.so.9").symlink_to("libcudnn.so.9.1")
+    (folder / "libcudnn_ops.so.9").symlink_to("../liboutside")
+    (tmp_path / "liboutside").write_bytes(LIBRARY)
+    reports = look_inside(shop, [str(folder)])
+    assert [item.name for item in reports[0][1] if not item.problem] == [
+        "libcudart.so.12",
+        "libcudnn_ops.so.9",
+    ]
+    with pytest.raises(CheckFailedError) as caught:
+        require_read(reports)
+    assert str(caught.value) == (
+        "1 of 3 libraries cannot be read\nlibcudnn.so.9: E010 a link to libcudnn.so.9.1, where no file is"
+    )

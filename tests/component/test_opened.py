@@ -10,6 +10,8 @@ import socket
 import struct
 import subprocess
 import tarfile
+import time
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,10 +102,55 @@ def packed(folder: Path, target: Path, *options: str) -> Path:
     return target
 
 
-def test_a_folder_is_its_libraries_by_magic_or_by_name_and_links_lead_nowhere(
-    opener: Opener, tree: Path
+def test_a_folder_is_its_libraries_by_magic_or_by_name(opener: Opener, tree: Path) -> None:
+    """The link to one of them is no library more; that to what lies outside is one."""
+    assert found(opener, tree) == {**WANTED, "lib/libaway.so": Path("/etc/passwd").read_bytes()}
+
+
+def linked(work: Path, links: dict[str, str]) -> Path:
+    """A folder with one library, text, and links; a library and a folder outside of it."""
+    folder = work / "linked"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "liba.so.1").write_bytes(LIBRARY)
+    (folder / "README").write_bytes(b"text")
+    (work / "outside").write_bytes(OTHER)
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
+    return folder
+
+
+def shown_links(opener: Opener, folder: Path) -> list[str]:
+    with opener.libraries(str(folder)) as libraries:
+        return [name for name, path in libraries if path.is_symlink()]
+
+
+@pytest.mark.parametrize(
+    ("links", "told"),
+    [
+        ({"liba.so": "liba.so.1", "libb.so": "liba.so", "sub/libc.so": "../liba.so.1"}, []),
+        ({"liba.so": "../linked/liba.so.1"}, []),
+        ({"libx.so.9": "../outside", "libgone.so.9": "libgone.so.9.1"}, ["libgone.so.9", "libx.so.9"]),
+        ({"libx.so": "libx.so.9", "libx.so.9": "../outside"}, ["libx.so"]),
+        ({"libloop.so": "libloop.so", "libgone.so": "gone"}, ["libgone.so", "libloop.so"]),
+        ({"libtext.so": "README"}, ["libtext.so"]),
+        ({"libfolder.so": "sub", "libnull.so": "/dev/null"}, ["libfolder.so", "libnull.so"]),
+        ({"tool": "../outside", "gone": "gone.py"}, []),
+    ],
+)
+def test_a_link_is_shown_unless_its_file_is(
+    opener: Opener, work: Path, links: dict[str, str], told: list[str]
 ) -> None:
-    assert found(opener, tree) == WANTED
+    assert shown_links(opener, linked(work, links)) == told
+
+
+def test_a_folder_with_nothing_but_a_dangling_link_is_not_empty(opener: Opener, work: Path) -> None:
+    (work / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
+    assert shown_links(opener, work) == ["libcudnn.so.9"]
+
+
+def test_a_file_outside_is_read_under_its_links_name(opener: Opener, work: Path) -> None:
+    folder = linked(work, {"libx.so.9": "../outside"})
+    assert found(opener, folder) == {"liba.so.1": LIBRARY, "libx.so.9": OTHER}
 
 
 @pytest.mark.parametrize("name", ["lib/libone.so", "lib/plugin", "kernels/all.fatbin", "lib/empty.so"])
@@ -316,6 +363,65 @@ def test_a_zip_that_unpacks_to_more_than_the_disk_is_told(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
     told = said(opener, work / "bomb.zip", DiskError)
     assert "about 1,200,000 bytes are needed, 1,000,000 are free" in told
+
+
+def sparse_by_pax(pieces: int) -> bytes:
+    """GNU's format 1.0: the map lies before the bytes, two numbers a piece."""
+    told = b"%d\n" % pieces + b"0\n0\n" * pieces
+    records = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
+    return pax_tar(records, "a.so", told + bytes(-len(told) % 512))
+
+
+def sparse_by_gnu(blocks: int) -> bytes:
+    """GNU's old format: 21 pieces a block, the last but eighth byte tells of one more block."""
+    block = b"00000000001\0" * 42 + b"\1" + bytes(7)
+    return header("a.so", tarfile.GNUTYPE_SPARSE, 482, b"\1") + block * blocks + bytes(1024)
+
+
+def pax_block(body: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    return tar(member("x", body, type=kind), end=b"")
+
+
+RECORDS = b"".join(b"9 %04d=a\n" % place for place in range(7000))
+EMPTY = member("a.txt")[0].tobuf(tarfile.GNU_FORMAT)
+ENDLESS = {
+    "sparse-pax": (sparse_by_pax(8_000_000), "the headers of one member have more than 131,072 bytes"),
+    "sparse-gnu": (sparse_by_gnu(200_000), "the headers of one member have more than 131,072 bytes"),
+    "sparse-often": (sparse_by_pax(2500), "a.so is sparse, in more than 2,000 pieces"),
+    "empty-files": (EMPTY * 400_000, "has more files than belong into an archive of its size"),
+    "empty-libraries": (
+        b"".join(tar(member(f"{place}.so"), end=b"") for place in range(9000)),
+        "has more libraries than belong into an archive of its size",
+    ),
+    "digits": (pax_block(b"1" * 65_000) * 400, "a record in it has a number of 40 digits"),
+    "records-for-all": (
+        pax_block(RECORDS, tarfile.XGLTYPE) + EMPTY * 20_000,
+        "it has more than 64 records for all of its members",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_little_that_would_take_long_is_told_soon(opener: Opener, work: Path, kind: str) -> None:
+    data, told = ENDLESS[kind]
+    path = work / "x.tgz"
+    path.write_bytes(gzip.compress(data + bytes(1024), 6))
+    assert path.stat().st_size < 1_500_000
+    started = time.process_time()
+    assert told in said(opener, path, IntegrityError)
+    assert time.process_time() - started < 12
+
+
+def test_members_are_not_kept(opener: Opener, work: Path) -> None:
+    """``tarfile`` alone would keep some 400 bytes of each: 5 MB in all."""
+    many = b"".join(tar(member(f"{place:05}"), end=b"") for place in range(8000))
+    (work / "x.tar").write_bytes(many + files({"a.so": LIBRARY}))
+    tracemalloc.start()
+    try:
+        assert found(opener, work / "x.tar") == {"a.so": LIBRARY}
+        assert tracemalloc.get_traced_memory()[1] < 3_500_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("option", ["--gzip", "--zstd", "--bzip2", "--xz"])

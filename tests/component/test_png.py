@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from io import BytesIO
 
 import pytest
@@ -87,3 +88,15 @@ def test_five_hundred_libraries_are_drawn_at_half_the_scale() -> None:
     picture = drawn(*many)
     assert picture.width == 1280
     assert len(bands(picture, scale=1)) == 501
+
+
+def test_thousands_of_libraries_are_a_picture_that_says_how_many_it_leaves_out() -> None:
+    many = [Inspected(name=f"{place}.so") for place in range(6001)]
+    started = time.process_time()
+    first, second = (draw(heat_maps([("all", [PROVIDER, *many[:count]])])) for count in (6000, 6001))
+    assert time.process_time() - started < 10
+    assert first != second
+    for data in (first, second):
+        picture = Image.open(BytesIO(data))
+        assert picture.width == 1280
+        assert picture.height < 16_384

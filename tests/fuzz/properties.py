@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 import struct
+import zlib
 from collections.abc import Sequence
 
 from builder.core.coverage import cover
 from builder.core.elf import Elf, ElfError, read_elf
-from builder.core.fatbin import Container, FatbinError, read_containers
+from builder.core.fatbin import Container, FatbinError, is_fatbin, read_containers
+from builder.core.reading import read_library
 
 _DIGITS = re.compile(r"0x[0-9a-f]+|[\d,]+|(?<=section ).*?(?= ends| holds| names| overlaps|$)")
+
+LIBRARIES = ("lib/libonnxruntime_providers_cuda.so", "lib/libcudnn_ops.so.9", "lib/libnvrtc.so.12")
+"""Each of whose versions is looked for in a way of its own."""
 
 
 def outcome(data: bytes) -> str:
     """What the readers say, numbers and names left out; equal for files that fare alike."""
-    return f"{_containers(data)}; {_elf(data)}"
+    return f"{_containers(data)}; {_elf(data)}; {_library(data)}"
 
 
 def _containers(data: bytes) -> str:
@@ -35,6 +40,19 @@ def _elf(data: bytes) -> str:
         return _refusal(error)
     _check_elf(data, found)
     return f"{min(len(found.needed), 3)} needed"
+
+
+def _library(data: bytes) -> str:
+    """Read whole, under one of the names by turns; it never raises."""
+    found = read_library(LIBRARIES[zlib.crc32(data) % len(LIBRARIES)], data)
+    assert found.bare == is_fatbin(data)
+    assert found.elf is None or not found.bare
+    assert found.stamp is None or re.fullmatch(r"\d+\.\d+(\.\d+)?", found.stamp)
+    assert found.problem is None or not found.containers
+    if found.problem is None:
+        _check_containers(data, found.containers)
+        return f"whole, {'a' if found.stamp else 'no'} version"
+    return found.problem.code.name
 
 
 def _refusal(error: ElfError | FatbinError) -> str:

@@ -15,8 +15,8 @@ _SECTION = ((0, 4), (4, 4), (8, 8), (24, 8), (32, 8), (40, 4), (44, 4))
 _CONTAINER = ((0, 4), (4, 2), (6, 2), (8, 8))
 _IMAGE = ((0, 2), (2, 2), (4, 4), (8, 8), (16, 4), (28, 4), (40, 8), (56, 8))
 _MAGIC = bytes.fromhex("50ed55ba01001000")
-_WORDS = {6: 8, 7: 4, 0x6FFFFFFD: 4, 0x6FFFFFFE: 4}
-"""Sections of nothing but words, by type: dynamic, notes, versions defined and needed. A word's bytes."""
+_WORDS = {6: 8, 7: 4, 11: 4, 0x6FFFFFFD: 4, 0x6FFFFFFE: 4}
+"""Sections of words, by type: dynamic, notes, symbols, versions defined and needed. Bytes of a word."""
 
 Field = tuple[int, int]
 """Offset and width in bytes."""
@@ -66,7 +66,29 @@ def synthetic() -> tuple[Seed, ...]:
         runpath="$ORIGIN",
         versions={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.9"), "libstdc++.so.6": ("GLIBCXX_3.4.9",)},
     )
-    return tuple(map(Seed, (packs, listed, library, elf({".data": hidden}), elf(needed=("libc.so.6",)))))
+    plain = (elf({".data": hidden}), elf(needed=("libc.so.6",)))
+    stamped = _stamped()
+    crowded = (_crowded(plain[0]), _crowded(stamped[0]))
+    return tuple(map(Seed, (packs, listed, library, *plain, *stamped, *crowded)))
+
+
+def _stamped() -> tuple[bytes, ...]:
+    """Libraries with a version in them, one for each way of telling it."""
+    numbers = {"cudnn_ops_version": (".rodata", 4), "cudnn_ops_infer_version": (".rodata", 8)}
+    return (
+        elf({".rodata": b"\x00Delete\x001.23.2\x00\x001.23.2\x00", ".nv_fatbin": sass(60)}),
+        elf({".rodata": struct.pack("<III", 7, 0x090A02, 0x090A02)}, symbols=numbers),
+        elf({".rodata": b"\x00libnvrtc-builtins.so.12.9\x00"}),
+        elf(defines=("libonnxruntime.so.1", "VERS_1.23.2")),
+    )
+
+
+def _crowded(library: bytes) -> bytes:
+    """The library with 30 more headers for each section of plain data, over the same bytes."""
+    headers = [library[at : at + 64] for at in _section_headers(library)]
+    more = [header for header in headers if header[4:8] == b"\1\0\0\0"] * 30
+    count = struct.pack("<H", len(headers) + len(more))
+    return library[:60] + count + library[62:] + b"".join(more)
 
 
 def _below(offsets: Iterable[int], fields: Iterable[Field]) -> Iterator[Field]:

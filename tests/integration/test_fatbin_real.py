@@ -16,6 +16,8 @@ import pytest
 from builder.core.arch import Capability
 from builder.core.coverage import CAPABILITIES, Support, cover
 from builder.core.fatbin import Container, Kind, read_containers
+from tests import cudnn928
+from tests.payloads import unpacked
 
 pytestmark = pytest.mark.integration
 
@@ -39,13 +41,47 @@ PROVIDER = "libonnxruntime_providers_cuda.so"
 
 @pytest.mark.parametrize("name", SASS)
 def test_images_of_nvidia_s_libraries(name: str, packaged_library: Callable[[str], Path]) -> None:
-    found = Counter(
-        image.arch.number
-        for container in _containers(packaged_library(name))
+    assert _listed(packaged_library(name), Kind.SASS) == SASS[name]
+
+
+CUDNN_9_28 = {
+    "libcudnn_adv.so.9": ("75:33 80:33 86:33 90:33 100:33 120:33", "120:10"),
+    "libcudnn_cnn.so.9": ("75:12 80:10 86:10 90:10 100:10 120:10", "120:10"),
+    "libcudnn_engines_precompiled.so.9": (
+        "50:336 60:336 61:337 70:349 75:512 80:722 86:404 90:653 100:1168 103:6 120:786 121:6",
+        "120:97",
+    ),
+    "libcudnn_engines_runtime_compiled.so.9": ("75:25 80:38 86:34 90:46 100:45 120:45", "120:45"),
+    "libcudnn_ext.so.9": ("75:28 80:28 90:28 100:28 120:28", "120:28"),
+    "libcudnn_ops.so.9": ("75:22 80:22 90:22 100:22 120:22", "120:22"),
+    "libcudnn.so.9": ("", ""),
+    "libcudnn_engines_tensor_ir.so.9": ("", ""),
+    "libcudnn_graph.so.9": ("", ""),
+    "libcudnn_heuristic.so.9": ("", ""),
+}
+"""SASS and PTX of cuDNN 9.28.0.42 in the same way."""
+
+
+@pytest.mark.parametrize("name", CUDNN_9_28)
+def test_images_of_a_newer_cudnn(name: str) -> None:
+    library = cudnn928.libraries() / name
+    assert (_listed(library, Kind.SASS), _listed(library, Kind.PTX)) == CUDNN_9_28[name]
+
+
+@pytest.mark.parametrize(("name", "count"), [("libcublas.so.12", 128), ("libcudnn_ops.so.9", 16)])
+def test_what_has_nothing_to_run_has_no_code(
+    name: str, count: int, packaged_library: Callable[[str], Path]
+) -> None:
+    """A kernel ``f`` lies in section ``.text.f`` of its cubin; the next larger cubins have one each."""
+    data = packaged_library(name).read_bytes()
+    small = [
+        (image.runnable, b".text." in unpacked(data, image))
+        for container in read_containers(data)
         for image in container.images
-        if container.listed and image.kind is Kind.SASS
-    )
-    assert " ".join(f"{number}:{found[number]}" for number in sorted(found)) == SASS[name]
+        if image.kind is Kind.SASS and image.unpacked_size < 9000
+    ]
+    assert all(runnable == code for runnable, code in small)
+    assert sum(not runnable for runnable, _code in small) == count
 
 
 ELSEWHERE = {
@@ -101,6 +137,17 @@ def test_the_official_provider(packaged_library: Callable[[str], Path]) -> None:
     assert found.support[Capability(9, 0)] is Support.NATIVE
     assert found.support[Capability(12, 0)] is Support.JIT
     assert found.support[Capability(5, 2)] is Support.NONE
+
+
+def _listed(library: Path, kind: Kind) -> str:
+    """Images by architecture where cuobjdump looks."""
+    found = Counter(
+        image.arch.number
+        for container in _containers(library)
+        for image in container.images
+        if container.listed and image.kind is kind
+    )
+    return " ".join(f"{number}:{found[number]}" for number in sorted(found))
 
 
 def _containers(path: Path) -> tuple[Container, ...]:

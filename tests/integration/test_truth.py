@@ -15,19 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.workshop import Workshop
-from builder.core.content import CUDNN, CUDNN_PARTS, PROVIDER
-from builder.core.inputs import Input, Lock, Pin
-from tests.verbs import ROOT, invoke
+from builder.core.content import PROVIDER
+from tests import cudnn928
+from tests.verbs import invoke
 
 pytestmark = pytest.mark.integration
 
-CUDNN_9_28 = Input.wheel("nvidia-cudnn-cu12==9.28.0.42")
-PIN = Pin(
-    filename="nvidia_cudnn_cu12-9.28.0.42-py3-none-manylinux_2_27_x86_64.whl",
-    sha256="9ff58b7f36dacd0a93e89f8f2957b52466889217963701daa15e577317cfa375",
-    size=716538495,
-)
 FAILED_CHECK = 6
 IMAGE = struct.Struct("<HHIQI8xI")
 """Kind, version, bytes of the header and of the payload, …, architecture: jiegec/fatbinary's layout."""
@@ -55,8 +48,7 @@ def modern(modern_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="module")
 def new_cudnn() -> Path:
     """The libraries of a cuDNN that no longer knows Maxwell, Pascal and Volta."""
-    store = Workshop(ROOT).store(Lock(pins={CUDNN_9_28.key: PIN}))
-    return store.unpack(CUDNN_9_28) / "nvidia" / "cudnn" / "lib"
+    return cudnn928.libraries()
 
 
 @pytest.fixture
@@ -96,6 +88,10 @@ def without_one_image(library: bytes, number: int) -> bytes:
     return library[:at] + body.ljust(16 + size, b"\0") + library[at + 16 + size :]
 
 
+BYTES, LISTED, CLAIM = "B005", "B004", "B007"
+"""What the manifest beside a tampered file finds: other bytes, a file gone, a claim that no longer holds."""
+
+
 def test_untouched_packages_hold_what_they_promise(legacy: Path, modern: Path) -> None:
     for package in (legacy, modern):
         code, errors, said = check(package)
@@ -107,7 +103,7 @@ def test_one_image_deleted_from_one_container(modern: Path, tampered: Callable[[
     provider = package / "lib" / PROVIDER
     replace(provider, without_one_image(provider.read_bytes(), 86))
     code, errors, said = check(package)
-    assert (code, errors) == (FAILED_CHECK, {"A005"}), said
+    assert (code, errors) == (FAILED_CHECK, {"A005", BYTES}), said
     assert "no SASS for sm_86 in 1 of 184 containers" in said
 
 
@@ -117,17 +113,20 @@ def test_one_image_deleted_from_the_only_container(legacy: Path, tampered: Calla
     provider = package / "lib" / PROVIDER
     replace(provider, without_one_image(provider.read_bytes(), 52))
     code, errors, said = check(package)
-    assert (code, errors) == (FAILED_CHECK, {"A001"}), said
+    assert (code, errors) == (FAILED_CHECK, {"A001", BYTES, CLAIM}), said
     assert "no SASS for sm_52 in any of 1 containers" in said
 
 
 def test_a_cudnn_that_dropped_maxwell(
     legacy: Path, new_cudnn: Path, tampered: Callable[[Path], Path]
 ) -> None:
+    """All of it, with the libraries that only the new one has: nothing but the GPUs is wrong with it."""
     package = tampered(legacy)
-    for name in (CUDNN, *CUDNN_PARTS):
-        replace(package / "lib" / name, (new_cudnn / name).read_bytes())
-    code, errors, said = check(package)
+    (package / "manifest.json").unlink()
+    for library in new_cudnn.glob("libcudnn*.so.9"):
+        (package / "lib" / library.name).unlink(missing_ok=True)
+        os.link(library, package / "lib" / library.name)
+    code, errors, said = check(package, "--variant", "legacy")
     assert (code, errors) == (FAILED_CHECK, {"A003"}), said
     for name in ("ops", "cnn", "adv"):
         assert f"libcudnn_{name}.so.9: does not run on compute capability 5.0, 5.2, 6.0, 6.1, 7.0" in said
@@ -137,12 +136,15 @@ def test_the_file_that_nvrtc_opens_is_gone(legacy: Path, tampered: Callable[[Pat
     package = tampered(legacy)
     (package / "lib" / "libnvrtc-builtins.so.12.9").unlink()
     code, errors, said = check(package)
-    assert (code, errors) == (FAILED_CHECK, {"E003"}), said
+    assert (code, errors) == (FAILED_CHECK, {"E003", LISTED, CLAIM}), said
     assert "libnvrtc-builtins.so.12.9" in said
 
 
-def test_the_provider_of_modern_in_latest(modern: Path) -> None:
-    code, errors, said = check(modern, "--variant", "latest")
+def test_the_provider_of_modern_in_latest(modern: Path, tampered: Callable[[Path], Path]) -> None:
+    """A package that calls itself latest, and holds what the first release of the story held: modern's."""
+    package = tampered(modern)
+    (package / "manifest.json").unlink()
+    code, errors, said = check(package, "--variant", "latest")
     assert (code, errors) == (FAILED_CHECK, {"A001"}), said
     for number in (89, 100, 120):
         assert f"no SASS for sm_{number} in any of 184 containers" in said
@@ -155,5 +157,17 @@ def test_a_truncated_library(name: str, legacy: Path, tampered: Callable[[Path],
     data = library.read_bytes()
     replace(library, data[: len(data) // 2])
     code, errors, said = check(package)
-    assert (code, errors) == (FAILED_CHECK, {"E001"}), said
+    assert code == FAILED_CHECK, said
+    assert {"E001", BYTES, CLAIM} <= errors, said
     assert re.search(rf"E001 lib/{re.escape(name)}: truncated: .* \(at offset 0x[0-9a-f]+\)", said)
+
+
+def test_one_library_of_another_cudnn(
+    modern: Path, new_cudnn: Path, tampered: Callable[[Path], Path]
+) -> None:
+    """It holds no device code and no version that could be read: only the manifest knows its bytes."""
+    package = tampered(modern)
+    replace(package / "lib" / "libcudnn_heuristic.so.9", (new_cudnn / "libcudnn_heuristic.so.9").read_bytes())
+    code, errors, said = check(package)
+    assert code == FAILED_CHECK, said
+    assert BYTES in errors, said

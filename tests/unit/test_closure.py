@@ -10,9 +10,21 @@ from builder.core.elf import read_elf
 from builder.core.variant import Limits
 from tests.binaries import RWX, elf
 
+HOST = "libonnxruntime.so.1"
+BRIDGE = "libonnxruntime_providers_shared.so"
 PROVIDER = "libonnxruntime_providers_cuda.so"
 LIMITS = Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30")
 CUDNN_PARTS = ("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops")
+OPENED = {
+    "libcudnn.so.9": ("libcudnn_adv.so", "libcudnn_cnn.so", "libcudnn_graph.so", "libcudnn_ops.so"),
+    "libcudnn_graph.so.9": (
+        *("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so"),
+        "libnvrtc.so.%d",
+    ),
+    "libcudnn_engines_precompiled.so.9": ("libnvrtc.so.12",),
+    "libnvrtc.so.12": ("libnvrtc-builtins.so.12.9",),
+}
+"""What ``strings`` shows in ``.rodata`` of cuDNN 9.10.2.21 and NVRTC 12.9.86."""
 
 
 def _library(
@@ -25,6 +37,7 @@ def _library(
     rpath: str | None = None,
     stack: int | None = 6,
     versions: tuple[str, ...] = (),
+    opens: tuple[str, ...] = (),
 ) -> Library:
     data = elf(
         needed=needed,
@@ -35,11 +48,14 @@ def _library(
         versions={"libc.so.6": versions} if versions else None,
     )
     source = "wheel:nvidia-x-cu12==9.10.2.21" if vendor == "nvidia" else "wheel:onnxruntime-gpu==1.23.2"
-    return Library(path=f"lib/{name}", vendor=vendor, elf=read_elf(data), source=source)
+    return Library(path=f"lib/{name}", vendor=vendor, elf=read_elf(data), source=source, opens=opens)
 
 
 def _found(*libraries: Library) -> list[Finding]:
-    return check_closure(libraries, LIMITS)
+    """Of a package with these, its host library and its bridge."""
+    held = {library.name for library in libraries}
+    everywhere = (_library(name, "onnxruntime") for name in (HOST, BRIDGE) if name not in held)
+    return check_closure([*libraries, *everywhere], LIMITS)
 
 
 def _codes(*libraries: Library) -> list[str]:
@@ -56,9 +72,23 @@ def _package() -> dict[str, Library]:
             ),
             _library("libonnxruntime_providers_shared.so", "onnxruntime"),
             _library(PROVIDER, "onnxruntime", needed=("libcudnn.so.9", "libcuda.so.1"), runpath="$ORIGIN"),
-            _library("libcudnn.so.9", needed=("libdl.so.2",), soname="libcudnn.so.9", runpath="$ORIGIN"),
-            *(_library(f"libcudnn_{part}.so.9", needed=("libz.so.1",)) for part in CUDNN_PARTS),
-            _library("libnvrtc.so.12", needed=("libpthread.so.0",), runpath="$ORIGIN:"),
+            _library(
+                "libcudnn.so.9",
+                needed=("libdl.so.2",),
+                soname="libcudnn.so.9",
+                runpath="$ORIGIN",
+                opens=OPENED["libcudnn.so.9"],
+            ),
+            *(
+                _library(name, needed=("libz.so.1",), opens=OPENED.get(name, ()))
+                for name in (f"libcudnn_{part}.so.9" for part in CUDNN_PARTS)
+            ),
+            _library(
+                "libnvrtc.so.12",
+                needed=("libpthread.so.0",),
+                runpath="$ORIGIN:",
+                opens=OPENED["libnvrtc.so.12"],
+            ),
             _library("libnvrtc-builtins.so.12.9"),
         )
     }
@@ -69,43 +99,87 @@ def test_a_whole_package_has_no_findings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "wanted", "opener"),
     [
-        ("libnvrtc-builtins.so.12.9", "libnvrtc-builtins.so.12.*"),
-        ("libnvrtc.so.12", "libnvrtc.so.*"),
-        ("libcudnn_ops.so.9", "libcudnn_ops.so.9"),
-        ("libonnxruntime_providers_shared.so", "libonnxruntime_providers_shared.so"),
+        ("libnvrtc-builtins.so.12.9", "libnvrtc-builtins.so.12.9", "libnvrtc.so.12"),
+        ("libcudnn_ops.so.9", "libcudnn_ops.so.9", "libcudnn.so.9"),
+        ("libcudnn_graph.so.9", "libcudnn_graph.so.9", "libcudnn.so.9"),
+        ("libcudnn_heuristic.so.9", "libcudnn_heuristic.so.9", "libcudnn_graph.so.9"),
+        ("libcudnn_engines_precompiled.so.9", "libcudnn_engines_precompiled.so.9", "libcudnn_graph.so.9"),
     ],
 )
-def test_what_is_opened_at_run_time_and_missing(name: str, wanted: str) -> None:
+def test_what_is_opened_at_run_time_and_missing_is_told_of_the_library_that_opens_it(
+    name: str, wanted: str, opener: str
+) -> None:
     package = _package()
     del package[name]
     (finding,) = _found(*package.values())
-    assert finding.code.name == "E003"
+    assert (finding.code.name, finding.path) == ("E003", f"lib/{opener}")
     assert finding.wanted == f"lib/{wanted}"
 
 
+def test_without_nvrtc_both_of_cudnn_s_libraries_that_open_it_tell() -> None:
+    package = _package()
+    del package["libnvrtc.so.12"]
+    found = [(finding.code.name, finding.path, finding.wanted) for finding in _found(*package.values())]
+    assert sorted(found) == [
+        ("E003", "lib/libcudnn_engines_precompiled.so.9", "lib/libnvrtc.so.12"),
+        ("E003", "lib/libcudnn_graph.so.9", "lib/libnvrtc.so.*"),
+    ]
+
+
+@pytest.mark.parametrize("name", [HOST, BRIDGE])
+def test_what_no_needed_names_and_every_package_holds(name: str) -> None:
+    package = _package()
+    del package[name]
+    (finding,) = check_closure(list(package.values()), LIMITS)
+    assert (finding.code.name, finding.path, finding.severity) == ("E012", f"lib/{name}", Severity.ERROR)
+
+
+def test_the_list_of_a_package_is_not_enough_for_a_cudnn_that_opens_more() -> None:
+    """9.28's main library names ext, and its graph library engines_tensor_ir."""
+    package = _package()
+    more = {"libcudnn.so.9": "ext", "libcudnn_graph.so.9": "engines_tensor_ir"}
+    for name, part in more.items():
+        package[name] = replace(package[name], opens=(*package[name].opens, f"libcudnn_{part}.so"))
+    found = [(finding.code.name, finding.path, finding.wanted) for finding in _found(*package.values())]
+    assert found == [("E003", f"lib/{name}", f"lib/libcudnn_{part}.so.9") for name, part in more.items()]
+
+
 @pytest.mark.parametrize(
-    ("stamp", "builtins", "codes"),
+    ("builtins", "codes"), [("libnvrtc-builtins.so.12.9", []), ("libnvrtc-builtins.so.12.8", ["E003"])]
+)
+def test_nvrtc_opens_the_builtins_of_its_own_release(builtins: str, codes: list[str]) -> None:
+    nvrtc = _library("libnvrtc.so.12", opens=OPENED["libnvrtc.so.12"])
+    assert _codes(nvrtc, _library(builtins)) == codes
+
+
+@pytest.mark.parametrize(
+    ("held", "missing"),
     [
-        ("12.9", "libnvrtc-builtins.so.12.9", []),
-        ("12.9", "libnvrtc-builtins.so.12.8", ["E003"]),
-        (None, "libnvrtc-builtins.so.12.8", []),
-        (None, "libnvrtc-builtins.so.13.0", ["E003"]),
+        (("libcudart.so.12", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), []),
+        (("libcudart.so.13", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), ["13", "13.*"]),
+        (("libcudart.so.12", "libnvrtc.so.12"), ["12.*"]),
+        (("libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), []),
+        ((), ["*", "*.*"]),
     ],
 )
-def test_nvrtc_opens_the_builtins_of_its_own_release(
-    stamp: str | None, builtins: str, codes: list[str]
-) -> None:
-    nvrtc = replace(_library("libnvrtc.so.12"), stamp=stamp)
-    assert _codes(nvrtc, _library(builtins)) == codes
+def test_half_a_name_gets_the_number_of_the_package_s_cuda(held: tuple[str, ...], missing: list[str]) -> None:
+    """As cuDNN 9.28's ext names them; its graph library says ``%d`` instead."""
+    ext = _library("libcudnn_ext.so.9", opens=("libnvrtc.so.", "libnvrtc-builtins.so."))
+    found = _found(ext, *map(_library, held))
+    assert [finding.wanted.partition(".so.")[2] for finding in found] == missing
 
 
 @pytest.mark.parametrize(("cudart", "codes"), [("libcudart.so.12", []), ("libcudart.so.13", ["E003"])])
 def test_cudnn_opens_the_nvrtc_of_the_package_s_cuda(cudart: str, codes: list[str]) -> None:
-    engines = _library("libcudnn_engines_runtime_compiled.so.9")
-    nvrtc = (_library("libnvrtc.so.12"), _library("libnvrtc-builtins.so.12.9"))
-    assert _codes(engines, *nvrtc, _library(cudart)) == codes
+    graph = _library("libcudnn_graph.so.9", opens=("libnvrtc.so.%d",))
+    assert _codes(graph, _library("libnvrtc.so.12"), _library(cudart)) == codes
+
+
+@pytest.mark.parametrize(("vendor", "codes"), [("nvidia", []), ("onnxruntime", ["E002"]), ("", ["E002"])])
+def test_only_nvidia_s_files_may_need_zlib_of_the_host(vendor: str, codes: list[str]) -> None:
+    assert _codes(_library("libx.so", vendor, needed=("libz.so.1",))) == codes
 
 
 def test_a_needed_library_that_nothing_provides() -> None:
@@ -148,12 +222,6 @@ def test_an_absolute_folder_in_nvidia_s_file_is_a_warning() -> None:
 def test_the_driver_is_the_host_s_and_cuda_is_not() -> None:
     assert "libcuda.so.1" in HOST_LIBRARIES
     assert not [name for name in HOST_LIBRARIES if name.startswith(("libcudart", "libcublas", "libcudnn"))]
-
-
-def test_cudnn_opens_each_of_its_parts() -> None:
-    """Read off the 9.10.2.21 wheel."""
-    missing = {finding.wanted for finding in _found(_library("libcudnn.so.9"))}
-    assert missing == {f"lib/libcudnn_{part}.so.9" for part in CUDNN_PARTS}
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@ from __future__ import annotations
 import random
 import struct
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
+from builder.core import elf_sections
 from builder.core.elf import ElfError, is_elf, read_elf, read_sections
 from tests.binaries import RWX, elf, note
 
@@ -137,6 +139,25 @@ def test_a_section_that_is_there_twice(name: str) -> None:
     struct.pack_into("<I", bad, _header_of(".text") + 4, kind)
     with pytest.raises(ElfError, match=f"two sections of type {kind:#x}"):
         read_elf(bytes(bad))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"sections": {".one-more-section-of-data": b"x"}},
+        {"needed": ["libdemo.so"] * 8},
+        {"versions": {"libc.so.6": ["GLIBC_2.17"] * 8}},
+        {"defines": ["VERS_1.23.2"] * 8},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_more_names_than_any_library_has(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many may be one name: what they come to counts, not the string table's size."""
+    monkeypatch.setattr(elf_sections, "_MOST_TEXT", 50)
+    assert len("".join(section.name for section in read_sections(elf()))) < 79
+    read_elf(elf())
+    with pytest.raises(ElfError, match="more than 50 bytes of names"):
+        read_elf(elf(**more))
 
 
 def test_a_dynamic_section_without_an_end() -> None:

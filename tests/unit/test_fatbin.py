@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from builder.core import fatbin
+from builder.core import fatbin, fatbin_format
 from builder.core.arch import Arch
 from builder.core.elf import ElfError
 from builder.core.fatbin import Compression, Container, FatbinError, Kind, read_containers
@@ -191,9 +191,49 @@ def test_a_long_run_of_padding_is_not_walked_byte_by_byte() -> None:
     assert len(_read(data)) == 2
 
 
-def test_more_containers_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real limit would take seconds to reach: cuFFT has 24,454."""
-    monkeypatch.setattr(fatbin, "_MOST_CONTAINERS", 2)
-    assert len(_read(sass(50) * 2)) == 2
-    with pytest.raises(FatbinError, match="more than 2 containers"):
-        _read(sass(50) * 3)
+def test_a_fatbin_section_that_is_said_to_be_machine_code() -> None:
+    library = bytearray(elf({".text": sass(60), ".nv_fatbin": sass(50)}))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    where = library.rindex(BEGIN)
+    header = next(
+        at for at in range(table, len(library), 64) if struct.unpack_from("<Q", library, at + 24) == (where,)
+    )
+    struct.pack_into("<Q", library, header + 8, 0x6)  # SHF_ALLOC and SHF_EXECINSTR
+    assert [(one.section, one.offset) for one in read_containers(bytes(library))] == [(".nv_fatbin", where)]
+
+
+@pytest.mark.parametrize("flags", [0x10, 0x01, 0x21, 0x41])
+@pytest.mark.parametrize("kind", [SASS, PTX, LTOIR])
+def test_what_is_not_for_64_bit_linux_is_of_no_known_kind(kind: int, flags: int) -> None:
+    """nvFatbin's flags for ``-32``, no system, ``-host=mac`` and ``-host=windows``; real images have 0x11."""
+    other = bytearray(image(kind, 75))
+    struct.pack_into("<Q", other, 40, flags)
+    (found,) = _read(container(image(SASS, 75), bytes(other)))
+    assert [one.kind for one in found.images] == [Kind.SASS, Kind.OTHER]
+    assert found.images[1].runnable, "what it holds is not known"
+
+
+def test_more_images_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real limit takes seconds to reach: cuFFT has 24,454."""
+    monkeypatch.setattr(fatbin, "MOST_IMAGES", 3)
+    monkeypatch.setattr(fatbin_format, "MOST_IMAGES", 3)
+    each = len(image(SASS, 50))
+    assert len(read_containers(sass(50) + sass(50, 60))) == 2
+    with pytest.raises(FatbinError, match="more than 3 images in a file") as caught:
+        read_containers(sass(50) + sass(50, 60, 70))
+    assert caught.value.offset == 16 + each + 16 + 2 * each
+    with pytest.raises(FatbinError, match="more than 3 images in a container") as caught:
+        read_containers(sass(50, 60, 70, 80, 90))
+    assert caught.value.offset == 16 + 3 * each
+
+
+@pytest.mark.parametrize("stray", [b"\xff" * 4 + BEGIN + b"\xff" * 4, BEGIN + bytes(8)], ids=["odd", "empty"])
+def test_more_beginnings_of_nothing_than_any_library_has(
+    stray: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fatbin, "_MOST_STRAYS", 2)
+    assert read_containers(elf({".rodata": stray, ".data": stray})) == ()
+    library = elf({".rodata": stray * 2, ".data": stray})
+    with pytest.raises(FatbinError, match="more than 2 beginnings of containers that are none") as caught:
+        read_containers(library)
+    assert caught.value.offset == library.rindex(BEGIN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.core.fatbin import read_containers
+from builder.core.reading import Reading, read_library
 from tests.fuzz import campaign, properties
 from tests.fuzz.seeds import synthetic
 
@@ -26,6 +27,19 @@ def test_a_reader_that_lets_an_exception_out_is_caught(monkeypatch: pytest.Monke
     result = campaign.run(synthetic(), 3, SEED)
     assert len(result.crashes) == 3
     assert all(crash.reason == f"IndexError({len(crash.data)})" for crash in result.crashes)
+
+
+def test_a_library_reader_that_lets_an_exception_out_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(path: str, data: bytes) -> Reading:
+        raise IndexError(path, len(data))
+
+    monkeypatch.setattr(properties, "read_library", careless)
+    assert len(campaign.run(synthetic(), 3, SEED).crashes) == 3
+
+
+@pytest.mark.parametrize("name", properties.LIBRARIES)
+def test_each_library_s_version_is_in_a_seed(name: str) -> None:
+    assert any(read_library(name, seed.data).stamp for seed in synthetic())
 
 
 def test_a_reader_that_takes_too_long_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.core.coverage import CAPABILITIES
-from builder.core.heatmap import HeatMap, Row, heat_maps
+from builder.core.heatmap import HeatMap, Row, heat_maps, shortened
 from builder.core.inspected import Inspected
 from tests.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
@@ -133,3 +133,18 @@ def test_nothing_of_a_file_reaches_a_reader_unprintable() -> None:
     ]
     everything += [cell.hover for row in (*found.rows, found.total) if row for cell in row.cells]
     assert all(text.isprintable() for text in everything)
+
+
+def test_a_shortened_map_keeps_what_says_most_and_counts_the_rest() -> None:
+    gaps = Inspected(name="libgaps.so", coverage=PROVIDER.coverage)
+    plain = [Inspected(name=f"plain{place}.so") for place in range(3)]
+    maps = heat_maps([("a", [*plain, BROKEN, PROVIDER]), ("b", [gaps, OWN])])
+    first, second = shortened(maps, 4)
+    assert [row.name for row in first.rows] == ["plain0.so", "plain1.so", "libbroken.so", "libprovider.so"]
+    assert (first.more, second.more, second.rows, second.notes) == (1, 2, (), ())
+    assert (first.total, second.total) == (maps[0].total, maps[1].total)
+    (least, _) = shortened(maps, 1)
+    assert [row.name for row in least.rows] == [note.name for note in least.notes] == ["libprovider.so"]
+    assert [row.name for found in shortened(maps, 7) for row in found.rows] == [
+        row.name for found in maps for row in found.rows
+    ]

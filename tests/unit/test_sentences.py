@@ -6,7 +6,8 @@ import pytest
 
 from builder.core.coverage import CAPABILITIES, Tally
 from builder.core.inspected import Inspected
-from builder.core.sentences import counts, listed, notes, printable, summary
+from builder.core.printable import printable
+from builder.core.sentences import counts, listed, notes, summary
 from tests.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
 
@@ -148,3 +149,26 @@ def test_lists_read_as_people_write_them() -> None:
 def test_names_cannot_write_to_the_terminal() -> None:
     assert printable("a\x1b[2J\nb\u202e\udcff") == r"a\x1b[2J\nb\u202e\udcff"
     assert printable("libé x.so") == "libé x.so"
+
+
+@pytest.mark.parametrize(
+    ("name", "stripped"),
+    [
+        ("capi/libonnxruntime_providers_cuda.so", True),
+        ("libcublasLt.so.12", True),
+        ("lib/libcudnn_engines_precompiled.so.9", True),
+        ("libcufft.so.11", True),
+        ("libcudnn.so.9", False),
+        ("libcudnn_graph.so.9", False),
+        ("libcudnn_heuristic.so.9.10.2", False),
+        ("libcudnn_engines_tensor_ir.so.9", False),
+        ("libnppc.so.12", False),
+        ("libonnxruntime.so", False),
+        ("libcufft.so.11/other.so", False),
+    ],
+)
+def test_a_library_that_lost_its_device_code_is_told(name: str, stripped: bool) -> None:
+    """Which have none as they come was looked up in the wheels of cuDNN 9.10 and 9.28."""
+    told = ("as it is made it has device code; this copy has none",)
+    assert notes(Inspected(name=name)) == (told if stripped else ())
+    assert notes(Inspected(name=name, problem="cut")) == ()

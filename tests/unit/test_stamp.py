@@ -46,6 +46,18 @@ def test_ort_s_provider_holds_it_as_a_string_of_its_own(rodata: bytes, version: 
     assert _stamp(PROVIDER, elf({".rodata": rodata}, defines=(PROVIDER, "VERS_1.0"))) == version
 
 
+def test_two_sections_of_the_name_are_refused() -> None:
+    """A linker makes one; thousands over the same bytes would be searched thousands of times."""
+    library = bytearray(elf({".rodata": b"\x001.23.2\x00", ".data": b"\x001.23.2\x00"}))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    sections = read_sections(bytes(library))
+    first, second = (table + 64 * [one.name for one in sections].index(name) for name in (".rodata", ".data"))
+    library[second : second + 4] = library[first : first + 4]
+    with pytest.raises(ElfError, match=r"two sections named \.rodata") as caught:
+        _stamp(PROVIDER, bytes(library))
+    assert caught.value.offset == library.rindex(b"\x001.23.2\x00")
+
+
 def test_a_string_elsewhere_is_no_mark() -> None:
     assert _stamp(PROVIDER, elf({".nv_fatbin": b"\x001.23.2\x00"})) is None
 

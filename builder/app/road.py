@@ -24,7 +24,7 @@ from builder.core.ports import Reporter, Store
 from builder.core.rendered import Rendered
 from builder.core.variant import BuildPlan, Origin, Variant
 from builder.core.workplace import Workplace
-from builder.errors import CheckFailedError
+from builder.errors import CheckFailedError, IntegrityError
 from builder.stages.bundle import Bench as BundleBench
 from builder.stages.bundle import Sources, bundle, discard, gather
 from builder.stages.check import CheckReport, check, native_sm, tell
@@ -87,7 +87,7 @@ class Road:
                 return done
             rendered = self._render(decided)
             self._compile(decided, rendered)
-            package = self._pack(decided, rendered)
+            package = self._pack_or_doubt(decided, rendered)
             write_stamp(self._place.root, key, package)
             return package
 
@@ -140,8 +140,14 @@ class Road:
         return rendered
 
     def _compile(self, decided: BuildPlan, rendered: Rendered) -> None:
-        """ORT's libraries in ``dist/<variant>/artifact``; nothing for origin wheel."""
+        """ORT's libraries in ``dist/<variant>/artifact``; nothing for origin wheel.
+
+        What an interrupted run had compiled for this very plan stays, unless ``--force`` is given.
+        """
         if decided.origin is not Origin.SOURCE:
+            return
+        if self._is_compiled(rendered) and not self._options.force:
+            self._reporter.say(f"{self._place.artifact} was compiled for this plan")
             return
         self._place.artifact_key.unlink(missing_ok=True)
         with self._reporter.step(f"compile {self._variant.name}"):
@@ -155,7 +161,7 @@ class Road:
                 reporter=self._reporter,
                 builder=self._options.builder,
             )
-        self._place.artifact_key.write_text(_artifact_key(rendered), encoding="utf-8")
+        self._place.artifact_key.write_text(_artifact_key(rendered, self._shop.lock), encoding="utf-8")
 
     def _gather(self, decided: BuildPlan, rendered: Rendered) -> tuple[Member, ...]:
         """Every file of the package, found. What was compiled must have been compiled for this very plan."""
@@ -171,9 +177,12 @@ class Road:
         )
         return gather(decided, sources)
 
-    def _require_artifact_of(self, rendered: Rendered) -> None:
+    def _is_compiled(self, rendered: Rendered) -> bool:
         held = self._place.artifact_key
-        if not held.is_file() or held.read_text(encoding="utf-8") != _artifact_key(rendered):
+        return held.is_file() and held.read_text(encoding="utf-8") == _artifact_key(rendered, self._shop.lock)
+
+    def _require_artifact_of(self, rendered: Rendered) -> None:
+        if not self._is_compiled(rendered):
             raise CheckFailedError(
                 f"{self._place.artifact} was not compiled for this plan: base, profile, host, version or "
                 "templates differ, or nothing was compiled. `./run build` with the same flags compiles it."
@@ -186,6 +195,14 @@ class Road:
         report = check(members, self._variant, self._shop.project.check, inspector, self._reporter)
         tell(report, self._variant, self._reporter)
         return report
+
+    def _pack_or_doubt(self, decided: BuildPlan, rendered: Rendered) -> Path:
+        """Pack; libraries that fail are compiled anew by the next build."""
+        try:
+            return self._pack(decided, rendered)
+        except (CheckFailedError, IntegrityError):
+            self._place.artifact_key.unlink(missing_ok=True)
+            raise
 
     def _pack(self, decided: BuildPlan, rendered: Rendered) -> Path:
         """Gather, check, pack and verify aside; only then does the package stand in ``dist``.
@@ -246,9 +263,11 @@ class Road:
         )
 
 
-def _artifact_key(rendered: Rendered) -> str:
-    """The Dockerfile says everything that compiling follows from: flags, versions, the toolchain's key."""
-    return hashlib.sha256(rendered.dockerfile.encode()).hexdigest()
+def _artifact_key(rendered: Rendered, lock: Lock) -> str:
+    """What compiling follows from: the Dockerfile, with flags and versions, and the bytes of its inputs."""
+    inputs = (*rendered.debs, *rendered.sources, *rendered.contexts.values())
+    pins = sorted(str(lock.pins.get(item.key)) for item in inputs)
+    return hashlib.sha256("\n".join([rendered.dockerfile, *pins]).encode()).hexdigest()
 
 
 def base_revision(decided: BuildPlan, lock: Lock) -> str | None:

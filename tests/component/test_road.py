@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.app.road import Options, Road
+from builder.core.inputs import Lock
 from builder.core.ports import Completed, ContainerRun, EngineFacts, ImageBuild
 from builder.core.variant import Host, Origin, Profile
 from builder.errors import CheckFailedError, CommandError, ToolMissingError
@@ -166,6 +167,40 @@ def test_bundle_packs_what_was_compiled_with_the_same_flags(site: Site) -> None:
     package.unlink()
     assert road(site).bundle().read_bytes() == first
     assert site.built() == ["artifact"]
+
+
+def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> None:
+    def die(run: ContainerRun) -> Completed:
+        raise KeyboardInterrupt
+
+    site.engine.on_run = die
+    with pytest.raises(KeyboardInterrupt):
+        road(site).build()
+    site.engine.on_run = None
+    road(site).build()
+    assert packages(site) == [LEAN]
+    assert site.built().count("artifact") == 1
+    road(site, force=True).build()
+    assert site.built().count("artifact") == 2
+
+
+def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:
+    site.compiles = (50, 52, 60, 61)
+    with pytest.raises(CheckFailedError):
+        road(site).build()
+    site.compiles = (50, 52, 60, 61, 70)
+    road(site).build()
+    assert packages(site) == [LEAN]
+
+
+def test_an_input_of_other_bytes_is_compiled_anew(site: Site) -> None:
+    road(site).build()
+    (site.dist / LEAN).unlink()
+    key = next(key for key in site.shop.lock.pins if "onnxruntime_1.21.0" in key)
+    pins = {**site.shop.lock.pins, key: replace(site.shop.lock.pins[key], sha256="f" * 64)}
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
+        road(site).bundle()
 
 
 def test_a_compile_that_failed_leaves_nothing_to_bundle(site: Site) -> None:

@@ -5,13 +5,13 @@ translation unit lost an architecture must show it.
 
 That holds for libraries that one compiler run made for one set, ORT's provider: 184 containers in 1.23.2,
 all alike. NVIDIA's maths libraries are made of containers for one architecture each (measured, 12.9): of
-the 3,484 in libcublasLt 1,154 hold only sm_100 and 868 only sm_90a and sm_120f; of the 24,454 in libcufft
-each holds one image. The library itself chooses by device, so a container without an image for a GPU is no
-gap. For these *specialised* libraries native means that at least one container has SASS for the GPU, and JIT
-that every container can be run; some PTX (one container of 3,484 in cuBLASLt has compute_52) proves nothing
-and is partial. What the weak half of that rule lets through, leftovers in one cuDNN library, the worst of all
-libraries catches: libcudnn_ops, libcudnn_cnn and libcublas carry the full set in nearly all of their
-containers.
+the 2,078 with kernels in libcublasLt 868 hold only sm_90a and sm_120f and 414 only sm_100f; of the 24,454
+in libcufft each holds one image. The library itself chooses by device, so a container without an image for
+a GPU is no gap. For these *specialised* libraries native means that at least one container has SASS for the
+GPU, and JIT that every container can be run; some PTX (one container of 3,484 in cuBLASLt has compute_52)
+proves nothing and is partial. What the weak half of that rule lets through, leftovers in one cuDNN library,
+the worst of all libraries catches: libcudnn_ops, libcudnn_cnn and libcublas carry the full set in nearly all
+of their containers.
 
 LTO IR is input of a link at run time, which the library does itself: cuFFT has 11,651 containers with nothing
 else. These and the units without a kernel, libcufftw's only one, are *idle*: counted, but neither help nor

@@ -179,7 +179,8 @@ class Road:
 
     def _is_compiled(self, rendered: Rendered) -> bool:
         held = self._place.artifact_key
-        return held.is_file() and held.read_text(encoding="utf-8") == _artifact_key(rendered, self._shop.lock)
+        there = self._place.artifact.is_dir() and held.is_file()
+        return there and held.read_bytes() == _artifact_key(rendered, self._shop.lock).encode()
 
     def _require_artifact_of(self, rendered: Rendered) -> None:
         if not self._is_compiled(rendered):

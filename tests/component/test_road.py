@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
@@ -181,6 +182,19 @@ def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> N
     assert packages(site) == [LEAN]
     assert site.built().count("artifact") == 1
     road(site, force=True).build()
+    assert site.built().count("artifact") == 2
+
+
+@pytest.mark.parametrize("lost", ["artifact", "artifact.key"])
+def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, lost: str) -> None:
+    road(site).build().unlink()
+    path = site.dist / "legacy" / lost
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.write_bytes(b"\xff\xfe")
+    road(site).build()
+    assert packages(site) == [LEAN]
     assert site.built().count("artifact") == 2
 
 

@@ -9,7 +9,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from builder.app import looking, quality, showing, survey, verbs
+from builder.app import buildrecords, explaining, looking, quality, showing, survey, verbs
 from builder.app.checking import check_package
 from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, workshop
 from builder.app.road import Road
@@ -81,7 +81,14 @@ def check(
         road.check()
 
 
-@task(iterable=["variant"], help=how(*FLAGS, force="build although nothing has changed"))
+@task(
+    iterable=["variant"],
+    help=how(
+        *FLAGS,
+        force="build although nothing has changed",
+        jobs="units compiled at once (what cores and memory allow)",
+    ),
+)
 @reported
 def build(
     _context: Context,
@@ -92,13 +99,14 @@ def build(
     profile: str | None = None,
     host: str | None = None,
     builder: str | None = None,
+    jobs: str | None = None,
     force: bool = False,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     shop = workshop(dist, offline=offline)
-    how_to = options(base, origin, profile, host, builder, force=force, offline=offline)
+    how_to = options(base, origin, profile, host, builder, jobs=jobs, force=force, offline=offline)
     walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
     for package in side_by_side(walks, shop.interrupt):
         shop.reporter.say(str(package))
@@ -112,6 +120,7 @@ def build(
         "all",
         *WISHES,
         "dist",
+        explain="show what sets each plan apart from the official build; write nothing",
         check="compare every rendering with tests/golden",
         golden="rewrite tests/golden",
     ),
@@ -121,6 +130,7 @@ def render(
     _context: Context,
     variant: list[str],
     all: bool = False,  # noqa: A002 - the flag is --all
+    explain: bool = False,
     check: bool = False,
     golden: bool = False,
     base: str = "auto",
@@ -136,8 +146,20 @@ def render(
         verbs.check_golden(shop, refresh=golden)
         return
     how_to = options(base, origin, profile, host, offline=offline)
-    for road in roads(shop, variant, how_to, all_=all).values():
+    chosen = roads(shop, variant, how_to, all_=all).values()
+    if explain:
+        explaining.tell(shop.console, [road.plan() for road in chosen])
+        return
+    for road in chosen:
         road.render()
+
+
+@task(iterable=["dist"], help={"dist": "folder of packages and their records; may be given more than once"})
+@reported
+def builds(_context: Context, dist: list[str]) -> None:
+    """Write docs/builds.md from packages and the build records beside them."""
+    shop = workshop()
+    buildrecords.write_page(shop, [Path(name) for name in dist] or [shop.dist])
 
 
 @task(help=how("base", "dist", package="a package (default: each in dist)"))

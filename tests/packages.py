@@ -205,7 +205,13 @@ def _project() -> Project:
         cudnn=Cudnn(version="9.10.2.21", wheel=wheel(names["nvidia-cudnn-cu12"])),
         bases=Bases(
             nvidia=NvidiaBase(
-                image=image, runtime=image, source=source, ort_version="1.21.0", packages=(), wheels={}
+                image=image,
+                runtime=image,
+                source=source,
+                ort_version="1.21.0",
+                packages=(),
+                wheels={},
+                patches=(),
             ),
             assembled=AssembledBase(
                 suite="bookworm",
@@ -215,7 +221,8 @@ def _project() -> Project:
                 source=Input.debian("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
                 debs={},
                 sources={},
-                wheels={},
+                wheels={"ptxas": wheel("nvidia-cuda-nvcc-cu12==12.9.86")},
+                patches=(),
             ),
         ),
         variants={},

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 INVOKE = Path(sys.executable).with_name("invoke")
-PARTS = ("tasks.py", "builder", "templates", "variants.yaml", "inputs.lock", "LICENSE")
+PARTS = ("tasks.py", "builder", "templates", "patches", "variants.yaml", "inputs.lock", "LICENSE")
 NO_ENGINE = "unix:///nonexistent/docker.sock"
 NO_ENGINE_MESSAGE = (
     f"error: No Docker engine answers at {NO_ENGINE}: there is no such socket. Start Docker, set "

@@ -22,6 +22,7 @@ P = ParamSpec("P")
 E = TypeVar("E", bound=Enum)
 ROOT = Path(__file__).resolve().parent.parent.parent
 INTERRUPTED = 130
+_MOST_JOBS = 1024
 BASES = ("auto", "nvidia", "assembled")
 WISHES = ("base", "origin", "profile", "host", "offline")
 FLAGS = {
@@ -85,6 +86,7 @@ def options(
     host: str | None = None,
     builder: str | None = None,
     *,
+    jobs: str | None = None,
     force: bool = False,
     offline: bool = False,
 ) -> Options:
@@ -98,7 +100,15 @@ def options(
         profile=chosen(Profile, "profile", profile),
         host=chosen(Host, "host", host),
     )
-    return Options(wishes=wishes, builder=builder, force=force)
+    return Options(wishes=wishes, builder=builder, force=force, jobs=_count("jobs", jobs))
+
+
+def _count(name: str, value: str | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isascii() and value.isdigit() and 1 <= int(value) <= _MOST_JOBS):
+        raise ValidationError(f"--{name} {value!r} is no number from 1 to {_MOST_JOBS}.")
+    return int(value)
 
 
 def roads(shop: Workshop, names: list[str], how_to: Options, *, all_: bool) -> dict[str, Road]:

@@ -13,12 +13,12 @@ from pathlib import Path
 from builder.adapters.cuobjdump import ContainerInspector
 from builder.adapters.filelock import exclusive
 from builder.app.workshop import Workshop
-from builder.core.catalogue import TEST_INPUTS, ort_wheel
+from builder.core.catalogue import SELFTEST_MODEL, ort_wheel
 from builder.core.ports import Inspector, Reporter
 from builder.core.rendered import Rendered
 from builder.core.selftest import Tensor
 from builder.core.variant import BuildPlan, Host, Origin, Variant
-from builder.stages.compile import export, lay_out
+from builder.stages.compile import Means, export, lay_out
 from builder.stages.image import build_image
 from builder.stages.render import render
 from builder.stages.selftest import Bench
@@ -65,7 +65,7 @@ class Kit:
             engine=self._shop.engine,
             image=image,
             smoke=self._smoke,
-            model=self._store.unpack(TEST_INPUTS[0]) / _MODEL,
+            model=self._store.unpack(SELFTEST_MODEL) / _MODEL,
             tar_stream=self._shop.archive(self._reporter).tar_stream,
             stock_outputs=_stock_outputs,
         )
@@ -78,16 +78,10 @@ class Kit:
         made = self._place.root / "kit.key"
         if self._smoke.is_file() and made.is_file() and made.read_text(encoding="utf-8") == key:
             return
-        export(
-            "kit",
-            self._place.kit,
-            rendered,
-            self._place,
-            engine=self._shop.engine,
-            store=self._store,
-            reporter=self._reporter,
-            builder=self._builder,
+        means = Means(
+            engine=self._shop.engine, store=self._store, reporter=self._reporter, builder=self._builder
         )
+        export("kit", self._place.kit, rendered, self._place, means)
         made.write_text(key, encoding="utf-8")
 
     def _alone(self) -> AbstractContextManager[None]:
@@ -117,7 +111,7 @@ class Kit:
             self._place,
             store=self._store,
             rootfs=self._shop.rootfs(self._reporter),
-            templates=self._shop.templates,
+            root=self._shop.root,
         )
         return rendered
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from builder.adapters.filelock import exclusive
+from builder.app.artifact import Artifact
+from builder.app.buildrecords import command_of, note
 from builder.app.kit import Kit
 from builder.app.proving import verifier
 from builder.app.stamp import read_stamp, stamp_key, write_stamp
@@ -28,7 +30,7 @@ from builder.errors import CheckFailedError, IntegrityError
 from builder.stages.bundle import Bench as BundleBench
 from builder.stages.bundle import Sources, bundle, discard, gather
 from builder.stages.check import CheckReport, check, native_sm, tell
-from builder.stages.compile import export, lay_out
+from builder.stages.compile import Means, jobs, lay_out
 from builder.stages.image import build_image, image_tag
 from builder.stages.plan import Wishes, plan
 from builder.stages.render import render
@@ -44,6 +46,8 @@ class Options:
     """A buildx builder other than the current one."""
     force: bool = False
     """Build although everything is up to date."""
+    jobs: int | None = None
+    """Units compiled at once; ``None``: what the engine's cores and memory allow."""
 
 
 class Road:
@@ -121,6 +125,19 @@ class Road:
         waits = f"another process works in {self._place.root}: waiting"
         return exclusive(self._shop.lock_of(self._variant.name), lambda: self._reporter.say(waits))
 
+    def _artifact(self, rendered: Rendered) -> Artifact:
+        return Artifact(self._shop, self._place, rendered, self._reporter)
+
+    def _means(self, decided: BuildPlan) -> Means:
+        engine = self._shop.engine
+        return Means(
+            engine=engine,
+            store=self._store,
+            reporter=self._reporter,
+            builder=self._options.builder,
+            jobs=self._options.jobs or jobs(engine.facts(), decided.profile),
+        )
+
     def _kit(self, decided: BuildPlan) -> Kit:
         return Kit(self._shop, decided.base, self._reporter, self._options.builder)
 
@@ -134,60 +151,27 @@ class Road:
                 self._place,
                 store=self._store,
                 rootfs=self._shop.rootfs(self._reporter),
-                templates=self._shop.templates,
+                root=self._shop.root,
             )
             self._reporter.say(str(self._place.dockerfile))
         return rendered
 
     def _compile(self, decided: BuildPlan, rendered: Rendered) -> None:
-        """ORT's libraries in ``dist/<variant>/artifact``; nothing for origin wheel.
-
-        What an interrupted run had compiled for this very plan stays, unless ``--force`` is given.
-        """
-        if decided.origin is not Origin.SOURCE:
-            return
-        if self._is_compiled(rendered) and not self._options.force:
-            self._reporter.say(f"{self._place.artifact} was compiled for this plan")
-            return
-        self._place.artifact_key.unlink(missing_ok=True)
-        with self._reporter.step(f"compile {self._variant.name}"):
-            export(
-                "artifact",
-                self._place.artifact,
-                rendered,
-                self._place,
-                engine=self._shop.engine,
-                store=self._store,
-                reporter=self._reporter,
-                builder=self._options.builder,
-            )
-        self._place.artifact_key.write_text(_artifact_key(rendered, self._shop.lock), encoding="utf-8")
+        """ORT's libraries; nothing for origin wheel."""
+        if decided.origin is Origin.SOURCE:
+            self._artifact(rendered).make(self._means(decided), anew=self._options.force)
 
     def _gather(self, decided: BuildPlan, rendered: Rendered) -> tuple[Member, ...]:
         """Every file of the package, found. What was compiled must have been compiled for this very plan."""
         compiled = decided.origin is Origin.SOURCE
-        if compiled:
-            self._require_artifact_of(rendered)
         sources = Sources(
             tree=self._store.unpack,
-            artifact=self._place.artifact if compiled else None,
+            artifact=self._artifact(rendered).folder() if compiled else None,
             licence=self._shop.root / decided.project.bundle.licence,
             relocate=self._shop.patchelf.with_origin,
             work=self._place.root,
         )
         return gather(decided, sources)
-
-    def _is_compiled(self, rendered: Rendered) -> bool:
-        held = self._place.artifact_key
-        there = self._place.artifact.is_dir() and held.is_file()
-        return there and held.read_bytes() == _artifact_key(rendered, self._shop.lock).encode()
-
-    def _require_artifact_of(self, rendered: Rendered) -> None:
-        if not self._is_compiled(rendered):
-            raise CheckFailedError(
-                f"{self._place.artifact} was not compiled for this plan: base, profile, host, version or "
-                "templates differ, or nothing was compiled. `./run build` with the same flags compiles it."
-            )
 
     def _check(self, members: Sequence[Member], kit: Kit) -> CheckReport:
         """What the gathered libraries hold, natively and by cuobjdump."""
@@ -202,7 +186,7 @@ class Road:
         try:
             return self._pack(decided, rendered)
         except (CheckFailedError, IntegrityError):
-            self._place.artifact_key.unlink(missing_ok=True)
+            self._artifact(rendered).doubt()
             raise
 
     def _pack(self, decided: BuildPlan, rendered: Rendered) -> Path:
@@ -220,8 +204,16 @@ class Road:
             packed = self._bundle(decided, members, report, aside)
         with self._reporter.step("make what it is tried out with"):
             bench = kit.bench()
-        verify(packed.path, verifier(self._shop, self._reporter, bench))
+        manifest = verify(packed.path, verifier(self._shop, self._reporter, bench))
         package = final.dist / packed.path.name
+        note(
+            packed,
+            manifest,
+            final.dist,
+            command=command_of(decided, self._options.wishes),
+            artifact=self._place.artifact if decided.origin is Origin.SOURCE else None,
+            clock=time.time,
+        )
         os.replace(packed.path, package)  # noqa: PTH105 - a rename over what may be there, in one step
         final.checksums.update(final.dist, put={package.name: packed.sha256})
         return package
@@ -262,13 +254,6 @@ class Road:
             reporter=self._reporter,
             dist=dist,
         )
-
-
-def _artifact_key(rendered: Rendered, lock: Lock) -> str:
-    """What compiling follows from: the Dockerfile, with flags and versions, and the bytes of its inputs."""
-    inputs = (*rendered.debs, *rendered.sources, *rendered.contexts.values())
-    pins = sorted(str(lock.pins.get(item.key)) for item in inputs)
-    return hashlib.sha256("\n".join([rendered.dockerfile, *pins]).encode()).hexdigest()
 
 
 def base_revision(decided: BuildPlan, lock: Lock) -> str | None:

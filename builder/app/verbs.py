@@ -20,6 +20,7 @@ from builder.app.workshop import Workshop
 from builder.config import parse_lock, render_lock
 from builder.core import index as index_format
 from builder.core import manifest as manifest_format
+from builder.core.buildrecord import SUFFIX
 from builder.core.catalogue import Resolver, ort_wheel
 from builder.core.index import build_index
 from builder.core.inputs import InputKind, Lock
@@ -226,8 +227,8 @@ def drop_caches(shop: Workshop) -> None:
 def _results(shop: Workshop) -> list[Path]:
     """What our verbs leave in ``dist``, by name: a folder that was there before us keeps everything else."""
     dist = shop.dist
-    packages = dist.glob(f"ortpacks-*-linux-x64{ARCHIVE_SUFFIX}")
+    packed = (path for end in (ARCHIVE_SUFFIX, SUFFIX) for path in dist.glob(f"ortpacks-*-linux-x64{end}"))
     files = [dist / name for name in (CLIENT, INDEX, CHECKSUMS)]
     workplaces = [dist / name for name in (*shop.project.variants, ".kit-nvidia", ".kit-assembled")]
     ours = [path for path in workplaces if (path / "Dockerfile").is_file()]
-    return [path for path in (*sorted(packages), *files, *ours) if path.exists()]
+    return [path for path in (*sorted(packed), *files, *ours) if path.exists()]

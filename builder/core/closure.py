@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from dataclasses import dataclass
 from typing import AbstractSet, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from builder.core.checks import Code, Finding
-from builder.core.content import BRIDGE, HOST
+from builder.core.content import BRIDGE, HOST, PROVIDER
 from builder.core.families import NVIDIA, ONNXRUNTIME
 from builder.core.library import Library
+from builder.core.ortversions import opened_at_run_time
 from builder.core.package import BUILT
 from builder.core.variant import Limits
 from builder.core.versions import highest, numbers, of_one_version
 
-__all__ = ["HOST_LIBRARIES", "Library", "Needs", "check_closure", "needs"]
+__all__ = ["HOST_LIBRARIES", "Library", "Needs", "check_closure", "missing", "needs"]
 
 HOST_LIBRARIES = frozenset(
     {
@@ -37,7 +39,17 @@ _EVERYWHERE = ((HOST, "every program that uses the package loads it"), (BRIDGE, 
 Source: ORT's provider_bridge_ort.cc.
 """
 
+_INNER = re.compile(
+    r"lib(?:absl_\w+|protobuf(?:-lite)?|utf8_\w+|onnx|onnx_proto|re2|flatbuffers|nsync\w*|date(?:-tz)?"
+    r"|cpuinfo|pthreadpool|XNNPACK)\.so(?:\..*)?"
+)
+"""Dependencies of ORT that its release links static, by their file names in Debian.
+
+Source: ``readelf -d`` of the official wheels, and of Debian's own libonnxruntime.so.1.21, which needs seven.
+"""
+
 _CUDART = "libcudart.so."
+_CUDART_12 = f"{_CUDART}12"
 _BUILTINS = "libnvrtc-builtins.so."
 _UNFINISHED = (".", ".%d")
 _ORIGIN = "$ORIGIN"
@@ -59,7 +71,7 @@ def needs(libraries: Iterable[Library]) -> Needs:
 
 
 def check_closure(libraries: Sequence[Library], limits: Limits) -> List[Finding]:
-    """E002 to E012 over all libraries of a package."""
+    """E002 to E013 over all libraries of a package."""
     names = {library.name for library in libraries}
     return [
         *_absent(names),
@@ -81,10 +93,17 @@ def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
             )
 
 
-def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+def missing(library: Library, names: AbstractSet[str]) -> List[str]:
+    """What it needs that is neither in the package, whose libraries are ``names``, nor on any host."""
     host = HOST_LIBRARIES | _HOST_OF_NVIDIA if library.vendor == NVIDIA else HOST_LIBRARIES
-    for needed in library.elf.needed:
-        if needed not in names and needed not in host:
+    return [needed for needed in library.elf.needed if needed not in names and needed not in host]
+
+
+def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    """What belongs inside ORT's own libraries has a finding of its own, E013."""
+    inside = _belonging_inside(library)
+    for needed in missing(library, names):
+        if needed not in inside:
             yield Finding(
                 code=Code.E002,
                 path=library.path,
@@ -93,8 +112,27 @@ def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
             )
 
 
+def _dependencies_inside(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    """Also where the package holds them: an application that loads its own would share one with ORT."""
+    inside = _belonging_inside(library)
+    if inside:
+        yield Finding(
+            code=Code.E013,
+            path=library.path,
+            message=f"was linked with {', '.join(inside)} of the machine it was built on",
+            wanted="these inside the library, compiled from source, static and position-independent",
+        )
+
+
+def _belonging_inside(library: Library) -> List[str]:
+    if library.vendor != ONNXRUNTIME:
+        return []
+    return [needed for needed in library.elf.needed if _INNER.fullmatch(needed)]
+
+
 def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    for opened in (_file_of(name, library, names) for name in library.opens):
+    asked = dict.fromkeys((*(_file_of(name, library, names) for name in library.opens), *_by_table(library)))
+    for opened in asked:
         if not fnmatch.filter(names, opened):
             yield Finding(
                 code=Code.E003,
@@ -102,6 +140,13 @@ def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
                 message=f"opens {opened} at run time, and the package does not hold it",
                 wanted=f"lib/{opened}",
             )
+
+
+def _by_table(library: Library) -> Sequence[str]:
+    """What a provider of its version opens although its bytes do not name it; known for CUDA 12 alone."""
+    if library.name != PROVIDER or library.stamp is None or _CUDART_12 not in library.elf.needed:
+        return ()
+    return opened_at_run_time(library.stamp)
 
 
 def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
@@ -217,6 +262,7 @@ def _cudnn_versions(libraries: Sequence[Library]) -> Dict[str, Optional[str]]:
 
 _RULES: Tuple[Callable[[Library, AbstractSet[str]], Iterator[Finding]], ...] = (
     _needed,
+    _dependencies_inside,
     _opened,
     _soname,
     _beside_itself,

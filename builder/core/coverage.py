@@ -28,6 +28,7 @@ from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 from builder.core.arch import Arch, Capability, jits_ptx, runs_sass
 from builder.core.families import family_of
 from builder.core.fatbin import Compression, Container, Kind
+from builder.core.units import UnitSet, meant_for
 
 CAPABILITIES: Tuple[Capability, ...] = tuple(
     Capability.parse(text)
@@ -111,8 +112,14 @@ def is_specialised(path: str) -> bool:
     return family is not None and family.specialised
 
 
-def cover(path: str, containers: Sequence[Container], *, specialised: bool) -> Optional[LibraryCoverage]:
-    """What one library's containers support; ``None`` when it has no device code."""
+def cover(
+    path: str, containers: Sequence[Container], *, specialised: bool, kinds: Sequence[UnitSet] = ()
+) -> Optional[LibraryCoverage]:
+    """What one library's containers support; ``None`` when it has no device code.
+
+    ``kinds``: its units by what they are compiled for, where that is not the whole list for all of them: then
+    a container that was not meant for a GPU is no gap.
+    """
     if not containers:
         return None
     return LibraryCoverage(
@@ -126,7 +133,7 @@ def cover(path: str, containers: Sequence[Container], *, specialised: bool) -> O
         unknown=sum(image.kind is Kind.OTHER for container in containers for image in container.images),
         idle=sum(not _runnable(container) for container in containers),
         specialised=specialised,
-        tally=_tallies(containers),
+        tally=_tallies(containers, kinds),
         zstd=any(_is_old_zstd(container) for container in containers),
     )
 
@@ -189,25 +196,31 @@ _Code = Tuple[FrozenSet[Arch], FrozenSet[Arch]]
 """What of a container a driver can use: the architectures of its SASS, and those of its PTX."""
 
 
-def _tallies(containers: Iterable[Container]) -> Mapping[Capability, Tally]:
+def _tallies(containers: Iterable[Container], kinds: Sequence[UnitSet]) -> Mapping[Capability, Tally]:
     """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
     alike: Counter[_Code] = Counter(
         (container.arches(Kind.SASS), container.arches(Kind.PTX))
         for container in containers
         if _runnable(container)
     )
-    return {device: _tally(alike, device) for device in CAPABILITIES}
+    return {device: _tally(alike, device, kinds) for device in CAPABILITIES}
 
 
 def _runnable(container: Container) -> bool:
     return any(image.runnable for image in container.images)
 
 
-def _tally(alike: Mapping[_Code, int], device: Capability) -> Tally:
+def _tally(alike: Mapping[_Code, int], device: Capability, kinds: Sequence[UnitSet]) -> Tally:
     counts: Counter[Support] = Counter()
     for code, count in alike.items():
-        counts[_served(code, device)] += count
+        served = _served(code, device)
+        if served is not Support.NONE or not kinds or meant_for(_arch_of(device), kinds, code[0]):
+            counts[served] += count
     return Tally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE])
+
+
+def _arch_of(device: Capability) -> Arch:
+    return Arch(device.major, device.minor)
 
 
 def _served(code: _Code, device: Capability) -> Support:

@@ -21,6 +21,7 @@ from builder.core.elf_dynamic import (
 )
 from builder.core.elf_program import asks_for_executable_stack, find_build_id, read_segments
 from builder.core.elf_sections import LARGEST, Buffer, ElfError, Section, is_elf, read_sections
+from builder.core.elf_symbols import NO_SYMBOLS, Symbols, read_symbols
 
 __all__ = ["LARGEST", "Buffer", "Elf", "ElfError", "Section", "is_elf", "read_elf", "read_sections"]
 
@@ -46,6 +47,8 @@ class Elf:
     """GNU build-id in hex."""
     executable_stack: bool = False
     """Whether loading it makes the stack executable."""
+    symbols: Symbols = NO_SYMBOLS
+    """What it defines for others and what it asks of them."""
 
 
 def read_elf(buffer: Buffer) -> Elf:
@@ -65,6 +68,7 @@ def read_elf(buffer: Buffer) -> Elf:
         defines=defined_versions(buffer, sections),
         build_id=find_build_id(buffer, segments),
         executable_stack=asks_for_executable_stack(segments),
+        symbols=read_symbols(buffer, sections),
     )
 
 

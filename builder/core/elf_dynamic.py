@@ -6,7 +6,7 @@ Sources: the System V ABI, chapter "Dynamic Linking", and the Linux Standard Bas
 from __future__ import annotations
 
 import struct
-from typing import Callable, Dict, Iterator, List, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from builder.core.elf_sections import Buffer, ElfError, Section, names_in, only, strings_of
 
@@ -17,6 +17,16 @@ _MOST_ENTRIES = 65_536
 """Of a dynamic section; real ones have some forty."""
 _MOST_VERSIONS = 0x7FFF
 """A symbol names its version in fifteen bits."""
+_NO_NAME = 0
+"""Every string table begins with the empty name."""
+
+
+class _Version(NamedTuple):
+    """A version, by the number symbols name it with; ``library`` and ``name`` are offsets of strings."""
+
+    number: int
+    library: int
+    name: int
 
 
 def dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> Dict[int, List[str]]:
@@ -34,7 +44,7 @@ def dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> Dict[int, List
 
 def needed_versions(buffer: Buffer, sections: Sequence[Section]) -> Tuple[str, ...]:
     """Every symbol version asked of another library, ``GLIBC_2.17``. Raises ``ElfError``."""
-    return _names(buffer, sections, _VERNEED, _need_names)
+    return _names(buffer, sections, _VERNEED, _need_entries)
 
 
 def defined_versions(buffer: Buffer, sections: Sequence[Section]) -> Tuple[str, ...]:
@@ -42,16 +52,37 @@ def defined_versions(buffer: Buffer, sections: Sequence[Section]) -> Tuple[str, 
 
     Raises ``ElfError``.
     """
-    return _names(buffer, sections, _VERDEF, _definition_names)
+    return _names(buffer, sections, _VERDEF, _definition_entries)
+
+
+def versions_by_index(buffer: Buffer, sections: Sequence[Section]) -> Dict[int, Tuple[str, str]]:
+    """What a symbol's version index stands for: the library it is asked of and the version's name.
+
+    The library is empty for a version that this one defines. Raises ``ElfError``.
+    """
+    found: Dict[int, Tuple[str, str]] = {}
+    for kind, entries in ((_VERDEF, _definition_entries), (_VERNEED, _need_entries)):
+        section = only(sections, kind)
+        if section is not None:
+            read = entries(buffer, section)
+            strings = strings_of(sections, section)
+            names = names_in(buffer, strings, (entry.name for entry in read))
+            libraries = names_in(buffer, strings, (entry.library for entry in read))
+            found.update((entry.number, (a, b)) for entry, a, b in zip(read, libraries, names))
+    return found
 
 
 def _names(
-    buffer: Buffer, sections: Sequence[Section], kind: int, offsets: Callable[[Buffer, Section], List[int]]
+    buffer: Buffer,
+    sections: Sequence[Section],
+    kind: int,
+    entries: Callable[[Buffer, Section], List[_Version]],
 ) -> Tuple[str, ...]:
     section = only(sections, kind)
     if section is None:
         return ()
-    return tuple(names_in(buffer, strings_of(sections, section), offsets(buffer, section)))
+    offsets = (entry.name for entry in entries(buffer, section))
+    return tuple(names_in(buffer, strings_of(sections, section), offsets))
 
 
 def _entries(buffer: Buffer, section: Section) -> Iterator[Tuple[int, int]]:
@@ -65,20 +96,20 @@ def _entries(buffer: Buffer, section: Section) -> Iterator[Tuple[int, int]]:
         raise ElfError("a dynamic section without an end", section.offset)
 
 
-def _need_names(buffer: Buffer, section: Section) -> List[int]:
-    """String offsets of a verneed chain. Links go forward only, and no chain has more of them than room."""
-    names: List[int] = []
+def _need_entries(buffer: Buffer, section: Section) -> List[_Version]:
+    """Those of a verneed chain. Links go forward only, and no chain has more of them than room."""
+    names: List[_Version] = []
     room = min(section.size // _VERNEED_SIZE, _MOST_VERSIONS)
     at, end = section.offset, section.offset + section.size
     for _ in range(room):
         _require_inside(at, _VERNEED_SIZE, end)
-        _version, _count, _file, step, following = struct.unpack_from("<HHIII", buffer, at)
+        _version, _count, library, step, following = struct.unpack_from("<HHIII", buffer, at)
         entry = at
         while step and len(names) <= room:
             entry += step
             _require_inside(entry, _VERNEED_SIZE, end)
-            _hash, _flags, _other, name, step = struct.unpack_from("<IHHII", buffer, entry)
-            names.append(name)
+            _hash, _flags, index, name, step = struct.unpack_from("<IHHII", buffer, entry)
+            names.append(_Version(index, library, name))
         if not following or len(names) > room:
             break
         at += following
@@ -87,16 +118,17 @@ def _need_names(buffer: Buffer, section: Section) -> List[int]:
     return names
 
 
-def _definition_names(buffer: Buffer, section: Section) -> List[int]:
-    """String offsets of a verdef chain, the first name of each: the others are its parents."""
-    names: List[int] = []
+def _definition_entries(buffer: Buffer, section: Section) -> List[_Version]:
+    """Those of a verdef chain, the first name of each: the others are its parents."""
+    names: List[_Version] = []
     at, end = section.offset, section.offset + section.size
     for _ in range(min(section.size // _VERDEF_SIZE, _MOST_VERSIONS)):
         _require_inside(at, _VERDEF_SIZE, end)
-        _version, _flags, _index, count, _hash, first, following = struct.unpack_from("<HHHHIII", buffer, at)
+        _version, _flags, index, count, _hash, first, following = struct.unpack_from("<HHHHIII", buffer, at)
         if count:
             _require_inside(at + first, _VERDAUX_SIZE, end)
-            names += struct.unpack_from("<I", buffer, at + first)
+            (name,) = struct.unpack_from("<I", buffer, at + first)
+            names.append(_Version(index, _NO_NAME, name))
         if not following:
             break
         at += following

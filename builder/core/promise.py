@@ -9,6 +9,7 @@ from builder.core.checks import Code, Finding, Severity
 from builder.core.coverage import LibraryCoverage, Support, lacking, promised_by, sass_everywhere
 from builder.core.families import must_hold_code
 from builder.core.fatbin import Container, Kind
+from builder.core.units import UnitSet, kinds_asked, meant_for
 from builder.core.variant import Variant
 
 
@@ -18,19 +19,33 @@ def promised_devices(variant: Variant) -> Tuple[Capability, ...]:
 
 
 def hold_provider(
-    path: str, containers: Sequence[Container], variant: Variant, extra: Severity
+    path: str,
+    containers: Sequence[Container],
+    variant: Variant,
+    extra: Severity,
+    version: Optional[str] = None,
 ) -> Iterator[Finding]:
     """A001, A002, A005 and A006: SASS for the whole set in each container, and for nothing else.
 
     ``120`` is asked for and ``120a`` is found: ORT's own CMake adds the suffix (``coverage.lacking``).
-    ``extra``: how bad an architecture is that nobody asked for.
+    ``extra``: how bad an architecture is that nobody asked for. ``version``: ORT's, as the provider's bytes
+    tell it: from 1.27 on some units are compiled for part of the set (``core.units``) and held to that part.
     """
     if not containers:
         yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
         return
+    kinds = kinds_asked(variant.sm, version)
     for arch in variant.sm:
-        yield from _missing(path, containers, arch, variant)
-    yield from _surplus(path, containers, variant, extra)
+        yield from _missing(path, _meant(containers, arch, kinds) or containers, arch, variant)
+    yield from _surplus(path, containers, variant, extra, kinds)
+
+
+def _meant(containers: Sequence[Container], arch: Arch, kinds: Sequence[UnitSet]) -> Sequence[Container]:
+    """The containers that should have ``arch``: all of them where no kinds are known.
+
+    None should where every container is of a kind that leaves it out: then the whole set was not compiled.
+    """
+    return [one for one in containers if not kinds or meant_for(arch, kinds, one.arches(Kind.SASS))]
 
 
 def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Variant) -> Iterator[Finding]:
@@ -54,9 +69,13 @@ def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Va
 
 
 def _surplus(
-    path: str, containers: Sequence[Container], variant: Variant, severity: Severity
+    path: str,
+    containers: Sequence[Container],
+    variant: Variant,
+    severity: Severity,
+    kinds: Sequence[UnitSet],
 ) -> Iterator[Finding]:
-    asked = {arch.number for arch in variant.sm}
+    asked = {arch.number for arch in variant.sm} | {arch.number for kind in kinds for arch in kind.sass}
     found = {arch for container in containers for arch in container.arches(Kind.SASS)}
     surplus = sorted(arch for arch in found if arch.number not in asked)
     if surplus:

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Optional, Tuple
 
 from builder.core.checks import Code, Finding
+from builder.core.content import PROVIDER
 from builder.core.coverage import LibraryCoverage, cover, is_specialised
 from builder.core.elf import Buffer, Elf, ElfError, read_elf
-from builder.core.fatbin import Container, FatbinError, is_fatbin, read_containers
+from builder.core.fatbin import Container, FatbinError, Kind, is_fatbin, read_containers
 from builder.core.opened_names import opened_names
 from builder.core.stamp import stamped_version
+from builder.core.units import UnitSet, kinds_found
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,15 @@ def unreadable(path: str, why: str) -> Reading:
     return Reading(path=path, problem=Finding(code=Code.E001, path=path, message=why))
 
 
+def _kinds(reading: Reading, containers: Tuple[Container, ...]) -> Tuple[UnitSet, ...]:
+    """What the units of ORT's provider are compiled for, where its version makes differences among them."""
+    if reading.path.rpartition("/")[2] != PROVIDER or reading.stamp is None:
+        return ()
+    return kinds_found((container.arches(Kind.SASS) for container in containers), reading.stamp)
+
+
 def _with_code(reading: Reading, buffer: Buffer) -> Reading:
     containers = read_containers(buffer)
-    coverage = cover(reading.path, containers, specialised=is_specialised(reading.path))
+    kinds = _kinds(reading, containers)
+    coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), kinds=kinds)
     return replace(reading, containers=containers, coverage=coverage)

@@ -2,7 +2,7 @@
 
 Sources: NVIDIA's cuDNN support matrices 9.10.2 and 9.17.0, the CUDA Toolkit release notes 12.8 to 13.0 and
 "CUDA Compatibility, Minor Version Compatibility"; rapids-cmake's documentation on ``-compress-mode``; ORT's
-pull requests 24582, 26307, 29580 and 29824; the PTX ISA on renamed targets.
+pull request 26307; the PTX ISA on renamed targets. What depends on ORT's version is ``core.ortversions``'s.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Callable, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from builder.core.arch import Arch
-from builder.core.checks import Code, Finding, Severity
+from builder.core.checks import Code, Finding
+from builder.core.ortsupport import Asked, hold_version
 
 Version = Tuple[int, ...]
 
@@ -51,8 +52,7 @@ _FIRST_WITH: Mapping[str, Version] = {"": (0,), "a": (12, 0), "f": (12, 9)}
 """First CUDA with a suffix. Source: the PTX ISA: sm_90a came with 8.0, the families with 8.8."""
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
 _FIRST_CUDNN_75: Version = (9, 11)
-_LAST_ORT_120_ONLY: Version = (1, 27, 1)
-_FIRST_FULL_HALF, _TURING, _BLACKWELL, _CONSUMER_BLACKWELL = 53, 75, 100, 120
+_TURING, _BLACKWELL = 75, 100
 
 FLOOR_12 = "525.60.13"
 FLOOR_ZSTD = "550.54.14"
@@ -69,19 +69,31 @@ class _Subject:
     sm: Tuple[Arch, ...]
     cuda: str
     cudnn: str
-    ort: str
     nvcc: Optional[str]
+    ptxas: Optional[str]
 
     def at(self, key: str) -> str:
         return f"variants.{self.variant}.{key}"
 
 
 def lint(
-    *, variant: str, sm: Sequence[Arch], cuda: str, cudnn: str, ort: str, nvcc: Optional[str] = None
+    *,
+    variant: str,
+    sm: Sequence[Arch],
+    cuda: str,
+    cudnn: str,
+    ort: str,
+    nvcc: Optional[str] = None,
+    ptxas: Optional[str] = None,
 ) -> List[Finding]:
-    """Every rule that the set breaks, before a byte is compiled; ``nvcc`` once the base is chosen."""
-    subject = _Subject(variant, tuple(sm), cuda, cudnn, ort, nvcc)
-    return [finding for rule in _RULES for finding in rule(subject)]
+    """Every rule that the set breaks, before a byte is compiled; ``nvcc`` once the base is chosen.
+
+    ``ptxas``: version of a newer one that assembles nvcc's PTX for what nvcc does not know.
+    """
+    subject = _Subject(variant, tuple(sm), cuda, cudnn, nvcc, ptxas)
+    found = [finding for rule in _RULES for finding in rule(subject)]
+    asked = Asked(subject.at("sm"), subject.sm, ort, cuda, compiling=nvcc is not None)
+    return [*found, *hold_version(asked)]
 
 
 def driver_window(
@@ -179,41 +191,15 @@ def _out_of_reach(subject: _Subject) -> Iterator[Finding]:
     if subject.nvcc is None:
         return
     reach = compilable(subject.nvcc)
-    lost = [arch for arch in subject.sm if not _compiles(subject.nvcc, arch)]
+    lost = [arch for arch in subject.sm if not _is_made(subject.nvcc, subject.ptxas, arch)]
     if lost:
         yield Finding(
             code=Code.C004,
             path=subject.at("sm"),
-            message=f"the base's nvcc {subject.nvcc} compiles {_span(reach)} (CUDA release notes)",
+            message=f"the base's nvcc {subject.nvcc} compiles {_span(reach)} (CUDA release notes)"
+            + _by_ptxas(subject.nvcc, subject.ptxas),
             wanted=", or ".join(_ways_out(subject, lost)),
             got=_names(lost),
-        )
-
-
-def _only_120(subject: _Subject) -> Iterator[Finding]:
-    only = bool(subject.sm) and all(arch.number >= _CONSUMER_BLACKWELL for arch in subject.sm)
-    if only and _version(subject.ort) <= _LAST_ORT_120_ONLY:
-        yield Finding(
-            code=Code.C005,
-            path=subject.at("sm"),
-            message="ONNX Runtime up to 1.27.1 does not link when sm_120 is all there is "
-            "(microsoft/onnxruntime pull request 29824)",
-            wanted=f"the set 90 {_numbers(subject.sm)}, or onnxruntime 1.28.0",
-            got=f"onnxruntime {subject.ort} with {_names(subject.sm)}",
-        )
-
-
-def _zeros_in_half(subject: _Subject) -> Iterator[Finding]:
-    weak = [arch for arch in subject.sm if arch.number < _FIRST_FULL_HALF]
-    if weak:
-        yield Finding(
-            code=Code.C006,
-            path=subject.at("sm"),
-            message="below sm_53 ONNX Runtime's half-precision kernels are stubs: fp16 models may give wrong "
-            "numbers there (microsoft/onnxruntime pull requests 24582 and 29580). Ship fp32 or int8 models",
-            wanted=f"fp16 models only on sm_53 and newer{_or_set(subject, weak)}",
-            got=_names(weak),
-            severity=Severity.WARNING,
         )
 
 
@@ -222,8 +208,6 @@ _RULES: Tuple[Callable[[_Subject], Iterator[Finding]], ...] = (
     _cuda_dropped,
     _cuda_too_old,
     _out_of_reach,
-    _only_120,
-    _zeros_in_half,
 )
 
 
@@ -251,14 +235,35 @@ def _until(arch: Arch) -> str:
     return f"to {_dotted(last)}" if last else "or newer"
 
 
-def _compiles(nvcc: str, arch: Arch) -> bool:
+def _by_ptxas(nvcc: str, ptxas: Optional[str]) -> str:
+    if ptxas is None:
+        return ""
+    numbers = [number for number in KNOWN_SM if assembles(nvcc, ptxas, Arch(number // 10, number % 10))]
+    return f", ptxas {ptxas} adds sm_{' '.join(map(str, numbers))} without a suffix" if numbers else ""
+
+
+def _is_made(nvcc: str, ptxas: Optional[str], arch: Arch) -> bool:
+    return compiles(nvcc, arch) or (ptxas is not None and assembles(nvcc, ptxas, arch))
+
+
+def assembles(nvcc: str, ptxas: str, arch: Arch) -> bool:
+    """Whether a ``ptxas`` newer than ``nvcc`` makes SASS for ``arch`` from its newest PTX.
+
+    Such PTX holds no instruction that needs a suffix.
+    """
+    newer = arch.number > compilable(nvcc)[-1] and not arch.suffix
+    return newer and compiles(ptxas, arch)
+
+
+def compiles(nvcc: str, arch: Arch) -> bool:
+    """Whether a toolkit of this version makes SASS for an architecture."""
     first = _first_cuda(arch)
     return arch.number in compilable(nvcc) and first is not None and first <= _version(nvcc)[:2]
 
 
 def _ways_out(subject: _Subject, lost: Sequence[Arch]) -> Iterator[str]:
     """The oldest nvcc that compiles for the whole set, if any, and the set without ``lost``."""
-    fits = (nvcc for nvcc in _NVCCS if all(_compiles(nvcc, arch) for arch in subject.sm))
+    fits = (nvcc for nvcc in _NVCCS if all(compiles(nvcc, arch) for arch in subject.sm))
     nvcc = next(fits, None)
     kept = [arch for arch in subject.sm if arch not in lost]
     if nvcc is not None:

@@ -96,6 +96,8 @@ class NvidiaBase:
     packages: Tuple[str, ...]
     wheels: Mapping[str, Input]
     """Build tools by role (``cmake``)."""
+    patches: Tuple[str, ...]
+    """Paths of patches to ORT's source, applied in this order."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,15 @@ class AssembledBase:
     sources: Mapping[str, Input]
     """ORT's dependencies as source tarballs by FetchContent name (``abseil_cpp`` ...)."""
     wheels: Mapping[str, Input]
-    """Toolchain wheels by role (``nvcc``, ``cudart``, ``cccl``, ``cusparse``, ``cutlass``,
+    """Toolchain wheels by role (``nvcc``, ``ptxas``, ``cudart``, ``cccl``, ``cusparse``, ``cutlass``,
     ``cudnn_frontend``, ``cmake``)."""
+    patches: Tuple[str, ...]
+    """Paths of patches to ORT's source, applied in this order."""
+
+    @property
+    def ptxas(self) -> str:
+        """Version of the ptxas that assembles what nvcc does not know, ``12.9.86``."""
+        return self.wheels["ptxas"].spec.rpartition("==")[2]
 
 
 @dataclass(frozen=True)
@@ -194,6 +203,11 @@ class Project:
     publish: Publish
     models: Tuple[ModelRule, ...]
 
+    @property
+    def patches(self) -> Tuple[str, ...]:
+        """Every patch that any base names."""
+        return (*self.bases.nvidia.patches, *self.bases.assembled.patches)
+
 
 @dataclass(frozen=True)
 class BuildPlan:
@@ -214,3 +228,9 @@ class BuildPlan:
     """Version of the libraries in the package."""
     ort_wheel: Input
     """Official ``onnxruntime-gpu`` wheel of that version: the host library, or everything."""
+
+    @property
+    def patches(self) -> Tuple[str, ...]:
+        """Patches to what is compiled: the base's."""
+        bases = self.project.bases
+        return bases.nvidia.patches if self.base == "nvidia" else bases.assembled.patches

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.core.buildrecord import record_name
 from builder.core.checks import Code, Finding, require
 from builder.core.content import NOTICE, ORTPACKS, OUR_LICENCE, PROVIDER, Wanted, wanted
 from builder.core.describe import Packed, Report, describe
@@ -69,12 +70,13 @@ def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
 
 
 def discard(name: PackageName, bench: Bench) -> None:
-    """Remove a package and its checksum: what failed a check must not lie in ``dist``.
+    """Remove a package, its checksum and its build's record: what failed a check must not lie in ``dist``.
 
-    The checksum goes first: killed in between, ``SHA256SUMS`` names nothing that is not there.
+    The package goes last: killed in between, nothing speaks of one that is not there.
     """
     bench.checksums.update(bench.dist, put={}, drop=(name.archive,))
-    (bench.dist / name.archive).unlink(missing_ok=True)
+    for file in (record_name(name.archive), name.archive):
+        (bench.dist / file).unlink(missing_ok=True)
 
 
 def bundle(

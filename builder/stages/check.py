@@ -19,6 +19,7 @@ from builder.core.cuobjdump import CuobjdumpError, count_images, disagreements, 
 from builder.core.elf import Elf
 from builder.core.fatbin import SECTIONS
 from builder.core.library import Library
+from builder.core.linkage import check_linkage
 from builder.core.package import Member
 from builder.core.ports import Inspector, Reporter
 from builder.core.promise import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
@@ -77,6 +78,7 @@ def check(
             *(finding for one in seen if inspector for finding in _cross_check(one, inspector)),
             *_hold(seen, variant, limits),
             *check_closure(libraries, limits),
+            *check_linkage(libraries),
         )
     return CheckReport(
         coverage=coverage,
@@ -155,8 +157,8 @@ def _cross_check(seen: _Seen, inspector: Inspector) -> Iterator[Finding]:
 def _hold(seen: Sequence[_Seen], variant: Variant, limits: Limits) -> Iterator[Finding]:
     """What the device code promises, library by library; a provider that is not there is one without code."""
     path = f"{_LIBRARIES}{PROVIDER}"
-    containers = next((one.reading.containers for one in seen if one.member.path == path), ())
-    yield from hold_provider(path, containers, variant, limits.extra_sm)
+    provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
+    yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.stamp)
     for one in seen:
         coverage = one.reading.coverage
         if coverage is not None:

@@ -1,6 +1,6 @@
 """compile: lay out the build context, run BuildKit, bring the libraries back.
 
-The context is made of hard links into the input cache, so it costs no space; BuildKit's cache mounts keep
+Inputs are hard links into their cache, so the context costs no space; BuildKit's cache mounts keep
 ccache and the Ninja tree, so a killed build goes on from there.
 """
 
@@ -9,40 +9,72 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
+from builder.core.diagnosis import advice
 from builder.core.inputs import Input
 from builder.core.ports import Engine, EngineFacts, ImageBuild, Reporter, Rootfs, Store
 from builder.core.rendered import Rendered
-from builder.core.variant import BuildPlan
+from builder.core.variant import BuildPlan, Origin, Profile
 from builder.core.workplace import Workplace
-from builder.errors import BuilderError, DiskError
+from builder.errors import BuilderError, CommandError, ConfigError, DiskError
 
-_NINJA = re.compile(r"\[(\d+)/(\d+)\]")
-_MEMORY_PER_JOB = 4 << 30
-"""Bytes a CUDA unit may need: nvcc peaks at 0.95 GB on lean units, at 4 GB on flash attention."""
+_SAID = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")
+"""A line meant for the user (``builder/inside``), after the step and seconds that BuildKit puts before it."""
+_MEMORY_PER_JOB = {Profile.FULL: 4 << 30, Profile.LEAN: 2 << 30, Profile.MINIMAL: 2 << 30}
+"""Bytes a unit may need: flash attention for sm_80 and newer up to 4 GB, units with cudnn_frontend 1.9 GB."""
 
 
 def lay_out(
-    plan: BuildPlan, rendered: Rendered, place: Workplace, *, store: Store, rootfs: Rootfs, templates: Path
+    plan: BuildPlan, rendered: Rendered, place: Workplace, *, store: Store, rootfs: Rootfs, root: Path
 ) -> None:
     """Write Dockerfiles and context. The folder is made afresh, so nothing stale gets into a build.
 
-    A new ``build.log`` begins with it.
+    A new ``build.log`` begins with it. ``root`` is the project's folder. Raises ``ConfigError`` for patches
+    that are not there or have one name.
     """
+    patches = _patches(plan, root)
     shutil.rmtree(place.context, ignore_errors=True)
     place.context.mkdir(parents=True)
     place.log.unlink(missing_ok=True)
     place.dockerfile.write_text(rendered.dockerfile, encoding="utf-8")
     place.runtime_dockerfile.write_text(rendered.runtime_dockerfile, encoding="utf-8")
-    _link(templates / "smoke.c", place.context / "smoke.c")
+    _copy(root / "templates/smoke.c", place.context / "smoke.c")
+    if plan.origin is Origin.SOURCE:
+        _copy_all(_programs(root / "builder/inside"), place.context / "inside")
+        _copy_all(patches, place.context / "patches")
     for folder, items in (("debs", rendered.debs), ("sources", rendered.sources)):
         _link_all(items, place.context / folder, store)
     if plan.base == "assembled":
         base = plan.project.bases.assembled
         _link(rootfs.tar(base.suite, base.packages), place.context / "rootfs-build.tar")
         _link(rootfs.tar(base.suite, ()), place.context / "rootfs-bare.tar")
+
+
+def _programs(folder: Path) -> list[Path]:
+    """What runs in the build container, and its table of costs."""
+    return sorted(file for file in folder.iterdir() if file.suffix in {".c", ".py", ".tsv"})
+
+
+def _patches(plan: BuildPlan, root: Path) -> list[Path]:
+    """The base's patches: each is there, and in the context each has its own name."""
+    key = f"variants.yaml: bases.{plan.base}.patches"
+    lost = [f"{key}: {patch} is not there." for patch in plan.patches if not (root / patch).is_file()]
+    names = Counter(Path(patch).name for patch in plan.patches)
+    alike = [f"{key}: {name} stands in two folders; rename one." for name in names if names[name] > 1]
+    if problems := [*lost, *alike]:
+        raise ConfigError(problems)
+    return [root / patch for patch in plan.patches]
+
+
+def _copy_all(files: Iterable[Path], folder: Path) -> None:
+    """Files of the project are copied: a link would change with its original while a build runs."""
+    folder.mkdir()
+    for file in files:
+        _copy(file, folder / file.name)
 
 
 def _link_all(items: tuple[Input, ...], folder: Path, store: Store) -> None:
@@ -71,20 +103,23 @@ def _copy(source: Path, target: Path) -> None:
         ) from error
 
 
-def export(
-    target: str,
-    dest: Path,
-    rendered: Rendered,
-    place: Workplace,
-    *,
-    engine: Engine,
-    store: Store,
-    reporter: Reporter,
-    builder: str | None = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What a stage is built with."""
+
+    engine: Engine
+    store: Store
+    reporter: Reporter
+    builder: str | None = None
+    """A buildx builder other than the current one."""
+    jobs: int = 1
+    """Units compiled at once."""
+
+
+def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means: Means) -> None:
     """Build a stage and bring its files to ``dest``, replacing the last ones only when all went well.
 
-    Raises ``CommandError`` with the last 30 log lines; the whole log stays in ``build.log``.
+    Raises ``CommandError`` with the last 30 log lines and what to do; the whole log stays in ``build.log``.
     """
     for leftover in dest.parent.glob(f"{dest.name}.part-*"):
         shutil.rmtree(leftover)
@@ -93,50 +128,52 @@ def export(
         dockerfile=place.dockerfile,
         context=place.context,
         target=target,
-        contexts={name: store.unpack(wheel) for name, wheel in rendered.contexts.items()},
+        contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()},
         output=fresh,
-        args={"JOBS": str(jobs(engine.facts()))},
-        builder=builder,
+        args={"JOBS": str(means.jobs)},
+        builder=means.builder,
         network=rendered.network,
     )
     try:
-        _build(request, place.log, engine, reporter)
+        _build(request, place.log, means)
         shutil.rmtree(dest, ignore_errors=True)
         fresh.rename(dest)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _build(request: ImageBuild, log: Path, engine: Engine, reporter: Reporter) -> None:
+def _build(request: ImageBuild, log: Path, means: Means) -> None:
     try:
         with log.open("a", buffering=1, encoding="utf-8") as file:
-            engine.build(request, _follow(file.write, reporter))
-    except BuilderError:
-        reporter.warn(f"the whole log: {log}")
-        raise
+            means.engine.build(request, _follow(file.write, means.reporter))
+    except BuilderError as error:
+        means.reporter.warn(f"the whole log: {log}")
+        raise _with_advice(error, means.jobs) from error
 
 
-def jobs(facts: EngineFacts) -> int:
-    """Compiler jobs that neither idle a core nor run out of memory."""
-    return max(1, min(facts.cpus, facts.memory // _MEMORY_PER_JOB))
+def _with_advice(error: BuilderError, jobs: int) -> BuilderError:
+    found = advice("\n".join(error.tail), jobs) if isinstance(error, CommandError) else None
+    if not isinstance(error, CommandError) or found is None:
+        return error
+    what, _, _ = str(error).partition("\n")
+    return CommandError(what, argv=error.argv, code=error.code, tail=(*error.tail, found))
+
+
+def jobs(facts: EngineFacts, profile: Profile | None) -> int:
+    """Compiler jobs that neither idle a core nor run out of memory.
+
+    In the build container they are held to the memory that is free, and to what the units are known to need.
+    """
+    return max(1, min(facts.cpus, facts.memory // _MEMORY_PER_JOB[profile or Profile.MINIMAL]))
 
 
 def _follow(write: Callable[[str], object], reporter: Reporter) -> Callable[[str], None]:
-    """Everything into the log; to the user one line per tenth of the units."""
-    told = -1
+    """Everything into the log; to the user what the programs of the build container say to them."""
 
     def line(text: str) -> None:
-        nonlocal told
         write(text + "\n")
-        match = _NINJA.search(text)
-        if match is None:
-            return
-        done, total = int(match[1]), int(match[2])
-        if total < 2:  # noqa: PLR2004 - Ninja's own "[0/1] Re-running CMake"
-            return
-        tenth = done * 10 // total
-        if tenth != told:
-            told = tenth
-            reporter.say(f"{done} of {total} units")
+        said = _SAID.match(text)
+        if said is not None:
+            reporter.say(said[1])
 
     return line

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from builder.core import checks
 from builder.core.arch import Arch
 from builder.core.catalogue import ort_wheel
+from builder.core.checks import Code, Finding, Severity
 from builder.core.ports import Engine, Reporter, Store
 from builder.core.support import lint
 from builder.core.variant import BuildPlan, Host, Origin, Profile, Project, Variant
@@ -62,11 +63,13 @@ def plan(
     base = choose_base(project, wishes, engine)
     origin = _choose_origin(project, variant, wishes, store, native_sm)
     decided = _decide(project, variant, wishes, base, origin)
-    _lint(decided)
+    warnings = _lint(decided)
     reporter.say(f"base     {decided.base}: {decided.base_reason}")
     reporter.say(f"origin   {decided.origin.value}: {decided.origin_reason}")
     made = f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
     reporter.say(f"ort      {decided.ort_version}, {made}")
+    for warning in warnings:
+        reporter.warn(str(warning))
     return decided
 
 
@@ -164,19 +167,44 @@ def _source_version(project: Project, base: str) -> str:
     return bases.nvidia.ort_version if base == "nvidia" else bases.assembled.ort_version
 
 
-def _lint(decided: BuildPlan) -> None:
-    """The toolchain's reach is known only now; the rest was linted when ``variants.yaml`` was read."""
+def _lint(decided: BuildPlan) -> list[Finding]:
+    """Warnings. The toolchain's reach is known only now; the rest was linted with ``variants.yaml``."""
     if decided.origin is not Origin.SOURCE:
-        return
+        return []
     project = decided.project
+    assembled = project.bases.assembled
     findings = lint(
         variant=decided.variant.name,
         sm=decided.variant.sm,
         cuda=project.cuda.version,
         cudnn=project.cudnn.version,
         ort=decided.ort_version,
-        nvcc=project.bases.assembled.nvcc if decided.base == "assembled" else project.cuda.version,
+        nvcc=assembled.nvcc if decided.base == "assembled" else project.cuda.version,
+        ptxas=assembled.ptxas if decided.base == "assembled" else None,
     )
+    findings += _fused_without_kernels(decided)
     failed = checks.errors(findings)
     if failed:
         raise CompatibilityError([str(finding) for finding in failed])
+    return findings
+
+
+def _fused_without_kernels(decided: BuildPlan) -> list[Finding]:
+    """C011: the official host library was built with contrib operators, and fuses nodes into them.
+
+    Tried on MiniLM with kernels of that domain taken away: no session from optimisation level extended on.
+    """
+    if decided.profile is not Profile.LEAN or decided.host is not Host.WHEEL:
+        return []
+    return [
+        Finding(
+            code=Code.C011,
+            path="onnxruntime.profile",
+            message="the official host library fuses nodes into com.microsoft operators (BiasGelu, "
+            "FusedMatMul, ...), for which profile lean has no CUDA kernels: from graph optimisation level "
+            "extended on, sessions with transformer models fail. Models that nothing fuses run as with full",
+            wanted="--profile full, --host source, or ORT_ENABLE_BASIC in the application",
+            got="profile lean, host wheel",
+            severity=Severity.WARNING,
+        )
+    ]

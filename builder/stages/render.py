@@ -6,15 +6,18 @@ Text in, text out: nothing here touches a disk. Everything computed arrives in t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
-from builder.core.catalogue import TEST_INPUTS
+from builder.core.arch import Arch
+from builder.core.archlist import cmake_list
+from builder.core.catalogue import SELFTEST_MODEL
 from builder.core.inputs import Input, Lock
-from builder.core.profiles import LONGEST_UNITS, build_targets, cache_entries
+from builder.core.profiles import build_targets, cache_entries
 from builder.core.rendered import Rendered
+from builder.core.toolchain import Targets, divide
 from builder.core.variant import AssembledBase, BuildPlan, Host, NvidiaBase, Origin
 from builder.errors import ConfigError
 
@@ -24,7 +27,7 @@ _PACKAGE_DIRECTORY = {"cudart": "cuda_runtime"}
 """Where NVIDIA's wheel names its folder otherwise than the role."""
 _CONTEXT_NAME = {"cudart": "cudart-headers", "cudnn_frontend": "cudnn-frontend"}
 """The toolchain's wheels whose role is also a bundled library's, or no context name."""
-_COMPILE_WHEELS = frozenset({"cutlass", "cudnn_frontend"})
+_COMPILE_WHEELS = frozenset({"cutlass", "cudnn_frontend", "ptxas"})
 _COMPILE_DEBS = frozenset({"mp11", "gsl", "safeint"})
 """Roles of the assembled base that only the source of ORT wants; the rest makes the toolchain and the kit."""
 _INTERFACES = (
@@ -60,7 +63,7 @@ def render(plan: BuildPlan, lock: Lock, loader: BaseLoader, *, package_name: str
 
 def _require_pins(plan: BuildPlan, lock: Lock) -> None:
     bundled = [*plan.project.cuda.libraries.values(), plan.ort_wheel]
-    inputs = [*_toolchain_inputs(plan), *bundled, *TEST_INPUTS]
+    inputs = [*_toolchain_inputs(plan), *bundled, SELFTEST_MODEL]
     if plan.base == "nvidia":
         inputs.append(plan.project.bases.nvidia.runtime)
     missing = sorted({item.key for item in inputs} - lock.pins.keys())
@@ -89,19 +92,21 @@ def _view(plan: BuildPlan, lock: Lock, package_name: str) -> dict[str, object]:
         "ort_version": plan.ort_version,
         "package_name": package_name,
         "cudnn": plan.project.cudnn.version,
-        "cuda_architectures": ";".join(f"{arch}-real" for arch in plan.variant.sm),
         "cache_entries": _cache_entries(plan),
         "targets": build_targets(plan.host),
         "outputs": _outputs(plan),
         "compiles_host": plan.host is Host.SOURCE,
-        "longest_units": LONGEST_UNITS,
+        "architectures": len(plan.variant.sm),
+        "patches": [_base_name(patch) for patch in plan.patches],
         "link_libraries": [(role, f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib") for role in LINK_ROLES],
         "toolchain_key": key,
         "tree": f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}",
     }
     bases = plan.project.bases
     special = (
-        _assembled_view(bases.assembled) if plan.base == "assembled" else _nvidia_view(bases.nvidia, lock)
+        _assembled_view(bases.assembled, plan)
+        if plan.base == "assembled"
+        else _nvidia_view(bases.nvidia, lock, plan)
     )
     return common | special
 
@@ -113,7 +118,9 @@ def _title(plan: BuildPlan) -> str:
 
 
 def _cache_entries(plan: BuildPlan) -> tuple[object, ...]:
-    return cache_entries(plan.profile, cpuinfo=plan.base == "nvidia") if plan.profile else ()
+    if plan.profile is None:
+        return ()
+    return cache_entries(plan.profile, plan.ort_version, cpuinfo=plan.base == "nvidia")
 
 
 def _outputs(plan: BuildPlan) -> tuple[str, ...]:
@@ -121,7 +128,7 @@ def _outputs(plan: BuildPlan) -> tuple[str, ...]:
     return provider if plan.host is Host.WHEEL else (*provider, f"libonnxruntime.so.{plan.ort_version}")
 
 
-def _assembled_view(base: AssembledBase) -> dict[str, object]:
+def _assembled_view(base: AssembledBase, plan: BuildPlan) -> dict[str, object]:
     return {
         "suite": base.suite,
         "nvcc": base.nvcc,
@@ -129,10 +136,26 @@ def _assembled_view(base: AssembledBase) -> dict[str, object]:
         "tarballs": [(name, _file_name(item)) for name, item in _tarballs(base)],
         "interfaces": _INTERFACES,
         "dependencies": _dependencies(base),
+        **_targets(divide(plan.variant.sm, base.nvcc, base.ptxas), plan.ort_version),
     }
 
 
-def _nvidia_view(base: NvidiaBase, lock: Lock) -> dict[str, object]:
+def _targets(targets: Targets, version: str) -> dict[str, object]:
+    """What CMake and the stand-in for fatbinary are told about the set."""
+    assembled = ":".join(str(arch) for arch in targets.assembled)
+    ptx = () if targets.ptx is None else (f"{targets.ptx}-virtual",)
+    return {
+        "cuda_architectures": ";".join((*_listed(targets.compiled, version), *ptx)),
+        "architectures_reason": f"SASS; the PTX becomes SASS for {assembled}" if ptx else "SASS only",
+        "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if ptx else ())),
+    }
+
+
+def _listed(sm: Sequence[Arch], version: str) -> tuple[str, ...]:
+    return (cmake_list(sm, version),) if sm else ()
+
+
+def _nvidia_view(base: NvidiaBase, lock: Lock, plan: BuildPlan) -> dict[str, object]:
     url, _, tag = base.source.spec.rpartition("@")
     return {
         "image": base.image.spec,
@@ -140,6 +163,7 @@ def _nvidia_view(base: NvidiaBase, lock: Lock) -> dict[str, object]:
         "runtime_image": _reference(base.runtime, lock),
         "packages": base.packages,
         "git_source": f"{url}.git#{lock.pins[base.source.key].revision or tag}",
+        **_targets(Targets(compiled=plan.variant.sm, assembled=(), ptx=None), plan.ort_version),
     }
 
 
@@ -162,7 +186,11 @@ def _tarballs(base: AssembledBase) -> list[tuple[str, Input]]:
 
 
 def _file_name(item: Input) -> str:
-    return PurePosixPath(item.spec).name
+    return _base_name(item.spec)
+
+
+def _base_name(path: str) -> str:
+    return PurePosixPath(path).name
 
 
 def _by_name(inputs: Mapping[str, Input]) -> list[Input]:

@@ -13,12 +13,24 @@ import pytest
 from builder.core.inputs import Input
 from builder.core.ports import EngineFacts, ImageBuild
 from builder.core.rendered import Rendered
+from builder.core.variant import Origin, Profile
 from builder.core.workplace import Workplace
-from builder.errors import CommandError
-from builder.stages.compile import export, jobs, lay_out
+from builder.errors import BuilderError, CommandError, ConfigError, DiskError
+from builder.stages.compile import Means, export, jobs, lay_out
 from tests import packages
 from tests.fakes import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 
+PROJECT = {
+    "templates/smoke.c": "int main(void) { return 0; }\n",
+    "builder/inside/unit.c": "/* unit */\n",
+    "builder/inside/drive.py": "# drive\n",
+    "builder/inside/costs.tsv": "# output\n",
+    "builder/inside/__pycache__/drive.pyc": "compiled",
+    "patches/a.patch": "--- a\n",
+    "patches/b.patch": "--- b\n",
+    "other/a.patch": "--- another a\n",
+}
+"""What of a project goes into a context, and two files that do not."""
 NVCC = Input.debian("pool/non-free/n/nvidia-cuda-toolkit/nvcc.deb")
 RE2 = Input.debian("pool/main/r/re2/re2.orig.tar.gz")
 CUDNN = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")
@@ -38,10 +50,11 @@ class Yard:
 
     def __init__(self, folder: Path) -> None:
         self.cache = folder / "cache"
-        self.templates = folder / "templates"
+        self.project = folder / "project"
         self.cache.mkdir()
-        self.templates.mkdir()
-        (self.templates / "smoke.c").write_text("int main(void) { return 0; }\n")
+        for path, text in PROJECT.items():
+            (self.project / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.project / path).write_text(text)
         self.place = Workplace(folder / "dist" / "legacy")
         self.store = FakeStore(self.cache)
         self.rootfs = FakeRootfs(self.cache)
@@ -49,19 +62,23 @@ class Yard:
         self.reporter = FakeReporter()
         self.lines = ["#1 [toolchain 1/9] FROM scratch", "#2 done"]
         self.failure: Exception | None = None
+        self.jobs = 2
         self.log_meanwhile = ""
 
-    def lay_out(self, base: str = "assembled") -> None:
-        plan = packages.plan(base=base)
-        assembled = replace(plan.project.bases.assembled, packages=("ccache", "g++-12"))
-        project = replace(plan.project, bases=replace(plan.project.bases, assembled=assembled))
+    def lay_out(
+        self, base: str = "assembled", *, origin: Origin = Origin.SOURCE, patches: tuple[str, ...] = ()
+    ) -> None:
+        plan = packages.plan(base=base, origin=origin)
+        bases = plan.project.bases
+        assembled = replace(bases.assembled, packages=("ccache", "g++-12"), patches=patches)
+        bases = replace(bases, assembled=assembled, nvidia=replace(bases.nvidia, patches=patches))
         lay_out(
-            replace(plan, project=project),
+            replace(plan, project=replace(plan.project, bases=bases)),
             RENDERED if base == "assembled" else replace(RENDERED, debs=(), sources=()),
             self.place,
             store=self.store,
             rootfs=self.rootfs,
-            templates=self.templates,
+            root=self.project,
         )
 
     def export(
@@ -76,10 +93,9 @@ class Yard:
             dest or self.place.artifact,
             rendered,
             self.place,
-            engine=self.engine,
-            store=self.store,
-            reporter=self.reporter,
-            builder=builder,
+            Means(
+                engine=self.engine, store=self.store, reporter=self.reporter, builder=builder, jobs=self.jobs
+            ),
         )
 
     def compile(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
@@ -119,6 +135,9 @@ def test_the_context_of_an_assembled_base(yard: Yard) -> None:
     yard.lay_out()
     assert yard.holds() == [
         "debs/nvcc.deb",
+        "inside/costs.tsv",
+        "inside/drive.py",
+        "inside/unit.c",
         "rootfs-bare.tar",
         "rootfs-build.tar",
         "smoke.c",
@@ -132,8 +151,45 @@ def test_the_context_of_an_assembled_base(yard: Yard) -> None:
 
 def test_the_context_of_an_nvidia_base_holds_no_debian(yard: Yard) -> None:
     yard.lay_out("nvidia")
-    assert yard.holds() == ["smoke.c"]
+    assert yard.holds() == ["inside/costs.tsv", "inside/drive.py", "inside/unit.c", "smoke.c"]
     assert yard.rootfs.asked == []
+
+
+def test_the_context_of_a_wheel_that_is_repacked_holds_nothing_that_compiles(yard: Yard) -> None:
+    yard.lay_out("nvidia", origin=Origin.WHEEL, patches=("patches/a.patch",))
+    assert yard.holds() == ["smoke.c"]
+
+
+@pytest.mark.parametrize("base", ["assembled", "nvidia"])
+def test_patches_come_along(yard: Yard, base: str) -> None:
+    yard.lay_out(base, patches=("patches/b.patch", "patches/a.patch"))
+    assert [file for file in yard.holds() if "patch" in file] == ["patches/a.patch", "patches/b.patch"]
+    assert (yard.place.context / "patches/b.patch").read_text() == "--- b\n"
+
+
+@pytest.mark.parametrize("path", ["patches/a.patch", "builder/inside/drive.py", "templates/smoke.c"])
+def test_what_is_edited_while_a_build_runs_does_not_change_under_it(yard: Yard, path: str) -> None:
+    """Many editors write into the file that is there: every link to it changes."""
+    yard.lay_out(patches=("patches/a.patch",))
+    (yard.project / path).write_text("edited")
+    (copied,) = yard.place.context.rglob(path.rpartition("/")[2])
+    assert copied.read_text() == PROJECT[path]
+
+
+@pytest.mark.parametrize("base", ["assembled", "nvidia"])
+def test_a_patch_that_is_not_there_is_told_with_its_key(yard: Yard, base: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        yard.lay_out(base, patches=("patches/a.patch", "patches/lost.patch", "gone"))
+    assert caught.value.problems == (
+        f"variants.yaml: bases.{base}.patches: patches/lost.patch is not there.",
+        f"variants.yaml: bases.{base}.patches: gone is not there.",
+    )
+
+
+def test_two_patches_of_one_name_are_refused_and_keep_their_bytes(yard: Yard) -> None:
+    with pytest.raises(ConfigError, match=r"bases\.assembled\.patches: a\.patch stands in two folders"):
+        yard.lay_out(patches=("patches/a.patch", "other/a.patch"))
+    assert (yard.project / "patches/a.patch").read_text() == PROJECT["patches/a.patch"]
 
 
 def test_the_context_is_made_afresh(yard: Yard) -> None:
@@ -142,7 +198,7 @@ def test_the_context_is_made_afresh(yard: Yard) -> None:
     (yard.place.context / "smoke.c").unlink()
     yard.lay_out()
     assert "debs/stale.deb" not in yard.holds()
-    assert (yard.place.context / "smoke.c").read_text() == (yard.templates / "smoke.c").read_text()
+    assert (yard.place.context / "smoke.c").read_text() == PROJECT["templates/smoke.c"]
 
 
 def test_the_artifact_of_an_earlier_build_outlives_a_new_context(yard: Yard) -> None:
@@ -169,10 +225,11 @@ def test_inputs_on_another_file_system_are_copied(yard: Yard, monkeypatch: pytes
 
 def test_a_build_is_asked_for_with_everything_it_reads(yard: Yard) -> None:
     yard.lay_out()
+    yard.jobs = 7
     yard.export(builder="remote")
     (request,) = yard.engine.builds
     assert (request.dockerfile, request.context) == (yard.place.dockerfile, yard.place.context)
-    assert (request.target, request.builder, request.args) == ("artifact", "remote", {"JOBS": "2"})
+    assert (request.target, request.builder, request.args) == ("artifact", "remote", {"JOBS": "7"})
     assert request.contexts == {"cudnn": yard.cache / CUDNN.spec}
     assert request.output is not None
     assert request.output != yard.place.artifact
@@ -247,38 +304,91 @@ def test_the_next_build_begins_a_new_log(yard: Yard) -> None:
     assert yard.place.log.read_text() == "#1 [toolchain 1/9] FROM scratch\n#2 done\n"
 
 
-def test_one_line_of_progress_per_tenth(yard: Yard) -> None:
+def test_what_the_build_container_says_to_the_user_is_shown(yard: Yard) -> None:
     yard.lay_out()
-    yard.lines = [f"#23 {unit}.5 [{unit}/40] Building CXX object" for unit in range(1, 41)]
+    yard.lines = [
+        "#23 4.567 ortpacks: 550 units to compile, 2 at a time, about 31 min left",
+        "#23 90.1 [55/550] Building CUDA object CMakeFiles/a.dir/pool.cu.o",
+        "#23 1234.567 ortpacks: 55/550 units, about 28 min left",
+    ]
     yard.export()
-    counts = (1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40)
-    assert yard.reporter.lines == [f"{done} of 40 units" for done in counts]
+    assert yard.reporter.lines == [
+        "550 units to compile, 2 at a time, about 31 min left",
+        "55/550 units, about 28 min left",
+    ]
 
 
 @pytest.mark.parametrize(
-    "line", ["[0/1] Re-running CMake...", "[0/0]", "#5 [build 3/12] RUN", "[1/x]", "1/40"]
+    "line",
+    [
+        "ortpacks: not from the container",
+        "#5 [build 3/12] RUN echo ortpacks: hello",
+        "#23 1.0 g++ -o ortpacks: x",
+        "#23 DONE 1.0s",
+        "#24 sha256:ab ortpacks: 1 / 2",
+    ],
 )
-def test_what_counts_no_units_is_no_progress(yard: Yard, line: str) -> None:
+def test_what_others_print_is_not_shown(yard: Yard, line: str) -> None:
     yard.lay_out()
     yard.lines = [line]
     yard.export()
     assert yard.reporter.lines == []
 
 
+KILLED = "Killed"
+
+
+def test_advice_ends_the_error(yard: Yard) -> None:
+    built(yard).failure = CommandError(
+        "stage artifact exited with 1; last 2 lines:", tail=["FAILED a.cu.o", KILLED]
+    )
+    yard.jobs = 8
+    with pytest.raises(CommandError) as caught:
+        yard.export()
+    what, *lines, advice = str(caught.value).split("\n")
+    assert (what, lines) == ("stage artifact exited with 1; last 2 lines:", ["FAILED a.cu.o", KILLED])
+    assert "memory" in advice
+    assert "--jobs 4" in advice
+    assert caught.value.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        CommandError("exited with 1; last 1 lines:", tail=["error: expected ';'"]),
+        DiskError(f"full\n{KILLED}"),
+    ],
+    ids=["no known cause", "not the compiler"],
+)
+def test_an_error_without_advice_stays_as_it_is(yard: Yard, failure: BuilderError) -> None:
+    built(yard).failure = failure
+    with pytest.raises(type(failure)) as caught:
+        yard.export()
+    assert caught.value is failure
+
+
 GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
-    ("cpus", "memory", "wanted"),
+    ("cpus", "memory", "profile", "wanted"),
     [
-        (2, 24 * GIB, 2),
-        (16, 16 * GIB, 4),
-        (16, 16 * GIB - 1, 3),
-        (8, 64 * GIB, 8),
-        (4, 2 * GIB, 1),
-        (1, 0, 1),
+        (2, 24 * GIB, Profile.FULL, 2),
+        (16, 16 * GIB, Profile.FULL, 4),
+        (16, 16 * GIB - 1, Profile.FULL, 3),
+        (2, 8 * GIB, Profile.FULL, 2),
+        (16, 16 * GIB, Profile.LEAN, 8),
+        (4, 8 * GIB - 1, Profile.LEAN, 3),
+        (4, 8 * GIB, Profile.MINIMAL, 4),
+        (4, 8 * GIB, None, 4),
+        (8, 64 * GIB, Profile.FULL, 8),
+        (4, 2 * GIB, Profile.FULL, 1),
+        (1, 0, Profile.LEAN, 1),
     ],
 )
-def test_jobs_neither_idle_cores_nor_run_out_of_memory(cpus: int, memory: int, wanted: int) -> None:
+def test_jobs_neither_idle_cores_nor_run_out_of_memory(
+    cpus: int, memory: int, profile: Profile | None, wanted: int
+) -> None:
+    """4 GB a unit with flash attention, 2 GB without."""
     facts: EngineFacts = replace(FakeEngine().facts(), cpus=cpus, memory=memory)
-    assert jobs(facts) == wanted
+    assert jobs(facts, profile) == wanted

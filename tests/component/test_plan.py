@@ -204,11 +204,13 @@ def test_auto_compiles_where_the_wheel_lacks_one_and_names_it(desk: Desk) -> Non
 
 def test_the_user_reads_base_origin_and_version(desk: Desk) -> None:
     desk.plan(LEGACY, engine=UnreachableRegistry())
-    assert desk.reporter.lines == [
+    told = [line for line in desk.reporter.lines if not line.startswith("! ")]
+    assert told == [
         f"base     assembled: {IMAGE} is neither here nor pullable: no such host",
         "origin   source: onnxruntime-gpu==1.23.2 lacks native code for sm_50, sm_52, sm_61",
         "ort      1.21.0, profile lean, host wheel",
     ]
+    assert [line[:15] for line in desk.reporter.lines[3:]] == ["! warning C006 ", "! warning C011 "]
 
 
 def test_a_repacked_wheel_is_as_released(desk: Desk) -> None:
@@ -280,15 +282,38 @@ def test_each_base_compiles_its_own_version(desk: Desk, base: str, version: str)
     assert decided.ort_wheel == Input.wheel(f"onnxruntime-gpu=={version}")
 
 
-def test_latest_is_beyond_the_assembled_bases_compiler(desk: Desk) -> None:
+def test_latest_is_within_reach_of_the_assembled_base(desk: Desk) -> None:
+    decided = desk.plan(LATEST, base="assembled", origin=Origin.SOURCE)
+    assert (decided.origin, decided.ort_version) == (Origin.SOURCE, "1.21.0")
+
+
+def test_a_suffix_is_beyond_the_assembled_bases_tools(desk: Desk) -> None:
+    accelerated = replace(LATEST, sm=tuple(map(Arch.parse, ("89", "90", "120a"))))
     with pytest.raises(CompatibilityError) as caught:
-        desk.plan(LATEST, base="assembled", origin=Origin.SOURCE)
+        desk.plan(accelerated, base="assembled", origin=Origin.SOURCE)
     assert caught.value.exit_code == 2
     assert str(caught.value) == (
-        "error C004 variants.latest.sm: the base's nvcc 12.4 compiles sm_50 to sm_90 (CUDA release notes)\n"
+        "error C004 variants.latest.sm: the base's nvcc 12.4 compiles sm_50 to sm_90 (CUDA release notes), "
+        "ptxas 12.9.86 adds sm_100 101 103 120 121 without a suffix\n"
         "    wanted: a base with nvcc 12.8 (--base nvidia), or the set 89 90\n"
-        "    got:    sm_100, sm_120"
+        "    got:    sm_120a"
     )
+
+
+@pytest.mark.parametrize(
+    ("profile", "host", "warned"),
+    [
+        (Profile.LEAN, Host.WHEEL, True),
+        (Profile.LEAN, Host.SOURCE, False),
+        (Profile.FULL, Host.WHEEL, False),
+        (Profile.MINIMAL, Host.WHEEL, False),
+    ],
+)
+def test_lean_beside_the_official_host_is_warned_of(
+    desk: Desk, profile: Profile, host: Host, warned: bool
+) -> None:
+    desk.plan(LATEST, profile=profile, host=host)
+    assert any(line.startswith("! warning C011 ") for line in desk.reporter.lines) == warned
 
 
 def test_latest_compiles_on_nvidia(desk: Desk) -> None:

@@ -16,7 +16,7 @@ from builder.app.road import Options, Road
 from builder.core.inputs import Lock
 from builder.core.ports import Completed, ContainerRun, EngineFacts, ImageBuild
 from builder.core.variant import Host, Origin, Profile
-from builder.errors import CheckFailedError, CommandError, ToolMissingError
+from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMissingError
 from builder.stages.plan import Wishes
 from builder.stages.selftest import Bench
 from tests.fakes import FakeEngine
@@ -43,10 +43,29 @@ class Kit:
 
 @pytest.fixture
 def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    made = Site(root, tmp_path)
-    monkeypatch.setattr(Kit, "site", made, raising=False)
+    return with_kit(Site(root, tmp_path), monkeypatch)
+
+
+@pytest.fixture
+def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A site over a copy of the project, with a patch to ORT, that a test may edit."""
+    project = tmp_path / "project"
+    for name in ("templates", "builder/inside", "patches", "variants.yaml", "inputs.lock", "LICENSE"):
+        copy = shutil.copytree if (root / name).is_dir() else shutil.copy
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(root / name, project / name)
+    variants = (project / "variants.yaml").read_text()
+    assert "    patches:\n" in variants
+    changed = variants.replace("    patches:\n", "    patches:\n      - own.patch\n", 1)
+    (project / "variants.yaml").write_text(changed)
+    (project / "own.patch").write_text("a patch")
+    return with_kit(Site(project, tmp_path), monkeypatch)
+
+
+def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(Kit, "site", site, raising=False)
     monkeypatch.setattr("builder.app.road.Kit", Kit)
-    return made
+    return site
 
 
 def road(site: Site, *, force: bool = False, **wishes: Enum) -> Road:
@@ -73,7 +92,7 @@ def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
     package = road(site).build()
     assert package == site.dist / LEAN
     assert sums(site) == f"{hashlib.sha256(package.read_bytes()).hexdigest()}  {LEAN}\n"
-    assert holds(site) == {LEAN}
+    assert holds(site) == {LEAN, LEAN.replace(".tar.zst", ".build.json")}
     assert site.built() == ["artifact"]
     assert [run.image for run in site.engine.runs] == ["bare"]
 
@@ -198,6 +217,57 @@ def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, l
     assert site.built().count("artifact") == 2
 
 
+@pytest.mark.parametrize(
+    ("file", "compiled"),
+    [
+        ("own.patch", 2),
+        ("builder/inside/fatbinary.py", 2),
+        ("builder/inside/unit.c", 2),
+        ("templates/variant.Dockerfile.j2", 2),
+        ("builder/inside/costs.tsv", 1),  # in which order units are compiled, and nothing else
+        ("templates/release-notes.md.j2", 1),
+    ],
+)
+def test_what_is_compiled_follows_from_what_compiles_it(own_site: Site, file: str, compiled: int) -> None:
+    package = road(own_site).build()
+    with (own_site.shop.root / file).open("a") as edited:
+        edited.write("\n")
+    package.unlink()
+    road(own_site).build()
+    assert own_site.built().count("artifact") == compiled
+
+
+def test_a_patch_edited_while_the_compiler_runs_is_not_what_was_compiled(own_site: Site) -> None:
+    export, patch = own_site.engine.on_build, own_site.shop.root / "own.patch"
+
+    def edit(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        patch.write_text("another patch")
+        export(request, on_line)
+
+    own_site.engine.on_build = edit
+    road(own_site).build()
+    (own_site.dist / LEAN).unlink()
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
+        road(own_site).bundle()
+
+
+@pytest.mark.parametrize("verb", [Road.render, Road.build, Road.check, Road.bundle])
+def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(
+    own_site: Site, verb: Callable[[Road], object]
+) -> None:
+    (own_site.shop.root / "own.patch").unlink()
+    with pytest.raises(ConfigError, match=r"bases\.assembled\.patches: own\.patch is not there"):
+        verb(road(own_site))
+    assert own_site.built() == []
+
+
+def test_what_is_compiled_takes_the_jobs_of_the_command_line(site: Site) -> None:
+    options = Options(wishes=WISHES, jobs=7)
+    Road(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
+    road(site, force=True).build()
+    assert [request.args for request in site.engine.builds] == [{"JOBS": "7"}, {"JOBS": "2"}]
+
+
 def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:
     site.compiles = (50, 52, 60, 61)
     with pytest.raises(CheckFailedError):
@@ -245,7 +315,7 @@ def test_an_image_is_made_of_the_package_and_leaves_nothing_else(site: Site) -> 
     assert (request.target, request.tag, request.network) == ("runtime", "ortpacks/legacy:1.21.0-lean", False)
     assert request.contexts["smoke"] == site.dist / "kit"
     assert given == [{"lib", "licenses", "LICENSE", "NOTICE", "manifest.json"}]
-    assert holds(site) == {LEAN}
+    assert holds(site) == {LEAN, LEAN.replace(".tar.zst", ".build.json")}
 
 
 class NoEngine(FakeEngine):

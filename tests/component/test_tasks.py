@@ -92,8 +92,8 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "check": shared | {"package"},
         "bundle": shared,
         "image": shared,
-        "build": shared | {"force"},
-        "render": shared - {"builder"} | {"check", "golden"},
+        "build": shared | {"force", "jobs"},
+        "render": shared - {"builder"} | {"check", "explain", "golden"},
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tests.binaries import BLACKWELL, LTOIR, LZ4, PTX, SASS, ZSTD, A, F, container, elf, image, sass
+from tests.elsewhere.linked import UNDEFINED, Row, linked
 
 _ELF = ((16, 2), (18, 2), (32, 8), (40, 8), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2))
 _SEGMENT = ((0, 4), (4, 4), (8, 8), (32, 8), (40, 8), (48, 8))
@@ -15,8 +16,8 @@ _SECTION = ((0, 4), (4, 4), (8, 8), (24, 8), (32, 8), (40, 4), (44, 4))
 _CONTAINER = ((0, 4), (4, 2), (6, 2), (8, 8))
 _IMAGE = ((0, 2), (2, 2), (4, 4), (8, 8), (16, 4), (28, 4), (40, 8), (56, 8))
 _MAGIC = bytes.fromhex("50ed55ba01001000")
-_WORDS = {6: 8, 7: 4, 11: 4, 0x6FFFFFFD: 4, 0x6FFFFFFE: 4}
-"""Sections of words, by type: dynamic, notes, symbols, versions defined and needed. Bytes of a word."""
+_WORDS = {6: 8, 7: 4, 11: 4, 0x6FFFFFFD: 4, 0x6FFFFFFE: 4, 0x6FFFFFFF: 2}
+"""Tables by section type: dynamic, notes, symbols, versions defined, needed, of symbols. A word's bytes."""
 
 Field = tuple[int, int]
 """Offset and width in bytes."""
@@ -69,7 +70,13 @@ def synthetic() -> tuple[Seed, ...]:
     plain = (elf({".data": hidden}), elf(needed=("libc.so.6",)))
     stamped = _stamped()
     crowded = (_crowded(plain[0]), _crowded(stamped[0]))
-    return tuple(map(Seed, (packs, listed, library, *plain, *stamped, *crowded)))
+    return tuple(map(Seed, (packs, listed, library, *plain, *stamped, *crowded, _with_symbols())))
+
+
+def _with_symbols() -> bytes:
+    """A provider: it shows one symbol, and asks for one with a version and for one without."""
+    rows = (Row("GetProvider"), Row("cublasCreate_v2", UNDEFINED, 2), Row("Provider_GetHost", UNDEFINED))
+    return linked(*rows, needed=("libcublas.so.12",), asked={"libcublas.so.12": {2: "libcublas.so.12"}})
 
 
 def _stamped() -> tuple[bytes, ...]:

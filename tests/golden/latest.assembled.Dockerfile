@@ -89,6 +89,15 @@ target_include_directories(cudnn_frontend INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/
 EOF
 # The C API the smoke program is written against. It only grows: any later host library serves it.
 RUN --mount=type=bind,source=debs,target=/debs dpkg -x "/debs/libonnxruntime-dev_1.21.0+dfsg-1_amd64.deb" /
+COPY patches/ /patches/
+RUN <<'EOF'
+for patch in ort-1.21-open-the-driver-late.patch; do
+    patch --directory=/src/onnxruntime --strip=1 --fuzz=0 --forward --batch <"/patches/$patch" || {
+        echo "ortpacks: bases.assembled.patches: $patch does not apply to ORT 1.21.0"
+        exit 1
+    }
+done
+EOF
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM source AS smoke
@@ -100,21 +109,36 @@ COPY --from=smoke /out/ /
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM source AS build
+COPY inside/ /ortpacks/builder/inside/
+COPY --from=ptxas nvidia/cuda_nvcc/bin/ptxas /usr/local/cuda/bin/ptxas-newer
+# fatbinary with two options more: --raw, --assemble=100:120. unit notes what each compile costs.
+RUN <<'EOF'
+cd /usr/local/cuda/bin
+mv fatbinary fatbinary-toolkit
+install --mode=0755 /ortpacks/builder/inside/fatbinary.py fatbinary
+chmod 0755 ptxas-newer
+gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c
+EOF
 COPY <<'EOF' /src/options.cmake
 # Profile full for latest
-set(CMAKE_CUDA_ARCHITECTURES "89-real;90-real;100-real;120-real" CACHE STRING "SASS only" FORCE)
+set(CMAKE_CUDA_ARCHITECTURES "89-real;90-real;90-virtual" CACHE STRING "SASS; the PTX becomes SASS for 100:120" FORCE)
+set(CMAKE_CUDA_FLAGS "-Xfatbin=--raw -Xfatbin=--assemble=100:120" CACHE STRING "see builder/inside/fatbinary.py" FORCE)
 set(CMAKE_BUILD_TYPE "Release" CACHE STRING "as the official build" FORCE)
 set(onnxruntime_USE_CUDA "ON" CACHE BOOL "the CUDA provider is what we ship" FORCE)
 set(onnxruntime_BUILD_SHARED_LIB "ON" CACHE BOOL "a host library for every language" FORCE)
-set(onnxruntime_USE_FULL_PROTOBUF "ON" CACHE BOOL "as the official build" FORCE)
+set(onnxruntime_USE_FULL_PROTOBUF "ON" CACHE BOOL "the whole of protobuf, static" FORCE)
 set(onnxruntime_BUILD_UNIT_TESTS "OFF" CACHE BOOL "ORT's own tests need a GPU" FORCE)
 set(CMAKE_BUILD_WITH_INSTALL_RPATH "ON" CACHE BOOL "no RUNPATH into the build machine" FORCE)
 set(CMAKE_INSTALL_RPATH "$ORIGIN" CACHE STRING "libraries find their neighbours" FORCE)
+set(onnxruntime_DISABLE_CONTRIB_OPS "OFF" CACHE BOOL "full: contrib operators" FORCE)
+set(onnxruntime_USE_FLASH_ATTENTION "ON" CACHE BOOL "full: serves sm_80 on" FORCE)
+set(onnxruntime_USE_LEAN_ATTENTION "ON" CACHE BOOL "full: decoding" FORCE)
+set(onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION "ON" CACHE BOOL "full: attention below sm_80 too" FORCE)
 set(onnxruntime_ENABLE_CPUINFO "OFF" CACHE BOOL "only the host library asks for it" FORCE)
 set(onnxruntime_CUDA_HOME /usr/local/cuda CACHE PATH "")
 set(onnxruntime_CUDNN_HOME /usr/local/cuda CACHE PATH "cuDNN 9.10.2.21 from its wheel")
 foreach(language C CXX CUDA)
-  set(CMAKE_${language}_COMPILER_LAUNCHER ccache CACHE STRING "")
+  set(CMAKE_${language}_COMPILER_LAUNCHER "unit;ccache" CACHE STRING "")
 endforeach()
 set(CMAKE_C_COMPILER gcc-12 CACHE STRING "")
 set(CMAKE_CXX_COMPILER g++-12 CACHE STRING "")
@@ -139,35 +163,41 @@ set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
 EOF
 ARG JOBS=2
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
-    --mount=type=cache,id=ortpacks-latest-full-wheel-66848da2,target=/build,sharing=locked \
+    --mount=type=cache,id=ortpacks-latest-full-wheel-e09f9280,target=/build,sharing=locked \
     --mount=type=bind,from=cudart,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
     --mount=type=bind,from=cublas,source=nvidia/cublas/lib,target=/wheels/cublas \
     --mount=type=bind,from=cufft,source=nvidia/cufft/lib,target=/wheels/cufft \
     --mount=type=bind,from=curand,source=nvidia/curand/lib,target=/wheels/curand \
     --mount=type=bind,from=cudnn,source=nvidia/cudnn/lib,target=/wheels/cudnn \
     <<'EOF'
-export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_COMPILERCHECK=content CCACHE_NAMESPACE=66848da2
+# What compiles, by its bytes: another compiler must find neither this Ninja tree nor these cache entries.
+toolchain=$(cat /var/lib/dpkg/status /usr/local/cuda/bin/* /usr/local/cuda/nvvm/bin/* 2>/dev/null | sha256sum | cut -c1-16)
+if [ "$(cat /build/.toolchain 2>/dev/null)" != "$toolchain" ]; then
+    find /build -mindepth 1 -delete
+    printf '%s' "$toolchain" >/build/.toolchain
+fi
+# Depend mode: a miss runs the compiler once. Otherwise ccache preprocesses first, 2 s for each .cu, and only as
+# the device compiler sees it: an edit under #ifndef __CUDA_ARCH__ would give the old object.
+export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=e09f9280
+# The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.
+export CCACHE_COMPILERCHECK="string:$toolchain" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
+export CCACHE_STATSLOG=/build/ccache-stats.log UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks
 # The linker wants libNAME.so beside the versioned name that a wheel has.
 for library in /wheels/*/lib*.so.*; do
     name=$(basename "$library")
     ln -sf "$library" "/usr/local/cuda/lib64/$name"
     ln -sf "$library" "/usr/local/cuda/lib64/${name%%.so*}.so"
 done
-# A remade base may bring another compiler, and time stamps would not tell: then the Ninja tree starts afresh.
-base=$(sha256sum /var/lib/dpkg/status)
-if [ "$(cat /build/.base 2>/dev/null)" != "$base" ]; then
-    find /build -mindepth 1 -delete
-    printf '%s' "$base" >/build/.base
-fi
+python3 -m builder.inside.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
-# Longest units first: started last, one of them would keep a single core busy for ten minutes.
-long=$(ninja -C /build -t targets all | grep -oE '^[^:]*/(binary_elementwise_ops_impl|topk_impl_[a-z0-9_]+)\.cu\.o' || true)
-[ -z "$long" ] || ninja -C /build -j "$JOBS" $long
-ninja -C /build -j "$JOBS" onnxruntime_providers_cuda onnxruntime_providers_shared
+python3 -m builder.inside.drive --tree /build --jobs "$JOBS" --architectures 4 \
+    --learned /ccache/ortpacks-costs.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
+    onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out
 for library in libonnxruntime_providers_cuda.so libonnxruntime_providers_shared.so; do
     strip --strip-unneeded -o "/out/$library" "/build/$library"
 done
+cp /build/record.json /out/
 ccache --show-stats
 EOF
 

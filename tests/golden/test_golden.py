@@ -42,9 +42,11 @@ def test_every_sm_of_the_set_and_no_other_reaches_the_compiler(root: Path, varia
         "modern": "75-real;80-real;86-real",
         "latest": "89-real;90-real;100-real;120-real",
     }
-    for base in ("nvidia", "assembled"):
+    assembled = sets | {"latest": "89-real;90-real;90-virtual"}
+    for base, wanted in (("nvidia", sets), ("assembled", assembled)):
         text = (root / f"tests/golden/{variant}.{base}.Dockerfile").read_text(encoding="utf-8")
-        assert f'set(CMAKE_CUDA_ARCHITECTURES "{sets[variant]}" ' in text
+        assert f'set(CMAKE_CUDA_ARCHITECTURES "{wanted[variant]}" ' in text
+        assert ("--assemble=100:120" in text) == (base == "assembled" and variant == "latest")
 
 
 def test_a_repacked_variant_compiles_nothing_of_ort(root: Path) -> None:

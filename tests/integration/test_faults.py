@@ -30,7 +30,7 @@ from tests.verbs import ROOT
 
 pytestmark = pytest.mark.integration
 
-SOME_UNITS = r"\d\d of \d+ units"
+SOME_UNITS = r"^ *\d+/\d+ units"
 """What the command says when a tenth of a long compilation is done."""
 KILL, INTERRUPT = signal.SIGKILL, signal.SIGINT
 EVERYTHING, ALONE = True, False
@@ -138,7 +138,7 @@ def test_an_interrupted_compile_goes_on_where_it_was(
 ) -> None:
     """Ctrl-C reaches the whole group, a CI runner's cancel only the command itself."""
     dist = tmp_path / "dist"
-    units = []
+    units, finished = [], []
     for group in (EVERYTHING, ALONE):
         run = Run(dist, root=other_project)
         run.until(SOME_UNITS)
@@ -147,11 +147,15 @@ def test_an_interrupted_compile_goes_on_where_it_was(
         _assert_ended_by(run, INTERRUPT)
         assert litter(dist) == []
         units.append(_units(dist))
+        finished.append(_finished(dist))
     run = Run(dist, root=other_project)
     run.until(SOME_UNITS)
     run.signal(KILL, group=EVERYTHING)
     units.append(_units(dist))
+    finished.append(_finished(dist))
     assert units[0] > units[1] > units[2] > 0, units
+    assert all(finished)
+    assert not finished[0] & finished[1] | finished[1] & finished[2] | finished[0] & finished[2], "twice"
 
 
 def test_an_engine_that_dies_mid_build_is_a_message(tmp_path: Path) -> None:
@@ -211,6 +215,12 @@ def _units(dist: Path) -> int:
     """How many units Ninja had before it in the last build."""
     log = (dist / "legacy" / "build.log").read_text()
     return max(int(total) for total in re.findall(r"\[\d+/(\d+)\] Building", log))
+
+
+def _finished(dist: Path) -> set[str]:
+    """Objects that the last build says it has made: Ninja tells each when it is there."""
+    log = (dist / "legacy" / "build.log").read_text()
+    return set(re.findall(r"\[\d+/\d+\] Building \w+ object (\S+)", log))
 
 
 def _replace(path: Path, *changes: tuple[str, str]) -> None:

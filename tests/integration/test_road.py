@@ -16,7 +16,7 @@ import pytest
 
 from builder.adapters.reference import stock_outputs
 from builder.app.workshop import Workshop
-from builder.core.catalogue import TEST_INPUTS, ort_wheel
+from builder.core.catalogue import SELFTEST_MODEL, ort_wheel
 from builder.core.selftest import silero_inputs
 from builder.stages.plan import PROVIDER_IN_WHEEL
 from tests.doubles.github import GitHubDouble
@@ -232,7 +232,7 @@ def test_the_client_installs_from_the_release_and_a_model_runs(
 
 def silero_model() -> Path:
     shop = Workshop(ROOT)
-    return shop.store(shop.lock).unpack(TEST_INPUTS[0]) / "silero_vad/data/silero_vad.onnx"
+    return shop.store(shop.lock).unpack(SELFTEST_MODEL) / "silero_vad/data/silero_vad.onnx"
 
 
 def run_model(installed: Path, smoke: Path, folder: Path) -> str:

@@ -16,6 +16,8 @@ from builder.errors import ConfigError
 
 DATA = Path(__file__).parent.parent / "data" / "config"
 SAMPLE = (DATA / "sample.yaml").read_text(encoding="utf-8")
+PATCHES = "patches: [b.patch, ours/a.patch]\n"
+"""A key that both bases may have, and the sample's have not."""
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\a": "\a"}
 
 

@@ -19,7 +19,7 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     kinds = Counter(item.kind for item in items)
     assert len(items) == len(set(items))
     assert kinds[InputKind.DEBIAN] == len(debian) == 14
-    assert kinds[InputKind.WHEEL] == len(wheels) + 3 == 16  # both ORT versions and the test's model
+    assert kinds[InputKind.WHEEL] == len(wheels) + 6 == 20  # both ORT versions and the test's model
     assert kinds[InputKind.GIT] == 1
     assert kinds[InputKind.IMAGE] == 2
     assert {"wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"} <= {

@@ -128,6 +128,40 @@ def test_without_nvrtc_both_of_cudnn_s_libraries_that_open_it_tell() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "needed",
+    [
+        *("libabsl_synchronization.so.20240722", "libprotobuf.so.32", "libprotobuf-lite.so.32"),
+        *("libonnx.so.1", "libonnx_proto.so.1", "libre2.so.11", "libflatbuffers.so.23.5.26"),
+        *("libutf8_validity.so.33.4.0", "libnsync_cpp.so.1", "libdate-tz.so.3", "libcpuinfo.so.0"),
+        *("libpthreadpool.so.0", "libXNNPACK.so.0.20241108"),
+    ],
+)
+def test_a_dependency_that_belongs_inside_onnx_runtime(needed: str) -> None:
+    """Names in Debian 13, whose own libonnxruntime.so.1.21 needs some of them."""
+    provider = _library(PROVIDER, "onnxruntime", needed=("libc.so.6", needed))
+    (finding,) = _found(provider)
+    assert (finding.code.name, finding.path) == ("E013", f"lib/{PROVIDER}")
+    assert needed in finding.message
+    (finding,) = _found(replace(provider, elf=replace(provider.elf, runpath="$ORIGIN")), _library(needed, ""))
+    assert finding.code.name == "E013", "in the package it is an application's second one"
+
+
+@pytest.mark.parametrize("needed", ["libonnxruntime.so.2", "libre2c.so.1", "libabsl.so.1", "libre2.sox.1"])
+def test_other_dependencies_are_only_missing(needed: str) -> None:
+    assert _codes(_library(PROVIDER, "onnxruntime", needed=(needed,))) == ["E002"]
+
+
+def test_what_nvidia_s_libraries_need_is_theirs() -> None:
+    assert _codes(_library("libcublas.so.12", needed=("libprotobuf.so.32",))) == ["E002"]
+
+
+def test_all_dependencies_that_belong_inside_are_one_finding() -> None:
+    needed = ("libabsl_base.so.20240722", "libabsl_hash.so.20240722", "libprotobuf.so.32")
+    (finding,) = _found(_library(PROVIDER, "onnxruntime", needed=needed))
+    assert all(name in finding.message for name in needed)
+
+
 @pytest.mark.parametrize("name", [HOST, BRIDGE])
 def test_what_no_needed_names_and_every_package_holds(name: str) -> None:
     package = _package()
@@ -317,3 +351,21 @@ def test_a_folder_without_a_manifest_says_what_cannot_be_told() -> None:
     assert {ort.severity, cudnn.severity} == {Severity.WARNING}
     assert ort.got == "lib/libonnxruntime_providers_shared.so"
     assert cudnn.got.count("libcudnn") == 5
+
+
+@pytest.mark.parametrize(
+    ("version", "cudart", "missing"),
+    [
+        ("1.28.0", "libcudart.so.12", ["libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12"]),
+        ("1.27.1", "libcudart.so.12", []),  # NEEDED names them still
+        ("1.31.1", "libcudart.so.13", []),  # whose other libraries have other numbers
+        (None, "libcudart.so.12", []),
+    ],
+)
+def test_newer_providers_open_what_their_bytes_do_not_name(
+    version: str | None, cudart: str, missing: list[str]
+) -> None:
+    """Pull requests 29252, 29808 and 29705 of onnxruntime, all in 1.28."""
+    provider = _library(PROVIDER, "onnxruntime", needed=(cudart,), runpath="$ORIGIN")
+    found = _found(replace(provider, stamp=version), _library(cudart))
+    assert [one.wanted.removeprefix("lib/") for one in found if one.code.name == "E003"] == missing

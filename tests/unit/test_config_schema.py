@@ -13,7 +13,7 @@ from builder.config import load_project, parse_lock
 from builder.core.support import KNOWN_SM
 from builder.core.variant import GENERATIONS
 from builder.errors import ConfigError
-from tests.unit.config_cases import SAMPLE, changed
+from tests.unit.config_cases import PATCHES, SAMPLE, changed
 
 GOOD_LOCK = {
     "format": 1,
@@ -40,6 +40,10 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
     schema = validator(root, "variants.schema.json")
     schema.validate(yaml.safe_load((root / "variants.yaml").read_text(encoding="utf-8")))
     schema.validate(yaml.safe_load(SAMPLE))
+    patched = changed(
+        ("    suite:", f"    {PATCHES}    suite:"), ("    runtime:", f"    {PATCHES}    runtime:")
+    )
+    schema.validate(yaml.safe_load(patched))
 
 
 @pytest.mark.parametrize(
@@ -73,6 +77,12 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
         ("@v1.23.2", ""),
         ("[g++-12]", "[g;]"),
         ("[g++-12]", "[]"),
+        ("      ptxas: nvidia-cuda-nvcc-cu12==12.9.86\n", ""),
+        ("    suite:", "    patches: a.patch\n    suite:"),
+        ("    suite:", "    patches: []\n    suite:"),
+        ("    suite:", "    patches: [a.patch, a.patch]\n    suite:"),
+        ("    suite:", "    patches: [/a.patch]\n    suite:"),
+        ("    runtime:", "    patches: [../a.patch]\n    runtime:"),
         ("docs/LICENSE", "../LICENSE"),
         ("docs/LICENSE", "/LICENSE"),
         ("  legacy:", "  Legacy:"),

@@ -12,7 +12,7 @@ from builder.core.checks import Severity
 from builder.core.inputs import Input, InputKind
 from builder.core.variant import Host, Limits, ModelRule, Origin, Preset, Profile
 from builder.errors import NothingToDoError, ValidationError
-from tests.unit.config_cases import SAMPLE
+from tests.unit.config_cases import PATCHES, SAMPLE, changed
 
 POOL = "pool/main/r/re2/re2_20240702.orig.tar.gz"
 
@@ -30,6 +30,22 @@ def test_a_good_file_becomes_values() -> None:
     assert (project.bundle.preset, project.bundle.budget) == (Preset.FAST, 1_000_000)
     assert project.publish.tag == "v{version}-1"
     assert project.models[1] == ModelRule(model="mid", device="gpu", vram_mib=3500, cores=4)
+
+
+def test_patches_stay_in_their_order_and_may_be_left_out() -> None:
+    bases = load_project(SAMPLE, "v.yaml").bases
+    assert (bases.nvidia.patches, bases.assembled.patches) == ((), ())
+    text = changed(
+        ("    suite:", f"    {PATCHES}    suite:"), ("    runtime:", "    patches: [c]\n    runtime:")
+    )
+    project = load_project(text, "v.yaml")
+    assert project.bases.assembled.patches == ("b.patch", "ours/a.patch")
+    assert project.bases.nvidia.patches == ("c",)
+    assert project.patches == ("c", "b.patch", "ours/a.patch")
+
+
+def test_the_newer_ptxas_is_of_its_wheels_version() -> None:
+    assert load_project(SAMPLE, "v.yaml").bases.assembled.ptxas == "12.9.86"
 
 
 def test_a_set_has_one_order_however_it_is_written() -> None:

@@ -51,6 +51,21 @@ def _arches(text: str) -> tuple[Arch, ...]:
         ("120", "12.9", CUDNN, "1.27.1", None, ["C005"]),
         ("120 121", "12.9", CUDNN, "1.27.1", None, ["C005"]),
         ("120", "12.9", CUDNN, "1.28.0", None, []),
+        ("53 70", "12.9", CUDNN, "1.23.2", None, []),
+        ("80", "12.9", CUDNN, "1.20.1", None, ["C007"]),
+        ("80", "12.9", CUDNN, "1.40.0", "12.9", ["C007"]),
+        ("120", "12.9", CUDNN, "1.20.1", None, ["C005", "C007"]),
+        ("90 120f", "12.9", CUDNN, "1.23.2", None, []),
+        ("90 120f", "12.9", CUDNN, "1.23.2", "12.9", ["C008"]),
+        ("80 86", "11.8", CUDNN, "1.24.4", "11.8", []),
+        ("80 86", "11.8", CUDNN, "1.25.1", None, []),
+        ("80 86", "11.8", CUDNN, "1.25.1", "11.8", ["C009"]),
+        ("80 86", "12.0", CUDNN, "1.25.1", "12.0", []),
+        ("60 61 70", "12.9", CUDNN, "1.26.0", "12.9", []),
+        ("60 61 70", "12.9", CUDNN, "1.27.0", None, []),
+        ("60 61 70", "12.9", CUDNN, "1.27.0", "12.9", ["C010"]),
+        (LEGACY, "12.9", CUDNN, "1.31.1", "12.9", ["C006", "C010"]),
+        ("70 75", "12.9", CUDNN, "1.31.1", "12.9", []),
     ],
 )
 def test_which_rules_a_set_breaks(
@@ -136,6 +151,49 @@ def _refused(sm: int, cuda: str) -> bool:
 
 def test_half_precision_is_a_warning_only() -> None:
     assert [finding.severity for finding in _lint(LEGACY)] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("ort", "said"), [("1.21.0", "some contrib operators"), ("1.27.1", "24582"), ("1.28.0", "29580")]
+)
+def test_what_half_precision_does_depends_on_the_version(ort: str, said: str) -> None:
+    (finding,) = _lint("52 70", ort=ort)
+    assert said in finding.message
+    assert (finding.got, finding.wanted) == ("sm_52", "fp16 models only on sm_53 and newer, or the set 70")
+
+
+@pytest.mark.parametrize(("ort", "nearest"), [("1.40.0", "1.31"), ("1.20.1", "1.21")])
+def test_an_unknown_version_and_the_one_it_is_taken_for_are_both_named(ort: str, nearest: str) -> None:
+    (finding,) = _lint(MODERN, ort=ort)
+    assert finding.severity is Severity.WARNING
+    assert f"ONNX Runtime {ort} were never looked up: those of {nearest}, the nearest" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("ort", "severity", "who"),
+    [
+        ("1.22.0", Severity.WARNING, "CMake 3.31.6 refuses"),
+        ("1.24.4", Severity.ERROR, "ONNX Runtime 1.24.4's own CMake refuses"),
+        ("1.31.1", Severity.WARNING, "CMake 3.31.6 refuses"),
+    ],
+)
+def test_who_refuses_a_family(ort: str, severity: Severity, who: str) -> None:
+    (finding,) = _lint("90 100f 120f", ort=ort, nvcc="12.9")
+    assert (finding.severity, finding.got) == (severity, "sm_100f, sm_120f")
+    assert finding.message.startswith(who)
+
+
+def test_a_toolkit_too_old_for_the_version_is_an_error() -> None:
+    (finding,) = _lint("80 86", cuda="11.8", ort="1.25.1", nvcc="11.8")
+    assert finding.severity is Severity.ERROR
+    assert (finding.wanted, finding.got) == ("cuda.version 12.0 or newer", "CUDA 11.8")
+
+
+def test_old_architectures_alone_are_a_warning_that_says_how_far_it_is_known() -> None:
+    (finding,) = _lint("60 70", ort="1.31.1", nvcc="12.9")
+    assert finding.severity is Severity.WARNING
+    assert "Read, not tried" in finding.message
+    assert finding.wanted == "profile lean, the set 60 70 75, or onnxruntime 1.26 and older"
 
 
 def test_what_nvcc_reaches() -> None:

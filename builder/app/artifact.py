@@ -1,0 +1,76 @@
+"""What a variant's compile gives: made where needed, kept while it still follows from the same inputs."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from builder.adapters.filelock import exclusive
+from builder.app.workshop import Workshop
+from builder.core.inputs import Lock
+from builder.core.ports import Reporter
+from builder.core.rendered import Rendered
+from builder.core.workplace import Workplace
+from builder.errors import CheckFailedError
+from builder.stages.compile import Means, export
+
+
+class Artifact:
+    """ORT's libraries in ``dist/<variant>/artifact``, and the key that ties them to what made them."""
+
+    def __init__(self, shop: Workshop, place: Workplace, rendered: Rendered, reporter: Reporter) -> None:
+        self._shop = shop
+        self._place = place
+        self._rendered = rendered
+        self._reporter = reporter
+
+    def make(self, means: Means, *, anew: bool) -> None:
+        """Compile, unless an interrupted run had compiled for this very plan; ``anew`` compiles anyway."""
+        if self._is_current() and not anew:
+            self._reporter.say(f"{self._place.artifact} was compiled for this plan")
+            return
+        self.doubt()
+        with self._one_at_a_time(), self._reporter.step(f"compile {self._place.root.name}"):
+            export("artifact", self._place.artifact, self._rendered, self._place, means)
+        self._place.artifact_key.write_text(self._key(), encoding="utf-8")
+
+    def doubt(self) -> None:
+        """Let the next build compile anew."""
+        self._place.artifact_key.unlink(missing_ok=True)
+
+    def folder(self) -> Path:
+        """Where the libraries lie. Raises ``CheckFailedError`` when they are of another plan or not there."""
+        if not self._is_current():
+            raise CheckFailedError(
+                f"{self._place.artifact} was not compiled for this plan: base, profile, host, version or "
+                "templates differ, or nothing was compiled. `./run build` with the same flags compiles it."
+            )
+        return self._place.artifact
+
+    def _is_current(self) -> bool:
+        held = self._place.artifact_key
+        there = self._place.artifact.is_dir() and held.is_file()
+        return there and held.read_bytes() == self._key().encode()
+
+    def _key(self) -> str:
+        return artifact_key(self._rendered, self._shop.lock, self._place.context)
+
+    def _one_at_a_time(self) -> AbstractContextManager[None]:
+        """Variants are compiled one after the other: each uses all cores by itself."""
+        waits = "another variant is being compiled: waiting"
+        return exclusive(self._shop.lock_of("compile"), lambda: self._reporter.say(waits))
+
+
+def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:
+    """What compiling follows from: the Dockerfile, with flags and versions, and the bytes of all it reads."""
+    inputs = (*rendered.debs, *rendered.sources, *rendered.contexts.values())
+    pins = sorted(str(lock.pins.get(item.key)) for item in inputs)
+    ours = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _programs_and_patches(context)]
+    return hashlib.sha256("\n".join([rendered.dockerfile, *pins, *ours]).encode()).hexdigest()
+
+
+def _programs_and_patches(context: Path) -> list[Path]:
+    """What we wrote ourselves; the table of costs decides when a unit is compiled, not what comes of it."""
+    files = [*(context / "inside").glob("*"), *(context / "patches").glob("*")]
+    return sorted(file for file in files if file.suffix != ".tsv")

@@ -1,0 +1,165 @@
+"""Records of builds: written beside each package, read again for docs/builds.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+from builder.adapters.archive import TarZst
+from builder.adapters.partfile import disk_errors, part_file
+from builder.app.verbs import packages_in
+from builder.app.workshop import Workshop
+from builder.core.buildrecord import (
+    BuildRecord,
+    Compile,
+    contradictions,
+    dumps,
+    loads,
+    loads_compile,
+    record_name,
+    record_of,
+)
+from builder.core.buildtable import LeftOut, Row, page
+from builder.core.closure import needs
+from builder.core.families import ONNXRUNTIME
+from builder.core.library import Library
+from builder.core.manifest import Manifest
+from builder.core.manifest import loads as loads_manifest
+from builder.core.package import PackageFile
+from builder.core.variant import BuildPlan, Host, Origin, Profile
+from builder.errors import ConfigError, IntegrityError
+from builder.libraryfile import read_file
+from builder.stages.plan import Wishes
+
+PAGE = "docs/builds.md"
+_TOOK = "record.json"
+"""What the build container leaves beside the libraries it compiled."""
+
+
+def note(
+    packed: PackageFile,
+    manifest: Manifest,
+    dist: Path,
+    *,
+    command: str,
+    artifact: Path | None,
+    clock: Callable[[], float],
+) -> Path:
+    """Write the record of a verified package where it stands or will stand, in ``dist``.
+
+    ``artifact`` is where its compile left its libraries, ``None`` for origin wheel; ``clock`` tells seconds
+    since 1970. Raises ``ConfigError`` for a compile's record that cannot be read, and ``DiskError``.
+    """
+    record = record_of(
+        manifest,
+        packed.sha256,
+        date=datetime.fromtimestamp(clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        command=command,
+        compiled=_took(artifact / _TOOK) if artifact else None,
+    )
+    path = dist / record_name(packed.path.name)
+    with part_file(path) as file:
+        file.write(dumps(record).encode())
+    return path
+
+
+def _took(file: Path) -> Compile | None:
+    return loads_compile(file.read_bytes(), str(file)) if file.is_file() else None
+
+
+def command_of(plan: BuildPlan, wishes: Wishes) -> str:
+    """The command that makes the plan's package on any machine: the base is named, whatever chose it here.
+
+    Of the other flags those that were given and say something else than variants.yaml. Profile and host are
+    named even where they do not: while the origin is open, asking for either means compiling.
+    """
+    ours = plan.project.onnxruntime
+    origin = wishes.origin or ours.origin
+    flags = {"variant": plan.variant.name}
+    if wishes.profile and plan.profile and _tells(wishes.profile, ours.profile, origin):
+        flags["profile"] = wishes.profile.value
+    if wishes.host and plan.profile and _tells(wishes.host, ours.host, origin):
+        flags["host"] = wishes.host.value
+    if origin is not ours.origin:
+        flags["origin"] = origin.value
+    flags["base"] = plan.base
+    return " ".join(["./run build", *(f"--{flag} {value}" for flag, value in flags.items())])
+
+
+def _tells(given: Profile | Host, ours: Profile | Host, origin: Origin) -> bool:
+    return given is not ours or origin is Origin.AUTO
+
+
+def write_page(shop: Workshop, folders: Sequence[Path]) -> None:
+    """Make docs/builds.md anew from every package of ``folders`` that has its record beside it.
+
+    Raises ``NothingToDoError`` for a folder without packages and ``IntegrityError`` for a damaged one.
+    """
+    found = [_read(shop, package) for folder in folders for package in packages_in(folder)]
+    left_out = [one for one in found if isinstance(one, LeftOut)]
+    rows = {one.record.sha256: one for one in found if isinstance(one, Row)}
+    path = shop.root / PAGE
+    with part_file(path) as file:
+        file.write(page(rows.values(), left_out).encode())
+    for one in left_out:
+        shop.reporter.warn(f"left out: {one.package}: {one.why}")
+    shop.reporter.say(f"{path}: {len(rows)} of {len(rows) + len(left_out)} packages")
+
+
+def _read(shop: Workshop, package: Path) -> Row | LeftOut:
+    record = _record(package)
+    if isinstance(record, LeftOut):
+        return record
+    with shop.reporter.step(f"read {package.name}"):
+        archive = shop.archive(shop.reporter)
+        manifest = loads_manifest(archive.read_manifest(package), package.name)
+        digest = archive.digest(package)
+        odd = contradictions(record, manifest, digest.sha256)
+        if odd:
+            return LeftOut(package.name, "; ".join(odd))
+        with archive.scratch(shop.dist / f"builds-{manifest.name}", _largest(manifest)) as folder:
+            host = needs(_libraries(archive, package, manifest, folder))
+        return Row(manifest, record, digest.size, host)
+
+
+def _record(package: Path) -> BuildRecord | LeftOut:
+    file = package.with_name(record_name(package.name))
+    if not file.is_file():
+        return LeftOut(package.name, f"no {file.name} lies beside it")
+    try:
+        return loads(file.read_bytes(), file.name)
+    except ConfigError as error:
+        return LeftOut(package.name, "; ".join(error.problems))
+
+
+def _libraries(archive: TarZst, package: Path, manifest: Manifest, folder: Path) -> Iterator[Library]:
+    """ONNX Runtime's own libraries, unpacked into ``folder`` one by one. Raises ``IntegrityError``."""
+    folder.mkdir()
+    for path, chunks in archive.members(package):
+        if path in _own(manifest):
+            file = folder / PurePosixPath(path).name
+            _write(file, chunks)
+            reading = read_file(path, file)
+            file.unlink()
+            if reading.elf is None:
+                raise IntegrityError(f"{package.name}: {reading.problem}")
+            yield Library(path=path, vendor=ONNXRUNTIME, elf=reading.elf)
+
+
+def _own(manifest: Manifest) -> dict[str, int]:
+    """Sizes of ONNX Runtime's own libraries by their path."""
+    return {
+        entry.path: entry.size
+        for entry in manifest.files
+        if entry.vendor == ONNXRUNTIME and entry.path.startswith("lib/")
+    }
+
+
+def _largest(manifest: Manifest) -> int:
+    return max(_own(manifest).values(), default=0)
+
+
+def _write(file: Path, chunks: Iterable[bytes]) -> None:
+    with disk_errors(file), file.open("wb") as opened:
+        opened.writelines(chunks)

@@ -1,0 +1,103 @@
+"""Which architectures of a list each unit of the CUDA provider is compiled for, and so its container holds.
+
+Up to 1.26 every unit is compiled for the whole list. From 1.27 on (``ortversions.SPLITS_UNITS``) some are
+for part of it, so a container without an architecture of the set may be just what was meant. Counted in the
+official wheels: 1.21.0 and 1.23.2 have 155 and 184 containers, all alike; 1.31.1, whose list is 75 80 86 89
+90a 120a, has 217 with all six, 91 without 75, 292 with 90a alone and 9 with 120a alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, FrozenSet, Iterable, Iterator, Optional, Sequence, Tuple
+
+from builder.core.arch import Arch
+from builder.core.archlist import compiled, refused
+from builder.core.ortversions import BLACKWELL_ALONE_BREAKS, SPLITS_UNITS
+
+_TURING, _AMPERE, _HOPPER, _CONSUMER_BLACKWELL = 75, 80, 90, 120
+_HOPPER_ARCH = Arch(9, 0, "a")
+
+
+@dataclass(frozen=True)
+class UnitSet:
+    """Units that are compiled for the same architectures."""
+
+    name: str
+    sass: FrozenSet[Arch]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {' '.join(map(str, sorted(self.sass)))}"
+
+
+def unit_sets(sm: Sequence[Arch], version: str) -> Tuple[UnitSet, ...]:
+    """The kinds of units of a provider with contrib operators, the whole list first; none is empty.
+
+    Two kinds may be for the same architectures: a container cannot tell which of them it is.
+    """
+    return split(compiled(sm, version).sass, version)
+
+
+def split(whole: Iterable[Arch], version: str) -> Tuple[UnitSet, ...]:
+    """The same for the SASS that units for the whole list hold: of a library whose set nobody told."""
+    every = frozenset(whole)
+    parts = _parts(every, version) if SPLITS_UNITS.holds(version) else ()
+    return tuple(kind for kind in (UnitSet("whole list", every), *parts) if kind.sass)
+
+
+def kinds_found(containers: Iterable[FrozenSet[Arch]], version: str) -> Tuple[UnitSet, ...]:
+    """The kinds by what containers hold, the widest taken for the whole list; ``()`` up to 1.26."""
+    if not SPLITS_UNITS.holds(version):
+        return ()
+    widest = sorted(containers, key=len)[-1:]
+    return split(widest[0] if widest else (), version)
+
+
+def kinds_asked(sm: Sequence[Arch], version: Optional[str]) -> Tuple[UnitSet, ...]:
+    """The kinds by the set that was asked for; ``()`` up to 1.26, and where ORT's CMake takes no such set."""
+    if version is None or not SPLITS_UNITS.holds(version) or refused(sm, version):
+        return ()
+    return unit_sets(sm, version)
+
+
+def explained_by(found: Iterable[Arch], kinds: Sequence[UnitSet]) -> Optional[UnitSet]:
+    """The first kind that is for exactly these architectures, ``None`` for a container that nothing explains.
+
+    Exactly: a unit that lost one of its architectures must not pass for one that never had it.
+    """
+    held = frozenset(found)
+    return next((kind for kind in kinds if kind.sass == held), None)
+
+
+def meant_for(arch: Arch, kinds: Sequence[UnitSet], found: Iterable[Arch]) -> bool:
+    """Whether a container with SASS for ``found`` would hold ``arch`` if its compiler had done all it should.
+
+    One that nothing explains was meant for all.
+    """
+    kind = explained_by(found, kinds)
+    return kind is None or arch.number in {one.number for one in kind.sass}
+
+
+def unasked(sm: Sequence[Arch], version: str) -> Tuple[Arch, ...]:
+    """Architectures that come along although nobody asked: sm_90a, once anything newer is in the list."""
+    whole = set(compiled(sm, version).sass)
+    made = {arch for kind in unit_sets(sm, version) for arch in kind.sass}
+    return tuple(sorted(made - whole))
+
+
+def _parts(whole: FrozenSet[Arch], version: str) -> Iterator[UnitSet]:
+    yield UnitSet("flash attention", _those(whole, lambda number: number >= _AMPERE))
+    yield UnitSet("LLM", _those(whole, _llm(version)))
+    newer = _those(whole, lambda number: number >= _HOPPER)
+    yield UnitSet("TMA for Hopper", frozenset({_HOPPER_ARCH} if newer else ()))
+    yield UnitSet("TMA for Blackwell", _those(whole, lambda number: number >= _CONSUMER_BLACKWELL))
+
+
+def _llm(version: str) -> Callable[[int], bool]:
+    """1.27 leaves sm_120 and newer out of the LLM units, later releases do so on Windows alone."""
+    below = _CONSUMER_BLACKWELL if BLACKWELL_ALONE_BREAKS.holds(version) else 10_000
+    return lambda number: _TURING <= number < below
+
+
+def _those(arches: FrozenSet[Arch], wanted: Callable[[int], bool]) -> FrozenSet[Arch]:
+    return frozenset(arch for arch in arches if wanted(arch.number))

@@ -1,0 +1,109 @@
+"""What units cost: learned from build to build, measured once for the first.
+
+A unit is named by its object's path in the Ninja tree, which is the same for every variant and profile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+_FRONT_END, _PER_ARCH = 0.6, 0.4
+"""Shares of a unit for one architecture: the host's part and the architecture's. Five cost 2.6 times one."""
+_UNKNOWN_CUDA, _UNKNOWN_HOST = 12.0, 4.0
+"""CPU seconds of a unit nobody has compiled yet, for one architecture: medians of ORT 1.21."""
+_ROW = re.compile(
+    r"^(?P<output>[^#\t\n]+)\t(?P<cpu>[0-9]+\.[0-9]+)\t(?P<archs>[0-9]+)\t(?P<peak>[0-9]+)$", re.MULTILINE
+)
+_LINE = re.compile(r"^([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) (?P<output>\S+)\n", re.MULTILINE)
+_HEADER = "# output\tcpu_s\tarchitectures\tpeak_mib\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What compiling a unit took: CPU seconds for so many architectures, and its peak memory in MiB."""
+
+    cpu: float
+    architectures: int
+    peak: int
+
+    def seconds(self, output: str, architectures: int) -> float:
+        """CPU seconds for another number of architectures."""
+        if not is_cuda(output):
+            return self.cpu
+        return self.cpu * _work(architectures) / _work(self.architectures)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of the unit log: times in ms since 1970, CPU in ms, peak in KiB, the compiler's status."""
+
+    start: int
+    end: int
+    cpu: int
+    peak: int
+    status: int
+    output: str
+
+
+def is_cuda(output: str) -> bool:
+    """Whether an object is made of CUDA source."""
+    return output.endswith(".cu.o")
+
+
+def estimate(costs: Mapping[str, Cost], output: str, architectures: int) -> float:
+    """CPU seconds that a unit will take for so many architectures."""
+    known = costs.get(output)
+    if known is not None:
+        return known.seconds(output, architectures)
+    return _UNKNOWN_CUDA * _work(architectures) if is_cuda(output) else _UNKNOWN_HOST
+
+
+def _work(architectures: int) -> float:
+    return _FRONT_END + _PER_ARCH * max(1, architectures)
+
+
+def read_log(file: Path) -> Iterator[Line]:
+    """The lines that ``unit`` wrote, but for one cut off by a kill and what was written behind it."""
+    if not file.is_file():
+        return
+    for found in _LINE.finditer(file.read_text(encoding="utf-8", errors="replace")):
+        start, end, cpu, peak, status = map(int, found.groups()[:5])
+        yield Line(start=start, end=end, cpu=cpu, peak=peak, status=status, output=found["output"])
+
+
+def learned(costs: Mapping[str, Cost], log: Iterable[Line], architectures: int) -> dict[str, Cost]:
+    """The costs with a log's units: of each the dearest compile counts; a compiler cache's are cheap."""
+    known = dict(costs)
+    for line in log:
+        now = Cost(cpu=line.cpu / 1000, architectures=architectures, peak=line.peak // 1024)
+        if line.status == 0 and now.cpu > estimate(known, line.output, architectures) * (
+            line.output in known
+        ):
+            known[line.output] = replace(now, peak=max(now.peak, _peak(known, line.output)))
+    return known
+
+
+def _peak(costs: Mapping[str, Cost], output: str) -> int:
+    return costs[output].peak if output in costs else 0
+
+
+def read(file: Path) -> dict[str, Cost]:
+    """A table of costs; empty where there is none yet. A line that is none is passed over."""
+    if not file.is_file():
+        return {}
+    return {
+        row["output"]: Cost(cpu=float(row["cpu"]), architectures=int(row["archs"]), peak=int(row["peak"]))
+        for row in _ROW.finditer(file.read_text(encoding="utf-8", errors="replace"))
+    }
+
+
+def write(file: Path, costs: Mapping[str, Cost]) -> None:
+    """The table, dearest unit first, in one step."""
+    dearest = sorted(costs.items(), key=lambda item: (-item[1].cpu, item[0]))
+    rows = (f"{output}\t{cost.cpu:.2f}\t{cost.architectures}\t{cost.peak}\n" for output, cost in dearest)
+    beside = file.with_name(f"{file.name}.part")
+    beside.write_text(_HEADER + "".join(rows), encoding="utf-8")
+    beside.replace(file)

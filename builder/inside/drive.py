@@ -1,0 +1,202 @@
+"""Compiles: one Ninja run over what is still to do, told in units and time left, and what it took.
+
+    --tree /build --jobs 2 --architectures 5 --learned FILE --measured FILE --record FILE TARGET...
+
+Lines for the user begin with ``ortpacks: ``; all others are the compilers'. Units that fail do not stop the
+others: those are finished and kept, and the failures are told again at the end, each with its command and its
+last lines. Exits with Ninja's status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.inside import costs, record
+from builder.inside.order import costliest_first
+
+_STATUS = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] (?P<what>.*)")
+_OUTPUT = re.compile(r"Building \w+ object (?P<output>\S+)")
+_OBJECT = re.compile(r" -o (?P<output>\S+\.o)(?:\s|$)", re.MULTILINE)
+_FAILED = re.compile(r"FAILED: (?P<output>\S+)")
+_LAST_LINES = 15
+_TOLD_LINES = 28
+"""For all failed units together: an error shows 30 lines of a build."""
+_SPARE = 1 << 30
+"""Bytes of memory that are left to the rest of the machine."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Order, compile, learn, record."""
+    tree, log = options.tree, options.tree / "units.log"
+    known = learn(options, log)
+    statements = tree / "build.ninja"
+    price = priced(known, options.architectures)
+    statements.write_text(costliest_first(statements.read_text(), price))
+    todo = waiting(tree, options.targets)
+    jobs = affordable(options.jobs, [known[output].peak << 20 for output in todo if output in known])
+    progress = Progress(costs={output: price(output) for output in todo}, jobs=jobs)
+    say(f"{len(todo)} units to compile, {jobs} at a time{progress.left()}")
+    started = time.time()
+    status = compile_units(tree, jobs, options.targets, progress)
+    record.session(tree, started, time.time(), jobs)
+    learn(options, log)
+    record.write(options.record, tree)
+    return status
+
+
+def say(text: str) -> None:
+    """A line for the user."""
+    print(f"ortpacks: {text}", flush=True)
+
+
+def learn(options: argparse.Namespace, log: Path) -> dict[str, costs.Cost]:
+    """What units cost, by all that is known now; written down for the next build."""
+    known = costs.read(options.measured) | costs.read(options.learned)
+    known = costs.learned(known, costs.read_log(log), options.architectures)
+    costs.write(options.learned, known)
+    return known
+
+
+def priced(known: Mapping[str, costs.Cost], architectures: int) -> Callable[[str], float]:
+    """The cost of a unit in this build."""
+    return lambda output: costs.estimate(known, output, architectures)
+
+
+def waiting(tree: Path, targets: Sequence[str]) -> list[str]:
+    """Objects that are still to be made. One that is there and out of date is Ninja's to find."""
+    argv = ["ninja", "-C", str(tree), "-t", "commands", *targets]
+    commands = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    objects = (match["output"] for match in _OBJECT.finditer(commands))
+    return [output for output in objects if not (tree / output).exists()]
+
+
+def affordable(jobs: int, peaks: Sequence[int]) -> int:
+    """As many jobs as the heaviest units together leave memory for: peaks and the answer's limit in bytes."""
+    free = max(0, available_memory() - _SPARE)
+    heaviest = sorted(peaks, reverse=True)[:jobs]
+    fits = len(heaviest)
+    while fits > 1 and sum(heaviest[:fits]) > free:
+        fits -= 1
+    if fits == len(heaviest):
+        return jobs
+    heavy = heaviest[0] >> 20
+    say(f"{fits} jobs instead of {jobs}: {free >> 20} MiB are free, a unit takes up to {heavy} MiB")
+    return fits
+
+
+def available_memory() -> int:
+    """Bytes that programs can still have (``MemAvailable``)."""
+    text = Path("/proc/meminfo").read_text(encoding="ascii")
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(found[1]) << 10 if found else sys.maxsize
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a run is, by cost: told at each tenth of it."""
+
+    costs: Mapping[str, float]
+    jobs: int
+    started: float = field(default_factory=time.monotonic)
+    done: float = 0.0
+    told: int = 0
+
+    def finished(self, output: str, counts: str) -> None:
+        """One more unit: ``counts`` is Ninja's own ``12/550``."""
+        self.done += self.costs.get(output, 0.0)
+        tenth = int(10 * self.done / self._total)
+        if tenth > self.told:
+            self.told = tenth
+            say(f"{counts} units{self.left()}")
+
+    def left(self) -> str:
+        """``, about 12 min left``, by the pace so far; by the costs alone before there is one."""
+        spent = time.monotonic() - self.started
+        pace = self.done / spent if self.done > self._total / 20 else self.jobs
+        seconds = (self._total - self.done) / pace
+        return f", about {max(1, round(seconds / 60))} min left" if self.costs else ""
+
+    @property
+    def _total(self) -> float:
+        return sum(self.costs.values()) or 1.0
+
+
+def compile_units(tree: Path, jobs: int, targets: Sequence[str], progress: Progress) -> int:
+    """Run Ninja to the end of what can be made; its exit status."""
+    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
+    argv = ["ninja", "-C", str(tree), "-j", str(jobs), "-k", "0", *targets]
+    failures: list[Failure] = []
+    with subprocess.Popen(
+        argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as ninja:
+        for line in follow(ninja.stdout or (), progress, failures):
+            print(line, flush=True)
+    if ninja.returncode:
+        tell(failures)
+    return ninja.returncode
+
+
+@dataclass(kw_only=True)
+class Failure:
+    """A unit that could not be compiled: its output, and what came after ``FAILED:``, the command first."""
+
+    output: str
+    command: str = ""
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST_LINES))
+
+    def add(self, line: str) -> None:
+        """The next line that Ninja prints for it."""
+        if self.command:
+            self.lines.append(line)
+        else:
+            self.command = line
+
+
+def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[Failure]) -> Iterator[str]:
+    """Every line, as it comes; finished units counted, failures kept."""
+    current: Failure | None = None
+    for line in (line.rstrip("\n") for line in lines):
+        yield line
+        if failed := _FAILED.match(line):
+            current = Failure(output=failed["output"])
+            failures.append(current)
+        elif status := _STATUS.match(line):
+            current = None
+            built = _OUTPUT.match(status["what"])
+            progress.finished(built["output"] if built else "", f"{status['done']}/{status['total']}")
+        elif current is not None and not line.startswith("ninja: "):
+            current.add(line)
+
+
+def tell(failures: Sequence[Failure]) -> None:
+    """The failures once more, where the user looks: at the end. Ninja's own troubles it has told itself."""
+    if not failures:
+        return
+    share = max(1, _TOLD_LINES // len(failures) - 2)
+    for failure in failures:
+        print(f"FAILED {failure.output}", failure.command, *list(failure.lines)[-share:], sep="\n")
+    say(f"{len(failures)} of the units failed; all others are finished and kept for the next run")
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser()
+    for name in ("--tree", "--learned", "--measured", "--record"):
+        parser.add_argument(name, type=Path, required=True)
+    for name in ("--jobs", "--architectures"):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("targets", nargs="+")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main(arguments()))

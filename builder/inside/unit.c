@@ -1,0 +1,67 @@
+/* Runs a compiler and appends what it cost to $UNIT_LOG, one line a unit:
+ *
+ *     start_ms end_ms cpu_ms peak_kib status output
+ *
+ * cpu_ms is user and system time of the compiler and all it started, peak_kib the largest resident set among
+ * them. The line goes out in one write, so units that end together do not mix. A C program because it stands
+ * before every compiler call: Python would add 20 ms to each.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static long long milliseconds(struct timeval t) { return t.tv_sec * 1000LL + t.tv_usec / 1000; }
+
+static long long now(void) {
+    struct timeval t;
+    gettimeofday(&t, NULL);
+    return milliseconds(t);
+}
+
+static const char *output_of(char **argv) {
+    for (; *argv; ++argv)
+        if (strcmp(*argv, "-o") == 0 && argv[1]) return argv[1];
+    return "-";
+}
+
+static void record(const char *log, long long start, int status, const char *output) {
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    char line[4096];
+    int length = snprintf(line, sizeof line, "%lld %lld %lld %ld %d %s\n", start, now(),
+                          milliseconds(used.ru_utime) + milliseconds(used.ru_stime), used.ru_maxrss, status, output);
+    int file = open(log, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    if (file < 0 || length >= (int)sizeof line || write(file, line, length) != length)
+        fprintf(stderr, "unit: %s cannot be written: %s\n", log, strerror(errno));
+    if (file >= 0) close(file);
+}
+
+int main(int argc, char **argv) {
+    const char *log = getenv("UNIT_LOG");
+    if (argc < 2) {
+        fputs("usage: unit COMPILER ARGUMENTS\n", stderr);
+        return 2;
+    }
+    long long start = now();
+    pid_t child = log ? fork() : 0;
+    if (child == 0) {
+        execvp(argv[1], argv + 1);
+        fprintf(stderr, "unit: %s: %s\n", argv[1], strerror(errno));
+        _exit(127);
+    }
+    int status;
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    if (child < 0) {
+        perror("unit: fork");
+        return 1;
+    }
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    record(log, start, code, output_of(argv));
+    return code;
+}

@@ -1,0 +1,71 @@
+"""A C library made to look older: symbol versions that it defines get a name that nobody asks for."""
+
+from __future__ import annotations
+
+import io
+import struct
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from builder.core.elf import ElfError, Section, is_elf, read_sections
+
+_VERDEF, _VERNEED = 0x6FFFFFFD, 0x6FFFFFFE
+
+
+def elf_hash(name: bytes) -> int:
+    """The System V ABI's, by which the loader compares versions before it compares their names."""
+    value = 0
+    for byte in name:
+        value = (value << 4) + byte
+        high = value & 0xF0000000
+        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
+    return value
+
+
+def without(data: bytes, versions: Sequence[str]) -> bytes:
+    """The file with ``versions`` renamed, in what it defines and in what it needs: a system stays of a piece.
+
+    ``GLIBC_2.36`` becomes ``hidden2.36``. Anything but a library with such versions comes back as it is.
+    """
+    if not is_elf(data):
+        return data
+    try:
+        sections = read_sections(data)
+    except ElfError:
+        return data  # a relocatable object, an i386 file
+    changed = bytearray(data)
+    for version in versions:
+        _rename(changed, sections, version.encode())
+    return bytes(changed)
+
+
+def hide(tar: Path, older: Path, versions: Sequence[str]) -> None:
+    """Write ``older``, the file system ``tar`` without these versions."""
+    with tarfile.open(tar) as source, tarfile.open(older, "w", format=tarfile.PAX_FORMAT) as made:
+        for member in source:
+            file = source.extractfile(member) if member.isfile() else None
+            if file is None:
+                made.addfile(member)
+                continue
+            data = without(file.read(), versions)
+            made.addfile(member, io.BytesIO(data))
+
+
+def _rename(changed: bytearray, sections: Sequence[Section], old: bytes) -> None:
+    new = b"hidden" + old[len(b"hidden") :]
+    assert len(new) == len(old)
+    for section in sections:
+        if section.kind in {_VERDEF, _VERNEED}:
+            end = section.offset + section.size
+            body = bytes(changed[section.offset : end])
+            swapped = body.replace(struct.pack("<I", elf_hash(old)), struct.pack("<I", elf_hash(new)))
+            if swapped != body:
+                changed[section.offset : end] = swapped
+                _rename_text(changed, sections[section.link], old, new)
+
+
+def _rename_text(changed: bytearray, strings: Section, old: bytes, new: bytes) -> None:
+    end = strings.offset + strings.size
+    table = bytes(changed[strings.offset : end])
+    changed[strings.offset : end] = table.replace(b"\0" + old + b"\0", b"\0" + new + b"\0")

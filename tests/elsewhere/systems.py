@@ -1,0 +1,113 @@
+"""Other Linux systems, as small as the loader needs them: their C and C++ libraries, and no more.
+
+mmdebstrap unpacks the packages from the mirror that apt on this machine names; nothing of them is configured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.adapters.buildx import LABEL
+from builder.app.workshop import Workshop
+from tests.elsewhere.hidden import hide
+from tests.verbs import ROOT
+
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_HOOKS = "/usr/share/mmdebstrap/hooks/merged-usr"
+_BARE = ("libc6", "libstdc++6", "zlib1g")
+"""zlib is for NVIDIA's libraries: dpkg and rpm need it, so every system has it."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One system: a Debian suite, what it has beyond the libraries, and versions its glibc is to lack."""
+
+    name: str
+    suite: str
+    more: Sequence[str] = ()
+    hidden: Sequence[str] = ()
+
+
+DEBIAN_11 = System("debian-11", "bullseye", more=("libc6-dev",))  # for programs that are linked for it
+DEBIAN_12 = System("debian-12", "bookworm", more=("bash", "libc-bin"))  # for ldd
+DEBIAN_13 = System("debian-13", "trixie")
+UBUNTU_22_04 = System("ubuntu-22.04", "bookworm", DEBIAN_12.more, hidden=("GLIBC_2.36",))
+"""Debian 12 without what came with glibc 2.36: 2.35, and libstdc++ of GCC 12, as Ubuntu 22.04 has them.
+
+``GLIBC_ABI_DT_RELR``, also new in 2.36, has to stay: bookworm's own libraries are packed so.
+"""
+
+
+def tar(system: System) -> Path:
+    """Its file system, from the cache or made now."""
+    recipe = repr((system, _BARE, Path(__file__).with_name("hidden.py").read_text(encoding="utf-8")))
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:16]
+    path = Workshop(ROOT).cache / "elsewhere" / f"{system.name}-{digest}.tar"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.part-{os.getpid()}")
+        try:
+            _make(system, part)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    return path
+
+
+@contextmanager
+def imported(system: System) -> Iterator[str]:
+    """The system as an image, inside the block only; its name."""
+    tag = f"ortpacks/elsewhere-{os.getpid()}:{system.name}"
+    _docker("import", "--change", f"LABEL {LABEL}=elsewhere", str(tar(system)), tag)
+    try:
+        yield tag
+    finally:
+        _docker("image", "rm", tag)
+
+
+def run(
+    image: str,
+    argv: Sequence[str],
+    *,
+    mounts: Mapping[str, Path],
+    env: Mapping[str, str] | None = None,
+    writable: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a container without a network. ``mounts`` by place inside; others can only be read."""
+    where = [
+        f"--volume={path.resolve()}:{place}{'' if place in writable else ':ro'}"
+        for place, path in mounts.items()
+    ]
+    told = [f"--env={name}={value}" for name, value in (env or {}).items()]
+    user = f"--user={os.getuid()}:{os.getgid()}"
+    start = ["docker", "run", "--rm", "--network=none", f"--label={LABEL}=run", user, *where, *told]
+    return subprocess.run(
+        [*start, f"--entrypoint={argv[0]}", image, *argv[1:]], capture_output=True, text=True, check=False
+    )
+
+
+def _make(system: System, part: Path) -> None:
+    if system.hidden:
+        hide(tar(System(DEBIAN_12.name, system.suite, system.more)), part, system.hidden)
+        return
+    mirror = Workshop(ROOT).mirrors.find()[0]
+    include = ",".join((*_BARE, *system.more))
+    argv = [
+        *("setsid", "--wait", "mmdebstrap"),
+        *(f"--mode={'root' if os.geteuid() == 0 else 'unshare'}", "--variant=extract", "--format=tar"),
+        *(f"--hook-dir={_HOOKS}", f"--include={include}"),
+        *([f"--keyring={_KEYRING}"] if _KEYRING.is_file() else []),
+        *(system.suite, str(part), mirror),
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{system.name}: {done.stderr[-2000:]}"
+
+
+def _docker(*words: str) -> None:
+    subprocess.run(["docker", *words], capture_output=True, check=True)

@@ -1,0 +1,25 @@
+"""What ORT's CMake is told, of the oldest and the newest version that is known: reviewed as text.
+
+A change that is meant is written into the files by hand: they are what the code is held to.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.core.arch import Arch
+from builder.core.archlist import cmake_list
+from builder.core.profiles import cache_entries
+from builder.core.variant import Profile
+
+LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
+
+
+@pytest.mark.parametrize("version", ["1.21.0", "1.31.1"])
+def test_full_on_the_nvidia_base_is_what_was_reviewed(root: Path, version: str) -> None:
+    entries = cache_entries(Profile.FULL, version, cpuinfo=True)
+    lines = [f"{entry.name}={entry.value}  # {entry.reason}" for entry in entries]
+    text = "\n".join([f"CMAKE_CUDA_ARCHITECTURES={cmake_list(LATEST, version)}", *lines]) + "\n"
+    assert (root / f"tests/golden/options.full.{version}.txt").read_text(encoding="utf-8") == text

@@ -1,0 +1,217 @@
+"""Faults of a real compile: a compiler that crashes or is killed, a patch that fits and one that does not.
+
+One Ninja tree sees them all, so what is told here of units kept and units compiled again is counted there.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import signal
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.faults_run import Run, promised
+from tests.verbs import ROOT
+
+pytestmark = pytest.mark.integration
+
+CUDA_UNIT = "unary_elementwise_ops_impl.cu"
+"""The one CUDA unit of profile minimal."""
+PATCHED = "gpu_data_transfer.cc"
+PATCH = f"""\
+--- a/onnxruntime/core/providers/cuda/{PATCHED}
++++ b/onnxruntime/core/providers/cuda/{PATCHED}
+@@ -48,3 +48,3 @@
+     // copying between cpu memory
+-    ORT_ENFORCE(dst_data != src_data);
++    ORT_ENFORCE(dst_data != src_data && "patched by a test");
+     memcpy(dst_data, src_data, bytes);
+"""
+"""Its words come into the library: the message of a failed assertion quotes it."""
+STALE = PATCH.replace("-    ORT_ENFORCE(dst_data != src_data)", "-    ORT_ENFORCE(target != source)")
+"""The line it takes out is not there. (Context lines alone may differ: patch has its fuzz.)"""
+MINUTES_15 = 900
+DRIVE = "python3 -m builder.inside.drive"
+FRESHEN = "python3 -m builder.inside.freshen"
+
+
+class World:
+    """A copy of the project for one architecture, with a Ninja tree of its own, empty at first.
+
+    The machine's ccache has the host units of ``legacy_package``; it is read and not written. The CUDA unit
+    is compiled with a flag of its own, so it is never in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.project, self.dist = folder / "project", folder / "dist"
+        left_out = shutil.ignore_patterns(".git", ".venv", "dist", "__pycache__", ".*_cache")
+        shutil.copytree(ROOT, self.project, ignore=left_out)
+        self.variants = self.project / "variants.yaml"
+        self.template = self.project / "templates/variant.Dockerfile.j2"
+        tree = f"ortpacks-compile-faults-{zlib.crc32(bytes(ROOT)):08x}"  # one per checkout
+        now = time.time_ns()
+        empty = f"[ -e /build/{now} ] || {{ rm -rf /build/* && touch /build/{now}; }}"
+        replace(self.variants, "sm: [50, 52, 60, 61, 70]", "sm: [60]")
+        replace(self.variants, "generations: [Maxwell, Pascal, Volta]", "generations: [Pascal]")
+        replace(self.template, "type=cache,id={{ tree }}", f"type=cache,id={tree}")
+        replace(self.template, "--learned /ccache/", "--learned /build/")
+        replace(self.template, 'set(CMAKE_CUDA_FLAGS "', f'set(CMAKE_CUDA_FLAGS "-DTRIAL={now} ')
+        replace(self.template, FRESHEN, f"export CCACHE_READONLY=1\n{empty}\n{FRESHEN}")
+        self._pure = {path: path.read_text() for path in (self.variants, self.template)}
+
+    def plant(self, name: str) -> None:
+        """nvcc's code generator ends by a signal. Put in after the toolchain was hashed: the caches stay."""
+        cicc = "/usr/local/cuda/nvvm/bin/cicc"
+        replace(self.template, DRIVE, f"printf '#!/bin/sh\\nkill -{name} $$\\n' >{cicc}\n{DRIVE}")
+
+    def patch(self, name: str, text: str) -> None:
+        """A patch to ORT's source, named in ``variants.yaml``."""
+        (self.project / "patches" / name).write_text(text)
+        replace(self.variants, "    patches:\n", f"    patches:\n      - patches/{name}\n")
+
+    def step_changes(self) -> None:
+        """What BuildKit has of the compile step from an earlier build is no answer: Ninja has to look."""
+        replace(self.template, DRIVE, f"# {time.time_ns()}\n{DRIVE}")
+
+    def heal(self) -> None:
+        """Take away what was planted and patched."""
+        for path, text in self._pure.items():
+            path.write_text(text)
+
+    def fails(self) -> str:
+        """What is printed by a build that must end with exit code 5."""
+        run = Run(self.dist, root=self.project)
+        assert run.wait(timeout=MINUTES_15) == 5, run.text
+        assert "Traceback" not in run.text
+        return run.text
+
+    def builds(self) -> str:
+        """What is printed by a build that must come to a package."""
+        run = Run(self.dist, root=self.project)
+        assert run.wait(timeout=MINUTES_15) == 0, run.text
+        return run.text
+
+    def is_killed(self) -> int:
+        """A build ends at a random moment once a tenth of the work is done; how many units had failed."""
+        run = Run(self.dist, root=self.project)
+        run.until(r"^ *\d+/\d+ units", timeout=MINUTES_15)
+        time.sleep(random.uniform(0, 3))  # noqa: S311 - no secret: a moment
+        run.signal(signal.SIGKILL, group=True)
+        run.wait()
+        log = (self.dist / "legacy/build.log").read_text()
+        return len(re.findall(r"^#\d+ \S+ FAILED: ", log, re.MULTILINE))
+
+    def compiles(self) -> str:
+        """What is printed by a build that is stopped once it has compiled: nothing is packed."""
+        run = Run(self.dist, root=self.project)
+        run.until("^✓ compile legacy", timeout=MINUTES_15)
+        Run.end_all()
+        return run.text
+
+    def record(self) -> dict[str, int]:
+        """What all compiles in the tree took so far."""
+        return json.loads((self.dist / "legacy/artifact/record.json").read_text())  # type: ignore[no-any-return]
+
+    def provider(self) -> bytes:
+        return (self.dist / "legacy/artifact/libonnxruntime_providers_cuda.so").read_bytes()
+
+    def package(self) -> dict[str, str]:
+        """sha256 by name of what stands in ``dist``."""
+        return promised(self.dist)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert text.count(old) == 1, f"{old!r} in {path}"
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture(scope="module")
+def world(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
+    assert legacy_package.exists(), "built, so its units are in the cache"
+    return World(tmp_path_factory.mktemp("compile-faults"))
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    yield
+    Run.end_all()
+
+
+def to_compile(text: str) -> int:
+    """How many units a build says that it has before it."""
+    return int(re.findall(r"(\d+) units to compile", text)[-1])
+
+
+def the_failure(text: str) -> list[str]:
+    """The error's lines, from the failed unit on."""
+    lines = text[text.index("error: ") :].splitlines()
+    return lines[next(number for number, line in enumerate(lines) if line.startswith("FAILED ")) :]
+
+
+def test_a_unit_that_fails_is_shown_and_all_others_are_kept(world: World) -> None:
+    world.plant("SEGV")
+    failures = world.is_killed()
+    text = world.fails()
+    unit, command, *rest = the_failure(text)
+    assert unit.endswith(f"/{CUDA_UNIT}.o")
+    assert "nvcc " in command
+    assert f"/{CUDA_UNIT} -o " in command
+    assert {"Segmentation fault", "Segmentation fault (core dumped)"} & set(rest)
+    assert "ortpacks: 1 of the units failed; all others are finished and kept for the next run" in rest
+    assert rest[-1].startswith("A compiler crashed. Run the same command again")
+
+    world.heal()
+    world.plant("KILL")
+    text = world.fails()
+    assert to_compile(text) == 1, "the others are finished"
+    unit, command, *rest = the_failure(text)
+    assert unit.endswith(f"/{CUDA_UNIT}.o")
+    assert "Killed" in rest
+    assert "ran out of memory" in rest[-1]
+    assert re.search(r"--jobs \d+;", rest[-1])
+    assert world.package() == {}
+
+    world.heal()
+    text = world.builds()
+    assert to_compile(text) == 1
+    record = world.record()
+    assert record["units"] > 20
+    assert record["compilations"] - record["units"] == failures + 2, "whatever was finished, once"
+    assert len(world.package()) == 1
+
+
+def test_a_patch_that_does_not_apply_is_named_with_its_key(world: World) -> None:
+    world.heal()
+    world.patch("stale.patch", STALE)
+    text = world.fails()
+    assert "ortpacks: bases.assembled.patches: stale.patch does not apply to ORT 1.21.0" in text
+    assert "1 out of 1 hunk FAILED" in text, "patch's own words"
+    assert "Make the patch anew" in text.splitlines()[-1]
+
+
+def test_a_patch_to_one_file_compiles_that_unit_and_so_does_its_end(world: World) -> None:
+    world.heal()
+    world.builds()
+    before, package = world.record(), world.package()
+    assert b"patched by a test" not in world.provider()
+
+    world.patch("one.patch", PATCH)
+    world.compiles()
+    assert world.record()["compilations"] == before["compilations"] + 1
+    assert world.record()["units"] == before["units"]
+    assert b"patched by a test" in world.provider()
+
+    world.heal()
+    world.step_changes()
+    world.builds()
+    assert world.record()["compilations"] == before["compilations"] + 2
+    assert b"patched by a test" not in world.provider()
+    assert world.package() == package

@@ -1,0 +1,277 @@
+"""A compiled package on other systems than the one that compiled it, and what its libraries ask of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.reference import stock_outputs
+from builder.app.kit import Kit
+from builder.app.workshop import Workshop
+from builder.core.catalogue import ort_wheel
+from builder.core.elf import read_elf
+from builder.core.selftest import silero_inputs
+from builder.stages.selftest import Bench
+from tests.elsewhere.compiled import Compiler
+from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run
+from tests.integration.test_truth import FAILED_CHECK, check, replace, unpack
+from tests.verbs import ROOT
+
+pytestmark = pytest.mark.integration
+
+HOST = "libonnxruntime.so.1"
+BRIDGE = "libonnxruntime_providers_shared.so"
+PROVIDER = "libonnxruntime_providers_cuda.so"
+OWN = (HOST, BRIDGE, PROVIDER)
+NEEDED = {
+    *("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"),
+    *("libstdc++.so.6", "libgcc_s.so.1"),
+    *("libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcurand.so.10"),
+    *("libcudnn.so.9", "libnvrtc.so.12"),
+}
+"""Of the official wheels' libraries, 1.21.0 and 1.23.2, by readelf. Nothing of protobuf, abseil, onnx."""
+
+
+@pytest.fixture(scope="module")
+def package(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(legacy_package, tmp_path_factory.mktemp("portable") / "package")
+
+
+@pytest.fixture(scope="module")
+def kit(legacy_package: Path, dist: Path) -> Kit:
+    shop = Workshop(ROOT, dist=dist)
+    return Kit(shop, "assembled", shop.reporter)
+
+
+@pytest.fixture(scope="module")
+def bench(kit: Kit) -> Bench:
+    return kit.bench()
+
+
+@pytest.fixture(scope="module")
+def compiler(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    inspector = kit.inspector()
+    return Compiler(inspector._image, tmp_path_factory.mktemp("compiled"))  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[System], str]]:
+    """A system as an image, made when first asked for."""
+    if shutil.which("mmdebstrap") is None:
+        pytest.skip("needs mmdebstrap, which makes the other systems: apt-get install mmdebstrap")
+    made: dict[System, str] = {}
+    with contextlib.ExitStack() as stack:
+        yield (
+            lambda system: made.get(system) or made.setdefault(system, stack.enter_context(imported(system)))
+        )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the smoke program said of Silero VAD."""
+
+    code: int
+    said: Mapping[str, object]
+    stderr: str
+
+    @property
+    def cuda(self) -> str:
+        cuda = self.said["cuda"]
+        assert isinstance(cuda, dict)
+        assert cuda["ok"] is False
+        return str(cuda["message"])
+
+
+def smoke(image: str, program: Path, package: Path, bench: Bench, folder: Path) -> Ran:
+    inputs = silero_inputs()
+    for item in inputs:
+        (folder / item.name).write_bytes(item.data)
+    arguments = [f"{item.argument}/inputs/{item.name}" for item in inputs]
+    done = run(
+        image,
+        ["/smoke", f"/opt/package/lib/{HOST}", "/model.onnx", *arguments],
+        mounts={"/smoke": program, "/opt/package": package, "/model.onnx": bench.model, "/inputs": folder},
+    )
+    return Ran(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
+
+
+def require_stock_numbers(ran: Ran, bench: Bench) -> None:
+    outputs = ran.said["outputs"]
+    assert isinstance(outputs, dict)
+    for name, wanted in stock_outputs(bench.model, silero_inputs()).items():
+        assert outputs[name] == pytest.approx(wanted, abs=1e-4)
+
+
+@pytest.mark.parametrize("system", [DEBIAN_12, DEBIAN_13, UBUNTU_22_04], ids=lambda system: system.name)
+def test_a_model_runs_on(
+    system: System, image: Callable[[System], str], package: Path, bench: Bench, tmp_path: Path
+) -> None:
+    """The provider loads: it is CUDA that finds no device, not the loader that finds no symbol."""
+    ran = smoke(image(system), bench.smoke, package, bench, tmp_path)
+    assert ran.code == 0, ran.stderr
+    assert "CUDA failure" in ran.cuda
+    require_stock_numbers(ran, bench)
+
+
+def test_debian_11_refuses_the_smoke_program(
+    image: Callable[[System], str], package: Path, bench: Bench, tmp_path: Path
+) -> None:
+    """It was compiled on Debian 12: the loader's words are all there is."""
+    ran = smoke(image(DEBIAN_11), bench.smoke, package, bench, tmp_path)
+    assert ran.code == 1
+    assert re.search(r"libc\.so\.6: version `GLIBC_2\.\d+' not found \(required by /smoke\)", ran.stderr)
+
+
+def test_on_debian_11_a_program_of_its_own_is_told_why_and_stays_on_the_cpu(
+    image: Callable[[System], str], package: Path, bench: Bench, compiler: Compiler, tmp_path: Path
+) -> None:
+    """The official host library loads there, the provider compiled on Debian 12 does not."""
+    ran = smoke(image(DEBIAN_11), compiler.smoke_for_debian_11(), package, bench, tmp_path)
+    assert (ran.code, ran.said["provider"]) == (0, "cpu"), ran.stderr
+    assert f"Failed to load library {PROVIDER}" in ran.cuda
+    assert re.search(rf"version `GLIBC(XX)?_[\d.]+' not found \(required by .*{PROVIDER}\)", ran.cuda)
+    require_stock_numbers(ran, bench)
+
+
+def test_what_asks_for_glibc_2_36_runs_on_debian_12_and_not_on_ubuntu_22_04(
+    image: Callable[[System], str], compiler: Compiler
+) -> None:
+    """The control: without it the system that stands for Ubuntu 22.04 might let everything pass."""
+    source = "#include <stdlib.h>\nint main(void) { return arc4random_uniform(1); }\n"
+    mounts = {"/program": compiler.make("newest", source)}
+    assert run(image(DEBIAN_12), ["/program"], mounts=mounts).returncode == 0
+    refused = run(image(UBUNTU_22_04), ["/program"], mounts=mounts)
+    assert refused.returncode == 1
+    assert "version `GLIBC_2.36' not found (required by /program)" in refused.stderr
+
+
+def readelf(option: str, library: Path) -> str:
+    return subprocess.run(
+        ["readelf", option, "-W", library], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def versions(library: Path, family: str) -> list[tuple[int, ...]]:
+    found = re.findall(rf"Name: {family}_([\d.]+)", readelf("-V", library))
+    return [tuple(map(int, number.split("."))) for number in found]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_its_libraries_ask_for_nothing_newer_than_ubuntu_22_04(name: str, package: Path) -> None:
+    """Which has glibc 2.35 and libstdc++ 3.4.30. Packed relocations came with 2.36, as a version by name."""
+    library = package / "lib" / name
+    assert max(versions(library, "GLIBC"), default=(0,)) <= (2, 35)
+    assert max(versions(library, "GLIBCXX"), default=(0,)) <= (3, 4, 30)
+    assert max(versions(library, "CXXABI"), default=(0,)) <= (1, 3, 13)
+    assert "GLIBC_ABI_" not in readelf("-V", library)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_its_libraries_need_only_what_the_official_ones_do_and_look_beside_themselves(
+    name: str, package: Path
+) -> None:
+    dynamic = readelf("-d", package / "lib" / name)
+    assert set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic)) <= NEEDED
+    assert re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic) == ["$ORIGIN"]
+
+
+def exported(library: Path) -> set[str]:
+    """Names that others see, by readelf."""
+    rows = [row.split() for row in readelf("--dyn-syms", library).splitlines()]
+    seen = [row for row in rows if len(row) == 8 and row[4] in {"GLOBAL", "WEAK", "UNIQUE"}]
+    return {row[7].partition("@")[0] for row in seen if row[6] != "UND"}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_its_libraries_show_what_the_official_ones_do(name: str, package: Path) -> None:
+    shop = Workshop(ROOT)
+    version = json.loads((package / "manifest.json").read_text())["onnxruntime"]["version"]
+    official = shop.store(shop.lock).unpack(ort_wheel(version)) / "onnxruntime" / "capi"
+    theirs = official / (f"libonnxruntime.so.{version}" if name == HOST else name)
+    assert exported(package / "lib" / name) == exported(theirs)
+
+
+def test_symbols_are_read_as_readelf_reads_them(package: Path) -> None:
+    """All libraries of the package: NVIDIA's have versions, unversioned symbols, weak and unique ones."""
+    libraries = sorted((package / "lib").iterdir())
+    assert len(libraries) == 18
+    for library in libraries:
+        rows = [row.split() for row in readelf("--dyn-syms", library).splitlines()]
+        rows = [[*row, ""][:8] for row in rows if row and re.fullmatch(r"\d+:", row[0])]
+        asks = [row[7] for row in rows if row[6] == "UND" and row[4] == "GLOBAL"]
+        shown = {
+            row[7].replace("@@", "@")
+            for row in rows
+            if row[6] not in {"UND", "ABS"} and row[4] != "LOCAL" and row[5] in {"DEFAULT", "PROTECTED"}
+        }  # ABS are the names of its own versions
+        symbols = read_elf(library.read_bytes()).symbols
+        assert sorted(text(one) for one in symbols.asks) == sorted(asks), library.name
+        assert {text(one) for one in symbols.exports} == shown, library.name
+
+
+def text(symbol: tuple[str, str, str]) -> str:
+    name, version, _library = symbol
+    return f"{name}@{version}" if version else name
+
+
+def undefined(image: str, folder: Path, name: str, *, preload: str = "") -> set[str]:
+    """What ``ldd -r`` misses in a library of the folder."""
+    env = {"LD_PRELOAD": f"/lib-of-package/{preload}"} if preload else None
+    argv = ["/bin/bash", "/usr/bin/ldd", "-r", f"/lib-of-package/{name}"]
+    done = run(image, argv, mounts={"/lib-of-package": folder}, env=env)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert "not defined in file" not in said
+    return set(re.findall(rf"undefined symbol: (\w+)\s+\(/lib-of-package/{re.escape(name)}\)", said))
+
+
+def test_ldd_misses_nothing(image: Callable[[System], str], package: Path) -> None:
+    """The bridge defines what the provider lacks; the host library opens it first, for all to see."""
+    debian, folder = image(DEBIAN_12), package / "lib"
+    assert {name: undefined(debian, folder, name) for name in (HOST, BRIDGE)} == {HOST: set(), BRIDGE: set()}
+    assert undefined(debian, folder, PROVIDER) == {"Provider_GetHost"}
+    assert undefined(debian, folder, PROVIDER, preload=BRIDGE) == set()
+
+
+FAULTY = """
+extern int nobody_has_this(int), cublasCreate_v2(void **), cudaGetDeviceCount(int *), cuInit(unsigned);
+extern int may_be_missing(void) __attribute__((weak));
+int google_protobuf_leaked(int n) { return nobody_has_this(n) + cublasCreate_v2(0) + cuInit(0); }
+void Provider_SetHost(void *host) { cudaGetDeviceCount(host); if (may_be_missing) may_be_missing(); }
+void *Provider_GetHost(void) { return 0; }
+"""
+"""A bridge that was linked with cudart and the driver, and not with cuBLAS."""
+
+
+def test_a_library_linked_with_symbols_missing_is_caught_before_anyone_opens_it(
+    image: Callable[[System], str], package: Path, compiler: Compiler, tmp_path: Path
+) -> None:
+    faulty = planted(package, compiler, tmp_path)
+    missed = undefined(image(DEBIAN_12), faulty / "lib", BRIDGE)
+    assert missed == {"nobody_has_this", "cublasCreate_v2", "cuInit"}
+    code, errors, said = check(faulty, "--variant", "legacy")
+    assert (code, errors) == (FAILED_CHECK, {"E014", "E015"}), said
+    wanted = missed - {"cuInit"}  # the driver's, which no package holds
+    assert re.search(rf"E014 lib/{BRIDGE}: .*\n.*\n\s*got: +(.*)", said)[1].split(", ") == sorted(wanted)  # type: ignore[index]
+    assert re.search(rf"E015 lib/{BRIDGE}: .*\n.*\n\s*got: +(.*)", said)[1] == "google_protobuf_leaked"  # type: ignore[index]
+
+
+def planted(package: Path, compiler: Compiler, folder: Path) -> Path:
+    driver = "-shared -Wl,-soname,libcuda.so.1"
+    compiler.make("libcuda.so", "int cuInit(unsigned flags) { return (int)flags; }\n", driver)
+    shutil.copy2(package / "lib" / "libcudart.so.12", compiler.folder / "libcudart.so")
+    options = "-shared -fPIC -O1 -Wl,-z,lazy,-rpath,'$ORIGIN' -Wl,-soname," + BRIDGE
+    bridge = compiler.make(BRIDGE, FAULTY, options, "-L/out -lcudart -lcuda")
+    faulty = shutil.copytree(package, folder / "faulty", copy_function=os.link)
+    (faulty / "manifest.json").unlink()
+    replace(faulty / "lib" / BRIDGE, bridge.read_bytes())
+    return faulty

@@ -1,0 +1,111 @@
+"""Expected values: the fatbin containers of the official wheels, counted; ORT's source filters, read."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.core.arch import Arch
+from builder.core.units import explained_by, meant_for, split, unasked, unit_sets
+
+WHEEL_1_31_1 = {
+    "75 80 86 89 90a 120a": 217,
+    "80 86 89 90a 120a": 91,
+    "90a": 292,
+    "120a": 9,
+}
+"""SASS of the 609 containers of the provider in onnxruntime-gpu 1.31.1, by how many hold it."""
+ASKED_1_31_1 = "75 80 86 89 90 120"
+
+
+def arches(text: str) -> tuple[Arch, ...]:
+    return tuple(Arch.parse(word) for word in text.split())
+
+
+def kinds(sm: str, version: str) -> dict[str, str]:
+    return {kind.name: " ".join(map(str, sorted(kind.sass))) for kind in unit_sets(arches(sm), version)}
+
+
+def test_every_container_of_the_official_provider_is_explained() -> None:
+    made = unit_sets(arches(ASKED_1_31_1), "1.31.1")
+    named = {held: explained_by(arches(held), made) for held in WHEEL_1_31_1}
+    assert {held: kind.name for held, kind in named.items() if kind} == {
+        "75 80 86 89 90a 120a": "whole list",
+        "80 86 89 90a 120a": "flash attention",
+        "90a": "TMA for Hopper",
+        "120a": "TMA for Blackwell",
+    }
+    assert {" ".join(map(str, sorted(kind.sass))) for kind in made} == set(WHEEL_1_31_1)
+
+
+def test_the_widest_container_tells_the_list() -> None:
+    """What ``inspect`` has: containers, and no variant."""
+    widest = max(map(arches, WHEEL_1_31_1), key=len)
+    assert split(widest, "1.31.1") == unit_sets(arches(ASKED_1_31_1), "1.31.1")
+
+
+@pytest.mark.parametrize("held", ["75 80 86 89 90a", "75 86 89 90a 120a", "80", "90", "120a 90a", ""])
+def test_a_container_that_lost_an_architecture_is_not_explained(held: str) -> None:
+    assert explained_by(arches(held), unit_sets(arches(ASKED_1_31_1), "1.31.1")) is None
+
+
+@pytest.mark.parametrize("version", ["1.21.0", "1.23.2", "1.26.0"])
+def test_older_releases_have_one_kind_of_unit(version: str) -> None:
+    assert list(kinds(ASKED_1_31_1, version)) == ["whole list"]
+
+
+@pytest.mark.parametrize(
+    ("sm", "version", "expected"),
+    [
+        ("50 60 70", "1.31.1", {"whole list": "50 60 70"}),
+        (
+            "75 80 86",
+            "1.28.0",
+            {"whole list": "75 80 86", "flash attention": "80 86", "LLM": "75 80 86"},
+        ),
+        (
+            "70 75 120",
+            "1.27.1",
+            {
+                "whole list": "70 75 120a",
+                "flash attention": "120a",
+                "LLM": "75",
+                "TMA for Hopper": "90a",
+                "TMA for Blackwell": "120a",
+            },
+        ),
+        (
+            "70 75 120",
+            "1.28.0",
+            {
+                "whole list": "70 75 120a",
+                "flash attention": "120a",
+                "LLM": "75 120a",
+                "TMA for Hopper": "90a",
+                "TMA for Blackwell": "120a",
+            },
+        ),
+    ],
+)
+def test_kinds_of_units(sm: str, version: str, expected: dict[str, str]) -> None:
+    assert kinds(sm, version) == expected
+
+
+def test_what_a_container_was_meant_for() -> None:
+    made = unit_sets(arches(ASKED_1_31_1), "1.31.1")
+    flash, hopper, damaged = arches("80 86 89 90a 120a"), arches("90a"), arches("75 80")
+    assert [meant_for(arch, made, flash) for arch in arches("75 80 120")] == [False, True, True]
+    assert [meant_for(arch, made, hopper) for arch in arches("80 90 120")] == [False, True, False]
+    assert all(meant_for(arch, made, damaged) for arch in arches(ASKED_1_31_1))
+
+
+@pytest.mark.parametrize(
+    ("sm", "version", "extra"),
+    [
+        ("89 100 120", "1.31.1", "90a"),
+        ("89 90 120", "1.31.1", ""),
+        ("75 80 86", "1.31.1", ""),
+        ("89 100 120", "1.26.0", ""),
+    ],
+)
+def test_hopper_comes_along_with_anything_newer(sm: str, version: str, extra: str) -> None:
+    assert unasked(arches(sm), version) == arches(extra)

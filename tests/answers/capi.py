@@ -1,0 +1,162 @@
+"""The few calls of ONNX Runtime's C API that the tests need, through ctypes.
+
+``OrtApi`` is a table of function pointers that only ever grows at its end: a function's place in it is ABI.
+The places are those of ``onnxruntime_c_api.h`` of 1.21.0; ``onnxruntime_c_api.cc`` asserts several of them
+(``ReleaseCustomOpDomain`` 101, ``ReleaseModelMetadata`` 118, ``SynchronizeBoundOutputs`` 203).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Self
+
+API_VERSION = 11
+"""The oldest API that has every function below (CUDA's V2 options came with 1.11)."""
+
+PLACES = {
+    "GetErrorCode": 1,
+    "GetErrorMessage": 2,
+    "CreateEnv": 3,
+    "CreateSession": 7,
+    "Run": 9,
+    "CreateSessionOptions": 10,
+    "SetSessionLogSeverityLevel": 22,
+    "SetSessionGraphOptimizationLevel": 23,
+    "SetIntraOpNumThreads": 24,
+    "SessionGetInputCount": 30,
+    "SessionGetOutputCount": 31,
+    "SessionGetInputName": 36,
+    "SessionGetOutputName": 37,
+    "CreateTensorAsOrtValue": 48,
+    "CreateTensorWithDataAsOrtValue": 49,
+    "GetTensorMutableData": 51,
+    "FillStringTensor": 52,
+    "GetStringTensorDataLength": 53,
+    "GetStringTensorContent": 54,
+    "GetTensorElementType": 60,
+    "GetDimensionsCount": 61,
+    "GetDimensions": 62,
+    "GetTensorShapeElementCount": 64,
+    "GetTensorTypeAndShape": 65,
+    "GetValueType": 67,
+    "CreateCpuMemoryInfo": 69,
+    "AllocatorFree": 76,
+    "GetAllocatorWithDefaultOptions": 78,
+    "GetValue": 80,
+    "GetValueCount": 81,
+    "CreateValue": 82,
+    "ReleaseEnv": 92,
+    "ReleaseStatus": 93,
+    "ReleaseSession": 95,
+    "ReleaseValue": 96,
+    "ReleaseTensorTypeAndShapeInfo": 99,
+    "ReleaseSessionOptions": 100,
+    "HasValue": 192,
+    "SessionOptionsAppendExecutionProvider_CUDA_V2": 204,
+    "CreateCUDAProviderOptions": 205,
+    "ReleaseCUDAProviderOptions": 208,
+}
+
+ERROR_KINDS = (
+    "OK",
+    "FAIL",
+    "INVALID_ARGUMENT",
+    "NO_SUCHFILE",
+    "NO_MODEL",
+    "ENGINE_ERROR",
+    "RUNTIME_EXCEPTION",
+    "INVALID_PROTOBUF",
+    "MODEL_LOADED",
+    "NOT_IMPLEMENTED",
+    "INVALID_GRAPH",
+    "EP_FAIL",
+)
+"""``OrtErrorCode`` in its order, without the prefix ORT_."""
+
+_FATAL = 4
+"""Of ``OrtLoggingLevel``: errors come back as statuses, and need not be printed too."""
+
+
+class OrtError(Exception):
+    """A call came back with a status."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+        self.message = message
+
+
+_CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
+"""Any function of the table: what it is given says its own C type, it answers with a status or nothing."""
+_TEXT = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+
+
+class Api:
+    """One host library, loaded into this process; its path decides which providers it will find.
+
+    A context: an environment that is left to the process's end is destroyed after what it needs.
+    """
+
+    def __init__(self, library: Path) -> None:
+        """Raises ``OSError`` for what is no library, ``AttributeError`` for what is no ONNX Runtime."""
+        base = ctypes.CDLL(str(library), mode=ctypes.RTLD_LOCAL).OrtGetApiBase
+        base.restype = ctypes.POINTER(ctypes.c_void_p)
+        get_api, get_version = base()[:2]  # OrtApiBase has these two
+        self.version: str = ctypes.CFUNCTYPE(ctypes.c_char_p)(get_version)().decode()
+        table = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(get_api)(API_VERSION)
+        self._table = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
+        self.env = self.handle("CreateEnv", ctypes.c_int(_FATAL), b"answers")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.release("ReleaseEnv", self.env)
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function that returns a status. Raises ``OrtError``."""
+        status = _CALL(self._address(name))(*arguments)
+        if status is not None:
+            raise self._error(ctypes.c_void_p(status))
+
+    def handle(self, name: str, *arguments: object) -> ctypes.c_void_p:
+        """What a function with a pointer as its last, outgoing, argument makes. Raises ``OrtError``."""
+        made = ctypes.c_void_p()
+        self.call(name, *arguments, ctypes.byref(made))
+        return made
+
+    def number(self, name: str, *arguments: object) -> int:
+        """As ``handle``, for a ``size_t``."""
+        made = ctypes.c_size_t()
+        self.call(name, *arguments, ctypes.byref(made))
+        return made.value
+
+    def integer(self, name: str, *arguments: object) -> int:
+        """As ``handle``, for a C ``int`` or an enumeration."""
+        made = ctypes.c_int()
+        self.call(name, *arguments, ctypes.byref(made))
+        return made.value
+
+    def text(self, name: str, *arguments: object) -> str:
+        """As ``handle``, for a string that ORT's default allocator made and wants back."""
+        allocator = self.handle("GetAllocatorWithDefaultOptions")
+        made = self.handle(name, *arguments, allocator)
+        said = ctypes.string_at(made.value or 0).decode()
+        self.call("AllocatorFree", allocator, made)
+        return said
+
+    def release(self, name: str, handle: ctypes.c_void_p) -> None:
+        """Call one of the ``Release`` functions, which return nothing."""
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._address(name))(handle)
+
+    def _address(self, name: str) -> int:
+        address = self._table[PLACES[name]]
+        assert address is not None, name
+        return int(address)
+
+    def _error(self, status: ctypes.c_void_p) -> OrtError:
+        code = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._address("GetErrorCode"))(status)
+        message = _TEXT(self._address("GetErrorMessage"))(status)
+        self.release("ReleaseStatus", status)
+        return OrtError(ERROR_KINDS[code], (message or b"").decode(errors="replace"))

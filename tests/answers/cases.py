@@ -1,0 +1,67 @@
+"""onnx's backend tests as they lie in its wheel: a model, its inputs and the outputs onnx's authors give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from builder.core.inputs import Input
+from tests.answers.values import DTYPES, Array, Value
+
+ONNX_WHEEL = Input.wheel("onnx==1.17.0")
+"""The release ORT 1.21 implements (cmake/deps.txt names it): newer tests ask for opsets it does not have."""
+
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+"""The tests that lie in the wheel whole; those of kind "real" are addresses of models to be downloaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One ``test_data_set``."""
+
+    inputs: Sequence[Value]
+    expected: Sequence[Value]
+
+
+def find_cases(wheel: Path) -> list[Path]:
+    """The folders of all tests below an unpacked wheel, sorted."""
+    data = wheel / "onnx/backend/test/data"
+    found = sorted(model.parent for kind in KINDS for model in (data / kind).glob("*/model.onnx"))
+    assert found, f"no tests below {data}"
+    return found
+
+
+def samples(case: Path) -> Iterator[Sample]:
+    """Every data set of a test."""
+    graph = onnx.load(case / "model.onnx", load_external_data=False).graph
+    for folder in sorted(case.glob("test_data_set_*")):
+        yield Sample(
+            inputs=_read(folder, "input", graph.input),
+            expected=_read(folder, "output", graph.output),
+        )
+
+
+def _read(folder: Path, side: str, declared: Sequence[onnx.ValueInfoProto]) -> list[Value]:
+    count = len(list(folder.glob(f"{side}_*.pb")))
+    return [_value((folder / f"{side}_{at}.pb").read_bytes(), declared[at].type) for at in range(count)]
+
+
+def _value(data: bytes, declared: onnx.TypeProto) -> Value:
+    """A file holds what the model declares, and does not say itself what that is."""
+    if declared.HasField("sequence_type"):
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
+    if declared.HasField("optional_type"):
+        return numpy_helper.to_optional(onnx.OptionalProto.FromString(data))
+    return _typed(numpy_helper.to_array(onnx.TensorProto.FromString(data)), declared.tensor_type.elem_type)
+
+
+def _typed(array: Array, declared: int) -> Array:
+    """onnx 1.17.0 wrote bfloat16's bits under the name of uint16: its numpy knew no other."""
+    if declared == onnx.TensorProto.BFLOAT16 and array.dtype == np.uint16:
+        return array.view(DTYPES[declared])
+    return array

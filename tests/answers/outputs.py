@@ -1,0 +1,57 @@
+"""A model's outputs on a library: ``outputs LIBRARY PROVIDER MODEL FEED RESULT``, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.answers.capi import Api
+from tests.answers.feeds import load, save
+from tests.answers.models import Model
+from tests.answers.pairs import Pair
+from tests.answers.values import Array, Value
+from tests.answers.worker import open_with
+from tests.verbs import ROOT
+
+
+def outputs(
+    pair: Pair, model: Model, provider: str, env: Mapping[str, str], scratch: Path
+) -> dict[str, Array]:
+    """Output name → numbers; ``provider`` as in ``worker``."""
+    feed, result = scratch / "feed.npz", scratch / "result.npz"
+    save(feed, model.feed)
+    argv: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "tests.answers.outputs",
+        pair.library,
+        provider,
+        model.path,
+        feed,
+        result,
+    ]
+    done = subprocess.run(argv, cwd=ROOT, env=dict(env), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.returncode}\n{done.stderr[-3000:]}"
+    return load(result)
+
+
+def main(library: str, provider: str, model: str, feed: str, result: str) -> None:
+    """See the module."""
+    values = load(Path(feed))
+    with Api(Path(library)) as api:
+        session = open_with(api, provider)(Path(model))
+        got = session.run([values[name] for name in session.inputs])
+        save(Path(result), _tensors(dict(zip(session.outputs, got, strict=True))))
+        session.close()
+
+
+def _tensors(values: Mapping[str, Value]) -> dict[str, Array]:
+    return {
+        name: value for name, value in values.items() if not isinstance(value, list) and value is not None
+    }
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,114 @@
+"""The table of a library: what each test said, run in batches in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.core.catalogue import ort_wheel
+from tests.answers import pairs
+from tests.answers.pairs import Pair
+from tests.answers.verdict import PASSED
+from tests.answers.worker import INEXPRESSIBLE
+from tests.verbs import ROOT
+
+BATCH = 400
+"""Tests in one process: one crash costs a start, not the run."""
+_LIMIT = 300
+"""Seconds for a batch; an idle machine takes one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one test said."""
+
+    said: str
+    digest: str
+    """Of the outputs' bytes; empty where there were none."""
+
+
+Table = Mapping[str, Answer]
+"""Test name → answer."""
+
+
+def ask_library(pair: Pair, cases: Sequence[Path], env: Mapping[str, str], provider: str) -> Table:
+    """A library's answers through the C API, on ``cpu`` or ``cuda`` (which may refuse: then on the CPU)."""
+    return _ask(("tests.answers.worker", pair.library, provider), cases, env)
+
+
+def ask_wheel(version: str, cases: Sequence[Path], env: Mapping[str, str]) -> Table:
+    """The official wheel's answers through its Python API, on the CPU."""
+    wheel = pairs.store().unpack(ort_wheel(version))
+    return _ask(("tests.answers.wheelworker", wheel), cases, env)
+
+
+def differing(mine: Table, other: Table) -> list[str]:
+    """A line for each test whose verdict differs. What an API cannot ask is not compared."""
+    assert mine.keys() == other.keys()
+    return [
+        f"{name}: {mine[name].said} | {other[name].said}"
+        for name in mine
+        if mine[name].said != other[name].said and not inexpressible(mine[name], other[name])
+    ]
+
+
+def inexpressible(*answers: Answer) -> bool:
+    """Whether one of the harnesses could not ask."""
+    return any(answer.said.startswith(INEXPRESSIBLE) for answer in answers)
+
+
+def summary(mine: Table, other: Table) -> str:
+    """The counts, for people."""
+    both = [(mine[name], other[name]) for name in mine if not inexpressible(mine[name], other[name])]
+    alike = [a for a, b in both if a.said == b.said]
+    passed = sum(answer.said == PASSED for answer in alike)
+    same_bits = sum(a.digest == b.digest != "" for a, b in both)
+    kinds = Counter(answer.said for answer in alike if answer.said != PASSED)
+    lines = [
+        f"{len(mine)} tests, {len(both)} asked of both",
+        f"{passed} passed on both ({same_bits} outputs equal bit for bit)",
+        f"{len(alike) - passed} failed on both alike",
+        *(f"    {count:4} {kind}" for kind, count in kinds.most_common()),
+        f"{len(both) - len(alike)} differing",
+    ]
+    return "\n".join(lines)
+
+
+def _ask(worker: Sequence[str | Path], cases: Sequence[Path], env: Mapping[str, str]) -> Table:
+    found: dict[str, Answer] = {}
+    while len(found) < len(cases):
+        batch = cases[len(found) : len(found) + BATCH]
+        argv = [sys.executable, "-m", *map(str, worker)]
+        text = "".join(f"{case}\n" for case in batch)
+        done = subprocess.run(
+            argv,
+            cwd=ROOT,
+            env=dict(env),
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_LIMIT,
+        )
+        found.update(_heard(done.stdout))
+        if done.returncode:
+            found[cases[len(found)].name] = Answer(said=_crash(done), digest="")
+    return found
+
+
+def _heard(lines: str) -> dict[str, Answer]:
+    entries = map(json.loads, lines.splitlines())
+    return {entry["case"]: Answer(said=entry["said"], digest=entry["digest"]) for entry in entries}
+
+
+def _crash(done: subprocess.CompletedProcess[str]) -> str:
+    """A signal is the library's answer to a test; any other end is the harness's own fault."""
+    if done.returncode > 0:
+        raise AssertionError(f"the worker failed:\n{done.stderr[-3000:]}")
+    return f"crashed: {signal.Signals(-done.returncode).name}"

@@ -1,0 +1,164 @@
+"""numpy arrays to OrtValues and back: tensors, strings, sequences, optionals that hold nothing."""
+
+from __future__ import annotations
+
+import ctypes
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from tests.answers.capi import Api
+
+Array: TypeAlias = "NDArray[np.generic]"
+Value: TypeAlias = "Array | list[Value] | None"
+"""A tensor, a sequence, or an optional that holds nothing."""
+
+TENSOR, SEQUENCE = 1, 2
+"""Two of ``ONNXType``."""
+DTYPES = {
+    number: helper.tensor_dtype_to_np_dtype(number) for number in TensorProto.DataType.values() if number
+}
+"""``ONNXTensorElementDataType`` has the numbers of ``TensorProto.DataType``."""
+PACKED = frozenset({TensorProto.UINT4, TensorProto.INT4})
+"""Two elements to a byte in an OrtValue, the first in the low half; one to a byte in numpy."""
+
+
+class InexpressibleError(Exception):
+    """A value that this API cannot hand over: the harness's limit, not the library's answer."""
+
+
+class Values:
+    """Makes and reads OrtValues of one library; ``close`` gives all of them back."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._made: list[ctypes.c_void_p] = []
+        self._memory = api.handle("CreateCpuMemoryInfo", ctypes.c_int(0), ctypes.c_int(0))
+        self._buffers: list[Array] = []
+        """The memory that tensors made of numpy arrays lie in."""
+
+    def make(self, value: Value) -> ctypes.c_void_p:
+        """An OrtValue of what numpy holds."""
+        if value is None:
+            raise InexpressibleError("the C API makes no optional that holds nothing")
+        if isinstance(value, list):
+            return self._make_sequence(value)
+        return self._make_strings(value) if value.dtype == object else self._make_tensor(value)
+
+    def read(self, handle: ctypes.c_void_p) -> Value:
+        """What an OrtValue holds; it is given back with the others."""
+        self._made.append(handle)
+        if not self._api.integer("HasValue", handle):
+            return None
+        kind = self._api.integer("GetValueType", handle)
+        if kind == TENSOR:
+            return self._read_tensor(handle)
+        if kind == SEQUENCE:
+            return self._read_sequence(handle)
+        raise InexpressibleError(f"a value of ONNXType {kind}")
+
+    def close(self) -> None:
+        """Release every value that was made or read."""
+        while self._made:
+            self._api.release("ReleaseValue", self._made.pop())
+        self._buffers.clear()
+
+    def _keep(self, handle: ctypes.c_void_p) -> ctypes.c_void_p:
+        self._made.append(handle)
+        return handle
+
+    def _make_tensor(self, array: Array) -> ctypes.c_void_p:
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        data = _pack(array) if kind in PACKED else np.ascontiguousarray(array)
+        self._buffers.append(data)
+        return self._keep(
+            self._api.handle(
+                "CreateTensorWithDataAsOrtValue",
+                self._memory,
+                ctypes.c_void_p(data.ctypes.data),
+                ctypes.c_size_t(data.nbytes),
+                *_shape(array),
+                ctypes.c_int(kind),
+            )
+        )
+
+    def _make_strings(self, array: Array) -> ctypes.c_void_p:
+        allocator = self._api.handle("GetAllocatorWithDefaultOptions")
+        kind = ctypes.c_int(TensorProto.STRING)
+        made = self._keep(self._api.handle("CreateTensorAsOrtValue", allocator, *_shape(array), kind))
+        texts = [_encoded(text) for text in array.ravel().tolist()]
+        self._api.call(
+            "FillStringTensor", made, (ctypes.c_char_p * len(texts))(*texts), ctypes.c_size_t(len(texts))
+        )
+        return made
+
+    def _make_sequence(self, items: list[Value]) -> ctypes.c_void_p:
+        if not items:
+            raise InexpressibleError("the C API makes no empty sequence")
+        handles = [self.make(item) for item in items]
+        array = (ctypes.c_void_p * len(handles))(*handles)
+        size, kind = ctypes.c_size_t(len(handles)), ctypes.c_int(SEQUENCE)
+        return self._keep(self._api.handle("CreateValue", array, size, kind))
+
+    def _read_sequence(self, handle: ctypes.c_void_p) -> list[Value]:
+        allocator = self._api.handle("GetAllocatorWithDefaultOptions")
+        count = self._api.number("GetValueCount", handle)
+        return [
+            self.read(self._api.handle("GetValue", handle, ctypes.c_int(i), allocator)) for i in range(count)
+        ]
+
+    def _read_tensor(self, handle: ctypes.c_void_p) -> Array:
+        info = self._api.handle("GetTensorTypeAndShape", handle)
+        kind = self._api.integer("GetTensorElementType", info)
+        shape = (ctypes.c_int64 * self._api.number("GetDimensionsCount", info))()
+        self._api.call("GetDimensions", info, shape, ctypes.c_size_t(len(shape)))
+        count = self._api.number("GetTensorShapeElementCount", info)
+        self._api.release("ReleaseTensorTypeAndShapeInfo", info)
+        flat = (
+            self._read_strings(handle, count)
+            if kind == TensorProto.STRING
+            else self._read_numbers(handle, kind, count)
+        )
+        return flat.reshape(tuple(shape))
+
+    def _read_numbers(self, handle: ctypes.c_void_p, kind: int, count: int) -> Array:
+        size = (count + 1) // 2 if kind in PACKED else count * DTYPES[kind].itemsize
+        address = self._api.handle("GetTensorMutableData", handle).value if size else None
+        data = ctypes.string_at(address, size) if address else b""
+        return _unpacked(data, kind, count) if kind in PACKED else np.frombuffer(data, DTYPES[kind])
+
+    def _read_strings(self, handle: ctypes.c_void_p, count: int) -> Array:
+        size = self._api.number("GetStringTensorDataLength", handle)
+        data, starts = ctypes.create_string_buffer(size or 1), (ctypes.c_size_t * count)()
+        self._api.call(
+            "GetStringTensorContent", handle, data, ctypes.c_size_t(size), starts, ctypes.c_size_t(count)
+        )
+        edges = pairwise([*starts, size])
+        return np.array([data.raw[start:end].decode() for start, end in edges], dtype=object)
+
+
+def _shape(array: Array) -> tuple[ctypes.Array[ctypes.c_int64], ctypes.c_size_t]:
+    return (ctypes.c_int64 * array.ndim)(*array.shape), ctypes.c_size_t(array.ndim)
+
+
+def _encoded(text: str | bytes) -> bytes:
+    return text.encode() if isinstance(text, str) else text
+
+
+def _pack(array: Array) -> NDArray[np.uint8]:
+    halves = array.ravel().astype(np.int8).view(np.uint8) & 0xF
+    even = np.resize(halves, (halves.size + 1) // 2 * 2)
+    even[halves.size :] = 0
+    packed: NDArray[np.uint8] = even[0::2] | even[1::2] << 4
+    return packed
+
+
+def _unpacked(data: bytes, kind: int, count: int) -> Array:
+    octets = np.frombuffer(data, np.uint8)
+    halves = np.stack([octets & 0xF, octets >> 4], axis=1).ravel()[:count]
+    if kind == TensorProto.INT4:
+        halves = np.where(halves > 7, halves.astype(np.int8) - 16, halves.astype(np.int8))
+    return halves.astype(DTYPES[kind])

@@ -1,0 +1,98 @@
+"""Run tests in a process of their own: ``worker LIBRARY PROVIDER``, folders on stdin, a JSON line for each.
+
+PROVIDER is ``cpu``, ``cuda`` (may find no device: then the CPU serves) or ``gpu`` (must find one).
+
+The lines come in order and at once, so that the test a crash belongs to is the first without one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from tests.answers.capi import Api, OrtError
+from tests.answers.cases import Sample, samples
+from tests.answers.session import Session, Wish
+from tests.answers.values import InexpressibleError, Value
+from tests.answers.verdict import PASSED, judge
+
+INEXPRESSIBLE = "inexpressible"
+"""What the harness cannot ask through an API; ``INEXPRESSIBLE: why``."""
+
+
+class Runs(Protocol):
+    """An open session, of whatever API."""
+
+    def run(self, inputs: Sequence[Value]) -> list[Value]: ...
+    def close(self) -> None: ...
+
+
+Opener: TypeAlias = Callable[[Path], Runs]
+
+
+def main(arguments: list[str]) -> None:
+    """See the module."""
+    library, provider = arguments
+    with Api(Path(library)) as api:
+        report(open_with(api, provider))
+
+
+def report(opener: Opener) -> None:
+    """Judge each test named on stdin; ``opener`` opens its model."""
+    for line in sys.stdin:
+        case = Path(line.strip())
+        said, digest = answer(case, opener)
+        print(json.dumps({"case": case.name, "said": said, "digest": digest}), flush=True)  # noqa: T201
+
+
+def answer(case: Path, opener: Opener) -> tuple[str, str]:
+    """``PASSED``, how it was wrong, or the kind of error; and the digest of the outputs."""
+    try:
+        session = opener(case / "model.onnx")
+        try:
+            return _judged(session, samples(case))
+        finally:
+            session.close()
+    except OrtError as error:
+        return f"error: {error.kind}", ""
+    except InexpressibleError as limit:
+        return f"{INEXPRESSIBLE}: {limit}", ""
+
+
+def open_with(api: Api, provider: str) -> Callable[[Path], Session]:
+    """Opens models on ``provider``, with the CPU's behind it."""
+
+    def opened(model: Path) -> Session:
+        session = Session(api, model, Wish(cuda=provider != "cpu"))
+        assert provider != "gpu" or session.refusal is None, session.refusal
+        return session
+
+    return opened
+
+
+def _judged(session: Runs, data: Iterable[Sample]) -> tuple[str, str]:
+    seen = hashlib.sha256()
+    for sample in data:
+        got = session.run(sample.inputs)
+        _digest(got, seen)
+        said = judge(got, sample.expected)
+        if said != PASSED:
+            return said, seen.hexdigest()
+    return PASSED, seen.hexdigest()
+
+
+def _digest(values: Sequence[Value], seen: hashlib._Hash) -> None:
+    for value in values:
+        if isinstance(value, list):
+            _digest(value, seen)
+        elif value is not None:
+            texts = value.dtype == object
+            seen.update(repr(value.ravel().tolist()).encode() if texts else value.tobytes())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,65 @@
+"""On a machine with an NVIDIA GPU: onnx's backend tests and real models on it, numbers as the CPU's."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from builder.core.arch import Capability
+from tests.answers import pairs
+from tests.answers.cases import ONNX_WHEEL, find_cases
+from tests.answers.models import models
+from tests.answers.outputs import outputs
+from tests.answers.packages import built, pair_of
+from tests.answers.pairs import Pair
+from tests.answers.table import ask_library, differing
+from tests.integration.test_road import manifest
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def capability() -> str:
+    """As the driver says."""
+    argv = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader", "--id=0"]
+    return str(
+        Capability.parse(subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip())
+    )
+
+
+@pytest.fixture(scope="module", params=["fresh", *built()])
+def package(request: pytest.FixtureRequest, capability: str) -> Path:
+    """The repacked wheel, then each package in ``dist/`` that has code for this GPU."""
+    path: Path = request.getfixturevalue("modern_package") if request.param == "fresh" else request.param
+    support = manifest(path)["capabilities"]
+    assert isinstance(support, dict)
+    if support[capability] == "none":
+        pytest.skip(f"{path.name} has no code for compute capability {capability}")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pair(package: Path) -> Pair:
+    return pair_of(package)
+
+
+def test_the_same_answers_as_the_official_provider(pair: Pair) -> None:
+    """With the CUDA provider first: what it has no kernel for runs on the CPU, for both."""
+    cases = find_cases(pairs.store().unpack(ONNX_WHEEL))
+    env = pairs.environment()
+    ours, theirs = (ask_library(each, cases, env, "gpu") for each in (pair, pairs.official(pair.ort_version)))
+    assert differing(ours, theirs) == []
+
+
+@pytest.mark.parametrize("name", ["silero", "silero-16k", "magika", "minilm"])
+def test_a_model_computes_what_it_does_on_the_cpu(pair: Pair, tmp_path: Path, name: str) -> None:
+    (model,) = (model for model in models(tmp_path) if model.name == name)
+    env = pairs.environment()
+    ours, cpu = (outputs(pair, model, provider, env, tmp_path) for provider in ("gpu", "cpu"))
+    assert ours.keys() == cpu.keys()
+    for output, wanted in cpu.items():
+        assert ours[output].shape == wanted.shape
+        assert np.allclose(ours[output], wanted, rtol=0, atol=model.tolerance), output

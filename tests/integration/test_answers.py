@@ -1,0 +1,162 @@
+"""A package's libraries answer onnx's backend tests as the official wheel of their version does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.answers import pairs
+from tests.answers.cases import ONNX_WHEEL, find_cases
+from tests.answers.minilm import SIMILARITIES
+from tests.answers.models import models
+from tests.answers.outputs import outputs
+from tests.answers.packages import built, compiled
+from tests.answers.pairs import Pair
+from tests.answers.table import Table, ask_library, ask_wheel, differing, inexpressible
+from tests.answers.values import Array, Value
+from tests.answers.verdict import PASSED, judge
+from tests.shim.compiling import COMPILER, NO_COMPILER, plain_environment
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
+]
+CASES = 1428
+"""model.onnx files below node, simple, pytorch-converted and pytorch-operator, by find | wc -l."""
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Path]:
+    return find_cases(pairs.store().unpack(ONNX_WHEEL))
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return plain_environment(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture(scope="module", params=["fresh", *built()])
+def pair(request: pytest.FixtureRequest) -> Pair:
+    """What the tests' own build made, then each package in ``dist/``."""
+    package = request.getfixturevalue("legacy_package") if request.param == "fresh" else request.param
+    return compiled(package)
+
+
+@pytest.fixture(scope="module")
+def answers(pair: Pair, cases: list[Path], env: dict[str, str]) -> Table:
+    return ask_library(pair, cases, env, "cuda")
+
+
+@pytest.fixture(scope="module")
+def official(cases: list[Path], env: dict[str, str]) -> Callable[[str], Table]:
+    """The answers of a version's official libraries, asked once for all packages."""
+    return cache(lambda version: ask_library(pairs.official(version), cases, env, "cuda"))
+
+
+@pytest.fixture(scope="module")
+def python(cases: list[Path], env: dict[str, str]) -> Callable[[str], Table]:
+    """The answers of a version's official wheel, asked once for all packages."""
+    return cache(lambda version: ask_wheel(version, cases, env))
+
+
+def test_the_same_answers_as_the_official_libraries(
+    pair: Pair, answers: Table, official: Callable[[str], Table]
+) -> None:
+    assert len(answers) == CASES
+    assert differing(answers, official(pair.ort_version)) == []
+
+
+def test_the_same_answers_as_the_official_python_wheel(
+    pair: Pair, answers: Table, python: Callable[[str], Table]
+) -> None:
+    if not pairs.python_can_import(pair.ort_version):
+        pytest.skip("inputs.lock pins onnxruntime-gpu for another Python than this one")
+    theirs = python(pair.ort_version)
+    assert differing(answers, theirs) == []
+    asked = [name for name in answers if not inexpressible(answers[name], theirs[name])]
+    assert len(asked) > CASES * 0.95, "float8, bfloat16 and int4 have no way through numpy: nothing else"
+
+
+def test_what_is_known_of_some_answers(answers: Table) -> None:
+    """By hand: ORT's OperatorKernels.md has no BitShift of uint16, its recurrent operators refuse layout 1,
+    and its own list of tests that fail (onnx_backend_test_series_filters.jsonc) has the two last.
+    """
+    assert answers["test_add"].said == PASSED
+    assert answers["test_conv_with_strides_padding"].said == PASSED
+    assert answers["test_dequantizelinear_int4"].said == PASSED
+    assert answers["test_quantizelinear_int4"].said == PASSED
+    assert answers["test_sequence_map_identity_1_sequence"].said == PASSED
+    assert answers["test_lstm_batchwise"].said == "error: RUNTIME_EXCEPTION"
+    assert answers["test_bitshift_left_uint16"].said == "error: NOT_IMPLEMENTED"
+    assert answers["test_maxunpool_export_with_output_shape"].said == "wrong answer: numbers"
+    assert answers["test_cast_FLOAT_to_STRING"].said == "wrong answer: strings"
+
+
+def test_what_the_c_api_cannot_ask(answers: Table) -> None:
+    """It makes no sequence without an element, and no optional without a value."""
+    unasked = {name for name, answer in answers.items() if inexpressible(answer)}
+    assert unasked == {"test_loop13_seq", "test_optional_has_element_empty_optional_input"}
+
+
+def test_minilm_finds_sentences_as_alike_as_published(
+    pair: Pair, env: dict[str, str], tmp_path: Path
+) -> None:
+    (minilm,) = (model for model in models(tmp_path) if model.name == "minilm")
+    embedding = outputs(pair, minilm, "cpu", env, tmp_path)["embedding"].astype(np.float64)
+    assert embedding @ embedding.T == pytest.approx(np.array(SIMILARITIES), abs=5e-5)
+
+
+def test_a_difference_is_seen(official: Callable[[str], Table]) -> None:
+    """ORT 1.23 casts from and to four-bit integers, 1.21 does not (docs/OperatorKernels.md of each)."""
+    older, newer = map(official, ("1.21.0", "1.23.2"))
+    four_bits = {name for name in older if name.startswith("test_cast_") and "INT4" in name}
+    assert {line.partition(":")[0] for line in differing(older, newer)} == four_bits
+    assert len(four_bits) == 10
+
+
+ONE, TWO = np.array([1], np.int8), np.array([2], np.int8)
+
+
+def real(*numbers: float) -> Array:
+    return np.array(numbers, np.float32)
+
+
+def text(*words: str | bytes) -> Array:
+    return np.array(words, object)
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "said"),
+    [
+        ([real(1.0009)], [real(1)], "passed"),
+        ([real(1.0011)], [real(1)], "wrong answer: numbers"),
+        ([real(np.nan)], [real(np.nan)], "passed"),
+        ([real(1)[None]], [real(1)], "wrong answer: shape"),
+        ([ONE], [real(1)], "wrong answer: type"),
+        ([text("a")], [text(b"a")], "passed"),
+        ([text("a")], [text("b")], "wrong answer: strings"),
+        ([[ONE, TWO]], [[ONE, TWO]], "passed"),
+        ([[ONE, TWO]], [[ONE, ONE]], "wrong answer: numbers"),
+        ([[ONE, TWO]], [[ONE]], "wrong answer: 2 values"),
+        ([[ONE]], [ONE], "wrong answer: kind"),
+        ([None], [None], "passed"),
+        ([None], [ONE], "wrong answer: optional"),
+        ([], [ONE], "wrong answer: 0 values"),
+    ],
+)
+def test_an_answer_is_judged(got: list[Value], expected: list[Value], said: str) -> None:
+    assert judge(got, expected) == said
+
+
+def test_a_crash_is_one_test_s_answer(cases: list[Path]) -> None:
+    """The official provider where CUDA's libraries are and no driver is: see ``driver.c``."""
+    if pairs.has_driver():
+        pytest.skip("a driver is installed: the official provider loads")
+    version = pairs.shop().project.bases.assembled.ort_version
+    said = ask_library(pairs.official(version), cases[:3], pairs.environment(), "cuda")
+    assert [answer.said for answer in said.values()] == ["crashed: SIGSEGV"] * 3

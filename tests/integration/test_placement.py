@@ -1,0 +1,158 @@
+"""On a GPU that is not there, a package's provider takes the official one's nodes and launches."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from builder.core.naming import PackageName
+from tests.answers import pairs
+from tests.answers.cases import ONNX_WHEEL, samples
+from tests.answers.models import Model, models
+from tests.answers.packages import built, compiled
+from tests.answers.pairs import Pair
+from tests.integration.test_road import manifest
+from tests.shim.compiling import COMPILER, NO_COMPILER, fake_environment
+from tests.shim.placement import ALL, BASIC, CAPABILITIES, CUDA, Placement, place
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
+]
+
+
+@pytest.fixture(scope="module")
+def stock() -> Pair:
+    return pairs.official(pairs.shop().project.bases.assembled.ort_version)
+
+
+def on_fake(pair: Pair, model: Model, capability: str, folder: Path) -> Placement:
+    return place(pair, model, fake_environment([pair.provider], folder), capability, folder)
+
+
+def test_one_addition_is_one_node_and_one_launch(stock: Pair, tmp_path: Path) -> None:
+    folder = pairs.store().unpack(ONNX_WHEEL) / "onnx/backend/test/data/node/test_add"
+    x, y = next(samples(folder)).inputs
+    assert isinstance(x, np.ndarray)
+    assert isinstance(y, np.ndarray)
+    add = Model(name="add", path=folder / "model.onnx", feed={"x": x, "y": y}, tolerance=0)
+    seen = on_fake(stock, add, "8.6", tmp_path)
+    assert (seen.counts, seen.launched, seen.error) == ({CUDA: 1}, 1, "")
+    (kernel,) = seen.launches
+    assert "OP_Add" in kernel
+
+
+def attention(path: Path) -> Model:
+    """One node of multi-head attention in half precision, heads of 64."""
+    tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [1, 512, 512]) for name in "qkvo"]
+    node = helper.make_node("MultiHeadAttention", ["q", "k", "v"], ["o"], domain="com.microsoft", num_heads=8)
+    graph = helper.make_graph([node], "attention", tensors[:3], tensors[3:])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    feed = {name: np.zeros((1, 512, 512), np.float16) for name in "qkv"}
+    return Model(name="attention", path=path, feed=feed, tolerance=0)
+
+
+@pytest.mark.parametrize(
+    ("capability", "kernel"),
+    [
+        ("5.2", "SoftmaxKernel"),  # nothing fused
+        ("8.6", "flash_fwd_kernel"),
+        ("12.0", "attention_kernel_batched_impl"),  # ORT 1.21's flash attention knows 8.x and 9.x only
+    ],
+)
+def test_the_provider_sees_the_capability_that_is_faked(
+    stock: Pair, tmp_path: Path, capability: str, kernel: str
+) -> None:
+    """ORT chooses by it how attention is computed: see ``flash::is_supported``."""
+    seen = on_fake(stock, attention(tmp_path / "attention.onnx"), capability, tmp_path)
+    assert any(kernel in name for name in seen.launches), seen.launches
+
+
+Official = Callable[[str, Model, str, int], Placement]
+
+
+@pytest.fixture(scope="module", params=built())
+def package(request: pytest.FixtureRequest) -> Path:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def pair(package: Path) -> Pair:
+    return compiled(package)
+
+
+@pytest.fixture(scope="module")
+def env(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return fake_environment([pair.provider], tmp_path_factory.mktemp("fake"))
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("placement")
+
+
+@pytest.fixture(scope="module")
+def all_models(scratch: Path) -> dict[str, Model]:
+    return {model.name: model for model in models(scratch)}
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> Official:
+    """What the official libraries do, seen once for all packages."""
+    seen: dict[tuple[str, str, str, int], Placement] = {}
+
+    def look(version: str, model: Model, capability: str, level: int) -> Placement:
+        key = (version, model.name, capability, level)
+        if key not in seen:
+            folder, pair = tmp_path_factory.mktemp("official"), pairs.official(version)
+            env = fake_environment([pair.provider], folder)
+            seen[key] = place(pair, model, env, capability, folder, level)
+        return seen[key]
+
+    return look
+
+
+def level_of(package: Path, model: str) -> int:
+    """At the extended level ORT's host fuses a transformer's nodes into contrib ops: lean has none."""
+    lean = PackageName.parse(package.name).profile == "lean"
+    return BASIC if lean and model == "minilm" else ALL
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("name", ["silero", "silero-16k", "magika", "minilm"])
+def test_nodes_and_launches_are_the_official_provider_s(
+    package: Path,
+    pair: Pair,
+    env: dict[str, str],
+    all_models: dict[str, Model],
+    scratch: Path,
+    official: Official,
+    name: str,
+    capability: str,
+) -> None:
+    model, level = all_models[name], level_of(package, name)
+    ours = place(pair, model, env, capability, scratch, level)
+    theirs = official(pair.ort_version, model, capability, level)
+    assert theirs.error == ""
+    assert theirs.counts[CUDA] > theirs.counts["CPUExecutionProvider"], "there is something to compare"
+    assert (ours.error, ours.nodes) == ("", theirs.nodes)
+    assert ours.launches == theirs.launches
+
+
+def test_lean_lacks_the_kernels_of_what_the_official_host_fuses(
+    package: Path, pair: Pair, env: dict[str, str], all_models: dict[str, Model], scratch: Path
+) -> None:
+    """The price of ``profile: lean`` with ``host: wheel``: what a user reads who did not lower the level."""
+    told = manifest(package)["onnxruntime"]
+    assert isinstance(told, dict)
+    if (told["profile"], told["host"]) != ("lean", "wheel"):
+        pytest.skip(f"profile {told['profile']}, host {told['host']}: host and provider fit")
+    seen = place(pair, all_models["minilm"], env, "8.6", scratch, ALL)
+    assert "Failed to find kernel for com.microsoft." in seen.error

@@ -36,8 +36,12 @@ class Compile:
     """Units that ccache answered."""
     cpu_s: int
     wall_s: int
-    """Of all Ninja runs together; what lies between two runs does not count."""
+    """Of all Ninja runs together, each to the end of its last unit; what lies between two does not count."""
+    runs: int
+    """Ninja runs that compiled something: more than one where a build was killed."""
     jobs: int
+    busy_percent: int
+    """Share of ``jobs`` times ``wall_s`` that units ran."""
     peak_mib: int
     """Most memory that units held at once, in MiB."""
     longest_unit_s: int
@@ -46,11 +50,6 @@ class Compile:
     def repeated(self) -> int:
         """Compilations of units that had been compiled before."""
         return max(0, self.compilations - self.units)
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the wall time cannot be all: a Ninja run that was killed leaves none, its units do."""
-        return self.cpu_s > (self.wall_s + 1) * self.jobs
 
 
 @dataclass(frozen=True)

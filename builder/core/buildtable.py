@@ -33,7 +33,8 @@ to replace (made by hand, for the sets of `legacy`, `modern` and `latest`); 436 
 _COMPILES = """\
 ## What compiling took
 
-CPU is the time of all compilers together, wall that of Ninja's runs, peak the most memory that units held at
+CPU is the time of all compilers together, wall that of Ninja's runs to their last unit, busy the share of
+jobs times wall that units ran, peak the most memory that units held at
 once (an upper bound: each counts with its own peak from beginning to end). Only a cold build tells what a
 first build costs.
 """
@@ -65,6 +66,7 @@ _TOOK = (
     "CPU s",
     "wall s",
     "jobs",
+    "busy",
     "peak MiB",
     "longest unit s",
     "kind of build",
@@ -159,6 +161,7 @@ def _compile(number: int, record: BuildRecord, took: Compile) -> List[str]:
         f"{took.cpu_s:,}",
         f"{took.wall_s:,}",
         str(took.jobs),
+        f"{took.busy_percent} %",
         f"{took.peak_mib:,}",
         f"{took.longest_unit_s:,}",
         _kind(took),
@@ -170,9 +173,9 @@ def _kind(took: Compile) -> str:
     reasons = [
         *([f"{took.cache_hits:,} units from ccache"] if took.cache_hits else []),
         *([f"{took.repeated:,} compiled again"] if took.repeated else []),
-        *(["the wall time lacks a run that was killed"] if took.is_short else []),
     ]
-    return f"not cold: {', '.join(reasons)}" if reasons else "cold"
+    kind = f"not cold: {', '.join(reasons)}" if reasons else "cold"
+    return f"{kind}; in {took.runs} runs" if took.runs > 1 else kind
 
 
 def _command(number: int, row: Row) -> str:

@@ -45,9 +45,8 @@ def main(options: argparse.Namespace) -> int:
     jobs = affordable(options.jobs, [known[output].peak << 20 for output in todo if output in known])
     progress = Progress(costs={output: price(output) for output in todo}, jobs=jobs)
     say(f"{len(todo)} units to compile, {jobs} at a time{progress.left()}")
-    started = time.time()
+    record.begin(tree, time.time(), jobs)
     status = compile_units(tree, jobs, options.targets, progress)
-    record.session(tree, started, time.time(), jobs)
     learn(options, log)
     record.write(options.record, tree)
     return status

@@ -31,7 +31,9 @@ TOOK = Compile(
     cache_hits=3,
     cpu_s=3391,
     wall_s=1748,
+    runs=1,
     jobs=2,
+    busy_percent=97,
     peak_mib=1830,
     longest_unit_s=761,
 )
@@ -82,7 +84,9 @@ def test_it_says_what_was_made_and_how() -> None:
             "cache_hits": 3,
             "cpu_s": 3391,
             "wall_s": 1748,
+            "runs": 1,
             "jobs": 2,
+            "busy_percent": 97,
             "peak_mib": 1830,
             "longest_unit_s": 761,
         },
@@ -151,8 +155,8 @@ def test_the_record_of_the_build_container_is_read(tmp_path: Path) -> None:
         "9000 12600 3500 1048576 0 a.o\n"
     )
     (tmp_path / "ccache-stats.log").write_text("# c.cc\ndirect_cache_hit\n# b.cc\ncache_miss\n")
-    container.session(tmp_path, 1.0, 4.4, 2)
-    container.session(tmp_path, 8.5, 12.7, 1)
+    container.begin(tmp_path, 1.0, 2)
+    container.begin(tmp_path, 8.5, 1)
     container.write(tmp_path / "record.json", tmp_path)
     found = loads_compile((tmp_path / "record.json").read_bytes(), "record.json")
     assert found == Compile(
@@ -160,8 +164,10 @@ def test_the_record_of_the_build_container_is_read(tmp_path: Path) -> None:
         compilations=3,
         cache_hits=1,
         cpu_s=7,  # 7.3
-        wall_s=8,  # 3.4 + 4.2
+        wall_s=7,  # 3 + 4.1
+        runs=2,
         jobs=2,
+        busy_percent=75,  # 3 + 1 + 3.6 of 2 * 3 + 4.1
         peak_mib=1536,
         longest_unit_s=4,  # 3.6
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.inside.costs import Line
-from builder.inside.record import cache_hits, peak_mib, session, write
+from builder.inside.record import begin, cache_hits, peak_mib, read_runs, write
 
 GIB = 1 << 20
 """In KiB, as the kernel counts."""
@@ -58,8 +58,8 @@ local_storage_hit
 def test_a_record_counts_all_that_the_tree_took(tmp_path: Path) -> None:
     (tmp_path / "units.log").write_text(UNITS)
     (tmp_path / "ccache-stats.log").write_text(CACHE)
-    session(tmp_path, 10.0, 42.25, 2)
-    session(tmp_path, 50.0, 60.5, 1)
+    begin(tmp_path, 10.0, 2)
+    begin(tmp_path, 46.25, 1)
     write(tmp_path / "record.json", tmp_path)
     assert json.loads((tmp_path / "record.json").read_text()) == {
         "format": 1,
@@ -67,18 +67,36 @@ def test_a_record_counts_all_that_the_tree_took(tmp_path: Path) -> None:
         "compilations": 5,
         "cache_hits": 2,
         "cpu_s": 66.0,  # 55 + 8 + 0.9 + 2.1 + 0.05
-        "wall_s": 42.8,  # 32.25 + 10.5
+        "wall_s": 45.9,  # 10 to 42, and 46.25 to 60.1
+        "runs": 2,
         "jobs": 2,
+        "busy_percent": 54,  # 30 + 8.5 + 1 + 2.5 + 0.1 of 2 * 32 + 13.85
         "peak_mib": 1536,
         "longest_unit_s": 30.0,
     }
 
 
 def test_a_run_that_had_nothing_to_do_has_a_record(tmp_path: Path) -> None:
-    session(tmp_path, 10.0, 10.5, 4)
+    begin(tmp_path, 10.0, 4)
     write(tmp_path / "record.json", tmp_path)
     record = json.loads((tmp_path / "record.json").read_text())
-    assert (record["units"], record["peak_mib"], record["wall_s"], record["jobs"]) == (0, 0, 0.5, 4)
+    assert (record["units"], record["peak_mib"], record["wall_s"], record["runs"]) == (0, 0, 0, 0)
+
+
+def test_a_run_that_was_killed_counts_to_its_last_unit(tmp_path: Path) -> None:
+    begin(tmp_path, 0, 2)  # killed at some time before 100 s
+    begin(tmp_path, 100, 2)
+    log = [unit(0, 10, 1), unit(0, 20, 1), unit(100, 130, 1)]
+    first, second = read_runs(tmp_path / "runs.log", log)
+    assert (first.start, first.end, first.busy) == (0, 20_000, 30_000)
+    assert (second.start, second.end, second.busy) == (100_000, 130_000, 30_000)
+
+
+def test_a_line_that_a_kill_cut_off_is_no_run(tmp_path: Path) -> None:
+    begin(tmp_path, 0, 2)
+    with (tmp_path / "runs.log").open("a") as file:
+        file.write("100000")
+    assert len(read_runs(tmp_path / "runs.log", [])) == 1
 
 
 def test_a_cache_that_wrote_no_log_had_no_hits(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
+import os
+import sys
 from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
@@ -23,6 +27,8 @@ E = TypeVar("E", bound=Enum)
 ROOT = Path(__file__).resolve().parent.parent.parent
 INTERRUPTED = 130
 _MOST_JOBS = 1024
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What a write says when there is no room; it names no file."""
 BASES = ("auto", "nvidia", "assembled")
 WISHES = ("base", "origin", "profile", "host", "offline")
 FLAGS = {
@@ -56,14 +62,24 @@ def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concaten
         except KeyboardInterrupt:
             raise Exit("interrupted; the same command goes on from here", code=INTERRUPTED) from None
         except BrokenPipeError:
+            _give_up_output()
             raise Exit("error: whoever read the output has gone", code=BuilderError.exit_code) from None
         except OSError as error:
-            if error.filename is None:
+            if error.filename is None and error.errno not in _FULL:
                 raise
-            what = f"error: {error.filename}: {error.strerror or error}."
+            if error.filename is None:
+                _give_up_output()
+            where = f"{error.filename}: " if error.filename else "a file or the output cannot be written: "
+            what = f"error: {where}{error.strerror or error}."
             raise Exit(f"{what} Free space or fix its permissions.", code=DiskError.exit_code) from None
 
     return run
+
+
+def _give_up_output() -> None:
+    """Let what is still in the buffer go nowhere: Python would try to write it at exit, and exit with 120."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def chosen(kind: type[E], name: str, value: str | None) -> E | None:

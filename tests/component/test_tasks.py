@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -183,3 +184,19 @@ def test_a_folder_that_takes_no_file_is_told(copied: Place, tiny: Path) -> None:
     said = copied.fails(11, "client", "--dist", str(tiny))
     assert said.startswith(f"error: {tiny / 'ortpacks.pyz'}")
     assert "Read-only file system" in said
+
+
+def test_an_output_without_room_is_a_message(copied: Place) -> None:
+    """``/dev/full`` is a disk on which nothing is left."""
+    words = ("plan", "--variant", "legacy", "--base", "assembled", "--origin", "source", "--offline")
+    argv = [sys.executable, "-m", "builder.app.program", *words]  # as ./run starts it
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(
+            argv, cwd=copied.folder, env=copied.env, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 11
+    assert said == (
+        "error: a file or the output cannot be written: No space left on device. "
+        "Free space or fix its permissions.\n"
+    )

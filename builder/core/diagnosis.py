@@ -26,11 +26,6 @@ _SIGNS: Tuple[_Sign, ...] = (
         "same command with --jobs {fewer}; finished units are kept.",
     ),
     _Sign(
-        re.compile(r"No space left on device"),
-        "The Docker engine's disk is full: `docker system df` shows what it holds. Free space there and run "
-        "the same command again; finished units are kept.",
-    ),
-    _Sign(
         re.compile(r"unsupported GNU version! .*not supported"),
         "This nvcc refuses the host compiler. Name an older one in variants.yaml, "
         "bases.<base>.packages (nvcc 12.4 takes g++ up to 13).",

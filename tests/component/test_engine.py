@@ -110,10 +110,17 @@ def test_daemon_that_dies_mid_build_is_told_apart_from_a_compile_error(said: str
         DockerEngine(runner, NOWHERE).build(request(), lambda _: None)
 
 
-def test_a_full_disk_is_told_apart_from_a_compile_error() -> None:
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR: failed to solve: write /out/x: no space left on device",  # BuildKit
+        "#9 81.20 {standard input}: fatal error: cannot write to /tmp/ccx.o: No space left on device",  # as
+        "#9 81.20 OSError: [Errno 28] No space left on device: '/ccache/ortpacks-costs.tsv.part'",
+    ],
+)
+def test_a_full_disk_is_told_apart_from_a_compile_error(said: str) -> None:
     runner = FakeRunner(
-        answers={"docker": CommandError("x", argv=["docker"], code=1)},
-        output=["#7 [1/9] gcc", "ERROR: failed to solve: write /out/x: no space left on device"],
+        answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=["#7 [1/9] gcc", said]
     )
     with pytest.raises(DiskError, match=r"full while building artifact: the Docker engine's or there\."):
         DockerEngine(runner, NOWHERE).build(request(output=Path("there/artifact")), lambda _: None)

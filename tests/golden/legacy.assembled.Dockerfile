@@ -176,7 +176,7 @@ if [ "$(cat /build/.toolchain 2>/dev/null)" != "$toolchain" ]; then
     find /build -mindepth 1 -delete
     printf '%s' "$toolchain" >/build/.toolchain
 fi
-# Depend mode: a miss runs the compiler once. Otherwise ccache preprocesses first, 2 s for each .cu, and only as
+# Depend mode: a miss runs the compiler once. Otherwise ccache preprocesses first, and only as
 # the device compiler sees it: an edit under #ifndef __CUDA_ARCH__ would give the old object.
 export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=e09f9280
 # The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.

@@ -81,11 +81,6 @@ def test_a_patch_that_does_not_apply() -> None:
     assert advised(log).startswith("Make the patch anew")
 
 
-def test_a_full_disk() -> None:
-    log = "{standard input}: fatal error: cannot write to /tmp/ccx.o: No space left on device"
-    assert "docker system df" in advised(log)
-
-
 @pytest.mark.parametrize(
     "log",
     [

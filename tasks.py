@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from builder.app import buildrecords, explaining, looking, quality, showing, survey, verbs
+from builder.app import buildrecords, comparing, explaining, looking, quality, showing, survey, verbs
 from builder.app.checking import check_package
 from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, workshop
 from builder.app.road import Road
@@ -108,9 +109,9 @@ def build(
     shop = workshop(dist, offline=offline)
     how_to = options(base, origin, profile, host, builder, jobs=jobs, force=force, offline=offline)
     walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
-    for package in side_by_side(walks, shop.interrupt):
+    for package in chain.from_iterable(side_by_side(walks, shop.interrupt)):
         shop.reporter.say(str(package))
-        shop.console.summary(f"- `{package.name}` {package.stat().st_size / 1e6:,.0f} MB, verified")
+        shop.console.summary(f"- `{package.name}`, verified")
 
 
 @task(
@@ -162,15 +163,24 @@ def builds(_context: Context, dist: list[str]) -> None:
     buildrecords.write_page(shop, [Path(name) for name in dist] or [shop.dist])
 
 
-@task(help=how("base", "dist", package="a package (default: each in dist)"))
+@task(
+    iterable=["package"],
+    help=how("base", "dist", package="a package; ./run takes it without the flag (default: each in dist)"),
+)
 @reported
-def verify(
-    _context: Context, package: str | None = None, base: str = "auto", dist: str | None = None
-) -> None:
-    """Prove packages from their archives alone, and run a model on each."""
+def verify(_context: Context, package: list[str], base: str = "auto", dist: str | None = None) -> None:
+    """Prove packages from their archives alone, and run models on each."""
     shop = workshop(dist)
-    for path in [Path(package)] if package else verbs.packages_in(shop.dist):
+    for path in map(Path, package) if package else verbs.packages_in(shop.dist):
         verbs.verify_package(shop, path, options(base).wishes)
+
+
+@task(positional=["old", "new"], help={"old": "a package", "new": "another", "json": "as JSON"})
+@reported
+def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
+    """Show what sets two packages apart: files, versions, architectures, sizes."""
+    shop = workshop()
+    comparing.show(shop, Path(old), Path(new), as_json=json)
 
 
 @task(

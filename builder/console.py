@@ -13,6 +13,9 @@ from typing import TextIO
 from tqdm import tqdm
 
 _LOCK = threading.Lock()
+_MB = 1_000_000
+_SECONDS_A_LINE = 30
+"""Between lines of a progress without a terminal: a log of CI tells that it is alive, and no more."""
 
 
 class Console:
@@ -67,14 +70,16 @@ class Console:
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         """See ``core.ports.Reporter.progress``."""
-        quiet = not self._stream.isatty() or bool(self._prefix)
+        if not self._stream.isatty() or self._prefix:
+            yield _Lines(title, total, self.say, self._clock).advance
+            return
         with tqdm(
             total=total,
             desc=f"  {title}",
             unit="B",
             unit_scale=True,
             leave=False,
-            disable=quiet,
+            dynamic_ncols=True,
             file=self._stream,
         ) as bar:
 
@@ -105,6 +110,31 @@ class Console:
         with _LOCK:
             self._stream.write(text.encode(encoding, errors="replace").decode(encoding))
             self._stream.flush()
+
+
+class _Lines:
+    """A progress where no bar can be: nothing for what is soon done, then a line now and again."""
+
+    def __init__(
+        self, title: str, total: int, say: Callable[[str], None], clock: Callable[[], float]
+    ) -> None:
+        self._title, self._total, self._say, self._clock = title, total, say, clock
+        self._done = 0
+        self._began = self._said = clock()
+
+    def advance(self, done: int) -> None:
+        """``done`` more bytes."""
+        self._done += done
+        now = self._clock()
+        if now - self._said >= _SECONDS_A_LINE:
+            self._said = now
+            self._say(self._line(now - self._began))
+
+    def _line(self, seconds: float) -> str:
+        rate = self._done / seconds
+        left = f", {(self._total - self._done) / rate:,.0f} s left" if self._total and rate else ""
+        share = f"{self._done / self._total:.0%}, " if self._total else ""
+        return f"{self._title}  {share}{self._done / _MB:,.0f} MB, {rate / _MB:,.1f} MB/s{left}"
 
 
 def _escaped(text: str) -> str:

@@ -1,9 +1,10 @@
-/* ortpacks-smoke: load a package's host library through the C API, ask for the CUDA provider, run a model.
+/* ortpacks-smoke: load a package's host library through the C API, ask for the CUDA provider, run models.
  *
- *   ortpacks-smoke HOST_LIBRARY [MODEL INPUT...]
- *   INPUT = NAME:TYPE:DIMS:FILE   TYPE f32 or i64, DIMS like 1x512 ("scalar" for none), FILE raw little-endian
+ *   ortpacks-smoke HOST_LIBRARY [MODEL INPUT... [-- MODEL INPUT...]...]
+ *   INPUT = NAME:TYPE:DIMS:FILE   TYPE f32, i32 or i64, DIMS like 1x512 ("scalar" for none), FILE raw little-endian
  *
- * Prints one JSON object: version, providers, what the CUDA provider said, the provider used, float outputs.
+ * Prints one JSON object on one line for each model, or one without outputs for no model: version, providers,
+ * what the CUDA provider said, the provider used, float outputs.
  * Exits 0 when everything asked for ran (on the CPU if CUDA said no), 1 with a message when something did not.
  * It links against nothing of ORT or CUDA: what it proves holds for any program that opens the library. */
 #include <dlfcn.h>
@@ -17,8 +18,19 @@ enum { MAX_INPUTS = 8, MAX_OUTPUTS = 8, MAX_DIMS = 8, NAME_LENGTH = 128 };
 
 typedef struct {
     char name[NAME_LENGTH];
+    void *data;
     OrtValue *value;
 } Tensor;
+
+static const struct {
+    const char *name;
+    size_t size;
+    ONNXTensorElementDataType type;
+} types[] = {
+    {"f32", 4, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT},
+    {"i32", 4, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32},
+    {"i64", 8, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64},
+};
 
 static const OrtApi *api;
 
@@ -119,6 +131,13 @@ static size_t parse_dims(const char *text, int64_t *dims, size_t *rank) {
     return elements;
 }
 
+static size_t parse_type(const char *name) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(name, types[i].name) == 0) return i;
+    fail("a type is f32, i32 or i64, not", name);
+    return 0;
+}
+
 static Tensor parse_input(const char *argument) {
     Tensor tensor;
     char type[4], shape[64], path[512];
@@ -126,13 +145,12 @@ static Tensor parse_input(const char *argument) {
     size_t rank;
     if (sscanf(argument, "%127[^:]:%3[^:]:%63[^:]:%511s", tensor.name, type, shape, path) != 4)
         fail("an input is NAME:TYPE:DIMS:FILE, not", argument);
-    const int wide = strcmp(type, "i64") == 0;
-    const size_t bytes = parse_dims(shape, dims, &rank) * (wide ? 8 : 4);
+    const size_t kind = parse_type(type);
+    const size_t bytes = parse_dims(shape, dims, &rank) * types[kind].size;
     OrtMemoryInfo *memory;
+    tensor.data = read_exactly(path, bytes);
     check(api->CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &memory), "memory info");
-    check(api->CreateTensorWithDataAsOrtValue(
-              memory, read_exactly(path, bytes), bytes, dims, rank,
-              wide ? ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64 : ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, &tensor.value),
+    check(api->CreateTensorWithDataAsOrtValue(memory, tensor.data, bytes, dims, rank, types[kind].type, &tensor.value),
           tensor.name);
     api->ReleaseMemoryInfo(memory);
     return tensor;
@@ -178,20 +196,45 @@ static void run(OrtSession *session, int count, char **arguments) {
     for (size_t i = 0; i < output_count; i++) {
         if (i) putchar(',');
         print_floats(output_names[i], outputs[i]);
+        api->ReleaseValue(outputs[i]);
+        check(api->AllocatorFree(allocator, (void *)output_names[i]), "output name");
     }
     putchar('}');
+    for (int i = 0; i < count; i++) {
+        api->ReleaseValue(tensors[i].value);
+        free(tensors[i].data);
+    }
+}
+
+/* One line of JSON. The arguments are a model and its inputs, or nothing. */
+static void try_out(const OrtEnv *env, const char *version, int count, char **arguments) {
+    printf("{\"version\":");
+    print_string(version);
+    print_providers();
+    OrtSession *session = session_with_fallback(env, count > 0 ? arguments[0] : NULL);
+    if (session != NULL) {
+        run(session, count - 1, arguments + 1);
+        api->ReleaseSession(session);
+    }
+    printf("}\n");
+}
+
+static int until_dashes(int count, char **arguments) {
+    int found = 0;
+    while (found < count && strcmp(arguments[found], "--") != 0) found++;
+    return found;
 }
 
 int main(int argc, char **argv) {
     OrtEnv *env;
-    if (argc < 2) fail("usage", "ortpacks-smoke HOST_LIBRARY [MODEL INPUT...]");
+    if (argc < 2) fail("usage", "ortpacks-smoke HOST_LIBRARY [MODEL INPUT... [-- MODEL INPUT...]...]");
     const char *version = load_api(argv[1]);
     check(api->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "ortpacks-smoke", &env), "environment");
-    printf("{\"version\":");
-    print_string(version);
-    print_providers();
-    OrtSession *session = session_with_fallback(env, argc > 2 ? argv[2] : NULL);
-    if (session != NULL) run(session, argc - 3, argv + 3);
-    printf("}\n");
+    int first = 2;
+    do {
+        const int count = until_dashes(argc - first, argv + first);
+        try_out(env, version, count, argv + first);
+        first += count + 1;
+    } while (first < argc);
     return 0;
 }

@@ -12,7 +12,7 @@ from builder.core.arch import Arch, Capability
 from builder.core.checks import Finding, Severity
 from builder.core.coverage import LibraryCoverage, Support, Tally
 from builder.core.elf import Elf
-from builder.core.inputs import Input, InputKind
+from builder.core.inputs import Input, InputKind, Lock, Pin
 from builder.core.variant import (
     AssembledBase,
     Bases,
@@ -20,12 +20,15 @@ from builder.core.variant import (
     Bundle,
     Cuda,
     Cudnn,
+    Form,
     Host,
+    Layout,
     Limits,
     ModelRule,
     NvidiaBase,
     OnnxRuntime,
     Origin,
+    Oversize,
     Preset,
     Profile,
     Project,
@@ -99,6 +102,15 @@ def _row(root: Path, path: str, data: bytes) -> str:
     (root / path).write_bytes(data)
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return f"{path},sha256={digest},{len(data)}"
+
+
+def lock() -> Lock:
+    """Pins of the wheels, made up: a wheel of such a tree was never packed."""
+    pins = {
+        f"wheel:{spec}": Pin(filename=f"{spec.replace('==', '-')}-py3-none-any.whl", size=9, sha256="5" * 64)
+        for spec in WHEELS
+    }
+    return Lock(pins=pins)
 
 
 def artifact(folder: Path) -> Path:
@@ -200,7 +212,9 @@ def _project() -> Project:
     image = Input(InputKind.IMAGE, "nvidia/cuda:12.9.1-devel-ubuntu22.04")
     source = Input(InputKind.GIT, "https://github.com/microsoft/onnxruntime@v1.21.0")
     return Project(
-        onnxruntime=OnnxRuntime(version="1.21.0", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN),
+        onnxruntime=OnnxRuntime(
+            version="1.21.0", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
+        ),
         cuda=Cuda(version="12.9", libraries={role: wheel(names[name]) for role, name in roles.items()}),
         cudnn=Cudnn(version="9.10.2.21", wheel=wheel(names["nvidia-cudnn-cu12"])),
         bases=Bases(
@@ -227,7 +241,14 @@ def _project() -> Project:
         ),
         variants={},
         check=Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30"),
-        bundle=Bundle(preset=Preset.FAST, budget=2_000_000, licence="LICENSE"),
+        bundle=Bundle(
+            layouts=(Layout.FULL, Layout.THIN),
+            forms=(Form.ZST,),
+            preset=Preset.FAST,
+            budget=2_000_000,
+            oversize=Oversize.REFUSE,
+            licence="LICENSE",
+        ),
         publish=Publish(
             api="https://api.github.com", repository="ortpacks/ortpacks", tag="gpu-libs-v{version}"
         ),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive import TarZst
+from builder.adapters.archive import PackageArchive
 from builder.adapters.checksums import ChecksumFile
 from builder.adapters.github import GitHub
 from builder.adapters.github_http import GitHubHttp, Patience
@@ -50,7 +50,7 @@ class Desk:
         )
         ports = PublishPorts(
             host=GitHub(repository=REPOSITORY, http=http, reporter=self.reporter),
-            archive=TarZst(reporter=self.reporter),
+            archive=PackageArchive(reporter=self.reporter),
             checksums=ChecksumFile(),
             reporter=self.reporter,
             verify=self._verify,

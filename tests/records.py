@@ -6,16 +6,18 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.adapters.archive import TarZst
+from builder.adapters.archive import PackageArchive
 from builder.core import manifest as manifest_format
 from builder.core.manifest import Manifest
 from builder.core.package import Content, Member, PackageFile
-from builder.core.variant import Preset
+from builder.core.variant import Layout, Preset
+from builder.stages.bundle import Bundled
 from tests.fakes import FakeReporter
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 LEGACY: Mapping[str, object] = {
-    "format": 1,
+    "format": 2,
+    "layout": "full",
     "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",
     "variant": "legacy",
     "sm": ["50", "52", "60", "61", "70"],
@@ -39,6 +41,7 @@ LEGACY: Mapping[str, object] = {
         {"path": PROVIDER, "containers": 54, "sass": ["50", "52", "60", "61", "70"], "ptx": []},
     ],
     "models": [],
+    "wheels": [],
     "files": [],
 }
 """A compiled package's manifest, but for its files."""
@@ -68,7 +71,7 @@ def manifest(value: Mapping[str, object], sizes: Mapping[str, int] | None = None
     return manifest_format.loads(json.dumps({**value, "files": files}), "a test")
 
 
-def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> PackageFile:
+def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> Bundled:
     """An archive with this manifest and these files in ``folder``."""
     told = manifest(value, {path: len(data) for path, data in contents.items()})
     for path, data in contents.items():
@@ -78,10 +81,17 @@ def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, by
         Member(path=path, file=folder / "files" / path, source="built", licence="LICENSE", vendor="")
         for path in contents
     )
-    archive = TarZst(reporter=FakeReporter(), workers=1)
+    archive = PackageArchive(reporter=FakeReporter(), workers=1)
     text = manifest_format.dumps(told).encode()
     content = Content(manifest=text, members=members, digests=archive.digests(members))
-    return archive.write(folder / f"{told.name}.tar.zst", content, Preset.FAST, lambda _: None)
+    written = archive.write(folder / f"{told.name}.tar.zst", content, Preset.FAST, lambda _: None)
+    return bundled(written)
+
+
+def bundled(written: PackageFile) -> Bundled:
+    """A package of one file."""
+    sums = {written.path.name: written.sha256}
+    return Bundled(package=written, layout=Layout.FULL, files=(written.path,), sums=sums)
 
 
 def _entry(path: str, size: int) -> Mapping[str, object]:
@@ -91,6 +101,8 @@ def _entry(path: str, size: int) -> Mapping[str, object]:
         "size": size,
         "sha256": "0" * 64,
         "source": "built",
+        "member": None,
+        "packed": True,
         "licence": "LICENSE",
         "vendor": ours,
         "modified": False,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
+import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 from backports.zstd import compress
@@ -16,6 +19,7 @@ from builder.core.manifest import (
     FileEntry,
     Manifest,
     OrtEntry,
+    WheelEntry,
     dumps,
 )
 
@@ -24,9 +28,12 @@ NATIVE = {"legacy": ("5.0", "5.2", "6.0", "6.1", "7.0"), "modern": ("7.5", "8.0"
 CAPABILITIES = ("5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 
-def package_name(variant: str, version: str = "1.23.2", profile: str | None = "full") -> str:
+def package_name(
+    variant: str, version: str = "1.23.2", profile: str | None = "full", layout: str = "full"
+) -> str:
     reduced = f"-{profile}" if profile in ("lean", "minimal") else ""
-    return f"ortpacks-{variant}-{version}-cuda12.9{reduced}-linux-x64"
+    thin = "-thin" if layout == "thin" else ""
+    return f"ortpacks-{variant}-{version}-cuda12.9{reduced}{thin}-linux-x64"
 
 
 def manifest(
@@ -36,10 +43,12 @@ def manifest(
     origin: str = "source",
     profile: str | None = "full",
     revision: str | None = "sha256:" + "1" * 64,
+    layout: str = "full",
 ) -> Manifest:
     return Manifest(
-        format=1,
-        name=package_name(variant, version, profile),
+        format=2,
+        name=package_name(variant, version, profile, layout),
+        layout=layout,
         variant=variant,
         sm=tuple(item.replace(".", "") for item in NATIVE[variant]),
         generations=GENERATIONS[variant],
@@ -55,7 +64,17 @@ def manifest(
         capabilities={item: "native" if item in NATIVE[variant] else "none" for item in CAPABILITIES},
         coverage=(CoverageEntry(path="lib/x.so", containers=1, sass=("50",), ptx=()),),
         models=(),
-        files=(file_entry("lib/x.so", 1200), file_entry("LICENSE", 34)),
+        wheels=(WheelEntry("wheel:nvidia-y-cu12==1.2", "nvidia_y_cu12-1.2-py3-none-any.whl", 99, "1" * 64),),
+        files=(
+            file_entry("lib/x.so", 1200),
+            file_entry("LICENSE", 34),
+            replace(
+                file_entry("lib/liby.so.12", 5000),
+                source="wheel:nvidia-y-cu12==1.2",
+                member="nvidia/y/lib/liby.so.12",
+                packed=layout == "full",
+            ),
+        ),
     )
 
 
@@ -65,6 +84,8 @@ def file_entry(path: str, size: int) -> FileEntry:
         size=size,
         sha256="0" * 64,
         source="built",
+        member=None,
+        packed=True,
         licence="LICENSE",
         vendor="ortpacks",
         modified=False,
@@ -73,7 +94,7 @@ def file_entry(path: str, size: int) -> FileEntry:
     )
 
 
-def write_package(directory: Path, entry: Manifest, padding: int = 200_000) -> Path:
+def write_package(directory: Path, entry: Manifest, padding: int = 200_000, suffix: str = ".tar.zst") -> Path:
     """An archive with that manifest in front and ``padding`` bytes of noise, listed in SHA256SUMS."""
     noise = hashlib.shake_256(entry.name.encode()).digest(padding)
     stream = io.BytesIO()
@@ -82,10 +103,32 @@ def write_package(directory: Path, entry: Manifest, padding: int = 200_000) -> P
             info = tarfile.TarInfo(f"{entry.name}/{name}")
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))
-    path = directory / f"{entry.name}.tar.zst"
-    path.write_bytes(compress(stream.getvalue()))
+    path = directory / f"{entry.name}{suffix}"
+    path.write_bytes((compress if suffix == ".tar.zst" else gzip.compress)(stream.getvalue()))
     append_sum(directory, path)
     return path
+
+
+def cut(package: Path, size: int) -> Path:
+    """Cut a package into parts of ``size`` bytes, by hand; the whole one goes, and its line with it."""
+    data, directory = package.read_bytes(), package.parent
+    sums = (directory / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (directory / "SHA256SUMS").write_text("".join(line for line in sums if package.name not in line))
+    entries: list[dict[str, object]] = []
+    for number, start in enumerate(range(0, len(data), size), start=1):
+        path = directory / f"{package.name}.part{number}"
+        path.write_bytes(data[start : start + size])
+        append_sum(directory, path)
+        entries.append(_bytes(path.name, path.read_bytes()))
+    path = directory / f"{package.name}.parts.json"
+    path.write_text(json.dumps({"format": 1, **_bytes(package.name, data), "parts": entries}))
+    append_sum(directory, path)
+    package.unlink()
+    return path
+
+
+def _bytes(name: str, data: bytes) -> dict[str, object]:
+    return {"file": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def append_sum(directory: Path, path: Path) -> None:

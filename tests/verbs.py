@@ -16,7 +16,14 @@ def invoke(*arguments: str | Path, timeout: float = 1500) -> subprocess.Complete
 
 
 def build(dist: Path, *arguments: str) -> Path:
-    """Build one variant on the assembled base; the package."""
+    """Build one variant on the assembled base; the full package. The thin one lies beside it: ``thin_of``."""
     done = invoke("build", "--base", "assembled", "--dist", dist, *arguments)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
-    return Path(done.stdout.splitlines()[-1].strip())
+    full, thin = (Path(line.strip()) for line in done.stdout.splitlines()[-2:])
+    assert thin == thin_of(full)
+    return full
+
+
+def thin_of(full: Path) -> Path:
+    """The thin package that a build makes beside a full one."""
+    return full.with_name(full.name.replace("-linux-x64", "-thin-linux-x64"))

@@ -15,6 +15,7 @@ from builder.core.catalogue import wanted_inputs
 from builder.core.families import must_hold_code
 from builder.core.inputs import Input, InputKind, Lock, Pin
 from builder.core.ports import Completed, ImageBuild, Reporter
+from builder.core.selftest import Trial
 from builder.stages.selftest import Bench
 from tests.binaries import elf, sass
 from tests.fakes import FakeEngine, FakeReporter, FakeRootfs, FakeStore
@@ -32,6 +33,8 @@ GOOD = json.dumps(
     }
 )
 """What the smoke program prints where no GPU is."""
+TRIED = f"ldd /opt/package/lib/{BRIDGE}\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f0000000000)\nsmoke\n{GOOD}\n"
+"""What all of the self-test prints."""
 
 
 def library(path: str) -> bytes:
@@ -70,7 +73,7 @@ class Site:
         self.rootfs = FakeRootfs(cache)
         self.compiles: tuple[int, ...] = LEGACY
         self.engine = FakeEngine(
-            answer=Completed(argv=(), code=0, stdout=GOOD, stderr=""), on_build=self._export
+            answer=Completed(argv=(), code=0, stdout=TRIED, stderr=""), on_build=self._export
         )
         self.shop.__dict__["lock"] = self.store.pins
         self.use(self.engine)
@@ -84,9 +87,9 @@ class Site:
         return Bench(
             engine=self.engine,
             image="bare",
+            script=Path("selftest.sh"),
             smoke=Path("smoke"),
-            model=Path("model"),
-            tar_stream=self.shop.archive(self.reporter).tar_stream,
+            trials=(Trial(name="silero_vad", model=Path("model"), inputs=()),),
             stock_outputs=lambda model, inputs: {"output": [0.5]},
         )
 
@@ -95,7 +98,7 @@ class Site:
         return [request.target for request in self.engine.builds]
 
     def _store(self, lock: Lock, reporter: Reporter | None = None) -> Trove:
-        assert lock is self.store.pins
+        assert lock.pins.items() <= self.store.pins.pins.items()
         return self.store
 
     def _rootfs(self, reporter: Reporter) -> FakeRootfs:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.adapters.archive import file_digest
+from builder.adapters.digests import file_digest
 from builder.adapters.partfile import part_file
 from builder.core.ports import Completed, ContainerRun, Engine
 from builder.errors import CommandError, ToolMissingError

@@ -10,7 +10,7 @@ import onnxruntime
 
 from builder.core.selftest import Tensor
 
-_DTYPES = {"f32": np.float32, "i64": np.int64}
+_DTYPES = {"f32": np.float32, "i32": np.int32, "i64": np.int64}
 
 
 def stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Mapping[str, list[float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from builder.adapters.archive import file_digest
+from builder.adapters.digests import file_digest
 from builder.adapters.filelock import exclusive
 from builder.adapters.partfile import part_file
 from builder.core.ports import Runner

@@ -43,6 +43,16 @@ def unpack_wheel(wheel: Path, tree: Path) -> None:
             shutil.rmtree(part, ignore_errors=True)
 
 
+def record_text(tree: Path) -> str:
+    """The text of ``RECORD`` in an unpacked wheel. Raises ``IntegrityError`` where there is not one."""
+    found = list(tree.glob("*.dist-info/RECORD"))
+    if len(found) != 1:
+        raise IntegrityError(
+            f"{tree} has {len(found)} RECORD files, and a wheel has one. Delete it to unpack it again."
+        )
+    return found[0].read_text(encoding="utf-8")
+
+
 @contextmanager
 def _opened(wheel: Path) -> Iterator[ZipFile]:
     try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from builder.adapters.archive import TarZst
+from builder.adapters.archive import PackageArchive
 from builder.adapters.partfile import disk_errors, part_file
 from builder.app.verbs import packages_in
 from builder.app.workshop import Workshop
@@ -26,10 +27,11 @@ from builder.core.families import ONNXRUNTIME
 from builder.core.library import Library
 from builder.core.manifest import Manifest
 from builder.core.manifest import loads as loads_manifest
-from builder.core.package import PackageFile
-from builder.core.variant import BuildPlan, Host, Origin, Profile
+from builder.core.naming import PARTS_SUFFIX, PackageName, stem
+from builder.core.variant import BuildPlan, Host, Layout, Origin, Profile
 from builder.errors import ConfigError, IntegrityError
 from builder.libraryfile import read_file
+from builder.stages.bundle import Bundled
 from builder.stages.plan import Wishes
 
 PAGE = "docs/builds.md"
@@ -38,7 +40,7 @@ _TOOK = "record.json"
 
 
 def note(
-    packed: PackageFile,
+    packed: Bundled,
     manifest: Manifest,
     dist: Path,
     *,
@@ -53,12 +55,13 @@ def note(
     """
     record = record_of(
         manifest,
-        packed.sha256,
+        packed.archive,
+        packed.package.sha256,
         date=datetime.fromtimestamp(clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         command=command,
         compiled=_took(artifact / _TOOK) if artifact else None,
     )
-    path = dist / record_name(packed.path.name)
+    path = dist / record_name(packed.archive)
     with part_file(path) as file:
         file.write(dumps(record).encode())
     return path
@@ -96,7 +99,7 @@ def write_page(shop: Workshop, folders: Sequence[Path]) -> None:
 
     Raises ``NothingToDoError`` for a folder without packages and ``IntegrityError`` for a damaged one.
     """
-    found = [_read(shop, package) for folder in folders for package in packages_in(folder)]
+    found = [_read(shop, package) for folder in folders for package in _told_of(packages_in(folder))]
     left_out = [one for one in found if isinstance(one, LeftOut)]
     rows = {one.record.sha256: one for one in found if isinstance(one, Row)}
     path = shop.root / PAGE
@@ -107,6 +110,17 @@ def write_page(shop: Workshop, folders: Sequence[Path]) -> None:
     shop.reporter.say(f"{path}: {len(rows)} of {len(rows) + len(left_out)} packages")
 
 
+def _told_of(packages: Sequence[Path]) -> Iterator[Path]:
+    """The packages that a record may be of: one of those a build made of the same libraries."""
+    stems = {stem(package.name) for package in packages}
+    for package in packages:
+        name = PackageName.parse(package.name)
+        full = str(replace(name, layout=Layout.FULL.value))
+        first = next(one for one in packages if stem(one.name) == str(name))
+        if package == first and (str(name) == full or full not in stems):
+            yield package
+
+
 def _read(shop: Workshop, package: Path) -> Row | LeftOut:
     record = _record(package)
     if isinstance(record, LeftOut):
@@ -114,8 +128,8 @@ def _read(shop: Workshop, package: Path) -> Row | LeftOut:
     with shop.reporter.step(f"read {package.name}"):
         archive = shop.archive(shop.reporter)
         manifest = loads_manifest(archive.read_manifest(package), package.name)
-        digest = archive.digest(package)
-        odd = contradictions(record, manifest, digest.sha256)
+        digest = archive.whole(package)
+        odd = contradictions(record, manifest, package.name.removesuffix(PARTS_SUFFIX), digest.sha256)
         if odd:
             return LeftOut(package.name, "; ".join(odd))
         with archive.scratch(shop.dist / f"builds-{manifest.name}", _largest(manifest)) as folder:
@@ -133,7 +147,7 @@ def _record(package: Path) -> BuildRecord | LeftOut:
         return LeftOut(package.name, "; ".join(error.problems))
 
 
-def _libraries(archive: TarZst, package: Path, manifest: Manifest, folder: Path) -> Iterator[Library]:
+def _libraries(archive: PackageArchive, package: Path, manifest: Manifest, folder: Path) -> Iterator[Library]:
     """ONNX Runtime's own libraries, unpacked into ``folder`` one by one. Raises ``IntegrityError``."""
     folder.mkdir()
     for path, chunks in archive.members(package):

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from builder.adapters.unpacked import members_in
 from builder.app.kit import Kit
+from builder.app.proving import complete
 from builder.app.workshop import Workshop
 from builder.core.checks import Finding, require
 from builder.core.describe import compare, promised
 from builder.core.manifest import Manifest, loads
 from builder.core.package import MANIFEST, Digest, Member
-from builder.core.proof import check_files
+from builder.core.proof import check_installed
 from builder.core.variant import Variant
 from builder.errors import ValidationError
 from builder.stages.check import check, tell
@@ -63,7 +64,7 @@ def check_package(shop: Workshop, path: Path, variants: Sequence[Variant], wishe
             tell(report, variant, shop.reporter)
             said: tuple[Finding, ...] = ()
             if tree.manifest is not None:
-                said = (*check_files(tree.manifest, tree.digests), *compare(tree.manifest, report))
+                said = (*check_installed(tree.manifest, tree.digests), *compare(tree.manifest, report))
             require([*report.findings, *said], f"{tree.name} does not hold what {variant.name} promises")
 
 
@@ -76,8 +77,9 @@ def _unpacked(shop: Workshop, path: Path) -> Iterator[Path]:
         raise ValidationError(f"--package {path}: there is no such file or folder.")
     archive = shop.archive(shop.reporter)
     manifest = loads(archive.read_manifest(path), path.name)
-    with archive.scratch(shop.dist / f"check-{manifest.name}", manifest.unpacked_size) as folder:
+    with archive.scratch(shop.dist / f"check-{manifest.name}", manifest.installed_size) as folder:
         archive.extract(path, folder)
+        complete(shop, shop.reporter, manifest, folder)
         yield folder
 
 

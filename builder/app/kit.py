@@ -1,4 +1,4 @@
-"""What packages are checked and tried out with: cuobjdump, a bare image, the smoke program, a model.
+"""What packages are checked and tried out with: cuobjdump, a bare image, the smoke program, models.
 
 It follows from the base alone, so that a package can be verified without planning its build.
 """
@@ -6,24 +6,28 @@ It follows from the base alone, so that a package can be verified without planni
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from builder.adapters.cuobjdump import ContainerInspector
 from builder.adapters.filelock import exclusive
 from builder.app.workshop import Workshop
-from builder.core.catalogue import SELFTEST_MODEL, ort_wheel
+from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, ort_wheel
 from builder.core.ports import Inspector, Reporter
 from builder.core.rendered import Rendered
-from builder.core.selftest import Tensor
+from builder.core.selftest import Outputs, Tensor, Trial, magika_inputs, silero_inputs
 from builder.core.variant import BuildPlan, Host, Origin, Variant
 from builder.stages.compile import Means, export, lay_out
 from builder.stages.image import build_image
 from builder.stages.render import render
 from builder.stages.selftest import Bench
 
-_MODEL = "silero_vad/data/silero_vad.onnx"
+_TRIALS = (
+    (SELFTEST_MODEL, "silero_vad/data/silero_vad.onnx", silero_inputs),
+    (SELFTEST_CLASSIFIER, "magika/models/standard_v3_3/model.onnx", magika_inputs),
+)
+"""The wheel, the model in it, what it is fed."""
 _NOBODY = Variant(name="kit", sm=(), generations=())
 
 
@@ -64,9 +68,12 @@ class Kit:
         return Bench(
             engine=self._shop.engine,
             image=image,
+            script=self._shop.templates / "selftest.sh",
             smoke=self._smoke,
-            model=self._store.unpack(SELFTEST_MODEL) / _MODEL,
-            tar_stream=self._shop.archive(self._reporter).tar_stream,
+            trials=tuple(
+                Trial(name=path.partition("/")[0], model=self._store.unpack(wheel) / path, inputs=inputs())
+                for wheel, path, inputs in _TRIALS
+            ),
             stock_outputs=_stock_outputs,
         )
 
@@ -131,7 +138,7 @@ class Kit:
         return tag
 
 
-def _stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Mapping[str, list[float]]:
+def _stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Outputs:
     """See ``adapters.reference``."""
     # Imported late: onnxruntime is slow to import and leaves an id of its own in the user's home.
     from builder.adapters.reference import stock_outputs  # noqa: PLC0415

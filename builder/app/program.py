@@ -1,7 +1,8 @@
 """The command line that ``./run`` starts: Invoke, and verbs that take any number of things without a flag.
 
-Invoke gives a task as many bare words as it has parameters and no more. Here, in a verb with ``--also``,
-every bare word after the first is one more ``--also``.
+Invoke gives a task as many bare words as it has parameters, all of which must be there. Here, in a verb with
+``--also``, every bare word after the first is one more ``--also``; in one with ``--package`` every bare word
+is one more of that.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from invoke.program import Program
 
-MORE = "--also"
+UNFLAGGED = {"--also": 1, "--package": 0}
+"""Flags that need not be written, and how many bare words come before the first that they stand before."""
 
 
-def with_flags(words: Sequence[str], valued: frozenset[str]) -> Iterator[str]:
-    """The words after a verb, with ``--also`` before every bare one but the first.
+def with_flags(words: Sequence[str], valued: frozenset[str], flag: str = "--also") -> Iterator[str]:
+    """The words after a verb, with ``flag`` before every bare one that it need not be written before.
 
     ``valued`` are the flags that take the word behind them.
     """
@@ -23,8 +25,8 @@ def with_flags(words: Sequence[str], valued: frozenset[str]) -> Iterator[str]:
     for word in words:
         is_flag = word.startswith("-") and not value
         bare += not (value or is_flag)
-        if bare > 1 and not (value or is_flag):
-            yield MORE
+        if bare > UNFLAGGED[flag] and not (value or is_flag):
+            yield flag
         yield word
         value = is_flag and word in valued
 
@@ -41,9 +43,9 @@ class Verbs(Program):
                 for argument in self.collection[verb].get_arguments()
                 for name in argument.names
             }
-            if MORE in flags:
+            for unflagged in UNFLAGGED.keys() & flags.keys():
                 valued = frozenset(flag for flag, takes in flags.items() if takes)
-                self.core.unparsed = [verb, *with_flags(words, valued)]
+                self.core.unparsed = [verb, *with_flags(words, valued, unflagged)]
         super().parse_tasks()
 
 

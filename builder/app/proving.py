@@ -1,19 +1,24 @@
-"""How a package is proved: from its archive alone, and with a model where there is a bench to run it on."""
+"""How a package is proved: from its archive alone, and with models where there is a bench to run them on."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from builder.adapters.partfile import disk_errors
+from builder.adapters.tarstream import stream_files
+from builder.adapters.wheel import record_text
 from builder.app.workshop import Workshop
 from builder.core.checks import Finding
-from builder.core.manifest import Manifest
+from builder.core.inputs import Input, Lock, Pin
+from builder.core.manifest import Manifest, WheelEntry
 from builder.core.package import Member
 from builder.core.ports import Reporter
 from builder.core.variant import Variant
 from builder.stages.check import CheckReport, check
 from builder.stages.selftest import Bench, selftest
-from builder.stages.verify import Verifier
+from builder.stages.verify import Stream, Verifier
 
 
 def verifier(shop: Workshop, reporter: Reporter, bench: Bench | None) -> Verifier:
@@ -22,14 +27,34 @@ def verifier(shop: Workshop, reporter: Reporter, bench: Bench | None) -> Verifie
     def hold(members: Sequence[Member], variant: Variant) -> CheckReport:
         return check(members, variant, shop.project.check, None, reporter)
 
-    def try_out(package: Path, manifest: Manifest) -> Sequence[Finding]:
-        return selftest(package, manifest.onnxruntime.version, bench) if bench else ()
+    def try_out(manifest: Manifest, stream: Stream) -> Sequence[Finding]:
+        return selftest(manifest.name, stream, manifest.onnxruntime.version, bench) if bench else ()
 
     return Verifier(
         archive=shop.archive(reporter),
+        bom=shop.bom,
         checksums=shop.checksums,
         reporter=reporter,
+        tree=lambda wheel: wheel_tree(shop, reporter, wheel),
+        record=record_text,
         check=hold,
         selftest=try_out if bench else None,
+        tar=lambda top, files: stream_files({f"/{top}/{path}": file for path, file in files.items()}),
         work=shop.dist,
     )
+
+
+def complete(shop: Workshop, reporter: Reporter, manifest: Manifest, folder: Path) -> None:
+    """Lay the files that a thin package leaves to their wheels into its unpacked ``folder``."""
+    wheels = {wheel.source: wheel for wheel in manifest.wheels}
+    for entry in manifest.absent:
+        tree = wheel_tree(shop, reporter, wheels[entry.source])
+        with disk_errors(folder):
+            shutil.copyfile(tree / str(entry.member), folder / entry.path)
+
+
+def wheel_tree(shop: Workshop, reporter: Reporter, wheel: WheelEntry) -> Path:
+    """The unpacked tree of the wheel that a manifest names: these very bytes, whatever our own lock pins."""
+    pin = Pin(filename=wheel.file, size=wheel.size, sha256=wheel.sha256)
+    store = shop.store(Lock(pins={wheel.source: pin}), reporter)
+    return store.unpack(Input.parse(wheel.source))

@@ -6,31 +6,34 @@ import os
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from builder.adapters.digests import file_digest
 from builder.adapters.filelock import exclusive
+from builder.adapters.wheel import record_text
 from builder.app.artifact import Artifact
-from builder.app.buildrecords import command_of, note
+from builder.app.beside import Making, record, vouch
 from builder.app.kit import Kit
-from builder.app.proving import verifier
+from builder.app.proving import complete, verifier
 from builder.app.stamp import read_stamp, stamp_key, write_stamp
 from builder.app.workshop import Workshop
 from builder.core.checks import require
-from builder.core.inputs import Lock
-from builder.core.manifest import loads
+from builder.core.inputs import Input, Lock
+from builder.core.manifest import Manifest, loads
 from builder.core.naming import package_name
-from builder.core.package import Member, PackageFile
+from builder.core.package import Member
 from builder.core.ports import Reporter, Store
 from builder.core.rendered import Rendered
-from builder.core.variant import BuildPlan, Origin, Variant
+from builder.core.variant import BuildPlan, Layout, Origin, Variant
 from builder.core.workplace import Workplace
 from builder.errors import CheckFailedError, IntegrityError
 from builder.stages.bundle import Bench as BundleBench
-from builder.stages.bundle import Sources, bundle, discard, gather
+from builder.stages.bundle import Bundled, Goods, bundle, discard
 from builder.stages.check import CheckReport, check, native_sm, tell
 from builder.stages.compile import Means, jobs, lay_out
+from builder.stages.gather import Sources, gather, originals
 from builder.stages.image import build_image, image_tag
 from builder.stages.plan import Wishes, plan
 from builder.stages.render import render
@@ -79,43 +82,45 @@ class Road:
         with self._alone():
             self._render(self.plan())
 
-    def build(self) -> Path:
-        """A verified package in ``dist``; at once when nothing has changed since the last."""
+    def build(self) -> tuple[Path, ...]:
+        """Verified packages in ``dist``; at once when nothing has changed since the last."""
         self._shop.engine.facts()
         with self._alone():
             decided = self.plan()
             key = stamp_key(decided, self._shop.lock, self._shop.code())
-            done = None if self._options.force else read_stamp(self._place.root, key, self._shop.dist)
-            if done is not None:
-                self._reporter.say(f"{done.name} is up to date ({done.stat().st_size / 1e6:,.0f} MB)")
+            done = () if self._options.force else read_stamp(self._place.root, key, self._shop.dist)
+            for package in done:
+                self._reporter.say(f"{package.name} is up to date")
+            if done:
                 return done
             rendered = self._render(decided)
             self._compile(decided, rendered)
-            package = self._pack_or_doubt(decided, rendered)
-            write_stamp(self._place.root, key, package)
-            return package
+            bundled = self._pack_or_doubt(decided, rendered)
+            packages = tuple(one.package.path for one in bundled)
+            write_stamp(self._place.root, key, packages, [file for one in bundled for file in one.files])
+            return packages
 
     def check(self) -> None:
         """Hold what the last build compiled to its variant; ``CheckFailedError`` names every finding."""
         self._shop.engine.facts()
         with self._alone():
             decided = self.plan()
-            report = self._check(self._gather(decided, self._render(decided)), self._kit(decided))
+            _, report = self._needed(self._gather(decided, self._render(decided)), self._kit(decided))
             require(report.findings, f"{self._variant.name} does not hold what it promises")
 
-    def bundle(self) -> Path:
-        """A verified package from what the last build compiled."""
+    def bundle(self) -> tuple[Path, ...]:
+        """Verified packages from what the last build compiled."""
         self._shop.engine.facts()
         with self._alone():
             decided = self.plan()
-            return self._pack(decided, self._render(decided))
+            return tuple(one.package.path for one in self._pack(decided, self._render(decided)))
 
     def image(self) -> str:
         """The runtime image, made from the package, which is built first where it is not up to date."""
-        package = self.build()
+        packages = self.build()
         with self._alone():
             decided = self.plan()
-            return self._image(package, decided, self._kit(decided))
+            return self._image(packages[0], decided, self._kit(decided))
 
     @cached_property
     def _store(self) -> Store:
@@ -169,7 +174,6 @@ class Road:
             artifact=self._artifact(rendered).folder() if compiled else None,
             licence=self._shop.root / decided.project.bundle.licence,
             relocate=self._shop.patchelf.with_origin,
-            work=self._place.root,
         )
         return gather(decided, sources)
 
@@ -177,11 +181,9 @@ class Road:
         """What the gathered libraries hold, natively and by cuobjdump."""
         with self._reporter.step("make the image that has cuobjdump"):
             inspector = kit.inspector()
-        report = check(members, self._variant, self._shop.project.check, inspector, self._reporter)
-        tell(report, self._variant, self._reporter)
-        return report
+        return check(members, self._variant, self._shop.project.check, inspector, self._reporter)
 
-    def _pack_or_doubt(self, decided: BuildPlan, rendered: Rendered) -> Path:
+    def _pack_or_doubt(self, decided: BuildPlan, rendered: Rendered) -> tuple[Bundled, ...]:
         """Pack; libraries that fail are compiled anew by the next build."""
         try:
             return self._pack(decided, rendered)
@@ -189,40 +191,55 @@ class Road:
             self._artifact(rendered).doubt()
             raise
 
-    def _pack(self, decided: BuildPlan, rendered: Rendered) -> Path:
-        """Gather, check, pack and verify aside; only then does the package stand in ``dist``.
+    def _pack(self, decided: BuildPlan, rendered: Rendered) -> tuple[Bundled, ...]:
+        """Gather, check, pack and verify aside; only then do the packages stand in ``dist``.
 
-        A failure at any point leaves no package of this name there.
+        A failure at any point leaves no package of these names there.
         """
+        began = time.time()
         final = self._bench(self._shop.dist)
-        discard(package_name(decided), final)
+        for layout in Layout:
+            discard(package_name(decided, layout), final)
         kit = self._kit(decided)
-        members = self._gather(decided, rendered)
-        report = self._check(members, kit)
+        members, report = self._needed(self._gather(decided, rendered), kit)
         aside = self._bench(self._place.unverified)
         with self._reporter.step(f"bundle {self._variant.name}"):
-            packed = self._bundle(decided, members, report, aside)
+            bundled = bundle(self._goods(decided, members, report), aside)
         with self._reporter.step("make what it is tried out with"):
             bench = kit.bench()
-        manifest = verify(packed.path, verifier(self._shop, self._reporter, bench))
-        package = final.dist / packed.path.name
-        note(
-            packed,
-            manifest,
-            final.dist,
-            command=command_of(decided, self._options.wishes),
-            artifact=self._place.artifact if decided.origin is Origin.SOURCE else None,
-            clock=time.time,
+        prove = verifier(self._shop, self._reporter, bench)
+        manifests = [verify(one.package.path, prove) for one in bundled]
+        making = Making(
+            shop=self._shop,
+            place=self._place,
+            plan=decided,
+            rendered=rendered,
+            wishes=self._options.wishes,
+            began=began,
         )
-        os.replace(packed.path, package)  # noqa: PTH105 - a rename over what may be there, in one step
-        final.checksums.update(final.dist, put={package.name: packed.sha256})
-        return package
+        record(bundled[0], manifests[0], making)
+        return tuple(_settle(one, manifest, making) for one, manifest in zip(bundled, manifests, strict=True))
 
-    def _bundle(
-        self, decided: BuildPlan, members: tuple[Member, ...], report: CheckReport, bench: BundleBench
-    ) -> PackageFile:
-        revision = base_revision(decided, self._shop.lock)
-        return bundle(decided, members, report, bench, tree=self._store.unpack, revision=revision)
+    def _needed(self, members: tuple[Member, ...], kit: Kit) -> tuple[tuple[Member, ...], CheckReport]:
+        """The members that something needs, and what they hold."""
+        report = self._check(members, kit)
+        for path in report.idle:
+            self._reporter.say(f"left out {path}: nothing in the package needs it")
+        kept = tuple(member for member in members if member.path not in report.idle)
+        needed = report.without(report.idle)
+        tell(needed, self._variant, self._reporter)
+        return kept, needed
+
+    def _goods(self, decided: BuildPlan, members: tuple[Member, ...], report: CheckReport) -> Goods:
+        return Goods(
+            plan=decided,
+            members=members,
+            originals=originals(decided, members, self._store.unpack),
+            report=report,
+            record=lambda key: record_text(self._store.unpack(Input.parse(key))),
+            lock=self._shop.lock,
+            revision=base_revision(decided, self._shop.lock),
+        )
 
     def _image(self, package: Path, decided: BuildPlan, kit: Kit) -> str:
         archive = self._shop.archive(self._reporter)
@@ -231,10 +248,11 @@ class Road:
         tag = image_tag(decided)
         with (
             self._reporter.step(f"image {self._variant.name}"),
-            archive.scratch(scratch, manifest.unpacked_size) as folder,
+            archive.scratch(scratch, manifest.installed_size) as folder,
         ):
             kit.bench()
             archive.extract(package, folder)
+            complete(self._shop, self._reporter, manifest, folder)
             build_image(
                 self._place,
                 "runtime",
@@ -253,7 +271,20 @@ class Road:
             checksums=self._shop.checksums,
             reporter=self._reporter,
             dist=dist,
+            bom=self._shop.bom,
+            work=self._place.root,
         )
+
+
+def _settle(one: Bundled, manifest: Manifest, making: Making) -> Bundled:
+    """Give a verified package its place in ``dist``, and put beside it what speaks of it."""
+    dist, checksums = making.shop.dist, making.shop.checksums
+    provenance = vouch(one, manifest, making)
+    files = tuple(dist / file.name for file in one.files)
+    for old, new in zip(one.files, files, strict=True):
+        os.replace(old, new)  # noqa: PTH105 - a rename over what may be there, in one step
+    checksums.update(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
+    return replace(one, package=replace(one.package, path=files[-1]), files=files)
 
 
 def base_revision(decided: BuildPlan, lock: Lock) -> str | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from pathlib import Path
+from typing import TypeVar
 
 from builder.errors import BuilderError
 
+T = TypeVar("T")
 
-def side_by_side(roads: Mapping[str, Callable[[], Path]], interrupt: Callable[[], None]) -> list[Path]:
+
+def side_by_side(roads: Mapping[str, Callable[[], T]], interrupt: Callable[[], None]) -> list[T]:
     """Walk the roads, by variant name, at once; every one goes to its end before a failure is raised.
 
     ``interrupt`` ends what they run when the user presses Ctrl-C. Raises the first failure's class with the

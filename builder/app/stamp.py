@@ -1,14 +1,14 @@
-"""Is a variant's package up to date? A key over everything it follows from, and the package's own sha256."""
+"""Are a variant's packages up to date? A key over all they follow from, and their files' own sha256."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from builder.adapters.archive import file_digest
+from builder.adapters.digests import file_digest
 from builder.adapters.partfile import part_file
 from builder.core.inputs import Lock
 from builder.core.variant import BuildPlan
@@ -30,19 +30,28 @@ def stamp_key(plan: BuildPlan, lock: Lock, sources: Iterable[Path]) -> str:
     return hasher.hexdigest()
 
 
-def read_stamp(folder: Path, key: str, dist: Path) -> Path | None:
-    """The package that was built under ``key`` and verified, if its bytes are still the same."""
+def read_stamp(folder: Path, key: str, dist: Path) -> tuple[Path, ...]:
+    """The packages that were built under ``key`` and verified, if the bytes of all of their files still are.
+
+    Else none.
+    """
     try:
         stamp = json.loads((folder / _NAME).read_text(encoding="utf-8"))
-        package = dist / str(stamp["package"])
-        same = stamp["key"] == key and file_digest(package).sha256 == stamp["sha256"]
-    except (OSError, IntegrityError, ValueError, KeyError, TypeError):
-        return None
-    return package if same else None
+        same = stamp["key"] == key and all(
+            file_digest(dist / name).sha256 == sha256 for name, sha256 in stamp["files"].items()
+        )
+        packages = tuple(dist / str(name) for name in stamp["packages"])
+    except (OSError, IntegrityError, ValueError, KeyError, TypeError, AttributeError):
+        return ()
+    return packages if same and all(package.name in stamp["files"] for package in packages) else ()
 
 
-def write_stamp(folder: Path, key: str, package: Path) -> None:
-    """Remember that ``package`` was built under ``key`` and verified."""
-    stamp = {"key": key, "package": package.name, "sha256": file_digest(package).sha256}
+def write_stamp(folder: Path, key: str, packages: Sequence[Path], files: Sequence[Path]) -> None:
+    """Remember that ``packages``, which consist of ``files``, were built under ``key`` and verified."""
+    stamp = {
+        "key": key,
+        "packages": [package.name for package in packages],
+        "files": {file.name: file_digest(file).sha256 for file in files},
+    }
     with part_file(folder / _NAME) as file:
         file.write(json.dumps(stamp, indent=2).encode() + b"\n")

@@ -24,14 +24,22 @@ from builder.core.buildrecord import SUFFIX
 from builder.core.catalogue import Resolver, ort_wheel
 from builder.core.index import build_index
 from builder.core.inputs import InputKind, Lock
-from builder.core.naming import ARCHIVE_SUFFIX, package_name
+from builder.core.naming import ARCHIVE_SUFFIXES, PARTS_SUFFIX, package_name
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
 from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
 from builder.errors import CheckFailedError, NothingToDoError, ToolMissingError
 from builder.stages.client import ClientRequest, build_client
 from builder.stages.lock import lock
 from builder.stages.plan import Wishes, choose_base
-from builder.stages.publish import CLIENT, PublishOptions, PublishPorts, index_url, publish, release_tag
+from builder.stages.publish import (
+    CLIENT,
+    PublishOptions,
+    PublishPorts,
+    index_url,
+    publish,
+    release_tag,
+    stored,
+)
 from builder.stages.render import render
 from builder.stages.verify import verify
 
@@ -41,7 +49,8 @@ _GOLDEN = "tests/golden"
 
 def packages_in(dist: Path) -> list[Path]:
     """Every package of a folder. Raises ``NothingToDoError`` when there is none."""
-    found = sorted(dist.glob(f"*{ARCHIVE_SUFFIX}"))
+    endings = tuple(end + parts for end in ARCHIVE_SUFFIXES for parts in ("", PARTS_SUFFIX))
+    found = sorted(path for path in dist.glob("*") if path.name.endswith(endings))
     if not found:
         raise NothingToDoError(f"{dist} holds no package. `./run build --all` makes them.")
     return found
@@ -108,7 +117,7 @@ def make_client(shop: Workshop) -> Path:
     for package in packages:
         digest = archive.digest(package)
         manifest = manifest_format.loads(archive.read_manifest(package), package.name)
-        listed.append((manifest, LocalFile(package, digest.size, digest.sha256)))
+        listed.append((manifest, stored(LocalFile(package, digest.size, digest.sha256))))
     with part_file(shop.dist / INDEX) as file:
         file.write(index_format.dumps(build_index("local", listed, shop.project.models)).encode())
     shop.reporter.say(f"{client.name} and {INDEX} in {shop.dist}")
@@ -227,7 +236,9 @@ def drop_caches(shop: Workshop) -> None:
 def _results(shop: Workshop) -> list[Path]:
     """What our verbs leave in ``dist``, by name: a folder that was there before us keeps everything else."""
     dist = shop.dist
-    packed = (path for end in (ARCHIVE_SUFFIX, SUFFIX) for path in dist.glob(f"ortpacks-*-linux-x64{end}"))
+    packed = (
+        path for end in (*ARCHIVE_SUFFIXES, SUFFIX) for path in dist.glob(f"ortpacks-*-linux-x64{end}*")
+    )
     files = [dist / name for name in (CLIENT, INDEX, CHECKSUMS)]
     workplaces = [dist / name for name in (*shop.project.variants, ".kit-nvidia", ".kit-assembled")]
     ours = [path for path in workplaces if (path / "Dockerfile").is_file()]

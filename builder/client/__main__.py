@@ -6,14 +6,16 @@ import math
 import os
 import platform
 import shutil
+import site
 import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Tuple
 
 from builder.client.answers import World
 from builder.client.cli import main
-from builder.client.commands import asker
+from builder.client.commands import asker, worker
 from builder.client.detect import Surroundings
 from builder.client.web import Web, open_url
 from builder.core.device import platform_of
@@ -31,8 +33,16 @@ def run() -> int:
         say=_to_stderr,
         now=lambda: datetime.now(timezone.utc),
         free=lambda path: shutil.disk_usage(path).free,
+        work=worker(env),
+        environments=_environments(),
     )
     return main(sys.argv[1:], world, Path.home(), _to_stdout, _to_stderr)
+
+
+def _environments() -> Tuple[Path, ...]:
+    """Where this Python looks for packages, and where it would look for the user's."""
+    named = (*sys.path, *site.getsitepackages(), site.getusersitepackages())
+    return tuple(Path(name) for name in dict.fromkeys(named) if Path(name).is_dir())
 
 
 def _ram_gib() -> int:

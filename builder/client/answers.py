@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from builder.client import env
+from builder.client.commands import Work
+from builder.client.complete import Means
 from builder.client.detect import Detection, Surroundings, detect
 from builder.client.install import Job, install
 from builder.client.layout import Prefix, in_use, installed
+from builder.client.nearby import Nearby, site_packages
+from builder.client.offer import AUTO
+from builder.client.pip import Pip
 from builder.client.probes import Outcome
 from builder.client.source import Located, locate
 from builder.client.verify import verify
 from builder.client.web import Web
 from builder.core.device import Device
 from builder.core.index import Index, IndexPackage
-from builder.core.select import Choice, recommend, refusal, select
+from builder.core.select import Choice, distinct, offers, recommend, refusal, select
 from builder.errors import IntegrityError, NoCompatiblePackageError, ValidationError
 
 FORMAT = 1
@@ -35,6 +40,9 @@ class World:
     say: Callable[[str], None]
     now: Callable[[], datetime]
     free: Callable[[Path], int]
+    work: Work
+    environments: Tuple[Path, ...]
+    """``site-packages`` of the Python that runs this."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,9 @@ class Options:
     variant: Optional[str]
     dialect: str = "sh"
     """Shell that ``env`` writes for."""
+    layout: str = AUTO
+    look_in: Tuple[Path, ...] = ()
+    """Environments that may hold NVIDIA's libraries."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +100,25 @@ def answer_install(world: World, options: Options) -> Answer:
         lines = (*_explain(choice, found), "Nothing was installed: use ONNX Runtime's own CPU build.")
         return Answer({**head, "installed": None}, lines)
     before = in_use(options.prefix)
-    place = located.package_place(choice.package)
-    job = Job(choice.package, choice, place, options.prefix, world.web, world.say, world.now, world.free)
-    result = install(job)
+    result = install(_job(world, options, choice, located))
     done = f"{'Installed' if result.fresh else 'Already installed, every file verified'}: {result.folder}"
     kept = [f"The one before stays: {before}"] if before not in {None, result.folder.name} else []
-    value = {**head, "installed": {"folder": str(result.folder), "fresh": result.fresh}}
-    return Answer(value, (*_explain(choice, found), done, *kept))
+    now = {"folder": str(result.folder), "fresh": result.fresh, "why": result.why}
+    value = {**head, **_choice(replace(choice, package=result.package)), "installed": now}
+    return Answer(value, (*_explain(choice, found), result.why, done, *kept))
+
+
+def _job(world: World, options: Options, choice: Choice, located: Located) -> Job:
+    environments = (*site_packages(options.look_in), *world.environments)
+    means = Means(
+        prefix=options.prefix,
+        nearby=Nearby(options.prefix, environments),
+        pip=Pip(tuple(dict.fromkeys((world.around.python, "python3", "python"))), world.work),
+        say=world.say,
+        free=world.free,
+    )
+    same = offers(located.index.packages, choice.package) if choice.package else ()
+    return Job(choice, same, options.layout, located, means, world.web, world.now)
 
 
 def answer_verify(world: World, options: Options) -> Answer:  # noqa: ARG001 every command has this shape
@@ -155,7 +178,7 @@ def _as_asked(variant: str, found: Detection, index: Index, platform: str) -> Ch
     choice = select(found.devices, replace(index, packages=mine), platform)
     if choice.package is not None:
         return choice
-    here = sorted((item for item in mine if item.platform == platform), key=lambda item: item.size)
+    here = sorted((item for item in distinct(mine) if item.platform == platform), key=lambda item: item.size)
     if not here:
         raise NoCompatiblePackageError(f"--variant {variant}: it has no package for {platform}.")
     return replace(choice, package=here[0], summary=_warning(here[0], found, platform))
@@ -188,6 +211,7 @@ def _choice(choice: Choice) -> Dict[str, object]:
         "package": {
             "name": package.name,
             "variant": package.variant,
+            "layout": package.layout,
             "file": package.file,
             "size": package.size,
             "sha256": package.sha256,

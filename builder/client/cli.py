@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Iterator, Mapping, Sequence
 
 from builder.client.answers import COMMANDS, Options, World
 from builder.client.env import SHELLS
 from builder.client.layout import Prefix, default_prefix
+from builder.client.offer import AUTO, WISHES
 from builder.client.source import default_index
 from builder.errors import BuilderError
 
@@ -23,14 +25,16 @@ _HELP = {
     "env": "print what to set so that an application finds the installed package",
     "recommend": "show the largest model that this machine can hold",
 }
+_LAYOUT = "full: everything in one archive; thin: NVIDIA's libraries from this machine or their wheels"
+_LOOK_IN = "an environment that may have NVIDIA's libraries (PyTorch's, say); may be repeated"
 _EPILOG = """\
 exit codes:
   0  done; also when the answer is the CPU
   2  wrong flag, environment variable or index
   3  nothing is installed
-  4  nothing here can unpack zstd
+  4  nothing here can unpack zstd, or has pip
   7  bytes are not what they should be
-  9  --variant has no package for this platform
+  9  --variant has no package for this platform, or not in that --layout
  10  a download did not come through
  11  the disk is full or cannot be written
 130  interrupted
@@ -39,7 +43,9 @@ environment:
   ORTPACKS_INDEX         default of --index
   ORTPACKS_FORCE_CC      state the GPUs: 8.6 or 8.6,5.2; none for no GPU
   ORTPACKS_FORCE_DRIVER  state the driver's version: 570.133.07
+  ORTPACKS_LOOK_IN       more folders for --look-in, as in PATH
   CUDA_VISIBLE_DEVICES   respected
+  PIP_...                pip fetches NVIDIA's libraries: its index, proxy and certificates
 """
 
 
@@ -73,7 +79,15 @@ def _options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) 
         index=given.get("index") or env.get("ORTPACKS_INDEX") or default_index(),
         variant=given.get("variant"),
         dialect=given.get("shell") or "sh",
+        layout=given.get("layout") or AUTO,
+        look_in=tuple(_look_in(given.get("look_in") or [], env)),
     )
+
+
+def _look_in(given: Sequence[Path], env: Mapping[str, str]) -> Iterator[Path]:
+    yield from (folder.expanduser().absolute() for folder in given)
+    named = env.get("ORTPACKS_LOOK_IN", "").split(os.pathsep)
+    yield from (Path(name).expanduser().absolute() for name in named if name)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,5 +112,8 @@ def _add_flags(name: str, command: argparse.ArgumentParser) -> None:
         command.add_argument("--variant", metavar="NAME", help="take this variant, whatever the GPU")
     if name in {"install", "verify", "env"}:
         command.add_argument("--prefix", type=Path, metavar="DIR", help="default: ~/.local/share/ortpacks")
+    if name == "install":
+        command.add_argument("--layout", choices=WISHES, default=AUTO, help=_LAYOUT)
+        command.add_argument("--look-in", type=Path, metavar="DIR", action="append", help=_LOOK_IN)
     if name == "env":
         command.add_argument("--shell", choices=sorted(SHELLS), default="sh", help="default: sh")

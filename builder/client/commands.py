@@ -7,7 +7,8 @@ import signal
 import subprocess  # noqa: TID251 the client ships alone, so it has a door of its own
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Callable, Iterator, Mapping, Sequence, cast
+from pathlib import Path
+from typing import IO, Callable, Iterator, Mapping, Optional, Sequence, cast
 
 from builder.errors import CommandError
 
@@ -27,6 +28,10 @@ Ask = Callable[[Sequence[str], float], Answer]
 """``ask(argv, seconds)``. Raises ``OSError`` when the program cannot be started, ``TimeoutError`` when it was
 stopped at the time limit."""
 
+Work = Callable[[Sequence[str], Path], Answer]
+"""``work(argv, folder)``: a program that may take its time and keeps its temporary files in ``folder``.
+Raises ``OSError`` when it cannot be started."""
+
 
 def asker(env: Mapping[str, str]) -> Ask:
     """The real one: programs are found on ``env['PATH']`` and get ``env``."""
@@ -35,6 +40,15 @@ def asker(env: Mapping[str, str]) -> Ask:
         return _run(argv, env, seconds)
 
     return ask
+
+
+def worker(env: Mapping[str, str]) -> Work:
+    """The real one: programs are found on ``env['PATH']`` and get ``env``."""
+
+    def work(argv: Sequence[str], folder: Path) -> Answer:
+        return _run(argv, {**env, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))}, None)
+
+    return work
 
 
 @contextmanager
@@ -52,7 +66,7 @@ def output_of(argv: Sequence[str]) -> Iterator[IO[bytes]]:
         raise CommandError(f"{argv[0]} exited with {process.returncode}", argv=argv, code=process.returncode)
 
 
-def _run(argv: Sequence[str], env: Mapping[str, str], seconds: float) -> Answer:
+def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) -> Answer:
     process = subprocess.Popen(
         list(argv),
         env=dict(env),
@@ -63,9 +77,9 @@ def _run(argv: Sequence[str], env: Mapping[str, str], seconds: float) -> Answer:
     )
     try:
         stdout, stderr = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as error:
         _kill(process)
-        raise TimeoutError(f"no answer within {seconds:g} s") from None
+        raise TimeoutError(f"no answer within {error.timeout:g} s") from None
     except BaseException:
         _kill(process)
         raise

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
+from typing import IO
 
 from builder.errors import IntegrityError
 
@@ -18,7 +20,7 @@ def require_bytes(path: Path, size: int, sha256: str, where: str) -> None:
     digest = sha256_of(path)
     if digest != sha256:
         raise IntegrityError(
-            f"{where}: sha256 differs, so it is not the file the index describes; nothing was unpacked.\n"
+            f"{where}: sha256 differs, so it is not the file that was promised; nothing was unpacked.\n"
             f"    wanted: {sha256}\n    got:    {digest}"
         )
 
@@ -29,6 +31,19 @@ def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         for chunk in iter(lambda: file.read(CHUNK), b""):
             digest.update(chunk)
+    return digest.hexdigest()
+
+
+def write_file(source: IO[bytes], target: Path, mode: int) -> str:
+    """Copy to a new file, never through an existing name, and return the sha256 of what was written."""
+    digest = hashlib.sha256()
+    with target.open("xb") as file:
+        for chunk in iter(lambda: source.read(CHUNK), b""):
+            digest.update(chunk)
+            file.write(chunk)
+        file.flush()
+        target.chmod(mode)
+        os.fsync(file.fileno())
     return digest.hexdigest()
 
 

@@ -6,14 +6,13 @@ compared with ``manifest.json``, the archive's first member, so nothing else can
 
 from __future__ import annotations
 
-import hashlib
 import io
-import os
+import re
 import tarfile
 from pathlib import Path
 from typing import IO, Dict, Iterator, Tuple
 
-from builder.client.digest import CHUNK
+from builder.client.digest import write_file
 from builder.core.manifest import FOLDER_MODE, FileEntry, Manifest, file_mode, loads
 from builder.errors import DiskError, IntegrityError
 
@@ -21,6 +20,8 @@ MANIFEST = "manifest.json"
 MANIFEST_LIMIT = 16 * 2**20
 """Bytes; a real manifest has some ten thousand."""
 COUNT_LIMIT = 10_000
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
@@ -34,7 +35,9 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             members = iter(archive)
             folder.chmod(FOLDER_MODE)
-            manifest = _read_manifest(archive, members, top, folder)
+            content = _first(archive, members, top)
+            write_file(io.BytesIO(content), folder / MANIFEST, file_mode(MANIFEST))
+            manifest = _parse(content, top)
             wanted = _wanted(manifest, top, limit)
             for member in members:
                 _take(archive, member, top, folder, wanted)
@@ -47,6 +50,15 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
     return manifest
 
 
+def read_manifest(stream: IO[bytes], top: str) -> Manifest:
+    """The manifest, from the head of the tar ``stream``. Raises ``IntegrityError`` or ``ConfigError``."""
+    try:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            return _parse(_first(archive, iter(archive), top), top)
+    except tarfile.TarError as error:
+        raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
+
+
 def inside(name: str, top: str) -> Tuple[str, ...]:
     """The parts of a member's path below ``top``; ``IntegrityError`` for a name that could lead elsewhere."""
     parts = tuple(name.split("/"))
@@ -56,26 +68,32 @@ def inside(name: str, top: str) -> Tuple[str, ...]:
     return parts[1:]
 
 
-def _read_manifest(
-    archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str, folder: Path
-) -> Manifest:
-    """The first member but the top-level folder itself must be the manifest."""
+def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str) -> bytes:
+    """The manifest's bytes: it must be the first member but the top-level folder itself."""
     member = next((item for item in members if not (item.isdir() and inside(item.name, top) == ())), None)
     if member is None or inside(member.name, top) != (MANIFEST,) or not _plain_file(member):
         raise IntegrityError(f"{top}: the archive does not begin with {MANIFEST}")
     if member.size > MANIFEST_LIMIT:
         raise IntegrityError(f"{top}: {MANIFEST} has {member.size} bytes; at most {MANIFEST_LIMIT} are read")
     source = archive.extractfile(member)
-    content = source.read() if source else b""
-    _write(io.BytesIO(content), folder / MANIFEST, file_mode(MANIFEST))
+    return source.read() if source else b""
+
+
+def _parse(content: bytes, top: str) -> Manifest:
+    """The manifest. Its hashes become file names and words for pip, so they must be hashes."""
     try:
-        text = content.decode()
+        manifest = loads(content.decode(), top)
     except UnicodeDecodeError as error:
         raise IntegrityError(f"{top}: {MANIFEST} is not UTF-8 text") from error
-    return loads(text, top)
+    hashes = [entry.sha256 for entry in manifest.files] + [wheel.sha256 for wheel in manifest.wheels]
+    for sha256 in hashes:
+        if _SHA256.fullmatch(sha256) is None:
+            raise IntegrityError(f"{top}: its manifest has {sha256!r} for a sha256")
+    return manifest
 
 
 def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], FileEntry]:
+    """What must come out of the archive, by place. What comes from elsewhere is held to the same rules."""
     entries = {inside(f"{top}/{entry.path}", top): entry for entry in manifest.files}
     if len(manifest.files) > COUNT_LIMIT or len(entries) != len(manifest.files):
         raise IntegrityError(f"{top}: its manifest lists {len(manifest.files)} files, some twice or too many")
@@ -86,7 +104,7 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
             f"{top}: unpacked size differs.\n    wanted: at most {limit} bytes (index)\n"
             f"    got:    {manifest.unpacked_size} bytes (manifest)"
         )
-    return entries
+    return {parts: entry for parts, entry in entries.items() if entry.packed}
 
 
 def _take(
@@ -109,7 +127,7 @@ def _take(
         raise IntegrityError(_differs(top, entry.path, "size", str(entry.size), str(member.size)))
     _make_folders(folder, parts[:-1])
     source = archive.extractfile(member)
-    digest = _write(source, folder.joinpath(*parts), file_mode(entry.path)) if source else ""
+    digest = write_file(source, folder.joinpath(*parts), file_mode(entry.path)) if source else ""
     if digest != entry.sha256:
         raise IntegrityError(_differs(top, entry.path, "sha256", entry.sha256, digest))
 
@@ -124,19 +142,6 @@ def _make_folders(folder: Path, parts: Tuple[str, ...]) -> None:
 
 def _plain_file(member: tarfile.TarInfo) -> bool:
     return member.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and not member.issparse()
-
-
-def _write(source: IO[bytes], target: Path, mode: int) -> str:
-    """Copy to a new file, never through an existing name, and return the sha256 of what was written."""
-    digest = hashlib.sha256()
-    with target.open("xb") as file:
-        for chunk in iter(lambda: source.read(CHUNK), b""):
-            digest.update(chunk)
-            file.write(chunk)
-        file.flush()
-        target.chmod(mode)
-        os.fsync(file.fileno())
-    return digest.hexdigest()
 
 
 def _differs(top: str, path: str, what: str, wanted: str, got: str) -> str:

@@ -1,4 +1,4 @@
-"""Brings a package onto the machine: fetched, proved, unpacked aside, then switched to in one step."""
+"""Brings a package onto the machine: fetched, proved, made aside, then switched to in one step."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import shutil
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
-from builder.client.digest import require_bytes, size_of
-from builder.client.download import Wanted, etag_file, fetch
-from builder.client.extract import extract
+from builder.client.complete import SPARE_BYTES, Means, complete, survey
+from builder.client.compressed import open_tar, readable
+from builder.client.extract import extract, read_manifest
 from builder.client.layout import (
     Prefix,
+    forget_downloads,
+    in_use,
     make_folders,
     remove_leftovers,
     switch,
@@ -21,17 +23,17 @@ from builder.client.layout import (
     write_info,
 )
 from builder.client.lock import hold
-from builder.client.source import Place
+from builder.client.obtain import coming, obtain
+from builder.client.offer import Pick, pick, within
+from builder.client.source import Located
 from builder.client.verify import whole
 from builder.client.web import Web
-from builder.client.zstd import open_zstd, require_zstd
+from builder.client.zstd import require_zstd
 from builder.core.index import IndexPackage
 from builder.core.manifest import Manifest
+from builder.core.naming import form_of
 from builder.core.select import Choice
-from builder.errors import DiskError, TransferError
-
-SPARE_BYTES = 64 * 2**20
-"""Left free beyond what the package needs."""
+from builder.errors import DiskError, IntegrityError
 
 _PROVIDER = "libonnxruntime_providers_cuda.so"
 
@@ -40,16 +42,20 @@ _PROVIDER = "libonnxruntime_providers_cuda.so"
 class Job:
     """What to install, from where, into what, with what."""
 
-    package: IndexPackage
     choice: Choice
-    place: Place
-    """URL or path of the archive."""
-    prefix: Prefix
+    offers: Tuple[IndexPackage, ...]
+    """The chosen package in every layout and kind of archive, best first."""
+    layout: str
+    """``auto``, ``full`` or ``thin``."""
+    located: Located
+    means: Means
     web: Web
-    say: Callable[[str], None]
     now: Callable[[], datetime]
-    free: Callable[[Path], int]
-    """Bytes free where a path lies."""
+
+    @property
+    def prefix(self) -> Prefix:
+        """Where it goes."""
+        return self.means.prefix
 
 
 @dataclass(frozen=True)
@@ -58,18 +64,24 @@ class Installed:
 
     folder: Path
     fresh: bool
+    package: IndexPackage
+    why: str
+    """Which layout, and why that one."""
 
 
 def install(job: Job) -> Installed:
     """Install and switch ``current``; what was installed before stays, and in use until the last step.
 
-    Raises ``TransferError``, ``IntegrityError``, ``DiskError`` or ``ToolMissingError`` (no zstd).
+    Raises ``NoCompatiblePackageError`` (not in that layout), ``TransferError``, ``IntegrityError``,
+    ``DiskError`` or ``ToolMissingError`` (no zstd, no pip).
     """
-    require_zstd()
+    wanted = within(job.offers, job.layout)
+    if not any(readable(form_of(offer.file)) for offer in wanted):
+        require_zstd()
     try:
         make_folders(job.prefix)
-        with hold(job.prefix.lock, lambda: job.say("Waiting for another install to finish.")):
-            return _install(job)
+        with hold(job.prefix.lock, lambda: job.means.say("Waiting for another install to finish.")):
+            return _install(job, wanted)
     except OSError as error:
         where = error.filename or job.prefix.root
         raise DiskError(
@@ -77,60 +89,86 @@ def install(job: Job) -> Installed:
         ) from error
 
 
-def _install(job: Job) -> Installed:
-    remove_leftovers(job.prefix, job.package)
-    folder = job.prefix.folder(job.package)
-    there = whole(folder)
+def _install(job: Job, wanted: Tuple[IndexPackage, ...]) -> Installed:
+    remove_leftovers(job.prefix, wanted)
+    there = _there(job, wanted)
     if there is not None:
-        write_info(job.prefix, folder, _info(job, there))
+        package, manifest = there
+        folder = job.prefix.folder(package)
+        write_info(job.prefix, folder, _info(job, package, manifest))
+        done = Installed(folder, fresh=False, package=package, why=f"Layout {package.layout}: it is there.")
     else:
-        _require_space(job)
-        _unpack(job, _obtain(job), folder)
-    switch(job.prefix, folder)
-    _forget_download(job)
-    return Installed(folder, fresh=there is None)
+        picked = pick(wanted, job.layout, readable, lambda thin: _nothing_missing(job, thin))
+        done = _bring(job, picked)
+    switch(job.prefix, done.folder)
+    forget_downloads(job.prefix)
+    return done
 
 
-def _require_space(job: Job) -> None:
-    """Archive and unpacked files lie side by side for a while."""
-    coming = (
-        0 if isinstance(job.place, Path) else job.package.size - size_of(job.prefix.download(job.package))
-    )
-    needed = max(coming, 0) + job.package.unpacked_size + SPARE_BYTES
-    free = job.free(job.prefix.root)
+def _there(job: Job, wanted: Tuple[IndexPackage, ...]) -> Optional[Tuple[IndexPackage, Manifest]]:
+    """What is installed already, whole, the one in use first."""
+    current = in_use(job.prefix)
+    for package in sorted(wanted, key=lambda package: job.prefix.folder(package).name != current):
+        folder = job.prefix.folder(package)
+        manifest = whole(folder) if folder.is_dir() else None
+        if manifest is not None:
+            return package, manifest
+    return None
+
+
+def _nothing_missing(job: Job, thin: IndexPackage) -> bool:
+    """Whether this machine has all that a thin package lacks. Its archive says what that is, and is small."""
+    nearby = job.means.nearby
+    if not nearby.promising():
+        return False
+    with open_tar(_fetch(job, thin), form_of(thin.file)) as stream:
+        absent = read_manifest(stream, top_of(thin)).absent
+    return len(survey(absent, nearby)) == len(absent)
+
+
+def _bring(job: Job, picked: Pick) -> Installed:
+    package = picked.package
+    folder = job.prefix.folder(package)
+    _unpack(job, package, _fetch(job, package), folder)
+    return Installed(folder, fresh=True, package=package, why=picked.why)
+
+
+def _fetch(job: Job, package: IndexPackage) -> Path:
+    """The archive, if there is room for it and what is in it: both lie side by side for a while."""
+    needed = coming(package, job.located, job.prefix) + package.unpacked_size + SPARE_BYTES
+    free = job.means.free(job.prefix.root)
     if free < needed:
         raise DiskError(
-            f"{job.prefix.root}: {needed} bytes are needed to install {job.package.name}, {free} are free. "
+            f"{job.prefix.root}: {needed} bytes are needed to install {package.name}, {free} are free. "
             "Free some space or choose another place with --prefix."
         )
+    return obtain(package, job.located, job.prefix, job.web)
 
 
-def _obtain(job: Job) -> Path:
-    """The archive, proved to be the one the index describes."""
-    package = job.package
-    if isinstance(job.place, Path):
-        if not job.place.is_file():
-            raise TransferError(f"{job.place}: not there. Packages lie beside their index.json.")
-        require_bytes(job.place, package.size, package.sha256, str(job.place))
-        return job.place
-    part = job.prefix.download(package)
-    fetch(Wanted(job.place, package.size, package.sha256), part, job.web)
-    return part
-
-
-def _unpack(job: Job, archive: Path, folder: Path) -> None:
+def _unpack(job: Job, package: IndexPackage, archive: Path, folder: Path) -> None:
     part = job.prefix.part(folder.name)
     try:
         part.mkdir()
-        with open_zstd(archive) as stream:
-            manifest = extract(stream, top_of(job.package), part, job.package.unpacked_size)
-        write_info(job.prefix, part, _info(job, manifest))
+        with open_tar(archive, form_of(package.file)) as stream:
+            manifest = extract(stream, top_of(package), part, package.unpacked_size)
+        _require_agreement(manifest, package)
+        complete(manifest, part, job.means)
+        write_info(job.prefix, part, _info(job, package, manifest))
         sync_folder(part)
         _put_in_place(part, folder, aside=job.prefix.part("damaged"))
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
     sync_folder(folder.parent)
+
+
+def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
+    said = (manifest.layout, manifest.installed_size)
+    if said != (package.layout, package.installed_size):
+        raise IntegrityError(
+            f"{package.file}: its manifest and the index disagree.\n    wanted: layout {package.layout}, "
+            f"{package.installed_size} bytes installed\n    got:    layout {said[0]}, {said[1]} bytes"
+        )
 
 
 def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
@@ -141,30 +179,25 @@ def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _forget_download(job: Job) -> None:
-    part = job.prefix.download(job.package)
-    part.unlink(missing_ok=True)
-    etag_file(part).unlink(missing_ok=True)
-
-
-def _info(job: Job, manifest: Manifest) -> Dict[str, object]:
+def _info(job: Job, package: IndexPackage, manifest: Manifest) -> Dict[str, object]:
     """``gpu-package-info.json``; docs/client.md explains each key."""
     device = job.choice.device
     capability = device.capability if device else None
     return {
         "format": 1,
-        "name": job.package.name,
-        "variant": job.package.variant,
+        "name": package.name,
+        "variant": package.variant,
+        "layout": package.layout,
         "architectures": _architectures(manifest),
         "smVersion": capability.major * 10 + capability.minor if capability else None,
         "computeCap": str(capability) if capability else None,
         "gpuName": device.name if device else None,
         "support": job.choice.support,
         "cudaVisibleDevices": job.choice.visible,
-        "version": job.package.onnxruntime.version,
+        "version": package.onnxruntime.version,
         "libsPath": str(job.prefix.current.absolute() / "lib"),
         "installedAt": job.now().isoformat(timespec="seconds"),
-        "sha256": job.package.sha256,
+        "sha256": package.sha256,
     }
 
 

@@ -1,7 +1,7 @@
 """The folder packages are installed in.
 
-``versions/<package>-<sha12>/`` holds one unpacked package each, ``current`` links to the one in use. All else
-of ours lies in ``.ortpacks/``: the lock, what has arrived of an archive, and what is being made. The rest of
+``versions/<package>-<sha12>/`` holds one whole package each, ``current`` links to the one in use. All else of
+ours lies in ``.ortpacks/``: the lock, what has arrived, and what is being made. The rest of
 the folder may be somebody else's, so nothing outside these three names is ever looked at.
 """
 
@@ -12,16 +12,17 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Mapping, Optional
+from typing import Dict, Iterable, Iterator, Mapping, Optional
 
 from builder.client.download import etag_file
-from builder.core.index import IndexPackage
+from builder.core.index import IndexPackage, IndexPart
 from builder.core.manifest import FOLDER_MODE, file_mode
+from builder.core.naming import stem
 from builder.errors import DiskError, IntegrityError, NothingToDoError
 
 INFO = "gpu-package-info.json"
-SUFFIX = ".tar.zst"
 _STATE = ".ortpacks"
+_LIBRARY = ".library"
 _ELSEWHERE = "Move it away, or choose another folder with --prefix."
 
 
@@ -48,7 +49,7 @@ class Prefix:
 
     @property
     def downloads(self) -> Path:
-        """Where archives arrive."""
+        """Where archives arrive, and the libraries taken out of wheels."""
         return self.root / _STATE / "downloads"
 
     @property
@@ -61,8 +62,16 @@ class Prefix:
         return self.versions / f"{top_of(package)}-{package.sha256[:12]}"
 
     def download(self, package: IndexPackage) -> Path:
-        """Where this very package arrives."""
-        return self.downloads / f"{package.sha256[:12]}-{package.file}.part"
+        """Where this very package's archive arrives, joined where it was cut."""
+        return self.piece(IndexPart(package.file, package.size, package.sha256))
+
+    def piece(self, part: IndexPart) -> Path:
+        """Where one part of an archive arrives."""
+        return self.downloads / f"{part.sha256[:12]}-{part.file}.part"
+
+    def library(self, sha256: str) -> Path:
+        """Where a library of a wheel waits, whole, until its package is complete."""
+        return self.downloads / f"{sha256}{_LIBRARY}"
 
     def part(self, name: str) -> Path:
         """Where ``name`` is made."""
@@ -76,9 +85,8 @@ def default_prefix(env: Mapping[str, str], home: Path) -> Path:
 
 
 def top_of(package: IndexPackage) -> str:
-    """The archive's one top-level folder: its file name without ``.tar.zst``."""
-    name = package.file
-    return name.removesuffix(SUFFIX)
+    """The archive's one top-level folder: the package's name."""
+    return stem(package.file)
 
 
 def make_folders(prefix: Prefix) -> None:
@@ -87,11 +95,11 @@ def make_folders(prefix: Prefix) -> None:
     if (link.is_symlink() or link.exists()) and not _leads_into(link, versions):
         raise DiskError(f"{link} is in the way: it is no link to a package of ours. {_ELSEWHERE}")
     for folder in (versions, prefix.downloads, prefix.parts):
-        _make_folder(folder)
+        make_folder(folder)
 
 
-def _make_folder(folder: Path) -> None:
-    """Another install may make it at the same moment: then it is there."""
+def make_folder(folder: Path) -> None:
+    """Make ``folder``. Another install may make it at the same moment: then it is there."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -101,12 +109,27 @@ def _make_folder(folder: Path) -> None:
         folder.chmod(FOLDER_MODE)
 
 
-def remove_leftovers(prefix: Prefix, package: IndexPackage) -> None:
-    """Remove what dead installs left, except what has arrived of ``package``. Only with the lock held."""
-    part = prefix.download(package)
+def remove_leftovers(prefix: Prefix, packages: Iterable[IndexPackage]) -> None:
+    """Remove what dead installs left, but not what an install of ``packages`` can go on with.
+
+    Only with the lock held.
+    """
+    kept = {path for package in packages for path in _arriving(prefix, package)}
     for path in (*prefix.parts.iterdir(), *prefix.downloads.iterdir()):
-        if path not in {part, etag_file(part)}:
+        if path not in kept and path.suffix != _LIBRARY:
             _remove(path)
+
+
+def forget_downloads(prefix: Prefix) -> None:
+    """Remove all that has arrived. Only with the lock held."""
+    for path in prefix.downloads.iterdir():
+        _remove(path)
+
+
+def _arriving(prefix: Prefix, package: IndexPackage) -> Iterator[Path]:
+    for path in (prefix.download(package), *(prefix.piece(part) for part in package.parts)):
+        yield path
+        yield etag_file(path)
 
 
 def switch(prefix: Prefix, folder: Path) -> None:

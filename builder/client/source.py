@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 from builder.client.web import Web, read_small
 from builder.core.device import parse_driver
-from builder.core.index import Index, IndexPackage, loads
+from builder.core.index import Index, loads
 from builder.errors import ConfigError, TransferError, ValidationError
 
 INDEX_NAME = "index.json"
@@ -28,11 +28,11 @@ class Located:
     index: Index
     place: Place
 
-    def package_place(self, package: IndexPackage) -> Place:
-        """URL or path of a package's archive."""
+    def asset(self, name: str) -> Place:
+        """URL or path of an archive or one of its parts."""
         if isinstance(self.place, Path):
-            return self.place.parent / package.file
-        return urljoin(self.place, package.file)
+            return self.place.parent / name
+        return urljoin(self.place, name)
 
 
 def default_index() -> Optional[str]:

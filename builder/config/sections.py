@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from builder.config import values
 from builder.config.cursor import Cursor
-from builder.config.shapes import choice, entries, items, number, section
+from builder.config.shapes import choice, choices, entries, flag, items, number, section
 from builder.core.checks import Severity
 from builder.core.inputs import Input
 from builder.core.variant import (
@@ -16,12 +16,15 @@ from builder.core.variant import (
     Bundle,
     Cuda,
     Cudnn,
+    Form,
     Host,
+    Layout,
     Limits,
     ModelRule,
     NvidiaBase,
     OnnxRuntime,
     Origin,
+    Oversize,
     Preset,
     Profile,
     Publish,
@@ -41,12 +44,13 @@ T = TypeVar("T")
 
 def read_onnxruntime(cursor: Cursor) -> OnnxRuntime:
     """Section ``onnxruntime``."""
-    keys = section(cursor, ("version", "origin", "host", "profile"))
+    keys = section(cursor, ("version", "origin", "host", "profile"), optional=("tensorrt",))
     return OnnxRuntime(
         version=values.version(keys["version"], "X.Y.Z"),
         origin=choice(keys["origin"], Origin),
         host=choice(keys["host"], Host),
         profile=choice(keys["profile"], Profile),
+        tensorrt=flag(keys["tensorrt"]),
     )
 
 
@@ -91,10 +95,13 @@ def read_check(cursor: Cursor) -> Limits:
 
 def read_bundle(cursor: Cursor) -> Bundle:
     """Section ``bundle``."""
-    keys = section(cursor, ("preset", "budget", "licence"))
+    keys = section(cursor, ("layouts", "forms", "preset", "budget", "oversize", "licence"))
     return Bundle(
+        layouts=choices(keys["layouts"], Layout),
+        forms=choices(keys["forms"], Form),
         preset=choice(keys["preset"], Preset),
         budget=number(keys["budget"], least=1, most=_LARGEST_ASSET),
+        oversize=choice(keys["oversize"], Oversize),
         licence=values.file_path(keys["licence"]),
     )
 

@@ -20,6 +20,8 @@ from builder.errors import SchemaError, ValidationError
 INT = "tag:yaml.org,2002:int"
 
 _TEXT = "tag:yaml.org,2002:str"
+_BOOL = "tag:yaml.org,2002:bool"
+_BOOLEANS = ("true", "false")
 _MERGE = "tag:yaml.org,2002:merge"
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
@@ -76,6 +78,28 @@ def choice(cursor: Cursor, options: type[E]) -> E:
     """The member of an enumeration that is named here; its first when reported."""
     by_name = {str(option.value): option for option in options}
     return by_name.get(one_of(cursor, by_name), next(iter(options)))
+
+
+def choices(cursor: Cursor, options: type[E]) -> tuple[E, ...]:
+    """The members of an enumeration that the list here names, each once, in the enumeration's order."""
+    words = [str(option.value) for option in options]
+    named: dict[str, Cursor] = {}
+    for place in items(cursor):
+        word = one_of(place, words)
+        if word and named.setdefault(word, place) is not place:
+            place.report(ValidationError, "named twice", hint="Keep one of the two.")
+    return tuple(option for option in options if str(option.value) in named)
+
+
+def flag(cursor: Cursor) -> bool:
+    """``true`` or ``false``; false where nothing stands."""
+    node = cursor.node
+    if node is None:
+        return False
+    if node.tag != _BOOL or node.value not in _BOOLEANS:
+        cursor.report(SchemaError, "true or false is wanted")
+        return False
+    return bool(node.value == "true")
 
 
 def items(cursor: Cursor) -> list[Cursor]:

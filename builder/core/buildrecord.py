@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Iterator, Mapping, Optional, Pattern, Tuple, Type, TypeVar, Union
 
 from builder.core.manifest import Manifest
-from builder.core.naming import ARCHIVE_SUFFIX
+from builder.core.naming import ARCHIVE_SUFFIXES, stem
 from builder.core.shape import from_json, to_json
 from builder.errors import ParseError, SchemaError, ValidationError
 
@@ -76,7 +76,7 @@ class BuildRecord:
 
 
 _TEXTS: Mapping[str, Pattern[str]] = {
-    "package": re.compile(r"ortpacks-[A-Za-z0-9._+-]+" + re.escape(ARCHIVE_SUFFIX)),
+    "package": re.compile(rf"ortpacks-[A-Za-z0-9._+-]+(?:{'|'.join(map(re.escape, ARCHIVE_SUFFIXES))})"),
     "sha256": re.compile(r"[0-9a-f]{64}"),
     "date": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
     "command": re.compile(r"\./run build( [A-Za-z0-9._+-]+)+"),
@@ -84,17 +84,17 @@ _TEXTS: Mapping[str, Pattern[str]] = {
 
 
 def record_name(archive: str) -> str:
-    """File name of the record that lies beside the archive of this file name."""
-    return archive.removesuffix(ARCHIVE_SUFFIX) + SUFFIX
+    """File name of the record that lies beside the archive of this file name, or beside its parts."""
+    return stem(archive) + SUFFIX
 
 
 def record_of(
-    manifest: Manifest, sha256: str, *, date: str, command: str, compiled: Optional[Compile]
+    manifest: Manifest, archive: str, sha256: str, *, date: str, command: str, compiled: Optional[Compile]
 ) -> BuildRecord:
-    """The record of the package with this manifest, whose archive has these bytes."""
+    """The record of the package with this manifest, whose archive has this file name and these bytes."""
     return BuildRecord(
         format=FORMAT,
-        package=manifest.name + ARCHIVE_SUFFIX,
+        package=archive,
         sha256=sha256,
         variant=manifest.variant,
         base=manifest.base.name,
@@ -108,9 +108,11 @@ def record_of(
     )
 
 
-def contradictions(record: BuildRecord, manifest: Manifest, sha256: str) -> Tuple[str, ...]:
-    """Each thing that a record tells otherwise than the package beside it, of this manifest and bytes."""
-    told = record_of(manifest, sha256, date=record.date, command=record.command, compiled=record.compile)
+def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256: str) -> Tuple[str, ...]:
+    """Each thing that a record tells otherwise than the package beside it, whose these are."""
+    told = record_of(
+        manifest, archive, sha256, date=record.date, command=record.command, compiled=record.compile
+    )
     said, true = vars(record), vars(told)
     odd = (key for key in said if said[key] != true[key])
     return tuple(f"its record says {key} {said[key]}, the package {true[key]}" for key in odd)

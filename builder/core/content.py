@@ -7,6 +7,7 @@ documentation for the libraries it opens at run time.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Iterator, Optional, Tuple
 
@@ -18,12 +19,14 @@ from builder.errors import ValidationError
 HOST = "libonnxruntime.so.1"
 BRIDGE = "libonnxruntime_providers_shared.so"
 PROVIDER = "libonnxruntime_providers_cuda.so"
+TENSORRT = "libonnxruntime_providers_tensorrt.so"
 CUDA_LICENCE = "licenses/nvidia-cuda.txt"
 CUDNN_LICENCE = "licenses/nvidia-cudnn.txt"
 ORT_LICENCE = "licenses/onnxruntime.txt"
 ORT_NOTICES = "licenses/onnxruntime-third-party.txt"
 OUR_LICENCE = "LICENSE"
 NOTICE = "NOTICE"
+SBOM = "sbom.cdx.json"
 NVIDIA, ONNXRUNTIME, ORTPACKS = families.NVIDIA, families.ONNXRUNTIME, "ortpacks"
 LICENCES = (OUR_LICENCE, NOTICE, CUDA_LICENCE, CUDNN_LICENCE, ORT_LICENCE, ORT_NOTICES)
 """Every package carries these."""
@@ -49,6 +52,8 @@ _CUDNN = (
 )
 CUDNN_PARTS = tuple(library for library, _ in _CUDNN if library != CUDNN)
 """What cuDNN 9.10 consists of besides its main library. Newer ones open more: the check says so (E003)."""
+_OF_TENSORRT = re.compile(r"lib(?:nvinfer|nvinfer_plugin|nvonnxparser)\.so\.\d+")
+"""Of the official provider's NEEDED, 1.21.0 and 1.23.2, by ``readelf``; the plugins are 1.21.0's alone."""
 _TERMS = "the terms of redistribution ask for it"
 
 
@@ -72,8 +77,16 @@ def vendor_of(name: str) -> str:
     return family.vendor if family else ""
 
 
+def is_users(library: str, needed: str) -> bool:
+    """Whether what the library of this file name needs is the user's to bring: TensorRT, of its provider."""
+    return library == TENSORRT and _OF_TENSORRT.fullmatch(needed) is not None
+
+
 def wanted(plan: BuildPlan) -> Tuple[Wanted, ...]:
-    """Every file of the plan's package but our own ``LICENSE`` and ``NOTICE``, sorted by path."""
+    """Every file of the plan's package but our own ``LICENSE`` and ``NOTICE``, sorted by path.
+
+    Raises ``ValidationError`` naming the keys of ``variants.yaml`` that cannot stand together.
+    """
     return tuple(
         sorted((*_ort(plan), *_cuda(plan), *_cudnn(plan), *_licences(plan)), key=lambda file: file.path)
     )
@@ -88,6 +101,19 @@ def _ort(plan: BuildPlan) -> Iterator[Wanted]:
     )
     yield _ort_file(plan, BRIDGE, (BRIDGE,), f"{HOST} opens it", compiled=compiled)
     yield _ort_file(plan, PROVIDER, (PROVIDER,), f"{HOST} opens it", compiled=compiled)
+    if plan.project.onnxruntime.tensorrt:
+        _require_host_of_tensorrt(compiled=host_compiled)
+        yield _ort_file(plan, TENSORRT, (TENSORRT,), f"{HOST} opens it", compiled=False)
+
+
+def _require_host_of_tensorrt(*, compiled: bool) -> None:
+    """Its provider is the official wheel's; so must the library that opens it be."""
+    if compiled:
+        raise ValidationError(
+            "variants.yaml: onnxruntime.tensorrt: true adds the official TensorRT provider, and the host "
+            "library of onnxruntime.host: source (--host source) is compiled without TensorRT. Use host: "
+            "wheel, or tensorrt: false."
+        )
 
 
 def _ort_file(

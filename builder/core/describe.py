@@ -18,11 +18,12 @@ from builder.core.manifest import (
     FileEntry,
     Manifest,
     OrtEntry,
+    WheelEntry,
 )
 from builder.core.naming import package_name
 from builder.core.package import Digest, Member
 from builder.core.support import driver_window
-from builder.core.variant import BuildPlan, Origin, Variant
+from builder.core.variant import BuildPlan, Layout, Origin, Variant
 
 OFFICIAL = "official"
 
@@ -66,19 +67,22 @@ class _Claims:
 
 @dataclass(frozen=True)
 class Packed:
-    """The members and what their bytes are."""
+    """The members, what their bytes are, and the wheels they come from."""
 
     members: Tuple[Member, ...]
     digests: Mapping[str, Digest]
+    wheels: Tuple[WheelEntry, ...]
+    layout: Layout
 
 
 def describe(plan: BuildPlan, packed: Packed, report: Report, revision: Optional[str]) -> Manifest:
     """The manifest of a plan's package. ``revision`` is the base image's digest, ``None`` where unknown."""
-    name = package_name(plan)
+    name = package_name(plan, packed.layout)
     claims = _claims(report, plan.variant.sm, plan.project.cuda.version)
     return Manifest(
         format=FORMAT,
         name=str(name),
+        layout=packed.layout.value,
         variant=plan.variant.name,
         sm=tuple(map(str, plan.variant.sm)),
         generations=plan.variant.generations,
@@ -92,6 +96,7 @@ def describe(plan: BuildPlan, packed: Packed, report: Report, revision: Optional
         capabilities=claims.capabilities,
         coverage=claims.coverage,
         models=plan.project.models,
+        wheels=packed.wheels,
         files=tuple(
             _entry(member, packed.digests[member.path], report.elf.get(member.path))
             for member in sorted(packed.members, key=lambda member: member.path)
@@ -121,16 +126,18 @@ def compare(manifest: Manifest, report: Report) -> Tuple[Finding, ...]:
     )
 
 
-def unpacked_members(manifest: Manifest, folder: Path) -> Tuple[Member, ...]:
-    """The members of a package that lies unpacked in ``folder``, as its manifest tells them."""
+def installed_members(manifest: Manifest, files: Mapping[str, Path]) -> Tuple[Member, ...]:
+    """The members of a package whose files lie where ``files`` says, by path, as its manifest tells them."""
     return tuple(
         Member(
             path=entry.path,
-            file=folder / entry.path,
+            file=files[entry.path],
             source=entry.source,
             licence=entry.licence,
             vendor=entry.vendor,
             modified=entry.modified,
+            member=entry.member,
+            packed=entry.packed,
         )
         for entry in manifest.files
     )
@@ -197,6 +204,8 @@ def _entry(member: Member, digest: Digest, elf: Optional[Elf]) -> FileEntry:
         size=digest.size,
         sha256=digest.sha256,
         source=member.source,
+        member=member.member,
+        packed=member.packed,
         licence=member.licence,
         vendor=member.vendor,
         modified=member.modified,

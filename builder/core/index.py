@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from builder.core.manifest import Driver, Manifest
-from builder.core.release import LocalFile
+from builder.core.naming import ARCHIVE_SUFFIXES
 from builder.core.shape import from_json, to_json
-from builder.core.variant import ModelRule
+from builder.core.variant import Layout, ModelRule
 from builder.errors import ParseError, SchemaError, ValidationError
 
-FORMAT = 1
-LAYOUTS = ("full",)
+FORMAT = 2
+LAYOUTS = tuple(layout.value for layout in Layout)
 SUPPORT = ("native", "jit", "partial", "none")
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -31,21 +31,45 @@ class IndexOrt:
 
 
 @dataclass(frozen=True)
+class IndexPart:
+    """One part of an archive that was cut: an asset of its own. ``size`` in bytes."""
+
+    file: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A package's archive, whole whatever it lies in, and the parts it was cut into."""
+
+    file: str
+    size: int
+    sha256: str
+    parts: Tuple[IndexPart, ...] = ()
+    """In the order they join; empty where ``file`` itself is there."""
+
+
+@dataclass(frozen=True)
 class IndexPackage:
     """One package: where it is, what its bytes are, what it runs on."""
 
     name: str
     file: str
-    """Asset name; the client resolves it against the index's own URL or directory."""
+    """The archive; the client resolves it, or its parts, against the index's own URL or directory."""
     variant: str
     platform: str
     layout: str
-    """``full``: one archive with everything in it."""
+    """``full``: one archive with everything in it. ``thin``: without NVIDIA's libraries."""
     size: int
-    """Bytes of the archive."""
+    """Bytes of the archive, joined."""
     sha256: str
+    parts: Tuple[IndexPart, ...]
+    """What to fetch and join instead of ``file``; empty where that is an asset itself."""
     unpacked_size: int
-    """Bytes of the files in it."""
+    """Bytes of the files in the archive."""
+    installed_size: int
+    """Bytes of the files once it is installed: more than ``unpacked_size`` in layout thin."""
     onnxruntime: IndexOrt
     capabilities: Mapping[str, str]
     """``native``, ``jit``, ``partial`` or ``none`` by compute capability, as found in the package."""
@@ -63,12 +87,18 @@ class Index:
     models: Tuple[ModelRule, ...]
 
 
-def build_index(
-    tag: str, packages: Sequence[Tuple[Manifest, LocalFile]], models: Sequence[ModelRule]
-) -> Index:
-    """The index of a release's packages, sorted by name: the same packages give the same index."""
-    entries = sorted((_entry(manifest, file) for manifest, file in packages), key=lambda entry: entry.name)
+def build_index(tag: str, packages: Sequence[Tuple[Manifest, Stored]], models: Sequence[ModelRule]) -> Index:
+    """The index of a release's packages, sorted by file: the same packages give the same index."""
+    entries = sorted((_entry(manifest, stored) for manifest, stored in packages), key=lambda item: item.file)
     return Index(format=FORMAT, tag=tag, packages=tuple(entries), models=tuple(models))
+
+
+def by_support(package: IndexPackage) -> Mapping[str, str]:
+    """Compute capabilities by how the package's code runs on them: ``{"native": "5.0, 5.2"}``."""
+    kinds: Dict[str, List[str]] = {}
+    for capability, support in package.capabilities.items():
+        kinds.setdefault(support, []).append(capability)
+    return {support: ", ".join(capabilities) for support, capabilities in kinds.items()}
 
 
 def dumps(index: Index) -> str:
@@ -97,17 +127,19 @@ def loads(text: str, where: str) -> Index:
     return index
 
 
-def _entry(manifest: Manifest, file: LocalFile) -> IndexPackage:
+def _entry(manifest: Manifest, stored: Stored) -> IndexPackage:
     ort = manifest.onnxruntime
     return IndexPackage(
         name=manifest.name,
-        file=file.name,
+        file=stored.file,
         variant=manifest.variant,
         platform=manifest.platform,
-        layout="full",
-        size=file.size,
-        sha256=file.sha256,
+        layout=manifest.layout,
+        size=stored.size,
+        sha256=stored.sha256,
+        parts=stored.parts,
         unpacked_size=manifest.unpacked_size,
+        installed_size=manifest.installed_size,
         onnxruntime=IndexOrt(version=ort.version, origin=ort.origin, profile=ort.profile),
         capabilities=manifest.capabilities,
         driver=manifest.driver,
@@ -117,35 +149,55 @@ def _entry(manifest: Manifest, file: LocalFile) -> IndexPackage:
 
 def _require_known_format(value: object, where: str) -> None:
     found = value.get("format") if isinstance(value, dict) else None
-    if found is not None and (type(found) is not int or found != FORMAT):
-        raise ValidationError(
-            f"{where}: format {found!r}; this version reads format {FORMAT}. Update ortpacks."
-        )
+    if found is None or (type(found) is int and found == FORMAT):
+        return
+    older = type(found) is int and 0 < found < FORMAT
+    advice = "Install with the ortpacks.pyz of that very release." if older else "Update ortpacks."
+    raise ValidationError(f"{where}: format {found!r}; this version reads format {FORMAT}. {advice}")
 
 
 def _impossible(index: Index) -> Iterator[str]:
     if not index.packages:
         yield "packages: the list is empty"
-    seen = set()
+    seen: Set[str] = set()
     for number, package in enumerate(index.packages):
         where = f"packages[{number}]"
-        if package.file in seen:
-            yield f"{where}.file: {package.file} is listed twice"
-        seen.add(package.file)
+        yield from _impossible_files(package, where, seen)
         yield from _impossible_values(package, where)
 
 
-def _impossible_values(package: IndexPackage, where: str) -> Iterator[str]:
+def _impossible_files(package: IndexPackage, where: str, seen: Set[str]) -> Iterator[str]:
+    """The archive and its parts; ``seen`` are the names of all before."""
+    if not package.file.endswith(ARCHIVE_SUFFIXES):
+        yield f"{where}.file: {package.file!r} ends in neither {' nor '.join(ARCHIVE_SUFFIXES)}"
+    yield from _impossible_file(IndexPart(package.file, package.size, package.sha256), where, seen)
+    for number, part in enumerate(package.parts):
+        yield from _impossible_file(part, f"{where}.parts[{number}]", seen)
+    joined = sum(part.size for part in package.parts)
+    if package.parts and joined != package.size:
+        yield f"{where}.parts: they join to {joined} bytes, the archive has {package.size}"
+
+
+def _impossible_file(file: IndexPart, where: str, seen: Set[str]) -> Iterator[str]:
     # The client joins ``file`` to a folder of its own, so it must be a plain name.
-    if _FILE.fullmatch(package.file) is None:
-        yield f"{where}.file: {package.file!r} is not a plain file name"
-    if _SHA256.fullmatch(package.sha256) is None:
-        yield f"{where}.sha256: {package.sha256!r} is not 64 hex digits"
+    if _FILE.fullmatch(file.file) is None:
+        yield f"{where}.file: {file.file!r} is not a plain file name"
+    if file.file in seen:
+        yield f"{where}.file: {file.file} is listed twice"
+    seen.add(file.file)
+    if _SHA256.fullmatch(file.sha256) is None:
+        yield f"{where}.sha256: {file.sha256!r} is not 64 hex digits"
+    if file.size <= 0:
+        yield f"{where}.size: {file.size} bytes"
+
+
+def _impossible_values(package: IndexPackage, where: str) -> Iterator[str]:
     if package.layout not in LAYOUTS:
         yield f"{where}.layout: {package.layout!r}; known: {', '.join(LAYOUTS)}. Update ortpacks."
-    for key in ("size", "unpacked_size"):
-        if getattr(package, key) <= 0:
-            yield f"{where}.{key}: {getattr(package, key)} bytes"
+    if package.unpacked_size <= 0:
+        yield f"{where}.unpacked_size: {package.unpacked_size} bytes"
+    if package.installed_size < package.unpacked_size:
+        yield f"{where}.installed_size: {package.installed_size} bytes, less than the archive's files"
     for capability, support in package.capabilities.items():
         if support not in SUPPORT:
             yield f"{where}.capabilities.{capability}: {support!r}; known: {', '.join(SUPPORT)}"

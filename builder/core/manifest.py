@@ -11,7 +11,7 @@ from builder.core.shape import from_json, to_json
 from builder.core.variant import ModelRule
 from builder.errors import ParseError, SchemaError, ValidationError
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class FileEntry:
     sha256: str
     source: str
     """``Input.key`` of the wheel it comes from, or ``built``."""
+    member: Optional[str]
+    """Path inside that wheel; ``None`` for what was built."""
+    packed: bool
+    """Whether the archive holds it; if not, the client takes it from its wheel (layout thin)."""
     licence: str
     """Path of its licence text in the package."""
     vendor: str
@@ -39,6 +43,17 @@ def file_mode(path: str) -> int:
 
 FOLDER_MODE = 0o755
 """Permission bits of a package's folders: a runtime image's user is not the one who unpacked it."""
+
+
+@dataclass(frozen=True)
+class WheelEntry:
+    """A wheel that files come from, and the bytes of the wheel itself; ``size`` in bytes."""
+
+    source: str
+    """``Input.key``: ``wheel:nvidia-cublas-cu12==12.9.1.4``."""
+    file: str
+    size: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,8 @@ class Manifest:
 
     format: int
     name: str
+    layout: str
+    """``full`` or ``thin``."""
     variant: str
     sm: Tuple[str, ...]
     """The architectures the variant promises native code for: what was asked for, not what was found."""
@@ -101,11 +118,28 @@ class Manifest:
     """``native``, ``jit``, ``partial`` or ``none`` by compute capability."""
     coverage: Tuple[CoverageEntry, ...]
     models: Tuple[ModelRule, ...]
+    wheels: Tuple[WheelEntry, ...]
+    """Every wheel that ``files`` names, sorted by source."""
     files: Tuple[FileEntry, ...]
 
     @property
+    def packed(self) -> Tuple[FileEntry, ...]:
+        """The files that the archive holds besides the manifest."""
+        return tuple(entry for entry in self.files if entry.packed)
+
+    @property
+    def absent(self) -> Tuple[FileEntry, ...]:
+        """The files that come from their wheels: none in layout full."""
+        return tuple(entry for entry in self.files if not entry.packed)
+
+    @property
     def unpacked_size(self) -> int:
-        """Bytes of all files but the manifest itself."""
+        """Bytes of the files in the archive, without the manifest itself."""
+        return sum(entry.size for entry in self.packed)
+
+    @property
+    def installed_size(self) -> int:
+        """Bytes of all files, wherever they come from."""
         return sum(entry.size for entry in self.files)
 
 
@@ -144,6 +178,8 @@ def _require_archs(manifest: Manifest) -> None:
 def _require_known_format(value: object, where: str) -> None:
     found = value.get("format") if isinstance(value, dict) else None
     if found is not None and found != FORMAT:
+        older = isinstance(found, int) and found < FORMAT
+        advice = "Build the package again, or take it from a newer release." if older else "Update ortpacks."
         raise ValidationError(
-            f"{where}: manifest.json has format {found!r}; this ortpacks reads {FORMAT}. Update ortpacks."
+            f"{where}: manifest.json has format {found!r}; this ortpacks reads {FORMAT}. {advice}"
         )

@@ -1,8 +1,8 @@
 """Names of packages and release assets: made from plain values, and read back.
 
-``ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64``: variant, ORT version, CUDA version, the profile where less
-than the official build was compiled, platform. Only ``[A-Za-z0-9._+-]``: GitHub rewrites anything else in an
-asset's name.
+``ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64``: variant, ORT version, CUDA version, the profile where
+less than the official build was compiled, the layout where it is not full, platform. Only
+``[A-Za-z0-9._+-]``: GitHub rewrites anything else in an asset's name.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-from builder.core.variant import BuildPlan, Profile
+from builder.core.variant import BuildPlan, Form, Layout, Profile
 from builder.errors import ValidationError
 
-ARCHIVE_SUFFIX = ".tar.zst"
+ARCHIVE_SUFFIXES = tuple(form.value for form in Form)
+"""How the files of packages end."""
+PARTS_SUFFIX = ".parts.json"
+"""Behind an archive's name: the file that says how its parts join."""
 PLATFORM = "linux-x64"
 REDUCED = (Profile.LEAN.value, Profile.MINIMAL.value)
 """Profiles that a name tells."""
@@ -23,9 +26,9 @@ _VARIANT = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 _VERSION = r"\d+\.\d+\.\d+[A-Za-z0-9.+]*"
 _NAME = re.compile(
     rf"ortpacks-(?P<variant>{_VARIANT})-(?P<ort>{_VERSION})-cuda(?P<cuda>\d+\.\d+)"
-    r"(?:-(?P<profile>lean|minimal))?-(?P<platform>linux-x64)"
+    r"(?:-(?P<profile>lean|minimal))?(?P<thin>-thin)?-(?P<platform>linux-x64)"
 )
-_RULE = "ortpacks-<variant>-<ORT version>-cuda<X.Y>[-lean|-minimal]-linux-x64"
+_RULE = "ortpacks-<variant>-<ORT version>-cuda<X.Y>[-lean|-minimal][-thin]-linux-x64"
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class PackageName:
     ort: str
     cuda: str
     profile: Optional[str] = None
+    layout: str = Layout.FULL.value
     platform: str = PLATFORM
 
     def __post_init__(self) -> None:
@@ -46,25 +50,46 @@ class PackageName:
 
     def __str__(self) -> str:
         reduced = f"-{self.profile}" if self.profile else ""
-        return f"ortpacks-{self.variant}-{self.ort}-cuda{self.cuda}{reduced}-{self.platform}"
+        thin = f"-{self.layout}" if self.layout != Layout.FULL.value else ""
+        return f"ortpacks-{self.variant}-{self.ort}-cuda{self.cuda}{reduced}{thin}-{self.platform}"
 
-    @property
-    def archive(self) -> str:
+    def archive(self, form: Form) -> str:
         """File name of the package, and name of the asset on a release."""
-        return f"{self}{ARCHIVE_SUFFIX}"
+        return f"{self}{form.value}"
 
     @classmethod
     def parse(cls, text: str) -> PackageName:
         """Read a package's name or its archive's file name; ``ValidationError`` on anything else."""
-        match = _NAME.fullmatch(text.removesuffix(ARCHIVE_SUFFIX))
+        match = _NAME.fullmatch(stem(text))
         if match is None:
+            endings = " or ".join(ARCHIVE_SUFFIXES)
             raise ValidationError(
-                f"{text!r} is not a package's name. Names look like {_RULE}{ARCHIVE_SUFFIX}."
+                f"{text!r} is not a package's name. Names look like {_RULE}, then {endings}."
             )
-        return cls(match["variant"], match["ort"], match["cuda"], match["profile"], match["platform"])
+        layout = Layout.THIN if match["thin"] else Layout.FULL
+        return cls(
+            match["variant"], match["ort"], match["cuda"], match["profile"], layout.value, match["platform"]
+        )
 
 
-def package_name(plan: BuildPlan) -> PackageName:
+def stem(file_name: str) -> str:
+    """The package's name and top folder, from the name of its archive or of the file that joins its parts."""
+    name = file_name.removesuffix(PARTS_SUFFIX)
+    suffix = next((end for end in ARCHIVE_SUFFIXES if name.endswith(end)), "")
+    return name.removesuffix(suffix)
+
+
+def form_of(file_name: str) -> Form:
+    """The kind of archive by its name. Raises ``ValidationError`` where the name tells none."""
+    name = file_name.removesuffix(PARTS_SUFFIX)
+    found = next((form for form in Form if name.endswith(form.value)), None)
+    if found is None:
+        endings = " or ".join(ARCHIVE_SUFFIXES)
+        raise ValidationError(f"{file_name!r} is not a package: its name ends in neither {endings}.")
+    return found
+
+
+def package_name(plan: BuildPlan, layout: Layout = Layout.FULL) -> PackageName:
     """The name a plan's package will have."""
     profile = plan.profile.value if plan.profile else None
     return PackageName(
@@ -72,4 +97,5 @@ def package_name(plan: BuildPlan) -> PackageName:
         ort=plan.ort_version,
         cuda=plan.project.cuda.version,
         profile=profile if profile in REDUCED else None,
+        layout=layout.value,
     )

@@ -1,40 +1,94 @@
-"""``NOTICE``: which file is whose, under which licence, from which wheel."""
+"""``NOTICE``: which file is whose, under which licence, from which wheel; and what is not ours to license."""
 
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Iterator, Sequence
-
-from builder.core.package import Member
-
-_HEAD = """\
-{name}
-
-This package holds files of several owners. Each is listed below under the text of its licence.
-
-LICENSE covers only the files listed under it. It does not cover NVIDIA's files, and nothing in this package
-puts them under an open-source licence. They are NVIDIA's, byte for byte as in the wheels named here, under
-the CUDA Toolkit End User License Agreement and the cuDNN licence: they may be passed on as part of an
-application that uses them, not as a product of their own and not modified, for systems with NVIDIA GPUs.
-
-manifest.json has each file's size and sha256.
-"""
+from textwrap import fill
+from typing import Iterator, Protocol, Sequence, Set, Tuple
 
 
-def notice(name: str, members: Sequence[Member]) -> str:
-    """The text for a package called ``name``, the same for the same members."""
-    ordered = sorted(members, key=lambda member: (member.licence, member.path))
-    sections = [
-        "\n".join([f"{licence} ({', '.join(sorted({member.vendor for member in group}))})", *_lines(group)])
-        for licence, group in (
-            (key, list(found)) for key, found in groupby(ordered, key=lambda member: member.licence)
-        )
-    ]
-    return "\n\n".join([_HEAD.format(name=name).rstrip(), *sections]) + "\n"
+class Listed(Protocol):
+    """What NOTICE tells of a file; ``core.package.Member`` and ``core.manifest.FileEntry`` have it."""
+
+    @property
+    def path(self) -> str:
+        """Relative to the package's root."""
+
+    @property
+    def source(self) -> str:
+        """``Input.key`` of a wheel, or ``built``."""
+
+    @property
+    def licence(self) -> str:
+        """Path of its licence text in the package."""
+
+    @property
+    def vendor(self) -> str:
+        """Whose it is."""
+
+    @property
+    def modified(self) -> bool:
+        """Whether its bytes are not its wheel's."""
+
+    @property
+    def packed(self) -> bool:
+        """Whether the archive holds it."""
 
 
-def _lines(group: Sequence[Member]) -> Iterator[str]:
-    width = max(len(member.path) for member in group)
-    for member in group:
-        changed = "; RUNPATH set to $ORIGIN" if member.modified else ""
-        yield f"  {member.path:<{width}}  {member.source}{changed}"
+STATEMENT = (
+    "LICENSE covers only the files listed under it. It does not cover NVIDIA's files, and nothing in this "
+    "package puts them under an open-source licence."
+)
+"""Stands in every NOTICE: the CUDA EULA, 1.2, forbids to put NVIDIA's files under such a licence."""
+_OWNERS = "This package holds files of several owners. Each is listed below the path of its licence text."
+_TERMS = (
+    "They are NVIDIA's, byte for byte as in the wheels named here, under the CUDA Toolkit End User License "
+    "Agreement and the cuDNN licence: they may be passed on as part of an application that uses them, not as "
+    "a product of their own and not modified, for systems with NVIDIA GPUs."
+)
+_NOT_HERE = "not in the archive"
+_THIN = (
+    f'Files marked "{_NOT_HERE}" are taken, unchanged, from the wheel named beside each by whoever installs '
+    "the package. They belong to the installed package, and all of the above holds for them too."
+)
+_WHERE = (
+    'Beside each file stands the wheel it comes from; "built" is what ortpacks compiled or wrote. '
+    "manifest.json has each file's size and sha256."
+)
+_WIDTH = 110
+_INDENT = "  "
+
+
+def notice(name: str, files: Sequence[Listed]) -> str:
+    """The text for a package called ``name``, the same for the same files."""
+    ordered = sorted(files, key=lambda file: (file.licence, file.path))
+    groups = ((licence, list(group)) for licence, group in groupby(ordered, key=lambda file: file.licence))
+    sections = ["\n".join([_title(licence, group), *_lines(group)]) for licence, group in groups]
+    thin = [_THIN] if any(not file.packed for file in files) else []
+    head = [fill(text, _WIDTH) for text in (name, _OWNERS, f"{STATEMENT} {_TERMS}", *thin, _WHERE)]
+    return "\n\n".join([*head, *sections]) + "\n"
+
+
+def read_notice(text: str) -> Set[Tuple[str, str, str]]:
+    """Licence, path and source of every file that a NOTICE lists; of text that is none, nothing."""
+    found = set()
+    licence = ""
+    for line in text.splitlines():
+        if line.startswith(_INDENT):
+            path, _, rest = line.strip().partition(_INDENT)
+            found.add((licence, path, rest.strip().partition(";")[0]))
+        else:
+            licence = line.rpartition(" (")[0]
+    return found
+
+
+def _title(licence: str, group: Sequence[Listed]) -> str:
+    return f"{licence} ({', '.join(sorted({file.vendor for file in group}))})"
+
+
+def _lines(group: Sequence[Listed]) -> Iterator[str]:
+    width = max(len(file.path) for file in group)
+    for file in group:
+        marks = ["RUNPATH set to $ORIGIN"] if file.modified else []
+        marks += [] if file.packed else [_NOT_HERE]
+        yield f"{_INDENT}{file.path:<{width}}{_INDENT}{'; '.join([file.source, *marks])}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterable, Mapping, Protocol, Tuple
+from typing import Callable, Iterable, Mapping, Optional, Protocol, Tuple
 
-from builder.core.variant import Preset
+from builder.core.variant import Form, Preset
+from builder.errors import IntegrityError
 
 BUILT = "built"
 """``source`` of what we compiled or wrote."""
@@ -31,6 +32,10 @@ class Member:
     """``nvidia`` (never modified), ``onnxruntime`` or ``ortpacks``."""
     modified: bool = False
     """Whether ``file`` differs from the source's bytes: RUNPATH set on ORT's own provider."""
+    member: Optional[str] = None
+    """Path inside the wheel; ``None`` for what we compiled or wrote."""
+    packed: bool = True
+    """Whether the archive holds it; not so NVIDIA's libraries in layout thin."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,22 @@ class Digest:
     sha256: str
 
 
+class ChangedFileError(IntegrityError):
+    """A member's file is not the bytes it must be. ``got`` is ``None`` when it has more than it should."""
+
+    def __init__(self, member: Member, wanted: Digest, got: Optional[Digest]) -> None:
+        self.member, self.wanted, self.got = member, wanted, got
+        found = f"{got.size} bytes, sha256 {got.sha256}" if got else "more bytes"
+        super().__init__(
+            f"{member.file} changed while {member.path} was packed, or before: it should have "
+            f"{wanted.size} bytes, sha256 {wanted.sha256}, and has {found}. "
+            "Build again, and let nothing else write there."
+        )
+
+
 @dataclass(frozen=True)
 class Content:
-    """All that goes into an archive: the manifest's bytes, the members, and what their bytes must be."""
+    """All that a package is made of: the manifest's bytes, the members, and what their bytes must be."""
 
     manifest: bytes
     members: Tuple[Member, ...]
@@ -51,9 +69,14 @@ class Content:
     """By member path."""
 
     @property
+    def packed(self) -> Tuple[Member, ...]:
+        """The members that the archive holds besides the manifest, sorted by path."""
+        return tuple(sorted((one for one in self.members if one.packed), key=lambda member: member.path))
+
+    @property
     def size(self) -> int:
-        """Bytes of all members, the manifest included."""
-        return len(self.manifest) + sum(self.digests[member.path].size for member in self.members)
+        """Bytes of what the archive holds, the manifest included."""
+        return len(self.manifest) + sum(self.digests[member.path].size for member in self.packed)
 
 
 @dataclass(frozen=True)
@@ -68,7 +91,11 @@ class PackageFile:
 
 
 class Archive(Protocol):
-    """Reads and writes package archives: one folder named like the package, ``manifest.json`` first."""
+    """Reads and writes package archives: one folder named like the package, ``manifest.json`` first.
+
+    The kind of an archive follows from its file name (``core.naming.form_of``). Whatever reads a package also
+    takes the ``.parts.json`` of one that was split.
+    """
 
     def digests(self, members: Iterable[Member]) -> Mapping[str, Digest]:
         """Size and sha256 of every member's bytes, by member path."""
@@ -82,8 +109,20 @@ class Archive(Protocol):
     ) -> PackageFile:
         """Write the package whole or not at all: ``accept`` sees it before it gets its name, and may raise.
 
-        Raises ``IntegrityError`` when a member's bytes are not those of its digest and ``DiskError``.
+        Only ``content.packed`` goes in. Each file is read once: it is hashed while it is packed. Raises
+        ``ChangedFileError`` when its bytes are not those of its digest, ``IntegrityError`` when it cannot be
+        read or is written to meanwhile, and ``DiskError``.
         """
+
+    def split(self, package: Path, most: int) -> Tuple[Path, ...]:
+        """Cut an archive into parts of at most ``most`` bytes: the parts in order, then the ``.parts.json``.
+
+        The archive goes when all of them are there; one that fits stays, alone in the answer. What an earlier
+        split left is replaced. Raises ``IntegrityError`` (the archive changed meanwhile) and ``DiskError``.
+        """
+
+    def estimate(self, members: Iterable[Member], form: Form, preset: Preset) -> int:
+        """About how many bytes an archive of ``members`` would have, by compressing samples of them."""
 
     def read_manifest(self, package: Path) -> bytes:
         """The manifest's bytes, read from the head of the archive. Raises ``IntegrityError``."""
@@ -92,7 +131,8 @@ class Archive(Protocol):
         """Unpack into a new ``folder``: what was written, by member path, in the archive's order.
 
         Only regular files under the package's own top folder; anything else raises ``IntegrityError`` and
-        nothing is written outside ``folder``.
+        nothing is written outside ``folder``. Of a split package, the part that is missing or damaged is
+        named.
         """
 
     def scratch(self, path: Path, needed: int) -> AbstractContextManager[Path]:
@@ -101,8 +141,14 @@ class Archive(Protocol):
         It does not exist yet when it is handed over. What a killed run left of it is removed first.
         """
 
-    def digest(self, package: Path) -> Digest:
-        """Size and sha256 of the archive itself."""
+    def digest(self, file: Path) -> Digest:
+        """Size and sha256 of one file as ``SHA256SUMS`` lists it: an archive, a part, a ``.parts.json``."""
+
+    def whole(self, package: Path) -> Digest:
+        """Size and sha256 of the archive; of a split package, of what its parts join to.
+
+        Raises ``IntegrityError``.
+        """
 
 
 class Checksums(Protocol):

@@ -26,7 +26,10 @@ class Reporter(Protocol):
         """One line the user should act on."""
 
     def progress(self, title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        """A byte progress; call the yielded function with the bytes just done. Quiet without a terminal."""
+        """A byte progress; call the yielded function with the bytes just done.
+
+        Without a terminal it says little: a line now and then where it takes long.
+        """
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, Iterator, List, Mapping, Sequence
+from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from builder.core.checks import Code, Finding
 from builder.core.manifest import Manifest
+from builder.core.naming import form_of
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
 from builder.core.variant import Origin, Profile
 
@@ -30,6 +31,7 @@ class Candidate:
 
     manifest: Manifest
     file: LocalFile
+    """The archive, or the ``.parts.json`` of one that was cut."""
 
 
 @dataclass(frozen=True)
@@ -123,15 +125,15 @@ def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterato
 
 
 def _check_twins(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
-    del allow  # a client could not choose between two packages for the same GPUs
-    first: dict[tuple[str, str], str] = {}
+    del allow  # a client could not choose between two archives of one layout and kind for the same GPUs
+    first: Dict[Tuple[str, str, str, str], str] = {}
     for candidate in candidates:
-        key = (candidate.manifest.variant, candidate.manifest.platform)
-        other = first.setdefault(key, candidate.file.name)
-        if other != candidate.file.name:
-            yield Finding(
-                Code.R011, candidate.file.name, f"{other} is for the same variant. Remove one of them."
-            )
+        manifest, name = candidate.manifest, candidate.file.name
+        key = (manifest.variant, manifest.platform, manifest.layout, form_of(name).value)
+        other = first.setdefault(key, name)
+        if other != name:
+            advice = f"{other} is for the same variant, in the same layout. Remove one of them."
+            yield Finding(Code.R011, name, advice)
 
 
 def _compiled(candidate: Candidate) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Iterator, Mapping, Optional
 
 from builder.core.checks import Code, Finding
-from builder.core.content import LICENCES, NVIDIA
+from builder.core.content import LICENCES, NOTICE, NVIDIA, SBOM
 from builder.core.manifest import FileEntry, Manifest
 from builder.core.naming import REDUCED, PackageName
+from builder.core.notice import STATEMENT, read_notice
 from builder.core.package import MANIFEST, Digest
 
 
@@ -16,6 +17,7 @@ def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
     ort = manifest.onnxruntime
     for part, said, told in (
         ("name", manifest.name, str(name)),
+        ("layout", manifest.layout, name.layout),
         ("variant", manifest.variant, name.variant),
         ("onnxruntime.version", ort.version, name.ort),
         ("onnxruntime.profile", ort.profile if ort.profile in REDUCED else None, name.profile),
@@ -24,24 +26,51 @@ def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
     ):
         if said != told:
             message = f"{part} differs between file name and manifest"
-            yield Finding(Code.B002, name.archive, message, wanted=str(told), got=str(said))
+            yield Finding(Code.B002, str(name), message, wanted=str(told), got=str(said))
 
 
 def check_files(manifest: Manifest, unpacked: Mapping[str, Digest]) -> Iterator[Finding]:
-    """B003 to B006 and B001: exactly the manifest's files, with its bytes, each with its licence text."""
-    listed = {entry.path: entry for entry in manifest.files}
+    """B003 to B006, B001 and B014: an archive gave exactly the packed files, with their bytes and texts.
+
+    ``unpacked`` is what came out of the archive, by path. Files that it leaves to their wheels have their
+    licence texts in it all the same.
+    """
+    packed = {entry.path: entry for entry in manifest.packed}
     for path in unpacked:
-        if path not in listed and path != MANIFEST:
-            yield Finding(Code.B003, path, "nothing says what it is or whose")
-    for path, entry in listed.items():
+        if path not in packed and path != MANIFEST:
+            yield Finding(Code.B003, path, _why_not(path, manifest))
+    for path, entry in packed.items():
         yield from _check_bytes(entry, unpacked.get(path))
-        if entry.licence not in listed:
-            yield Finding(Code.B006, path, f"its licence {entry.licence} is not in the package")
+    for entry in manifest.files:
         if entry.vendor == NVIDIA and entry.modified:
-            yield Finding(Code.B001, path, "NVIDIA's terms allow it only unmodified")
-    for path in LICENCES:
-        if path not in listed:
-            yield Finding(Code.B006, path, "every package carries it")
+            yield Finding(Code.B001, entry.path, "NVIDIA's terms allow it only unmodified")
+    if SBOM not in packed:
+        yield Finding(Code.B014, SBOM, "every package carries it")
+    yield from _check_licences(manifest, packed)
+
+
+def check_completed(manifest: Manifest, completed: Mapping[str, Digest]) -> Iterator[Finding]:
+    """B004 and B005: what the archive left to its wheels is there now, with the manifest's bytes."""
+    for entry in manifest.absent:
+        yield from _check_bytes(entry, completed.get(entry.path))
+
+
+def check_installed(manifest: Manifest, found: Mapping[str, Digest]) -> Iterator[Finding]:
+    """Both of the above for a folder that holds all of a package: ``found`` is every file in it, by path."""
+    absent = {entry.path for entry in manifest.absent}
+    yield from check_files(manifest, {path: digest for path, digest in found.items() if path not in absent})
+    yield from check_completed(manifest, found)
+
+
+def check_notice(manifest: Manifest, text: str) -> Iterator[Finding]:
+    """B017 for each file that NOTICE does not map to its licence and source, and for a missing statement."""
+    if STATEMENT not in " ".join(text.split()):
+        yield Finding(Code.B017, NOTICE, "it does not say that LICENSE leaves NVIDIA's files out", STATEMENT)
+    told = read_notice(text)
+    for entry in manifest.files:
+        if (entry.licence, entry.path, entry.source) not in told:
+            wanted = f"{entry.path}  {entry.source}, below {entry.licence}"
+            yield Finding(Code.B017, entry.path, "NOTICE does not say whose it is", wanted)
 
 
 def check_checksum(name: str, digest: Digest, sums: Mapping[str, str]) -> Iterator[Finding]:
@@ -49,6 +78,26 @@ def check_checksum(name: str, digest: Digest, sums: Mapping[str, str]) -> Iterat
     wanted = sums.get(name)
     if wanted is not None and wanted != digest.sha256:
         yield Finding(Code.B008, name, "it changed after it was built", wanted=wanted, got=digest.sha256)
+
+
+def _check_licences(manifest: Manifest, packed: Mapping[str, FileEntry]) -> Iterator[Finding]:
+    """B006: every licence text is in the archive, and has something in it."""
+    for entry in manifest.files:
+        if entry.licence not in packed:
+            yield Finding(Code.B006, entry.path, f"its licence {entry.licence} is not in the package")
+    for path in LICENCES:
+        if path not in packed:
+            yield Finding(Code.B006, path, "every package carries it")
+    for path in sorted({*LICENCES, *(entry.licence for entry in manifest.files)}):
+        if path in packed and packed[path].size == 0:
+            yield Finding(Code.B006, path, "it is empty")
+
+
+def _why_not(path: str, manifest: Manifest) -> str:
+    for entry in manifest.absent:
+        if entry.path == path:
+            return f"the manifest leaves it to {entry.source}"
+    return "nothing says what it is or whose"
 
 
 def _check_bytes(entry: FileEntry, found: Optional[Digest]) -> Iterator[Finding]:

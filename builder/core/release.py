@@ -5,15 +5,19 @@ Nothing here talks to a host: ``compare`` and ``converge`` turn what was seen in
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple
 
+from builder.errors import ConfigError
+
 UPLOADED = "uploaded"
 """The one asset state that means whole; ``starter`` is what a failed upload leaves behind."""
 CHECKSUMS = "SHA256SUMS"
 INDEX = "index.json"
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 _LAST = (CHECKSUMS, INDEX)
 """Uploaded after everything they name, so that a half-filled release never looks complete."""
 
@@ -167,6 +171,15 @@ def render_table(rows: Sequence[Row]) -> List[str]:
     """Lines of mark, name, bytes and note, in columns."""
     width = max((len(row.name) for row in rows), default=0)
     return [f"{row.status.value} {row.name:<{width}}  {_bytes(row):>13}  {row.note}".rstrip() for row in rows]
+
+
+def require_tag(tag: str) -> str:
+    """``tag``, if git takes it. Raises ``ConfigError``."""
+    if _TAG.fullmatch(tag) is None or ".." in tag or tag.endswith((".", ".lock")):
+        raise ConfigError(
+            f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
+        )
+    return tag
 
 
 def parse_checksums(text: str) -> Mapping[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterable, List, Optional, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from builder.core.device import Device, above_ceiling, below_floor
-from builder.core.index import Index, IndexPackage
+from builder.core.index import LAYOUTS, Index, IndexPackage
+from builder.core.naming import ARCHIVE_SUFFIXES, form_of
 from builder.core.variant import ModelRule
 
 NATIVE = "native"
@@ -45,8 +46,10 @@ def select(devices: Sequence[Device], index: Index, platform: str) -> Choice:
     """The best package for the GPU with the most memory that any package serves; else the CPU.
 
     Native code before JIT, then the smaller archive, then the name. A package whose map says ``partial`` or
-    ``none``, or whose driver window leaves this driver out, is never chosen.
+    ``none``, or whose driver window leaves this driver out, is never chosen. A package that is there in
+    several layouts or kinds of archive stands here once: ``offers`` has them all.
     """
+    index = replace(index, packages=distinct(index.packages))
     for device in sorted(devices, key=_by_memory):
         fitting = sorted(
             (package for package in index.packages if refusal(package, device, platform) is None),
@@ -55,6 +58,22 @@ def select(devices: Sequence[Device], index: Index, platform: str) -> Choice:
         if fitting:
             return _choice(fitting, device, devices, index, platform)
     return _cpu(devices, index, platform)
+
+
+def distinct(packages: Iterable[IndexPackage]) -> Tuple[IndexPackage, ...]:
+    """Each package once, in the index's order: full before thin, zstd before gzip."""
+    first: Dict[Tuple[object, ...], IndexPackage] = {}
+    for package in packages:
+        known = first.setdefault(_identity(package), package)
+        if _shape_rank(package) < _shape_rank(known):
+            first[_identity(package)] = package
+    return tuple(first.values())
+
+
+def offers(packages: Iterable[IndexPackage], chosen: IndexPackage) -> Tuple[IndexPackage, ...]:
+    """Everything that installs what ``chosen`` installs: its layouts and kinds of archive, best first."""
+    same = (package for package in packages if _identity(package) == _identity(chosen))
+    return tuple(sorted(same, key=_shape_rank))
 
 
 def refusal(package: IndexPackage, device: Device, platform: str) -> Optional[str]:
@@ -99,6 +118,15 @@ def _driver_refusal(package: IndexPackage, device: Device) -> Optional[str]:
     if package.driver.ceiling is not None and above_ceiling(device.driver, package.driver.ceiling):
         return f"driver {device.driver} is too new: branch {package.driver.ceiling} is the last it runs with"
     return None
+
+
+def _identity(package: IndexPackage) -> Tuple[object, ...]:
+    """What is the same in every layout and kind of archive of one package."""
+    return (package.variant, package.platform, package.onnxruntime)
+
+
+def _shape_rank(package: IndexPackage) -> Tuple[int, int]:
+    return (LAYOUTS.index(package.layout), ARCHIVE_SUFFIXES.index(form_of(package.file).value))
 
 
 def _by_memory(device: Device) -> Tuple[int, int]:

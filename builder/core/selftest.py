@@ -1,4 +1,4 @@
-"""The self-test of a package: fixed input for a real model, and how its answer is judged. Pure."""
+"""The self-test of a package: fixed inputs for real models, and how their answers are judged. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import json
 import math
 import struct
 from dataclasses import dataclass
-from typing import Mapping, Sequence, Tuple
+from pathlib import Path
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from builder.core.checks import Code, Finding
 
 TOLERANCE = 1e-4
 """Largest absolute difference to the stock CPU build. Outputs lie in -1 … 1; releases differ in kernels."""
+_MAGIKA_BYTES = 1024
+"""What the model reads of each end of a file."""
+_C_PROGRAM = b'#include <stdio.h>\nint main(void) {\n    return puts("hello");\n}\n' * 40
+
+Outputs = Mapping[str, Sequence[float]]
+"""A model's outputs by name, flattened."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,7 @@ class Tensor:
 
     name: str
     type: str
-    """``f32`` or ``i64``."""
+    """``f32``, ``i32`` or ``i64``."""
     dims: Tuple[int, ...]
     data: bytes
 
@@ -29,6 +36,16 @@ class Tensor:
         """``NAME:TYPE:DIMS:`` for the smoke program, the file's path to follow."""
         dims = "x".join(map(str, self.dims)) or "scalar"
         return f"{self.name}:{self.type}:{dims}:"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model and what it is fed."""
+
+    name: str
+    """As it is called in findings, and a file name."""
+    model: Path
+    inputs: Tuple[Tensor, ...]
 
 
 def silero_inputs() -> Tuple[Tensor, ...]:
@@ -41,59 +58,83 @@ def silero_inputs() -> Tuple[Tensor, ...]:
     )
 
 
+def magika_inputs() -> Tuple[Tensor, ...]:
+    """A C program's first and last bytes, a number each, for Google's model of file types."""
+    ends = _C_PROGRAM[:_MAGIKA_BYTES] + _C_PROGRAM[-_MAGIKA_BYTES:]
+    return (Tensor("bytes", "i32", (1, len(ends)), struct.pack(f"<{len(ends)}i", *ends)),)
+
+
 def judge(
-    answer: str, reference: Mapping[str, Sequence[float]], ort_version: str, package: str
+    answers: str, references: Mapping[str, Outputs], ort_version: str, package: str
 ) -> Tuple[Finding, ...]:
-    """What is wrong with the smoke program's JSON, measured against the stock build's outputs."""
+    """What is wrong with the smoke program's lines of JSON, one a model, in the order of ``references``.
+
+    ``references`` are the stock build's outputs by the model's name. What is wrong for every model is told
+    once.
+    """
     try:
-        said = json.loads(answer)
+        said = [_answer(line) for line in answers.splitlines()]
     except ValueError:
-        return (Finding(Code.B010, package, "the smoke program printed no JSON", got=answer[:200]),)
-    return (
-        *_judge_version(said, ort_version, package),
-        *_judge_cuda(said, package),
-        *_judge_numbers(said.get("outputs", {}), reference, package),
-    )
+        return (Finding(Code.B010, package, "the smoke program printed no JSON", got=answers[:200]),)
+    if len(said) != len(references):
+        what = "the smoke program gave not one answer a model"
+        return (Finding(Code.B010, package, what, wanted=str(len(references)), got=str(len(said))),)
+    found: Dict[Finding, None] = {}
+    for one, (model, reference) in zip(said, references.items()):
+        found.update(dict.fromkeys(_judge_version(one, ort_version, package)))
+        found.update(dict.fromkeys(_judge_cuda(one, package)))
+        found.update(dict.fromkeys(_judge_numbers(one.get("outputs"), reference, package, model)))
+    return tuple(found)
 
 
-def _judge_version(said: Mapping[str, object], wanted: str, package: str) -> Tuple[Finding, ...]:
-    if said.get("version") == wanted:
-        return ()
-    return (Finding(Code.B011, package, "wrong ORT version", wanted=wanted, got=str(said.get("version"))),)
+def _answer(line: str) -> Mapping[str, object]:
+    """Raises ``ValueError`` for anything but an object."""
+    said = json.loads(line)
+    if not isinstance(said, dict):
+        raise ValueError(line)  # noqa: TRY004 - a wrong value, as any other
+    return said
 
 
-def _judge_cuda(said: Mapping[str, object], package: str) -> Tuple[Finding, ...]:
+def _judge_version(said: Mapping[str, object], wanted: str, package: str) -> Iterator[Finding]:
+    if said.get("version") != wanted:
+        yield Finding(Code.B011, package, "wrong ORT version", wanted=wanted, got=str(said.get("version")))
+
+
+def _judge_cuda(said: Mapping[str, object], package: str) -> Iterator[Finding]:
     """The provider must be there, and either run or refuse in CUDA's own words: never fail to load."""
     providers = said.get("providers")
     if not isinstance(providers, list) or "CUDAExecutionProvider" not in providers:
         what = "the host library knows no CUDAExecutionProvider"
-        return (Finding(Code.B012, package, what, got=str(providers)),)
+        yield Finding(Code.B012, package, what, got=str(providers))
+        return
     cuda = said.get("cuda")
     message = str(cuda.get("message")) if isinstance(cuda, dict) else ""
     taken = isinstance(cuda, dict) and cuda.get("ok") is True
-    if taken or "CUDA failure" in message:
-        return ()
-    return (Finding(Code.B012, package, "the CUDA provider does not load", got=message),)
+    if not taken and "CUDA failure" not in message:
+        yield Finding(Code.B012, package, "the CUDA provider does not load", got=message)
 
 
-def _judge_numbers(
-    outputs: object, reference: Mapping[str, Sequence[float]], package: str
-) -> Tuple[Finding, ...]:
+def _judge_numbers(outputs: object, reference: Outputs, package: str, model: str) -> Iterator[Finding]:
     if not isinstance(outputs, dict) or outputs.keys() != reference.keys():
         got = sorted(outputs) if isinstance(outputs, dict) else outputs
-        return (Finding(Code.B013, package, "wrong outputs", wanted=str(sorted(reference)), got=str(got)),)
-    findings = []
+        what = f"{model}: wrong outputs"
+        yield Finding(Code.B013, package, what, wanted=str(sorted(reference)), got=str(got))
+        return
     for name, wanted in reference.items():
-        got = outputs[name]
-        worst = max((abs(a - b) for a, b in zip(got, wanted)), default=math.inf)
-        if len(got) != len(wanted) or not worst <= TOLERANCE:
-            findings.append(
-                Finding(
-                    Code.B013,
-                    package,
-                    f"output {name} differs from the stock CPU build",
-                    wanted=f"{len(wanted)} numbers within {TOLERANCE}",
-                    got=f"{len(got)} numbers, worst difference {worst:.3g}",
-                )
+        worst = _worst(outputs[name], wanted)
+        if not worst <= TOLERANCE:
+            yield Finding(
+                code=Code.B013,
+                path=package,
+                message=f"{model}: output {name} differs from the stock CPU build",
+                wanted=f"{len(wanted)} numbers within {TOLERANCE}",
+                got=f"{len(outputs[name])} numbers, worst difference {worst:.3g}",
             )
-    return tuple(findings)
+
+
+def _worst(got: List[float], wanted: Sequence[float]) -> float:
+    """The largest difference; infinite where they are not as many, and for anything that is no number."""
+    if len(got) != len(wanted):
+        return math.inf
+    apart = [abs(a - b) for a, b in zip(got, wanted)]
+    return math.inf if any(map(math.isnan, apart)) else max(apart, default=math.inf)

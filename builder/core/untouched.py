@@ -1,4 +1,4 @@
-"""Proof that a wheel's files are passed on as they came: each one's sha256 stands in its wheel's RECORD.
+"""Proof that a wheel's files are passed on as they came: each is the file of its wheel's RECORD.
 
 Source: "Recording installed projects" and "Binary distribution format", packaging.python.org.
 """
@@ -8,24 +8,68 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from builder.core.checks import Code, Finding
 from builder.core.content import NVIDIA
+from builder.core.manifest import Manifest
 from builder.core.package import BUILT, Digest, Member
 from builder.errors import IntegrityError
 
+_HASHED = 2
+"""Fields of a row that names a hash: path, hash, and the size that may be missing."""
 
-def read_record(text: str, where: str) -> Dict[str, str]:
-    """Hex sha256 of a wheel's files by path, from its ``RECORD``; a row without a hash (its own) is left out.
 
-    ``where`` names the wheel in the ``IntegrityError`` for a row with anything but a sha256.
+@dataclass(frozen=True)
+class Row:
+    """A line of ``RECORD``."""
+
+    sha256: str
+    size: Optional[int]
+    """In bytes; ``None`` where the line has none."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What wheels say of their files, before anybody reads these."""
+
+    digests: Mapping[str, Digest]
+    """By member path, of those that their wheel names with hash and size."""
+    findings: Tuple[Finding, ...]
+    """B001 for each of the others."""
+
+
+def read_rows(text: str, where: str) -> Dict[str, Row]:
+    """The lines of a ``RECORD`` by path; one without a hash (its own) is left out.
+
+    ``where`` names the wheel in the ``IntegrityError`` for a line with anything but a sha256.
     """
     try:
-        rows = [row for row in csv.reader(text.splitlines()) if len(row) > 1 and row[1]]
+        lines = [line for line in csv.reader(text.splitlines()) if len(line) >= _HASHED and line[1]]
     except csv.Error as error:
         raise IntegrityError(f"{where}: RECORD is no CSV: {error}") from error
-    return {row[0]: _hex(row[1], row[0], where) for row in rows}
+    return {line[0]: Row(_hex(line[1], line[0], where), _size(line)) for line in lines}
+
+
+def read_record(text: str, where: str) -> Dict[str, str]:
+    """Hex sha256 of a wheel's files by path, from its ``RECORD``. Raises as ``read_rows``."""
+    return {path: row.sha256 for path, row in read_rows(text, where).items()}
+
+
+def recorded(members: Sequence[Member], record: Callable[[str], str]) -> Recorded:
+    """Size and sha256 of every unmodified file from a wheel, as the wheel's RECORD tells them at its path.
+
+    ``record`` gives the text of ``RECORD`` of a wheel by its ``Input.key``. Nothing is read from the files:
+    who hashes them later, while writing, has something to hold them to.
+    """
+    theirs = [member for member in members if member.source != BUILT and not member.modified]
+    rows = _rows_of(theirs, record)
+    found = {member.path: _row(rows[member.source], member.member) for member in theirs}
+    told = ((path, row) for path, row in found.items() if row)
+    digests = {path: Digest(row.size, row.sha256) for path, row in told if row.size is not None}
+    unknown = (_unknown(member, found[member.path]) for member in theirs if member.path not in digests)
+    return Recorded(digests, (*unknown, *_modified(members)))
 
 
 def check_untouched(
@@ -33,34 +77,78 @@ def check_untouched(
 ) -> List[Finding]:
     """B001 for each file from a wheel whose bytes are not its wheel's, and each of NVIDIA's said to differ.
 
-    ``record`` gives the text of ``RECORD`` of a wheel by its ``Input.key``. A file of ORT's that we modified
+    ``digests`` are of the files as they are, ``record`` as for ``recorded``. A file of ORT's that we modified
     is another file on purpose.
     """
-    theirs = [member for member in members if member.source != BUILT]
-    known = {
-        source: frozenset(read_record(record(source), source).values())
-        for source in sorted({member.source for member in theirs})
-    }
-    return [
+    theirs = [member for member in members if member.source != BUILT and not member.modified]
+    rows = _rows_of(theirs, record)
+    compared = (
         finding
         for member in theirs
-        for finding in _findings(member, digests[member.path].sha256, known[member.source])
-    ]
-
-
-def _findings(member: Member, sha256: str, known: frozenset[str]) -> Iterator[Finding]:
-    nvidia = member.vendor == NVIDIA
-    if sha256 in known and not (nvidia and member.modified):
-        return
-    if nvidia or not member.modified:
-        terms = "NVIDIA allows it only unmodified: " if nvidia else ""
-        yield Finding(
-            code=Code.B001,
-            path=member.path,
-            message=f"{terms}{member.file} is not in RECORD of {member.source}",
-            wanted="a sha256 of the wheel's RECORD",
-            got=sha256,
+        for finding in _differing(
+            member.path, member.source, digests[member.path], _row(rows[member.source], member.member)
         )
+    )
+    return [*compared, *_modified(members)]
+
+
+def check_recorded(manifest: Manifest, records: Mapping[str, str]) -> Iterator[Finding]:
+    """B001 for each file that a manifest tells otherwise than the wheel it names.
+
+    ``records`` are the texts of ``RECORD`` by ``Input.key``, of those wheels that are at hand. Of a file of
+    ORT's that we modified the wheel need only know the original; NVIDIA's are never excused.
+    """
+    known = {source: read_rows(text, source) for source, text in records.items()}
+    for entry in manifest.files:
+        if entry.source in known:
+            row = _row(known[entry.source], entry.member)
+            if row is None or entry.vendor == NVIDIA or not entry.modified:
+                yield from _differing(entry.path, entry.source, Digest(entry.size, entry.sha256), row)
+
+
+def _rows_of(members: Sequence[Member], record: Callable[[str], str]) -> Dict[str, Dict[str, Row]]:
+    sources = sorted({member.source for member in members})
+    return {source: read_rows(record(source), source) for source in sources}
+
+
+def _row(rows: Mapping[str, Row], path: Optional[str]) -> Optional[Row]:
+    return rows.get(path) if path is not None else None
+
+
+def _modified(files: Sequence[Member]) -> Iterator[Finding]:
+    for file in files:
+        if file.modified and file.vendor == NVIDIA:
+            yield Finding(Code.B001, file.path, "NVIDIA's terms allow it only unmodified")
+
+
+def _unknown(member: Member, row: Optional[Row]) -> Finding:
+    lacks = "size" if row else "line"
+    return Finding(
+        code=Code.B001,
+        path=member.path,
+        message=f"RECORD of {member.source} has no {lacks} for {member.member}",
+    )
+
+
+def _differing(path: str, source: str, digest: Digest, row: Optional[Row]) -> Iterator[Finding]:
+    if row and row.sha256 == digest.sha256 and row.size in (None, digest.size):
+        return
+    yield Finding(
+        code=Code.B001,
+        path=path,
+        message=f"it is not the file of {source}",
+        wanted=_spelled(row.size, row.sha256) if row else "a line in RECORD",
+        got=_spelled(digest.size, digest.sha256),
+    )
+
+
+def _spelled(size: Optional[int], sha256: str) -> str:
+    return f"sha256 {sha256}" if size is None else f"{size} bytes, sha256 {sha256}"
+
+
+def _size(line: Sequence[str]) -> Optional[int]:
+    told = line[_HASHED] if len(line) > _HASHED else ""
+    return int(told) if told.isascii() and told.isdigit() else None
 
 
 def _hex(text: str, path: str, where: str) -> str:

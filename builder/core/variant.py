@@ -58,6 +58,31 @@ class Preset(Enum):
     SMALL = "small"
 
 
+class Layout(Enum):
+    """What of a package travels in its archive."""
+
+    FULL = "full"
+    """Everything: works offline."""
+    THIN = "thin"
+    """All but NVIDIA's libraries, which the client takes from NVIDIA's own wheels."""
+
+
+class Form(Enum):
+    """The kind of an archive; the value is the end of its file name."""
+
+    ZST = ".tar.zst"
+    GZ = ".tar.gz"
+    """For clients that cannot read zstd."""
+
+
+class Oversize(Enum):
+    """What happens to an archive that is larger than its budget."""
+
+    REFUSE = "refuse"
+    SPLIT = "split"
+    """It is cut into parts of at most the budget, with a file that says how they join."""
+
+
 @dataclass(frozen=True)
 class OnnxRuntime:
     """The ``onnxruntime`` section: the version a release ships and how it is made by default."""
@@ -66,6 +91,8 @@ class OnnxRuntime:
     origin: Origin
     host: Host
     profile: Profile
+    tensorrt: bool
+    """Whether packages hold the official TensorRT provider too; TensorRT itself is the user's to bring."""
 
 
 @dataclass(frozen=True)
@@ -160,9 +187,12 @@ class Limits:
 class Bundle:
     """The ``bundle`` section."""
 
+    layouts: Tuple[Layout, ...]
+    forms: Tuple[Form, ...]
     preset: Preset
     budget: int
-    """Largest package in bytes; GitHub refuses assets of 2 GiB and more."""
+    """Largest file in bytes; GitHub refuses assets of 2 GiB and more."""
+    oversize: Oversize
     licence: str
     """Path of our own licence file."""
 

@@ -1,221 +1,251 @@
-"""bundle: gather a package's files, prove those of wheels untouched, write the archive with its manifest.
+"""bundle: one variant's packages, an archive for each layout and form, each with its manifest.
 
-Fail closed: the old package of the same name goes first, and the new one gets its name only when all is well.
+Fail closed: the old packages of these names go first, and new ones get their names only when all is well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.core.buildrecord import record_name
 from builder.core.checks import Code, Finding, require
-from builder.core.content import NOTICE, ORTPACKS, OUR_LICENCE, PROVIDER, Wanted, wanted
+from builder.core.content import NOTICE, NVIDIA, ORTPACKS, OUR_LICENCE, SBOM
 from builder.core.describe import Packed, Report, describe
-from builder.core.inputs import Input
-from builder.core.manifest import dumps
-from builder.core.naming import PackageName, package_name
+from builder.core.inputs import Lock
+from builder.core.manifest import WheelEntry, dumps
+from builder.core.naming import PARTS_SUFFIX, PackageName, package_name
 from builder.core.notice import notice
-from builder.core.package import BUILT, Archive, Checksums, Content, Digest, Member, PackageFile
+from builder.core.package import (
+    BUILT,
+    Archive,
+    ChangedFileError,
+    Checksums,
+    Content,
+    Digest,
+    Member,
+    PackageFile,
+)
 from builder.core.ports import Reporter
-from builder.core.untouched import check_untouched
-from builder.core.variant import BuildPlan, Origin
-from builder.errors import ConfigError, IntegrityError
+from builder.core.provenance import provenance_name
+from builder.core.sbom import BomWriter, describe_bom
+from builder.core.untouched import check_untouched, recorded
+from builder.core.variant import BuildPlan, Form, Layout, Oversize, Preset
 
 _BIGGEST = 5
 _MB = 1_000_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sources:
-    """Where a package's files come from."""
-
-    tree: Callable[[Input], Path]
-    """A wheel's unpacked tree: ``Store.unpack``."""
-    artifact: Path | None
-    """What the compile stage left; ``None`` for origin wheel."""
-    licence: Path
-    """Our own licence file."""
-    relocate: Callable[[Path], Path]
-    """A copy of one of ORT's libraries that finds its neighbours: RUNPATH ``$ORIGIN``."""
-    work: Path
-    """Folder for what is written on the way: ``NOTICE``."""
+_LIBRARIES = "lib/"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What bundling and verifying work with."""
+    """What bundling works with."""
 
     archive: Archive
+    bom: BomWriter
     checksums: Checksums
     reporter: Reporter
     dist: Path
     """Where packages go."""
+    work: Path
+    """Folder for what is written on the way: ``NOTICE`` and the like."""
 
 
-def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
-    """Every file of the plan's package, found and ready: what ``check`` reads and ``bundle`` packs.
+@dataclass(frozen=True, kw_only=True)
+class Goods:
+    """What a variant's packages are made of, checked: the same for every layout and form."""
 
-    Raises ``IntegrityError`` naming each file that is missing and who needs it.
-    """
-    found = locate(wanted(plan), sources.tree, sources.artifact)
-    members = [
-        _relocated(member, sources) if _is_official_provider(plan, member) else member for member in found
-    ]
-    members.append(_ours(OUR_LICENCE, sources.licence))
-    text = notice(str(package_name(plan)), [*members, _ours(NOTICE, sources.work / NOTICE)])
-    members.append(_ours(NOTICE, _written(sources.work / NOTICE, text)))
-    return tuple(sorted(members, key=lambda member: member.path))
+    plan: BuildPlan
+    members: tuple[Member, ...]
+    """Libraries and licence texts."""
+    originals: tuple[Member, ...]
+    """What the modified ones of ``members`` are copies of."""
+    report: Report
+    """What the check stage read from ``members``."""
+    record: Callable[[str], str]
+    """The text of a wheel's RECORD by its ``Input.key``."""
+    lock: Lock
+    """The pins of the wheels."""
+    revision: str | None = None
+    """The base image's digest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundled:
+    """One package as it lies in ``dist``: one archive, or parts and the file that joins them."""
+
+    package: PackageFile
+    """``path`` is what a reader opens; size and sha256 are the whole archive's."""
+    layout: Layout
+    files: tuple[Path, ...]
+    """All of it: the archive, or its parts and then the file that joins them."""
+    sums: Mapping[str, str]
+    """Hex sha256 of these by file name."""
+
+    @property
+    def archive(self) -> str:
+        """File name of the whole archive."""
+        return self.package.path.name.removesuffix(PARTS_SUFFIX)
 
 
 def discard(name: PackageName, bench: Bench) -> None:
-    """Remove a package, its checksum and its build's record: what failed a check must not lie in ``dist``.
+    """Remove a package in every form, and what speaks of it: what failed a check must not lie in ``dist``.
 
     The package goes last: killed in between, nothing speaks of one that is not there.
     """
-    bench.checksums.update(bench.dist, put={}, drop=(name.archive,))
-    for file in (record_name(name.archive), name.archive):
-        (bench.dist / file).unlink(missing_ok=True)
+    for form in Form:
+        archive = name.archive(form)
+        pieces = sorted(path.name for path in bench.dist.glob(f"{archive}*"))
+        bench.checksums.update(bench.dist, put={}, drop=tuple(pieces))
+        for file in (record_name(archive), provenance_name(archive), *reversed(pieces)):
+            (bench.dist / file).unlink(missing_ok=True)
 
 
-def bundle(
-    plan: BuildPlan,
-    members: tuple[Member, ...],
-    report: Report,
-    bench: Bench,
-    *,
-    tree: Callable[[Input], Path],
-    revision: str | None = None,
-) -> PackageFile:
-    """Write the plan's package and its line in ``SHA256SUMS``.
+def bundle(goods: Goods, bench: Bench) -> tuple[Bundled, ...]:
+    """Write the plan's packages and their lines in ``SHA256SUMS``, the full one first.
 
-    ``report`` is what the check stage read from ``members``; ``revision`` the base image's digest. Raises
-    ``CheckFailedError`` (a finding of the check, a file that is not its wheel's, over budget),
-    ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then no package of this name is in
+    Raises ``CheckFailedError`` (a finding of the check, a file that is not its wheel's, over budget),
+    ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then no package of that name is in
     ``dist``.
     """
-    name = package_name(plan)
-    discard(name, bench)
-    require(report.findings, f"{name} is not packed")
-    packed = Packed(members=members, digests=bench.archive.digests(members))
-    originals = _originals(plan, members, tree)
-    for files, digests in ((members, packed.digests), (originals, bench.archive.digests(originals))):
-        require(check_untouched(files, digests, _records(plan, tree)), f"{name} is not packed")
-    manifest = dumps(describe(plan, packed, report, revision))
-    content = Content(manifest=manifest.encode(), members=members, digests=packed.digests)
-    limit = plan.project.bundle
-    written = bench.archive.write(
-        bench.dist / name.archive,
-        content,
-        limit.preset,
-        lambda package: _require_budget(package, packed, limit.budget),
+    names = [package_name(goods.plan, layout) for layout in goods.plan.project.bundle.layouts]
+    for name in names:
+        discard(name, bench)
+    what = f"{goods.plan.variant.name} is not packed"
+    require(goods.report.findings, what)
+    digests = _digests(goods, bench, what)
+    return tuple(
+        bundled
+        for layout in goods.plan.project.bundle.layouts
+        for bundled in _layout(layout, goods, digests, bench)
     )
-    bench.checksums.update(bench.dist, put={name.archive: written.sha256})
-    bench.reporter.say(f"{written.path.name}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
-    return written
 
 
-def locate(
-    files: Sequence[Wanted], tree: Callable[[Input], Path], artifact: Path | None
-) -> tuple[Member, ...]:
-    """Find every wanted file: links followed, each a regular file with bytes in it.
-
-    ``tree`` and ``artifact`` as in ``Sources``. Raises ``IntegrityError`` naming each file that is missing
-    and who needs it.
-    """
-    wheels = {file.source for file in files if file.source}
-    roots: Mapping[Input | None, Path | None] = {
-        None: artifact,
-        **{wheel: tree(wheel) for wheel in sorted(wheels)},
-    }
-    found = [(file, *_find(file, roots[file.source])) for file in files]
-    problems = [problem for _, _, problem in found if problem]
-    if problems:
-        raise IntegrityError("\n".join(problems))
-    return tuple(_member(file, path) for file, path, _ in found if path)
+def _digests(goods: Goods, bench: Bench, what: str) -> Mapping[str, Digest]:
+    """What each member's bytes must be. Wheels tell it of theirs, which is proved while they are packed."""
+    told = recorded(goods.members, goods.record)
+    before = bench.archive.digests(goods.originals)
+    require([*told.findings, *check_untouched(goods.originals, before, goods.record)], what)
+    rest = [member for member in goods.members if member.path not in told.digests]
+    return {**told.digests, **bench.archive.digests(rest)}
 
 
-def _find(file: Wanted, root: Path | None) -> tuple[Path | None, str]:
-    """The file's real path, or ``None`` and what is wrong."""
-    for path in [root / place for place in file.places] if root else ():
-        if path.is_symlink() and not path.is_file():
-            return None, f"{path} is a link that leads nowhere; {file.path}: {file.needed_by}."
-        if path.is_file() and path.stat().st_size == 0:
-            return None, f"{path} is empty; {file.path}: {file.needed_by}."
-        if path.is_file():
-            return path.resolve(), ""
-    where = file.source.key if file.source else "what the compile stage left"
-    looked = f"Looked for {' or '.join(file.places)} in {where} ({root or 'no folder'})."
-    return None, f"{file.path} is missing: {file.needed_by}. {looked}"
+def _layout(layout: Layout, goods: Goods, digests: Mapping[str, Digest], bench: Bench) -> Iterator[Bundled]:
+    """The archives of one layout: the same content in each form."""
+    content = _content(layout, goods, digests, bench)
+    name = package_name(goods.plan, layout)
+    for form in goods.plan.project.bundle.forms:
+        yield _archive(name.archive(form), layout, content, goods, bench)
 
 
-def _member(file: Wanted, found: Path) -> Member:
-    source = file.source.key if file.source else BUILT
-    return Member(path=file.path, file=found, source=source, licence=file.licence, vendor=file.vendor)
+def _content(layout: Layout, goods: Goods, digests: Mapping[str, Digest], bench: Bench) -> Content:
+    """Members, NOTICE, SBOM and manifest: each tells of those before it."""
+    name = str(package_name(goods.plan, layout))
+    work = bench.work / layout.value
+    laid = tuple(replace(member, packed=_is_packed(member, layout)) for member in goods.members)
+    text = notice(name, [*laid, _ours(NOTICE, work), _ours(SBOM, work)])
+    members = (*laid, _written(_ours(NOTICE, work), text.encode()))
+    known = {**digests, **bench.archive.digests(members[-1:])}
+    wheels = _wheels(members, goods.lock)
+    bom = bench.bom.render(describe_bom(goods.plan, name, members, known, wheels))
+    members = (*members, _written(_ours(SBOM, work), bom))
+    known = {**known, **bench.archive.digests(members[-1:])}
+    packed = Packed(members=members, digests=known, wheels=wheels, layout=layout)
+    manifest = dumps(describe(goods.plan, packed, goods.report, goods.revision))
+    return Content(manifest=manifest.encode(), members=members, digests=known)
 
 
-def _is_official_provider(plan: BuildPlan, member: Member) -> bool:
-    """The official provider has no RUNPATH; the one we compile is linked with it."""
-    return plan.origin is Origin.WHEEL and member.path == f"lib/{PROVIDER}"
+def _is_packed(member: Member, layout: Layout) -> bool:
+    """Thin leaves NVIDIA's libraries to NVIDIA's wheels; their licence texts come along."""
+    theirs = member.vendor == NVIDIA and member.path.startswith(_LIBRARIES)
+    return layout is Layout.FULL or not theirs
 
 
-def _relocated(member: Member, sources: Sources) -> Member:
-    return replace(member, file=sources.relocate(member.file), modified=True)
+def _archive(file: str, layout: Layout, content: Content, goods: Goods, bench: Bench) -> Bundled:
+    limit = goods.plan.project.bundle
+    splits = limit.oversize is Oversize.SPLIT
+
+    def accept(package: PackageFile) -> None:
+        if package.size > limit.budget and not splits:
+            require([_too_large(package, content, goods, bench)], f"{package.path.name} is not kept")
+
+    try:
+        written = bench.archive.write(bench.dist / file, content, limit.preset, accept)
+    except ChangedFileError as error:
+        require(list(_touched(error)), f"{file} is not packed")
+        raise
+    files = (
+        bench.archive.split(written.path, limit.budget) if written.size > limit.budget else (written.path,)
+    )
+    sums = {path.name: bench.archive.digest(path).sha256 for path in files}
+    bench.checksums.update(bench.dist, put=sums)
+    bench.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
+    if len(files) > 1:
+        bench.reporter.say(f"{files[-1].name} joins its {len(files) - 1} parts")
+    return Bundled(package=replace(written, path=files[-1]), layout=layout, files=files, sums=sums)
 
 
-def _ours(path: str, file: Path) -> Member:
-    if path == OUR_LICENCE and not file.is_file():
-        raise ConfigError(
-            f"variants.yaml: bundle.licence: {file} is not a file, and a package carries its licence."
+def _touched(error: ChangedFileError) -> Iterator[Finding]:
+    """A wheel's file that is not as its RECORD says: somebody touched it after it was unpacked."""
+    member = error.member
+    if member.source != BUILT and not member.modified:
+        yield Finding(
+            code=Code.B001,
+            path=member.path,
+            message=f"{member.file} is not the file of {member.source}. Delete that folder and build again.",
+            wanted=f"{error.wanted.size} bytes, sha256 {error.wanted.sha256} (RECORD)",
+            got=f"{error.got.size} bytes, sha256 {error.got.sha256}" if error.got else "more bytes",
         )
-    return Member(path=path, file=file, source=BUILT, licence=OUR_LICENCE, vendor=ORTPACKS)
 
 
-def _written(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    return part.replace(path)
+def _ours(path: str, work: Path) -> Member:
+    return Member(path=path, file=work / path, source=BUILT, licence=OUR_LICENCE, vendor=ORTPACKS)
 
 
-def _originals(
-    plan: BuildPlan, members: tuple[Member, ...], tree: Callable[[Input], Path]
-) -> tuple[Member, ...]:
-    """What the modified members are copies of: those too must be as they came."""
-    changed = {member.path for member in members if member.modified}
-    return locate([file for file in wanted(plan) if file.path in changed], tree, None)
+def _written(member: Member, data: bytes) -> Member:
+    member.file.parent.mkdir(parents=True, exist_ok=True)
+    part = member.file.with_name(f"{member.file.name}.part")
+    part.write_bytes(data)
+    part.replace(member.file)
+    return member
 
 
-def _records(plan: BuildPlan, tree: Callable[[Input], Path]) -> Callable[[str], str]:
-    """``RECORD`` of one of the plan's wheels by its key."""
-    trees = {file.source.key: file.source for file in wanted(plan) if file.source}
-    return lambda key: _record(tree(trees[key]))
+def _wheels(members: Sequence[Member], lock: Lock) -> tuple[WheelEntry, ...]:
+    """The wheels that members come from. Each was unpacked, so each is pinned."""
+    sources = sorted({member.source for member in members} - {BUILT})
+    pins = ((source, lock.pins[source]) for source in sources)
+    return tuple(WheelEntry(source, pin.filename, pin.size, pin.sha256) for source, pin in pins)
 
 
-def _record(root: Path) -> str:
-    found = list(root.glob("*.dist-info/RECORD"))
-    if len(found) != 1:
-        raise IntegrityError(
-            f"{root} has {len(found)} RECORD files, and a wheel has one. Delete it to unpack it again."
-        )
-    return found[0].read_text(encoding="utf-8")
-
-
-def _require_budget(package: PackageFile, packed: Packed, budget: int) -> None:
-    if package.size <= budget:
-        return
-    biggest = sorted(packed.digests.items(), key=lambda item: -item[1].size)[:_BIGGEST]
-    finding = Finding(
+def _too_large(package: PackageFile, content: Content, goods: Goods, bench: Bench) -> Finding:
+    limit = goods.plan.project.bundle
+    packed = {member.path: content.digests[member.path].size for member in content.members if member.packed}
+    biggest = sorted(packed.items(), key=lambda item: -item[1])[:_BIGGEST]
+    return Finding(
         code=Code.B009,
         path=package.path.name,
-        message="raise bundle.budget or use bundle.preset: small. Its biggest files, unpacked:\n"
-        + _table(biggest),
-        wanted=f"at most {budget:,} bytes (bundle.budget)",
+        message="raise bundle.budget, or set bundle.oversize: split, or take another preset or layout.\n"
+        + "\n".join(_table(biggest, _alternatives(content, goods, bench))),
+        wanted=f"at most {limit.budget:,} bytes (bundle.budget)",
         got=f"{package.size:,} bytes",
     )
-    require([finding], f"{package.path.name} is not kept")
 
 
-def _table(files: list[tuple[str, Digest]]) -> str:
-    return "\n".join(f"    {digest.size:>13,}  {path}" for path, digest in files)
+def _table(biggest: Sequence[tuple[str, int]], alternatives: Mapping[str, int]) -> Iterator[str]:
+    yield "    Its biggest files, unpacked:"
+    yield from (f"    {size:>13,}  {path}" for path, size in biggest)
+    yield "    What it would come to, estimated from samples:"
+    yield from (f"    {size:>13,}  {what}" for what, size in alternatives.items())
+
+
+def _alternatives(content: Content, goods: Goods, bench: Bench) -> Mapping[str, int]:
+    """About how many bytes each layout and preset would give, in the forms that are configured."""
+    return {
+        f"layout {layout.value}, preset {preset.value}, {form.value}": bench.archive.estimate(
+            [member for member in content.members if _is_packed(member, layout)], form, preset
+        )
+        for form in goods.plan.project.bundle.forms
+        for layout in Layout
+        for preset in Preset
+    }

@@ -6,8 +6,8 @@ the same images. All findings are collected; the caller decides with ``core.chec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.core.arch import Arch, Capability
@@ -18,6 +18,7 @@ from builder.core.coverage import LibraryCoverage, Support, combine, sass_everyw
 from builder.core.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
 from builder.core.elf import Elf
 from builder.core.fatbin import SECTIONS
+from builder.core.idle import tell_unneeded, unneeded
 from builder.core.library import Library
 from builder.core.linkage import check_linkage
 from builder.core.package import Member
@@ -46,6 +47,14 @@ class CheckReport:
     needs: Needs
     """The newest GLIBC and GLIBCXX that any library asks of its host."""
     findings: tuple[Finding, ...]
+    idle: tuple[str, ...]
+    """Paths of the libraries that nothing in the package needs or opens: E016 each, and no loss."""
+    _seen: tuple[_Seen, ...] = field(repr=False)
+    _bar: _Bar = field(repr=False)
+
+    def without(self, paths: Collection[str]) -> CheckReport:
+        """The report as if the members at ``paths`` had not been there; nothing is read again."""
+        return _judge(tuple(one for one in self._seen if one.member.path not in paths), self._bar)
 
     @property
     def provider_sass(self) -> tuple[Arch, ...]:
@@ -70,22 +79,32 @@ def check(
     Raises what the inspector raises when it cannot be asked at all; what it says wrongly is a finding.
     """
     with reporter.step(f"check {variant.name}"):
-        seen = [_look_at(member) for member in members if member.path.startswith(_LIBRARIES)]
-        libraries = [_library(one) for one in seen]
-        coverage = tuple(one.reading.coverage for one in seen if one.reading.coverage is not None)
-        findings = (
-            *(one.problem for one in seen if one.problem is not None),
-            *(finding for one in seen if inspector for finding in _cross_check(one, inspector)),
-            *_hold(seen, variant, limits),
-            *check_closure(libraries, limits),
-            *check_linkage(libraries),
-        )
+        libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
+        seen = tuple(_look_at(member, inspector) for member in libraries)
+        return _judge(seen, _Bar(variant=variant, limits=limits))
+
+
+def _judge(seen: tuple[_Seen, ...], bar: _Bar) -> CheckReport:
+    libraries = [_library(one) for one in seen]
+    coverage = tuple(one.reading.coverage for one in seen if one.reading.coverage is not None)
+    idle = unneeded(libraries)
+    findings = (
+        *(one.problem for one in seen if one.problem is not None),
+        *(finding for one in seen for finding in one.disputed),
+        *_hold(seen, bar.variant, bar.limits),
+        *check_closure(libraries, bar.limits),
+        *check_linkage(libraries),
+        *tell_unneeded(idle),
+    )
     return CheckReport(
         coverage=coverage,
         capabilities=combine(coverage),
         elf={one.member.path: one.reading.elf for one in seen if one.reading.elf is not None},
         needs=needs(libraries),
         findings=findings,
+        idle=idle,
+        _seen=seen,
+        _bar=bar,
     )
 
 
@@ -99,6 +118,14 @@ def native_sm(library: Path) -> tuple[Arch, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Bar:
+    """What a package is held to."""
+
+    variant: Variant
+    limits: Limits
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Seen:
     """One member and what was read of it."""
 
@@ -106,6 +133,8 @@ class _Seen:
     reading: Reading
     link: str | None
     """Where it leads, if it is a link."""
+    disputed: tuple[Finding, ...] = ()
+    """Where cuobjdump says otherwise."""
 
     @property
     def problem(self) -> Finding | None:
@@ -115,9 +144,11 @@ class _Seen:
         return None if self.link and not self.member.file.exists() else self.reading.problem
 
 
-def _look_at(member: Member) -> _Seen:
+def _look_at(member: Member, inspector: Inspector | None) -> _Seen:
     link = str(member.file.readlink()) if member.file.is_symlink() else None
-    return _Seen(member=member, reading=read_file(member.path, member.file), link=link)
+    reading = read_file(member.path, member.file)
+    disputed = tuple(_cross_check(member, reading, inspector)) if inspector else ()
+    return _Seen(member=member, reading=reading, link=link, disputed=disputed)
 
 
 def _library(seen: _Seen) -> Library:
@@ -133,17 +164,17 @@ def _library(seen: _Seen) -> Library:
     )
 
 
-def _cross_check(seen: _Seen, inspector: Inspector) -> Iterator[Finding]:
+def _cross_check(member: Member, reading: Reading, inspector: Inspector) -> Iterator[Finding]:
     """What cuobjdump lists lies in ``.nv_fatbin`` and ``__nv_relfatbin``: only that can be compared."""
-    if seen.reading.problem or seen.reading.elf is None:
+    if reading.problem or reading.elf is None:
         return  # it cannot be read: there is nothing to compare with
-    path, tool = seen.member.path, f"cuobjdump {inspector.version}"
+    path, tool = member.path, f"cuobjdump {inspector.version}"
     try:
-        listed = parse_listings(*inspector.list_images(seen.member.file))
+        listed = parse_listings(*inspector.list_images(member.file))
     except CuobjdumpError as error:
         yield Finding(code=Code.A102, path=path, message=f"{tool} gave no listing: {error}")
         return
-    differing = disagreements(count_images(one for one in seen.reading.containers if one.listed), listed)
+    differing = disagreements(count_images(one for one in reading.containers if one.listed), listed)
     if differing:
         yield Finding(
             code=Code.A101,

@@ -6,7 +6,6 @@ an interrupted one goes on where it stopped, because the draft is kept.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -18,9 +17,10 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 
 from builder.core import index as index_format
 from builder.core import manifest as manifest_format
+from builder.core import parts as parts_format
 from builder.core.checks import Code, Finding, require
-from builder.core.index import Index, IndexPackage, build_index
-from builder.core.naming import ARCHIVE_SUFFIX
+from builder.core.index import Index, IndexPart, Stored, build_index, by_support
+from builder.core.naming import ARCHIVE_SUFFIXES, PARTS_SUFFIX
 from builder.core.package import Archive, Checksums
 from builder.core.ports import Reporter
 from builder.core.preflight import Candidate, Leniency, check_files, check_notes, check_packages
@@ -36,12 +36,13 @@ from builder.core.release import (
     complete,
     converge,
     render_table,
+    require_tag,
 )
+from builder.core.select import distinct
 from builder.core.variant import Project, Publish
-from builder.errors import BuilderError, ConfigError, IntegrityError, NothingToDoError, ReleaseConflictError
+from builder.errors import BuilderError, IntegrityError, NothingToDoError, ReleaseConflictError
 
 CLIENT = "ortpacks.pyz"
-_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +137,7 @@ def _prepare(directory: Path, project: Project, ports: PublishPorts, options: Pu
     findings += check_packages(candidates, options.allow)
     require(findings, f"{directory} cannot be released")
     tag = _tag(project, options.tag, {item.manifest.onnxruntime.version for item in candidates})
-    index = build_index(tag, [(item.manifest, item.file) for item in candidates], project.models)
+    index = build_index(tag, [(item.manifest, stored(item.file)) for item in candidates], project.models)
     files += _write_index(directory, index, files, ports)
     body = _notes(index, files, project, ports.loader)
     require(check_notes(body), f"{directory} cannot be released")
@@ -145,8 +146,19 @@ def _prepare(directory: Path, project: Project, ports: PublishPorts, options: Pu
     return _Plan(tag=tag, title=title, body=body, files=tuple(files))
 
 
+def stored(file: LocalFile) -> Stored:
+    """The archive that ``file`` is, or whose parts it names. ``ConfigError`` when it does not say which."""
+    if not file.name.endswith(PARTS_SUFFIX):
+        return Stored(file.name, file.size, file.sha256)
+    whole = parts_format.loads(file.path.read_text(encoding="utf-8"), file.name)
+    parts = tuple(IndexPart(part.file, part.size, part.sha256) for part in whole.parts)
+    return Stored(whole.file, whole.size, whole.sha256, parts)
+
+
 def _archives(directory: Path) -> list[Path]:
-    found = sorted(directory.glob(f"*{ARCHIVE_SUFFIX}"))
+    """The packages: archives, and the ``.parts.json`` of those that were cut."""
+    ends = [f"{suffix}{more}" for suffix in ARCHIVE_SUFFIXES for more in ("", PARTS_SUFFIX)]
+    found = sorted(path for end in ends for path in directory.glob(f"*{end}"))
     if not found:
         raise NothingToDoError(f"{directory} holds no packages. `./run build --all` makes them.")
     return found
@@ -178,12 +190,7 @@ def _candidates(files: Iterable[LocalFile], ports: PublishPorts) -> tuple[list[C
 
 def _tag(project: Project, wanted: str | None, versions: set[str]) -> str:
     version = min(versions) if len(versions) == 1 else project.onnxruntime.version
-    tag = wanted or project.publish.tag.replace("{version}", version)
-    if _TAG.fullmatch(tag) is None or ".." in tag or tag.endswith((".", ".lock")):
-        raise ConfigError(
-            f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
-        )
-    return tag
+    return require_tag(wanted or project.publish.tag.replace("{version}", version))
 
 
 def _write_index(
@@ -204,7 +211,7 @@ def _release(plan: _Plan, ports: PublishPorts, options: PublishOptions) -> Publi
         return _unchanged(plan, public, tuple(compare(plan.files, host.assets(public))), reporter)
     draft = _draft(plan, ports)
     rows = tuple(compare(plan.files, host.assets(draft) if draft else ()))
-    _say_all(render_table(rows), reporter)
+    reporter.say("\n".join(render_table(rows)))
     if options.dry_run:
         reporter.say(f"dry run: {len(converge(rows))} steps to take, nothing was written to the host")
         return Published(tag=plan.tag, state="dry-run", url=draft.html_url if draft else None, rows=rows)
@@ -220,7 +227,7 @@ def _release(plan: _Plan, ports: PublishPorts, options: PublishOptions) -> Publi
 
 
 def _unchanged(plan: _Plan, public: Release, rows: tuple[Row, ...], reporter: Reporter) -> Published:
-    _say_all(render_table(rows), reporter)
+    reporter.say("\n".join(render_table(rows)))
     if not complete(rows):
         raise ReleaseConflictError(
             f"{plan.tag} is published with other files{' and immutable' if public.immutable else ''}: "
@@ -260,11 +267,6 @@ def _observe_again(plan: _Plan, draft: Release, ports: PublishPorts) -> tuple[Ro
     return rows
 
 
-def _say_all(lines: Iterable[str], reporter: Reporter) -> None:
-    for line in lines:
-        reporter.say(line)
-
-
 def _notes(index: Index, files: Sequence[LocalFile], project: Project, loader: BaseLoader) -> str:
     environment = Environment(
         loader=loader,
@@ -278,16 +280,9 @@ def _notes(index: Index, files: Sequence[LocalFile], project: Project, loader: B
         index=index,
         client=CLIENT if any(file.name == CLIENT for file in files) else None,
         downloads=_downloads(project.publish, index.tag),
-        runs={package.name: _runs(package) for package in index.packages},
+        runs={package.file: by_support(package) for package in distinct(index.packages)},
+        packages=distinct(index.packages),
     )
-
-
-def _runs(package: IndexPackage) -> dict[str, str]:
-    """Compute capabilities by how the package's code runs on them: ``{"native": "5.0, 5.2"}``."""
-    kinds: dict[str, list[str]] = {}
-    for capability, support in package.capabilities.items():
-        kinds.setdefault(support, []).append(capability)
-    return {support: ", ".join(capabilities) for support, capabilities in kinds.items()}
 
 
 def _downloads(publishing: Publish, tag: str) -> str:

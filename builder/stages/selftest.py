@@ -1,6 +1,6 @@
-"""selftest: run a real model on a package, unpacked in a bare container with no network and no GPU libraries.
+"""selftest: prove a package where it is unpacked: a bare container with no network and no GPU libraries.
 
-The archive itself is streamed into the container: nothing of the build tree can help it.
+The package is streamed into the container: nothing of the build tree can help it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.core.checks import Code, Finding
+from builder.core.content import HOST
+from builder.core.ldd import judge_loader
 from builder.core.ports import Completed, ContainerRun, Engine
-from builder.core.selftest import Tensor, judge, silero_inputs
+from builder.core.selftest import Outputs, Tensor, Trial, judge
 
-_HOST_LIBRARY = "lib/libonnxruntime.so.1"
+_FOLDER = "/selftest"
+_SMOKE = "smoke\n"
+"""Behind it in the output, what the smoke program said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,56 +28,83 @@ class Bench:
     engine: Engine
     image: str
     """A bare image: a C library, nothing of CUDA."""
+    script: Path
+    """``selftest.sh``."""
     smoke: Path
     """The ``ortpacks-smoke`` program."""
-    model: Path
-    """``silero_vad.onnx``."""
-    tar_stream: Callable[[Path], Iterable[bytes]]
-    """Opens a package as an uncompressed tar stream."""
-    stock_outputs: Callable[[Path, Sequence[Tensor]], Mapping[str, list[float]]]
+    trials: tuple[Trial, ...]
+    stock_outputs: Callable[[Path, Sequence[Tensor]], Outputs]
     """The stock CPU build's answer."""
 
 
-def selftest(package: Path, ort_version: str, bench: Bench) -> tuple[Finding, ...]:
-    """Load the package's host library, ask for CUDA, run the model on what is there, compare the numbers."""
-    inputs = silero_inputs()
+def selftest(
+    top: str, stream: Callable[[], Iterable[bytes]], ort_version: str, bench: Bench
+) -> tuple[Finding, ...]:
+    """Let the loader find every library's needs, ask for CUDA, run each model on what is there.
+
+    ``stream`` opens an uncompressed tar of all the package's files below the folder ``top``, its name. One
+    container does it all. Findings: B018 of the loader, B010 to B013 of the models.
+    """
     with tempfile.TemporaryDirectory(prefix="ortpacks-selftest-") as folder:
-        files = {f"/selftest/{item.name}": _write(Path(folder) / item.name, item.data) for item in inputs}
-        done = bench.engine.run(_request(package, bench, inputs, files))
-    if done.code != 0:
-        return (_crash(package, done),)
-    return judge(done.stdout, bench.stock_outputs(bench.model, inputs), ort_version, package.name)
+        done = bench.engine.run(_request(top, stream, bench, Path(folder)))
+    listing, smoked, answers = done.stdout.partition(f"\n{_SMOKE}")
+    loaded = judge_loader(listing, top) if smoked else ()
+    if done.code != 0 or not smoked:
+        return (*loaded, _crash(top, done))
+    references = {trial.name: bench.stock_outputs(trial.model, trial.inputs) for trial in bench.trials}
+    return (*loaded, *judge(answers, references, ort_version, top))
 
 
-def _request(
-    package: Path, bench: Bench, inputs: Sequence[Tensor], files: Mapping[str, Path]
-) -> ContainerRun:
-    top = package.name.removesuffix(".tar.zst")
-    arguments = [f"{item.argument}/selftest/{item.name}" for item in inputs]
+def _request(top: str, stream: Callable[[], Iterable[bytes]], bench: Bench, folder: Path) -> ContainerRun:
+    library = f"/opt/{top}/lib"
+    script, smoke = f"{_FOLDER}/selftest.sh", f"{_FOLDER}/ortpacks-smoke"
     return ContainerRun(
         image=bench.image,
-        argv=(
-            "/selftest/ortpacks-smoke",
-            f"/opt/{top}/{_HOST_LIBRARY}",
-            "/selftest/model.onnx",
-            *arguments,
-        ),
-        files={**files, "/selftest/ortpacks-smoke": bench.smoke, "/selftest/model.onnx": bench.model},
-        archives={"/opt": lambda: bench.tar_stream(package)},
+        argv=("/bin/sh", script, library, smoke, f"{library}/{HOST}", *_arguments(bench.trials)),
+        files={
+            script: bench.script,
+            smoke: bench.smoke,
+            **{_model(trial): trial.model for trial in bench.trials},
+            **_inputs(bench.trials, folder),
+        },
+        archives={"/opt": stream},
     )
 
 
-def _write(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
-    return path
+def _arguments(trials: Sequence[Trial]) -> list[str]:
+    """``MODEL INPUT...`` of each, ``--`` between two."""
+    groups = [
+        ["--", _model(trial), *(f"{item.argument}{_place(trial, item)}" for item in trial.inputs)]
+        for trial in trials
+    ]
+    return [argument for group in groups for argument in group][1:]
 
 
-def _crash(package: Path, done: Completed) -> Finding:
+def _inputs(trials: Sequence[Trial], folder: Path) -> Mapping[str, Path]:
+    """The input tensors, written to ``folder``, by their places in the container."""
+    files = {}
+    for trial in trials:
+        for item in trial.inputs:
+            file = folder / f"{trial.name}-{item.name}"
+            file.write_bytes(item.data)
+            files[_place(trial, item)] = file
+    return files
+
+
+def _model(trial: Trial) -> str:
+    return f"{_FOLDER}/{trial.name}/model.onnx"
+
+
+def _place(trial: Trial, item: Tensor) -> str:
+    return f"{_FOLDER}/{trial.name}/{item.name}"
+
+
+def _crash(top: str, done: Completed) -> Finding:
     said = (done.stderr.strip() or done.stdout.strip())[-2000:]
     return Finding(
         Code.B010,
-        package.name,
+        top,
         "the smoke program failed in a bare container",
-        wanted="exit 0: clean CPU fallback and a model run",
+        wanted="exit 0: clean CPU fallback and every model run",
         got=f"exit {done.code}: {said}",
     )

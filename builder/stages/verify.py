@@ -1,19 +1,31 @@
-"""verify: prove a package from its archive alone: names, hashes, licences, binaries, a model that runs."""
+"""verify: prove a package from its archive alone: names, hashes, licences, SBOM, binaries, models that run.
+
+Of a thin package NVIDIA's libraries are taken from NVIDIA's wheels, which its manifest names by their bytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.core.checks import Finding, require
-from builder.core.describe import Report, compare, promised, unpacked_members
-from builder.core.manifest import Manifest, loads
+from builder.core.content import NOTICE, SBOM
+from builder.core.describe import Report, compare, installed_members, promised
+from builder.core.manifest import Manifest, WheelEntry, loads
 from builder.core.naming import PackageName
 from builder.core.package import Archive, Checksums, Member
 from builder.core.ports import Reporter
-from builder.core.proof import check_checksum, check_files, check_name
+from builder.core.proof import check_checksum, check_completed, check_files, check_name, check_notice
+from builder.core.provenance import provenance_name
+from builder.core.provenancecheck import check_provenance
+from builder.core.sbom import BomReader
+from builder.core.sbomcheck import check_sbom
+from builder.core.untouched import check_recorded
 from builder.core.variant import Variant
+
+Stream = Callable[[], Iterable[bytes]]
+"""Opens an uncompressed tar of a package under its top folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,12 +33,19 @@ class Verifier:
     """What verifying works with."""
 
     archive: Archive
+    bom: BomReader
     checksums: Checksums
     reporter: Reporter
+    tree: Callable[[WheelEntry], Path]
+    """A wheel's unpacked tree; fetched where it is not here."""
+    record: Callable[[Path], str]
+    """The text of RECORD in such a tree."""
     check: Callable[[Sequence[Member], Variant], Report]
     """The check stage: what members hold, held to a variant."""
-    selftest: Callable[[Path, Manifest], Sequence[Finding]] | None
-    """Runs a model on the package; ``None`` where no engine is there to do it."""
+    selftest: Callable[[Manifest, Stream], Sequence[Finding]] | None
+    """Runs models on the package; ``None`` where no engine is there to do it."""
+    tar: Callable[[str, Mapping[str, Path]], Iterable[bytes]]
+    """An uncompressed tar of files, by their paths under a top folder."""
     work: Path
     """Folder to unpack below."""
 
@@ -35,7 +54,8 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     """The manifest of a package that holds what it claims.
 
     Nothing of the package is run before its bytes are proved. Raises ``CheckFailedError`` with every finding,
-    ``IntegrityError`` (a damaged archive), ``ValidationError`` (no package) or ``DiskError``.
+    ``IntegrityError`` (a damaged archive), ``ValidationError`` (no package), ``TransferError`` (a wheel of a
+    thin package cannot be had) or ``DiskError``.
     """
     manifest = loads(verifier.archive.read_manifest(package), package.name)
     what = f"{package.name} is not what it claims"
@@ -45,18 +65,58 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     ) as folder:
         with verifier.reporter.step(f"unpack and hash {package.name}"):
             unpacked = verifier.archive.extract(package, folder)
-            sums = verifier.checksums.read(package.parent)
-            whole = verifier.archive.digest(package)
-            require([*check_files(manifest, unpacked), *check_checksum(package.name, whole, sums)], what)
-        report = verifier.check(unpacked_members(manifest, folder), promised(manifest))
+            require([*check_files(manifest, unpacked), *_beside(package, verifier)], what)
+            require(list(_documents(manifest, folder, verifier)), what)
+        files = {entry.path: folder / entry.path for entry in manifest.packed}
+        if manifest.absent:
+            with verifier.reporter.step("take the rest from NVIDIA's wheels"):
+                files.update(_completed(manifest, verifier, what))
+        report = verifier.check(installed_members(manifest, files), promised(manifest))
         require([*report.findings, *compare(manifest, report)], what)
-    _selftest(package, manifest, verifier, what)
+        _selftest(package, manifest, files, verifier)
     return manifest
 
 
-def _selftest(package: Path, manifest: Manifest, verifier: Verifier, what: str) -> None:
+def _beside(package: Path, verifier: Verifier) -> Iterator[Finding]:
+    """What lies beside the package and speaks of its bytes; nothing need lie there."""
+    archive, sums = verifier.archive, verifier.checksums.read(package.parent)
+    yield from check_checksum(package.name, archive.digest(package), sums)
+    provenance = package.with_name(provenance_name(package.name))
+    if provenance.is_file():
+        yield from check_provenance(package.name, archive.whole(package), provenance.read_bytes())
+
+
+def _documents(manifest: Manifest, folder: Path, verifier: Verifier) -> Iterator[Finding]:
+    """SBOM and NOTICE against the manifest; that they are there has been proved."""
+    bom = (folder / SBOM).read_bytes()
+    yield from check_sbom(manifest, bom, verifier.bom.problems(bom))
+    yield from check_notice(manifest, (folder / NOTICE).read_text(encoding="utf-8", errors="replace"))
+
+
+def _completed(manifest: Manifest, verifier: Verifier, what: str) -> Mapping[str, Path]:
+    """Where the files lie that the archive leaves to their wheels, proved."""
+    wheels = {wheel.source: verifier.tree(wheel) for wheel in manifest.wheels if _is_asked(wheel, manifest)}
+    files = {entry.path: wheels[entry.source] / str(entry.member) for entry in manifest.absent}
+    there = [member for member in _members_at(files, manifest) if member.file.is_file()]
+    found = list(check_completed(manifest, verifier.archive.digests(there)))
+    records = {source: verifier.record(tree) for source, tree in wheels.items()}
+    require([*found, *check_recorded(manifest, records)], what)
+    return files
+
+
+def _is_asked(wheel: WheelEntry, manifest: Manifest) -> bool:
+    return any(entry.source == wheel.source for entry in manifest.absent)
+
+
+def _members_at(files: Mapping[str, Path], manifest: Manifest) -> tuple[Member, ...]:
+    """The members that lie at ``files``; a wheel without such a file is told as one that lacks it."""
+    return installed_members(replace(manifest, files=manifest.absent), files)
+
+
+def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], verifier: Verifier) -> None:
     if verifier.selftest is None:
         verifier.reporter.warn(f"{package.name}: no model was run: there is no engine to run it in.")
         return
-    with verifier.reporter.step("run a model on it in a bare container"):
-        require(verifier.selftest(package, manifest), what)
+    with verifier.reporter.step("run models on it in a bare container"):
+        findings = verifier.selftest(manifest, lambda: verifier.tar(manifest.name, files))
+        require(findings, f"{package.name} is not what it claims")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from builder.core.naming import ARCHIVE_SUFFIX, PackageName
+from builder.core.naming import PackageName
 from tests.answers import pairs
 from tests.answers.pairs import Pair
 from tests.integration.test_road import manifest
@@ -21,17 +21,19 @@ DIST = ROOT / "dist"
 
 
 def built() -> list[ParameterSet]:
-    """One parameter for each package in ``dist/``; without any, one that is skipped and says why.
+    """One parameter for each full package in ``dist/``; without any, one that is skipped and says why.
 
     Profile minimal is left out: it places no node on CUDA, and the tests build one of their own.
     """
-    names = [PackageName.parse(file.name) for file in sorted(DIST.glob(f"ortpacks-*{ARCHIVE_SUFFIX}"))]
-    wanted = [name for name in names if name.profile != "minimal"]
+    files = {file: PackageName.parse(file.name) for file in sorted(DIST.glob("ortpacks-*.tar.zst"))}
+    wanted = {
+        file: name for file, name in files.items() if name.profile != "minimal" and name.layout == "full"
+    }
     if not wanted:
         why = "no package of profile lean or full in dist/: ./run build --variant legacy makes one"
         return [pytest.param(None, marks=pytest.mark.skip(reason=why), id="none")]
     return [
-        pytest.param(DIST / name.archive, id=f"{name.variant}-{name.profile or 'full'}") for name in wanted
+        pytest.param(file, id=f"{name.variant}-{name.profile or 'full'}") for file, name in wanted.items()
     ]
 
 

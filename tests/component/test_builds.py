@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import TarZst
+from builder.adapters.archive import PackageArchive
 from builder.adapters.checksums import ChecksumFile
+from builder.adapters.cyclonedx import CycloneDx
 from builder.app.buildrecords import command_of, note, write_page
 from builder.app.verbs import clean
 from builder.app.workshop import Workshop
@@ -25,7 +26,7 @@ from builder.stages.bundle import Bench, discard
 from builder.stages.plan import Wishes
 from tests.binaries import elf
 from tests.fakes import FakeEngine, FakeReporter
-from tests.records import LEGACY, MODERN, PROVIDER, manifest, package
+from tests.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package
 
 TOOK = {
     "format": 1,
@@ -80,7 +81,7 @@ def built(
     packed = package(dist, value, files)
     compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
     note(packed, manifest(value), dist, command=COMMAND, artifact=compiled, clock=lambda: MIDNIGHT)
-    return packed.path
+    return packed.package.path
 
 
 def record_of(path: Path) -> Path:
@@ -100,7 +101,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
-    packed = PackageFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32, 9)
+    packed = bundled(PackageFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32, 9))
     path = note(
         packed,
         manifest(LEGACY),
@@ -142,7 +143,7 @@ def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> 
     artifact(tmp_path / "artifact", units="many")
     with pytest.raises(ConfigError, match=r"artifact/record\.json: units: a whole number is wanted"):
         note(packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", clock=lambda: 0)
-    assert not record_of(packed.path).exists()
+    assert not record_of(packed.package.path).exists()
 
 
 @pytest.mark.parametrize(
@@ -167,14 +168,18 @@ def test_the_command_names_what_variants_yaml_does_not_say(
     root: Path, ours: str, given: dict[str, Enum], command: str
 ) -> None:
     origin, profile = ours.split()
-    said = OnnxRuntime(version="1.23.2", origin=Origin(origin), host=Host.WHEEL, profile=Profile(profile))
+    said = OnnxRuntime(
+        version="1.23.2", origin=Origin(origin), host=Host.WHEEL, profile=Profile(profile), tensorrt=False
+    )
     wishes = Wishes(**given)  # type: ignore[arg-type]
     found = command_of(decided(root, said, profile=wishes.profile or said.profile), wishes)
     assert found == f"./run build {command} --base assembled"
 
 
 def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(root: Path) -> None:
-    said = OnnxRuntime(version="1.23.2", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN)
+    said = OnnxRuntime(
+        version="1.23.2", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
+    )
     wishes = Wishes(base="auto", origin=Origin.WHEEL, profile=Profile.FULL, host=Host.SOURCE)
     plan = replace(decided(root, said, profile=None), origin=Origin.WHEEL, base="nvidia")
     assert command_of(plan, wishes) == "./run build --variant legacy --origin wheel --base nvidia"
@@ -347,7 +352,12 @@ def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
     legacy, modern = built(tmp_path), built(tmp_path, MODERN)
     reporter = FakeReporter()
     bench = Bench(
-        archive=TarZst(reporter=reporter), checksums=ChecksumFile(), reporter=reporter, dist=tmp_path
+        archive=PackageArchive(reporter=reporter),
+        bom=CycloneDx(),
+        checksums=ChecksumFile(),
+        reporter=reporter,
+        dist=tmp_path,
+        work=tmp_path,
     )
     discard(PackageName.parse(legacy.name), bench)
     left = {path.name for path in tmp_path.iterdir() if path.name.startswith("ortpacks-")}

@@ -1,32 +1,38 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import TarZst
+from builder.adapters.archive import PackageArchive
 from builder.adapters.checksums import ChecksumFile
+from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.process import ProcessRunner
 from builder.adapters.rpath import Patchelf
 from builder.core.checks import Code, Finding
-from builder.core.package import Digest, Member, PackageFile
+from builder.core.package import Digest, Member
 from builder.core.ports import Completed
-from builder.core.variant import BuildPlan
+from builder.core.variant import BuildPlan, Form, Layout, Oversize
 from builder.errors import CheckFailedError, CommandError, ConfigError, IntegrityError
-from builder.stages.bundle import Bench, Sources, bundle, gather
+from builder.stages.bundle import Bench, Bundled, Goods, bundle
+from builder.stages.gather import Sources, gather
+from tests.bundling import goods_of
 from tests.fakes import FakeReporter, FakeRunner
-from tests.packages import Trees, artifact, official, plan, report
+from tests.packages import Report, Trees, artifact, official, plan, report
 
 LEGACY = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+THIN = "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64.tar.zst"
 MODERN = "ortpacks-modern-1.21.0-cuda12.9-linux-x64.tar.zst"
+MODERN_THIN = "ortpacks-modern-1.21.0-cuda12.9-thin-linux-x64.tar.zst"
 
 
 @dataclass(frozen=True)
@@ -48,14 +54,22 @@ class Site:
             artifact=None if made == official() else self.folder / "artifact",
             licence=self.folder / "LICENSE",
             relocate=relocate,
-            work=self.folder / "work",
         )
 
     def members(self, made: BuildPlan) -> tuple[Member, ...]:
         return gather(made, self.sources(made))
 
-    def bundle(self, made: BuildPlan) -> PackageFile:
-        return bundle(made, self.members(made), report(), self.bench, tree=self.trees)
+    def goods(self, made: BuildPlan, read: Report | None = None) -> Goods:
+        return goods_of(made, self.members(made), self.trees, read)
+
+    def bundle(self, made: BuildPlan) -> tuple[Bundled, ...]:
+        return bundle(self.goods(made), self.bench)
+
+    def refused(self, made: BuildPlan, kind: type[Exception], match: str) -> str:
+        with pytest.raises(kind, match=match) as error:
+            self.bundle(made)
+        assert [name for name in self.dist if name != "SHA256SUMS"] == []
+        return str(error.value)
 
     @property
     def dist(self) -> list[str]:
@@ -68,12 +82,21 @@ def site_in(folder: Path) -> Site:
     (folder / "dist").mkdir()
     reporter = FakeReporter()
     bench = Bench(
-        archive=TarZst(reporter=reporter, workers=1),
+        archive=PackageArchive(reporter=reporter, workers=1),
+        bom=CycloneDx(),
         checksums=ChecksumFile(),
         reporter=reporter,
         dist=folder / "dist",
+        work=folder / "work",
     )
     return Site(folder, bench, Trees(folder / "trees").lay())
+
+
+def configured(**changes: object) -> BuildPlan:
+    """The plan with another ``bundle`` section."""
+    made = plan()
+    section = replace(made.project.bundle, **changes)  # type: ignore[arg-type]
+    return replace(made, project=replace(made.project, bundle=section))
 
 
 @pytest.fixture
@@ -84,11 +107,12 @@ def site(tmp_path: Path) -> Site:
 def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
     site: Site, tmp_path: Path
 ) -> None:
-    package = site.bundle(plan())
-    assert site.dist == ["SHA256SUMS", LEGACY]
-    assert (site.bench.dist / "SHA256SUMS").read_text() == f"{package.sha256}  {LEGACY}\n"
-    files = site.bench.archive.extract(package.path, tmp_path / "out")
-    assert len(files) == 1 + 18 + 6
+    full, thin = (one.package for one in site.bundle(plan()))
+    assert site.dist == ["SHA256SUMS", LEGACY, THIN]
+    sums = f"{full.sha256}  {LEGACY}\n{thin.sha256}  {THIN}\n"
+    assert (site.bench.dist / "SHA256SUMS").read_text() == sums
+    files = site.bench.archive.extract(full.path, tmp_path / "out")
+    assert len(files) == 1 + 18 + 7
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert {entry["path"]: Digest(entry["size"], entry["sha256"]) for entry in manifest["files"]} == {
         path: digest for path, digest in files.items() if path != "manifest.json"
@@ -99,13 +123,56 @@ def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
 
 def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
     one, two = (site_in(tmp_path / name).bundle(plan()) for name in ("one", "a longer name"))
-    assert one.sha256 == two.sha256
+    assert [made.sums for made in one] == [made.sums for made in two]
+
+
+def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(site: Site, tmp_path: Path) -> None:
+    full, thin = (one.package.path for one in site.bundle(plan()))
+    files = set(site.bench.archive.extract(thin, tmp_path / "thin"))
+    left_out = set(site.bench.archive.extract(full, tmp_path / "full")) - files
+    assert len(left_out) == 15
+    assert all("cuda" not in path or "licen" in path or "providers" in path for path in files)
+    manifest = json.loads(site.bench.archive.read_manifest(thin))
+    absent = {entry["path"]: entry for entry in manifest["files"] if not entry["packed"]}
+    assert absent.keys() == left_out
+    cufft = absent["lib/libcufft.so.11"]
+    content = b"nvidia-cufft-cu12==11.4.1.4 nvidia/cufft/lib/libcufft.so.11\n"
+    assert (cufft["size"], cufft["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert (cufft["source"], cufft["member"]) == (
+        "wheel:nvidia-cufft-cu12==11.4.1.4",
+        "nvidia/cufft/lib/libcufft.so.11",
+    )
+    assert "wheel:nvidia-cufft-cu12==11.4.1.4" in {wheel["source"] for wheel in manifest["wheels"]}
+
+
+def test_layouts_and_forms_are_those_of_the_configuration(site: Site) -> None:
+    made = configured(layouts=(Layout.THIN,), forms=(Form.ZST, Form.GZ))
+    site.bundle(made)
+    assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz"), THIN]
+    site.bundle(configured(layouts=(Layout.THIN,), forms=(Form.GZ,)))
+    assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz")]
+    assert THIN not in (site.bench.dist / "SHA256SUMS").read_text()
+
+
+def test_a_package_over_budget_is_split_where_that_is_asked_for(site: Site, tmp_path: Path) -> None:
+    (full,) = site.bundle(configured(layouts=(Layout.FULL,), budget=2000, oversize=Oversize.SPLIT))
+    names = [path.name for path in full.files]
+    assert len(names) > 2
+    assert names[-1] == full.package.path.name == f"{LEGACY}.parts.json"
+    assert site.dist == sorted(["SHA256SUMS", *names])
+    assert all(path.stat().st_size <= 2000 for path in full.files[:-1])
+    joined = b"".join(path.read_bytes() for path in full.files[:-1])
+    assert hashlib.sha256(joined).hexdigest() == full.package.sha256
+    assert len(site.bench.archive.extract(full.package.path, tmp_path / "out")) == 1 + 18 + 7
+    listed = (site.bench.dist / "SHA256SUMS").read_text().split()
+    assert sorted(listed[1::2]) == sorted(names)
+    assert listed[0] in {hashlib.sha256(path.read_bytes()).hexdigest() for path in full.files}
 
 
 def test_of_a_repacked_wheel_only_the_official_provider_is_changed_and_said_to_be(site: Site) -> None:
     members = site.members(official())
     assert [member.path for member in members if member.modified] == ["lib/libonnxruntime_providers_cuda.so"]
-    package = site.bundle(official())
+    package = site.bundle(official())[0].package
     manifest = json.loads(site.bench.archive.read_manifest(package.path))
     assert [entry["path"] for entry in manifest["files"] if entry["modified"]] == [
         "lib/libonnxruntime_providers_cuda.so"
@@ -122,8 +189,8 @@ def test_a_finding_of_the_check_leaves_no_package_not_even_the_old_one(site: Sit
     site.bundle(plan())
     missing = Finding(Code.A001, "lib/libonnxruntime_providers_cuda.so", "sm_61 is in 53 of 54 containers")
     with pytest.raises(CheckFailedError, match="sm_61 is in 53 of 54"):
-        bundle(plan(), site.members(plan()), report(missing), site.bench, tree=site.trees)
-    assert site.dist == ["SHA256SUMS", MODERN]
+        bundle(site.goods(plan(), report(missing)), site.bench)
+    assert site.dist == ["SHA256SUMS", MODERN, MODERN_THIN]
     assert LEGACY not in (site.bench.dist / "SHA256SUMS").read_text()
 
 
@@ -138,9 +205,7 @@ def test_a_finding_of_the_check_leaves_no_package_not_even_the_old_one(site: Sit
 def test_a_touched_file_of_a_wheel_is_not_packed(site: Site, file: str, path: str) -> None:
     library = site.trees.folder / file
     library.write_bytes(library.read_bytes() + b"patched")
-    with pytest.raises(CheckFailedError, match=f"B001 {path}"):
-        site.bundle(plan())
-    assert [name for name in site.dist if name != "SHA256SUMS"] == []
+    site.refused(plan(), CheckFailedError, f"B001 {path}")
 
 
 def test_a_provider_that_rotted_before_its_copy_was_made_is_not_packed(site: Site) -> None:
@@ -154,33 +219,32 @@ def test_a_provider_that_rotted_before_its_copy_was_made_is_not_packed(site: Sit
 def test_a_package_over_budget_is_not_kept_and_its_biggest_files_are_named(site: Site) -> None:
     for number, name in enumerate(("libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so")):
         (site.folder / "artifact" / name).write_bytes(bytes(1000 + number))
-    made = plan()
-    tight = replace(made, project=replace(made.project, bundle=replace(made.project.bundle, budget=1500)))
-    with pytest.raises(CheckFailedError) as error:
-        site.bundle(tight)
-    told = str(error.value).splitlines()
-    assert "1,500 bytes (bundle.budget)" in str(error.value)
-    table = [line.split() for line in told if "  lib/" in line or "  NOTICE" in line or "  licen" in line]
-    assert [path for _, path in table[:3]] == [
+    said = site.refused(configured(budget=1500), CheckFailedError, r"1,500 bytes \(bundle\.budget\)")
+    biggest, alternatives = said.split("What it would come to")
+    table = [line.split() for line in biggest.splitlines() if "  lib/" in line or "  NOTICE" in line]
+    assert [path for _, path in table] == [
         "NOTICE",
         "lib/libonnxruntime_providers_cuda.so",
         "lib/libonnxruntime_providers_shared.so",
     ]
     assert table[1][0] == "1,001"
-    assert len(table) == 5
-    assert [name for name in site.dist if name != "SHA256SUMS"] == []
+    assert len(biggest.split("unpacked:")[1].strip().splitlines()) == 5
+    for layout in ("full", "thin"):
+        for preset in ("fast", "small"):
+            assert f"layout {layout}, preset {preset}, .tar.zst" in alternatives
 
 
 def test_a_file_that_changes_between_check_and_packing_is_refused(site: Site) -> None:
-    class Racing(TarZst):
-        def digests(self, members: object) -> Mapping[str, Digest]:
-            made = super().digests(site.members(plan()))
-            (site.folder / "artifact/libonnxruntime_providers_cuda.so").write_bytes(b"another build")
+    class Racing(PackageArchive):
+        def digests(self, members: Iterable[Member]) -> Mapping[str, Digest]:
+            made = super().digests(members)
+            if "lib/libonnxruntime_providers_cuda.so" in made:
+                (site.folder / "artifact/libonnxruntime_providers_cuda.so").write_bytes(b"another build")
             return made
 
     racing = replace(site.bench, archive=Racing(reporter=FakeReporter(), workers=1))
     with pytest.raises(IntegrityError, match="changed while"):
-        bundle(plan(), site.members(plan()), report(), racing, tree=site.trees)
+        bundle(site.goods(plan()), racing)
     assert [name for name in site.dist if name != "SHA256SUMS"] == []
 
 

@@ -318,3 +318,47 @@ def test_a_bare_fatbin_is_no_library(desk: Desk) -> None:
     """nvcc's ``--fatbin`` output under a library's name: readable device code, and nothing loads it."""
     report = desk.check({CUBLAS: sass(50, 60, 70)})
     assert [(one.code.name, one.path) for one in report.findings] == [("E001", CUBLAS)]
+
+
+CUFFT_PATH = "lib/libcufft.so.11"
+NEEDY = elf({".nv_fatbin": sass(50)}, needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.34",)})
+
+
+def _stamped() -> bytes:
+    """A provider that says of which ORT it is, so that what it opens is known."""
+    sections = {".nv_fatbin": sass(*LEGACY), ".rodata": b"\x001.21.0\0"}
+    return elf(sections, needed=("libcublas.so.12", "libc.so.6"), runpath="$ORIGIN")
+
+
+def test_a_library_that_nothing_needs_is_told_and_no_error(desk: Desk) -> None:
+    report = desk.check({PROVIDER: _stamped()})
+    assert report.idle == (CUFFT_PATH,)
+    (finding,) = report.findings
+    assert (finding.code.name, finding.path, finding.severity) == ("E016", CUFFT_PATH, Severity.WARNING)
+
+
+def test_a_report_without_what_nothing_needs_is_that_of_a_package_without_it(desk: Desk) -> None:
+    changed = {PROVIDER: _stamped(), CUFFT_PATH: NEEDY}
+    report = desk.check(changed)
+    assert (report.needs.glibc, report.capabilities[Capability(7, 0)]) == ("2.34", Support.NONE)
+    rest = report.without(report.idle)
+    members = [member for member in desk.members(changed) if member.path != CUFFT_PATH]
+    variant = Variant(name="legacy", sm=tuple(Arch.parse(str(sm)) for sm in LEGACY), generations=())
+    assert rest == check(members, variant, LIMITS, None, FakeReporter())
+    assert (rest.findings, rest.idle, rest.needs.glibc) == ((), (), None)
+    assert rest.capabilities[Capability(7, 0)] is Support.NATIVE
+    assert CUFFT_PATH not in rest.elf
+    assert CUFFT_PATH not in [library.path for library in rest.coverage]
+
+
+def test_what_cuobjdump_says_of_a_library_goes_with_it(desk: Desk) -> None:
+    listing = Listing([str(sm) for sm in LEGACY])
+    report = desk.check({PROVIDER: _stamped(), CUFFT_PATH: _library(sass(*LEGACY))}, inspector=listing)
+    assert [finding.code.name for finding in report.findings] == ["A101", "E016"]
+    assert report.without([CUFFT_PATH]).findings == ()
+
+
+def test_a_report_without_what_is_needed_says_who_needs_it(desk: Desk) -> None:
+    (finding,) = desk.check().without([CUBLAS]).findings
+    assert (finding.code.name, finding.path) == ("E002", PROVIDER)
+    assert "libcublas.so.12" in finding.message

@@ -169,7 +169,13 @@ def test_no_server_is_a_transfer_error(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "word"), [("<html>", "not JSON"), ("[]", "object"), ('{"format": 2}', "format 2")]
+    ("text", "word"),
+    [
+        ("<html>", "not JSON"),
+        ("[]", "object"),
+        ('{"format": 3}', "format 3; this version reads format 2. Update"),
+        ('{"format": 1}', "format 1; this version reads format 2. Install with the ortpacks.pyz of that"),
+    ],
 )
 def test_an_index_that_is_none_is_refused(machine: Machine, server: Server, text: str, word: str) -> None:
     (server.folder / "index.json").write_text(text)

@@ -50,6 +50,7 @@ def test_the_info_file_says_what_for_and_what(machine: Machine, release: Path) -
     assert info == {
         "format": 1,
         "variant": "modern",
+        "layout": "full",
         "architectures": ["sm_75", "sm_80", "sm_86"],
         "smVersion": 86,
         "computeCap": "8.6",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -15,6 +17,7 @@ import pytest
 from builder.client.layout import Prefix, make_folders
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
+from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
 
 OLD = FILES["lib/libonnxruntime.so.1"]
 NEW = b"new" * 5000
@@ -39,12 +42,19 @@ sys.exit(code)
 """
 
 
-def install(root: Path, prefix: Path, index: Path, last: int) -> subprocess.CompletedProcess[str]:
+def install(
+    root: Path,
+    prefix: Path,
+    index: Path,
+    last: int,
+    env: Mapping[str, str] | None = None,
+    killer: str = KILLER,
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [
             sys.executable,
             "-c",
-            KILLER,
+            killer,
             str(prefix),
             str(last),
             "install",
@@ -54,7 +64,12 @@ def install(root: Path, prefix: Path, index: Path, last: int) -> subprocess.Comp
             str(index),
         ],
         cwd=root,
-        env={"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "PATH": "/usr/bin:/bin"},
+        env={
+            "ORTPACKS_FORCE_CC": "8.6",
+            "ORTPACKS_FORCE_DRIVER": "570.133.07",
+            "PATH": "/usr/bin:/bin",
+            **(env or {}),
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -97,6 +112,55 @@ def test_a_kill_while_the_same_is_installed_again_leaves_it_whole(
         assert install(root, machine.prefix, newer, last).returncode == -signal.SIGKILL
         assert machine.run("verify") == 0, (last, machine.out)
     assert machine.run("install", "--index", str(newer)) == 0
+    assert machine.litter() == []
+
+
+def test_a_kill_while_a_thin_package_is_completed_leaves_a_whole_version(root: Path, tmp_path: Path) -> None:
+    """Some libraries are linked from the package before, some copied from an environment."""
+    older = write_release(tmp_path / "older", layouts=("thin",), wheels=(CUBLAS,))
+    newer = write_release(tmp_path / "newer", version="1.24.0", layouts=("thin",), wheels=WHEELS)
+    environment = tmp_path / "site-packages"
+    for wheel in WHEELS:
+        for member, content in wheel.libraries.items():
+            (environment / member).parent.mkdir(parents=True, exist_ok=True)
+            (environment / member).write_bytes(content)
+    look = {"ORTPACKS_LOOK_IN": str(environment)}
+    dry = Machine(tmp_path / "dry", environments=(environment,))
+    assert dry.run("install", "--index", str(older)) == 0
+    steps = int(install(root, dry.prefix, newer, 0, look).stdout.split()[-1])
+    in_use = set()
+    for last in range(steps, 0, -2):
+        machine = Machine(tmp_path / f"home-{last}", environments=(environment,))
+        machine.run("install", "--index", str(older))
+        killed = install(root, machine.prefix, newer, last, look)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert machine.run("verify") == 0, (last, machine.out)
+        in_use.add((machine.lib / "libcudnn.so.9").exists())
+        assert machine.run("install", "--index", str(newer)) == 0, (last, machine.err)
+        assert machine.run("verify") == 0, (last, machine.out)
+        assert machine.litter() == []
+    assert in_use == {False, True}
+
+
+@pytest.mark.parametrize(("last", "again"), [(1, [CUBLAS.file, CUDNN.file]), (2, [CUDNN.file])])
+def test_a_kill_between_two_wheels_keeps_what_came(
+    root: Path, tmp_path: Path, last: int, again: list[str]
+) -> None:
+    """Killed as the first pip starts, and as the second does."""
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    at_pip = KILLER.replace('event == "fcntl.flock" or', 'event == "subprocess.Popen" or').replace(
+        'events = {"open", ', 'events = {"subprocess.Popen"} or {'
+    )
+    with indexing() as pypi:
+        pip = {"PIP_INDEX_URL": pypi.url, "PIP_CONFIG_FILE": os.devnull}
+        machine = Machine(tmp_path / "home", pip=pip)
+        killed = install(root, machine.prefix, release, last, pip, at_pip)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert machine.run("verify") == 3, "nothing is installed yet"
+        pypi.requests.clear()
+        assert machine.run("install", "--index", str(release)) == 0, machine.err
+        assert pypi.fetched == again
+    assert machine.run("verify") == 0
     assert machine.litter() == []
 
 

@@ -16,7 +16,8 @@ from jsonschema import Draft202012Validator
 
 from builder.stages.client import ClientRequest, build_client
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, manifest_of, serving, write_release
+from tests.doubles.release import FILES, cut, manifest_of, serving, write_release
+from tests.doubles.wheels import WHEELS, indexing
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,17 @@ def test_it_installs_with_nothing_but_python_and_zstd(pyz: Path, tmp_path: Path)
     assert str(lib / "libonnxruntime.so.1") in run(pyz, "env", env=env).stdout
 
 
+def test_it_completes_a_thin_package_through_the_machines_pip(pyz: Path, tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    env = {"ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path / "data")}
+    with indexing() as pypi:
+        pip = {"PIP_INDEX_URL": pypi.url, "PIP_CONFIG_FILE": os.devnull}
+        done = run(pyz, "install", "--index", str(index), env={**env, **pip})
+    assert done.returncode == 0, done.stderr
+    assert "Fetching nvidia_cublas_cu12-12.9.1.4-py3-none-manylinux_2_27_x86_64.whl" in done.stderr
+    assert "7 files are as the manifest says" in run(pyz, "verify", env=env).stdout
+
+
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13", "3.14"])
 def test_it_runs_on_every_python_from_3_9(pyz: Path, tmp_path: Path, version: str) -> None:
     env = {**os.environ, "ORTPACKS_FORCE_CC": "8.6", "PYENV_VERSION": version}
@@ -86,11 +98,18 @@ def test_it_runs_on_every_python_from_3_9(pyz: Path, tmp_path: Path, version: st
         or subprocess.run([python, "-c", ""], env=env, check=False, capture_output=True).returncode != 0
     ):
         pytest.skip(f"no python{version} here")
-    index = write_release(tmp_path / "release")
+    index = write_release(
+        tmp_path / "release", forms=(".tar.zst", ".tar.gz"), layouts=("thin",), wheels=WHEELS
+    )
+    cut(index, 500)
+    for wheel in WHEELS:
+        for member, content in wheel.libraries.items():
+            (tmp_path / "venv" / member).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "venv" / member).write_bytes(content)
     argv: list[str | Path] = [python, "-W", "error", "-I", "-S", pyz, "install", "--index", index]
-    argv += ["--prefix", tmp_path / "prefix"]
+    argv += ["--prefix", tmp_path / "prefix", "--look-in", tmp_path / "venv"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "3 of 3 NVIDIA libraries are on this machine already.\n")
 
 
 def test_the_index_it_was_published_with_is_the_default(tmp_path: Path) -> None:
@@ -160,8 +179,11 @@ def test_every_json_answer_holds_its_schema(root: Path, tmp_path: Path) -> None:
 
 
 def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Path) -> None:
-    index = json.loads(write_release(tmp_path).read_text())
+    release = write_release(tmp_path, layouts=("full", "thin"), forms=(".tar.zst", ".tar.gz"), wheels=WHEELS)
+    cut(release, 500)
     schemas = root / "docs" / "schemas"
-    Draft202012Validator(json.loads((schemas / "index.schema.json").read_text())).validate(index)
+    index = Draft202012Validator(json.loads((schemas / "index.schema.json").read_text()))
+    index.validate(json.loads(release.read_text()))
     manifest = Draft202012Validator(json.loads((schemas / "manifest.schema.json").read_text()))
-    manifest.validate(manifest_of("modern", FILES))
+    for layout in ("full", "thin"):
+        manifest.validate(manifest_of("modern", FILES, layout=layout, wheels=WHEELS))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -152,11 +154,39 @@ def test_colour_is_for_terminals_that_want_it(
     assert ("\x1b[1m" in written.getvalue()) is coloured
 
 
-def test_progress_is_quiet_without_a_terminal() -> None:
+def test_progress_that_is_soon_done_is_quiet_without_a_terminal() -> None:
     shown, written = console()
     with shown.progress("nvcc.deb", 10) as advance:
         advance(10)
     assert written.getvalue() == ""
+
+
+def test_a_long_progress_without_a_terminal_is_a_line_every_half_minute() -> None:
+    """With what a reader of a log asks: how far, how fast, how long."""
+    shown, written = console()
+    with shown.progress("package.tar.zst", 100_000_000) as advance:
+        for _ in range(45):  # each 1.5 s
+            advance(1_000_000)
+    assert written.getvalue().splitlines() == [
+        "  package.tar.zst  20%, 20 MB, 0.7 MB/s, 120 s left",
+        "  package.tar.zst  40%, 40 MB, 0.7 MB/s, 90 s left",
+    ]
+
+
+def test_a_progress_towards_an_unknown_end_tells_what_is_known() -> None:
+    shown, written = console()
+    with shown.prefixed("modern").progress("source.tar.gz", 0) as advance:
+        for _ in range(20):
+            advance(3_000_000)
+    assert written.getvalue() == "modern     source.tar.gz  60 MB, 2.0 MB/s\n"
+
+
+def test_a_progress_that_stands_still_divides_by_nothing() -> None:
+    shown, written = console()
+    with shown.progress("x", 10) as advance:
+        for _ in range(20):
+            advance(0)
+    assert written.getvalue() == "  x  0%, 0 MB, 0.0 MB/s\n"
 
 
 def test_progress_is_quiet_when_variants_build_side_by_side() -> None:
@@ -166,13 +196,16 @@ def test_progress_is_quiet_when_variants_build_side_by_side() -> None:
     assert written.getvalue() == ""
 
 
-def test_progress_shows_on_a_terminal_and_leaves_nothing() -> None:
+def test_progress_on_a_terminal_tells_rate_and_time_left_and_leaves_nothing() -> None:
     shown, written = console(stream=Terminal())
-    with shown.progress("nvcc.deb", 4_000_000) as advance:
-        advance(4_000_000)
+    with shown.progress("nvcc.deb", 8_000_000) as advance:
+        for _ in range(4):
+            time.sleep(0.11)  # tqdm shows something every 0.1 s
+            advance(1_000_000)
     shown_text = written.getvalue()
     assert "nvcc.deb" in shown_text
-    assert "4.00M" in shown_text
+    assert "4.00M/8.00M" in shown_text
+    assert re.search(r"\[\d\d:\d\d<\d\d:\d\d, +[\d.]+[kM]?B/s\]", shown_text)
     assert shown_text.endswith("\r")
 
 

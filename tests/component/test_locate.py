@@ -11,7 +11,7 @@ from builder.core.content import wanted
 from builder.core.notice import notice
 from builder.core.variant import Host
 from builder.errors import IntegrityError
-from builder.stages.bundle import locate
+from builder.stages.gather import locate
 from tests.packages import Trees, artifact, official, plan
 
 
@@ -29,6 +29,14 @@ def test_compiled_files_come_from_the_artifact_and_the_rest_from_their_wheels(tm
         "lib/libonnxruntime_providers_shared.so",
     }
     assert found["licenses/nvidia-cuda.txt"] == "wheel:nvidia-cuda-runtime-cu12==12.9.79"
+
+
+def test_each_file_of_a_wheel_knows_its_place_there(tmp_path: Path) -> None:
+    members = locate(wanted(plan()), Trees(tmp_path / "trees").lay(), artifact(tmp_path / "artifact"))
+    places = {member.path: member.member for member in members}
+    assert places["lib/libcudnn.so.9"] == "nvidia/cudnn/lib/libcudnn.so.9"
+    assert places["lib/libonnxruntime.so.1"] == "onnxruntime/capi/libonnxruntime.so.1.21.0"
+    assert places["lib/libonnxruntime_providers_cuda.so"] is None
 
 
 @pytest.mark.parametrize("name", ["libonnxruntime.so.1", "libonnxruntime.so.1.21.0"])

@@ -114,6 +114,20 @@ def test_bare_words_after_the_first_become_flags(given: str, put: str) -> None:
     assert list(with_flags(given.split(), VALUED)) == put.split()
 
 
+@pytest.mark.parametrize(
+    ("given", "put"),
+    [
+        ("", ""),
+        ("a", "--package a"),
+        ("a b --base nvidia c", "--package a --package b --base nvidia --package c"),
+        ("--package a b", "--package a --package b"),
+    ],
+)
+def test_every_bare_word_of_a_verb_over_packages_is_one(given: str, put: str) -> None:
+    valued = frozenset({"--package", "--base"})
+    assert list(with_flags(given.split(), valued, "--package")) == put.split()
+
+
 def test_a_link_that_leads_nowhere_fails_by_name(shop: Workshop, tmp_path: Path) -> None:
     folder = tmp_path / "lib"
     folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from builder.adapters.archive import TarZst
+from builder.adapters.archive import PackageArchive
 from builder.errors import (
     CheckFailedError,
     ConfigError,
@@ -22,7 +23,7 @@ from builder.errors import (
 from builder.stages.publish import PublishOptions, index_url, release_tag
 from tests.doubles.github import REPOSITORY
 from tests.publishing import TAG, Desk, here, open_desk
-from tests.releases import manifest, write_package
+from tests.releases import append_sum, cut, manifest, write_package
 
 
 @pytest.fixture
@@ -65,6 +66,58 @@ def test_the_index_and_the_sums_are_right(desk: Desk) -> None:
     assert [package["sha256"] for package in index["packages"]] == [
         sums[package["file"]] for package in index["packages"]
     ]
+
+
+def test_both_layouts_and_kinds_of_archive_go_up_and_into_the_index(desk: Desk) -> None:
+    write_package(desk.dist, manifest("legacy"), padding=5000, suffix=".tar.gz")
+    write_package(desk.dist, manifest("legacy", layout="thin"), padding=5000)
+    write_package(desk.dist, manifest("legacy", layout="thin"), padding=5000, suffix=".tar.gz")
+    assert desk.publish().state == "published"
+    index = json.loads((desk.dist / "index.json").read_text())
+    found = [(item["file"].partition("linux-x64")[2], item["layout"]) for item in index["packages"]]
+    legacy, modern = found[:4], found[4:]
+    assert sorted(legacy) == [
+        (".tar.gz", "full"),
+        (".tar.gz", "thin"),
+        (".tar.zst", "full"),
+        (".tar.zst", "thin"),
+    ]
+    assert modern == [(".tar.zst", "full")]
+    assert {item["installed_size"] for item in index["packages"]} == {6234}
+    assert len(desk.verified) == 5
+    (release,) = desk.github.releases.values()
+    assert release.body.count("| legacy | **Maxwell**") == 1
+    assert release.body.count("-thin-linux-x64.tar.gz](") == 1
+
+
+def test_a_package_in_parts_goes_up_in_parts(desk: Desk) -> None:
+    (package,) = desk.dist.glob("ortpacks-legacy*")
+    whole = package.read_bytes()
+    joined = cut(package, 60_000)
+    assert desk.publish().state == "published"
+    assert desk.verified[0] == joined
+    names = set(desk.github.contents(TAG))
+    assert {f"{package.name}.part{number}" for number in (1, 2, 3, 4)} <= names
+    assert f"{package.name}.parts.json" in names
+    assert package.name not in names
+    entry = json.loads((desk.dist / "index.json").read_text())["packages"][0]
+    assert (entry["file"], entry["size"]) == (package.name, len(whole))
+    assert entry["sha256"] == hashlib.sha256(whole).hexdigest()
+    assert b"".join((desk.dist / part["file"]).read_bytes() for part in entry["parts"]) == whole
+    (release,) = desk.github.releases.values()
+    assert f"{package.name}, in 4 parts [1](" in release.body
+    assert "{{" not in release.body
+
+
+def test_the_provenance_beside_a_package_goes_up_with_it(desk: Desk) -> None:
+    (package,) = desk.dist.glob("ortpacks-legacy*")
+    provenance = package.with_name(f"{package.name}.provenance.json")
+    provenance.write_text('{"_type": "https://in-toto.io/Statement/v1"}')
+    append_sum(desk.dist, provenance)
+    desk.publish()
+    assert desk.github.contents(TAG)[provenance.name] == provenance.read_bytes()
+    index = json.loads((desk.dist / "index.json").read_text())
+    assert len(index["packages"]) == 2, "it is no package"
 
 
 def test_the_notes_say_which_package_is_for_which_card_and_how_to_install(desk: Desk) -> None:
@@ -206,7 +259,7 @@ def test_an_empty_dist_is_said_plainly(desk: Desk, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tag", [None, "gpu-libs-v1.23.2-2"])
 def test_the_index_is_where_it_was_said_to_be_before(desk: Desk, tag: str | None) -> None:
-    named = release_tag(desk.dist, desk.project, TarZst(reporter=desk.reporter), tag)
+    named = release_tag(desk.dist, desk.project, PackageArchive(reporter=desk.reporter), tag)
     assert named == (tag or TAG)
     desk.publish(PublishOptions(tag=tag))
     url = index_url(desk.project.publish, named)
@@ -226,7 +279,7 @@ def test_on_github_people_download_from_another_host_than_the_api(desk: Desk) ->
 
 def test_a_package_that_cannot_be_read_does_not_hide_the_tag(desk: Desk) -> None:
     (desk.dist / "ortpacks-latest-1.23.2-cuda12.9-linux-x64.tar.zst").write_bytes(b"<html>404</html>")
-    assert release_tag(desk.dist, desk.project, TarZst(reporter=desk.reporter)) == TAG
+    assert release_tag(desk.dist, desk.project, PackageArchive(reporter=desk.reporter)) == TAG
 
 
 @pytest.mark.parametrize("tag", ["v 1", "-v1", "v1..2", "v1.lock", "v1/", "a~b"])

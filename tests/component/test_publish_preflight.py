@@ -12,7 +12,7 @@ from builder.core.release import LocalFile
 from builder.errors import CheckFailedError
 from builder.stages.publish import PublishOptions
 from tests.publishing import Desk, open_desk
-from tests.releases import append_sum, manifest, write_package
+from tests.releases import append_sum, cut, manifest, write_package
 
 SHA = "0" * 64
 
@@ -106,6 +106,37 @@ def test_the_tag_follows_the_packages_not_the_configuration(desk: Desk) -> None:
 def test_two_packages_of_one_variant(desk: Desk) -> None:
     write_package(desk.dist, manifest("legacy", profile="lean"))
     assert "R011 ortpacks-legacy" in refused(desk, PublishOptions(allow=Leniency(lean=True)))
+
+
+def test_a_layout_or_kind_of_archive_is_no_second_package(desk: Desk) -> None:
+    write_package(desk.dist, manifest("legacy", layout="thin"))
+    write_package(desk.dist, manifest("legacy"), suffix=".tar.gz")
+    assert desk.publish(PublishOptions(dry_run=True)).state == "dry-run"
+    write_package(desk.dist, manifest("legacy", layout="thin", profile="lean"))
+    desk.github.requests.clear()
+    told = refused(desk, PublishOptions(allow=Leniency(lean=True)))
+    assert "R011 ortpacks-legacy-1.23.2-cuda12.9-thin-linux-x64.tar.zst" in told
+    assert told.count("R011") == 1
+
+
+def test_the_whole_archive_beside_its_parts_is_one_too_many(desk: Desk) -> None:
+    (package,) = desk.dist.glob("ortpacks-legacy*")
+    data = package.read_bytes()
+    cut(package, 90_000)
+    package.write_bytes(data)
+    append_sum(desk.dist, package)
+    assert f"R011 {package.name}.parts.json: {package.name} is for the same variant" in refused(desk)
+
+
+def test_a_part_that_is_gone_or_changed(desk: Desk) -> None:
+    (package,) = desk.dist.glob("ortpacks-legacy*")
+    cut(package, 90_000)
+    part = package.with_name(f"{package.name}.part2")
+    data = part.read_bytes()
+    part.write_bytes(data[:-1] + b"\0")
+    assert f"R002 {part.name}" in refused(desk)
+    part.unlink()
+    assert f"R003 {part.name}" in refused(desk)
 
 
 def test_a_file_that_is_no_package(desk: Desk) -> None:

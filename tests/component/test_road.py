@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +24,8 @@ from tests.fakes import FakeEngine
 from tests.workplace import Site
 
 LEAN = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+THIN = LEAN.replace("-lean-", "-lean-thin-")
+BESIDE = {LEAN.replace(".tar.zst", ".build.json"), f"{LEAN}.provenance.json", f"{THIN}.provenance.json"}
 WISHES = Wishes(base="assembled", origin=Origin.SOURCE)
 
 
@@ -89,12 +92,33 @@ def holds(site: Site) -> set[str]:
 
 
 def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
-    package = road(site).build()
-    assert package == site.dist / LEAN
-    assert sums(site) == f"{hashlib.sha256(package.read_bytes()).hexdigest()}  {LEAN}\n"
-    assert holds(site) == {LEAN, LEAN.replace(".tar.zst", ".build.json")}
+    assert road(site).build() == (site.dist / LEAN, site.dist / THIN)
+    listed = [line.split() for line in sums(site).splitlines()]
+    names = [LEAN, f"{LEAN}.provenance.json", THIN, f"{THIN}.provenance.json"]
+    assert sorted(name for _, name in listed) == sorted(names)
+    for digest, name in listed:
+        assert hashlib.sha256((site.dist / name).read_bytes()).hexdigest() == digest
+    assert holds(site) == {LEAN, THIN, *BESIDE}
     assert site.built() == ["artifact"]
-    assert [run.image for run in site.engine.runs] == ["bare"]
+    assert [run.image for run in site.engine.runs] == ["bare", "bare"]
+
+
+def test_provenance_tells_command_inputs_and_bytes_and_nothing_of_this_machine(
+    site: Site, tmp_path: Path
+) -> None:
+    full = road(site).build()[0]
+    text = (site.dist / f"{LEAN}.provenance.json").read_text()
+    statement = json.loads(text)
+    digest = hashlib.sha256(full.read_bytes()).hexdigest()
+    assert statement["subject"] == [{"name": LEAN, "digest": {"sha256": digest}}]
+    made = statement["predicate"]["buildDefinition"]
+    assert (
+        made["externalParameters"]["command"]
+        == "./run build --variant legacy --origin source --base assembled"
+    )
+    assert any("nvidia-cudnn-cu12" in one["uri"] for one in made["resolvedDependencies"])
+    assert str(tmp_path) not in text
+    assert str(site.shop.root) not in text
 
 
 def test_a_package_is_tried_out_before_it_stands_in_dist(site: Site) -> None:
@@ -106,22 +130,24 @@ def test_a_package_is_tried_out_before_it_stands_in_dist(site: Site) -> None:
 
     site.engine.on_run = run
     road(site).build()
-    assert seen == [[], "", True]
+    assert seen == [[], "", True] * 2
 
 
 def test_the_second_build_is_up_to_date(site: Site) -> None:
-    first = road(site).build().stat()
-    again = road(site).build()
-    assert (again.stat().st_ino, again.stat().st_mtime_ns) == (first.st_ino, first.st_mtime_ns)
+    first = [package.stat() for package in road(site).build()]
+    again = [package.stat() for package in road(site).build()]
+    assert [(one.st_ino, one.st_mtime_ns) for one in again] == [
+        (one.st_ino, one.st_mtime_ns) for one in first
+    ]
     assert site.built() == ["artifact"]
-    assert site.reporter.lines[-1] == f"{LEAN} is up to date (0 MB)"
+    assert site.reporter.lines[-2:] == [f"{LEAN} is up to date", f"{THIN} is up to date"]
 
 
 def test_force_builds_again(site: Site) -> None:
     road(site).build()
     road(site, force=True).build()
     assert site.built() == ["artifact", "artifact"]
-    assert packages(site) == [LEAN]
+    assert packages(site) == [LEAN, THIN]
 
 
 def crash(_: ContainerRun) -> Completed:
@@ -151,7 +177,7 @@ def test_what_was_not_proved_does_not_stand_in_dist(
     assert (packages(site), sums(site), holds(site)) == ([], "", set())
     site.engine.on_run = None
     road(site).build()
-    assert packages(site) == [LEAN]
+    assert packages(site) == [LEAN, THIN]
 
 
 def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
@@ -167,11 +193,10 @@ def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
     site: Site, verb: Callable[[Road], object], wish: dict[str, Enum]
 ) -> None:
     road(site).build()
-    (site.dist / LEAN).unlink()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan") as caught:
         verb(road(site, force=False, **wish))
     assert caught.value.exit_code == 6
-    assert packages(site) == []
+    assert set(packages(site)) <= {LEAN, THIN}
     assert site.built() == ["artifact"]
 
 
@@ -182,10 +207,10 @@ def test_nothing_compiled_is_nothing_to_bundle(site: Site) -> None:
 
 
 def test_bundle_packs_what_was_compiled_with_the_same_flags(site: Site) -> None:
-    package = road(site).build()
-    first = package.read_bytes()
-    package.unlink()
-    assert road(site).bundle().read_bytes() == first
+    first = [package.read_bytes() for package in road(site).build()]
+    for name in packages(site):
+        (site.dist / name).unlink()
+    assert [package.read_bytes() for package in road(site).bundle()] == first
     assert site.built() == ["artifact"]
 
 
@@ -198,7 +223,7 @@ def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> N
         road(site).build()
     site.engine.on_run = None
     road(site).build()
-    assert packages(site) == [LEAN]
+    assert packages(site) == [LEAN, THIN]
     assert site.built().count("artifact") == 1
     road(site, force=True).build()
     assert site.built().count("artifact") == 2
@@ -206,14 +231,14 @@ def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> N
 
 @pytest.mark.parametrize("lost", ["artifact", "artifact.key"])
 def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, lost: str) -> None:
-    road(site).build().unlink()
+    road(site).build()[0].unlink()
     path = site.dist / "legacy" / lost
     if path.is_dir():
         shutil.rmtree(path)
     else:
         path.write_bytes(b"\xff\xfe")
     road(site).build()
-    assert packages(site) == [LEAN]
+    assert packages(site) == [LEAN, THIN]
     assert site.built().count("artifact") == 2
 
 
@@ -229,7 +254,7 @@ def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, l
     ],
 )
 def test_what_is_compiled_follows_from_what_compiles_it(own_site: Site, file: str, compiled: int) -> None:
-    package = road(own_site).build()
+    package = road(own_site).build()[0]
     with (own_site.shop.root / file).open("a") as edited:
         edited.write("\n")
     package.unlink()
@@ -274,7 +299,7 @@ def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:
         road(site).build()
     site.compiles = (50, 52, 60, 61, 70)
     road(site).build()
-    assert packages(site) == [LEAN]
+    assert packages(site) == [LEAN, THIN]
 
 
 def test_an_input_of_other_bytes_is_compiled_anew(site: Site) -> None:
@@ -314,8 +339,8 @@ def test_an_image_is_made_of_the_package_and_leaves_nothing_else(site: Site) -> 
     request = site.engine.builds[-1]
     assert (request.target, request.tag, request.network) == ("runtime", "ortpacks/legacy:1.21.0-lean", False)
     assert request.contexts["smoke"] == site.dist / "kit"
-    assert given == [{"lib", "licenses", "LICENSE", "NOTICE", "manifest.json"}]
-    assert holds(site) == {LEAN, LEAN.replace(".tar.zst", ".build.json")}
+    assert given == [{"lib", "licenses", "LICENSE", "NOTICE", "manifest.json", "sbom.cdx.json"}]
+    assert holds(site) == {LEAN, THIN, *BESIDE}
 
 
 class NoEngine(FakeEngine):

@@ -96,7 +96,7 @@ def package(tmp_path: Path) -> Path:
     (tmp_path / "dist" / "legacy").mkdir(parents=True)
     path = tmp_path / "dist" / NAME
     path.write_bytes(b"a package")
-    write_stamp(tmp_path / "dist" / "legacy", KEY, path)
+    write_stamp(tmp_path / "dist" / "legacy", KEY, [path], [path])
     return path
 
 
@@ -104,46 +104,63 @@ def stamp_of(package: Path) -> Path:
     return package.parent / "legacy" / "built.json"
 
 
-def read(package: Path, key: str = KEY) -> Path | None:
+def read(package: Path, key: str = KEY) -> tuple[Path, ...]:
     return read_stamp(package.parent / "legacy", key, package.parent)
 
 
 def test_a_stamped_package_is_found(package: Path) -> None:
-    assert read(package) == package
+    assert read(package) == (package,)
     assert json.loads(stamp_of(package).read_text()) == {
         "key": KEY,
-        "package": NAME,
-        "sha256": "c0cd5ccfdb563a59366e33e73001b78fdb8cca5a6c48e2f90fffcde44b81f1f6",
+        "packages": [NAME],
+        "files": {NAME: "c0cd5ccfdb563a59366e33e73001b78fdb8cca5a6c48e2f90fffcde44b81f1f6"},
     }
 
 
 def test_another_key_is_not_up_to_date(package: Path) -> None:
-    assert read(package, "x" * 64) is None
+    assert read(package, "x" * 64) == ()
 
 
 def test_changed_bytes_are_not_up_to_date(package: Path) -> None:
     package.write_bytes(b"A package")
-    assert read(package) is None
+    assert read(package) == ()
 
 
 def test_a_package_that_is_gone_is_not_up_to_date(package: Path) -> None:
     package.unlink()
-    assert read(package) is None
+    assert read(package) == ()
 
 
 def test_no_stamp_is_not_up_to_date(package: Path) -> None:
     stamp_of(package).unlink()
-    assert read(package) is None
+    assert read(package) == ()
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '"text"', "{}", '{"key": 1, "package": 2, "sha256": 3}', "\udcff", "null"]
+    "text", ["", "{", "[]", '"text"', "{}", '{"key": 1, "packages": 2, "files": 3}', "\udcff", "null"]
 )
 def test_a_stamp_that_is_none_is_not_up_to_date(package: Path, text: str) -> None:
     stamp_of(package).write_bytes(text.encode(errors="surrogateescape"))
-    assert read(package) is None
+    assert read(package) == ()
 
 
 def test_a_stamp_that_names_a_folder_is_not_up_to_date(package: Path) -> None:
-    stamp_of(package).write_text(json.dumps({"key": KEY, "package": "legacy", "sha256": "0"}))
-    assert read(package) is None
+    stamp_of(package).write_text(json.dumps({"key": KEY, "packages": ["legacy"], "files": {"legacy": "0"}}))
+    assert read(package) == ()
+
+
+def test_a_package_in_parts_is_up_to_date_while_each_of_them_is(tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    (dist / "legacy").mkdir(parents=True)
+    files = [dist / f"{NAME}.{end}" for end in ("part1", "part2", "parts.json")]
+    for file in files:
+        file.write_text(file.name)
+    write_stamp(dist / "legacy", KEY, [files[-1]], files)
+    assert read_stamp(dist / "legacy", KEY, dist) == (files[-1],)
+    files[0].write_text("other")
+    assert read_stamp(dist / "legacy", KEY, dist) == ()
+
+
+def test_a_stamp_without_any_package_is_not_up_to_date(package: Path) -> None:
+    stamp_of(package).write_text(json.dumps({"key": KEY, "packages": [NAME], "files": {}}))
+    assert read(package) == ()

@@ -1,23 +1,31 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import shutil
+import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import TarZst
+from builder.adapters.archive import PackageArchive
 from builder.adapters.checksums import ChecksumFile
+from builder.adapters.cyclonedx import CycloneDx
+from builder.adapters.tarstream import stream_files
+from builder.adapters.wheel import record_text
 from builder.core.checks import Code, Finding
-from builder.core.manifest import Manifest
+from builder.core.inputs import Input
+from builder.core.manifest import Manifest, WheelEntry
 from builder.core.package import Content, Member
 from builder.core.variant import Preset, Variant
 from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaError
-from builder.stages.bundle import Bench, Sources, bundle, gather
-from builder.stages.verify import Verifier, verify
+from builder.stages.bundle import Bench, bundle
+from builder.stages.gather import Sources, gather
+from builder.stages.verify import Stream, Verifier, verify
+from tests.bundling import goods_of
 from tests.fakes import FakeReporter
 from tests.packages import Report, Trees, artifact, plan, report
 
@@ -29,8 +37,10 @@ class Desk:
     """A finished package and what verifies it; ``ran`` lists what was done with it."""
 
     package: Path
+    thin: Path
     work: Path
-    archive: TarZst
+    trees: Trees
+    archive: PackageArchive
     seen: Report = field(default_factory=report)
     tested: tuple[Finding, ...] = ()
     ran: list[str] = field(default_factory=list)
@@ -42,16 +52,27 @@ class Desk:
             self.ran.append(f"check {variant.name} {len(variant.sm)}")
             return self.seen
 
-        def selftest(package: Path, manifest: Manifest) -> tuple[Finding, ...]:
-            self.ran.append(f"selftest {package.name} {manifest.onnxruntime.version}")
+        def selftest(manifest: Manifest, stream: Stream) -> tuple[Finding, ...]:
+            with tarfile.open(fileobj=io.BytesIO(b"".join(stream()))) as tar:
+                files = [info.name for info in tar if info.isfile()]
+            assert all(name.startswith(f"{manifest.name}/") for name in files)
+            self.ran.append(f"selftest {len(files)} files {manifest.onnxruntime.version}")
             return self.tested
+
+        def tree(wheel: WheelEntry) -> Path:
+            self.ran.append(f"take {wheel.source}")
+            return self.trees(Input.parse(wheel.source))
 
         return Verifier(
             archive=self.archive,
+            bom=CycloneDx(),
             checksums=ChecksumFile(),
             reporter=self.reporter,
+            tree=tree,
+            record=record_text,
             check=check,
             selftest=selftest,
+            tar=lambda top, files: stream_files({f"/{top}/{path}": file for path, file in files.items()}),
             work=self.work,
         )
 
@@ -84,8 +105,16 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    archive = TarZst(reporter=FakeReporter(), workers=1)
-    bench = Bench(archive=archive, checksums=ChecksumFile(), reporter=FakeReporter(), dist=tmp_path / "dist")
+    archive = PackageArchive(reporter=FakeReporter(), workers=1)
+    (tmp_path / "dist").mkdir()
+    bench = Bench(
+        archive=archive,
+        bom=CycloneDx(),
+        checksums=ChecksumFile(),
+        reporter=FakeReporter(),
+        dist=tmp_path / "dist",
+        work=tmp_path / "documents",
+    )
     (tmp_path / "LICENSE").write_text("MIT\n")
     (tmp_path / "work").mkdir()
     trees = Trees(tmp_path / "trees").lay()
@@ -94,17 +123,79 @@ def desk(tmp_path: Path) -> Desk:
         artifact=artifact(tmp_path / "artifact"),
         licence=tmp_path / "LICENSE",
         relocate=lambda path: path,
-        work=tmp_path / "gathered",
     )
-    package = bundle(plan(), gather(plan(), sources), report(), bench, tree=trees)
-    return Desk(package.path, tmp_path / "work", archive)
+    goods = goods_of(plan(), gather(plan(), sources), trees)
+    full, thin = (one.package.path for one in bundle(goods, bench))
+    return Desk(full, thin, tmp_path / "work", trees, archive)
 
 
 def test_a_good_package_is_unpacked_read_run_and_cleaned_up(desk: Desk) -> None:
     manifest = desk.verify()
     assert manifest.name == "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64"
-    assert desk.ran == ["check legacy 5", f"selftest {desk.package.name} 1.21.0"]
+    assert desk.ran == ["check legacy 5", "selftest 25 files 1.21.0"]
     assert desk.left() == []
+
+
+def test_a_thin_package_is_completed_from_the_wheels_that_it_names(desk: Desk) -> None:
+    desk.package = desk.thin
+    assert desk.verify().layout == "thin"
+    *taken, checked, tested = desk.ran
+    assert sorted(taken) == [
+        "take wheel:nvidia-cublas-cu12==12.9.1.4",
+        "take wheel:nvidia-cuda-nvrtc-cu12==12.9.86",
+        "take wheel:nvidia-cuda-runtime-cu12==12.9.79",
+        "take wheel:nvidia-cudnn-cu12==9.10.2.21",
+        "take wheel:nvidia-cufft-cu12==11.4.1.4",
+        "take wheel:nvidia-curand-cu12==10.3.10.19",
+    ]
+    assert (checked, tested) == ("check legacy 5", "selftest 25 files 1.21.0")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes() + b"patched"), "B005 lib/libcufft.so.11"),
+        (lambda file: file.unlink(), "B004 lib/libcufft.so.11"),
+    ],
+)
+def test_a_wheel_with_other_files_than_a_thin_package_names_is_refused(
+    desk: Desk, change: Callable[[Path], None], told: str
+) -> None:
+    desk.package = desk.thin
+    change(desk.trees.folder / "nvidia-cufft-cu12==11.4.1.4/nvidia/cufft/lib/libcufft.so.11")
+    assert told in desk.findings()
+    assert not [line for line in desk.ran if not line.startswith("take")]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda files: files["sbom.cdx.json"].write_text("{}"), "B014 sbom.cdx.json"),
+        (lambda files: _edit_bom(files["sbom.cdx.json"], "libcublas.so.12", "libcublas.so.11"), "B015"),
+        (lambda files: files["NOTICE"].write_text("Everything here is ours.\n"), "B017 NOTICE"),
+    ],
+)
+def test_documents_that_say_otherwise_are_found(
+    desk: Desk, change: Callable[[dict[str, Path]], None], told: str
+) -> None:
+    def tamper(manifest: dict[str, object], files: dict[str, Path]) -> None:
+        change(files)
+        for path in ("sbom.cdx.json", "NOTICE"):
+            data = files[path].read_bytes()
+            edit(manifest, path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    desk.repack(tamper)
+    assert any(line.startswith(told) for line in desk.findings())
+    assert desk.ran == []
+
+
+def _edit_bom(file: Path, old: str, new: str) -> None:
+    file.write_text(file.read_text().replace(f'"lib/{old}"', f'"lib/{new}"'))
+
+
+def test_provenance_of_other_bytes_beside_a_package_is_found(desk: Desk) -> None:
+    (desk.package.parent / f"{desk.package.name}.provenance.json").write_text("{}")
+    assert {line.split()[0] for line in desk.findings()} == {"B016"}
 
 
 def test_a_package_far_from_its_build_tree_and_its_checksums_verifies(desk: Desk, tmp_path: Path) -> None:
@@ -192,7 +283,7 @@ def test_bytes_that_sha256sums_does_not_name_are_found(desk: Desk) -> None:
 def test_a_renamed_package_is_found(desk: Desk, tmp_path: Path) -> None:
     desk.package = desk.package.rename(tmp_path / "ortpacks-latest-1.21.0-cuda12.9-lean-linux-x64.tar.zst")
     told = desk.findings()
-    assert told == [f"B002 {desk.package.name}"] * 2
+    assert told == ["B002 ortpacks-latest-1.21.0-cuda12.9-lean-linux-x64"] * 2
 
 
 @pytest.mark.parametrize("at", [0.05, 0.5, 0.95])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from builder.client.answers import World
 from builder.client.cli import main
-from builder.client.commands import asker
+from builder.client.commands import asker, worker
 from builder.client.detect import Surroundings
 from builder.client.web import Web, open_url
 
@@ -25,6 +26,10 @@ class Machine:
     )
     free: int = 2**40
     platform: str = "linux-x64"
+    environments: tuple[Path, ...] = ()
+    pip: Mapping[str, str] = field(default_factory=lambda: {"PIP_INDEX_URL": "http://127.0.0.1:1/simple"})
+    """What pip is started with, and PATH for the pythons it is looked for in."""
+    python: str = sys.executable
     waits: list[float] = field(default_factory=list)
     out: str = ""
     err: str = ""
@@ -50,7 +55,7 @@ class Machine:
             around=Surroundings(
                 env=self.env,
                 ask=asker({}),
-                python=sys.executable,
+                python=self.python,
                 driver_file=Path(missing),
                 cuda_libraries=(missing,),
                 smi_programs=(missing,),
@@ -62,6 +67,8 @@ class Machine:
             say=self._err,
             now=lambda: datetime(2026, 11, 21, 2, 0, tzinfo=UTC),
             free=lambda path: self.free,
+            work=worker({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
+            environments=self.environments,
         )
 
     def litter(self) -> list[str]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
+import itertools
 import json
 import tarfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from backports import zstd
+
+from tests.doubles.wheels import Wheel
 
 FILES: dict[str, bytes] = {
     "LICENSE": b"MIT\n",
@@ -48,14 +52,23 @@ MODELS = [
 ]
 
 
-def name_of(variant: str, version: str = "1.23.2") -> str:
-    return f"ortpacks-{variant}-{version}-cuda12.9-linux-x64"
+def name_of(variant: str, version: str = "1.23.2", layout: str = "full") -> str:
+    thin = "-thin" if layout == "thin" else ""
+    return f"ortpacks-{variant}-{version}-cuda12.9{thin}-linux-x64"
 
 
-def manifest_of(variant: str, files: Mapping[str, bytes], version: str = "1.23.2") -> dict[str, object]:
+def manifest_of(
+    variant: str,
+    files: Mapping[str, bytes],
+    version: str = "1.23.2",
+    *,
+    layout: str = "full",
+    wheels: Sequence[Wheel] = (),
+) -> dict[str, object]:
     return {
-        "format": 1,
-        "name": name_of(variant, version),
+        "format": 2,
+        "name": name_of(variant, version, layout),
+        "layout": layout,
         "variant": variant,
         "sm": ["75", "80", "86"],
         "generations": ["Ampere"],
@@ -78,15 +91,38 @@ def manifest_of(variant: str, files: Mapping[str, bytes], version: str = "1.23.2
             }
         ],
         "models": MODELS,
+        "wheels": [
+            {"source": wheel.source, "file": wheel.file, **digest(wheel.content)} for wheel in wheels
+        ],
         "files": [
-            {
-                "path": path, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(),
-                "source": "built", "licence": "LICENSE", "vendor": "ortpacks", "modified": False,
-                "soname": None, "needed": [],
-            }
-            for path, content in sorted(files.items())
+            *(
+                file_of(path, content, source="built", member=None, packed=True)
+                for path, content in sorted(files.items())
+            ),
+            *(
+                file_of(
+                    path_of(member), content, source=wheel.source, member=member, packed=layout == "full"
+                )
+                for wheel in wheels
+                for member, content in wheel.libraries.items()
+            ),
         ],
     }  # fmt: skip
+
+
+def file_of(path: str, content: bytes, **where: object) -> dict[str, object]:
+    vendor = "ortpacks" if where["member"] is None else "nvidia"
+    own = {"licence": "LICENSE", "vendor": vendor, "modified": False, "soname": None, "needed": []}
+    return {"path": path, **digest(content), **where, **own}
+
+
+def digest(content: bytes) -> dict[str, object]:
+    return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def path_of(member: str) -> str:
+    """Where a wheel's library lies in a package."""
+    return f"lib/{member.rpartition('/')[2]}"
 
 
 def capabilities(variant: str) -> dict[str, str]:
@@ -103,33 +139,59 @@ def member(
     return info, content
 
 
-def archive(members: list[tuple[tarfile.TarInfo, bytes]]) -> bytes:
+def archive(members: list[tuple[tarfile.TarInfo, bytes]], form: str = ".tar.zst") -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for info, content in members:
             tar.addfile(info, io.BytesIO(content))
-    return zstd.compress(buffer.getvalue())
+    return (zstd.compress if form == ".tar.zst" else gzip.compress)(buffer.getvalue())
 
 
-def package(variant: str, files: Mapping[str, bytes], version: str = "1.23.2") -> bytes:
-    top = name_of(variant, version)
-    manifest = json.dumps(manifest_of(variant, files, version)).encode()
+def package(
+    variant: str,
+    files: Mapping[str, bytes],
+    version: str = "1.23.2",
+    *,
+    layout: str = "full",
+    form: str = ".tar.zst",
+    wheels: Sequence[Wheel] = (),
+) -> bytes:
+    top = name_of(variant, version, layout)
+    manifest = json.dumps(manifest_of(variant, files, version, layout=layout, wheels=wheels)).encode()
+    packed = {**files, **(libraries(wheels) if layout == "full" else {})}
     return archive(
         [member(f"{top}/manifest.json", manifest)]
-        + [member(f"{top}/{path}", content) for path, content in sorted(files.items())]
+        + [member(f"{top}/{path}", content) for path, content in sorted(packed.items())],
+        form,
     )
 
 
-def entry(variant: str, content: bytes, unpacked: int, version: str = "1.23.2") -> dict[str, object]:
+def libraries(wheels: Sequence[Wheel]) -> dict[str, bytes]:
+    """By path in the package."""
+    return {path_of(name): content for wheel in wheels for name, content in wheel.libraries.items()}
+
+
+def entry(
+    variant: str,
+    content: bytes,
+    unpacked: int,
+    version: str = "1.23.2",
+    *,
+    layout: str = "full",
+    form: str = ".tar.zst",
+    installed: int | None = None,
+) -> dict[str, object]:
+    name = name_of(variant, version, layout)
     return {
-        "name": name_of(variant, version),
-        "file": f"{name_of(variant, version)}.tar.zst",
+        "name": name,
+        "file": f"{name}{form}",
         "variant": variant,
         "platform": "linux-x64",
-        "layout": "full",
-        "size": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
+        "layout": layout,
+        **digest(content),
+        "parts": [],
         "unpacked_size": unpacked,
+        "installed_size": unpacked if installed is None else installed,
         "onnxruntime": {"version": version, "origin": "wheel", "profile": None},
         "capabilities": capabilities(variant),
         "driver": {"floor": "525.60.13", "ceiling": "580" if variant == "legacy" else None},
@@ -137,20 +199,48 @@ def entry(variant: str, content: bytes, unpacked: int, version: str = "1.23.2") 
     }
 
 
-def write_release(folder: Path, *, version: str = "1.23.2", files: Mapping[str, bytes] = FILES) -> Path:
+def write_release(
+    folder: Path,
+    *,
+    version: str = "1.23.2",
+    files: Mapping[str, bytes] = FILES,
+    layouts: Sequence[str] = ("full",),
+    forms: Sequence[str] = (".tar.zst",),
+    wheels: Sequence[Wheel] = (),
+) -> Path:
     """legacy and modern with an index; returns the index's path."""
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
-    for variant in ("legacy", "modern"):
-        content = package(variant, files, version)
-        (folder / f"{name_of(variant, version)}.tar.zst").write_bytes(content)
-        entries.append(entry(variant, content, sum(map(len, files.values())), version))
+    for variant, layout, form in itertools.product(("legacy", "modern"), layouts, forms):
+        content = package(variant, files, version, layout=layout, form=form, wheels=wheels)
+        (folder / f"{name_of(variant, version, layout)}{form}").write_bytes(content)
+        own = sum(map(len, files.values()))
+        whole = own + sum(map(len, libraries(wheels).values()))
+        packed = whole if layout == "full" else own
+        entries.append(entry(variant, content, packed, version, layout=layout, form=form, installed=whole))
     return write_index(folder, entries)
+
+
+def cut(index: Path, size: int) -> list[Path]:
+    """Cut every archive of a release into parts of ``size`` bytes; the whole ones go."""
+    value = json.loads(index.read_text())
+    made = []
+    for package in value["packages"]:
+        archive = index.parent / package["file"]
+        data = archive.read_bytes()
+        for number, start in enumerate(range(0, len(data), size), start=1):
+            piece = data[start : start + size]
+            made.append(archive.with_name(f"{archive.name}.part{number}"))
+            made[-1].write_bytes(piece)
+            package["parts"].append({"file": made[-1].name, **digest(piece)})
+        archive.unlink()
+    index.write_text(json.dumps(value))
+    return made
 
 
 def write_index(folder: Path, entries: list[dict[str, object]]) -> Path:
     path = folder / "index.json"
-    path.write_text(json.dumps({"format": 1, "tag": "t", "packages": entries, "models": MODELS}))
+    path.write_text(json.dumps({"format": 2, "tag": "t", "packages": entries, "models": MODELS}))
     return path
 
 
@@ -166,7 +256,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.host.requests.append((self.path, dict(self.headers)))
-        fault = self.host.faults.pop(0) if self.host.faults and self.path.endswith(".zst") else None
+        fault = self.host.faults.pop(0) if self.host.faults and ".tar." in self.path else None
         content = (self.host.folder / self.path.lstrip("/")).read_bytes() if self._exists() else None
         if fault is not None:
             fault(self, content or b"")

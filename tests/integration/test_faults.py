@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.faults_run import (
+    VARIANTS,
     Run,
     assert_nothing_half_made,
     litter,
@@ -26,7 +27,7 @@ from tests.integration.faults_run import (
     sha256,
 )
 from tests.integration.faults_world import dying_engine, need_root, small_disk
-from tests.verbs import ROOT
+from tests.verbs import ROOT, thin_of
 
 pytestmark = pytest.mark.integration
 
@@ -35,21 +36,21 @@ SOME_UNITS = r"^ *\d+/\d+ units"
 KILL, INTERRUPT = signal.SIGKILL, signal.SIGINT
 EVERYTHING, ALONE = True, False
 FAULTS = [
-    ("plan legacy", 0.01, KILL, EVERYTHING),
-    ("plan legacy", 0.01, KILL, ALONE),
-    ("render legacy", 0.02, KILL, EVERYTHING),
-    ("render legacy", 0.02, KILL, ALONE),
-    ("compile legacy", 1, KILL, EVERYTHING),
-    ("compile legacy", 1, KILL, ALONE),
-    ("make the image that has cuobjdump", 0.3, KILL, ALONE),
-    ("check legacy", 1, KILL, EVERYTHING),
-    ("check legacy", 1, INTERRUPT, ALONE),
-    ("bundle legacy", 5, KILL, EVERYTHING),
-    ("bundle legacy", 5, INTERRUPT, ALONE),
-    ("unpack and hash", 4, INTERRUPT, EVERYTHING),
-    ("run a model", 3, KILL, EVERYTHING),
+    ("legacy", "plan legacy", 0.01, KILL, EVERYTHING),
+    ("legacy", "plan legacy", 0.01, KILL, ALONE),
+    ("legacy", "render legacy", 0.02, KILL, EVERYTHING),
+    ("legacy", "render legacy", 0.02, KILL, ALONE),
+    ("legacy", "compile legacy", 1, KILL, EVERYTHING),
+    ("legacy", "compile legacy", 1, KILL, ALONE),
+    ("modern", "make the image that has cuobjdump", 0.3, KILL, ALONE),
+    ("modern", "check modern", 1, KILL, EVERYTHING),
+    ("modern", "check modern", 1, INTERRUPT, ALONE),
+    ("modern", "bundle modern", 5, KILL, EVERYTHING),
+    ("modern", "bundle modern", 5, INTERRUPT, ALONE),
+    ("modern", "unpack and hash", 4, INTERRUPT, EVERYTHING),
+    ("modern", "run models", 3, KILL, EVERYTHING),
 ]
-"""Step, seconds it goes on at least, signal, to whom; where a step has no children, to whom is the same."""
+"""Variant, step, seconds it goes on at least, signal, to whom; without children, to whom is the same."""
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +68,21 @@ def battered(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("step", "lasts", "number", "group"),
+    ("variant", "step", "lasts", "number", "group"),
     FAULTS,
     ids=lambda value: value.name if isinstance(value, signal.Signals) else None,
 )
 def test_a_kill_leaves_nothing_half_made(
-    battered: Path, chance: random.Random, step: str, lasts: float, number: signal.Signals, group: bool
+    battered: Path,
+    chance: random.Random,
+    variant: str,
+    step: str,
+    lasts: float,
+    number: signal.Signals,
+    group: bool,
 ) -> None:
     """Alone: the children of the process are still there, and have to notice."""
-    run = Run(battered)
+    run = Run(battered, variant)
     run.until(rf"^• {step}")
     delay = chance.uniform(0, lasts)
     time.sleep(delay)
@@ -96,16 +103,22 @@ def _assert_ended_by(run: Run, number: signal.Signals) -> None:
     assert run.survivors() == []
 
 
-def test_after_all_kills_two_builds_at_once_end_well(battered: Path, legacy_package: Path) -> None:
-    runs = [Run(battered), Run(battered)]
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_after_all_kills_two_builds_at_once_end_well(
+    battered: Path, variant: str, request: pytest.FixtureRequest
+) -> None:
+    undisturbed: Path = request.getfixturevalue(f"{variant}_package")
+    runs = [Run(battered, variant), Run(battered, variant)]
     assert [run.wait() for run in runs] == [0, 0], "\n---\n".join(run.text for run in runs)
     said = sorted(run.text for run in runs)
     assert sum(re.search("another process .* waiting", text) is not None for text in said) == 1
     assert sum("is up to date" in text for text in said) == 1, "the second one found it done"
-    package = battered / legacy_package.name
     assert_nothing_half_made(battered, "two builds at once")
-    assert promised(battered) == {package.name: sha256(legacy_package)}
-    assert (battered / "legacy" / "built.json").exists(), "the package was verified"
+    listed = {name: sha for name, sha in promised(battered).items() if f"-{variant}-" in name}
+    packages = [undisturbed, thin_of(undisturbed)]
+    assert listed.keys() == {f"{file.name}{end}" for file in packages for end in ("", ".provenance.json")}
+    assert [listed[package.name] for package in packages] == [sha256(package) for package in packages]
+    assert (battered / variant / "built.json").exists(), "the packages were verified"
     assert litter(battered) == []
     assert orphaned_containers() == []
 
@@ -180,20 +193,20 @@ def test_an_engine_that_dies_mid_build_is_a_message(tmp_path: Path) -> None:
 def test_a_full_disk_is_a_message_and_room_is_all_it_takes(tmp_path: Path) -> None:
     need_root("mounts a file system")
     with small_disk(tmp_path / "small", megabytes=600) as disk:
-        _assert_full(Run(disk.folder), disk.folder)
+        _assert_full(Run(disk.folder, "modern"), disk.folder)
         disk.resize(megabytes=6000)
-        run = Run(disk.folder)
-        run.until("^• bundle legacy")
+        run = Run(disk.folder, "modern")
+        run.until("^• bundle modern")
         time.sleep(2)
         disk.resize(megabytes=disk.used_megabytes() + 50)
         _assert_full(run, disk.folder)
         disk.resize(megabytes=6000)
-        run = Run(disk.folder)
-        run.until("^✓ bundle legacy")
+        run = Run(disk.folder, "modern")
+        run.until("^✓ bundle modern")
         run.signal(KILL, group=EVERYTHING)
         _assert_ended_by(run, KILL)
-        aside = disk.folder / "legacy" / "unverified"
-        assert len(promised(aside)) == 1, "packed, and not yet verified"
+        aside = disk.folder / "modern" / "unverified"
+        assert len(promised(aside)) == 2, "packed in both layouts, and not yet verified"
         assert_nothing_half_made(aside, "there was room again")
 
 

@@ -23,6 +23,7 @@ from builder.core.selftest import silero_inputs
 from builder.stages.selftest import Bench
 from tests.elsewhere.compiled import Compiler
 from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run
+from tests.integration.test_road import LIBRARIES, MINIMAL
 from tests.integration.test_truth import FAILED_CHECK, check, replace, unpack
 from tests.verbs import ROOT
 
@@ -99,7 +100,12 @@ def smoke(image: str, program: Path, package: Path, bench: Bench, folder: Path) 
     done = run(
         image,
         ["/smoke", f"/opt/package/lib/{HOST}", "/model.onnx", *arguments],
-        mounts={"/smoke": program, "/opt/package": package, "/model.onnx": bench.model, "/inputs": folder},
+        mounts={
+            "/smoke": program,
+            "/opt/package": package,
+            "/model.onnx": bench.trials[0].model,
+            "/inputs": folder,
+        },
     )
     return Ran(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
 
@@ -107,7 +113,7 @@ def smoke(image: str, program: Path, package: Path, bench: Bench, folder: Path) 
 def require_stock_numbers(ran: Ran, bench: Bench) -> None:
     outputs = ran.said["outputs"]
     assert isinstance(outputs, dict)
-    for name, wanted in stock_outputs(bench.model, silero_inputs()).items():
+    for name, wanted in stock_outputs(bench.trials[0].model, silero_inputs()).items():
         assert outputs[name] == pytest.approx(wanted, abs=1e-4)
 
 
@@ -200,9 +206,12 @@ def test_its_libraries_show_what_the_official_ones_do(name: str, package: Path) 
     assert exported(package / "lib" / name) == exported(theirs)
 
 
-def test_symbols_are_read_as_readelf_reads_them(package: Path) -> None:
-    """All libraries of the package: NVIDIA's have versions, unversioned symbols, weak and unique ones."""
-    libraries = sorted((package / "lib").iterdir())
+def test_symbols_are_read_as_readelf_reads_them(
+    package: Path, packaged_library: Callable[[str], Path]
+) -> None:
+    """All libraries of a package: NVIDIA's have versions, unversioned symbols, weak and unique ones."""
+    theirs = [packaged_library(name) for name in sorted(LIBRARIES - MINIMAL)]
+    libraries = [*sorted((package / "lib").iterdir()), *theirs]
     assert len(libraries) == 18
     for library in libraries:
         rows = [row.split() for row in readelf("--dyn-syms", library).splitlines()]

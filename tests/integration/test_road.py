@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -20,14 +21,20 @@ from builder.core.catalogue import SELFTEST_MODEL, ort_wheel
 from builder.core.selftest import silero_inputs
 from builder.stages.plan import PROVIDER_IN_WHEEL
 from tests.doubles.github import GitHubDouble
-from tests.verbs import ROOT, build, invoke
+from tests.verbs import ROOT, build, invoke, thin_of
 
 pytestmark = pytest.mark.integration
 
-LIBRARIES = {
+MINIMAL = {
+    "libcudart.so.12",
+    "libonnxruntime.so.1",
+    "libonnxruntime_providers_cuda.so",
+    "libonnxruntime_providers_shared.so",
+}
+"""The minimal provider needs cudart alone: what nothing needs is left out."""
+LIBRARIES = MINIMAL | {
     "libcublas.so.12",
     "libcublasLt.so.12",
-    "libcudart.so.12",
     "libcudnn.so.9",
     "libcudnn_adv.so.9",
     "libcudnn_cnn.so.9",
@@ -40,9 +47,6 @@ LIBRARIES = {
     "libcurand.so.10",
     "libnvrtc-builtins.so.12.9",
     "libnvrtc.so.12",
-    "libonnxruntime.so.1",
-    "libonnxruntime_providers_cuda.so",
-    "libonnxruntime_providers_shared.so",
 }
 """ORT's three, CUDA's seven, cuDNN's eight."""
 
@@ -74,12 +78,12 @@ def sha256(path: Path) -> str:
 
 
 def test_a_package_holds_every_library_as_a_real_file(legacy_package: Path, modern_package: Path) -> None:
-    for package in (legacy_package, modern_package):
+    for package, libraries in ((legacy_package, MINIMAL), (modern_package, LIBRARIES)):
         rows = listing(package)
         assert all(row.startswith("-") for row in rows), "only regular files"
         assert rows[0].endswith("/manifest.json")
         names = {row.rsplit("/", maxsplit=1)[1] for row in rows if "/lib/" in row}
-        assert names == LIBRARIES
+        assert names == libraries
 
 
 def test_legacy_runs_where_no_official_build_does(legacy_package: Path) -> None:
@@ -142,6 +146,17 @@ def test_a_second_build_does_nothing(legacy_package: Path, dist: Path) -> None:
 def test_the_same_inputs_give_the_same_bytes(modern_package: Path, tmp_path: Path) -> None:
     again = build(tmp_path, "--variant", "modern", "--offline")
     assert sha256(again) == sha256(modern_package)
+    assert sha256(thin_of(again)) == sha256(thin_of(modern_package))
+
+
+def test_a_thin_package_leaves_nvidias_libraries_to_nvidias_wheels(modern_package: Path) -> None:
+    thin = thin_of(modern_package)
+    names = {row.rsplit("/", maxsplit=1)[1] for row in listing(thin) if "/lib/" in row}
+    assert names == {name for name in LIBRARIES if "onnxruntime" in name}
+    files = manifest(thin)["files"]
+    assert isinstance(files, list)
+    assert {entry["path"].removeprefix("lib/") for entry in files if not entry["packed"]} == LIBRARIES - names
+    assert thin.stat().st_size < modern_package.stat().st_size * 0.15
 
 
 def test_the_wrong_provider_never_gets_into_a_package(
@@ -201,24 +216,31 @@ def release(
 
 
 @pytest.mark.parametrize(
-    ("capability", "driver", "variant"),
+    ("capability", "driver", "variant", "layout"),
     [
-        ("5.2", "535.183.01", "legacy"),  # Quadro M2200, where it all began
-        ("8.6", "570.133.07", "modern"),  # RTX A1000
+        ("5.2", "535.183.01", "legacy", "full"),  # Quadro M2200, where it all began
+        ("5.2", "535.183.01", "legacy", "thin"),
+        ("8.6", "570.133.07", "modern", "full"),  # RTX A1000
     ],
 )
 def test_the_client_installs_from_the_release_and_a_model_runs(
-    release: str, dist: Path, tmp_path: Path, capability: str, driver: str, variant: str
+    release: str, dist: Path, tmp_path: Path, capability: str, driver: str, variant: str, layout: str
 ) -> None:
+    """Of a thin package pip fetches the rest, from the index that this machine uses."""
     client = dist / "ortpacks.pyz"
+    pips = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
     environment = {
+        **pips,
         "PATH": "/usr/bin:/bin",
         "HOME": str(tmp_path),
         "ORTPACKS_FORCE_CC": capability,
         "ORTPACKS_FORCE_DRIVER": driver,
     }
     done = subprocess.run(
-        [sys.executable, client, "install", "--index", release, "--prefix", tmp_path / "prefix"],
+        [
+            *(sys.executable, client, "install", "--index", release),
+            *("--layout", layout, "--prefix", tmp_path / "prefix"),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -226,7 +248,11 @@ def test_the_client_installs_from_the_release_and_a_model_runs(
     )
     assert done.returncode == 0, done.stdout + done.stderr
     installed = tmp_path / "prefix" / "current"
-    assert json.loads((installed / "manifest.json").read_text())["variant"] == variant
+    said = json.loads((installed / "manifest.json").read_text())
+    assert (said["variant"], said["layout"]) == (variant, layout)
+    assert {path.name for path in (installed / "lib").iterdir()} == (
+        MINIMAL if variant == "legacy" else LIBRARIES
+    )
     assert run_model(installed, dist / ".kit-assembled" / "kit" / "ortpacks-smoke", tmp_path) == "cpu"
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from builder.core.content import PROVIDER
 from tests import cudnn928
+from tests.integration.test_road import LIBRARIES, MINIMAL
 from tests.verbs import invoke
 
 pytestmark = pytest.mark.integration
@@ -118,13 +119,19 @@ def test_one_image_deleted_from_the_only_container(legacy: Path, tampered: Calla
 
 
 def test_a_cudnn_that_dropped_maxwell(
-    legacy: Path, new_cudnn: Path, tampered: Callable[[Path], Path]
+    legacy: Path,
+    new_cudnn: Path,
+    packaged_library: Callable[[str], Path],
+    tampered: Callable[[Path], Path],
 ) -> None:
-    """All of it, with the libraries that only the new one has: nothing but the GPUs is wrong with it."""
+    """All of it, with the libraries that only the new one has: nothing but the GPUs is wrong with it.
+
+    The minimal package has none of CUDA's libraries but cudart, so the others come along.
+    """
     package = tampered(legacy)
     (package / "manifest.json").unlink()
-    for library in new_cudnn.glob("libcudnn*.so.9"):
-        (package / "lib" / library.name).unlink(missing_ok=True)
+    cuda = [packaged_library(name) for name in LIBRARIES - MINIMAL if "cudnn" not in name]
+    for library in (*cuda, *new_cudnn.glob("libcudnn*.so.9")):
         os.link(library, package / "lib" / library.name)
     code, errors, said = check(package, "--variant", "legacy")
     assert (code, errors) == (FAILED_CHECK, {"A003"}), said
@@ -132,8 +139,8 @@ def test_a_cudnn_that_dropped_maxwell(
         assert f"libcudnn_{name}.so.9: does not run on compute capability 5.0, 5.2, 6.0, 6.1, 7.0" in said
 
 
-def test_the_file_that_nvrtc_opens_is_gone(legacy: Path, tampered: Callable[[Path], Path]) -> None:
-    package = tampered(legacy)
+def test_the_file_that_nvrtc_opens_is_gone(modern: Path, tampered: Callable[[Path], Path]) -> None:
+    package = tampered(modern)
     (package / "lib" / "libnvrtc-builtins.so.12.9").unlink()
     code, errors, said = check(package)
     assert (code, errors) == (FAILED_CHECK, {"E003", LISTED, CLAIM}), said
@@ -151,8 +158,8 @@ def test_the_provider_of_modern_in_latest(modern: Path, tampered: Callable[[Path
 
 
 @pytest.mark.parametrize("name", ["libcufft.so.11", "libcublasLt.so.12"])
-def test_a_truncated_library(name: str, legacy: Path, tampered: Callable[[Path], Path]) -> None:
-    package = tampered(legacy)
+def test_a_truncated_library(name: str, modern: Path, tampered: Callable[[Path], Path]) -> None:
+    package = tampered(modern)
     library = package / "lib" / name
     data = library.read_bytes()
     replace(library, data[: len(data) // 2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,16 +39,20 @@ TOOK = Compile(
 )
 
 
+def archive(value: Mapping[str, object]) -> str:
+    return f"{value['name']}.tar.zst"
+
+
 def compiled() -> BuildRecord:
     command = "./run build --variant legacy --base assembled"
     date = "2026-11-21T17:05:00Z"
-    return record_of(manifest(LEGACY), SHA, date=date, command=command, compiled=TOOK)
+    return record_of(manifest(LEGACY), archive(LEGACY), SHA, date=date, command=command, compiled=TOOK)
 
 
 def repacked() -> BuildRecord:
     command = "./run build --variant modern --base assembled"
     date = "2026-11-21T17:05:00Z"
-    return record_of(manifest(MODERN), SHA, date=date, command=command, compiled=None)
+    return record_of(manifest(MODERN), archive(MODERN), SHA, date=date, command=command, compiled=None)
 
 
 @pytest.fixture
@@ -191,13 +195,15 @@ def test_a_wrong_record_of_the_container_is_told_by_key(change: dict[str, object
 
 
 def test_a_record_speaks_of_one_package_and_its_bytes() -> None:
-    assert contradictions(compiled(), manifest(LEGACY), SHA) == ()
-    assert contradictions(compiled(), manifest(LEGACY), "cd" * 32) == (
+    assert contradictions(compiled(), manifest(LEGACY), archive(LEGACY), SHA) == ()
+    assert contradictions(compiled(), manifest(LEGACY), archive(LEGACY), "cd" * 32) == (
         f"its record says sha256 {SHA}, the package {'cd' * 32}",
     )
     other = manifest({**LEGACY, "base": {"name": "nvidia", "reason": "here", "revision": None}})
-    assert contradictions(compiled(), other, SHA) == ("its record says base assembled, the package nvidia",)
-    told = [line.split()[3] for line in contradictions(compiled(), manifest(MODERN), SHA)]
+    assert contradictions(compiled(), other, archive(LEGACY), SHA) == (
+        "its record says base assembled, the package nvidia",
+    )
+    told = [line.split()[3] for line in contradictions(compiled(), manifest(MODERN), archive(MODERN), SHA)]
     assert told == ["package", "variant", "origin", "profile", "ort_version"]
 
 

@@ -7,6 +7,7 @@ import pytest
 from builder.core.checks import Finding, Severity
 from builder.core.closure import HOST_LIBRARIES, Library, Needs, check_closure, needs
 from builder.core.elf import read_elf
+from builder.core.idle import tell_unneeded, unneeded
 from builder.core.variant import Limits
 from tests.binaries import RWX, elf
 
@@ -369,3 +370,135 @@ def test_newer_providers_open_what_their_bytes_do_not_name(
     provider = _library(PROVIDER, "onnxruntime", needed=(cudart,), runpath="$ORIGIN")
     found = _found(replace(provider, stamp=version), _library(cudart))
     assert [one.wanted.removeprefix("lib/") for one in found if one.code.name == "E003"] == missing
+
+
+TENSORRT = "libonnxruntime_providers_tensorrt.so"
+NEEDED_BY_TENSORRT = ("libnvinfer.so.10", "libnvinfer_plugin.so.10", "libnvonnxparser.so.10")
+"""By ``readelf -d`` of the official 1.21.0; 1.23.2 does without the plugins."""
+
+
+def test_tensorrt_is_the_user_s_to_bring_and_all_else_the_package_s() -> None:
+    tensorrt = _library(
+        TENSORRT,
+        "onnxruntime",
+        needed=("libcudart.so.12", *NEEDED_BY_TENSORRT, "libcudnn.so.9", "libc.so.6"),
+        runpath="$ORIGIN",
+    )
+    (finding,) = _found(tensorrt, _library("libcudart.so.12"), _library("libcudnn.so.9"))
+    assert (finding.code.name, finding.path, finding.severity) == (
+        *("E017", f"lib/{TENSORRT}"),
+        Severity.WARNING,
+    )
+    assert all(name in finding.message for name in NEEDED_BY_TENSORRT)
+    assert _codes(tensorrt, _library("libcudart.so.12")) == ["E002", "E017"]
+    brought = [_library(name) for name in NEEDED_BY_TENSORRT]
+    assert _codes(tensorrt, _library("libcudart.so.12"), _library("libcudnn.so.9"), *brought) == []
+
+
+def test_tensorrt_is_nobody_else_s_to_need() -> None:
+    assert _codes(_library(PROVIDER, "onnxruntime", needed=NEEDED_BY_TENSORRT)) == ["E002"] * 3
+
+
+def _linked(name: str, *needed: str, stamp: str | None = None) -> Library:
+    """One of the real package's, with its NEEDED and what ``strings`` shows of what it opens."""
+    own = name.startswith("libonnxruntime")
+    made = _library(name, "onnxruntime" if own else "nvidia", needed=needed, opens=OPENED.get(name, ()))
+    return replace(made, stamp=stamp)
+
+
+BESIDES_PROVIDER = (
+    _linked(HOST),
+    _linked(BRIDGE),
+    _linked("libcudart.so.12"),
+    _linked("libcublas.so.12", "libcublasLt.so.12"),
+    _linked("libcublasLt.so.12"),
+    _linked("libcufft.so.11"),
+    _linked("libcurand.so.10"),
+    _linked("libnvrtc.so.12"),
+    _linked("libnvrtc-builtins.so.12.9"),
+    _linked("libcudnn.so.9"),
+    *(
+        _linked(f"libcudnn_{part}.so.9", "libcudnn_ops.so.9", "libcudnn_graph.so.9", "libz.so.1")
+        for part in ("adv", "cnn")
+    ),
+    *(
+        _linked(f"libcudnn_{part}.so.9", "libcudnn_graph.so.9", "libz.so.1")
+        for part in ("engines_precompiled", "engines_runtime_compiled", "heuristic", "ops")
+    ),
+    _linked("libcudnn_graph.so.9"),
+)
+CUDA = {one.name for one in BESIDES_PROVIDER} - {HOST, BRIDGE}
+FULL = ("libcublasLt.so.12", "libcublas.so.12", "libcurand.so.10", "libcufft.so.11", "libcudart.so.12")
+LEAN = ("libcublasLt.so.12", "libcublas.so.12", "libcudart.so.12", "libcudnn.so.9")
+
+
+def _idle(*libraries: Library) -> set[str]:
+    return {path.removeprefix("lib/") for path in unneeded(libraries)}
+
+
+@pytest.mark.parametrize(
+    ("needed", "idle"),
+    [
+        ((*FULL, "libcudnn.so.9"), set()),
+        (LEAN, {"libcufft.so.11", "libcurand.so.10"}),
+        (("libcudart.so.12",), CUDA - {"libcudart.so.12"}),
+    ],
+    ids=["official 1.23.2", "lean 1.21.0", "minimal 1.21.0"],
+)
+def test_what_no_road_from_ort_leads_to(needed: tuple[str, ...], idle: set[str]) -> None:
+    """NEEDED as ``readelf -d`` shows it of the official provider and of those compiled here."""
+    provider = _linked(PROVIDER, *needed, "libc.so.6", stamp="1.21.0")
+    assert _idle(provider, *BESIDES_PROVIDER) == idle
+
+
+def test_cublaslt_opens_nvrtc_and_cudnn_cublaslt() -> None:
+    """Their names stand in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10."""
+    cublas = _linked(PROVIDER, "libcublas.so.12", stamp="1.21.0")
+    kept = {"libcublas.so.12", "libcublasLt.so.12", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"}
+    assert CUDA - _idle(cublas, *BESIDES_PROVIDER) == kept
+    cudnn = _linked(PROVIDER, "libcudnn.so.9", stamp="1.21.0")
+    assert _idle(cudnn, *BESIDES_PROVIDER) == {
+        *("libcublas.so.12", "libcudart.so.12", "libcufft.so.11", "libcurand.so.10")
+    }
+
+
+def test_what_the_tensorrt_provider_needs_is_needed() -> None:
+    """Its cuDNN, say, beside a provider of ours that is linked without one."""
+    provider = _linked(PROVIDER, "libcudart.so.12", stamp="1.21.0")
+    tensorrt = _linked(TENSORRT, "libcublas.so.12", "libcudnn.so.9", *NEEDED_BY_TENSORRT)
+    assert _idle(provider, tensorrt, *BESIDES_PROVIDER) == {"libcufft.so.11", "libcurand.so.10"}
+
+
+def test_newer_providers_lead_to_what_their_bytes_do_not_name() -> None:
+    provider = _linked(PROVIDER, "libcudart.so.12", "libcublas.so.12", stamp="1.28.0")
+    assert _idle(provider, *BESIDES_PROVIDER) == {"libcurand.so.10"}
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        _linked(PROVIDER, "libcudart.so.12"),  # of no known version
+        _linked(PROVIDER, "libcudart.so.13", stamp="1.31.1"),  # of which no table tells what it opens
+        replace(_linked(PROVIDER, stamp="1.21.0"), elf=replace(read_elf(elf()), sections=())),  # broken
+    ],
+)
+def test_nothing_is_left_out_on_a_provider_s_word_that_is_not_whole(provider: Library) -> None:
+    assert _idle(provider, *BESIDES_PROVIDER) == set()
+
+
+def test_nothing_is_left_out_without_a_provider_or_beyond_a_broken_library() -> None:
+    assert _idle(*BESIDES_PROVIDER) == set()
+    provider = _linked(PROVIDER, "libcudnn.so.9", stamp="1.21.0")
+    broken = [
+        replace(one, elf=replace(one.elf, sections=())) if one.name == "libcudnn.so.9" else one
+        for one in BESIDES_PROVIDER
+    ]
+    assert _idle(provider, *broken) == set()
+
+
+def test_what_nothing_needs_is_a_warning() -> None:
+    (finding,) = tell_unneeded(["lib/libcufft.so.11"])
+    assert (finding.code.name, finding.path, finding.severity) == (
+        *("E016", "lib/libcufft.so.11"),
+        Severity.WARNING,
+    )

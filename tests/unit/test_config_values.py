@@ -10,7 +10,7 @@ from builder.config import load_project, pick_variants
 from builder.core.arch import Arch
 from builder.core.checks import Severity
 from builder.core.inputs import Input, InputKind
-from builder.core.variant import Host, Limits, ModelRule, Origin, Preset, Profile
+from builder.core.variant import Form, Host, Layout, Limits, ModelRule, Origin, Oversize, Preset, Profile
 from builder.errors import NothingToDoError, ValidationError
 from tests.unit.config_cases import PATCHES, SAMPLE, changed
 
@@ -28,6 +28,9 @@ def test_a_good_file_becomes_values() -> None:
     assert project.bases.assembled.sources == {"re2": Input(InputKind.DEBIAN, POOL)}
     assert project.check == Limits(extra_sm=Severity.ERROR, glibc="2.35", glibcxx="3.4.30")
     assert (project.bundle.preset, project.bundle.budget) == (Preset.FAST, 1_000_000)
+    assert project.bundle.layouts == (Layout.FULL, Layout.THIN)
+    assert (project.bundle.forms, project.bundle.oversize) == ((Form.GZ,), Oversize.SPLIT)
+    assert project.onnxruntime.tensorrt is False
     assert project.publish.tag == "v{version}-1"
     assert project.models[1] == ModelRule(model="mid", device="gpu", vram_mib=3500, cores=4)
 

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from builder.core.content import wanted
-from builder.core.package import Digest, Member
-from builder.core.untouched import check_untouched, read_record
-from builder.errors import IntegrityError, ValidationError
-from tests.packages import plan
+from builder.core.content import is_users, wanted
+from builder.core.variant import BuildPlan, Host
+from builder.errors import ValidationError
+from tests.packages import official, plan
 
 LIBRARIES = [
     "libcublas.so.12",
@@ -53,50 +51,40 @@ def test_a_role_that_variants_yaml_lacks_is_named_with_its_key() -> None:
         wanted(replace(made, project=project))
 
 
-def test_a_record_is_read_as_the_real_ones_are_written() -> None:
-    """The first row is of cuDNN 9.10.2.21, and the hex what ``sha256sum`` says of that file."""
-    record = (
-        "nvidia/cudnn/include/cudnn.h,sha256=EILVHTtWS6zo72_G7jNbZosr-lF_V8Bu_UKCY-XCGFU,2841\n"
-        '"odd, name",sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\n'
-        "x.dist-info/RECORD,,\n"
+TENSORRT = "lib/libonnxruntime_providers_tensorrt.so"
+
+
+def with_tensorrt(made: BuildPlan) -> BuildPlan:
+    return replace(
+        made, project=replace(made.project, onnxruntime=replace(made.project.onnxruntime, tensorrt=True))
     )
-    assert read_record(record, "x") == {
-        "nvidia/cudnn/include/cudnn.h": "1082d51d3b564bace8ef6fc6ee335b668b2bfa517f57c06efd428263e5c21855",
-        "odd, name": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-    }
 
 
-@pytest.mark.parametrize("text", ["md5=abcd", "sha256=short", "sha256=", "sha256=\N{REPLACEMENT CHARACTER}"])
-def test_a_row_without_a_sha256_is_named_with_its_wheel(text: str) -> None:
-    with pytest.raises(IntegrityError, match=r"x\.whl: RECORD has no sha256 for p/a: "):
-        read_record(f"p/a,{text},6\n", "x.whl")
+@pytest.mark.parametrize("made", [plan(), official()])
+def test_the_tensorrt_provider_is_the_official_wheel_s_whatever_is_compiled(made: BuildPlan) -> None:
+    files = {file.path: file for file in wanted(with_tensorrt(made))}
+    assert files.keys() - {file.path for file in wanted(made)} == {TENSORRT}
+    assert files[TENSORRT].source == made.ort_wheel
+    assert files[TENSORRT].places == ("onnxruntime/capi/libonnxruntime_providers_tensorrt.so",)
+    assert files[TENSORRT].vendor == "onnxruntime"
 
 
-ORT = "wheel:onnxruntime-gpu==1.21.0"
-
-
-def member(path: str, source: str, vendor: str, *, modified: bool = False) -> Member:
-    return Member(path, Path("/x"), source, "LICENSE", vendor, modified)
+def test_a_compiled_host_library_and_the_tensorrt_provider_cannot_be_together() -> None:
+    with pytest.raises(ValidationError, match=r"onnxruntime\.tensorrt.*onnxruntime\.host"):
+        wanted(with_tensorrt(plan(host=Host.SOURCE)))
+    assert wanted(with_tensorrt(official(host=Host.SOURCE)))  # of a repacked wheel nothing is compiled
 
 
 @pytest.mark.parametrize(
-    ("vendor", "source", "same", "modified", "found"),
+    ("library", "needed", "users"),
     [
-        ("nvidia", "wheel:nvidia-x==1", True, False, False),
-        ("nvidia", "wheel:nvidia-x==1", False, False, True),
-        ("nvidia", "wheel:nvidia-x==1", True, True, True),
-        ("onnxruntime", ORT, True, False, False),
-        ("onnxruntime", ORT, False, False, True),
-        ("onnxruntime", ORT, False, True, False),  # RUNPATH was set on a copy
-        ("onnxruntime", "built", False, False, False),
+        ("libonnxruntime_providers_tensorrt.so", "libnvinfer.so.10", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvinfer_plugin.so.10", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvonnxparser.so.11", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvinfer.so", False),
+        ("libonnxruntime_providers_tensorrt.so", "libcudnn.so.9", False),
+        ("libonnxruntime_providers_cuda.so", "libnvinfer.so.10", False),
     ],
 )
-def test_every_unmodified_file_of_a_wheel_must_be_in_its_record(
-    vendor: str, source: str, same: bool, modified: bool, found: bool
-) -> None:
-    record = "lib/x.so,sha256=WJG1tSLV3whtD_CxEPvZ0hu0_HFjrzTQgoai6Eb2vgM,6\n"
-    hello = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"  # the same in hex
-    digests = {"lib/x.so": Digest(6, hello if same else "0" * 64)}
-    asked = member("lib/x.so", source, vendor, modified=modified)
-    findings = check_untouched([asked], digests, lambda source: record)
-    assert [finding.code.name for finding in findings] == (["B001"] if found else [])
+def test_tensorrt_itself_is_the_user_s(library: str, needed: str, users: bool) -> None:
+    assert is_users(library, needed) is users

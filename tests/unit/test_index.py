@@ -8,8 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.core.index import Index, build_index, dumps, loads
-from builder.core.release import LocalFile
+from builder.core.index import Index, IndexPart, Stored, build_index, by_support, dumps, loads
 from builder.core.variant import ModelRule
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from tests.releases import manifest
@@ -19,9 +18,11 @@ MODELS = (ModelRule(model="0.6b-gpu", device="gpu", vram_mib=3500), ModelRule(mo
 
 
 def index() -> Index:
+    parts = (IndexPart("modern.tar.zst.part1", 3, SHA), IndexPart("modern.tar.zst.part2", 1, SHA))
     packages = [
-        (manifest("modern"), LocalFile(Path("dist/modern.tar.zst"), 4, SHA)),
-        (manifest("legacy"), LocalFile(Path("dist/legacy.tar.zst"), 5, SHA)),
+        (manifest("modern"), Stored("modern.tar.zst", 4, SHA, parts)),
+        (manifest("legacy"), Stored("legacy.tar.zst", 5, SHA)),
+        (manifest("legacy", layout="thin"), Stored("legacy-thin.tar.gz", 5, SHA)),
     ]
     return build_index("gpu-libs-v1.23.2", packages, MODELS)
 
@@ -43,6 +44,8 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
     value = as_json()
     assert list(schema["properties"]) == list(value)
     assert list(schema["$defs"]["package"]["properties"]) == list(value["packages"][0])  # type: ignore[index]
+    part = value["packages"][2]["parts"][0]  # type: ignore[index]
+    assert list(schema["$defs"]["part"]["properties"]) == list(part)
     assert list(schema["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
 
 
@@ -51,13 +54,18 @@ def test_it_reads_back_what_it_wrote() -> None:
 
 
 def test_packages_are_sorted_so_that_the_same_release_gives_the_same_bytes() -> None:
-    assert [package.variant for package in index().packages] == ["legacy", "modern"]
+    files = ["legacy-thin.tar.gz", "legacy.tar.zst", "modern.tar.zst"]
+    assert [package.file for package in index().packages] == files
 
 
 def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
-    entry = index().packages[0]
-    assert (entry.file, entry.size, entry.sha256) == ("legacy.tar.zst", 5, SHA)
-    assert entry.unpacked_size == 1200 + 34  # the two files of the manifest, by hand
+    thin, entry, cut = index().packages
+    assert (entry.file, entry.size, entry.sha256, entry.parts) == ("legacy.tar.zst", 5, SHA, ())
+    assert (entry.layout, thin.layout, cut.layout) == ("full", "thin", "full")
+    # the manifest's files, by hand: ours of 1200 and 34, NVIDIA's of 5000
+    assert (entry.unpacked_size, entry.installed_size) == (6234, 6234)
+    assert (thin.unpacked_size, thin.installed_size) == (1234, 6234)
+    assert [part.size for part in cut.parts] == [3, 1]
     assert entry.onnxruntime.profile == "full"
     assert entry.driver.floor == "525.60.13"
 
@@ -87,10 +95,15 @@ def test_json_of_another_shape_is_refused(text: str) -> None:
         loads(text, "index.json")
 
 
-@pytest.mark.parametrize("found", [2, True, "1", 0])
+@pytest.mark.parametrize("found", [3, True, "2", 0])
 def test_another_format_asks_for_an_update(found: object) -> None:
-    with pytest.raises(ValidationError, match=r"this version reads format 1\. Update ortpacks"):
+    with pytest.raises(ValidationError, match=r"this version reads format 2\. Update ortpacks"):
         loads(json.dumps({**as_json(), "format": found}), "index.json")
+
+
+def test_an_older_release_has_a_client_of_its_own() -> None:
+    with pytest.raises(ValidationError, match=r"format 1; .*Install with the ortpacks\.pyz of that very"):
+        loads(json.dumps({**as_json(), "format": 1}), "index.json")
 
 
 @pytest.mark.parametrize(
@@ -101,10 +114,15 @@ def test_another_format_asks_for_an_update(found: object) -> None:
         ("file", ".hidden"),
         ("file", ""),
         ("file", "a\nb"),
+        ("file", "legacy.zip"),
         ("sha256", SHA.upper()),
         ("sha256", SHA[:-1]),
         ("size", 0),
         ("unpacked_size", -1),
+        ("installed_size", 0),
+        ("parts", [{"file": "a/b", "size": 5, "sha256": SHA}]),
+        ("parts", [{"file": "a", "size": 0, "sha256": SHA}, {"file": "b", "size": 5, "sha256": SHA}]),
+        ("parts", [{"file": "a", "size": 5, "sha256": SHA[1:]}]),
         ("layout", "split"),
         ("capabilities", {"8.6": "maybe"}),
     ],
@@ -123,6 +141,31 @@ def test_one_file_listed_twice_is_refused() -> None:
     value["packages"][1]["file"] = value["packages"][0]["file"]  # type: ignore[index]
     with pytest.raises(ValidationError, match="listed twice"):
         loads(json.dumps(value), "index.json")
+
+
+def test_parts_that_do_not_join_to_the_archive_are_refused() -> None:
+    value = as_json()
+    value["packages"][2]["parts"][1]["size"] = 2  # type: ignore[index]
+    with pytest.raises(ValidationError, match=r"packages\[2\]\.parts: they join to 5 bytes, .* has 4"):
+        loads(json.dumps(value), "index.json")
+
+
+def test_a_part_that_is_an_archive_of_another_package_is_refused() -> None:
+    value = as_json()
+    value["packages"][2]["parts"][1]["file"] = "legacy.tar.zst"  # type: ignore[index]
+    with pytest.raises(ValidationError, match=r"parts\[1\]\.file: legacy\.tar\.zst is listed twice"):
+        loads(json.dumps(value), "index.json")
+
+
+def test_what_is_installed_is_no_less_than_what_is_unpacked() -> None:
+    value = as_json()
+    value["packages"][0]["installed_size"] = 1233  # type: ignore[index]
+    with pytest.raises(ValidationError, match="installed_size: 1233 bytes, less than"):
+        loads(json.dumps(value), "index.json")
+
+
+def test_capabilities_by_how_code_runs_on_them() -> None:
+    assert by_support(index().packages[2])["native"] == "7.5, 8.0, 8.6"
 
 
 def test_an_empty_index_is_refused() -> None:

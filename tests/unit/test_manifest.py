@@ -9,10 +9,10 @@ import pytest
 
 from builder.core.arch import Arch, Capability
 from builder.core.coverage import Support
-from builder.core.describe import Packed, compare, describe, promised, unpacked_members
-from builder.core.manifest import Manifest, dumps, loads
+from builder.core.describe import Packed, compare, describe, installed_members, promised
+from builder.core.manifest import Manifest, WheelEntry, dumps, loads
 from builder.core.package import Digest, Member
-from builder.core.variant import Profile
+from builder.core.variant import Layout, Profile
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from tests.packages import PROVIDER, official, plan, report
 
@@ -23,12 +23,24 @@ PATHS = {
 }
 
 
-def packed() -> Packed:
+WHEEL = WheelEntry("wheel:nvidia-cudnn-cu12==9.10.2.21", "nvidia_cudnn_cu12-9.10.2.21.whl", 7, "cd" * 32)
+
+
+def packed(layout: Layout = Layout.FULL) -> Packed:
     members = [
-        Member(path=path, file=Path(path), source=source, licence="LICENSE", vendor="ortpacks")
+        Member(
+            path=path,
+            file=Path(path),
+            source=source,
+            licence="LICENSE",
+            vendor="ortpacks" if source == "built" else "nvidia",
+            member=None if source == "built" else f"nvidia/cudnn/{path}",
+            packed=layout is Layout.FULL or source == "built",
+        )
         for path, source in PATHS.items()
     ]
-    return Packed(members=tuple(members), digests={path: Digest(len(path), "ab" * 32) for path in PATHS})
+    digests = {path: Digest(len(path), "ab" * 32) for path in PATHS}
+    return Packed(members=tuple(members), digests=digests, wheels=(WHEEL,), layout=layout)
 
 
 def made() -> Manifest:
@@ -38,7 +50,8 @@ def made() -> Manifest:
 def test_what_is_written_fits_the_schema_and_comes_back(root: Path) -> None:
     schema = json.loads((root / "docs/schemas/manifest.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    for manifest in (made(), describe(official(), packed(), report(), None)):
+    thin = describe(plan(), packed(Layout.THIN), report(), None)
+    for manifest in (made(), thin, describe(official(), packed(), report(), None)):
         jsonschema.validate(json.loads(dumps(manifest)), schema)
         assert loads(dumps(manifest), "x") == manifest
 
@@ -46,7 +59,9 @@ def test_what_is_written_fits_the_schema_and_comes_back(root: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("format", 2),
+        ("format", 1),
+        ("layout", "slim"),
+        ("wheels", [{"source": "built", "file": "x.whl", "size": 1, "sha256": "ab" * 32}]),
         ("toolkit", "new"),
         ("files", []),
         ("capabilities", {"5": "native"}),
@@ -63,7 +78,7 @@ def test_the_schema_refuses_what_is_no_manifest(root: Path, key: str, value: obj
 def test_the_text_is_the_same_each_time_indented_and_sorted_by_path() -> None:
     text = dumps(made())
     assert text == dumps(replace(made(), capabilities=dict(made().capabilities)))
-    assert text.startswith('{\n  "format": 1,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
+    assert text.startswith('{\n  "format": 2,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
     assert text.endswith("}\n")
     assert [entry["path"] for entry in json.loads(text)["files"]] == sorted(PATHS)
 
@@ -89,7 +104,26 @@ def test_it_says_what_was_planned_and_what_was_found() -> None:
     assert value["coverage"] == [
         {"path": PROVIDER, "containers": 54, "sass": ["50", "52", "60", "61", "70"], "ptx": []}
     ]
-    assert made().unpacked_size == sum(map(len, PATHS))
+    assert made().unpacked_size == made().installed_size == sum(map(len, PATHS))
+
+
+def test_a_thin_package_names_the_files_that_its_archive_leaves_to_their_wheels() -> None:
+    value = json.loads(dumps(describe(plan(), packed(Layout.THIN), report(), None)))
+    assert (value["layout"], value["name"]) == ("thin", "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64")
+    assert value["wheels"] == [
+        {
+            "source": "wheel:nvidia-cudnn-cu12==9.10.2.21",
+            "file": "nvidia_cudnn_cu12-9.10.2.21.whl",
+            "size": 7,
+            "sha256": "cd" * 32,
+        }
+    ]
+    told = {entry["path"]: (entry["packed"], entry["member"]) for entry in value["files"]}
+    assert told["lib/libcudnn.so.9"] == (False, "nvidia/cudnn/lib/libcudnn.so.9")
+    assert told["LICENSE"] == (True, None)
+    thin = loads(json.dumps(value), "x")
+    assert [entry.path for entry in thin.absent] == ["lib/libcudnn.so.9"]
+    assert thin.installed_size - thin.unpacked_size == len("lib/libcudnn.so.9")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +144,8 @@ def test_the_driver_is_that_of_the_code_found() -> None:
 
 
 def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Path) -> None:
-    members = {member.path: member for member in unpacked_members(made(), tmp_path)}
+    files = {path: tmp_path / path for path in PATHS}
+    members = {member.path: member for member in installed_members(made(), files)}
     assert members["lib/libcudnn.so.9"].file == tmp_path / "lib/libcudnn.so.9"
     assert {path: member.source for path, member in members.items()} == PATHS
     assert promised(made()) == plan().variant
@@ -119,7 +154,8 @@ def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format": 2}, "has format 2; this ortpacks reads 1. Update ortpacks"),
+        ({"format": 1}, "has format 1; this ortpacks reads 2. Build the package again"),
+        ({"format": 3}, "has format 3; this ortpacks reads 2. Update ortpacks"),
         ({"format": "1"}, "has format '1'"),
         ({"cuda": 12.9}, r"cuda: text is wanted, found 12\.9"),
         ({"colour": "red"}, "colour: unknown key"),
@@ -145,7 +181,7 @@ def test_all_wrong_keys_are_told_at_once() -> None:
     assert [problem.split(": ")[2] for problem in error.value.problems] == ["platform", "variant", "cuda"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", "[]", "[" * 100_000, '{"format": 1'])
+@pytest.mark.parametrize("text", ["", "{", "null", "[]", "[" * 100_000, '{"format": 2'])
 def test_text_that_is_no_manifest_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^x: manifest\.json"):
         loads(text, "x")

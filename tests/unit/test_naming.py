@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.core.naming import PackageName
+from builder.core.naming import PackageName, form_of, stem
+from builder.core.variant import Form
 from builder.errors import ValidationError
 
 
@@ -25,12 +26,29 @@ from builder.errors import ValidationError
             PackageName(variant="big-gpus", ort="1.24.0.dev1", cuda="13.0", profile="minimal"),
             "ortpacks-big-gpus-1.24.0.dev1-cuda13.0-minimal-linux-x64.tar.zst",
         ),
+        (
+            PackageName(variant="latest", ort="1.21.0", cuda="12.9", profile="lean", layout="thin"),
+            "ortpacks-latest-1.21.0-cuda12.9-lean-thin-linux-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="modern", ort="1.23.2", cuda="12.9", layout="thin"),
+            "ortpacks-modern-1.23.2-cuda12.9-thin-linux-x64.tar.zst",
+        ),
     ],
 )
 def test_a_name_is_written_and_read_back(name: PackageName, text: str) -> None:
-    assert name.archive == text
-    assert PackageName.parse(text) == name
-    assert PackageName.parse(text.removesuffix(".tar.zst")) == name
+    assert name.archive(Form.ZST) == text
+    assert name.archive(Form.GZ) == text.replace(".zst", ".gz")
+    for said in (text, text.replace(".zst", ".gz"), text.removesuffix(".tar.zst"), f"{text}.parts.json"):
+        assert PackageName.parse(said) == name
+
+
+def test_the_end_of_a_file_name_tells_the_form_and_the_rest_the_package() -> None:
+    name = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
+    assert [stem(f"{name}{end}") for end in (".tar.zst", ".tar.gz", ".tar.zst.parts.json")] == [name] * 3
+    assert form_of(f"{name}.tar.gz.parts.json") is Form.GZ
+    with pytest.raises(ValidationError, match=r"ends in neither \.tar\.zst or \.tar\.gz"):
+        form_of(f"{name}.zip")
 
 
 @pytest.mark.parametrize(
@@ -38,7 +56,8 @@ def test_a_name_is_written_and_read_back(name: PackageName, text: str) -> None:
     [
         "onnxruntime-linux-x64-gpu-1.23.2.tgz",
         "ortpacks-modern-1.23.2-cuda12.9-full-linux-x64.tar.zst",
-        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.gz",
+        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.xz",
+        "ortpacks-modern-1.23.2-cuda12.9-thin-lean-linux-x64.tar.zst",
         "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst.part-12",
         "../ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
         "ortpacks-mod ern-1.23.2-cuda12.9-linux-x64.tar.zst",
@@ -60,10 +79,11 @@ def test_a_name_that_a_release_host_would_rewrite_cannot_be_made(variant: str) -
     variant=st.from_regex(r"[a-z0-9][A-Za-z0-9._+-]{0,12}", fullmatch=True),
     ort=st.from_regex(r"[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}(rc[0-9])?", fullmatch=True),
     profile=st.sampled_from([None, "lean", "minimal"]),
+    layout=st.sampled_from(["full", "thin"]),
 )
 def test_every_name_survives_the_round_trip_in_safe_characters(
-    variant: str, ort: str, profile: str | None
+    variant: str, ort: str, profile: str | None, layout: str
 ) -> None:
-    name = PackageName(variant=variant, ort=ort, cuda="12.9", profile=profile)
-    assert PackageName.parse(name.archive) == name
-    assert re.fullmatch(r"[A-Za-z0-9._+-]+", name.archive)
+    name = PackageName(variant=variant, ort=ort, cuda="12.9", profile=profile, layout=layout)
+    assert PackageName.parse(name.archive(Form.ZST)) == name
+    assert re.fullmatch(r"[A-Za-z0-9._+-]+", name.archive(Form.ZST))

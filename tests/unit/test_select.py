@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from packaging.version import Version
@@ -11,7 +12,7 @@ from builder.core.arch import Capability
 from builder.core.device import Device
 from builder.core.index import Index, IndexOrt, IndexPackage
 from builder.core.manifest import Driver
-from builder.core.select import recommend, select
+from builder.core.select import offers, recommend, select
 from builder.core.variant import ModelRule
 
 CAPABILITIES = tuple(
@@ -64,7 +65,9 @@ def package(
         layout="full",
         size=size,
         sha256="0" * 64,
+        parts=(),
         unpacked_size=200,
+        installed_size=200,
         onnxruntime=IndexOrt(version="1.23.2", origin="source", profile="full"),
         capabilities=support,
         driver=Driver(floor=floor, ceiling=ceiling),
@@ -75,7 +78,7 @@ def package(
 LEGACY = package("legacy", "5.0 5.2 6.0 6.1 7.0", ceiling="580")
 MODERN = package("modern", "7.5 8.0 8.6 8.9", jit="9.0", size=300)
 LATEST = package("latest", "8.9 9.0 10.0 12.0", jit="10.3 11.0 12.1", partial="8.7", size=200)
-INDEX = Index(format=1, tag="t", packages=(LATEST, LEGACY, MODERN), models=())
+INDEX = Index(format=2, tag="t", packages=(LATEST, LEGACY, MODERN), models=())
 
 
 def gpu(
@@ -119,14 +122,14 @@ def test_each_card_gets_what_runs_on_it(capability: str, chosen: str | None, sup
 
 def test_of_two_native_ones_the_smaller_whatever_its_name() -> None:
     small, large = package("z", "8.6", size=1), package("a", "8.6", size=2)
-    choice = select([gpu("8.6")], Index(format=1, tag="t", packages=(large, small), models=()), "linux-x64")
+    choice = select([gpu("8.6")], Index(format=2, tag="t", packages=(large, small), models=()), "linux-x64")
     assert choice.package is small
     assert [item.reason for item in choice.reasons] == ["it runs too, z is smaller"]
 
 
 def test_native_comes_before_jit_whatever_the_size() -> None:
     small, large = package("a", "", jit="8.6", size=1), package("z", "8.6", size=2)
-    choice = select([gpu("8.6")], Index(format=1, tag="t", packages=(small, large), models=()), "linux-x64")
+    choice = select([gpu("8.6")], Index(format=2, tag="t", packages=(small, large), models=()), "linux-x64")
     assert choice.package is large
 
 
@@ -216,7 +219,7 @@ def test_a_large_card_that_nothing_serves_does_not_take_the_small_one_down() -> 
 
 def test_the_variants_name_means_nothing() -> None:
     swapped = Index(
-        format=1, tag="t", packages=(package("modern", "5.2"), package("legacy", "8.6")), models=()
+        format=2, tag="t", packages=(package("modern", "5.2"), package("legacy", "8.6")), models=()
     )
     choice = select([gpu("8.6")], swapped, "linux-x64")
     assert choice.package is not None
@@ -246,3 +249,24 @@ def test_the_first_model_whose_floors_are_met(vram: int | None, cores: int, ram:
     rule = recommend(MODELS, vram, cores, ram)
     assert rule is not None
     assert rule.model == model
+
+
+def shaped(name: str, layout: str, suffix: str, size: int) -> IndexPackage:
+    return replace(package("modern", "8.6", size=size), name=name, layout=layout, file=f"{name}{suffix}")
+
+
+FULL, FULL_GZ = shaped("m", "full", ".tar.zst", 300), shaped("m", "full", ".tar.gz", 400)
+THIN, THIN_GZ = shaped("m-thin", "thin", ".tar.zst", 10), shaped("m-thin", "thin", ".tar.gz", 12)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((FULL, FULL_GZ, THIN, THIN_GZ)))[::5])
+def test_layouts_and_kinds_of_archive_are_one_package(order: tuple[IndexPackage, ...]) -> None:
+    rival = package("rival", "8.6", size=200)  # smaller than the full one, larger than the thin one
+    choice = select([gpu("8.6")], Index(2, "t", (*order, rival), ()), "linux-x64")
+    assert choice.package is rival, "a thin archive's size says nothing of what is installed"
+    assert [item.package for item in choice.reasons] == ["m"]
+    assert offers((*order, rival), THIN_GZ) == (FULL, FULL_GZ, THIN, THIN_GZ)
+
+
+def test_a_thin_package_alone_is_chosen() -> None:
+    assert select([gpu("8.6")], Index(2, "t", (THIN_GZ,), ()), "linux-x64").package is THIN_GZ

@@ -1,0 +1,225 @@
+"""Packing: our archives against what they replace and against the compressor alone, same files, in turn.
+
+    python -m benchmarks.bundle FOLDER [--runs N] [--threads N] [--scratch FOLDER]
+
+FOLDER holds the files of a package, the libraries at least; links in it are followed. Every way ends with its
+archive on the disk, synced. Three kinds:
+
+- ``cp -L`` of every file into a folder, then ``tar czf`` of it (gzip -6): how packages were made before;
+- ours: a whole process that writes a package (read, hash, compare, tar, compress, hash). What each file must
+  hash to is known before, as a wheel's RECORD tells it to a build;
+- the compressor alone, no tar and no hashes: the same library in a whole process, and ``zstd`` if it is here.
+
+Files are read once before, so that all find them in the page cache. Needs about 1.7 times their size free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.adapters.archive import PackageArchive
+from builder.adapters.compression import compressor
+from builder.adapters.digests import chunks_of, file_digest
+from builder.console import Console
+from builder.core.naming import form_of
+from builder.core.package import Content, Digest, Member
+from builder.core.variant import Form, Preset
+
+NAME = "ortpacks-benchmark-1.0.0-cuda12.9-linux-x64"
+BEFORE = 'for file in "$@"; do cp -L "$file" copies/; done; tar czf out -C copies . && sync out'
+CLI = {
+    Preset.FAST: 'cat "$@" | zstd -q -3 -T$THREADS -o out && sync out',
+    Preset.SMALL: 'cat "$@" | zstd -q -9 --long=27 -T$THREADS -o out && sync out',
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run of one way."""
+
+    seconds: float
+    size: int
+    peak: int = 0
+    """Peak memory in bytes; 0 where it is not ours to measure."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to pack, and what its runs gave."""
+
+    name: str
+    run: Callable[[Path], Outcome]
+    """Packs into an empty folder."""
+    alone: str = ""
+    """The way that compresses the same and does nothing else."""
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """The median."""
+        return statistics.median(outcome.seconds for outcome in self.outcomes)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the archive, the same in every run."""
+        return self.outcomes[0].size
+
+
+def main() -> None:
+    """Print for each way its seconds, bytes and ratios."""
+    asked = _arguments()
+    if asked.child:
+        _child(asked)
+        return
+    files = sorted(path for path in asked.folder.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in files)
+    if not size:
+        sys.exit(f"{asked.folder} holds no files. Name the lib folder of an unpacked package.")
+    digests = {str(path): file_digest(path) for path in files}
+    print(f"{len(files)} files, {size:,} bytes; {asked.threads} threads of {os.cpu_count()} processors")
+    with tempfile.TemporaryDirectory(dir=asked.scratch, prefix="bundle-benchmark-") as place:
+        listing = Path(place) / "files.json"
+        listing.write_text(json.dumps({path: [got.size, got.sha256] for path, got in digests.items()}))
+        ways = _ways(files, listing, asked.threads)
+        for _ in range(asked.runs):
+            for way in ways:
+                with _folder(Path(place)) as empty:
+                    way.outcomes.append(way.run(empty))
+    _print(ways, size)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bundle")
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument(
+        "--runs", type=int, default=1, metavar="N", help="of each way, in turn; medians are told"
+    )
+    parser.add_argument("--threads", type=int, default=2, metavar="N", help="of zstd and zlib-ng")
+    parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="where archives go, for a while")
+    parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _ways(files: list[Path], listing: Path, threads: int) -> list[Way]:
+    ways = [Way("cp -L, tar czf", lambda empty: _shell(BEFORE, files, empty, threads))]
+    for form in Form:
+        for preset in Preset:
+            what = f"{preset.value} {form.value}"
+            ours, alone = (_process(kind, form, preset, listing, threads) for kind in ("ours", "alone"))
+            ways += [Way(f"ours {what}", ours, alone=f"alone {what}"), Way(f"alone {what}", alone)]
+    if shutil.which("zstd"):
+        ways += [Way(f"zstd {preset.value}", _cli(preset, files, threads)) for preset in Preset]
+    return ways
+
+
+def _cli(preset: Preset, files: list[Path], threads: int) -> Callable[[Path], Outcome]:
+    return lambda empty: _shell(CLI[preset], files, empty, threads)
+
+
+def _shell(script: str, files: list[Path], empty: Path, threads: int) -> Outcome:
+    """A shell's way, in ``empty``. One that fails ends the benchmark with what it says."""
+    (empty / "copies").mkdir()
+    begin = time.perf_counter()
+    paths = [str(path.resolve()) for path in files]
+    argv = ["env", f"THREADS={threads}", "sh", "-ec", script, "sh", *paths]
+    _answer(argv, cwd=empty)
+    return Outcome(time.perf_counter() - begin, (empty / "out").stat().st_size)
+
+
+def _process(kind: str, form: Form, preset: Preset, listing: Path, threads: int) -> Callable[[Path], Outcome]:
+    def run(empty: Path) -> Outcome:
+        out = empty / f"{NAME}{form.value}"
+        child = ["--child", kind, preset.value, str(out)]
+        begin = time.perf_counter()
+        argv = [sys.executable, "-m", "benchmarks.bundle", str(listing), f"--threads={threads}", *child]
+        peak = int(_answer(argv))
+        return Outcome(time.perf_counter() - begin, out.stat().st_size, peak)
+
+    return run
+
+
+def _child(asked: argparse.Namespace) -> None:
+    """Write one archive and print this process's peak memory in bytes."""
+    kind, preset, out = asked.child
+    listing = json.loads(asked.folder.read_text())
+    digests = {Path(path): Digest(size, sha256) for path, (size, sha256) in listing.items()}
+    pack = _ours if kind == "ours" else _alone
+    pack(Path(out), digests, Preset(preset), asked.threads)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def _ours(out: Path, digests: dict[Path, Digest], preset: Preset, threads: int) -> None:
+    named = {f"lib/{number:03}-{path.name}": path for number, path in enumerate(digests)}
+    members = tuple(
+        Member(path=name, file=path, source="built", licence="LICENSE", vendor="ortpacks")
+        for name, path in named.items()
+    )
+    content = Content(b"{}\n", members, {name: digests[path] for name, path in named.items()})
+    archive = PackageArchive(reporter=Console(env={}, stream=sys.stderr), workers=threads)
+    archive.write(out, content, preset, lambda _: None)
+
+
+def _alone(out: Path, digests: dict[Path, Digest], preset: Preset, threads: int) -> None:
+    with out.open("wb") as file, compressor(form_of(out.name), preset, threads) as compress:
+        for path in digests:
+            for chunk in chunks_of(path):
+                file.write(compress.compress(chunk))
+        file.write(compress.flush())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _answer(argv: list[str], cwd: Path | None = None) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=cwd)
+    if done.returncode:
+        sys.exit(done.stderr.strip() or f"{argv[0]} left with code {done.returncode}")
+    return done.stdout
+
+
+@contextmanager
+def _folder(place: Path) -> Iterator[Path]:
+    """An empty folder that goes with what is in it."""
+    folder = place / "way"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _print(ways: list[Way], size: int) -> None:
+    """Each way's medians, against the first and against the compressor alone."""
+    before, by_name = ways[0], {way.name: way for way in ways}
+    print(f"{'':20} seconds          bytes  of files  of gzip -6  times faster  of alone  peak MB")
+    for way in ways:
+        print(
+            f"{way.name:20} {way.seconds:7.1f} {way.size:14,} {way.size / size:9.3f}"
+            f" {way.size / before.size:11.3f} {before.seconds / way.seconds:13.1f}"
+            f" {_ratio(way, by_name.get(way.alone)):>9} {_peak(way):>8}"
+        )
+
+
+def _ratio(way: Way, alone: Way | None) -> str:
+    return f"{way.seconds / alone.seconds:.2f}" if alone else ""
+
+
+def _peak(way: Way) -> str:
+    peak = max(outcome.peak for outcome in way.outcomes)
+    return f"{peak / 1e6:.0f}" if peak else ""
+
+
+if __name__ == "__main__":
+    main()

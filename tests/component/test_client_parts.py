@@ -1,0 +1,132 @@
+"""Archives that were cut: fetched part by part, joined, proved; and what goes wrong on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, Handler, cut, name_of, serving, write_release
+
+ARCHIVE = f"{name_of('modern')}.tar.zst"
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    index = write_release(tmp_path / "release")
+    cut(index, 300)
+    return index.parent
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "home")
+
+
+def parts_of(release: Path) -> list[Path]:
+    return sorted(release.glob(f"{ARCHIVE}.part*"), key=lambda path: int(path.name.rpartition("part")[2]))
+
+
+def whole(machine: Machine) -> bool:
+    host = (machine.lib / "libonnxruntime.so.1").read_bytes()
+    return host == FILES["lib/libonnxruntime.so.1"] and not machine.litter()
+
+
+def test_parts_from_a_server_are_joined(machine: Machine, release: Path) -> None:
+    names = [path.name for path in parts_of(release)]
+    assert len(names) > 2, "else this tests nothing"
+    with serving(release) as server:
+        assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
+        assert [path.lstrip("/") for path, _ in server.requests[1:]] == names
+    assert whole(machine)
+    assert machine.run("verify") == 0
+
+
+def test_parts_in_a_folder_are_joined_and_stay(machine: Machine, release: Path) -> None:
+    before = {path.name: path.read_bytes() for path in release.iterdir()}
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert whole(machine)
+    assert {path.name: path.read_bytes() for path in release.iterdir()} == before
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_missing_part_is_named(machine: Machine, release: Path, local: bool) -> None:
+    lost = parts_of(release)[1]
+    lost.unlink()
+    with serving(release) as server:
+        index = str(release) if local else f"{server.url}/"
+        assert machine.run("install", "--index", index) == 10
+    assert lost.name in machine.err
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_damaged_part_is_named_and_nothing_is_unpacked(
+    machine: Machine, release: Path, local: bool
+) -> None:
+    spoilt = parts_of(release)[1]
+    data = spoilt.read_bytes()
+    spoilt.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    with serving(release) as server:
+        index = str(release) if local else f"{server.url}/"
+        assert machine.run("install", "--index", index) == 7
+    assert spoilt.name in machine.err
+    assert not list((machine.prefix / "versions").iterdir())
+
+
+def test_a_run_that_broke_off_goes_on_in_the_middle_of_a_part(machine: Machine, release: Path) -> None:
+    names = [path.name for path in parts_of(release)]
+    with serving(release) as server:
+        server.faults += [
+            lambda handler, content: handler.serve(content),
+            lambda handler, content: handler.answer(200, content, {"ETag": '"x"'}, cut=100),
+            lambda handler, content: handler.answer(404, b""),
+        ]
+        assert machine.run("install", "--index", f"{server.url}/") == 10
+        server.requests.clear()
+        assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
+        asked = [(path.lstrip("/"), headers.get("Range")) for path, headers in server.requests[1:]]
+    assert asked[0] == (names[1], "bytes=100-")
+    assert names[0] not in dict(asked), "the first part was there already"
+    assert whole(machine)
+
+
+def test_half_of_a_part_in_the_archive_is_written_over(machine: Machine, release: Path) -> None:
+    """Killed while a part was appended."""
+    stop_after(1, machine, release)
+    (joined,) = (machine.prefix / ".ortpacks" / "downloads").glob(f"*-{ARCHIVE}.part")
+    assert joined.stat().st_size == 300
+    joined.write_bytes(joined.read_bytes() + b"half of the next part")
+    with serving(release) as server:
+        assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
+        asked = [path.lstrip("/") for path, _ in server.requests[1:]]
+    assert asked == [path.name for path in parts_of(release)[1:]], "each once, and the first not again"
+    assert whole(machine)
+
+
+def test_a_damaged_beginning_is_thrown_away_once(machine: Machine, release: Path) -> None:
+    stop_after(1, machine, release)
+    (joined,) = (machine.prefix / ".ortpacks" / "downloads").glob(f"*-{ARCHIVE}.part")
+    joined.write_bytes(b"?" * 300)
+    with serving(release) as server:
+        assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
+    assert whole(machine)
+
+
+def stop_after(parts: int, machine: Machine, release: Path) -> None:
+    def serve(handler: Handler, content: bytes) -> None:
+        handler.serve(content)
+
+    with serving(release) as server:
+        server.faults += [serve] * parts + [lambda handler, content: handler.answer(404, b"")]
+        assert machine.run("install", "--index", f"{server.url}/") == 10
+
+
+def test_room_for_the_archive_and_one_part_is_asked_for(machine: Machine, release: Path) -> None:
+    size = sum(path.stat().st_size for path in parts_of(release))
+    needed = size + 300 + sum(map(len, FILES.values())) + 64 * 2**20
+    machine.free = needed - 1
+    with serving(release) as server:
+        assert machine.run("install", "--index", f"{server.url}/") == 11
+        assert len(server.requests) == 1
+    assert f"{needed} bytes are needed" in machine.err

@@ -1,0 +1,116 @@
+"""Small wheels like NVIDIA's, and a package index (PEP 503) on loopback for the real pip."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import io
+import threading
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """``libraries`` by their path in the wheel."""
+
+    name: str
+    version: str
+    libraries: Mapping[str, bytes] = field(hash=False)
+    platform: str = "manylinux2014_x86_64"
+
+    @property
+    def source(self) -> str:
+        return f"wheel:{self.name}=={self.version}"
+
+    @property
+    def file(self) -> str:
+        return f"{self._stem}-py3-none-{self.platform}.whl"
+
+    @functools.cached_property
+    def content(self) -> bytes:
+        info = f"{self._stem}.dist-info"
+        members = {
+            **self.libraries,
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {self.name}\nVersion: {self.version}".encode(),
+            f"{info}/WHEEL": f"Wheel-Version: 1.0\nTag: py3-none-{self.platform}\n".encode(),
+        }
+        lines = [f"{path},sha256={_record(data)},{len(data)}\n" for path, data in members.items()]
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path, data in members.items():
+                archive.writestr(path, data)
+            archive.writestr(f"{info}/RECORD", "".join(lines))
+        return buffer.getvalue()
+
+    @property
+    def _stem(self) -> str:
+        return f"{self.name.replace('-', '_')}-{self.version}"
+
+
+CUBLAS = Wheel(
+    "nvidia-cublas-cu12",
+    "12.9.1.4",
+    {
+        "nvidia/cublas/lib/libcublas.so.12": b"cublas" * 3000,
+        "nvidia/cublas/lib/libcublasLt.so.12": b"cublasLt" * 5000,
+    },
+    platform="manylinux_2_27_x86_64",
+)
+CUDNN = Wheel("nvidia-cudnn-cu12", "9.10.2.21", {"nvidia/cudnn/lib/libcudnn.so.9": b"cudnn" * 2000})
+WHEELS = (CUBLAS, CUDNN)
+
+
+def _record(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        assert isinstance(self.server, PackageIndex)
+        self.server.requests.append(self.path)
+        page = self.server.pages.get(self.path)
+        self.send_response(200 if page is not None else 404)
+        self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/zip")
+        self.send_header("Content-Length", str(len(page or b"")))
+        self.end_headers()
+        self.wfile.write(page or b"")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
+        """Quiet."""
+
+
+class PackageIndex(ThreadingHTTPServer):
+    """``pages`` by path; a test may spoil them."""
+
+    daemon_threads = True
+
+    def __init__(self, wheels: Sequence[Wheel]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.requests: list[str] = []
+        self.pages: dict[str, bytes] = {}
+        for wheel in wheels:
+            self.pages[f"/simple/{wheel.name}/"] = f'<a href="/files/{wheel.file}">{wheel.file}</a>'.encode()
+            self.pages[f"/files/{wheel.file}"] = wheel.content
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/simple"
+
+    @property
+    def fetched(self) -> list[str]:
+        """Files of the wheels that were downloaded, in order."""
+        return [path.rpartition("/")[2] for path in self.requests if path.startswith("/files/")]
+
+
+@contextmanager
+def indexing(wheels: Sequence[Wheel] = WHEELS) -> Iterator[PackageIndex]:
+    with PackageIndex(wheels) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,51 @@
+"""Package URLs, as the purl project's own library spells them."""
+
+from __future__ import annotations
+
+import pytest
+from packageurl import PackageURL
+
+from builder.core import purl
+
+
+@pytest.mark.parametrize(
+    ("made", "package"),
+    [
+        (
+            purl.pypi("nvidia-cublas-cu12==12.9.1.4"),
+            PackageURL("pypi", None, "nvidia-cublas-cu12", "12.9.1.4"),
+        ),
+        (purl.pypi("Torch_Fork==2.1+cu12.post1"), PackageURL("pypi", None, "Torch_Fork", "2.1+cu12.post1")),
+        (
+            purl.github("Microsoft/onnxruntime", "v1.21.0"),
+            PackageURL("github", "Microsoft", "onnxruntime", "v1.21.0"),
+        ),
+        (
+            purl.docker("nvidia/cuda:12.9.1-devel-ubuntu22.04"),
+            PackageURL("docker", "nvidia", "cuda", "12.9.1-devel-ubuntu22.04"),
+        ),
+        (purl.docker("ubuntu:22.04"), PackageURL("docker", None, "ubuntu", "22.04")),
+        (
+            purl.debian("pool/non-free/n/x/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"),
+            PackageURL("deb", "debian", "nvidia-cuda-toolkit", "12.4.131~12.4.1-2", {"arch": "amd64"}),
+        ),
+        (
+            purl.debian("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
+            PackageURL("deb", "debian", "onnxruntime", "1.21.0+dfsg", {"arch": "source"}),
+        ),
+        (purl.debian("pool/main/x/odd name.zip"), PackageURL("generic", None, "odd name.zip", None)),
+    ],
+)
+def test_a_purl_is_the_librarys_and_reads_back(made: str, package: PackageURL) -> None:
+    assert made == package.to_string()
+    assert PackageURL.from_string(made).to_string() == made
+
+
+def test_the_forms_of_debians_names_are_read() -> None:
+    """Names of inputs.lock, and the packages they are files of."""
+    names = {
+        "pool/main/b/boost1.83/libboost1.83-dev_1.83.0-4.2_amd64.deb": "libboost1.83-dev",
+        "pool/main/h/howardhinnant-date/howardhinnant-date_3.0.3+ds.orig.tar.xz": "howardhinnant-date",
+        "pool/main/s/safeint/libsafeint-dev_3.0.28a+dfsg-4_all.deb": "libsafeint-dev",
+    }
+    assert {path: PackageURL.from_string(purl.debian(path)).name for path in names} == names

@@ -252,16 +252,21 @@ def inspect(
     help={
         "index": "index.json, its folder or URL (default: dist)",
         "prefix": "where to install",
+        "layout": "auto, full or thin: whether NVIDIA's libraries come along or from their wheels",
         "dist": FLAGS["dist"],
     }
 )
 @reported
 def install(
-    _context: Context, index: str | None = None, prefix: str | None = None, dist: str | None = None
+    _context: Context,
+    index: str | None = None,
+    prefix: str | None = None,
+    layout: str = "auto",
+    dist: str | None = None,
 ) -> None:
     """Install the package that fits this machine, through the client that users run."""
     shop = workshop(dist)
-    code = verbs.install(shop, index, prefix)
+    code = verbs.install(shop, index, prefix, layout)
     if code:
         raise Exit(f"the client exited with {code}", code=code)
 

@@ -6,22 +6,21 @@ machine, the file system's order or the number of workers.
 
 from __future__ import annotations
 
-import hashlib
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from builder.adapters.compression import Compressor, compressor
-from builder.adapters.digests import file_digest, proved
+from builder.adapters.digests import Hashing, file_digest, proved
 from builder.adapters.joined import whole_digest
 from builder.adapters.partfile import disk_errors, part_file, scratch_folder
 from builder.adapters.sampling import estimated
 from builder.adapters.splitting import split_archive
-from builder.adapters.unpacking import manifest_of, members_of, tar_of, unpack
+from builder.adapters.unpacking import manifest_of, members_of, unpack
 from builder.core.manifest import FOLDER_MODE, file_mode
 from builder.core.naming import form_of, stem
 from builder.core.package import MANIFEST, Content, Digest, Member, PackageFile
@@ -30,6 +29,8 @@ from builder.core.variant import Form, Preset
 
 EARLIEST_MTIME = 315532800
 """1980-01-01: zip tools and some tars warn about anything older."""
+_HASHING_THREADS = 2
+"""One for what goes in, one for what comes out."""
 _WORST_RATIO = 0.75
 """Archive bytes per byte of CUDA libraries that free space is asked for; measured 0.49 to 0.66."""
 
@@ -65,10 +66,11 @@ class PackageArchive:
         with (
             part_file(dest, needed=int(content.size * _WORST_RATIO)) as part,
             compressor(form_of(dest.name), preset, self.workers) as compress,
+            ThreadPoolExecutor(_HASHING_THREADS) as pool,
         ):
-            sink = _Sink(part, compress)
+            sink = _Sink(part, compress, Hashing(pool))
             with self.reporter.progress(dest.name, content.size) as done:
-                for block in self._blocks(stem(dest.name), content, done):
+                for block in self._blocks(stem(dest.name), content, pool, done):
                     sink.write(block)
                 sink.close()
             package = PackageFile(dest, sink.size, sink.sha256, content.size)
@@ -102,17 +104,15 @@ class PackageArchive:
         """See ``core.package.Archive.scratch``."""
         return scratch_folder(path, needed=needed)
 
-    def tar_stream(self, package: Path) -> Iterator[bytes]:
-        """The decompressed tar, chunk by chunk: what a container's ``put_archive`` takes."""
-        return tar_of(package)
-
-    def _blocks(self, top: str, content: Content, done: Callable[[int], None]) -> Iterator[bytes]:
+    def _blocks(
+        self, top: str, content: Content, pool: Executor, done: Callable[[int], None]
+    ) -> Iterator[bytes]:
         yield self._header(f"{top}/{MANIFEST}", len(content.manifest), file_mode(MANIFEST))
         yield _padded(content.manifest)
         for member in content.packed:
             wanted = content.digests[member.path]
             yield self._header(f"{top}/{member.path}", wanted.size, file_mode(member.path))
-            for chunk in proved(member, wanted):
+            for chunk in proved(member, wanted, pool):
                 yield chunk
                 done(len(chunk))
             yield bytes(-wanted.size % tarfile.BLOCKSIZE)
@@ -127,9 +127,8 @@ class PackageArchive:
 class _Sink:
     """Compresses into a file and hashes what it writes."""
 
-    def __init__(self, file: IO[bytes], compress: Compressor) -> None:
-        self._file, self._compressor = file, compress
-        self._hash = hashlib.sha256()
+    def __init__(self, file: IO[bytes], compress: Compressor, hashing: Hashing) -> None:
+        self._file, self._compressor, self._hash = file, compress, hashing
         self.size = 0
 
     @property

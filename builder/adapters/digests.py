@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import IO
 
@@ -42,9 +43,32 @@ def chunks_of(path: Path) -> Iterator[bytes]:
         )
 
 
-def proved(member: Member, wanted: Digest) -> Iterator[bytes]:
+class Hashing:
+    """A sha256 that one of ``pool``'s threads computes a chunk behind, while the next one is read."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._hash = hashlib.sha256()
+        self._under_way: Future[None] | None = None
+
+    def update(self, chunk: bytes) -> None:
+        """Take a chunk, once the one before is done."""
+        self._wait()
+        self._under_way = self._pool.submit(self._hash.update, chunk)
+
+    def hexdigest(self) -> str:
+        """Of all chunks."""
+        self._wait()
+        return self._hash.hexdigest()
+
+    def _wait(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
+
+
+def proved(member: Member, wanted: Digest, pool: Executor) -> Iterator[bytes]:
     """The member's bytes; ``ChangedFileError`` as soon as they are known not to be the wanted ones."""
-    hasher, size = hashlib.sha256(), 0
+    hasher, size = Hashing(pool), 0
     for chunk in chunks_of(member.file):
         size += len(chunk)
         if size > wanted.size:

@@ -57,13 +57,6 @@ def members_of(package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
         archive.require_end()
 
 
-def tar_of(package: Path) -> Iterator[bytes]:
-    """The decompressed tar, chunk by chunk."""
-    with _opened(package) as archive:
-        while chunk := archive.stream.read(CHUNK):
-            yield chunk
-
-
 def unpack(folder: Path, path: str, chunks: Iterator[bytes]) -> Digest:
     """Write one member below ``folder``; size and sha256 of what was written. Raises ``DiskError``."""
     target = folder / path

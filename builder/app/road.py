@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from builder.adapters.digests import file_digest
 from builder.adapters.filelock import exclusive
-from builder.adapters.wheel import record_text
 from builder.app.artifact import Artifact
-from builder.app.beside import Making, record, vouch
+from builder.app.beside import Making
 from builder.app.kit import Kit
-from builder.app.proving import complete, verifier
+from builder.app.packing import Packing
+from builder.app.proving import complete
 from builder.app.stamp import read_stamp, stamp_key, write_stamp
 from builder.app.workshop import Workshop
 from builder.core.checks import require
-from builder.core.inputs import Input, Lock
-from builder.core.manifest import Manifest, loads
+from builder.core.manifest import loads
 from builder.core.naming import package_name
 from builder.core.package import Member
 from builder.core.ports import Reporter, Store
 from builder.core.rendered import Rendered
-from builder.core.variant import BuildPlan, Layout, Origin, Variant
+from builder.core.variant import BuildPlan, Origin, Variant
 from builder.core.workplace import Workplace
 from builder.errors import CheckFailedError, IntegrityError
-from builder.stages.bundle import Bench as BundleBench
-from builder.stages.bundle import Bundled, Goods, bundle, discard
-from builder.stages.check import CheckReport, check, native_sm, tell
+from builder.stages.bundle import Bundled
+from builder.stages.check import native_sm
 from builder.stages.compile import Means, jobs, lay_out
-from builder.stages.gather import Sources, gather, originals
+from builder.stages.gather import Sources, gather
 from builder.stages.image import build_image, image_tag
 from builder.stages.plan import Wishes, plan
 from builder.stages.render import render
-from builder.stages.verify import verify
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +52,7 @@ class Road:
 
     def __init__(self, shop: Workshop, variant: Variant, options: Options, reporter: Reporter) -> None:
         """Nothing happens before a method is called."""
+        self._began = time.time()
         self._shop = shop
         self._variant = variant
         self._options = options
@@ -105,7 +100,8 @@ class Road:
         self._shop.engine.facts()
         with self._alone():
             decided = self.plan()
-            _, report = self._needed(self._gather(decided, self._render(decided)), self._kit(decided))
+            rendered = self._render(decided)
+            _, report = self._packing(decided, rendered).check(self._gather(decided, rendered))
             require(report.findings, f"{self._variant.name} does not hold what it promises")
 
     def bundle(self) -> tuple[Path, ...]:
@@ -177,12 +173,6 @@ class Road:
         )
         return gather(decided, sources)
 
-    def _check(self, members: Sequence[Member], kit: Kit) -> CheckReport:
-        """What the gathered libraries hold, natively and by cuobjdump."""
-        with self._reporter.step("make the image that has cuobjdump"):
-            inspector = kit.inspector()
-        return check(members, self._variant, self._shop.project.check, inspector, self._reporter)
-
     def _pack_or_doubt(self, decided: BuildPlan, rendered: Rendered) -> tuple[Bundled, ...]:
         """Pack; libraries that fail are compiled anew by the next build."""
         try:
@@ -192,54 +182,21 @@ class Road:
             raise
 
     def _pack(self, decided: BuildPlan, rendered: Rendered) -> tuple[Bundled, ...]:
-        """Gather, check, pack and verify aside; only then do the packages stand in ``dist``.
+        """A failure at any point leaves no package of these names in ``dist``, not even the old one."""
+        packing = self._packing(decided, rendered)
+        packing.clear()
+        return packing.pack(self._gather(decided, rendered))
 
-        A failure at any point leaves no package of these names there.
-        """
-        began = time.time()
-        final = self._bench(self._shop.dist)
-        for layout in Layout:
-            discard(package_name(decided, layout), final)
-        kit = self._kit(decided)
-        members, report = self._needed(self._gather(decided, rendered), kit)
-        aside = self._bench(self._place.unverified)
-        with self._reporter.step(f"bundle {self._variant.name}"):
-            bundled = bundle(self._goods(decided, members, report), aside)
-        with self._reporter.step("make what it is tried out with"):
-            bench = kit.bench()
-        prove = verifier(self._shop, self._reporter, bench)
-        manifests = [verify(one.package.path, prove) for one in bundled]
+    def _packing(self, decided: BuildPlan, rendered: Rendered) -> Packing:
         making = Making(
             shop=self._shop,
             place=self._place,
             plan=decided,
             rendered=rendered,
             wishes=self._options.wishes,
-            began=began,
+            began=self._began,
         )
-        record(bundled[0], manifests[0], making)
-        return tuple(_settle(one, manifest, making) for one, manifest in zip(bundled, manifests, strict=True))
-
-    def _needed(self, members: tuple[Member, ...], kit: Kit) -> tuple[tuple[Member, ...], CheckReport]:
-        """The members that something needs, and what they hold."""
-        report = self._check(members, kit)
-        for path in report.idle:
-            self._reporter.say(f"left out {path}: nothing in the package needs it")
-        kept = tuple(member for member in members if member.path not in report.idle)
-        needed = report.without(report.idle)
-        tell(needed, self._variant, self._reporter)
-        return kept, needed
-
-    def _goods(self, decided: BuildPlan, members: tuple[Member, ...], report: CheckReport) -> Goods:
-        return Goods(
-            plan=decided,
-            members=members,
-            originals=originals(decided, members, self._store.unpack),
-            report=report,
-            record=lambda key: record_text(self._store.unpack(Input.parse(key))),
-            lock=self._shop.lock,
-            revision=base_revision(decided, self._shop.lock),
-        )
+        return Packing(making, self._kit(decided), self._store, self._reporter)
 
     def _image(self, package: Path, decided: BuildPlan, kit: Kit) -> str:
         archive = self._shop.archive(self._reporter)
@@ -264,37 +221,3 @@ class Road:
             )
             self._reporter.say(f"image {tag}")
         return tag
-
-    def _bench(self, dist: Path) -> BundleBench:
-        return BundleBench(
-            archive=self._shop.archive(self._reporter),
-            checksums=self._shop.checksums,
-            reporter=self._reporter,
-            dist=dist,
-            bom=self._shop.bom,
-            work=self._place.root,
-        )
-
-
-def _settle(one: Bundled, manifest: Manifest, making: Making) -> Bundled:
-    """Give a verified package its place in ``dist``, and put beside it what speaks of it."""
-    dist, checksums = making.shop.dist, making.shop.checksums
-    provenance = vouch(one, manifest, making)
-    files = tuple(dist / file.name for file in one.files)
-    for old, new in zip(one.files, files, strict=True):
-        os.replace(old, new)  # noqa: PTH105 - a rename over what may be there, in one step
-    checksums.update(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
-    return replace(one, package=replace(one.package, path=files[-1]), files=files)
-
-
-def base_revision(decided: BuildPlan, lock: Lock) -> str | None:
-    """The base image's digest, where both it and ORT's source are pinned: else nobody could build it again.
-
-    An assembled base has no digest: it is pinned input by input, and Debian's own packages are not.
-    """
-    if decided.base != "nvidia":
-        return None
-    base = decided.project.bases.nvidia
-    pins = [lock.pins.get(item.key) for item in (base.image, base.source)]
-    revisions = [pin.revision if pin else None for pin in pins]
-    return revisions[0] if all(revisions) else None

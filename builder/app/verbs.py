@@ -124,11 +124,11 @@ def make_client(shop: Workshop) -> Path:
     return client
 
 
-def install(shop: Workshop, index: str | None, prefix: str | None) -> int:
+def install(shop: Workshop, index: str | None, prefix: str | None, layout: str) -> int:
     """Run the client that users run, on this machine; its exit code."""
     program = ["-m", "builder.client"] if index else [str(make_client(shop))]
     where = ["--index", index or str(shop.dist), *(["--prefix", prefix] if prefix else [])]
-    argv = [sys.executable, *program, "install", *where]
+    argv = [sys.executable, *program, "install", *where, "--layout", layout]
     return shop.runner.run(argv, cwd=shop.root, on_line=shop.console.show, check=False).code
 
 

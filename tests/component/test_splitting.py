@@ -67,12 +67,10 @@ def test_cat_of_the_parts_is_the_archive_and_sha256sum_agrees(dist: Path, most: 
 def test_every_reader_takes_the_file_that_joins_them(dist: Path, tmp_path: Path, form: Form) -> None:
     package = packed(dist, form)
     whole = ARCHIVE.digest(package)
-    before = b"".join(ARCHIVE.tar_stream(package))
     joins = ARCHIVE.split(package, 1_000_000)[-1]
     assert ARCHIVE.read_manifest(joins) == MANIFEST
     assert list(ARCHIVE.extract(joins, tmp_path / "out")) == ["manifest.json", "lib/x"]
     assert (tmp_path / "out/lib/x").read_bytes() == NOISE
-    assert b"".join(ARCHIVE.tar_stream(joins)) == before
     assert ARCHIVE.whole(joins) == whole
     assert ARCHIVE.digest(joins).size == joins.stat().st_size
 

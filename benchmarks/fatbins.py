@@ -1,0 +1,113 @@
+"""Device code stored raw in a library or packed with LZ4: bytes on disk, in an archive, seconds to load.
+
+    python -m benchmarks.fatbins LIBRARY [--neighbours FOLDER] [--beside LIBRARY]
+
+LIBRARY is one whose images are raw, as those that we compile. NVIDIA's own nvFatbin packs the same images
+again, as ``fatbinary -compress-all`` does, and each of our presets compresses the file with the one code or
+the other in it. Loading is ``dlopen`` in a process of its own, with the files in the page cache; FOLDER holds
+what the libraries need.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import statistics
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from builder.adapters.compression import compressor
+from builder.core.fatbin import read_containers
+from builder.core.fatbin_format import Compression, Container, Image
+from builder.core.variant import Form, Preset
+from tests.nvidia import Code, packed
+
+ROUNDS = 9
+_THREADS = 2
+_CHUNK = 1 << 20
+_HEADER_SIZE = struct.Struct("<4xI")
+"""Bytes of an image's header, in the header."""
+_LOAD = """
+import ctypes, sys, time
+*needed, library = sys.argv[1:]
+for one in needed:
+    ctypes.CDLL(one, mode=ctypes.RTLD_GLOBAL)
+begin = time.perf_counter()
+ctypes.CDLL(library)
+print(time.perf_counter() - begin)
+"""
+
+
+def main() -> None:
+    """Print the table."""
+    asked = _arguments()
+    with asked.library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        containers = read_containers(raw)
+        images = [image for container in containers for image in container.images]
+        if any(image.compression is not Compression.NONE for image in images):
+            sys.exit(f"{asked.library}: some of its images are packed already.")
+        again = [packed(_codes(raw, container), "-compress-all") for container in containers]
+        rest = _without(bytes(raw), containers)
+        print(f"{asked.library.name}: {len(containers):,} containers, {len(images):,} images")
+        _tell("raw", bytes(raw))
+        _tell("LZ4", rest + b"".join(again))
+    for library in filter(None, (asked.library, asked.beside)):
+        print(f"dlopen {statistics.median(_loads(library, asked.neighbours)) * 1000:.1f} ms  {library.name}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fatbins")
+    parser.add_argument("library", type=Path, metavar="LIBRARY")
+    parser.add_argument("--neighbours", type=Path, metavar="FOLDER", help="lib/ of an unpacked full package")
+    parser.add_argument(
+        "--beside", type=Path, metavar="LIBRARY", help="one whose images are packed, to load too"
+    )
+    return parser.parse_args()
+
+
+def _codes(library: mmap.mmap, container: Container) -> Iterator[Code]:
+    for image in container.images:
+        start = image.offset + _HEADER_SIZE.unpack_from(library, image.offset)[0]
+        yield Code(image.kind, str(image.arch), library[start : start + image.size])
+
+
+def _end(image: Image, library: bytes) -> int:
+    return int(image.offset + _HEADER_SIZE.unpack_from(library, image.offset)[0] + image.size)
+
+
+def _without(library: bytes, containers: tuple[Container, ...]) -> bytes:
+    """The library but for its containers."""
+    kept, at = bytearray(), 0
+    for container in containers:
+        kept += library[at : container.offset]
+        at = max(_end(image, library) for image in container.images)
+    return bytes(kept + library[at:])
+
+
+def _tell(how: str, data: bytes) -> None:
+    sizes = "  ".join(f"{preset.value} {_compressed(data, preset) / 1e6:7.1f} MB" for preset in Preset)
+    print(f"{how}  on disk {len(data) / 1e6:7.1f} MB  .tar.zst {sizes}")
+
+
+def _compressed(data: bytes, preset: Preset) -> int:
+    with compressor(Form.ZST, preset, _THREADS) as compress:
+        given = sum(len(compress.compress(data[at : at + _CHUNK])) for at in range(0, len(data), _CHUNK))
+        return given + len(compress.flush())
+
+
+def _loads(library: Path, neighbours: Path | None) -> list[float]:
+    """Seconds of ``dlopen``; CUDA's libraries and the bridge are loaded before."""
+    needed = [] if neighbours is None else [str(neighbours / "libonnxruntime_providers_shared.so")]
+    argv = [sys.executable, "-c", _LOAD, *needed, str(library)]
+    env = {"LD_LIBRARY_PATH": str(neighbours)} if neighbours else {}
+    runs = [
+        subprocess.run(argv, env=env, capture_output=True, text=True, check=True) for _ in range(ROUNDS + 1)
+    ]
+    return [float(run.stdout) for run in runs[1:]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""One variant's packages, from gathered files to verified archives in ``dist``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from builder.adapters.digests import file_digest
+from builder.adapters.wheel import record_text
+from builder.app.beside import Making, record, vouch
+from builder.app.kit import Kit
+from builder.app.proving import verifier
+from builder.core.inputs import Input, Lock
+from builder.core.manifest import Manifest
+from builder.core.naming import package_name
+from builder.core.package import Member
+from builder.core.ports import Reporter, Store
+from builder.core.variant import BuildPlan, Layout
+from builder.stages.bundle import Bench, Bundled, Goods, bundle, discard
+from builder.stages.check import CheckReport, check, tell
+from builder.stages.gather import originals
+from builder.stages.verify import verify
+
+
+class Packing:
+    """Checks, packs and proves; what fails on the way leaves no package in ``dist``."""
+
+    def __init__(self, making: Making, kit: Kit, store: Store, reporter: Reporter) -> None:
+        """Nothing happens before a method is called."""
+        self._making = making
+        self._kit = kit
+        self._store = store
+        self._reporter = reporter
+
+    def clear(self) -> None:
+        """Remove the variant's packages of before."""
+        bench = self._bench(self._making.shop.dist)
+        for layout in Layout:
+            discard(package_name(self._making.plan, layout), bench)
+
+    def check(self, members: Sequence[Member]) -> tuple[tuple[Member, ...], CheckReport]:
+        """The members that something needs, and what they hold, natively and by cuobjdump."""
+        variant = self._making.plan.variant
+        with self._reporter.step("make the image that has cuobjdump"):
+            inspector = self._kit.inspector()
+        report = check(members, variant, self._making.shop.project.check, inspector, self._reporter)
+        for path in report.idle:
+            self._reporter.say(f"left out {path}: nothing in the package needs it")
+        needed = report.without(report.idle)
+        tell(needed, variant, self._reporter)
+        return tuple(member for member in members if member.path not in report.idle), needed
+
+    def pack(self, members: Sequence[Member]) -> tuple[Bundled, ...]:
+        """Check, pack and verify aside; only then do the packages stand in ``dist``."""
+        goods = self._goods(*self.check(members))
+        with self._reporter.step(f"bundle {goods.plan.variant.name}"):
+            bundled = bundle(goods, self._bench(self._making.place.unverified))
+        with self._reporter.step("make what it is tried out with"):
+            prove = verifier(self._making.shop, self._reporter, self._kit.bench())
+        manifests = [verify(one.package.path, prove) for one in bundled]
+        record(bundled[0], manifests[0], self._making)
+        return tuple(
+            _settle(one, manifest, self._making) for one, manifest in zip(bundled, manifests, strict=True)
+        )
+
+    def _goods(self, members: tuple[Member, ...], report: CheckReport) -> Goods:
+        plan, lock = self._making.plan, self._making.shop.lock
+        return Goods(
+            plan=plan,
+            members=members,
+            originals=originals(plan, members, self._store.unpack),
+            report=report,
+            record=lambda key: record_text(self._store.unpack(Input.parse(key))),
+            lock=lock,
+            revision=base_revision(plan, lock),
+        )
+
+    def _bench(self, dist: Path) -> Bench:
+        shop = self._making.shop
+        return Bench(
+            archive=shop.archive(self._reporter),
+            bom=shop.bom,
+            checksums=shop.checksums,
+            reporter=self._reporter,
+            dist=dist,
+            work=self._making.place.root,
+        )
+
+
+def _settle(one: Bundled, manifest: Manifest, making: Making) -> Bundled:
+    """Give a verified package its place in ``dist``, and put beside it what speaks of it."""
+    dist, checksums = making.shop.dist, making.shop.checksums
+    provenance = vouch(one, manifest, making)
+    files = tuple(dist / file.name for file in one.files)
+    for old, new in zip(one.files, files, strict=True):
+        os.replace(old, new)  # noqa: PTH105 - a rename over what may be there, in one step
+    checksums.update(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
+    return replace(one, package=replace(one.package, path=files[-1]), files=files)
+
+
+def base_revision(plan: BuildPlan, lock: Lock) -> str | None:
+    """The base image's digest, where both it and ORT's source are pinned: else nobody could build it again.
+
+    An assembled base has no digest: it is pinned input by input, and Debian's own packages are not.
+    """
+    if plan.base != "nvidia":
+        return None
+    base = plan.project.bases.nvidia
+    pins = [lock.pins.get(item.key) for item in (base.image, base.source)]
+    revisions = [pin.revision if pin else None for pin in pins]
+    return revisions[0] if all(revisions) else None

@@ -1,6 +1,6 @@
 """Packing: our archives against what they replace and against the compressor alone, same files, in turn.
 
-    python -m benchmarks.bundle FOLDER [--runs N] [--threads N] [--scratch FOLDER]
+    python -m benchmarks.bundle FOLDER [--runs N] [--threads N] [--only TEXT] [--scratch FOLDER]
 
 FOLDER holds the files of a package, the libraries at least; links in it are followed. Every way ends with its
 archive on the disk, synced. Three kinds:
@@ -39,6 +39,7 @@ from builder.core.package import Content, Digest, Member
 from builder.core.variant import Form, Preset
 
 NAME = "ortpacks-benchmark-1.0.0-cuda12.9-linux-x64"
+BY_HAND = "cp -L, tar czf"
 BEFORE = 'for file in "$@"; do cp -L "$file" copies/; done; tar czf out -C copies . && sync out'
 CLI = {
     Preset.FAST: 'cat "$@" | zstd -q -3 -T$THREADS -o out && sync out',
@@ -93,7 +94,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=asked.scratch, prefix="bundle-benchmark-") as place:
         listing = Path(place) / "files.json"
         listing.write_text(json.dumps({path: [got.size, got.sha256] for path, got in digests.items()}))
-        ways = _ways(files, listing, asked.threads)
+        ways = [way for way in _ways(files, listing, asked.threads) if asked.only in way.name]
         for _ in range(asked.runs):
             for way in ways:
                 with _folder(Path(place)) as empty:
@@ -108,13 +109,14 @@ def _arguments() -> argparse.Namespace:
         "--runs", type=int, default=1, metavar="N", help="of each way, in turn; medians are told"
     )
     parser.add_argument("--threads", type=int, default=2, metavar="N", help="of zstd and zlib-ng")
+    parser.add_argument("--only", default="", metavar="TEXT", help="ways with this in their name")
     parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="where archives go, for a while")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def _ways(files: list[Path], listing: Path, threads: int) -> list[Way]:
-    ways = [Way("cp -L, tar czf", lambda empty: _shell(BEFORE, files, empty, threads))]
+    ways = [Way(BY_HAND, lambda empty: _shell(BEFORE, files, empty, threads))]
     for form in Form:
         for preset in Preset:
             what = f"{preset.value} {form.value}"
@@ -202,14 +204,23 @@ def _folder(place: Path) -> Iterator[Path]:
 
 def _print(ways: list[Way], size: int) -> None:
     """Each way's medians, against the first and against the compressor alone."""
-    before, by_name = ways[0], {way.name: way for way in ways}
+    by_name = {way.name: way for way in ways}
+    before = by_name.get(BY_HAND)
     print(f"{'':20} seconds          bytes  of files  of gzip -6  times faster  of alone  peak MB")
     for way in ways:
         print(
             f"{way.name:20} {way.seconds:7.1f} {way.size:14,} {way.size / size:9.3f}"
-            f" {way.size / before.size:11.3f} {before.seconds / way.seconds:13.1f}"
+            f" {_of(before, way):>11} {_faster(before, way):>13}"
             f" {_ratio(way, by_name.get(way.alone)):>9} {_peak(way):>8}"
         )
+
+
+def _of(before: Way | None, way: Way) -> str:
+    return f"{way.size / before.size:.3f}" if before else ""
+
+
+def _faster(before: Way | None, way: Way) -> str:
+    return f"{before.seconds / way.seconds:.1f}" if before else ""
 
 
 def _ratio(way: Way, alone: Way | None) -> str:

@@ -1,11 +1,12 @@
 """Device code stored raw in a library or packed with LZ4: bytes on disk, in an archive, seconds to load.
 
-    python -m benchmarks.fatbins LIBRARY [--neighbours FOLDER] [--beside LIBRARY]
+    python -m benchmarks.fatbins LIBRARY [--smoke PROGRAM --load FOLDER...]
 
 LIBRARY is one whose images are raw, as those that we compile. NVIDIA's own nvFatbin packs the same images
 again, as ``fatbinary -compress-all`` does, and each of our presets compresses the file with the one code or
-the other in it. Loading is ``dlopen`` in a process of its own, with the files in the page cache; FOLDER holds
-what the libraries need.
+the other in it. Loading is a process of its own, with the files in the page cache: PROGRAM
+(``ortpacks-smoke``) opens the host library of FOLDER, lib/ of an unpacked full package, and asks it for CUDA,
+which loads the provider.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import statistics
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from builder.adapters.compression import compressor
+from builder.core.content import HOST, PROVIDER
 from builder.core.fatbin import read_containers
 from builder.core.fatbin_format import Compression, Container, Image
 from builder.core.variant import Form, Preset
@@ -30,15 +33,6 @@ _THREADS = 2
 _CHUNK = 1 << 20
 _HEADER_SIZE = struct.Struct("<4xI")
 """Bytes of an image's header, in the header."""
-_LOAD = """
-import ctypes, sys, time
-*needed, library = sys.argv[1:]
-for one in needed:
-    ctypes.CDLL(one, mode=ctypes.RTLD_GLOBAL)
-begin = time.perf_counter()
-ctypes.CDLL(library)
-print(time.perf_counter() - begin)
-"""
 
 
 def main() -> None:
@@ -54,17 +48,19 @@ def main() -> None:
         print(f"{asked.library.name}: {len(containers):,} containers, {len(images):,} images")
         _tell("raw", bytes(raw))
         _tell("LZ4", rest + b"".join(again))
-    for library in filter(None, (asked.library, asked.beside)):
-        print(f"dlopen {statistics.median(_loads(library, asked.neighbours)) * 1000:.1f} ms  {library.name}")
+    for folder in asked.load if asked.smoke else ():
+        provider = (folder / PROVIDER).stat().st_size
+        seconds = statistics.median(_loads(asked.smoke, folder))
+        print(f"load {seconds * 1000:.0f} ms  provider of {provider / 1e6:.1f} MB in {folder}")
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fatbins")
     parser.add_argument("library", type=Path, metavar="LIBRARY")
-    parser.add_argument("--neighbours", type=Path, metavar="FOLDER", help="lib/ of an unpacked full package")
     parser.add_argument(
-        "--beside", type=Path, metavar="LIBRARY", help="one whose images are packed, to load too"
+        "--smoke", type=Path, metavar="PROGRAM", help="dist/.kit-assembled/kit/ortpacks-smoke"
     )
+    parser.add_argument("--load", type=Path, nargs="*", default=[], metavar="FOLDER", help="what to load")
     return parser.parse_args()
 
 
@@ -98,15 +94,15 @@ def _compressed(data: bytes, preset: Preset) -> int:
         return given + len(compress.flush())
 
 
-def _loads(library: Path, neighbours: Path | None) -> list[float]:
-    """Seconds of ``dlopen``; CUDA's libraries and the bridge are loaded before."""
-    needed = [] if neighbours is None else [str(neighbours / "libonnxruntime_providers_shared.so")]
-    argv = [sys.executable, "-c", _LOAD, *needed, str(library)]
-    env = {"LD_LIBRARY_PATH": str(neighbours)} if neighbours else {}
-    runs = [
-        subprocess.run(argv, env=env, capture_output=True, text=True, check=True) for _ in range(ROUNDS + 1)
-    ]
-    return [float(run.stdout) for run in runs[1:]]
+def _loads(smoke: Path, folder: Path) -> list[float]:
+    """Seconds of whole processes; the first, which warms the page cache, is left out."""
+    return [_load(smoke, folder) for _ in range(ROUNDS + 1)][1:]
+
+
+def _load(smoke: Path, folder: Path) -> float:
+    begin = time.perf_counter()
+    subprocess.run([smoke, folder / HOST], env={}, capture_output=True, check=True)
+    return time.perf_counter() - begin
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_after_all_kills_two_builds_at_once_end_well(
     assert listed.keys() == {f"{file.name}{end}" for file in packages for end in ("", ".provenance.json")}
     assert [listed[package.name] for package in packages] == [sha256(package) for package in packages]
     assert (battered / variant / "built.json").exists(), "the packages were verified"
-    assert litter(battered) == []
+    assert [name for name in litter(battered) if variant in name] == []
     assert orphaned_containers() == []
 
 

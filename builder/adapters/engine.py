@@ -18,10 +18,10 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 from requests.exceptions import RequestException
 
-from builder.adapters.buildx import LABEL, Buildx, require_version
+from builder.adapters.buildx import FULL, LABEL, Buildx, require_version
 from builder.adapters.tarstream import stream_files
 from builder.core.ports import Completed, ContainerRun, EngineFacts, ImageBuild, Runner
-from builder.errors import CommandError, ToolMissingError, TransferError
+from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 
 _OWNER = f"{LABEL}.owner"
 """Label of a container: the machine and process that will remove it."""
@@ -205,11 +205,21 @@ def _engine_errors() -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        raise CommandError(f"The Docker engine refused: {error.explanation or error}") from error
+        raise _refusal(str(error.explanation or error)) from error
     except (DockerException, RequestException) as error:
         raise ToolMissingError(
             f"The Docker engine went away: {error}. Start it and run the same command again."
         ) from error
+
+
+def _refusal(said: str) -> CommandError | DiskError:
+    """A full disk is not the engine's opinion: room is all it takes."""
+    if FULL in said.lower():
+        return DiskError(
+            f"The Docker engine's disk is full: {said}. Free space there (`docker system df` shows what the "
+            "engine holds) and run the same command again."
+        )
+    return CommandError(f"The Docker engine refused: {said}")
 
 
 def _copy_in(container: Container, request: ContainerRun) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from docker.errors import APIError
 
 from builder.adapters.buildx import Buildx
 from builder.adapters.engine import DockerEngine
-from builder.core.ports import Completed, ImageBuild
+from builder.core.ports import Completed, ContainerRun, ImageBuild
 from builder.errors import CommandError, DiskError, ToolMissingError
 from tests.fakes import FakeRunner
 
@@ -144,3 +145,35 @@ def test_engine_without_buildkit(answer: Completed, message: str) -> None:
 def test_buildx_that_will_do_says_its_version() -> None:
     answer = Completed(("docker",), 0, "github.com/docker/buildx v0.8.0 abc\n", "")
     assert Buildx(FakeRunner(answers={"docker buildx version": answer})).version() == "0.8.0"
+
+
+class Refusing:
+    """An SDK whose engine answers every container with the same words."""
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+        self.containers = self
+
+    def list(self, **_: object) -> tuple[()]:
+        return ()
+
+    def create(self, *_: object, **__: object) -> None:
+        raise APIError("500 Server Error", explanation=self._said)
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "told"),
+    [
+        (
+            "write /inspect/libx.so: no space left on device",  # dockerd 26.1, while a file was copied in
+            DiskError,
+            r"The Docker engine's disk is full: write /inspect/libx\.so.*Free space there",
+        ),
+        ("no such image: bare", CommandError, "The Docker engine refused: no such image"),
+    ],
+)
+def test_a_full_disk_is_told_apart_from_a_refusal(said: str, error: type[Exception], told: str) -> None:
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = Refusing(said)  # type: ignore[assignment]
+    with pytest.raises(error, match=told):
+        engine.run(ContainerRun(image="bare", argv=("true",)))

@@ -10,7 +10,8 @@ from builder.adapters.partfile import disk_errors
 from builder.adapters.tarstream import stream_files
 from builder.adapters.wheel import record_text
 from builder.app.workshop import Workshop
-from builder.core.checks import Finding
+from builder.core.absent import check_absent
+from builder.core.checks import Finding, require
 from builder.core.inputs import Input, Lock, Pin
 from builder.core.manifest import Manifest, WheelEntry
 from builder.core.package import Member
@@ -45,7 +46,11 @@ def verifier(shop: Workshop, reporter: Reporter, bench: Bench | None) -> Verifie
 
 
 def complete(shop: Workshop, reporter: Reporter, manifest: Manifest, folder: Path) -> None:
-    """Lay the files that a thin package leaves to their wheels into its unpacked ``folder``."""
+    """Lay the files that a thin package leaves to their wheels into its unpacked ``folder``.
+
+    Raises ``CheckFailedError`` for a manifest whose words would lead out of it.
+    """
+    require(list(check_absent(manifest)), f"{manifest.name} is not completed")
     wheels = {wheel.source: wheel for wheel in manifest.wheels}
     for entry in manifest.absent:
         tree = wheel_tree(shop, reporter, wheels[entry.source])

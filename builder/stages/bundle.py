@@ -109,9 +109,8 @@ def bundle(goods: Goods, bench: Bench) -> tuple[Bundled, ...]:
     ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then no package of that name is in
     ``dist``.
     """
-    names = [package_name(goods.plan, layout) for layout in goods.plan.project.bundle.layouts]
-    for name in names:
-        discard(name, bench)
+    for layout in Layout:
+        discard(package_name(goods.plan, layout), bench)
     what = f"{goods.plan.variant.name} is not packed"
     require(goods.report.findings, what)
     digests = _digests(goods, bench, what)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.core.absent import check_absent
 from builder.core.checks import Finding, require
 from builder.core.content import NOTICE, SBOM
 from builder.core.describe import Report, compare, installed_members, promised
@@ -59,7 +60,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     """
     manifest = loads(verifier.archive.read_manifest(package), package.name)
     what = f"{package.name} is not what it claims"
-    require(list(check_name(PackageName.parse(package.name), manifest)), what)
+    require([*check_name(PackageName.parse(package.name), manifest), *check_absent(manifest)], what)
     with verifier.archive.scratch(
         verifier.work / f"verify-{manifest.name}", manifest.unpacked_size
     ) as folder:

@@ -167,6 +167,13 @@ def test_a_wheel_with_other_files_than_a_thin_package_names_is_refused(
     assert not [line for line in desk.ran if not line.startswith("take")]
 
 
+def test_a_thin_manifest_that_leads_elsewhere_is_refused_before_any_wheel_is_asked_for(desk: Desk) -> None:
+    desk.package = desk.thin
+    desk.repack(lambda manifest, files: edit(manifest, "lib/libcufft.so.11", member="../../../etc/shadow"))
+    assert desk.findings() == ["B004 lib/libcufft.so.11"]
+    assert desk.ran == []
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -1,4 +1,4 @@
-"""Whether a manifest's absent files can be fetched safely: it may be anybody's, and its words become paths."""
+"""Whether a manifest's absent files can be fetched safely: its words become paths, and may be anybody's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def check_absent(manifest: Manifest) -> Iterator[Finding]:
-    """B004 for each absent file that names no plain library, no plain place in a wheel, or no pinned wheel."""
+    """B004 for each absent file without a plain library name, a plain place in a wheel, or a pinned wheel."""
     wheels = {wheel.source: wheel for wheel in manifest.wheels}
     for entry in manifest.absent:
         if not _is_plain(entry) or not _is_pinned(wheels.get(entry.source)):

@@ -10,14 +10,23 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from builder.app import buildrecords, comparing, explaining, looking, quality, showing, survey, verbs
+from builder.app import (
+    buildrecords,
+    comparing,
+    explaining,
+    looking,
+    quality,
+    releasing,
+    showing,
+    survey,
+    verbs,
+)
 from builder.app.checking import check_package
-from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, workshop
+from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, with_cache, workshop
+from builder.app.matrix import show as show_matrix
 from builder.app.road import Road
 from builder.app.sidebyside import side_by_side
 from builder.config import pick_variants
-from builder.core.preflight import Leniency
-from builder.stages.publish import PublishOptions
 
 
 def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callable[..., None]:
@@ -48,6 +57,7 @@ plan = over_variants(
     "plan", Road.plan, "Show base, origin, version and profile of a build, and why; build nothing."
 )
 bundle = over_variants("bundle", Road.bundle, "Check, pack and verify what the last build compiled.")
+publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
 image = over_variants(
     "image", Road.image, "Make a runtime image per variant from its package: ortpacks/VARIANT:VERSION."
 )
@@ -88,6 +98,7 @@ def check(
         *FLAGS,
         force="build although nothing has changed",
         jobs="units compiled at once (what cores and memory allow)",
+        cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
     ),
 )
 @reported
@@ -101,13 +112,16 @@ def build(
     host: str | None = None,
     builder: str | None = None,
     jobs: str | None = None,
+    cache: str | None = None,
     force: bool = False,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     shop = workshop(dist, offline=offline)
-    how_to = options(base, origin, profile, host, builder, jobs=jobs, force=force, offline=offline)
+    how_to = with_cache(
+        options(base, origin, profile, host, builder, jobs=jobs, force=force, offline=offline), cache
+    )
     walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
     for package in chain.from_iterable(side_by_side(walks, shop.interrupt)):
         shop.reporter.say(str(package))
@@ -181,42 +195,6 @@ def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
     """Show what sets two packages apart: files, versions, architectures, sizes."""
     shop = workshop()
     comparing.show(shop, Path(old), Path(new), as_json=json)
-
-
-@task(
-    help={
-        "tag": "tag of the release (default: publish.tag of variants.yaml)",
-        "dry-run": "show what would be done, write nothing to the host",
-        "draft": "stop before the release becomes public",
-        "api": "API root other than publish.api of variants.yaml",
-        "repository": "owner/name other than publish.repository (or GITHUB_REPOSITORY)",
-        "allow-lean": "let packages through that hold less than the full profile",
-        "allow-unresolved": "let packages through whose base image is not pinned by digest",
-        "allow-mixed": "let packages of different ONNX Runtime versions through",
-        "dist": FLAGS["dist"],
-    }
-)
-@reported
-def publish(
-    _context: Context,
-    tag: str | None = None,
-    dry_run: bool = False,
-    draft: bool = False,
-    api: str | None = None,
-    repository: str | None = None,
-    allow_lean: bool = False,
-    allow_unresolved: bool = False,
-    allow_mixed: bool = False,
-    dist: str | None = None,
-) -> None:
-    """Make the release of dist/ on GitHub complete, then public. The token is GITHUB_TOKEN's."""
-    allow = Leniency(lean=allow_lean, unresolved=allow_unresolved, mixed=allow_mixed)
-    verbs.publish_dist(
-        workshop(dist),
-        PublishOptions(tag=tag, dry_run=dry_run, draft=draft, allow=allow),
-        api=api,
-        repository=repository,
-    )
 
 
 @task(
@@ -301,6 +279,13 @@ def clean(_context: Context, cache: bool = False, dist: str | None = None) -> No
     verbs.clean(shop)
     if cache:
         verbs.drop_caches(shop)
+
+
+@task(help={"json": "as JSON: GitHub's strategy.matrix"})
+@reported
+def matrix(_context: Context, json: bool = False) -> None:
+    """Show the jobs of a release, one a package: what release.yml builds."""
+    show_matrix(workshop(), as_json=json)
 
 
 @task(

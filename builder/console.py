@@ -107,7 +107,7 @@ class Console:
 
     def _put(self, text: str) -> None:
         encoding = self._stream.encoding or "utf-8"
-        with _LOCK:
+        with _LOCK, tqdm.external_write_mode(file=self._stream):  # above a bar, not through it
             self._stream.write(text.encode(encoding, errors="replace").decode(encoding))
             self._stream.flush()
 

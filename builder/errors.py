@@ -106,3 +106,9 @@ class DiskError(BuilderError):
     """A file cannot be written: full disk, read-only folder, missing permission."""
 
     exit_code = 11
+
+
+class LoadError(BuilderError):
+    """A package that is whole does not load on this machine: its system is too old, or lacks a library."""
+
+    exit_code = 12

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from builder.core.elf import Buffer
+from builder.core.foreign import ForeignLibrary, read_foreign
 from builder.core.reading import Reading, read_library, unreadable
+from builder.errors import IntegrityError
 
 
 def read_file(path: str, file: Path) -> Reading:
@@ -18,6 +20,15 @@ def read_file(path: str, file: Path) -> Reading:
             return read_library(path, buffer)
     except OSError as error:
         return unreadable(path, str(error))
+
+
+def read_foreign_file(path: str, source: str, file: Path) -> ForeignLibrary:
+    """Read the library ``file`` of another platform. Raises ``IntegrityError`` where it cannot be read."""
+    try:
+        with _mapped(file) as buffer:
+            return read_foreign(path, source, buffer)
+    except OSError as error:
+        raise IntegrityError(f"{file} cannot be read: {error.strerror}. Build again.") from error
 
 
 @contextmanager

@@ -20,6 +20,7 @@ TIERS = {
     "integration": "needs a Docker engine with BuildKit, and minutes: add --integration",
     "images": "needs the images the integration tier builds: add --images",
     "gpu": "needs an NVIDIA GPU: add --gpu",
+    "referees": "needs Node.js with npm, and once its registry: add --referees",
 }
 
 

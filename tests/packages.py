@@ -10,6 +10,7 @@ from pathlib import Path
 
 from builder.core.arch import Arch, Capability
 from builder.core.checks import Finding, Severity
+from builder.core.closure import Needs
 from builder.core.coverage import LibraryCoverage, Support, Tally
 from builder.core.elf import Elf
 from builder.core.inputs import Input, InputKind, Lock, Pin
@@ -148,6 +149,9 @@ def official(**changes: object) -> BuildPlan:
     return plan(**{"origin": Origin.WHEEL, "profile": None, "variant": modern, **changes})
 
 
+NEEDS = Needs(glibc="2.17", glibcxx=None)
+
+
 @dataclass(frozen=True)
 class Report:
     """What a check stage would hand on; implements ``core.describe.Report``."""
@@ -157,6 +161,7 @@ class Report:
     capabilities: Mapping[Capability, Support]
     elf: Mapping[str, Elf]
     provider_sass: tuple[Arch, ...]
+    needs: Needs = NEEDS
     compressed: bool = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +14,12 @@ from jinja2 import FileSystemLoader
 from builder.adapters.archive import PackageArchive
 from builder.adapters.checksums import ChecksumFile
 from builder.adapters.github import GitHub
-from builder.adapters.github_http import GitHubHttp, Patience
+from builder.adapters.github_http import GitHubHttp
+from builder.adapters.github_patience import Patience
 from builder.adapters.partfile import part_file
 from builder.config import load_project
 from builder.core.variant import Project
-from builder.stages.publish import Published, PublishOptions, PublishPorts, publish
+from builder.stages.publish import Published, PublishOptions, PublishPorts, publish, release_status
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.fakes import FakeReporter
 from tests.releases import FakeTime, manifest, write_package
@@ -25,6 +27,8 @@ from tests.verbs import ROOT
 
 TAG = "gpu-libs-v1.23.2"
 """``publish.tag`` of variants.yaml with the packages' version."""
+ATTEMPTS = 4
+"""Of each request, so that as many faults in a row end a run."""
 
 
 @dataclasses.dataclass
@@ -40,24 +44,21 @@ class Desk:
     verify: Callable[[Path], None] = lambda path: None
 
     def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> Published:
+        return publish(self.dist, self.project, self._ports(token), options or PublishOptions())
+
+    def status(self) -> Published:
+        return release_status(self.dist, TAG, self._ports(TOKEN))
+
+    def _ports(self, token: str) -> PublishPorts:
         http = GitHubHttp(
             api=self.github.url,
             token=token,
             reporter=self.reporter,
             sleep=self.time.sleep,
             clock=self.time.clock,
-            patience=Patience(attempts=4),
+            patience=Patience(attempts=ATTEMPTS),
         )
-        ports = PublishPorts(
-            host=GitHub(repository=REPOSITORY, http=http, reporter=self.reporter),
-            archive=PackageArchive(reporter=self.reporter),
-            checksums=ChecksumFile(),
-            reporter=self.reporter,
-            verify=self._verify,
-            write=part_file,
-            loader=FileSystemLoader(ROOT / "templates"),
-        )
-        return publish(self.dist, self.project, ports, options or PublishOptions())
+        return ports(http, self.reporter, self._verify)
 
     def _verify(self, path: Path) -> None:
         self.verified.append(path)
@@ -66,6 +67,38 @@ class Desk:
     @property
     def output(self) -> str:
         return "\n".join(self.reporter.lines)
+
+
+def ports(http: GitHubHttp, reporter: FakeReporter, verify: Callable[[Path], None]) -> PublishPorts:
+    return PublishPorts(
+        host=GitHub(repository=REPOSITORY, http=http, reporter=reporter),
+        archive=PackageArchive(reporter=reporter),
+        checksums=ChecksumFile(),
+        reporter=reporter,
+        verify=verify,
+        write=part_file,
+        loader=FileSystemLoader(ROOT / "templates"),
+    )
+
+
+def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -> None:
+    """Publish by the real clock and without a pause, in a process that may be killed."""
+    reporter = FakeReporter()
+    http = GitHubHttp(
+        api=api,
+        token=token,
+        reporter=reporter,
+        sleep=time.sleep,
+        clock=time.time,
+        patience=Patience(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
+    )
+    publish(dist, project_at(api), ports(http, reporter, lambda path: None), options)
+
+
+def project_at(api: str) -> Project:
+    project = _project()
+    target = dataclasses.replace(project.publish, api=api, repository=REPOSITORY)
+    return dataclasses.replace(project, publish=target)
 
 
 @functools.cache
@@ -77,15 +110,40 @@ def _project() -> Project:
 def open_desk(tmp_path: Path) -> Iterator[Desk]:
     dist = tmp_path / "dist"
     dist.mkdir()
-    write_package(dist, manifest("legacy"))
-    write_package(dist, manifest("modern", origin="wheel", profile=None, revision=None), padding=150_000)
+    _bundle(dist)
     client = dist / "ortpacks.pyz"
     client.write_bytes(b"PK the client")
     with GitHubDouble(tmp_path / "github").running() as github:
-        project = _project()
-        target = dataclasses.replace(project.publish, api=github.url, repository=REPOSITORY)
-        yield Desk(dist, github, dataclasses.replace(project, publish=target), FakeReporter())
+        yield Desk(dist, github, project_at(github.url), FakeReporter())
 
 
 def here(dist: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in dist.iterdir()}
+
+
+def prepare(desk: Desk, before: str) -> None:
+    """What the host holds before: ``nothing``, ``leftovers`` in a draft, an ``older`` release, or one with
+    ``other`` files, which is to be replaced.
+    """
+    if before == "leftovers":
+        draft = desk.github.create(TAG, "", "", draft=True)
+        desk.github.store(draft, "index.json", b"old")
+        desk.github.store(draft, "ortpacks.pyz", b"", state="starter")
+        desk.github.store(draft, "other.tar.zst", b"not ours")
+    if before == "older":
+        desk.publish(PublishOptions(tag="older"))
+    if before == "other":
+        desk.publish()
+        _bundle_another(desk.dist)
+
+
+def _bundle_another(dist: Path) -> None:
+    (package,) = dist.glob("ortpacks-legacy*.tar.zst")
+    padding = 120_000 if package.stat().st_size > 150_000 else 200_000
+    (dist / "SHA256SUMS").unlink()
+    _bundle(dist, padding)
+
+
+def _bundle(dist: Path, padding: int = 200_000) -> None:
+    write_package(dist, manifest("legacy"), padding=padding)
+    write_package(dist, manifest("modern", origin="wheel", profile=None, revision=None), padding=150_000)

@@ -16,13 +16,16 @@ from tests.fakes import FakeReporter
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 LEGACY: Mapping[str, object] = {
-    "format": 2,
+    "format": 3,
     "layout": "full",
     "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",
     "variant": "legacy",
     "sm": ["50", "52", "60", "61", "70"],
     "generations": ["Maxwell", "Pascal", "Volta"],
     "platform": "linux-x64",
+    "provider": "cuda",
+    "glibc": "2.34",
+    "glibcxx": "3.4.29",
     "onnxruntime": {
         "version": "1.21.0",
         "origin": "source",

@@ -25,6 +25,11 @@ from builder.core.manifest import (
 
 GENERATIONS = {"legacy": ("Maxwell", "Pascal", "Volta"), "modern": ("Turing", "Ampere")}
 NATIVE = {"legacy": ("5.0", "5.2", "6.0", "6.1", "7.0"), "modern": ("7.5", "8.0", "8.6")}
+TEXTS = {
+    "LICENSE": b"MIT, for a test: <no warranty> & so on\n",
+    "NOTICE": b"which file is whose\n",
+    "sbom.cdx.json": b'{"bomFormat": "CycloneDX"}\n',
+}
 CAPABILITIES = ("5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
 
 
@@ -46,13 +51,16 @@ def manifest(
     layout: str = "full",
 ) -> Manifest:
     return Manifest(
-        format=2,
+        format=3,
         name=package_name(variant, version, profile, layout),
         layout=layout,
         variant=variant,
         sm=tuple(item.replace(".", "") for item in NATIVE[variant]),
         generations=GENERATIONS[variant],
         platform="linux-x64",
+        provider="cuda",
+        glibc="2.34",
+        glibcxx="3.4.29",
         onnxruntime=OrtEntry(
             version=version, origin=origin, origin_reason="for a test", profile=profile, host="wheel"
         ),
@@ -99,7 +107,7 @@ def write_package(directory: Path, entry: Manifest, padding: int = 200_000, suff
     noise = hashlib.shake_256(entry.name.encode()).digest(padding)
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
-        for name, data in (("manifest.json", dumps(entry).encode()), ("lib/x.so", noise)):
+        for name, data in (("manifest.json", dumps(entry).encode()), ("lib/x.so", noise), *TEXTS.items()):
             info = tarfile.TarInfo(f"{entry.name}/{name}")
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))

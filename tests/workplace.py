@@ -124,4 +124,4 @@ def _content(spec: str, path: str) -> bytes:
 
 def _pin(kind: InputKind) -> Pin:
     named = kind in (InputKind.GIT, InputKind.IMAGE)
-    return Pin() if named else Pin(filename="file", size=1, sha256="0" * 64)
+    return Pin() if named else Pin(filename="file.whl", size=1, sha256="0" * 64)

@@ -7,7 +7,7 @@ machine, the file system's order or the number of workers.
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from builder.adapters.joined import whole_digest
 from builder.adapters.partfile import disk_errors, part_file, scratch_folder
 from builder.adapters.sampling import estimated
 from builder.adapters.splitting import split_archive
-from builder.adapters.unpacking import manifest_of, members_of, unpack
+from builder.adapters.unpacking import manifest_of, members_of, texts_of, unpack
 from builder.core.manifest import FOLDER_MODE, file_mode
 from builder.core.naming import form_of, stem
 from builder.core.package import MANIFEST, Content, Digest, Member, PackageFile
@@ -92,6 +92,10 @@ class PackageArchive:
     def members(self, package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
         """See ``unpacking.members_of``."""
         return members_of(package)
+
+    def read(self, package: Path, paths: Collection[str]) -> Mapping[str, bytes]:
+        """See ``core.package.Archive.read``."""
+        return texts_of(package, paths)
 
     def extract(self, package: Path, folder: Path) -> Mapping[str, Digest]:
         """See ``core.package.Archive.extract``."""

@@ -78,6 +78,7 @@ def _argv(request: ImageBuild) -> list[str]:
         f"--file={request.dockerfile}",
         f"--label={LABEL}={request.target}",
         *([] if request.network else ["--network=none"]),
+        *_caching(request.cache),
     ]
     argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.args.items())]
@@ -86,6 +87,14 @@ def _argv(request: ImageBuild) -> list[str]:
     if request.tag is not None:
         argv += ["--load", f"--tag={request.tag}"]
     return [*argv, str(request.context)]
+
+
+def _caching(cache: str | None) -> list[str]:
+    """Every layer, not only the last stage's: what was compiled lies in a stage before it.
+
+    A cache that cannot be written must not fail the build that took hours to fill it.
+    """
+    return [f"--cache-from={cache}", f"--cache-to={cache},mode=max,ignore-error=true"] if cache else []
 
 
 def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str]) -> BuilderError:

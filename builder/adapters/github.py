@@ -1,17 +1,19 @@
 """Releases on GitHub or GitHub Enterprise. Implements ``core.release.ReleaseHost``.
 
 Sources: docs.github.com "REST API endpoints for releases" and "REST API endpoints for release assets". What
-is done when a request fails stands in ``adapters.github_http``.
+is done when a request fails stands in ``adapters.github_patience``.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 from urllib.parse import quote
 
-from builder.adapters.github_answers import explain
-from builder.adapters.github_http import Fault, GitHubHttp, Reply
+from builder.adapters.github_answers import explain, lacks_scope, may_not_write
+from builder.adapters.github_http import GitHubHttp, Reply
+from builder.adapters.github_patience import Fault
 from builder.core.address import REPOSITORY
 from builder.core.ports import Reporter
 from builder.core.release import Asset, LocalFile, Release, holds
@@ -19,7 +21,8 @@ from builder.errors import ConfigError, IntegrityError, TransferError
 
 _PAGE = 100
 _CHUNK = 1 << 20
-_OK, _CREATED, _NO_CONTENT, _NOT_FOUND, _UNPROCESSABLE = 200, 201, 204, 404, 422
+_OK, _CREATED, _NO_CONTENT = 200, 201, 204
+_NOT_FOUND, _UNPROCESSABLE = 404, 422
 
 V = TypeVar("V", str, int, bool)
 
@@ -34,9 +37,27 @@ class GitHub:
                 f"--repository (or GITHUB_REPOSITORY, or publish.repository of variants.yaml) is "
                 f"{repository!r}, not owner/name."
             )
+        self._repository = repository
         self._root = f"/repos/{repository}/releases"
         self._http = http
         self._reporter = reporter
+
+    def require_access(self) -> None:
+        """See ``core.release.ReleaseHost.require_access``.
+
+        GitHub tells what the token's user may do, and of a classic token its scopes. What a fine-grained one
+        may do, or one that stands for no user (a workflow's), the first write shows.
+        """
+        reply = self._http.call("GET", f"/repos/{self._repository}", wanted=(_OK,))
+        permissions = _object(reply.json).get("permissions")
+        may_push = not isinstance(permissions, dict) or permissions.get("push") is not False
+        if lacks_scope(reply.headers) or not (may_push or self._http.stands_for_no_user):
+            raise TransferError(may_not_write(self._repository))
+
+    def latest(self) -> Release | None:
+        """See ``core.release.ReleaseHost.latest``."""
+        reply = self._http.call("GET", f"{self._root}/latest", wanted=(_OK, _NOT_FOUND))
+        return None if reply.status == _NOT_FOUND else _release(reply.json)
 
     def published(self, tag: str) -> Release | None:
         """See ``core.release.ReleaseHost.published``."""
@@ -75,6 +96,12 @@ class GitHub:
             landed=lambda: self._landed(release, file),
         )
 
+    def download(self, asset: Asset, limit: int) -> bytes:
+        """See ``core.release.ReleaseHost.download``."""
+        if asset.size > limit:
+            raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
+        return self._http.persist(f"download {asset.name}", lambda: self._fetch(asset, limit))
+
     def delete(self, asset: Asset) -> None:
         """See ``core.release.ReleaseHost.delete``."""
         self._http.call("DELETE", f"{self._root}/assets/{asset.id}", wanted=(_NO_CONTENT, _NOT_FOUND))
@@ -82,13 +109,36 @@ class GitHub:
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
         """See ``core.release.ReleaseHost.publish``."""
         content = {"draft": False, "name": title, "body": body, **_target(commit)}
-        reply = self._http.call("PATCH", f"{self._root}/{release.id}", wanted=(_OK,), content=content)
-        published = _release(reply.json)
+        published = self._http.persist(
+            f"publish {release.tag}",
+            lambda: self._change(release, content),
+            landed=lambda: self._public(release),
+        )
         if published.draft:
             raise TransferError(
                 f"GitHub left {release.tag} a draft without saying why: look at {published.html_url}"
             )
         return published
+
+    def withdraw(self, release: Release) -> Release:
+        """See ``core.release.ReleaseHost.withdraw``."""
+        withdrawn = self._http.persist(
+            f"withdraw {release.tag}", lambda: self._change(release, {"draft": True})
+        )
+        if not withdrawn.draft:
+            raise TransferError(
+                f"GitHub left {release.tag} public without saying why: look at {withdrawn.html_url}"
+            )
+        return withdrawn
+
+    def _change(self, release: Release, content: Mapping[str, object]) -> Release:
+        path = f"{self._root}/{release.id}"
+        return _release(self._http.attempt("PATCH", path, wanted=(_OK,), content=content).json)
+
+    def _public(self, release: Release) -> Release | None:
+        """The release, should it be public already: an immutable one is better not asked twice."""
+        public = self.published(release.tag)
+        return public if public and public.id == release.id else None
 
     def _create(self, content: Mapping[str, object]) -> Release:
         return _release(self._http.attempt("POST", self._root, wanted=(_CREATED,), content=content).json)
@@ -108,6 +158,14 @@ class GitHub:
             got = f"{asset.size} bytes, {asset.digest}, state {asset.state}"
             raise Fault(f"wanted {file.size} bytes, {file.digest}; GitHub got {got}", error=IntegrityError)
         return asset
+
+    def _fetch(self, asset: Asset, limit: int) -> bytes:
+        data = self._http.attempt_bytes(f"{self._root}/assets/{asset.id}", limit)
+        got = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        if len(data) != asset.size or asset.digest not in (None, got):
+            wanted = f"{asset.size} bytes, {asset.digest}"
+            raise Fault(f"wanted {wanted}; got {len(data)} bytes, {got}", error=IntegrityError)
+        return data
 
     def _with_digest(self, asset: Asset) -> Asset:
         """Some hosts compute the digest a moment after the upload, some never: ask once more."""
@@ -147,16 +205,24 @@ class _Body:
 
     def __iter__(self) -> Iterator[bytes]:
         left = self._file.size
-        with self._file.path.open("rb") as stream:
-            while left:
-                block = stream.read(min(_CHUNK, left))
-                if not block:
-                    raise IntegrityError(
-                        f"{self._file.path}: the file got shorter while it was sent. Bundle again."
-                    )
-                yield block
-                left -= len(block)
-                self._advance(len(block))
+        for block in self._blocks():
+            yield block[:left]
+            self._advance(min(len(block), left))
+            left -= len(block)
+            if left <= 0:
+                return
+        raise IntegrityError(f"{self._file.path}: the file got shorter while it was sent. Bundle again.")
+
+    def _blocks(self) -> Iterator[bytes]:
+        """An error of our disk must not pass for one of the network, which is waited for."""
+        try:
+            with self._file.path.open("rb") as stream:
+                while block := stream.read(_CHUNK):
+                    yield block
+        except OSError as error:
+            raise IntegrityError(
+                f"{self._file.path} cannot be read while it is sent: {error.strerror}. Bundle again."
+            ) from None
 
 
 def _target(commit: str | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Requests to GitHub's API: one attempt, and when to try again.
+"""Requests to GitHub's API. When one is tried again stands in ``adapters.github_patience``.
 
 The token leaves this module in the Authorization header only; every message is scrubbed of it.
 """
@@ -14,30 +14,24 @@ from urllib.parse import urlsplit
 import requests
 from requests.auth import AuthBase
 
-from builder.adapters.github_answers import rate_limit_wait, reason_of, refusal
+from builder.adapters.github_answers import named_wait, rate_limit_wait, reason_of, refusal, sent_at
+from builder.adapters.github_patience import Fault, Patience, Retries
 from builder.core.address import API, API_FORM, may_carry_a_token, without_userinfo
 from builder.core.ports import Reporter
-from builder.errors import BuilderError, ConfigError, TransferError
+from builder.errors import ConfigError, TransferError
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")
+_INSTALLATION = "ghs_"
+"""How installation access tokens begin: docs.github.com "About authentication to GitHub"."""
 _TIMEOUT = (30, 300)
 """Seconds to connect, and between two bytes: GitHub thinks a while after the last byte of a large asset."""
-_SERVER_ERROR = 500
+_REFUSED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+_OK, _SERVER_ERROR = 200, 500
+_JSON, _BYTES = "application/vnd.github+json", "application/octet-stream"
+_BLOCK = 1 << 16
+_READING = ("GET", "HEAD")
 
 V = TypeVar("V")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long to keep trying; all times in seconds."""
-
-    attempts: int = 8
-    first: float = 10.0
-    cap: float = 300.0
-    """Longest pause of our own between two attempts."""
-    longest: float = 3600.0
-    """Longest pause GitHub may ask for; more is an error that says when to come back."""
-    between_writes: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,17 +40,8 @@ class Reply:
 
     status: int
     json: object
-
-
-class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may do
-    """An attempt that may do better next time; ``error`` is what it is when there is no next time."""
-
-    def __init__(
-        self, message: str, *, wait: float | None = None, error: type[BuilderError] = TransferError
-    ) -> None:
-        self.wait = wait
-        self.error = error
-        super().__init__(message)
+    headers: Mapping[str, str]
+    """Names in any case."""
 
 
 class _Bearer(AuthBase):
@@ -98,13 +83,15 @@ class GitHubHttp:
             )
         self._api = api.rstrip("/")
         self._token = token
-        self._reporter = reporter
-        self._sleep = sleep
         self._clock = clock
-        self._patience = patience or Patience()
+        self._retries = Retries(reporter=reporter, sleep=sleep, clock=clock, patience=patience or Patience())
         self._session = requests.Session()
         self._answered = False
-        self._last_write: float | None = None
+
+    @property
+    def stands_for_no_user(self) -> bool:
+        """Whether the token is a workflow's or a GitHub App's: GitHub says ``push: false`` of all these."""
+        return self._token.startswith(_INSTALLATION)
 
     def call(
         self,
@@ -124,20 +111,8 @@ class GitHubHttp:
     def persist(
         self, what: str, attempt: Callable[[], V], landed: Callable[[], V | None] = lambda: None
     ) -> V:
-        """The result of ``attempt``, tried again after a pause on ``Fault``.
-
-        ``landed`` is asked before each further attempt whether the last one went through after all.
-        """
-        number = 1
-        while True:
-            try:
-                return attempt()
-            except Fault as fault:
-                self._pause(what, fault, number)
-            result = landed()
-            if result is not None:
-                return result
-            number += 1
+        """See ``github_patience.Retries.persist``."""
+        return self._retries.persist(what, attempt, landed)
 
     def attempt(
         self,
@@ -155,10 +130,39 @@ class GitHubHttp:
         ``url`` is a path below the API's base, or whole: uploads go to another host. ``data`` of ``length``
         bytes is sent as it is read.
         """
+        headers = _headers(_JSON, length)
+        response = self._send(method, url, headers, params=params, content=content, data=data)
+        self._require(response, wanted)
+        return Reply(status=response.status_code, json=self._json(response), headers=response.headers)
+
+    def attempt_bytes(self, url: str, limit: int) -> bytes:
+        """One GET of bytes, followed to another host if they lie there; the token does not go along.
+
+        Raises as ``attempt`` does, and ``TransferError`` for more than ``limit`` bytes.
+        """
+        with self._send("GET", url, _headers(_BYTES), stream=True) as response:
+            self._require(response, (_OK,))
+            try:
+                return _read(response, limit)
+            except requests.RequestException as error:
+                raise self._unanswered(error, response.url) from None
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        params: Mapping[str, str | int] | None = None,
+        content: Mapping[str, object] | None = None,
+        data: Iterable[bytes] | None = None,
+        stream: bool = False,
+    ) -> requests.Response:
         self._require_token()
         url = self._api + url if url.startswith("/") else url
         self._refuse_downgrade(url)
-        self._pace(method)
+        if method not in _READING:
+            self._retries.pace()
         try:
             response = self._session.request(
                 method,
@@ -166,24 +170,27 @@ class GitHubHttp:
                 params=params,
                 json=content,
                 data=data,
-                headers=_headers(length),
+                headers=headers,
                 auth=_Bearer(self._token),
                 timeout=_TIMEOUT,
+                stream=stream,
                 # A redirected write would become a GET, and the token would go where we did not send it.
                 allow_redirects=method == "GET",
             )
         except requests.RequestException as error:
             raise self._unanswered(error, url) from None
         self._answered = True
-        return self._judge(response, wanted)
+        return response
 
-    def _judge(self, response: requests.Response, wanted: Collection[int]) -> Reply:
+    def _require(self, response: requests.Response, wanted: Collection[int]) -> None:
         if response.status_code in wanted:
-            return Reply(status=response.status_code, json=self._json(response))
+            return
         message = self._scrub(reason_of(response))
-        wait = rate_limit_wait(response.status_code, response.headers, message, self._clock())
+        now = sent_at(response.headers) or self._clock()
+        wait = rate_limit_wait(response.status_code, response.headers, message, now)
         if wait is not None:
-            raise Fault(f"rate limit: {message}", wait=wait)
+            named = named_wait(response.headers, now) is not None
+            raise Fault(f"rate limit: {message}", wait=wait, grows=not named)
         if response.status_code >= _SERVER_ERROR:
             raise Fault(f"GitHub answered {response.status_code}: {message}")
         raise TransferError(refusal(response, message))
@@ -203,34 +210,13 @@ class GitHubHttp:
         transient = isinstance(
             error, (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
         )
-        if isinstance(error, requests.exceptions.SSLError):
+        if _is_untrusted(error):
             return TransferError(f"{host}: the TLS certificate was not accepted ({reason}).")
         if transient and self._answered:
             return Fault(f"{host} did not answer: {reason}")
         return TransferError(
             f"{host} does not answer: {reason}. Is the machine online, and is publish.api right?"
         )
-
-    def _pause(self, what: str, fault: Fault, number: int) -> None:
-        patience = self._patience
-        wait = fault.wait if fault.wait is not None else min(patience.first * 2 ** (number - 1), patience.cap)
-        if number >= patience.attempts:
-            raise fault.error(
-                f"{what}: {fault}. Gave up after {number} attempts; run it again to go on."
-            ) from None
-        if wait > patience.longest:
-            raise TransferError(
-                f"{what}: {fault}. GitHub asks to wait {wait:.0f} s; run it again then."
-            ) from None
-        self._reporter.warn(f"{what}: {fault}; attempt {number + 1} of {patience.attempts} in {wait:.0f} s")
-        self._sleep(wait)
-
-    def _pace(self, method: str) -> None:
-        if method == "GET":
-            return
-        if self._last_write is not None:
-            self._sleep(max(0.0, self._last_write + self._patience.between_writes - self._clock()))
-        self._last_write = self._clock()
 
     def _require_token(self) -> None:
         if not self._token:
@@ -248,15 +234,31 @@ class GitHubHttp:
         return text.replace(self._token, "***") if self._token else text
 
 
-def _headers(length: int | None) -> dict[str, str]:
+def _read(response: requests.Response, limit: int) -> bytes:
+    data = bytearray()
+    for block in response.iter_content(_BLOCK):
+        data += block
+        if len(data) > limit:
+            raise TransferError(
+                f"{response.url.split('?')[0]} is larger than the {limit:,} bytes that are read of it."
+            )
+    return bytes(data)
+
+
+def _headers(accept: str, length: int | None = None) -> dict[str, str]:
     headers = {
-        "Accept": "application/vnd.github+json",
+        "Accept": accept,
         "User-Agent": "ortpacks",
         "X-GitHub-Api-Version": "2022-11-28",
     }
     if length is not None:
-        headers |= {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
+        headers |= {"Content-Type": _BYTES, "Content-Length": str(length)}
     return headers
+
+
+def _is_untrusted(error: requests.RequestException) -> bool:
+    """Whether the host's certificate was refused. A cut in the midst of TLS is an ``SSLError`` as well."""
+    return isinstance(error, requests.exceptions.SSLError) and _REFUSED_CERTIFICATE in str(error)
 
 
 def _root_cause(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from builder.adapters.partfile import disk_errors, require_space
 from builder.core.inputs import Input, Pin
 from builder.core.ports import Runner
+from builder.core.providers import LINUX, MACOS, WINDOWS
 from builder.errors import CommandError, ConfigError, DiskError, TransferError
 
 PYTHON = "3.11"
@@ -22,6 +23,8 @@ _ANY_LINUX_X64 = (
     *(f"manylinux_2_{minor}_x86_64" for minor in range(_NEWEST_GLIBC, 4, -1)),
     *(f"manylinux{legacy}_x86_64" for legacy in ("2014", "2010", "1")),
 )
+_TAGS = {LINUX: _ANY_LINUX_X64, WINDOWS: ("win_amd64",), MACOS: ("macosx_14_0_arm64",)}
+"""Wheel tags by platform, the best first. pip takes those for an older macOS too."""
 
 
 class PipSource:
@@ -34,7 +37,7 @@ class PipSource:
     def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
         """See ``adapters.store.Source``. pip resumes within a run; what a killed run left is removed."""
         fresh = _fresh(folder)
-        tags = tag_arguments(pin.filename) if pin else first_choice()
+        tags = tag_arguments(pin.filename) if pin else first_choice(item.platform)
         require_space(fresh, 2 * pin.size if pin else 0)  # pip copies it out of its temporary folder
         self._run(item, tags, fresh)
         wheel = next(fresh.glob("*.whl"), None)
@@ -45,7 +48,17 @@ class PipSource:
     def _run(self, item: Input, tags: Sequence[str], folder: Path) -> None:
         try:
             self._runner.run(
-                [self._python, "-m", "pip", "download", *_OPTIONS, *tags, "--dest", str(folder), item.spec],
+                [
+                    self._python,
+                    "-m",
+                    "pip",
+                    "download",
+                    *_OPTIONS,
+                    *tags,
+                    "--dest",
+                    str(folder),
+                    item.requirement,
+                ],
                 env={"TMPDIR": str(folder / "tmp")},
             )
         except CommandError as error:
@@ -73,9 +86,9 @@ _OPTIONS = (
 )
 
 
-def first_choice() -> list[str]:
-    """Options for a wheel that is not pinned: the best for Linux on x86_64, the same on any machine."""
-    return _arguments(_ANY_LINUX_X64, PYTHON, "cp", [f"cp{PYTHON.replace('.', '')}"])
+def first_choice(platform: str = LINUX) -> list[str]:
+    """Options for a wheel that is not pinned: the best for the platform, the same on any machine."""
+    return _arguments(_TAGS[platform], PYTHON, "cp", [f"cp{PYTHON.replace('.', '')}"])
 
 
 def tag_arguments(filename: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -21,6 +21,7 @@ from builder.core.package import MANIFEST, Digest
 from builder.errors import IntegrityError
 
 _MANIFEST_LIMIT = 4 << 20
+_TEXT_LIMIT = 16 << 20
 
 
 def manifest_of(package: Path) -> bytes:
@@ -55,6 +56,24 @@ def members_of(package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
             seen.add(path)
             yield path, archive.content(tar, info)
         archive.require_end()
+
+
+def texts_of(package: Path, paths: Collection[str]) -> Mapping[str, bytes]:
+    """See ``core.package.Archive.read``."""
+    found = {}
+    for path, chunks in members_of(package):
+        if path in paths:
+            found[path] = _text(package, path, chunks)
+    return found
+
+
+def _text(package: Path, path: str, chunks: Iterator[bytes]) -> bytes:
+    content = bytearray()
+    for chunk in chunks:
+        content += chunk
+        if len(content) > _TEXT_LIMIT:
+            raise IntegrityError(f"{package}: {path} has more than {_TEXT_LIMIT} bytes: it is no text.")
+    return bytes(content)
 
 
 def unpack(folder: Path, path: str, chunks: Iterator[bytes]) -> Digest:

@@ -28,7 +28,7 @@ from builder.core.library import Library
 from builder.core.manifest import Manifest
 from builder.core.manifest import loads as loads_manifest
 from builder.core.naming import PARTS_SUFFIX, PackageName, stem
-from builder.core.variant import BuildPlan, Host, Layout, Origin, Profile
+from builder.core.variant import NO_BASE, BuildPlan, Host, Layout, Origin, Profile
 from builder.errors import ConfigError, IntegrityError
 from builder.libraryfile import read_file
 from builder.stages.bundle import Bundled
@@ -72,7 +72,7 @@ def _took(file: Path) -> Compile | None:
 
 
 def command_of(plan: BuildPlan, wishes: Wishes) -> str:
-    """The command that makes the plan's package on any machine: the base is named, whatever chose it here.
+    """The command that makes the plan's package on any machine: a base is named, whatever chose it here.
 
     Of the other flags those that were given and say something else than variants.yaml. Profile and host are
     named even where they do not: while the origin is open, asking for either means compiling.
@@ -86,7 +86,8 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
         flags["host"] = wishes.host.value
     if origin is not ours.origin:
         flags["origin"] = origin.value
-    flags["base"] = plan.base
+    if plan.base != NO_BASE:
+        flags["base"] = plan.base
     return " ".join(["./run build", *(f"--{flag} {value}" for flag, value in flags.items())])
 
 
@@ -111,13 +112,16 @@ def write_page(shop: Workshop, folders: Sequence[Path]) -> None:
 
 
 def _told_of(packages: Sequence[Path]) -> Iterator[Path]:
-    """The packages that a record may be of: one of those a build made of the same libraries."""
+    """The packages that a record may be of: one of those a build made of the same libraries.
+
+    A package without CUDA has none: nothing is compiled for it.
+    """
     stems = {stem(package.name) for package in packages}
     for package in packages:
         name = PackageName.parse(package.name)
         full = str(replace(name, layout=Layout.FULL.value))
         first = next(one for one in packages if stem(one.name) == str(name))
-        if package == first and (str(name) == full or full not in stems):
+        if package == first and name.cuda and (str(name) == full or full not in stems):
             yield package
 
 

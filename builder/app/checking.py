@@ -15,7 +15,9 @@ from builder.core.checks import Finding, require
 from builder.core.describe import compare, promised
 from builder.core.manifest import Manifest, loads
 from builder.core.package import MANIFEST, Digest, Member
+from builder.core.ports import Inspector
 from builder.core.proof import check_installed
+from builder.core.providers import CUDA
 from builder.core.variant import Variant
 from builder.errors import ValidationError
 from builder.stages.check import check, tell
@@ -56,9 +58,7 @@ def check_package(shop: Workshop, path: Path, variants: Sequence[Variant], wishe
     with _unpacked(shop, path) as folder:
         tree = _tree(shop, folder, path.name)
         wanted = variants or (_own_promise(tree),)
-        base = choose_base(shop.project, wishes, shop.engine).value
-        with shop.reporter.step("make the image that has cuobjdump"):
-            inspector = Kit(shop, base, shop.reporter).inspector()
+        inspector = _inspector(shop, wishes) if any(one.provider == CUDA for one in wanted) else None
         for variant in wanted:
             report = check(tree.identified, variant, shop.project.check, inspector, shop.reporter)
             tell(report, variant, shop.reporter)
@@ -66,6 +66,12 @@ def check_package(shop: Workshop, path: Path, variants: Sequence[Variant], wishe
             if tree.manifest is not None:
                 said = (*check_installed(tree.manifest, tree.digests), *compare(tree.manifest, report))
             require([*report.findings, *said], f"{tree.name} does not hold what {variant.name} promises")
+
+
+def _inspector(shop: Workshop, wishes: Wishes) -> Inspector:
+    base = choose_base(shop.project, wishes, shop.engine).value
+    with shop.reporter.step("make the image that has cuobjdump"):
+        return Kit(shop, base, shop.reporter).inspector()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -18,6 +19,7 @@ from invoke.exceptions import Exit
 from builder.app.road import Options, Road
 from builder.app.workshop import Workshop
 from builder.config import pick_variants
+from builder.core.buildcache import require_cache
 from builder.core.variant import Host, Origin, Profile
 from builder.errors import BuilderError, DiskError, ValidationError
 from builder.stages.plan import Wishes
@@ -32,8 +34,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 BASES = ("auto", "nvidia", "assembled")
 WISHES = ("base", "origin", "profile", "host", "offline")
 FLAGS = {
-    "variant": "a variant of variants.yaml; may be given more than once",
-    "all": "every variant",
+    "variant": "a variant or provider of variants.yaml; may be given more than once",
+    "all": "every variant and provider",
     "base": "auto (nvidia where it can be had), nvidia or assembled",
     "origin": "auto (wheel where it serves the whole set), wheel or source",
     "profile": "full, lean or minimal; asking for less than full means compiling",
@@ -117,6 +119,11 @@ def options(
         host=chosen(Host, "host", host),
     )
     return Options(wishes=wishes, builder=builder, force=force, jobs=_count("jobs", jobs))
+
+
+def with_cache(how_to: Options, cache: str | None) -> Options:
+    """The same, with a cache for layers outside the builder. Raises ``ValidationError``."""
+    return how_to if cache is None else replace(how_to, cache=require_cache(cache))
 
 
 def _count(name: str, value: str | None) -> int | None:

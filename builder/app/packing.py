@@ -16,19 +16,21 @@ from builder.core.inputs import Input, Lock
 from builder.core.manifest import Manifest
 from builder.core.naming import package_name
 from builder.core.package import Member
-from builder.core.ports import Reporter, Store
-from builder.core.variant import BuildPlan, Layout
+from builder.core.ports import Inspector, Reporter, Store
+from builder.core.providers import CUDA
+from builder.core.variant import BuildPlan
 from builder.stages.bundle import Bench, Bundled, Goods, bundle, discard
 from builder.stages.check import CheckReport, check, tell
 from builder.stages.gather import originals
+from builder.stages.selftest import Bench as Trial
 from builder.stages.verify import verify
 
 
 class Packing:
     """Checks, packs and proves; what fails on the way leaves no package in ``dist``."""
 
-    def __init__(self, making: Making, kit: Kit, store: Store, reporter: Reporter) -> None:
-        """Nothing happens before a method is called."""
+    def __init__(self, making: Making, kit: Kit | None, store: Store, reporter: Reporter) -> None:
+        """Nothing happens before a method is called. Without ``kit`` nothing is run on a package."""
         self._making = making
         self._kit = kit
         self._store = store
@@ -37,14 +39,13 @@ class Packing:
     def clear(self) -> None:
         """Remove the variant's packages of before."""
         bench = self._bench(self._making.shop.dist)
-        for layout in Layout:
+        for layout in self._making.plan.possible_layouts:
             discard(package_name(self._making.plan, layout), bench)
 
     def check(self, members: Sequence[Member]) -> tuple[tuple[Member, ...], CheckReport]:
         """The members that something needs, and what they hold, natively and by cuobjdump."""
         variant = self._making.plan.variant
-        with self._reporter.step("make the image that has cuobjdump"):
-            inspector = self._kit.inspector()
+        inspector = self._inspector()
         report = check(members, variant, self._making.shop.project.check, inspector, self._reporter)
         for path in report.idle:
             self._reporter.say(f"left out {path}: nothing in the package needs it")
@@ -57,13 +58,27 @@ class Packing:
         goods = self._goods(*self.check(members))
         with self._reporter.step(f"bundle {goods.plan.variant.name}"):
             bundled = bundle(goods, self._bench(self._making.place.unverified))
-        with self._reporter.step("make what it is tried out with"):
-            prove = verifier(self._making.shop, self._reporter, self._kit.bench())
+        prove = verifier(self._making.shop, self._reporter, self._trial())
         manifests = [verify(one.package.path, prove) for one in bundled]
-        record(bundled[0], manifests[0], self._making)
+        if goods.plan.variant.provider == CUDA:
+            record(bundled[0], manifests[0], self._making)
         return tuple(
             _settle(one, manifest, self._making) for one, manifest in zip(bundled, manifests, strict=True)
         )
+
+    def _inspector(self) -> Inspector | None:
+        """Cuobjdump, where there is code of CUDA to look at."""
+        if self._kit is None or self._making.plan.variant.provider != CUDA:
+            return None
+        with self._reporter.step("make the image that has cuobjdump"):
+            return self._kit.inspector()
+
+    def _trial(self) -> Trial | None:
+        """Where packages are tried out."""
+        if self._kit is None:
+            return None
+        with self._reporter.step("make what it is tried out with"):
+            return self._kit.bench()
 
     def _goods(self, members: tuple[Member, ...], report: CheckReport) -> Goods:
         plan, lock = self._making.plan, self._making.shop.lock

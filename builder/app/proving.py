@@ -16,6 +16,7 @@ from builder.core.inputs import Input, Lock, Pin
 from builder.core.manifest import Manifest, WheelEntry
 from builder.core.package import Member
 from builder.core.ports import Reporter
+from builder.core.providers import CUDA
 from builder.core.variant import Variant
 from builder.stages.check import CheckReport, check
 from builder.stages.selftest import Bench, selftest
@@ -29,7 +30,10 @@ def verifier(shop: Workshop, reporter: Reporter, bench: Bench | None) -> Verifie
         return check(members, variant, shop.project.check, None, reporter)
 
     def try_out(manifest: Manifest, stream: Stream) -> Sequence[Finding]:
-        return selftest(manifest.name, stream, manifest.onnxruntime.version, bench) if bench else ()
+        if bench is None:
+            return ()
+        cuda = manifest.provider == CUDA
+        return selftest(manifest.name, stream, manifest.onnxruntime.version, bench, cuda=cuda)
 
     return Verifier(
         archive=shop.archive(reporter),

@@ -21,16 +21,17 @@ from builder.core.manifest import loads
 from builder.core.naming import package_name
 from builder.core.package import Member
 from builder.core.ports import Reporter, Store
-from builder.core.rendered import Rendered
+from builder.core.providers import CUDA, LINUX
+from builder.core.rendered import NOTHING_RENDERED, Rendered
 from builder.core.variant import BuildPlan, Origin, Variant
 from builder.core.workplace import Workplace
-from builder.errors import CheckFailedError, IntegrityError
+from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ToolMissingError
 from builder.stages.bundle import Bundled
 from builder.stages.check import native_sm
 from builder.stages.compile import Means, jobs, lay_out
 from builder.stages.gather import Sources, gather
 from builder.stages.image import build_image, image_tag
-from builder.stages.plan import Wishes, plan
+from builder.stages.plan import Wishes, choose_base, plan
 from builder.stages.render import render
 
 
@@ -45,6 +46,8 @@ class Options:
     """Build although everything is up to date."""
     jobs: int | None = None
     """Units compiled at once; ``None``: what the engine's cores and memory allow."""
+    cache: str | None = None
+    """Where the layers of what is compiled outlive the builder: ``core.buildcache``."""
 
 
 class Road:
@@ -79,7 +82,7 @@ class Road:
 
     def build(self) -> tuple[Path, ...]:
         """Verified packages in ``dist``; at once when nothing has changed since the last."""
-        self._shop.engine.facts()
+        self._require_engine()
         with self._alone():
             decided = self.plan()
             key = stamp_key(decided, self._shop.lock, self._shop.code())
@@ -97,7 +100,7 @@ class Road:
 
     def check(self) -> None:
         """Hold what the last build compiled to its variant; ``CheckFailedError`` names every finding."""
-        self._shop.engine.facts()
+        self._require_engine()
         with self._alone():
             decided = self.plan()
             rendered = self._render(decided)
@@ -106,17 +109,33 @@ class Road:
 
     def bundle(self) -> tuple[Path, ...]:
         """Verified packages from what the last build compiled."""
-        self._shop.engine.facts()
+        self._require_engine()
         with self._alone():
             decided = self.plan()
             return tuple(one.package.path for one in self._pack(decided, self._render(decided)))
 
     def image(self) -> str:
-        """The runtime image, made from the package, which is built first where it is not up to date."""
+        """The runtime image, made from the package, which is built first where it is not up to date.
+
+        Raises ``NothingToDoError`` for a package without CUDA: its images need nothing of ours.
+        """
+        if not self._is_for_cuda:
+            raise NothingToDoError(
+                f"{self._variant.name} has no runtime image: images are made of packages for CUDA."
+            )
         packages = self.build()
         with self._alone():
             decided = self.plan()
-            return self._image(packages[0], decided, self._kit(decided))
+            return self._image(packages[0], decided, self._kit(decided.base))
+
+    @property
+    def _is_for_cuda(self) -> bool:
+        return self._variant.provider == CUDA
+
+    def _require_engine(self) -> None:
+        """Ask it before anything is done. A package without CUDA is made without one."""
+        if self._is_for_cuda:
+            self._shop.engine.facts()
 
     @cached_property
     def _store(self) -> Store:
@@ -137,12 +156,28 @@ class Road:
             reporter=self._reporter,
             builder=self._options.builder,
             jobs=self._options.jobs or jobs(engine.facts(), decided.profile),
+            cache=self._options.cache,
         )
 
-    def _kit(self, decided: BuildPlan) -> Kit:
-        return Kit(self._shop, decided.base, self._reporter, self._options.builder)
+    def _kit(self, base: str) -> Kit:
+        return Kit(self._shop, base, self._reporter, self._options.builder)
+
+    def _trial_kit(self, decided: BuildPlan) -> Kit | None:
+        """What the package is tried out with: nothing where it cannot run, or without an engine need not."""
+        if self._is_for_cuda:
+            return self._kit(decided.base)
+        if self._variant.platform != LINUX:
+            return None
+        try:
+            self._shop.engine.facts()
+        except ToolMissingError:
+            return None
+        return self._kit(choose_base(self._shop.project, self._options.wishes, self._shop.engine).value)
 
     def _render(self, decided: BuildPlan) -> Rendered:
+        if not self._is_for_cuda:
+            self._reporter.say(f"{self._variant.name} needs no Dockerfile: {decided.base_reason}")
+            return NOTHING_RENDERED
         with self._reporter.step(f"render {self._variant.name}"):
             name = str(package_name(decided))
             rendered = render(decided, self._shop.lock, self._shop.loader, package_name=name)
@@ -169,6 +204,7 @@ class Road:
             tree=self._store.unpack,
             artifact=self._artifact(rendered).folder() if compiled else None,
             licence=self._shop.root / decided.project.bundle.licence,
+            directml=self._shop.templates / "directml.txt",
             relocate=self._shop.patchelf.with_origin,
         )
         return gather(decided, sources)
@@ -196,7 +232,7 @@ class Road:
             wishes=self._options.wishes,
             began=self._began,
         )
-        return Packing(making, self._kit(decided), self._store, self._reporter)
+        return Packing(making, self._trial_kit(decided), self._store, self._reporter)
 
     def _image(self, package: Path, decided: BuildPlan, kit: Kit) -> str:
         archive = self._shop.archive(self._reporter)

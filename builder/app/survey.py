@@ -67,3 +67,7 @@ def tiers(shop: Workshop) -> Iterator[str]:
         yield "--gpu"
     else:
         shop.reporter.warn("tier gpu does not run: no nvidia-smi on this machine")
+    if all(shutil.which(name, path=shop.env["PATH"]) for name in ("node", "npm")):
+        yield "--referees"
+    else:
+        shop.reporter.warn("tier referees does not run: no Node.js with npm on this machine")

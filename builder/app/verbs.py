@@ -5,13 +5,9 @@ from __future__ import annotations
 import difflib
 import shutil
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-from builder.adapters.github import GitHub
-from builder.adapters.github_http import GitHubHttp
 from builder.adapters.gitsource import GitTags
 from builder.adapters.partfile import part_file
 from builder.app.kit import Kit
@@ -25,26 +21,21 @@ from builder.core.catalogue import Resolver, ort_wheel
 from builder.core.index import build_index
 from builder.core.inputs import InputKind, Lock
 from builder.core.naming import ARCHIVE_SUFFIXES, PARTS_SUFFIX, package_name
+from builder.core.providers import LINUX, PLATFORMS
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
 from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
 from builder.errors import CheckFailedError, NothingToDoError, ToolMissingError
 from builder.stages.client import ClientRequest, build_client
 from builder.stages.lock import lock
 from builder.stages.plan import Wishes, choose_base
-from builder.stages.publish import (
-    CLIENT,
-    PublishOptions,
-    PublishPorts,
-    index_url,
-    publish,
-    release_tag,
-    stored,
-)
+from builder.stages.publish import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, stored
 from builder.stages.render import render
+from builder.stages.selftest import Bench
 from builder.stages.verify import verify
 
-_TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 _GOLDEN = "tests/golden"
+_MADE_BY_US = ("Dockerfile", "built.json")
+"""One of these lies in each of our workplaces; a package without CUDA needs no Dockerfile."""
 
 
 def packages_in(dist: Path) -> list[Path]:
@@ -57,49 +48,16 @@ def packages_in(dist: Path) -> list[Path]:
 
 
 def verify_package(shop: Workshop, package: Path, wishes: Wishes) -> None:
-    """Prove a package from its archive alone, and run a model on it in a bare container of the base."""
-    shop.archive(shop.reporter).read_manifest(package)  # before anything is made: it may be no package at all
-    base = choose_base(shop.project, wishes, shop.engine).value
-    with shop.reporter.step("make what it is tried out with"):
-        bench = Kit(shop, base, shop.reporter).bench()
+    """Prove a package from its archive alone; run models on one for Linux in a bare container of the base."""
+    manifest = manifest_format.loads(shop.archive(shop.reporter).read_manifest(package), package.name)
+    bench = _bench(shop, wishes) if manifest.platform == LINUX else None
     verify(package, verifier(shop, shop.reporter, bench))
 
 
-def publish_dist(shop: Workshop, options: PublishOptions, *, api: str | None, repository: str | None) -> None:
-    """Make the client, prove every package again from its own bytes, then make the release."""
-    packages_in(shop.dist)
-    configured = shop.project.publish
-    publishing = replace(
-        configured,
-        api=api or configured.api,
-        repository=repository or shop.env.get("GITHUB_REPOSITORY") or configured.repository,
-    )
-    token = next((shop.env[name] for name in _TOKENS if shop.env.get(name)), "")
-    http = GitHubHttp(
-        api=publishing.api, token=token, reporter=shop.reporter, sleep=time.sleep, clock=time.time
-    )
-    host = GitHub(repository=publishing.repository, http=http, reporter=shop.reporter)
-    tag = release_tag(shop.dist, shop.project, shop.archive(shop.reporter), options.tag)
-    write_client(shop, index_url(publishing, tag))
-    ours = publishing.repository == shop.env.get("GITHUB_REPOSITORY")
-    commit = options.commit or (shop.env.get("GITHUB_SHA") if ours else None)
-    wanted = replace(options, tag=tag, commit=commit)
-    ports = PublishPorts(
-        host=host,
-        archive=shop.archive(shop.reporter),
-        checksums=shop.checksums,
-        reporter=shop.reporter,
-        verify=lambda package: prove(shop, package),
-        write=part_file,
-        loader=shop.loader,
-    )
-    done = publish(shop.dist, replace(shop.project, publish=publishing), ports, wanted)
-    shop.reporter.say(f"{done.tag}: {done.state}{f' at {done.url}' if done.url else ''}")
-
-
-def prove(shop: Workshop, package: Path) -> None:
-    """Re-read every byte of a package, without running anything."""
-    verify(package, verifier(shop, shop.reporter, None))
+def _bench(shop: Workshop, wishes: Wishes) -> Bench:
+    base = choose_base(shop.project, wishes, shop.engine).value
+    with shop.reporter.step("make what it is tried out with"):
+        return Kit(shop, base, shop.reporter).bench()
 
 
 def write_client(shop: Workshop, index: str | None) -> Path:
@@ -236,10 +194,10 @@ def drop_caches(shop: Workshop) -> None:
 def _results(shop: Workshop) -> list[Path]:
     """What our verbs leave in ``dist``, by name: a folder that was there before us keeps everything else."""
     dist = shop.dist
-    packed = (
-        path for end in (*ARCHIVE_SUFFIXES, SUFFIX) for path in dist.glob(f"ortpacks-*-linux-x64{end}*")
-    )
-    files = [dist / name for name in (CLIENT, INDEX, CHECKSUMS)]
-    workplaces = [dist / name for name in (*shop.project.variants, ".kit-nvidia", ".kit-assembled")]
-    ours = [path for path in workplaces if (path / "Dockerfile").is_file()]
+    ends = (*ARCHIVE_SUFFIXES, SUFFIX, SBOM_SUFFIX)
+    names = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
+    packed = (path for name in names for path in dist.glob(name))
+    files = [dist / name for name in (CLIENT, INDEX, CHECKSUMS, LICENCES_PAGE)]
+    workplaces = [dist / name for name in (*shop.project.packages, ".kit-nvidia", ".kit-assembled")]
+    ours = [path for path in workplaces if any((path / name).is_file() for name in _MADE_BY_US)]
     return [path for path in (*sorted(packed), *files, *ours) if path.exists()]

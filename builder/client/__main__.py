@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import platform
@@ -11,14 +12,18 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Tuple
+from typing import Callable, Tuple
 
-from builder.client.answers import World
 from builder.client.cli import main
 from builder.client.commands import asker, worker
 from builder.client.detect import Surroundings
+from builder.client.progress import Meter
 from builder.client.web import Web, open_url
+from builder.client.world import World
 from builder.core.device import platform_of
+
+BROKEN_PIPE = 141
+"""What a shell reports of a program that SIGPIPE ended."""
 
 
 def run() -> int:
@@ -26,7 +31,7 @@ def run() -> int:
     env = dict(os.environ)  # noqa: TID251 the client's own composition root
     world = World(
         around=Surroundings(env=env, ask=asker(env), python=sys.executable or "python3"),
-        web=Web(open=open_url, sleep=time.sleep, progress=_progress),
+        web=Web(open=open_url, sleep=time.sleep, progress=_progress()),
         platform=platform_of(platform.system(), platform.machine()),
         cores=os.cpu_count() or 1,
         ram_gib=_ram_gib(),
@@ -35,8 +40,21 @@ def run() -> int:
         free=lambda path: shutil.disk_usage(path).free,
         work=worker(env),
         environments=_environments(),
+        confirm=_confirm if sys.stdin is not None and sys.stdin.isatty() else None,
     )
-    return main(sys.argv[1:], world, Path.home(), _to_stdout, _to_stderr)
+    _spell_what_a_terminal_cannot()
+    try:
+        return main(sys.argv[1:], world, Path.home(), _to_stdout, _to_stderr)
+    except BrokenPipeError:  # whoever read has enough; Python would complain of it at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def _spell_what_a_terminal_cannot() -> None:
+    """A name in another script is no reason to fail where the terminal has a small alphabet."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _environments() -> Tuple[Path, ...]:
@@ -52,15 +70,29 @@ def _ram_gib() -> int:
     return math.ceil(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)
 
 
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        end = "\n" if done == total else ""
-        sys.stderr.write(f"\r{done * 100 // total:3d} % of {total / 2**20:.1f} MiB{end}")
-        sys.stderr.flush()
+def _progress() -> Callable[[int, int], None]:
+    """A line that moves, where somebody looks on."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        return Meter(_move, time.monotonic)
+    return lambda _done, _total: None
+
+
+def _move(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def _confirm(question: str) -> bool:
+    """Yes unless the user says otherwise; the end of the input is no."""
+    sys.stderr.write(f"{question} [Y/n] ")
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    return bool(line) and line.strip().lower() in {"", "y", "yes"}
 
 
 def _to_stdout(text: str) -> None:
     sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def _to_stderr(text: str) -> None:

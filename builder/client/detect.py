@@ -1,31 +1,27 @@
 """Finds the NVIDIA GPUs of this machine, and keeps what each way of asking said.
 
-Order: what the user states, libcuda (it sees what CUDA will see), nvidia-smi, the kernel module's file.
+Order: what the user states, NVML and libcuda at the same time, nvidia-smi, the kernel's files. The devices
+that count are those CUDA lists; where it fails, the physical ones that ``CUDA_VISIBLE_DEVICES`` leaves.
 """
 
 from __future__ import annotations
 
-import json
-import pkgutil
-import re
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import List, Mapping, Optional, Tuple
+from threading import Thread
+from typing import Callable, List, Mapping, Optional, Tuple
 
-from builder.client import smi
-from builder.client.commands import Answer, Ask
-from builder.client.probes import Outcome, Probe, Report, report
-from builder.core.arch import Capability
-from builder.core.device import Device, parse_driver
-from builder.errors import ConfigError
+from builder.client import kernel, libcuda, nvml, smi, stated, system
+from builder.client.commands import Ask
+from builder.client.merge import completed
+from builder.client.pci import Card, cards
+from builder.client.probes import Outcome, Probe
+from builder.client.system import System
+from builder.client.visible import filtered, visible
+from builder.core.device import Device
 
-CUDA_SECONDS = 5.0
-CUDA_LIBRARIES = (
-    ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1")
-)
-_VERSION = re.compile(r"\s(\d{3}\.\d+(?:\.\d+)?)\s")
-DRIVER_FILE = Path("/proc/driver/nvidia/version")
+_NATIVE = (nvml.LIBRARY.name, libcuda.LIBRARY.name)
 
 
 @dataclass(frozen=True)
@@ -35,10 +31,16 @@ class Surroundings:
     env: Mapping[str, str]
     ask: Ask
     python: str
-    """The interpreter that the libcuda probe is run with."""
-    driver_file: Path = DRIVER_FILE
-    cuda_libraries: Tuple[str, ...] = CUDA_LIBRARIES
+    """The interpreter that the native libraries are asked with."""
+    driver_file: Path = "/" / kernel.VERSION
+    cuda_libraries: Tuple[str, ...] = libcuda.places(sys.platform)
     smi_programs: Tuple[str, ...] = smi.PROGRAMS
+    nvml_libraries: Tuple[str, ...] = nvml.places(sys.platform)
+    os: str = sys.platform
+    root: Path = Path("/")
+    """Where every other file of the system is looked for."""
+    libc: str = field(default_factory=system.c_library)
+    """What the C library says of itself: ``glibc 2.36``."""
 
 
 @dataclass(frozen=True)
@@ -48,128 +50,75 @@ class Detection:
     devices: Tuple[Device, ...]
     driver: Optional[str]
     probes: Tuple[Probe, ...]
+    system: System = field(default_factory=System)
+    cuda: Optional[str] = None
+    """The newest CUDA that the driver serves, ``12.9``."""
+    cards: Tuple[Card, ...] = ()
+    """NVIDIA's display devices on the PCI bus, with or without a driver; WSL2 shows none."""
 
 
 def detect(around: Surroundings) -> Detection:
     """All GPUs; none with every probe's reason. ``ConfigError`` for a malformed ``ORTPACKS_FORCE_*``."""
-    forced_driver = _forced_driver(around.env)
-    reports = _ask_in_turn(around)
-    devices = next((item.devices for item in reports if item.devices), ())
-    driver = forced_driver or next((item.driver for item in reports if item.driver), None)
+    forced_driver, sizes = stated.driver(around.env), stated.memory(around.env)
+    probes = _ask_in_turn(around)
+    devices = stated.with_memory(_devices(probes, around.env), sizes)
+    driver = forced_driver or _first([probe.driver for probe in probes])
     if driver is None and devices:
         driver = smi.driver_version(around.ask, around.smi_programs)
     return Detection(
         devices=tuple(replace(device, driver=driver) for device in devices),
         driver=driver,
-        probes=tuple(item.probe for item in reports),
+        probes=tuple(filtered(probe, around.env) for probe in probes),
+        system=system.look(around.os, around.root, around.env, around.libc),
+        cuda=_first([probe.cuda for probe in probes]),
+        cards=cards(around.root) if around.os == "linux" else (),
     )
 
 
-def _ask_in_turn(around: Surroundings) -> List[Report]:
-    reports = [_environment(around.env)]
-    if reports[0].probe.outcome is not Outcome.MISSING:
-        return reports
-    reports.append(_libcuda(around))
-    reports.append(_nvidia_smi(around, reports[1]))
-    reports.append(_driver_file(around.driver_file))
-    return reports
-
-
-def _environment(env: Mapping[str, str]) -> Report:
-    text = env.get("ORTPACKS_FORCE_CC")
-    if text is None:
-        return report("environment", Outcome.MISSING, "ORTPACKS_FORCE_CC is not set")
-    if text.strip() == "none":
-        return report("environment", Outcome.NONE, "ORTPACKS_FORCE_CC=none")
-    try:
-        capabilities = [Capability.parse(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(
-            f"ORTPACKS_FORCE_CC={text!r}: {error}. Write capabilities like 8.6 or 8.6,5.2, or none."
-        ) from error
-    devices = tuple(
-        Device(
-            index=index,
-            uuid="",
-            name="GPU stated by ORTPACKS_FORCE_CC",
-            capability=capability,
-            memory_mib=None,
-            driver=None,
-        )
-        for index, capability in enumerate(capabilities)
+def _ask_in_turn(around: Surroundings) -> List[Probe]:
+    first = stated.probe(around.env)
+    if first.outcome is not Outcome.MISSING:
+        return [first, *_kernel_files(around)]
+    if around.os == "darwin":
+        why = "there is no NVIDIA driver for macOS"
+        return [first, *(Probe(name, Outcome.SKIPPED, why) for name in (*_NATIVE, smi.NAME))]
+    native = _at_once(
+        lambda: nvml.probe(around.ask, around.python, around.nvml_libraries),
+        lambda: libcuda.probe(around.ask, around.python, around.cuda_libraries),
     )
-    return report("environment", Outcome.FOUND, f"ORTPACKS_FORCE_CC={text}", devices)
+    return [first, *native, _nvidia_smi(around, native), *_kernel_files(around)]
 
 
-def _forced_driver(env: Mapping[str, str]) -> Optional[str]:
-    text = env.get("ORTPACKS_FORCE_DRIVER")
-    if text is None:
-        return None
-    try:
-        parse_driver(text)
-    except ValueError as error:
-        raise ConfigError(f"ORTPACKS_FORCE_DRIVER: {error}") from error
-    return text.strip()
+def _at_once(beside: Callable[[], Probe], here: Callable[[], Probe]) -> List[Probe]:
+    """Both answers. The second is asked in this thread, which an interrupt reaches."""
+    answers: List[Probe] = []
+    thread = Thread(target=lambda: answers.append(beside()), daemon=True)
+    thread.start()
+    second = here()
+    thread.join()
+    return [*answers, second]
 
 
-def _libcuda(around: Surroundings) -> Report:
-    """In a child process: ``cuInit`` may hang or crash, and it sees ``CUDA_VISIBLE_DEVICES`` and MIG."""
-    script = pkgutil.get_data("builder.client", "cuda_probe.py") or b""
-    argv = [around.python, "-I", "-S", "-c", script.decode(), *around.cuda_libraries]
-    try:
-        answer = around.ask(argv, CUDA_SECONDS)
-    except TimeoutError as error:
-        return report("libcuda", Outcome.TIMEOUT, str(error))
-    except OSError as error:
-        return report("libcuda", Outcome.FAILED, f"{around.python} cannot be started: {error}")
-    return _read_libcuda(answer)
+def _nvidia_smi(around: Surroundings, native: List[Probe]) -> Probe:
+    asked = [probe.name for probe in native if probe.devices]
+    if asked:
+        return Probe(smi.NAME, Outcome.SKIPPED, f"{' and '.join(asked)} listed the GPUs")
+    return smi.probe(around.ask, around.smi_programs)
 
 
-def _read_libcuda(answer: Answer) -> Report:
-    try:
-        said = json.loads(answer.stdout)
-        if "missing" in said:
-            return report("libcuda", Outcome.MISSING, said["missing"])
-        if "error" in said:
-            return report("libcuda", _error_outcome(said["error"]), said["error"])
-        devices = tuple(_cuda_device(row) for row in said["devices"])
-    except (ValueError, KeyError, TypeError):
-        detail = " ".join([f"exit {answer.code}", *answer.stderr.strip().splitlines()[-1:]])
-        return report("libcuda", Outcome.FAILED, f"the probe did not come through: {detail}")
-    outcome = Outcome.FOUND if devices else Outcome.NONE
-    return report("libcuda", outcome, f"CUDA {said['cuda'] // 1000}.{said['cuda'] % 1000 // 10}", devices)
+def _kernel_files(around: Surroundings) -> List[Probe]:
+    if around.os != "linux":
+        return []
+    return [kernel.probe(path) for path in (around.driver_file, around.root / kernel.MODULE)]
 
 
-def _error_outcome(error: str) -> Outcome:
-    return Outcome.NONE if "CUDA_ERROR_NO_DEVICE" in error else Outcome.FAILED
+def _devices(probes: List[Probe], env: Mapping[str, str]) -> Tuple[Device, ...]:
+    """Those the user states, else CUDA's, else the physical ones that are left visible."""
+    listed = {probe.name: probe.devices for probe in probes}
+    physical = listed.get(nvml.LIBRARY.name) or listed.get(smi.NAME) or ()
+    theirs = listed.get(libcuda.LIBRARY.name, ())
+    return listed[stated.NAME] or completed(theirs, physical) or visible(physical, env)
 
 
-def _cuda_device(row: Mapping[str, object]) -> Device:
-    memory = row["memory_mib"]
-    return Device(
-        index=int(str(row["index"])),
-        uuid=str(row["uuid"]),
-        name=str(row["name"]),
-        capability=Capability.parse(str(row["capability"])),
-        memory_mib=int(str(memory)),
-        driver=None,
-    )
-
-
-def _nvidia_smi(around: Surroundings, cuda: Report) -> Report:
-    if cuda.devices:
-        return report(smi.NAME, Outcome.SKIPPED, "libcuda listed the GPUs")
-    return smi.probe(around.ask, around.env, around.smi_programs)
-
-
-def _driver_file(path: Path) -> Report:
-    """``NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.07  …``; the open module's line is longer."""
-    name = str(path)
-    try:
-        first = path.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
-    except OSError as error:
-        return report(name, Outcome.MISSING, error.strerror or str(error))
-    match = _VERSION.search(first)
-    if match is None:
-        return report(name, Outcome.FAILED, f"no version in {first!r}")
-    return report(name, Outcome.FOUND, f"driver {match[1]}", driver=match[1])
+def _first(values: List[Optional[str]]) -> Optional[str]:
+    return next((value for value in values if value), None)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, Dict
 
 from builder.client.digest import CHUNK, require_bytes, size_of
-from builder.client.web import RangeRefusedError, Response, TransientError, Web, ask, persist
+from builder.client.pace import TooSlowError
+from builder.client.web import RangeRefusedError, Response, SlowError, TransientError, Web, ask, persist
 from builder.errors import DiskError, IntegrityError
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
@@ -109,7 +110,9 @@ def _copy(response: Response, file: IO[bytes], start: int, wanted: Wanted, web: 
     done = start
     while True:
         try:
-            chunk = response.read(CHUNK)
+            chunk = response.read1(CHUNK)
+        except TooSlowError as error:
+            raise SlowError(f"{wanted.url}: {error}") from error
         except (OSError, HTTPException):
             return
         if not chunk:

@@ -3,46 +3,87 @@
 from __future__ import annotations
 
 import shlex
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Dict, List, Mapping
 
+from builder.client.current import installed, lasting
 from builder.client.layout import Prefix, read_info
+from builder.core.providers import HOSTS, LINUX
 
-HOST = "libonnxruntime.so.1"
-LIBRARY_PATH = "LD_LIBRARY_PATH"
+JIT_CACHE_BYTES = 4 * 2**30
+"""What NVIDIA's driver keeps of compiled kernels at most. Its default may hold a fraction of ONNX Runtime's,
+which would be compiled again at each start."""
+LIBRARY_PATHS = {"win": "PATH", "macos": "DYLD_LIBRARY_PATH"}
+"""Where the loader looks first, by what a platform's name begins with; else ``LD_LIBRARY_PATH``."""
+SYSTEMD = "systemd"
+
+Line = Callable[[str, str, str], str]
+"""``line(name, value, separator)``: there is a separator for lists of folders, which keep what is set."""
 
 
-def variables(prefix: Prefix) -> Dict[str, str]:
-    """Names and values. They name ``current``, so they stay true after the next install.
+def variables(prefix: Prefix, platform: str) -> Dict[str, str]:
+    """Names and values. Where there is a link ``current`` they name it, and stay true after an install.
 
     Raises ``NothingToDoError`` when nothing is installed.
     """
-    visible: Optional[object] = read_info(prefix).get("cudaVisibleDevices")
-    lib = prefix.current.absolute() / "lib"
-    values = {"ORT_DYLIB_PATH": str(lib / HOST), LIBRARY_PATH: str(lib)}
-    return {**values, "CUDA_VISIBLE_DEVICES": visible} if isinstance(visible, str) else values
+    info = read_info(installed(prefix))
+    lib = lasting(prefix) / "lib"
+    host = HOSTS.get(platform, HOSTS[LINUX])
+    values = {"ORT_DYLIB_PATH": str(lib / host), library_path(platform): str(lib)}
+    visible = info.get("cudaVisibleDevices")
+    if isinstance(visible, str):
+        values["CUDA_VISIBLE_DEVICES"] = visible
+    if info.get("support") == "jit":
+        values["CUDA_CACHE_MAXSIZE"] = str(JIT_CACHE_BYTES)
+    return values
 
 
-def lines(values: Mapping[str, str], shell: str) -> List[str]:
+def library_path(platform: str) -> str:
+    """The variable that the loader reads."""
+    return LIBRARY_PATHS.get(platform.partition("-")[0], "LD_LIBRARY_PATH")
+
+
+def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
     """One statement per variable, for a shell of ``SHELLS``; library paths go before what is set."""
-    return [SHELLS[shell](name, value) for name, value in values.items()]
+    separator = ";" if platform.startswith("win") else ":"
+    paths = library_path(platform)
+    said = [SHELLS[shell](name, value, separator if name == paths else "") for name, value in values.items()]
+    return ["[Service]", *said] if shell == SYSTEMD else said
 
 
-def _sh(name: str, value: str) -> str:
-    rest = f"${{{name}:+:${name}}}" if name == LIBRARY_PATH else ""
+def _sh(name: str, value: str, separator: str) -> str:
+    rest = f"${{{name}:+{separator}${name}}}" if separator else ""
     return f"export {name}={shlex.quote(value)}{rest}"
 
 
-def _fish(name: str, value: str) -> str:
+def _fish(name: str, value: str, separator: str) -> str:
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    rest = f" ${name}" if name == LIBRARY_PATH else ""
-    paths = "--path " if name == LIBRARY_PATH else ""
+    rest = f" ${name}" if separator else ""
+    paths = "--path " if separator else ""
     return f"set -gx {paths}{name} '{escaped}'{rest}"
 
 
-def _powershell(name: str, value: str) -> str:
+def _powershell(name: str, value: str, separator: str) -> str:
     escaped = value.replace("'", "''")
-    rest = f" + $(if ($env:{name}) {{':' + $env:{name}}})" if name == LIBRARY_PATH else ""
+    rest = f" + $(if ($env:{name}) {{'{separator}' + $env:{name}}})" if separator else ""
     return f"$env:{name} = '{escaped}'{rest}"
 
 
-SHELLS: Mapping[str, Callable[[str, str], str]] = {"sh": _sh, "fish": _fish, "powershell": _powershell}
+def _cmd(name: str, value: str, separator: str) -> str:
+    """For a batch file, where ``%`` begins a variable."""
+    rest = f"{separator}%{name}%" if separator else ""
+    return f'set "{name}={value.replace("%", "%%")}{rest}"'
+
+
+def _systemd(name: str, value: str, separator: str) -> str:  # noqa: ARG001 a unit inherits no list
+    """As systemd.exec(5) and systemd.syntax(7) quote: ``%`` begins a specifier."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'Environment="{name}={escaped}"'
+
+
+SHELLS: Mapping[str, Line] = {
+    "sh": _sh,
+    "fish": _fish,
+    "powershell": _powershell,
+    "cmd": _cmd,
+    SYSTEMD: _systemd,
+}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Dict, Iterator, Tuple
 
 from builder.client.digest import write_file
+from builder.client.layout import INFO
 from builder.core.manifest import FOLDER_MODE, FileEntry, Manifest, file_mode, loads
 from builder.errors import DiskError, IntegrityError
 
@@ -21,6 +22,9 @@ MANIFEST_LIMIT = 16 * 2**20
 """Bytes; a real manifest has some ten thousand."""
 COUNT_LIMIT = 10_000
 
+_NO_TAR = (tarfile.TarError, ValueError, RecursionError, OverflowError)
+"""What ``tarfile`` raises of headers that somebody made up."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -41,7 +45,7 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
             wanted = _wanted(manifest, top, limit)
             for member in members:
                 _take(archive, member, top, folder, wanted)
-    except tarfile.TarError as error:
+    except _NO_TAR as error:
         raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
     except OSError as error:
         raise DiskError(f"{folder}: cannot be written: {error.strerror or error}") from error
@@ -55,7 +59,7 @@ def read_manifest(stream: IO[bytes], top: str) -> Manifest:
     try:
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             return _parse(_first(archive, iter(archive), top), top)
-    except tarfile.TarError as error:
+    except _NO_TAR as error:
         raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
 
 
@@ -63,7 +67,7 @@ def inside(name: str, top: str) -> Tuple[str, ...]:
     """The parts of a member's path below ``top``; ``IntegrityError`` for a name that could lead elsewhere."""
     parts = tuple(name.split("/"))
     plain = all(part not in {"", ".", ".."} for part in parts) and not set(name) & set("\\:\0")
-    if not plain or parts[0] != top:
+    if not plain or _SURROGATE.search(name) or parts[0] != top:
         raise IntegrityError(f"{top}: the archive holds {name!r}, which does not lie in its folder")
     return parts[1:]
 
@@ -97,8 +101,8 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
     entries = {inside(f"{top}/{entry.path}", top): entry for entry in manifest.files}
     if len(manifest.files) > COUNT_LIMIT or len(entries) != len(manifest.files):
         raise IntegrityError(f"{top}: its manifest lists {len(manifest.files)} files, some twice or too many")
-    if (MANIFEST,) in entries or any(entry.size < 0 for entry in manifest.files):
-        raise IntegrityError(f"{top}: its manifest lists itself or a negative size")
+    if {(MANIFEST,), (INFO,)} & set(entries) or any(entry.size < 0 for entry in manifest.files):
+        raise IntegrityError(f"{top}: its manifest lists itself, {INFO} or a negative size")
     if manifest.unpacked_size > limit:
         raise IntegrityError(
             f"{top}: unpacked size differs.\n    wanted: at most {limit} bytes (index)\n"

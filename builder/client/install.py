@@ -1,4 +1,4 @@
-"""Brings a package onto the machine: fetched, proved, made aside, then switched to in one step."""
+"""Brings a package onto the machine: fetched, proved, made aside, tried out, then switched to in one step."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ import shutil
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Optional, Sequence, Tuple
 
 from builder.client.complete import SPARE_BYTES, Means, complete, survey
 from builder.client.compressed import open_tar, readable
+from builder.client.current import Symlink, in_use, require_ours, switch
 from builder.client.extract import extract, read_manifest
+from builder.client.history import before, drop, remember, versions
+from builder.client.info import package_info
 from builder.client.layout import (
+    INFO,
     Prefix,
     forget_downloads,
-    in_use,
     make_folders,
     remove_leftovers,
-    switch,
     sync_folder,
     top_of,
-    write_info,
+    write_json,
 )
 from builder.client.lock import hold
 from builder.client.obtain import coming, obtain
 from builder.client.offer import Pick, pick, within
+from builder.client.selftest import Prover, Tried, require_loading
 from builder.client.source import Located
 from builder.client.verify import whole
 from builder.client.web import Web
@@ -34,8 +37,6 @@ from builder.core.manifest import Manifest
 from builder.core.naming import form_of
 from builder.core.select import Choice
 from builder.errors import DiskError, IntegrityError
-
-_PROVIDER = "libonnxruntime_providers_cuda.so"
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,25 @@ class Job:
     means: Means
     web: Web
     now: Callable[[], datetime]
+    prover: Prover
+    symlink: Symlink
 
     @property
     def prefix(self) -> Prefix:
         """Where it goes."""
         return self.means.prefix
+
+
+@dataclass(frozen=True)
+class Made:
+    """A whole package in its folder, not yet in use."""
+
+    folder: Path
+    package: IndexPackage
+    manifest: Manifest
+    tried: Tried
+    fresh: bool
+    why: str
 
 
 @dataclass(frozen=True)
@@ -67,20 +82,29 @@ class Installed:
     package: IndexPackage
     why: str
     """Which layout, and why that one."""
+    tried: Tried
+    previous: Optional[str]
+    """What ``rollback`` goes back to."""
+    dropped: Tuple[str, ...]
+    """Older packages that were removed."""
+    freed: int
+    """Bytes that this gave back."""
 
 
 def install(job: Job) -> Installed:
     """Install and switch ``current``; what was installed before stays, and in use until the last step.
 
     Raises ``NoCompatiblePackageError`` (not in that layout), ``TransferError``, ``IntegrityError``,
-    ``DiskError`` or ``ToolMissingError`` (no zstd, no pip).
+    ``DiskError``, ``ToolMissingError`` (no zstd, no pip) or ``LoadError`` (it does not load here).
     """
     wanted = within(job.offers, job.layout)
     if not any(readable(form_of(offer.file)) for offer in wanted):
         require_zstd()
     try:
+        require_ours(job.prefix)
         make_folders(job.prefix)
         with hold(job.prefix.lock, lambda: job.means.say("Waiting for another install to finish.")):
+            make_folders(job.prefix)
             return _install(job, wanted)
     except OSError as error:
         where = error.filename or job.prefix.root
@@ -91,29 +115,54 @@ def install(job: Job) -> Installed:
 
 def _install(job: Job, wanted: Tuple[IndexPackage, ...]) -> Installed:
     remove_leftovers(job.prefix, wanted)
-    there = _there(job, wanted)
-    if there is not None:
-        package, manifest = there
-        folder = job.prefix.folder(package)
-        write_info(job.prefix, folder, _info(job, package, manifest))
-        done = Installed(folder, fresh=False, package=package, why=f"Layout {package.layout}: it is there.")
-    else:
-        picked = pick(wanted, job.layout, readable, lambda thin: _nothing_missing(job, thin))
-        done = _bring(job, picked)
-    switch(job.prefix, done.folder)
+    made = _there(job, wanted) or _bring(
+        job, pick(wanted, job.layout, readable, lambda thin: _nothing_missing(job, thin))
+    )
+    if not made.fresh:
+        _describe(job, made.folder, made.package, made.manifest, made.folder)
+    remember(job.prefix, made.folder.name)
+    switch(job.prefix, made.folder, job.symlink)
+    if job.prefix.pointer.is_file():  # the path that the description tells is another one then
+        _describe(job, made.folder, made.package, made.manifest, made.folder)
     forget_downloads(job.prefix)
-    return done
+    return _settle(job, made)
 
 
-def _there(job: Job, wanted: Tuple[IndexPackage, ...]) -> Optional[Tuple[IndexPackage, Manifest]]:
+def _settle(job: Job, made: Made) -> Installed:
+    """Keep what is in use and the one before it; older ones go."""
+    previous = before(job.prefix)
+    old = [folder for folder in versions(job.prefix) if folder.name not in {made.folder.name, previous}]
+    freed = _drop(job, old)
+    dropped = tuple(folder.name for folder in old if not folder.exists())
+    return Installed(made.folder, made.fresh, made.package, made.why, made.tried, previous, dropped, freed)
+
+
+def _drop(job: Job, old: Sequence[Path]) -> int:
+    """Bytes that this gives back. A folder that cannot be removed does not undo an install."""
+    try:
+        return drop(job.prefix, old)
+    except OSError as error:
+        job.means.say(f"{error.filename or old[0]}: an older package is not removed: {error.strerror}.")
+        return 0
+
+
+def _there(job: Job, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
     """What is installed already, whole, the one in use first."""
     current = in_use(job.prefix)
     for package in sorted(wanted, key=lambda package: job.prefix.folder(package).name != current):
         folder = job.prefix.folder(package)
         manifest = whole(folder) if folder.is_dir() else None
         if manifest is not None:
-            return package, manifest
+            why = f"Layout {package.layout}: it is there."
+            return Made(folder, package, manifest, _try_out(job, folder, manifest), fresh=False, why=why)
     return None
+
+
+def _try_out(job: Job, folder: Path, manifest: Manifest) -> Tried:
+    """Load it, or ``LoadError``."""
+    tried = job.prover.load(folder, manifest)
+    require_loading(tried, manifest.name)
+    return tried
 
 
 def _nothing_missing(job: Job, thin: IndexPackage) -> bool:
@@ -126,11 +175,11 @@ def _nothing_missing(job: Job, thin: IndexPackage) -> bool:
     return len(survey(absent, nearby)) == len(absent)
 
 
-def _bring(job: Job, picked: Pick) -> Installed:
+def _bring(job: Job, picked: Pick) -> Made:
     package = picked.package
     folder = job.prefix.folder(package)
-    _unpack(job, package, _fetch(job, package), folder)
-    return Installed(folder, fresh=True, package=package, why=picked.why)
+    manifest, tried = _unpack(job, package, _fetch(job, package), folder)
+    return Made(folder, package, manifest, tried, fresh=True, why=picked.why)
 
 
 def _fetch(job: Job, package: IndexPackage) -> Path:
@@ -145,7 +194,7 @@ def _fetch(job: Job, package: IndexPackage) -> Path:
     return obtain(package, job.located, job.prefix, job.web)
 
 
-def _unpack(job: Job, package: IndexPackage, archive: Path, folder: Path) -> None:
+def _unpack(job: Job, package: IndexPackage, archive: Path, folder: Path) -> Tuple[Manifest, Tried]:
     part = job.prefix.part(folder.name)
     try:
         part.mkdir()
@@ -153,13 +202,15 @@ def _unpack(job: Job, package: IndexPackage, archive: Path, folder: Path) -> Non
             manifest = extract(stream, top_of(package), part, package.unpacked_size)
         _require_agreement(manifest, package)
         complete(manifest, part, job.means)
-        write_info(job.prefix, part, _info(job, package, manifest))
+        tried = _try_out(job, part, manifest)
+        _describe(job, part, package, manifest, folder)
         sync_folder(part)
         _put_in_place(part, folder, aside=job.prefix.part("damaged"))
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
     sync_folder(folder.parent)
+    return manifest, tried
 
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
@@ -179,32 +230,8 @@ def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _info(job: Job, package: IndexPackage, manifest: Manifest) -> Dict[str, object]:
-    """``gpu-package-info.json``; docs/client.md explains each key."""
-    device = job.choice.device
-    capability = device.capability if device else None
-    return {
-        "format": 1,
-        "name": package.name,
-        "variant": package.variant,
-        "layout": package.layout,
-        "architectures": _architectures(manifest),
-        "smVersion": capability.major * 10 + capability.minor if capability else None,
-        "computeCap": str(capability) if capability else None,
-        "gpuName": device.name if device else None,
-        "support": job.choice.support,
-        "cudaVisibleDevices": job.choice.visible,
-        "version": package.onnxruntime.version,
-        "libsPath": str(job.prefix.current.absolute() / "lib"),
-        "installedAt": job.now().isoformat(timespec="seconds"),
-        "sha256": package.sha256,
-    }
-
-
-def _architectures(manifest: Manifest) -> List[str]:
-    """Native code found in the CUDA provider, as ``sm_75``."""
-    provider: Optional[List[str]] = next(
-        ([f"sm_{sm}" for sm in item.sass] for item in manifest.coverage if item.path.endswith(_PROVIDER)),
-        None,
-    )
-    return provider or []
+def _describe(job: Job, where: Path, package: IndexPackage, manifest: Manifest, folder: Path) -> None:
+    """Write ``gpu-package-info.json`` of the package in ``where``, which will be ``folder``."""
+    home = folder if job.prefix.pointer.is_file() else job.prefix.current.absolute()
+    info = package_info(job.choice, package, manifest, home / "lib", job.now())
+    write_json(job.prefix, where / INFO, info)

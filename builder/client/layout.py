@@ -1,8 +1,9 @@
 """The folder packages are installed in.
 
-``versions/<package>-<sha12>/`` holds one whole package each, ``current`` links to the one in use. All else of
-ours lies in ``.ortpacks/``: the lock, what has arrived, and what is being made. The rest of
-the folder may be somebody else's, so nothing outside these three names is ever looked at.
+``versions/<package>-<sha12>/`` holds one whole package each, ``current`` (or ``current.txt``) tells the one
+in use, ``gpu-info.json`` what was found out about the machine. All else of ours lies in ``.ortpacks/``: the
+lock, the history, what has arrived, and what is being made. The rest of the folder may be somebody else's, so
+nothing outside these names is ever looked at.
 """
 
 from __future__ import annotations
@@ -12,18 +13,17 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, Mapping, Optional
+from typing import Dict, Iterable, Iterator, Mapping
 
 from builder.client.download import etag_file
 from builder.core.index import IndexPackage, IndexPart
 from builder.core.manifest import FOLDER_MODE, file_mode
 from builder.core.naming import stem
-from builder.errors import DiskError, IntegrityError, NothingToDoError
+from builder.errors import IntegrityError
 
 INFO = "gpu-package-info.json"
 _STATE = ".ortpacks"
 _LIBRARY = ".library"
-_ELSEWHERE = "Move it away, or choose another folder with --prefix."
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,29 @@ class Prefix:
         return self.root / "current"
 
     @property
+    def pointer(self) -> Path:
+        """The file that names the package in use, where links cannot be made."""
+        return self.root / "current.txt"
+
+    @property
+    def gpu_info(self) -> Path:
+        """What was found out about the machine."""
+        return self.root / "gpu-info.json"
+
+    @property
+    def state(self) -> Path:
+        """What is for the client alone."""
+        return self.root / _STATE
+
+    @property
+    def history(self) -> Path:
+        """Names of the packages that were in use, oldest first."""
+        return self.state / "history"
+
+    @property
     def lock(self) -> Path:
-        """Held during an install; never removed, or two could hold it."""
-        return self.root / _STATE / "lock"
+        """Held by whoever changes anything."""
+        return self.state / "lock"
 
     @property
     def versions(self) -> Path:
@@ -50,12 +70,12 @@ class Prefix:
     @property
     def downloads(self) -> Path:
         """Where archives arrive, and the libraries taken out of wheels."""
-        return self.root / _STATE / "downloads"
+        return self.state / "downloads"
 
     @property
     def parts(self) -> Path:
         """Where things are made before they get their names."""
-        return self.root / _STATE / "parts"
+        return self.state / "parts"
 
     def folder(self, package: IndexPackage) -> Path:
         """Where this very package lies unpacked: its bytes are part of the name."""
@@ -90,11 +110,8 @@ def top_of(package: IndexPackage) -> str:
 
 
 def make_folders(prefix: Prefix) -> None:
-    """Make what is missing. ``DiskError`` when ``current`` is there already and not ours to replace."""
-    link, versions = prefix.current, prefix.versions
-    if (link.is_symlink() or link.exists()) and not _leads_into(link, versions):
-        raise DiskError(f"{link} is in the way: it is no link to a package of ours. {_ELSEWHERE}")
-    for folder in (versions, prefix.downloads, prefix.parts):
+    """Make what is missing."""
+    for folder in (prefix.versions, prefix.downloads, prefix.parts):
         make_folder(folder)
 
 
@@ -114,30 +131,32 @@ def remove_leftovers(prefix: Prefix, packages: Iterable[IndexPackage]) -> None:
 
     Only with the lock held.
     """
+    clear_parts(prefix)
     kept = {path for package in packages for path in _arriving(prefix, package)}
-    for path in (*prefix.parts.iterdir(), *prefix.downloads.iterdir()):
+    for path in prefix.downloads.iterdir():
         if path not in kept and path.suffix != _LIBRARY:
-            _remove(path)
+            remove(path)
+
+
+def clear_parts(prefix: Prefix) -> None:
+    """Remove what dead commands were making: their process numbers may come again.
+
+    Only with the lock held.
+    """
+    for path in prefix.parts.iterdir():
+        remove(path)
 
 
 def forget_downloads(prefix: Prefix) -> None:
     """Remove all that has arrived. Only with the lock held."""
     for path in prefix.downloads.iterdir():
-        _remove(path)
+        remove(path)
 
 
 def _arriving(prefix: Prefix, package: IndexPackage) -> Iterator[Path]:
     for path in (prefix.download(package), *(prefix.piece(part) for part in package.parts)):
         yield path
         yield etag_file(path)
-
-
-def switch(prefix: Prefix, folder: Path) -> None:
-    """Point ``current`` at ``folder`` in one step: at any moment it is the old or the new one."""
-    link = prefix.part("current")
-    link.symlink_to(os.path.relpath(folder, prefix.root), target_is_directory=True)
-    link.replace(prefix.current)
-    sync_folder(prefix.root)
 
 
 def sync_folder(path: Path) -> None:
@@ -151,20 +170,25 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def write_info(prefix: Prefix, folder: Path, info: Mapping[str, object]) -> None:
-    """Write ``gpu-package-info.json`` of the package in ``folder``, whole or not at all."""
-    part = prefix.part(INFO)
-    with part.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(info, indent=2, ensure_ascii=False) + "\n")
+def write_json(prefix: Prefix, path: Path, value: Mapping[str, object]) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_text(prefix, path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(prefix: Prefix, path: Path, text: str) -> None:
+    """Write a file anybody may read, whole or not at all."""
+    part = prefix.part(path.name)
+    with part.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
         file.flush()
-        part.chmod(file_mode(INFO))
+        part.chmod(file_mode(path.name))
         os.fsync(file.fileno())
-    part.replace(folder / INFO)
+    part.replace(path)
 
 
-def read_info(prefix: Prefix) -> Dict[str, object]:
-    """``gpu-package-info.json`` of the package in use; ``NothingToDoError`` when none is installed."""
-    path = installed(prefix) / INFO
+def read_info(folder: Path) -> Dict[str, object]:
+    """``gpu-package-info.json`` of the package in ``folder``."""
+    path = folder / INFO
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -174,26 +198,8 @@ def read_info(prefix: Prefix) -> Dict[str, object]:
     return value
 
 
-def installed(prefix: Prefix) -> Path:
-    """The folder ``current`` points to; ``NothingToDoError`` when none is installed."""
-    if not prefix.current.is_dir():
-        raise NothingToDoError(f"No package is installed under {prefix.root}. Run install first.")
-    return prefix.current.resolve()
-
-
-def in_use(prefix: Prefix) -> Optional[str]:
-    """Name of the installed folder, for messages."""
-    return prefix.current.resolve().name if prefix.current.is_dir() else None
-
-
-def _leads_into(link: Path, folder: Path) -> bool:
-    try:
-        return link.is_symlink() and link.resolve().parent == folder.resolve()
-    except (OSError, RuntimeError):  # a loop
-        return False
-
-
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

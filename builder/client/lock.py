@@ -1,7 +1,8 @@
-"""One install at a time per prefix: a lock that the system drops when its holder dies."""
+"""One change at a time per prefix: a lock that the system drops when its holder dies."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from contextlib import contextmanager
@@ -24,13 +25,22 @@ else:
 
 @contextmanager
 def hold(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock ``path``, waiting for whoever has it; ``on_wait`` is called once before waiting."""
-    with path.open("ab") as file:
-        if not _taken(file):
-            on_wait()
+    """Hold the lock ``path``, waiting for whoever has it; ``on_wait`` is called once before waiting.
+
+    The file may be removed by who holds it: who waited for it then takes the lock of the file that is there.
+    """
+    waited = False
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as file:
             while not _taken(file):
+                if not waited:
+                    on_wait()
+                waited = True
                 time.sleep(_POLL_SECONDS)
-        yield
+            if _still_there(file, path):
+                yield
+                return
 
 
 def _taken(file: IO[bytes]) -> bool:
@@ -39,3 +49,10 @@ def _taken(file: IO[bytes]) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     return True
+
+
+def _still_there(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
+from threading import Event
+from typing import Deque, Generator, List, Sequence, Tuple
 
 from builder.client.digest import CHUNK, require_bytes, size_of
 from builder.client.download import Wanted, etag_file, fetch
 from builder.client.layout import Prefix
+from builder.client.progress import Tally
 from builder.client.source import Located
 from builder.client.web import Web
 from builder.core.index import IndexPackage, IndexPart
 from builder.errors import IntegrityError, TransferError
+
+AT_ONCE = 3
+"""Parts that are fetched side by side."""
 
 
 def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -> Path:
@@ -28,9 +39,10 @@ def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) ->
 def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
     """Bytes that ``obtain`` will still write under the prefix."""
     local = isinstance(located.place, Path)
-    largest = 0 if local else max((part.size for part in package.parts), default=0)
+    sizes = sorted((part.size for part in package.parts), reverse=True)
+    beside = 0 if local else sum(sizes[:AT_ONCE])
     rest = max(package.size - size_of(prefix.download(package)), 0)
-    return largest + (rest if package.parts or not local else 0)
+    return beside + (rest if package.parts or not local else 0)
 
 
 def _bring(file: IndexPart, located: Located, prefix: Prefix, web: Web) -> Path:
@@ -47,14 +59,12 @@ def _bring(file: IndexPart, located: Located, prefix: Prefix, web: Web) -> Path:
 
 
 def _joined(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -> Path:
-    """The parts, one after the other: on the disk are the archive and one part at a time."""
+    """The parts in order; ``AT_ONCE`` of them are fetched side by side, and lie beside the archive then."""
     whole = prefix.download(package)
     resumed = size_of(whole) > 0
-    end = 0
-    for part in package.parts:
-        start, end = end, end + part.size
-        if size_of(whole) < end:
-            piece = _bring(part, located, prefix, web)
+    missing = _missing(package, size_of(whole))
+    with closing(_fetched([part for _, part in missing], located, prefix, web)) as pieces:
+        for (start, part), piece in zip(missing, pieces):
             _append(piece, whole, start)
             if piece == prefix.piece(part):
                 _drop(piece)
@@ -67,6 +77,34 @@ def _joined(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -
         # What an earlier run left may be damaged: start over, once.
         return _joined(package, located, prefix, web)
     return whole
+
+
+def _missing(package: IndexPackage, have: int) -> List[Tuple[int, IndexPart]]:
+    """The parts that do not lie in the archive's first ``have`` bytes, each with where it begins."""
+    ends = list(accumulate(part.size for part in package.parts))
+    starts = [0, *ends[:-1]]
+    return [(start, part) for start, end, part in zip(starts, ends, package.parts) if have < end]
+
+
+def _fetched(
+    parts: Sequence[IndexPart], located: Located, prefix: Prefix, web: Web
+) -> Generator[Path, None, None]:
+    """Each part in order, proved. The next ones arrive meanwhile; when one fails, they all stop."""
+    stop = Event()
+    tally = Tally(web.progress, sum(part.size for part in parts), stop)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        waiting: Deque[Future[Path]] = deque()
+        try:
+            for number, part in enumerate(parts):
+                own = replace(web, progress=tally.of(number), sleep=tally.pausing(web.sleep))
+                waiting.append(pool.submit(_bring, part, located, prefix, own))
+                if len(waiting) == AT_ONCE:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        except BaseException:
+            stop.set()
+            raise
 
 
 def _append(piece: Path, whole: Path, start: int) -> None:

@@ -20,29 +20,22 @@ class Outcome(Enum):
     FAILED = "failed"
     TIMEOUT = "timeout"
     SKIPPED = "skipped"
-    """Not asked: an earlier probe settled it."""
+    """Not asked: an earlier probe settled it, or there is nothing to ask on this system."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """One question to the machine, kept for the user to read."""
+    """One question to the machine and what came back, kept for the user to read."""
 
     name: str
     outcome: Outcome
     detail: str
-
-
-@dataclass(frozen=True)
-class Report:
-    """A probe's answer with what it found."""
-
-    probe: Probe
     devices: Tuple[Device, ...] = ()
+    """All it lists, those that ``CUDA_VISIBLE_DEVICES`` hides too where the probe does not respect it."""
     driver: Optional[str] = None
-
-
-def report(
-    name: str, outcome: Outcome, detail: str, devices: Tuple[Device, ...] = (), driver: Optional[str] = None
-) -> Report:
-    """A ``Report`` with its ``Probe`` in one go."""
-    return Report(Probe(name, outcome, detail), devices, driver)
+    cuda: Optional[str] = None
+    """The newest CUDA that the driver serves, ``12.9``."""
+    code: Optional[int] = None
+    """The number a library or nvidia-smi failed with: 803 of libcuda, 18 of NVML."""
+    error: Optional[str] = None
+    """That number's name as the library spells it, or the signal a probe died of."""

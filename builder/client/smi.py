@@ -1,40 +1,50 @@
 """Asks nvidia-smi, one field set at a time: a field its driver does not know fails the whole query.
 
 The 470 branch has no ``compute_cap`` (huggingface/candle#733); unified memory is ``[N/A]``
-(unslothai/unsloth#10703); errors are printed on stdout with exit 2.
+(unslothai/unsloth#10703); errors are printed on stdout with exit 2, 9 or 18.
 """
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Callable, Dict, Optional, Sequence, Tuple, TypeVar
 
+from builder.client.child import NAMELESS
 from builder.client.commands import Answer, Ask
-from builder.client.probes import Outcome, Report, report
+from builder.client.probes import Outcome, Probe
 from builder.core.arch import Capability
 from builder.core.device import Device, capability_of_product, parse_driver
 
 NAME = "nvidia-smi"
-PROGRAMS = ("nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi")
-"""WSL2 keeps it off the PATH of services (NVIDIA/OpenShell#441)."""
+PROGRAMS = (
+    "nvidia-smi",
+    "/usr/lib/wsl/lib/nvidia-smi",
+    "/usr/local/nvidia/bin/nvidia-smi",
+    r"C:\Program Files\NVIDIA Corporation\NVSMI\nvidia-smi.exe",
+)
+"""WSL2 keeps it off the PATH of services (NVIDIA/OpenShell#441), and so do GKE's containers."""
 SECONDS = 5.0
+_NOTHING = ("No devices were found", "No supported GPUs were found")
 
 T = TypeVar("T")
 
 
-def probe(ask: Ask, env: Mapping[str, str], programs: Sequence[str] = PROGRAMS) -> Report:
-    """Every GPU that nvidia-smi lists and ``CUDA_VISIBLE_DEVICES`` leaves, with what it knows of each."""
-    last = report(NAME, Outcome.MISSING, "nvidia-smi is not on PATH")
+def probe(ask: Ask, programs: Sequence[str] = PROGRAMS) -> Probe:
+    """Every GPU that nvidia-smi lists, with what it knows of each.
+
+    The first program that answers counts: where one of a Linux driver lies before WSL2's own, it fails.
+    """
+    failed = None
     for program in programs:
         try:
             answer = _query(ask, program, "uuid,name")
         except TimeoutError as error:
-            return report(NAME, Outcome.TIMEOUT, str(error))
+            return Probe(NAME, Outcome.TIMEOUT, str(error))
         except OSError:
             continue
-        if answer.code != 0:
-            return report(NAME, Outcome.FAILED, _complaint(answer))
-        return _describe(ask, program, answer.stdout, env)
-    return last
+        if answer.code == 0:
+            return _describe(ask, program, answer.stdout)
+        failed = failed or _failure(answer)
+    return failed or Probe(NAME, Outcome.MISSING, "nvidia-smi is not on PATH")
 
 
 def driver_version(ask: Ask, programs: Sequence[str] = PROGRAMS) -> Optional[str]:
@@ -46,30 +56,42 @@ def driver_version(ask: Ask, programs: Sequence[str] = PROGRAMS) -> Optional[str
     return None
 
 
-def _describe(ask: Ask, program: str, listing: str, env: Mapping[str, str]) -> Report:
+def _describe(ask: Ask, program: str, listing: str) -> Probe:
     rows = dict(row for row in map(_row, listing.splitlines()) if row[1])
     if not rows:
-        return report(NAME, Outcome.NONE, _first_line(listing) or "it lists no GPU")
+        return Probe(NAME, Outcome.NONE, _first_line(listing) or "it lists no GPU")
     capabilities = _column(ask, program, "compute_cap", Capability.parse)
     memory = _column(ask, program, "memory.total", int)
     drivers = _column(ask, program, "driver_version", _driver)
+    divided = _column(ask, program, "mig.mode.current", _divided)
     devices = tuple(
-        Device(
-            index=index,
-            uuid=fields[0],
-            name=fields[-1],
-            capability=capabilities.get(index) or capability_of_product(fields[-1]),
-            memory_mib=memory.get(index),
-            driver=drivers.get(index),
+        _device(
+            index, fields, capabilities.get(index), None if divided.get(index) else memory.get(index), divided
         )
         for index, fields in sorted(rows.items())
     )
     driver = next(iter(drivers.values()), None)
-    shown = _visible(devices, env.get("CUDA_VISIBLE_DEVICES"))
-    if not shown:
-        hidden = f"CUDA_VISIBLE_DEVICES hides every GPU of {len(devices)}"
-        return report(NAME, Outcome.NONE, hidden, driver=driver)
-    return report(NAME, Outcome.FOUND, f"{len(shown)} of {len(devices)} listed", shown, driver)
+    return Probe(NAME, Outcome.FOUND, f"{len(devices)} listed", devices, driver)
+
+
+def _device(
+    index: int,
+    fields: Tuple[str, ...],
+    capability: Optional[Capability],
+    memory_mib: Optional[int],
+    divided: Dict[int, bool],
+) -> Device:
+    """The memory of a GPU in MIG mode is not what one instance has, and nothing here says that."""
+    uuid, name = fields[0], fields[-1]
+    return Device(
+        index=index,
+        uuid=uuid if uuid.startswith("GPU-") and uuid != "GPU-" else "",
+        name=NAMELESS if name.startswith("[") else name,
+        capability=capability or capability_of_product(name),
+        memory_mib=memory_mib,
+        driver=None,
+        mig=() if divided.get(index) else None,
+    )
 
 
 def _query(ask: Ask, program: str, fields: str) -> Answer:
@@ -103,26 +125,15 @@ def _driver(text: str) -> str:
     return text.strip()
 
 
-def _visible(devices: Sequence[Device], wanted: Optional[str]) -> Tuple[Device, ...]:
-    """CUDA's own rule: in the order named, up to the first that fits no GPU. MIG names keep all."""
-    if wanted is None or wanted.startswith("MIG-"):
-        return tuple(devices)
-    shown = []
-    for name in wanted.split(","):
-        match = [device for device in devices if _named(device, name.strip())]
-        if len(match) != 1:
-            break
-        shown += match
-    return tuple(shown)
+def _divided(text: str) -> bool:
+    return text.strip() == "Enabled"
 
 
-def _named(device: Device, name: str) -> bool:
-    return str(device.index) == name or (name.startswith("GPU-") and device.uuid.startswith(name))
-
-
-def _complaint(answer: Answer) -> str:
+def _failure(answer: Answer) -> Probe:
+    """An old driver's nvidia-smi also fails where it works and there is no GPU."""
     text = _first_line(answer.stdout) or _first_line(answer.stderr) or "it said nothing"
-    return f"exit {answer.code}: {text}"
+    outcome = Outcome.NONE if any(words in text for words in _NOTHING) else Outcome.FAILED
+    return Probe(NAME, outcome, f"exit {answer.code}: {text}", code=answer.code, error=text)
 
 
 def _first_line(text: str) -> str:

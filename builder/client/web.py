@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import time
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from http.client import HTTPException, HTTPMessage
-from typing import IO, Callable, Dict, Optional, Protocol, TypeVar
+from typing import Callable, Dict, Optional, Protocol, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
 
+from builder.client.opener import opener, require_http
+from builder.client.pace import Clock
 from builder.errors import TransferError
 
 TIMEOUT_SECONDS = 30.0
 FRUITLESS_TRIES = 5
-"""Tries in a row that brought no byte before giving up."""
+"""Tries in a row that brought no byte, or next to none, before giving up."""
 LONGEST_WAIT_SECONDS = 60.0
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -28,7 +31,10 @@ class Response(Protocol):
     headers: HTTPMessage
 
     def read(self, amount: int, /) -> bytes:
-        """Up to ``amount`` bytes; empty at the end."""
+        """``amount`` bytes, fewer at the end; what came is lost where the connection breaks."""
+
+    def read1(self, amount: int, /) -> bytes:
+        """What has come, up to ``amount`` bytes; empty at the end."""
 
     def close(self) -> None:
         """Give the connection back."""
@@ -48,6 +54,15 @@ class Web:
     """``progress(done, total)`` in bytes."""
 
 
+def without_network(web: Web) -> Web:
+    """A network that nothing is fetched from."""
+
+    def refuse(url: str, headers: Dict[str, str]) -> Response:  # noqa: ARG001 the shape of ``Open``
+        raise TransferError(f"{url}: --offline fetches nothing. Copy it here, or leave --offline out.")
+
+    return replace(web, open=refuse)
+
+
 class TransientError(Exception):
     """Worth another try; ``wait`` is what the server asked for, in seconds."""
 
@@ -56,34 +71,19 @@ class TransientError(Exception):
         self.wait = wait
 
 
+class SlowError(TransientError):
+    """The server sends next to nothing: bytes that came are no reason to go on with it for ever."""
+
+
 class RangeRefusedError(TransientError):
     """416: the server's file is shorter than what is here already."""
 
 
-class _NoDowngrade(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http: the index is trusted by its connection."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: HTTPMessage,
-        newurl: str,
-    ) -> Optional[urllib.request.Request]:
-        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
-            raise URLError(f"{req.full_url} redirects to {newurl}, which is not encrypted")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def open_url(url: str, headers: Dict[str, str]) -> Response:
-    """A request by urllib, with its proxies from the environment and a time limit on each read."""
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise URLError(f"{url}: only http and https are fetched")
+def open_url(url: str, headers: Dict[str, str], clock: Clock = time.monotonic) -> Response:
+    """A request by urllib, with its proxies from the environment, and a limit to how slow it may be."""
+    require_http(url)
     request = urllib.request.Request(url, headers={"User-Agent": "ortpacks", **headers})  # noqa: S310 checked
-    opener = urllib.request.build_opener(_NoDowngrade())
-    response: Response = opener.open(request, timeout=TIMEOUT_SECONDS)
+    response: Response = opener(clock).open(request, timeout=TIMEOUT_SECONDS)
     return response
 
 
@@ -110,14 +110,15 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
 
 
 def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
-    """Try until it works, brought nothing ``FRUITLESS_TRIES`` times in a row, or fails for good."""
+    """Try until it works, was fruitless ``FRUITLESS_TRIES`` times in a row, or fails for good."""
     fruitless = 0
     while True:
         before = done()
         try:
             return attempt()
         except TransientError as error:
-            fruitless = 0 if done() > before else fruitless + 1
+            gained = done() > before and not isinstance(error, SlowError)
+            fruitless = 0 if gained else fruitless + 1
             if fruitless >= FRUITLESS_TRIES:
                 raise TransferError(
                     f"{error} (tried {FRUITLESS_TRIES} times). Run the command again: it goes on."
@@ -154,8 +155,14 @@ def _refusal(url: str, error: HTTPError) -> Exception:
 
 
 def _retry_after(error: HTTPError) -> Optional[float]:
-    text = error.headers.get("Retry-After", "") if error.headers else ""
-    return float(text) if text.isdecimal() else None
+    """Seconds. A date is held to the server's own, not to this machine's clock."""
+    text, now = (error.headers.get(name, "") for name in ("Retry-After", "Date"))
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max((parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds(), 0.0)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
 
 
 def _advice(code: int) -> str:

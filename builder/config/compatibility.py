@@ -33,6 +33,14 @@ def check_variants(project: Project, root: Cursor) -> None:
             _check_generations(variant, generations)
 
 
+def check_providers(project: Project, root: Cursor) -> None:
+    """Report names that two packages would have: both stand in the same files' names."""
+    for name in project.providers.keys() & project.variants.keys():
+        place, line = root.at("providers", name), root.at("variants", name).line
+        hint = f"Name the variant in line {line} something else."
+        place.report(CompatibilityError, "a variant has this name", found="", hint=hint)
+
+
 def check_models(project: Project, root: Cursor) -> None:
     """Report lines of the model table that no machine can reach."""
     place = root.at("models")

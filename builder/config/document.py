@@ -11,8 +11,10 @@ from builder.config.shapes import INT, number, section
 from builder.errors import SchemaError, ValidationError
 
 
-def open_document(root: Cursor, version: int, keys: Sequence[str]) -> dict[str, Cursor]:
-    """The places of ``keys`` at the top level.
+def open_document(
+    root: Cursor, version: int, keys: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, Cursor]:
+    """The places of ``keys`` and of those that may be missing at the top level.
 
     Raises at once, with nothing else, where the file is empty, no mapping, or of another format: there every
     further message would be noise.
@@ -25,7 +27,7 @@ def open_document(root: Cursor, version: int, keys: Sequence[str]) -> dict[str, 
     else:
         _check_format(root.at("format"), version)
     root.problems.raise_if_any()
-    places = section(root, known)
+    places = section(root, known, optional)
     number(places["format"], least=version, most=version)
     return places
 

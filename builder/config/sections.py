@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from builder.config import values
 from builder.config.cursor import Cursor
-from builder.config.shapes import choice, choices, entries, flag, items, number, section
+from builder.config.shapes import choice, choices, entries, flag, items, number, one_of, section
 from builder.core.checks import Severity
 from builder.core.inputs import Input
+from builder.core.providers import PLATFORMS, SERVED
 from builder.core.variant import (
     AssembledBase,
     Bases,
@@ -81,6 +82,11 @@ def read_variants(cursor: Cursor) -> Mapping[str, Variant]:
     if cursor.found == "an empty mapping":
         cursor.report(ValidationError, "at least one variant is needed", found="")
     return {name: _variant(name, place) for name, place in found.items()}
+
+
+def read_providers(cursor: Cursor) -> Mapping[str, Variant]:
+    """Section ``providers``, which may be missing."""
+    return {name: _provider(name, place) for name, place in entries(cursor).items()}
 
 
 def read_check(cursor: Cursor) -> Limits:
@@ -172,6 +178,14 @@ def _variant(name: str, cursor: Cursor) -> Variant:
         sm=tuple(sorted(_distinct(keys["sm"], values.arch))),
         generations=_distinct(keys["generations"], values.generation),
     )
+
+
+def _provider(name: str, cursor: Cursor) -> Variant:
+    values.provider_name(name, cursor)
+    keys = section(cursor, ("platform", "wheel"))
+    platform = one_of(keys["platform"], SERVED.get(name, PLATFORMS))
+    wheel = values.wheel_for(keys["wheel"], platform)
+    return Variant(name=name, sm=(), generations=(), provider=name, platform=platform, wheel=wheel)
 
 
 def _model(cursor: Cursor) -> ModelRule:

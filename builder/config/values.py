@@ -10,10 +10,12 @@ import re
 import yaml
 
 from builder.config.cursor import Cursor
+from builder.config.problems import nearest
 from builder.config.shapes import INT, matching, one_of
 from builder.core.address import API, API_FORM, REPOSITORY
 from builder.core.arch import Arch
 from builder.core.inputs import Input, InputKind
+from builder.core.providers import CUDA, LINUX, PLATFORMS, PROVIDERS
 from builder.core.support import KNOWN_SM
 from builder.core.variant import GENERATIONS
 from builder.errors import SchemaError, ValidationError
@@ -25,8 +27,9 @@ _TARBALL = re.compile(rf"pool/(?:{_SEGMENT}/)+{_SEGMENT}\.tar\.(?:gz|bz2|xz)")
 _GIT = re.compile(r"https://[A-Za-z0-9.-]+(?::\d+)?(?:/[A-Za-z0-9._-]+)+@[A-Za-z0-9][A-Za-z0-9._/+-]*")
 _IMAGE_NAME = r"[a-z0-9][a-z0-9.-]*(?::\d+)?(?:/[a-z0-9][a-z0-9._-]*)*"
 _IMAGE = re.compile(rf"{_IMAGE_NAME}(?::(?!latest$)[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{{64}})")
+_OTHER_PLATFORMS = "|".join(platform for platform in PLATFORMS if platform != LINUX)
 _SPECS = {
-    InputKind.WHEEL: _WHEEL,
+    InputKind.WHEEL: re.compile(rf"{_WHEEL.pattern}(?:@(?:{_OTHER_PLATFORMS}))?"),
     InputKind.DEBIAN: re.compile(rf"pool/(?:{_SEGMENT}/)+{_SEGMENT}"),
     InputKind.GIT: _GIT,
     InputKind.IMAGE: _IMAGE,
@@ -57,6 +60,19 @@ def is_spec(item: Input) -> bool:
 def wheel(cursor: Cursor) -> Input:
     """A wheel pinned to one version."""
     return Input.wheel(matching(cursor, _WHEEL, "not a pinned wheel", "name==version, name in lower case"))
+
+
+def wheel_for(cursor: Cursor, platform: str) -> Input:
+    """A wheel for a platform, pinned to one version."""
+    return Input.wheel(wheel(cursor).spec, platform or LINUX)
+
+
+def provider_name(name: str, cursor: Cursor) -> None:
+    """Report a key that is no execution provider that packages are repacked for."""
+    known = [provider for provider in PROVIDERS if provider != CUDA]
+    if name not in known:
+        allowed, hint = ", ".join(known), nearest(name, known)
+        cursor.report(SchemaError, "not a provider", found="", allowed=allowed, hint=hint)
 
 
 def deb(cursor: Cursor) -> Input:

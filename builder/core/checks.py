@@ -79,6 +79,8 @@ class Code(Enum):
     E015 = "an ONNX Runtime library shows symbols that are not its API"
     E016 = "a library that nothing needs"
     E017 = "a library needs what the user has to bring"
+    E018 = "a library is not of the platform its package is for"
+    E019 = "the host library does not know the execution provider its package is for"
     R001 = "a file has no line in SHA256SUMS"
     R002 = "a file changed since it was bundled"
     R003 = "SHA256SUMS names a file that is not there"
@@ -88,9 +90,10 @@ class Code(Enum):
     R007 = "the release notes are longer than GitHub takes"
     R008 = "a package was compiled with less than the full profile"
     R009 = "a package was compiled on a base of unknown revision"
-    R010 = "packages hold different ONNX Runtime versions"
+    R010 = "packages hold different versions of ONNX Runtime, CUDA or cuDNN"
     R011 = "two packages are for the same variant, platform, layout and kind of archive"
     R012 = "a package does not verify"
+    R013 = "the index names what is not there"
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, Mapping, Optional, Tuple
 
 from builder.core import families
 from builder.core.inputs import Input
+from builder.core.providers import CUDA, DIRECTML, HOSTS, LINUX, MACOS, WINDOWS
 from builder.core.variant import BuildPlan, Host, Origin
 from builder.errors import ValidationError
 
-HOST = "libonnxruntime.so.1"
+HOST = HOSTS[LINUX]
 BRIDGE = "libonnxruntime_providers_shared.so"
 PROVIDER = "libonnxruntime_providers_cuda.so"
 TENSORRT = "libonnxruntime_providers_tensorrt.so"
@@ -24,12 +25,15 @@ CUDA_LICENCE = "licenses/nvidia-cuda.txt"
 CUDNN_LICENCE = "licenses/nvidia-cudnn.txt"
 ORT_LICENCE = "licenses/onnxruntime.txt"
 ORT_NOTICES = "licenses/onnxruntime-third-party.txt"
+DIRECTML_LICENCE = "licenses/directml.txt"
+"""Ours: where Microsoft's terms for ``DirectML.dll`` are. The wheel that holds it says nothing of them."""
 OUR_LICENCE = "LICENSE"
 NOTICE = "NOTICE"
 SBOM = "sbom.cdx.json"
 NVIDIA, ONNXRUNTIME, ORTPACKS = families.NVIDIA, families.ONNXRUNTIME, "ortpacks"
-LICENCES = (OUR_LICENCE, NOTICE, CUDA_LICENCE, CUDNN_LICENCE, ORT_LICENCE, ORT_NOTICES)
-"""Every package carries these."""
+MICROSOFT = "microsoft"
+"""Whose ``DirectML.dll`` is."""
+_ALWAYS = (OUR_LICENCE, NOTICE, ORT_LICENCE, ORT_NOTICES)
 
 _CUDA = (  # role in variants.yaml, folder in the wheel, library, who needs it
     ("cudart", "cuda_runtime", "libcudart.so.12", f"{PROVIDER} links it"),
@@ -55,6 +59,19 @@ CUDNN_PARTS = tuple(library for library, _ in _CUDNN if library != CUDNN)
 _OF_TENSORRT = re.compile(r"lib(?:nvinfer|nvinfer_plugin|nvonnxparser)\.so\.\d+")
 """Of the official provider's NEEDED, 1.21.0 and 1.23.2, by ``readelf``; the plugins are 1.21.0's alone."""
 _TERMS = "the terms of redistribution ask for it"
+DIRECTML_LIBRARY = "DirectML.dll"
+_REPACKED: Mapping[str, Tuple[Tuple[str, str, str], ...]] = {
+    LINUX: (
+        (HOST, "libonnxruntime.so.{version}", "every program that uses the package"),
+        (BRIDGE, BRIDGE, f"{HOST} opens it"),
+    ),
+    WINDOWS: (
+        (HOSTS[WINDOWS], HOSTS[WINDOWS], "every program that uses the package"),
+        ("onnxruntime_providers_shared.dll",) * 2 + (f"{HOSTS[WINDOWS]} opens it",),
+    ),
+    MACOS: ((HOSTS[MACOS], "libonnxruntime.{version}.dylib", "every program that uses the package"),),
+}
+"""By platform: name in the package, name in the wheel's ``onnxruntime/capi``, who needs it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +88,18 @@ class Wanted:
     needed_by: str
 
 
+def licences(provider: str) -> Tuple[str, ...]:
+    """What every package for this execution provider carries."""
+    theirs = {CUDA: (CUDA_LICENCE, CUDNN_LICENCE), DIRECTML: (DIRECTML_LICENCE,)}
+    return (*_ALWAYS, *theirs.get(provider, ()))
+
+
+def libraries(provider: str, platform: str) -> Tuple[str, ...]:
+    """File names of the libraries of a package that is a repacked wheel without CUDA."""
+    own = tuple(name for name, _, _ in _REPACKED[platform])
+    return (*own, DIRECTML_LIBRARY) if provider == DIRECTML else own
+
+
 def vendor_of(name: str) -> str:
     """Whose library a file is, by its name; empty for one that no package holds."""
     family = families.family_of(name)
@@ -83,13 +112,31 @@ def is_users(library: str, needed: str) -> bool:
 
 
 def wanted(plan: BuildPlan) -> Tuple[Wanted, ...]:
-    """Every file of the plan's package but our own ``LICENSE`` and ``NOTICE``, sorted by path.
+    """Every file of the plan's package but our own texts, sorted by path.
 
     Raises ``ValidationError`` naming the keys of ``variants.yaml`` that cannot stand together.
     """
-    return tuple(
-        sorted((*_ort(plan), *_cuda(plan), *_cudnn(plan), *_licences(plan)), key=lambda file: file.path)
-    )
+    if plan.variant.provider == CUDA:
+        files = (*_ort(plan), *_cuda(plan), *_cudnn(plan), *_licences(plan))
+    else:
+        files = (*_repacked(plan), *_ort_licences(plan))
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _repacked(plan: BuildPlan) -> Iterator[Wanted]:
+    """The libraries of a package without CUDA: what a program needs of the official wheel."""
+    for name, pattern, needed_by in _REPACKED[plan.variant.platform]:
+        file = pattern.format(version=plan.ort_version)
+        yield _ort_file(plan, name, (file,), needed_by, compiled=False)
+    if plan.variant.provider == DIRECTML:
+        yield Wanted(
+            path=f"lib/{DIRECTML_LIBRARY}",
+            source=plan.ort_wheel,
+            places=(f"onnxruntime/capi/{DIRECTML_LIBRARY}",),
+            licence=DIRECTML_LICENCE,
+            vendor=MICROSOFT,
+            needed_by=f"{HOSTS[WINDOWS]} loads it",
+        )
 
 
 def _ort(plan: BuildPlan) -> Iterator[Wanted]:
@@ -160,10 +207,21 @@ def _licences(plan: BuildPlan) -> Iterator[Wanted]:
     for path, wheel, places, vendor in (
         (CUDA_LICENCE, cudart, _licence_places(cudart), NVIDIA),
         (CUDNN_LICENCE, plan.project.cudnn.wheel, _licence_places(plan.project.cudnn.wheel), NVIDIA),
-        (ORT_LICENCE, plan.ort_wheel, ("onnxruntime/LICENSE",), ONNXRUNTIME),
-        (ORT_NOTICES, plan.ort_wheel, ("onnxruntime/ThirdPartyNotices.txt",), ONNXRUNTIME),
     ):
         yield Wanted(path, wheel, places, licence=path, vendor=vendor, needed_by=_TERMS)
+    yield from _ort_licences(plan)
+
+
+def _ort_licences(plan: BuildPlan) -> Iterator[Wanted]:
+    for path, place in ((ORT_LICENCE, "LICENSE"), (ORT_NOTICES, "ThirdPartyNotices.txt")):
+        yield Wanted(
+            path=path,
+            source=plan.ort_wheel,
+            places=(f"onnxruntime/{place}",),
+            licence=path,
+            vendor=ONNXRUNTIME,
+            needed_by=_TERMS,
+        )
 
 
 def _cuda_wheel(plan: BuildPlan, role: str, why: str) -> Input:

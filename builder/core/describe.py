@@ -8,6 +8,7 @@ from typing import Dict, Mapping, Optional, Protocol, Sequence, Tuple
 
 from builder.core.arch import Arch, Capability
 from builder.core.checks import Code, Finding
+from builder.core.closure import Needs
 from builder.core.coverage import LibraryCoverage, Support
 from builder.core.elf import Elf
 from builder.core.manifest import (
@@ -22,6 +23,7 @@ from builder.core.manifest import (
 )
 from builder.core.naming import package_name
 from builder.core.package import Digest, Member
+from builder.core.providers import CUDA
 from builder.core.support import driver_window
 from builder.core.variant import BuildPlan, Layout, Origin, Variant
 
@@ -48,6 +50,10 @@ class Report(Protocol):
         """SONAME and NEEDED by member path, for ELF files only."""
 
     @property
+    def needs(self) -> Needs:
+        """The newest GLIBC and GLIBCXX that any library asks of its host."""
+
+    @property
     def provider_sass(self) -> Tuple[Arch, ...]:
         """Architectures of the CUDA provider's SASS."""
 
@@ -60,7 +66,8 @@ class Report(Protocol):
 class _Claims:
     """What a manifest says of its binaries."""
 
-    driver: Driver
+    needs: Needs
+    driver: Optional[Driver]
     capabilities: Mapping[str, str]
     coverage: Tuple[CoverageEntry, ...]
 
@@ -78,7 +85,8 @@ class Packed:
 def describe(plan: BuildPlan, packed: Packed, report: Report, revision: Optional[str]) -> Manifest:
     """The manifest of a plan's package. ``revision`` is the base image's digest, ``None`` where unknown."""
     name = package_name(plan, packed.layout)
-    claims = _claims(report, plan.variant.sm, plan.project.cuda.version)
+    cuda, cudnn = _nvidia_versions(plan)
+    claims = _claims(report, plan.variant.sm, cuda)
     return Manifest(
         format=FORMAT,
         name=str(name),
@@ -87,10 +95,13 @@ def describe(plan: BuildPlan, packed: Packed, report: Report, revision: Optional
         sm=tuple(map(str, plan.variant.sm)),
         generations=plan.variant.generations,
         platform=name.platform,
+        provider=plan.variant.provider,
+        glibc=claims.needs.glibc,
+        glibcxx=claims.needs.glibcxx,
         onnxruntime=_ort(plan),
         base=BaseEntry(name=plan.base, reason=plan.base_reason, revision=revision),
-        cuda=plan.project.cuda.version,
-        cudnn=plan.project.cudnn.version,
+        cuda=cuda,
+        cudnn=cudnn,
         toolkit=_toolkit(plan),
         driver=claims.driver,
         capabilities=claims.capabilities,
@@ -107,7 +118,7 @@ def describe(plan: BuildPlan, packed: Packed, report: Report, revision: Optional
 def compare(manifest: Manifest, report: Report) -> Tuple[Finding, ...]:
     """B007 for each claim of a manifest that its binaries do not hold."""
     claims = _claims(report, tuple(map(Arch.parse, manifest.sm)), manifest.cuda)
-    claimed = _lines(_Claims(manifest.driver, manifest.capabilities, manifest.coverage))
+    claimed = _lines(_told(manifest))
     seen = _lines(claims)
     for entry in manifest.files:
         elf = report.elf.get(entry.path)
@@ -146,15 +157,30 @@ def installed_members(manifest: Manifest, files: Mapping[str, Path]) -> Tuple[Me
 def promised(manifest: Manifest) -> Variant:
     """The variant a manifest promises to be."""
     return Variant(
-        name=manifest.variant, sm=tuple(map(Arch.parse, manifest.sm)), generations=manifest.generations
+        name=manifest.variant,
+        sm=tuple(map(Arch.parse, manifest.sm)),
+        generations=manifest.generations,
+        provider=manifest.provider,
+        platform=manifest.platform,
     )
 
 
-def _claims(report: Report, sm: Sequence[Arch], cuda: str) -> _Claims:
+def _told(manifest: Manifest) -> _Claims:
+    needs = Needs(manifest.glibc, manifest.glibcxx)
+    return _Claims(needs, manifest.driver, manifest.capabilities, manifest.coverage)
+
+
+def _driver(report: Report, sm: Sequence[Arch], cuda: str) -> Driver:
     jit = any(report.capabilities.get(Capability(arch.major, arch.minor)) is Support.JIT for arch in sm)
     floor, ceiling = driver_window(report.provider_sass, cuda, jit=jit, compressed=report.compressed)
+    return Driver(floor=floor, ceiling=ceiling)
+
+
+def _claims(report: Report, sm: Sequence[Arch], cuda: Optional[str]) -> _Claims:
+    """``cuda`` is ``None`` of a package without any of CUDA: it has no driver to ask for."""
     return _Claims(
-        driver=Driver(floor=floor, ceiling=ceiling),
+        needs=report.needs,
+        driver=_driver(report, sm, cuda) if cuda else None,
         capabilities={str(device): found.value for device, found in report.capabilities.items()},
         coverage=tuple(
             CoverageEntry(
@@ -171,7 +197,10 @@ def _claims(report: Report, sm: Sequence[Arch], cuda: str) -> _Claims:
 def _lines(claims: _Claims) -> Dict[str, str]:
     """Every claim by its key path, one line each, so that two sides can be compared and printed."""
     lines = {f"capabilities.{device}": support for device, support in claims.capabilities.items()}
-    lines["driver"] = f"floor {claims.driver.floor}, ceiling {claims.driver.ceiling or 'none'}"
+    if claims.driver is not None:
+        lines["driver"] = f"floor {claims.driver.floor}, ceiling {claims.driver.ceiling or 'none'}"
+    lines["glibc"] = claims.needs.glibc or "none"
+    lines["glibcxx"] = claims.needs.glibcxx or "none"
     for entry in claims.coverage:
         sass, ptx = " ".join(entry.sass), " ".join(entry.ptx)
         lines[f"coverage.{entry.path}"] = f"{entry.containers} containers, SASS [{sass}], PTX [{ptx}]"
@@ -180,6 +209,13 @@ def _lines(claims: _Claims) -> Dict[str, str]:
 
 def _linkage(soname: Optional[str], needed: Sequence[str]) -> str:
     return f"SONAME {soname or 'none'}, NEEDED [{' '.join(needed)}]"
+
+
+def _nvidia_versions(plan: BuildPlan) -> Tuple[Optional[str], Optional[str]]:
+    """Of CUDA and cuDNN inside; ``None`` for each where there is nothing of NVIDIA's."""
+    if plan.variant.provider != CUDA:
+        return None, None
+    return plan.project.cuda.version, plan.project.cudnn.version
 
 
 def _ort(plan: BuildPlan) -> OrtEntry:

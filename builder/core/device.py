@@ -1,8 +1,4 @@
-"""A GPU as its driver describes it, and driver versions.
-
-Source of the product table: NVIDIA's pages "CUDA GPU Compute Capability" and "Legacy CUDA GPU Compute
-Capability" (developer.nvidia.com/cuda-gpus, /cuda-legacy-gpus).
-"""
+"""A GPU as its driver describes it, and driver versions."""
 
 from __future__ import annotations
 
@@ -11,27 +7,9 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from builder.core.arch import Capability
+from builder.core.products import PRODUCTS
 
 _DRIVER = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,3}")
-_VENDOR = re.compile(r"^(?:NVIDIA\s+)?(?:(?:GeForce|Quadro|Tesla)\s+)?", re.IGNORECASE)
-
-_PRODUCTS: Tuple[Tuple[str, str], ...] = (
-    (r"A100\b|A30\b", "8.0"),
-    (r"RTX A\d{3,4}\b|RTX 30[5-9]0\b|A(2|10|16|40)\b", "8.6"),
-    (r"RTX 20[678]0\b|GTX 16[56]0\b|TITAN RTX$|RTX [34568]000( with Max-Q Design)?$|T4\b", "7.5"),
-    (r"T(400|500|550|600|1000|1200|2000)\b", "7.5"),
-    (r"V100|GV100|TITAN V$", "7.0"),
-    (r"P100|GP100", "6.0"),
-    (r"GTX 10[5678]0\b|GT 1030\b|P(4|6|40|\d{3}|\d{4})\b|TITAN X(p| \(Pascal\))$|TITAN X$", "6.1"),
-    (r"GTX TITAN X$|GTX 9[5678]0( Ti)?$|GTX 9(65|70|80)M|910M", "5.2"),
-    (r"M(40|60|620|2000|2200|4000|5000|5500M|6000)\b", "5.2"),
-    (r"GTX 750\b|GTX 8[56]0M|GTX 9[56]0M|9[34]0M|8[34]0M|K(620|1200|2200)M?\b|NVS 810", "5.0"),
-    (r"M(500M|520|600M|1000M|1200|2000M|3000M|4000M|5000M)\b", "5.0"),
-    (r"K80\b", "3.7"),
-    (r"K(20|40)[a-z]?\b|K(5200|6000)\b|GTX 780\b|GTX TITAN( Z| Black)?$", "3.5"),
-)
-"""Name pattern and capability of products that the 470 driver branch knows: it cannot say ``compute_cap``."""
-
 _PLATFORMS = {
     ("linux", "x86_64"): "linux-x64",
     ("linux", "aarch64"): "linux-arm64",
@@ -53,6 +31,8 @@ class Device:
     capability: Optional[Capability]
     memory_mib: Optional[int]
     driver: Optional[str]
+    mig: Optional[Tuple[str, ...]] = None
+    """``MIG-…`` names of its instances; ``None`` where MIG is off or nothing was said of it."""
 
     def __str__(self) -> str:
         capability = f"compute capability {self.capability}" if self.capability else "capability unknown"
@@ -80,9 +60,9 @@ def above_ceiling(driver: str, ceiling: str) -> bool:
 
 def capability_of_product(name: str) -> Optional[Capability]:
     """Capability by product name, for drivers that cannot be asked; ``None`` for an unknown product."""
-    product = _VENDOR.sub("", name.strip())
-    for pattern, capability in _PRODUCTS:
-        if re.match(pattern, product, re.IGNORECASE):
+    spaced = " ".join(name.split())
+    for capability, pattern in PRODUCTS:
+        if re.fullmatch(pattern, spaced, re.IGNORECASE):
             return Capability.parse(capability)
     return None
 

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+from builder.core.arch import Capability
+from builder.core.device import parse_driver
 from builder.core.manifest import Driver, Manifest
 from builder.core.naming import ARCHIVE_SUFFIXES
+from builder.core.providers import impossible
 from builder.core.shape import from_json, to_json
 from builder.core.variant import Layout, ModelRule
 from builder.errors import ParseError, SchemaError, ValidationError
 
-FORMAT = 2
+FORMAT = 3
 LAYOUTS = tuple(layout.value for layout in Layout)
 SUPPORT = ("native", "jit", "partial", "none")
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_GLIBC = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,10 @@ class IndexPackage:
     """The archive; the client resolves it, or its parts, against the index's own URL or directory."""
     variant: str
     platform: str
+    provider: str
+    """``cuda``, ``cpu``, ``directml`` or ``coreml``: the execution provider it is for."""
+    glibc: Optional[str]
+    """The oldest glibc it loads on, ``2.34``; ``None`` where it asks for none: no Linux package."""
     layout: str
     """``full``: one archive with everything in it. ``thin``: without NVIDIA's libraries."""
     size: int
@@ -72,8 +80,9 @@ class IndexPackage:
     """Bytes of the files once it is installed: more than ``unpacked_size`` in layout thin."""
     onnxruntime: IndexOrt
     capabilities: Mapping[str, str]
-    """``native``, ``jit``, ``partial`` or ``none`` by compute capability, as found in the package."""
-    driver: Driver
+    """``native``, ``jit``, ``partial`` or ``none`` by compute capability, as found; empty but for CUDA."""
+    driver: Optional[Driver]
+    """``None`` but for CUDA."""
     generations: Tuple[str, ...]
 
 
@@ -134,6 +143,8 @@ def _entry(manifest: Manifest, stored: Stored) -> IndexPackage:
         file=stored.file,
         variant=manifest.variant,
         platform=manifest.platform,
+        provider=manifest.provider,
+        glibc=manifest.glibc,
         layout=manifest.layout,
         size=stored.size,
         sha256=stored.sha256,
@@ -194,6 +205,10 @@ def _impossible_file(file: IndexPart, where: str, seen: Set[str]) -> Iterator[st
 def _impossible_values(package: IndexPackage, where: str) -> Iterator[str]:
     if package.layout not in LAYOUTS:
         yield f"{where}.layout: {package.layout!r}; known: {', '.join(LAYOUTS)}. Update ortpacks."
+    if package.glibc is not None and _GLIBC.fullmatch(package.glibc) is None:
+        yield f"{where}.glibc: {package.glibc!r} is not a version like 2.34"
+    for problem in impossible(package.provider, package.capabilities, has_driver=package.driver is not None):
+        yield f"{where}.{problem}"
     if package.unpacked_size <= 0:
         yield f"{where}.unpacked_size: {package.unpacked_size} bytes"
     if package.installed_size < package.unpacked_size:
@@ -201,3 +216,21 @@ def _impossible_values(package: IndexPackage, where: str) -> Iterator[str]:
     for capability, support in package.capabilities.items():
         if support not in SUPPORT:
             yield f"{where}.capabilities.{capability}: {support!r}; known: {', '.join(SUPPORT)}"
+    yield from _not_compared(package, where)
+
+
+def _not_compared(package: IndexPackage, where: str) -> Iterator[str]:
+    """What selection could not compare: capabilities that are none, versions that no driver has."""
+    for capability in package.capabilities:
+        yield from _misread(Capability.parse, capability, f"{where}.capabilities")
+    if package.driver is not None:
+        yield from _misread(parse_driver, package.driver.floor, f"{where}.driver.floor")
+        if package.driver.ceiling is not None:
+            yield from _misread(parse_driver, package.driver.ceiling, f"{where}.driver.ceiling")
+
+
+def _misread(read: Callable[[str], object], text: str, where: str) -> Iterator[str]:
+    try:
+        read(text)
+    except ValueError as error:
+        yield f"{where}: {error}"

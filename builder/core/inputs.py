@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Mapping, Optional
 
+from builder.core.providers import LINUX
+
 
 class InputKind(Enum):
     """Where an input comes from."""
 
     WHEEL = "wheel"
-    """A PyPI wheel, ``name==version``; pip finds it on whatever index the machine uses."""
+    """A PyPI wheel, ``name==version``; pip finds it on whatever index the machine uses.
+
+    ``name==version@platform`` for another platform than ``linux-x64``.
+    """
     DEBIAN = "debian"
     """A file of Debian's archive by its path, ``pool/main/...``; the mirror is the one apt uses."""
     GIT = "git"
@@ -32,6 +37,16 @@ class Input:
         """``wheel:nvidia-cudnn-cu12==9.10.2.21``: the key in ``inputs.lock``."""
         return f"{self.kind.value}:{self.spec}"
 
+    @property
+    def requirement(self) -> str:
+        """Of a wheel: ``name==version``, without the platform."""
+        return self.spec.partition("@")[0]
+
+    @property
+    def platform(self) -> str:
+        """Of a wheel: the platform it is for, ``linux-x64`` unless its spec names another."""
+        return self.spec.partition("@")[2] or LINUX
+
     @classmethod
     def parse(cls, key: str) -> Input:
         """The input of a key; ``ValueError`` where no kind stands before the colon."""
@@ -39,9 +54,9 @@ class Input:
         return cls(InputKind(kind), spec)
 
     @classmethod
-    def wheel(cls, spec: str) -> Input:
-        """A wheel by ``name==version``."""
-        return cls(InputKind.WHEEL, spec)
+    def wheel(cls, requirement: str, platform: str = LINUX) -> Input:
+        """A wheel by ``name==version``, for a platform of ``core.providers.PLATFORMS``."""
+        return cls(InputKind.WHEEL, requirement if platform == LINUX else f"{requirement}@{platform}")
 
     @classmethod
     def debian(cls, path: str) -> Input:

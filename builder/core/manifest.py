@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple, Union
 
 from builder.core.arch import Arch
+from builder.core.providers import CUDA, impossible
 from builder.core.shape import from_json, to_json
 from builder.core.variant import ModelRule
 from builder.errors import ParseError, SchemaError, ValidationError
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,10 @@ class OrtEntry:
 
 @dataclass(frozen=True)
 class BaseEntry:
-    """The image it was compiled on. ``revision`` is ``None`` where no registry could be asked."""
+    """The image it was compiled on; its name is ``none`` where no image had a part in it.
+
+    ``revision`` is ``None`` where no registry could be asked.
+    """
 
     name: str
     reason: str
@@ -107,15 +111,22 @@ class Manifest:
     """The architectures the variant promises native code for: what was asked for, not what was found."""
     generations: Tuple[str, ...]
     platform: str
+    provider: str
+    """The execution provider it is for, one of ``core.providers.PROVIDERS``."""
+    glibc: Optional[str]
+    """Newest ``GLIBC_`` version that any of its libraries asks for; ``None`` for none: no Linux package."""
+    glibcxx: Optional[str]
+    """The same for ``GLIBCXX_``."""
     onnxruntime: OrtEntry
     base: BaseEntry
-    cuda: str
-    cudnn: str
+    cuda: Optional[str]
+    """``None``, like ``cudnn`` and ``driver``, where nothing of CUDA is inside."""
+    cudnn: Optional[str]
     toolkit: str
     """Version of the nvcc that compiled it, or ``official`` for a repacked wheel."""
-    driver: Driver
+    driver: Optional[Driver]
     capabilities: Mapping[str, str]
-    """``native``, ``jit``, ``partial`` or ``none`` by compute capability."""
+    """``native``, ``jit``, ``partial`` or ``none`` by compute capability; empty but for CUDA."""
     coverage: Tuple[CoverageEntry, ...]
     models: Tuple[ModelRule, ...]
     wheels: Tuple[WheelEntry, ...]
@@ -162,6 +173,7 @@ def loads(text: Union[str, bytes], where: str) -> Manifest:
     try:
         manifest = from_json(Manifest, value)
         _require_archs(manifest)
+        _require_one_provider(manifest)
     except SchemaError as error:
         raise SchemaError([f"{where}: manifest.json: {problem}" for problem in error.problems]) from error
     return manifest
@@ -173,6 +185,16 @@ def _require_archs(manifest: Manifest) -> None:
             Arch.parse(text)
     except ValueError as error:
         raise SchemaError(f"sm: {error}") from error
+
+
+def _require_one_provider(manifest: Manifest) -> None:
+    has_driver = manifest.driver is not None
+    problems = [*impossible(manifest.provider, manifest.capabilities, has_driver=has_driver)]
+    for key, value in (("sm", manifest.sm), ("cuda", manifest.cuda), ("cudnn", manifest.cudnn)):
+        if bool(value) != (manifest.provider == CUDA):
+            problems.append(f"{key}: {value!r} does not go with provider {manifest.provider}")
+    if problems:
+        raise SchemaError(problems)
 
 
 def _require_known_format(value: object, where: str) -> None:

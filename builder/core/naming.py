@@ -1,8 +1,9 @@
 """Names of packages and release assets: made from plain values, and read back.
 
 ``ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64``: variant, ORT version, CUDA version, the profile where
-less than the official build was compiled, the layout where it is not full, platform. Only
-``[A-Za-z0-9._+-]``: GitHub rewrites anything else in an asset's name.
+less than the official build was compiled, the layout where it is not full, platform. Without CUDA, as
+``ortpacks-cpu-1.23.2-linux-x64``, there is neither profile nor layout. Only ``[A-Za-z0-9._+-]``: GitHub
+rewrites anything else in an asset's name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
+from builder.core.providers import CUDA, LINUX, PLATFORMS
 from builder.core.variant import BuildPlan, Form, Layout, Profile
 from builder.errors import ValidationError
 
@@ -18,29 +20,32 @@ ARCHIVE_SUFFIXES = tuple(form.value for form in Form)
 """How the files of packages end."""
 PARTS_SUFFIX = ".parts.json"
 """Behind an archive's name: the file that says how its parts join."""
-PLATFORM = "linux-x64"
 REDUCED = (Profile.LEAN.value, Profile.MINIMAL.value)
 """Profiles that a name tells."""
 
 _VARIANT = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 _VERSION = r"\d+\.\d+\.\d+[A-Za-z0-9.+]*"
 _NAME = re.compile(
-    rf"ortpacks-(?P<variant>{_VARIANT})-(?P<ort>{_VERSION})-cuda(?P<cuda>\d+\.\d+)"
-    r"(?:-(?P<profile>lean|minimal))?(?P<thin>-thin)?-(?P<platform>linux-x64)"
+    rf"ortpacks-(?P<variant>{_VARIANT})-(?P<ort>{_VERSION})"
+    r"(?:-cuda(?P<cuda>\d+\.\d+)(?:-(?P<profile>lean|minimal))?(?P<thin>-thin)?)?"
+    rf"-(?P<platform>{'|'.join(PLATFORMS)})"
 )
-_RULE = "ortpacks-<variant>-<ORT version>-cuda<X.Y>[-lean|-minimal][-thin]-linux-x64"
+_RULE = "ortpacks-<variant>-<ORT version>[-cuda<X.Y>[-lean|-minimal][-thin]]-<platform>"
 
 
 @dataclass(frozen=True)
 class PackageName:
-    """What a package's name says. ``profile`` is ``None`` for ``full`` and for repacked wheels."""
+    """What a package's name says. ``profile`` is ``None`` for ``full`` and for repacked wheels.
+
+    ``cuda`` is ``None`` where nothing of CUDA is inside.
+    """
 
     variant: str
     ort: str
-    cuda: str
+    cuda: Optional[str]
     profile: Optional[str] = None
     layout: str = Layout.FULL.value
-    platform: str = PLATFORM
+    platform: str = LINUX
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(str(self)) is None:
@@ -51,7 +56,8 @@ class PackageName:
     def __str__(self) -> str:
         reduced = f"-{self.profile}" if self.profile else ""
         thin = f"-{self.layout}" if self.layout != Layout.FULL.value else ""
-        return f"ortpacks-{self.variant}-{self.ort}-cuda{self.cuda}{reduced}{thin}-{self.platform}"
+        cuda = f"-cuda{self.cuda}" if self.cuda else ""
+        return f"ortpacks-{self.variant}-{self.ort}{cuda}{reduced}{thin}-{self.platform}"
 
     def archive(self, form: Form) -> str:
         """File name of the package, and name of the asset on a release."""
@@ -95,7 +101,8 @@ def package_name(plan: BuildPlan, layout: Layout = Layout.FULL) -> PackageName:
     return PackageName(
         variant=plan.variant.name,
         ort=plan.ort_version,
-        cuda=plan.project.cuda.version,
+        cuda=plan.project.cuda.version if plan.variant.provider == CUDA else None,
         profile=profile if profile in REDUCED else None,
         layout=layout.value,
+        platform=plan.variant.platform,
     )

@@ -6,6 +6,8 @@ from itertools import groupby
 from textwrap import fill
 from typing import Iterator, Protocol, Sequence, Set, Tuple
 
+from builder.core.families import NVIDIA
+
 
 class Listed(Protocol):
     """What NOTICE tells of a file; ``core.package.Member`` and ``core.manifest.FileEntry`` have it."""
@@ -39,7 +41,7 @@ STATEMENT = (
     "LICENSE covers only the files listed under it. It does not cover NVIDIA's files, and nothing in this "
     "package puts them under an open-source licence."
 )
-"""Stands in every NOTICE: the CUDA EULA, 1.2, forbids to put NVIDIA's files under such a licence."""
+"""Stands in every NOTICE of NVIDIA's files: the CUDA EULA, 1.2, forbids to put them under such a licence."""
 _OWNERS = "This package holds files of several owners. Each is listed below the path of its licence text."
 _TERMS = (
     "They are NVIDIA's, byte for byte as in the wheels named here, under the CUDA Toolkit End User License "
@@ -64,8 +66,9 @@ def notice(name: str, files: Sequence[Listed]) -> str:
     ordered = sorted(files, key=lambda file: (file.licence, file.path))
     groups = ((licence, list(group)) for licence, group in groupby(ordered, key=lambda file: file.licence))
     sections = ["\n".join([_title(licence, group), *_lines(group)]) for licence, group in groups]
+    nvidia = [f"{STATEMENT} {_TERMS}"] if any(file.vendor == NVIDIA for file in files) else []
     thin = [_THIN] if any(not file.packed for file in files) else []
-    head = [fill(text, _WIDTH) for text in (name, _OWNERS, f"{STATEMENT} {_TERMS}", *thin, _WHERE)]
+    head = [fill(text, _WIDTH) for text in (name, _OWNERS, *nvidia, *thin, _WHERE)]
     return "\n\n".join([*head, *sections]) + "\n"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterable, Mapping, Optional, Protocol, Tuple
+from typing import Callable, Collection, Iterable, Mapping, Optional, Protocol, Tuple
 
 from builder.core.variant import Form, Preset
 from builder.errors import IntegrityError
@@ -126,6 +126,12 @@ class Archive(Protocol):
 
     def read_manifest(self, package: Path) -> bytes:
         """The manifest's bytes, read from the head of the archive. Raises ``IntegrityError``."""
+
+    def read(self, package: Path, paths: Collection[str]) -> Mapping[str, bytes]:
+        """The bytes of a few small members by path; one that is not there is left out.
+
+        Raises ``IntegrityError``, also for a member of more than 16 MiB.
+        """
 
     def extract(self, package: Path, folder: Path) -> Mapping[str, Digest]:
         """Unpack into a new ``folder``: what was written, by member path, in the archive's order.

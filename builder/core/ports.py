@@ -121,6 +121,8 @@ class ImageBuild:
     builder: Optional[str] = None
     network: bool = True
     """Whether a step may reach a network. An assembled base needs none: everything is in the contexts."""
+    cache: Optional[str] = None
+    """Where layers, but not cache mounts, are read from before and written to after: ``core.buildcache``."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from builder.core.checks import Code, Finding
+from builder.core.index import Index, IndexPart
 from builder.core.manifest import Manifest
 from builder.core.naming import form_of
+from builder.core.providers import CUDA
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
 from builder.core.variant import Origin, Profile
 
@@ -43,7 +45,7 @@ class Leniency:
     unresolved: bool = False
     """``--allow-unresolved``: packages compiled on a base whose revision is not known."""
     mixed: bool = False
-    """``--allow-mixed``: packages of different ONNX Runtime versions."""
+    """``--allow-mixed``: packages of different versions of ONNX Runtime, CUDA or cuDNN."""
 
 
 def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> List[Finding]:
@@ -70,6 +72,22 @@ def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> List[Fin
         _check_twins,
     )
     return [finding for check in checks for finding in check(candidates, allow)]
+
+
+def check_index(index: Index, files: Sequence[LocalFile]) -> List[Finding]:
+    """Every archive or part that the index names, against the files that go up."""
+    there = {(file.name, file.size, file.sha256) for file in files}
+    named = (
+        part
+        for package in index.packages
+        for part in package.parts or (IndexPart(package.file, package.size, package.sha256),)
+    )
+    advice = f"{INDEX} would name it, and an installer would not find these bytes. Bundle it again."
+    return [
+        Finding(Code.R013, part.file, advice, f"{part.size} bytes, sha256 {part.sha256}", "no such file")
+        for part in named
+        if (part.file, part.size, part.sha256) not in there
+    ]
 
 
 def check_notes(body: str) -> List[Finding]:
@@ -118,10 +136,16 @@ def _check_base(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Fi
 
 
 def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
-    versions = sorted({candidate.manifest.onnxruntime.version for candidate in candidates})
-    if len(versions) > 1 and not allow.mixed:
-        advice = "Build all variants of one version, or pass --allow-mixed."
-        yield Finding(Code.R010, "the release", advice, "one ONNX Runtime version", ", ".join(versions))
+    # Packages for other providers are official builds, and DirectML's has versions of its own.
+    manifests = [item.manifest for item in candidates if item.manifest.provider == CUDA]
+    for what, found in (
+        ("ONNX Runtime", {manifest.onnxruntime.version for manifest in manifests}),
+        ("CUDA", {manifest.cuda for manifest in manifests if manifest.cuda}),
+        ("cuDNN", {manifest.cudnn for manifest in manifests if manifest.cudnn}),
+    ):
+        if len(found) > 1 and not allow.mixed:
+            advice = "Build all variants of one version, or pass --allow-mixed."
+            yield Finding(Code.R010, "the release", advice, f"one {what} version", ", ".join(sorted(found)))
 
 
 def _check_twins(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator, Mapping, Optional
 
 from builder.core.checks import Code, Finding
-from builder.core.content import LICENCES, NOTICE, NVIDIA, SBOM
+from builder.core.content import NOTICE, NVIDIA, SBOM, licences
 from builder.core.manifest import FileEntry, Manifest
 from builder.core.naming import REDUCED, PackageName
 from builder.core.notice import STATEMENT, read_notice
@@ -63,8 +63,12 @@ def check_installed(manifest: Manifest, found: Mapping[str, Digest]) -> Iterator
 
 
 def check_notice(manifest: Manifest, text: str) -> Iterator[Finding]:
-    """B017 for each file that NOTICE does not map to its licence and source, and for a missing statement."""
-    if STATEMENT not in " ".join(text.split()):
+    """B017 for each file that NOTICE does not map to its licence and source, and for a missing statement.
+
+    The statement is on NVIDIA's files: where there are none, none is due.
+    """
+    holds_nvidia = any(entry.vendor == NVIDIA for entry in manifest.files)
+    if holds_nvidia and STATEMENT not in " ".join(text.split()):
         yield Finding(Code.B017, NOTICE, "it does not say that LICENSE leaves NVIDIA's files out", STATEMENT)
     told = read_notice(text)
     for entry in manifest.files:
@@ -85,10 +89,11 @@ def _check_licences(manifest: Manifest, packed: Mapping[str, FileEntry]) -> Iter
     for entry in manifest.files:
         if entry.licence not in packed:
             yield Finding(Code.B006, entry.path, f"its licence {entry.licence} is not in the package")
-    for path in LICENCES:
+    carried = licences(manifest.provider)
+    for path in carried:
         if path not in packed:
             yield Finding(Code.B006, path, "every package carries it")
-    for path in sorted({*LICENCES, *(entry.licence for entry in manifest.files)}):
+    for path in sorted({*carried, *(entry.licence for entry in manifest.files)}):
         if path in packed and packed[path].size == 0:
             yield Finding(Code.B006, path, "it is empty")
 

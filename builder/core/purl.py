@@ -15,8 +15,8 @@ _SOURCE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)\.orig(?:-[A-Za-z0-9-]+
 
 
 def pypi(spec: str) -> str:
-    """A wheel by ``name==version``."""
-    name, _, version = spec.partition("==")
+    """A wheel by ``name==version``, or ``name==version@platform``: the type knows no platform."""
+    name, _, version = spec.partition("@")[0].partition("==")
     return _purl("pypi", "", name.lower().replace("_", "-"), version)
 
 

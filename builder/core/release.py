@@ -65,11 +65,32 @@ class Release:
     html_url: str
 
 
+@dataclass(frozen=True)
+class ReleasePlan:
+    """A release as it should be."""
+
+    tag: str
+    title: str
+    body: str
+    """The notes, in Markdown."""
+    files: Tuple[LocalFile, ...]
+
+
 class ReleaseHost(Protocol):
-    """Where releases live. Every method raises ``TransferError`` when the host refuses or is out of reach."""
+    """Where releases live: GitHub, or a mirror's folder.
+
+    Every method raises ``TransferError`` when the host refuses or is out of reach; a folder's also
+    ``DiskError`` and ``ReleaseConflictError`` (it is somebody else's).
+    """
+
+    def require_access(self) -> None:
+        """Raise ``TransferError`` or ``ConfigError`` where we may not write. Asked before anything else."""
 
     def published(self, tag: str) -> Optional[Release]:
         """The published release of a tag; ``None`` when there is none, drafts or not."""
+
+    def latest(self) -> Optional[Release]:
+        """The newest published release of any tag; ``None`` when there is none."""
 
     def drafts(self, tag: str) -> Sequence[Release]:
         """Every draft of a tag, oldest first. There can be several."""
@@ -79,6 +100,9 @@ class ReleaseHost(Protocol):
 
     def assets(self, release: Release) -> Tuple[Asset, ...]:
         """What the release holds now."""
+
+    def download(self, asset: Asset, limit: int) -> bytes:
+        """The bytes of a small asset. Raises ``TransferError`` for one of more than ``limit`` bytes."""
 
     def upload(self, release: Release, file: LocalFile) -> Asset:
         """Bring one file up whole: the asset returned has the file's size, and its digest if there is one.
@@ -91,6 +115,9 @@ class ReleaseHost(Protocol):
 
     def publish(self, release: Release, title: str, body: str, commit: Optional[str] = None) -> Release:
         """Make a draft public, and its tag on ``commit`` where that is not there yet."""
+
+    def withdraw(self, release: Release) -> Release:
+        """Make a published release a draft again, out of sight until it is published anew."""
 
 
 class Status(Enum):

@@ -24,3 +24,15 @@ class Rendered:
     """Whether a step reaches a network: on NVIDIA's image, for packages and ORT's sources."""
     toolchain_key: str
     """Eight hex digits that change when anything in the toolchain changes."""
+
+
+NOTHING_RENDERED = Rendered(
+    dockerfile="",
+    runtime_dockerfile="",
+    contexts={},
+    debs=(),
+    sources=(),
+    network=False,
+    toolchain_key="",
+)
+"""Of a package that no image has a part in."""

@@ -16,6 +16,8 @@ from builder.core import purl
 from builder.core.content import (
     CUDA_LICENCE,
     CUDNN_LICENCE,
+    DIRECTML_LICENCE,
+    MICROSOFT,
     NVIDIA,
     ONNXRUNTIME,
     ORT_LICENCE,
@@ -43,8 +45,14 @@ _NAMES = {
     CUDA_LICENCE: "NVIDIA CUDA Toolkit End User License Agreement",
     CUDNN_LICENCE: "License Agreement for NVIDIA Software Development Kits, cuDNN Supplement",
     ORT_NOTICES: "ONNX Runtime third-party notices",
+    DIRECTML_LICENCE: "Microsoft DirectML licence terms",
 }
-_SUPPLIERS = {NVIDIA: "NVIDIA Corporation", ONNXRUNTIME: "Microsoft Corporation", ORTPACKS: "ortpacks"}
+_SUPPLIERS = {
+    NVIDIA: "NVIDIA Corporation",
+    ONNXRUNTIME: "Microsoft Corporation",
+    MICROSOFT: "Microsoft Corporation",
+    ORTPACKS: "ortpacks",
+}
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ def _component(
     key: str, members: Sequence[Member], digests: Mapping[str, Digest], sha256: Optional[str], ort: str
 ) -> BomComponent:
     first = members[0]
-    name, _, version = first.source.partition(":")[2].partition("==")
+    name, _, version = first.source.partition(":")[2].partition("@")[0].partition("==")
     built = first.source == BUILT
     return BomComponent(
         name=_ORT_NAME if built else name,

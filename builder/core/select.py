@@ -1,223 +1,120 @@
-"""Which package this machine should run, by what is in the packages' bytes; and which model it can hold."""
+"""Which package this machine should run, by what is in the packages' bytes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Dict, Iterable, List, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Iterable, Iterator, Optional, Sequence
 
-from builder.core.device import Device, above_ceiling, below_floor
-from builder.core.index import LAYOUTS, Index, IndexPackage
-from builder.core.naming import ARCHIVE_SUFFIXES, form_of
-from builder.core.variant import ModelRule
+from builder.core.asked import only
+from builder.core.choice import Choice, Rejection
+from builder.core.device import Device
+from builder.core.fallback import fall_back
+from builder.core.index import Index
+from builder.core.mixed import Served, Share, by_number, note, serve, visible
+from builder.core.offers import distinct, offers
+from builder.core.providers import CUDA
+from builder.core.reasons import JIT, NATIVE, TITLES, gpus_refusal, refusal, support_of, system_refusal
+from builder.core.recommend import recommend, usable_vram
 
-NATIVE = "native"
-JIT = "jit"
-_RUNS = (NATIVE, JIT)
-
-
-@dataclass(frozen=True)
-class Rejection:
-    """A package that was not chosen and why, in one sentence."""
-
-    package: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What to run. ``package`` is ``None`` for the CPU."""
-
-    package: Optional[IndexPackage]
-    device: Optional[Device]
-    """The GPU the package was chosen for."""
-    support: Optional[str]
-    """``native`` or ``jit``; ``None`` for the CPU."""
-    reasons: Tuple[Rejection, ...]
-    summary: str
-    """One or two sentences: what was chosen and why; for the CPU also what would change it."""
-    others: Tuple[Device, ...] = ()
-    """The machine's other GPUs."""
-    visible: Optional[str] = None
-    """``CUDA_VISIBLE_DEVICES`` that leaves only GPUs this package runs on, the chosen one first; ``None``
-    where there is one GPU."""
+__all__ = [
+    "JIT",
+    "NATIVE",
+    "Choice",
+    "Rejection",
+    "distinct",
+    "offers",
+    "only",
+    "recommend",
+    "refusal",
+    "select",
+    "support_of",
+    "usable_vram",
+]
 
 
-def select(devices: Sequence[Device], index: Index, platform: str) -> Choice:
-    """The best package for the GPU with the most memory that any package serves; else the CPU.
-
-    Native code before JIT, then the smaller archive, then the name. A package whose map says ``partial`` or
-    ``none``, or whose driver window leaves this driver out, is never chosen. A package that is there in
-    several layouts or kinds of archive stands here once: ``offers`` has them all.
-    """
-    index = replace(index, packages=distinct(index.packages))
-    for device in sorted(devices, key=_by_memory):
-        fitting = sorted(
-            (package for package in index.packages if refusal(package, device, platform) is None),
-            key=lambda package: _preference(package, device),
-        )
-        if fitting:
-            return _choice(fitting, device, devices, index, platform)
-    return _cpu(devices, index, platform)
-
-
-def distinct(packages: Iterable[IndexPackage]) -> Tuple[IndexPackage, ...]:
-    """Each package once, in the index's order: full before thin, zstd before gzip."""
-    first: Dict[Tuple[object, ...], IndexPackage] = {}
-    for package in packages:
-        known = first.setdefault(_identity(package), package)
-        if _shape_rank(package) < _shape_rank(known):
-            first[_identity(package)] = package
-    return tuple(first.values())
-
-
-def offers(packages: Iterable[IndexPackage], chosen: IndexPackage) -> Tuple[IndexPackage, ...]:
-    """Everything that installs what ``chosen`` installs: its layouts and kinds of archive, best first."""
-    same = (package for package in packages if _identity(package) == _identity(chosen))
-    return tuple(sorted(same, key=_shape_rank))
-
-
-def refusal(package: IndexPackage, device: Device, platform: str) -> Optional[str]:
-    """Why this package must not run on this GPU; ``None`` when it may."""
-    if package.platform != platform:
-        return f"it is for {package.platform}, this machine is {platform}"
-    if device.capability is None:
-        return f"the compute capability of {device.name} is not known; set ORTPACKS_FORCE_CC to state it"
-    return _code_refusal(package, device) or _driver_refusal(package, device)
-
-
-def recommend(
-    models: Iterable[ModelRule], vram_mib: Optional[int], cores: int, ram_gib: int
-) -> Optional[ModelRule]:
-    """The first line whose floors are met; ``vram_mib`` is ``None`` without a GPU or where it is unknown."""
-    for rule in models:
-        memory_fits = rule.device != "gpu" or (vram_mib is not None and vram_mib >= rule.vram_mib)
-        if memory_fits and cores >= rule.cores and ram_gib >= rule.ram_gib:
-            return rule
-    return None
-
-
-def support_of(package: IndexPackage, device: Device) -> str:
-    """What the package's map says of this GPU; ``none`` for a capability it does not name."""
-    return package.capabilities.get(str(device.capability), "none")
-
-
-def _code_refusal(package: IndexPackage, device: Device) -> Optional[str]:
-    support = support_of(package, device)
-    if support in _RUNS:
-        return None
-    if support == "partial":
-        return f"only some of its kernels run on compute capability {device.capability}"
-    return f"it holds no code for compute capability {device.capability} ({device.name})"
-
-
-def _driver_refusal(package: IndexPackage, device: Device) -> Optional[str]:
-    if device.driver is None:
-        return None
-    if below_floor(device.driver, package.driver.floor):
-        return f"driver {device.driver} is too old: it needs {package.driver.floor} or newer"
-    if package.driver.ceiling is not None and above_ceiling(device.driver, package.driver.ceiling):
-        return f"driver {device.driver} is too new: branch {package.driver.ceiling} is the last it runs with"
-    return None
-
-
-def _identity(package: IndexPackage) -> Tuple[object, ...]:
-    """What is the same in every layout and kind of archive of one package."""
-    return (package.variant, package.platform, package.onnxruntime)
-
-
-def _shape_rank(package: IndexPackage) -> Tuple[int, int]:
-    return (LAYOUTS.index(package.layout), ARCHIVE_SUFFIXES.index(form_of(package.file).value))
-
-
-def _by_memory(device: Device) -> Tuple[int, int]:
-    return (-(device.memory_mib or 0), device.index)
-
-
-def _preference(package: IndexPackage, device: Device) -> Tuple[int, int, str]:
-    return (_RUNS.index(support_of(package, device)), package.size, package.name)
-
-
-def _choice(
-    fitting: Sequence[IndexPackage], device: Device, devices: Sequence[Device], index: Index, platform: str
+def select(
+    devices: Sequence[Device],
+    index: Index,
+    platform: str,
+    glibc: Optional[str] = None,
+    hidden: Sequence[Device] = (),
 ) -> Choice:
-    package = fitting[0]
-    support = support_of(package, device)
-    how = "has native code for" if support == NATIVE else "runs by just-in-time compilation on"
-    unknown = "" if device.driver else " The driver's version is not known and was not checked."
+    """The package that serves the GPUs best (``core.mixed`` has the rule); else what needs no NVIDIA GPU.
+
+    A package whose map says ``partial`` or ``none``, whose driver window leaves the driver out, or that needs
+    a newer glibc is never chosen. The same machine and index give the same choice in whatever order they are
+    listed. A package that is there in several layouts or kinds of archive stands here once: ``offers`` has
+    them all.
+
+    ``glibc``: the system's version, ``""`` where it is musl, ``None`` where it is not known.
+    ``hidden``: GPUs that are there too and must not be used; ``visible`` leaves them out.
+    """
+    devices, present = by_number(devices), by_number((*devices, *hidden))
+    packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
+    candidates = [serve(package, devices, platform, glibc) for package in packages]
+    best = min((one for one in candidates if one.devices), key=lambda one: one.rank, default=None)
+    if best is None:
+        return replace(fall_back(devices, packages, platform, glibc), others=present)
     return Choice(
-        package=package,
-        device=device,
-        support=support,
-        reasons=tuple(_rejections(index.packages, package, device, platform)),
-        summary=f"{package.name} {how} {device.name} (compute capability {device.capability}).{unknown}",
-        others=tuple(other for other in devices if other is not device),
-        visible=_visible(package, device, devices, platform),
+        package=best.package,
+        device=best.devices[0],
+        support=support_of(best.package, best.devices[0]),
+        reasons=tuple(_rejections(candidates, best, devices, platform, glibc)),
+        summary=_summary(best, devices),
+        others=tuple(device for device in present if device is not best.devices[0]),
+        visible=visible(best.devices, present),
+        notes=note(best.devices, present),
     )
+
+
+def _summary(best: Served, devices: Sequence[Device]) -> str:
+    device, name = best.devices[0], best.package.name
+    how = "has native code for" if device in best.native.devices else "runs by just-in-time compilation on"
+    sentences = [f"{name} {how} {device.name} (compute capability {device.capability})."]
+    if len(devices) > 1:
+        sentences.append(f"It runs on {len(best.devices)} of {len(devices)} GPUs here.")
+    if any(one.driver is None for one in best.devices):
+        sentences.append("The driver's version is not known and was not checked.")
+    return " ".join(sentences)
 
 
 def _rejections(
-    packages: Iterable[IndexPackage], chosen: IndexPackage, device: Device, platform: str
-) -> Iterable[Rejection]:
-    for package in packages:
-        if package is chosen:
+    candidates: Iterable[Served],
+    best: Served,
+    devices: Sequence[Device],
+    platform: str,
+    glibc: Optional[str],
+) -> Iterator[Rejection]:
+    for one in candidates:
+        if one is best:
             continue
-        reason = refusal(package, device, platform)
-        yield Rejection(package.name, reason or _why_less(package, chosen, device))
+        reason = system_refusal(one.package, platform, glibc) or _why_not(one, best, devices)
+        yield Rejection(one.package.name, reason)
 
 
-def _why_less(package: IndexPackage, chosen: IndexPackage, device: Device) -> str:
-    if support_of(package, device) != support_of(chosen, device):
-        return f"it runs by just-in-time compilation only, {chosen.name} has native code"
-    return f"it runs too, {chosen.name} is smaller"
+def _why_not(one: Served, best: Served, devices: Sequence[Device]) -> str:
+    if one.package.provider != CUDA:
+        title = TITLES.get(one.package.provider, one.package.provider)
+        return f"its provider is {title}, {best.package.name} uses the GPU"
+    if not one.devices:
+        return gpus_refusal(one.package, devices)
+    return _why_less(one, best)
 
 
-def _visible(
-    package: IndexPackage, device: Device, devices: Sequence[Device], platform: str
-) -> Optional[str]:
-    served = [other for other in devices if other is not device and refusal(package, other, platform) is None]
-    names = [item.uuid for item in (device, *served)]
-    return ",".join(names) if len(devices) > 1 and all(names) else None
+def _why_less(one: Served, best: Served) -> str:
+    name = best.package.name
+    if one.worth == best.worth:
+        smaller = best.package.size < one.package.size
+        return f"it runs too, {name} is smaller" if smaller else f"it runs too, {name} goes first by its name"
+    if not one.native.devices and best.native.devices:
+        return f"it runs by just-in-time compilation only, {name} has native code"
+    if one.worth[:2] != best.worth[:2]:
+        return f"it runs natively on {_told(one.native)}, {name} on {_told(best.native)}"
+    if not one.jit.devices:
+        return f"it runs too, {name} adds {_told(best.jit)} by just-in-time compilation"
+    return f"it runs by just-in-time compilation on {_told(one.jit)}, {name} on {_told(best.jit)}"
 
 
-def _cpu(devices: Sequence[Device], index: Index, platform: str) -> Choice:
-    reasons = [
-        Rejection(package.name, reason)
-        for device in devices
-        for package in index.packages
-        for reason in [refusal(package, device, platform)]
-        if reason is not None
-    ]
-    return Choice(
-        package=None,
-        device=None,
-        support=None,
-        reasons=tuple(reasons),
-        summary=_why_cpu(devices, index, platform),
-        others=tuple(devices),
-    )
-
-
-def _why_cpu(devices: Sequence[Device], index: Index, platform: str) -> str:
-    if not devices:
-        return (
-            "CPU: no NVIDIA GPU was found. If there is one, its driver is missing or hidden from this "
-            "process; `detect` shows what each probe said."
-        )
-    if all(package.platform != platform for package in index.packages):
-        return f"CPU: this release has no GPU package for {platform}."
-    cards = "; ".join(str(device) for device in devices)
-    ways = _ways_out(devices, index, platform)
-    return " ".join([f"CPU: no package of this release runs on {cards}.", *ways])
-
-
-def _ways_out(devices: Iterable[Device], index: Index, platform: str) -> List[str]:
-    """What would change it: another driver, where only its version is in the way."""
-    ways = [
-        f"With another driver {package.name} would run: {reason}."
-        for device in devices
-        for package in index.packages
-        if package.platform == platform and device.capability and _code_refusal(package, device) is None
-        for reason in [_driver_refusal(package, device)]
-        if reason is not None
-    ]
-    return ways or ["A package that is built for this compute capability would change that."]
+def _told(share: Share) -> str:
+    count = len(share.devices)
+    return f"{count} GPU{'' if count == 1 else 's'} with {share.mib:,} MiB"

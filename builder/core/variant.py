@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Mapping, Optional, Tuple
 
 from builder.core.arch import Arch
 from builder.core.checks import Severity
 from builder.core.inputs import Input
+from builder.core.providers import CUDA, LINUX
 
 GENERATIONS: Mapping[str, Tuple[int, ...]] = {
     "Maxwell": (50, 52, 53),
@@ -22,6 +23,10 @@ GENERATIONS: Mapping[str, Tuple[int, ...]] = {
 }
 """GPU generations by the numbers of their architectures, oldest first. Source: NVIDIA's page "CUDA GPU
 Compute Capability" and its legacy counterpart; ``nvcc --help`` of 12.9 and 13.0 for the embedded parts."""
+
+
+NO_BASE = "none"
+"""``BuildPlan.base`` of a package that nothing is compiled for."""
 
 
 class Origin(Enum):
@@ -164,11 +169,19 @@ class Bases:
 
 @dataclass(frozen=True)
 class Variant:
-    """One package: a name, the sm set it promises native code for, and the generations that is."""
+    """One package: a name, the sm set it promises native code for, and the generations that is.
+
+    One of section ``providers`` has neither, but the official wheel that is repacked.
+    """
 
     name: str
     sm: Tuple[Arch, ...]
     generations: Tuple[str, ...]
+    provider: str = CUDA
+    """The execution provider it is for."""
+    platform: str = LINUX
+    wheel: Optional[Input] = None
+    """What a package without CUDA is made of."""
 
 
 @dataclass(frozen=True)
@@ -232,6 +245,13 @@ class Project:
     bundle: Bundle
     publish: Publish
     models: Tuple[ModelRule, ...]
+    providers: Mapping[str, Variant] = field(default_factory=dict)
+    """Packages for machines without a fitting NVIDIA GPU, by name."""
+
+    @property
+    def packages(self) -> Mapping[str, Variant]:
+        """Variants and providers: every name that a package can be asked for by."""
+        return {**self.variants, **self.providers}
 
     @property
     def patches(self) -> Tuple[str, ...]:
@@ -246,7 +266,7 @@ class BuildPlan:
     project: Project
     variant: Variant
     base: str
-    """``nvidia`` or ``assembled``."""
+    """``nvidia`` or ``assembled``; ``NO_BASE`` where no image has a part in it."""
     base_reason: str
     origin: Origin
     """``WHEEL`` or ``SOURCE``, never ``AUTO``."""
@@ -257,10 +277,23 @@ class BuildPlan:
     ort_version: str
     """Version of the libraries in the package."""
     ort_wheel: Input
-    """Official ``onnxruntime-gpu`` wheel of that version: the host library, or everything."""
+    """Official ``onnxruntime-gpu`` wheel of that version: the host library, or everything.
+
+    Of a package without CUDA, the wheel that is repacked.
+    """
 
     @property
     def patches(self) -> Tuple[str, ...]:
         """Patches to what is compiled: the base's."""
         bases = self.project.bases
         return bases.nvidia.patches if self.base == "nvidia" else bases.assembled.patches
+
+    @property
+    def layouts(self) -> Tuple[Layout, ...]:
+        """The layouts that are made: without NVIDIA's libraries there is nothing to leave out."""
+        return self.project.bundle.layouts if self.variant.provider == CUDA else (Layout.FULL,)
+
+    @property
+    def possible_layouts(self) -> Tuple[Layout, ...]:
+        """Those that an earlier build may have made."""
+        return tuple(Layout) if self.variant.provider == CUDA else (Layout.FULL,)

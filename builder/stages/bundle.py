@@ -109,15 +109,13 @@ def bundle(goods: Goods, bench: Bench) -> tuple[Bundled, ...]:
     ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then no package of that name is in
     ``dist``.
     """
-    for layout in Layout:
+    for layout in goods.plan.possible_layouts:
         discard(package_name(goods.plan, layout), bench)
     what = f"{goods.plan.variant.name} is not packed"
     require(goods.report.findings, what)
     digests = _digests(goods, bench, what)
     return tuple(
-        bundled
-        for layout in goods.plan.project.bundle.layouts
-        for bundled in _layout(layout, goods, digests, bench)
+        bundled for layout in goods.plan.layouts for bundled in _layout(layout, goods, digests, bench)
     )
 
 
@@ -245,6 +243,6 @@ def _alternatives(content: Content, goods: Goods, bench: Bench) -> Mapping[str, 
             [member for member in content.members if _is_packed(member, layout)], form, preset
         )
         for form in goods.plan.project.bundle.forms
-        for layout in Layout
+        for layout in goods.plan.possible_layouts
         for preset in Preset
     }

@@ -1,7 +1,8 @@
 """check: what a package's libraries really hold, read from their bytes and held to the variant.
 
 Native reading says which GPUs each library runs on; cuobjdump, where a toolchain image is at hand, must count
-the same images. All findings are collected; the caller decides with ``core.checks.require``.
+the same images. Libraries for Windows and macOS are read by ``core.foreign``. All findings are collected; the
+caller decides with ``core.checks.require``.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from builder.core.coverage import LibraryCoverage, Support, combine, sass_everyw
 from builder.core.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
 from builder.core.elf import Elf
 from builder.core.fatbin import SECTIONS
+from builder.core.foreign import check_foreign
 from builder.core.idle import tell_unneeded, unneeded
 from builder.core.library import Library
 from builder.core.linkage import check_linkage
 from builder.core.package import Member
 from builder.core.ports import Inspector, Reporter
 from builder.core.promise import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
+from builder.core.providers import CUDA, LINUX
 from builder.core.reading import Reading
 from builder.core.variant import Limits, Variant
 from builder.errors import IntegrityError
-from builder.libraryfile import read_file
+from builder.libraryfile import read_file, read_foreign_file
 
 _LIBRARIES = "lib/"
 _NOTHING = Elf(sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=None, glibc=None, glibcxx=None)
@@ -54,6 +57,8 @@ class CheckReport:
 
     def without(self, paths: Collection[str]) -> CheckReport:
         """The report as if the members at ``paths`` had not been there; nothing is read again."""
+        if not paths:
+            return self
         return _judge(tuple(one for one in self._seen if one.member.path not in paths), self._bar)
 
     @property
@@ -76,10 +81,13 @@ def check(
 ) -> CheckReport:
     """Read every library of a package and hold it to ``variant``; without ``inspector`` natively only.
 
-    Raises what the inspector raises when it cannot be asked at all; what it says wrongly is a finding.
+    Raises what the inspector raises when it cannot be asked at all; what it says wrongly is a finding. Raises
+    ``IntegrityError`` for a library of another platform that cannot be read.
     """
     with reporter.step(f"check {variant.name}"):
         libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
+        if variant.platform != LINUX:
+            return _judge_foreign(libraries, _Bar(variant=variant, limits=limits))
         seen = tuple(_look_at(member, inspector) for member in libraries)
         return _judge(seen, _Bar(variant=variant, limits=limits))
 
@@ -98,12 +106,27 @@ def _judge(seen: tuple[_Seen, ...], bar: _Bar) -> CheckReport:
     )
     return CheckReport(
         coverage=coverage,
-        capabilities=combine(coverage),
+        capabilities=combine(coverage) if bar.variant.provider == CUDA else {},
         elf={one.member.path: one.reading.elf for one in seen if one.reading.elf is not None},
         needs=needs(libraries),
         findings=findings,
         idle=idle,
         _seen=seen,
+        _bar=bar,
+    )
+
+
+def _judge_foreign(members: Sequence[Member], bar: _Bar) -> CheckReport:
+    """Nothing of ELF and CUDA is in these: only what is wrong with them is told."""
+    found = [read_foreign_file(member.path, member.source, member.file) for member in members]
+    return CheckReport(
+        coverage=(),
+        capabilities={},
+        elf={},
+        needs=Needs(None, None),
+        findings=tuple(check_foreign(found, bar.variant.provider, bar.variant.platform)),
+        idle=(),
+        _seen=(),
         _bar=bar,
     )
 
@@ -187,6 +210,8 @@ def _cross_check(member: Member, reading: Reading, inspector: Inspector) -> Iter
 
 def _hold(seen: Sequence[_Seen], variant: Variant, limits: Limits) -> Iterator[Finding]:
     """What the device code promises, library by library; a provider that is not there is one without code."""
+    if variant.provider != CUDA:
+        return
     path = f"{_LIBRARIES}{PROVIDER}"
     provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
     yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.stamp)
@@ -207,7 +232,9 @@ def tell(report: CheckReport, variant: Variant, reporter: Reporter) -> None:
         devices = [str(device) for device, found in report.capabilities.items() if found is support]
         if devices:
             reporter.say(f"{support.value:<8} on {' '.join(devices)}")
-    reporter.say(f"needs    GLIBC {report.needs.glibc or 'none'}, GLIBCXX {report.needs.glibcxx or 'none'}")
+    if variant.platform == LINUX:
+        glibc, glibcxx = report.needs.glibc or "none", report.needs.glibcxx or "none"
+        reporter.say(f"needs    GLIBC {glibc}, GLIBCXX {glibcxx}")
     for finding in report.findings:
         if finding.severity is Severity.WARNING:
             reporter.warn(str(finding))

@@ -114,6 +114,8 @@ class Means:
     """A buildx builder other than the current one."""
     jobs: int = 1
     """Units compiled at once."""
+    cache: str | None = None
+    """Where layers outlive the builder: ``core.buildcache``."""
 
 
 def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means: Means) -> None:
@@ -133,6 +135,7 @@ def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means:
         args={"JOBS": str(means.jobs)},
         builder=means.builder,
         network=rendered.network,
+        cache=means.cache,
     )
     try:
         _build(request, place.log, means)

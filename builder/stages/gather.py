@@ -6,9 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.core.content import ORTPACKS, OUR_LICENCE, PROVIDER, TENSORRT, Wanted, wanted
+from builder.core.content import (
+    DIRECTML_LICENCE,
+    ORTPACKS,
+    OUR_LICENCE,
+    PROVIDER,
+    TENSORRT,
+    Wanted,
+    wanted,
+)
 from builder.core.inputs import Input
 from builder.core.package import BUILT, Member
+from builder.core.providers import DIRECTML
 from builder.core.variant import BuildPlan, Origin
 from builder.errors import ConfigError, IntegrityError
 
@@ -23,6 +32,8 @@ class Sources:
     """What the compile stage left; ``None`` for origin wheel."""
     licence: Path
     """Our own licence file."""
+    directml: Path
+    """Our text on the terms for ``DirectML.dll``."""
     relocate: Callable[[Path], Path]
     """A copy of one of ORT's libraries that finds its neighbours: RUNPATH ``$ORIGIN``."""
 
@@ -34,7 +45,10 @@ def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
     """
     found = locate(wanted(plan), sources.tree, sources.artifact)
     members = [_relocated(member, sources) if _looks_elsewhere(plan, member) else member for member in found]
-    return tuple(sorted([*members, _our_licence(sources.licence)], key=lambda member: member.path))
+    texts = [_our_licence(sources.licence)]
+    if plan.variant.provider == DIRECTML:
+        texts.append(_our_text(DIRECTML_LICENCE, sources.directml))
+    return tuple(sorted([*members, *texts], key=lambda member: member.path))
 
 
 def originals(
@@ -106,4 +120,8 @@ def _our_licence(file: Path) -> Member:
         raise ConfigError(
             f"variants.yaml: bundle.licence: {file} is not a file, and a package carries its licence."
         )
-    return Member(path=OUR_LICENCE, file=file, source=BUILT, licence=OUR_LICENCE, vendor=ORTPACKS)
+    return _our_text(OUR_LICENCE, file)
+
+
+def _our_text(path: str, file: Path) -> Member:
+    return Member(path=path, file=file, source=BUILT, licence=path, vendor=ORTPACKS)

@@ -15,8 +15,9 @@ from builder.core.arch import Arch
 from builder.core.catalogue import ort_wheel
 from builder.core.checks import Code, Finding, Severity
 from builder.core.ports import Engine, Reporter, Store
+from builder.core.providers import CUDA
 from builder.core.support import lint
-from builder.core.variant import BuildPlan, Host, Origin, Profile, Project, Variant
+from builder.core.variant import NO_BASE, BuildPlan, Host, Origin, Profile, Project, Variant
 from builder.errors import CompatibilityError, ToolMissingError, TransferError
 
 T = TypeVar("T")
@@ -54,23 +55,48 @@ def plan(
     native_sm: Callable[[Path], Sequence[Arch]],
     reporter: Reporter,
 ) -> BuildPlan:
-    """One decided variant.
+    """One decided variant. One without CUDA asks neither engine nor store: its wheel decides everything.
 
     ``native_sm`` reads which architectures a provider library holds SASS for in every container.
     Raises ``CompatibilityError`` for a set the chosen toolchain cannot build, ``TransferError`` for a base
     that was insisted on and cannot be reached.
     """
+    if variant.provider != CUDA:
+        decided = _repack(project, variant)
+        _tell(decided, reporter)
+        return decided
     base = choose_base(project, wishes, engine)
     origin = _choose_origin(project, variant, wishes, store, native_sm)
     decided = _decide(project, variant, wishes, base, origin)
     warnings = _lint(decided)
+    _tell(decided, reporter)
+    for warning in warnings:
+        reporter.warn(str(warning))
+    return decided
+
+
+def _tell(decided: BuildPlan, reporter: Reporter) -> None:
     reporter.say(f"base     {decided.base}: {decided.base_reason}")
     reporter.say(f"origin   {decided.origin.value}: {decided.origin_reason}")
     made = f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
     reporter.say(f"ort      {decided.ort_version}, {made}")
-    for warning in warnings:
-        reporter.warn(str(warning))
-    return decided
+
+
+def _repack(project: Project, variant: Variant) -> BuildPlan:
+    """The plan of a package without CUDA: its official wheel, as it is."""
+    wheel = variant.wheel or ort_wheel(project.onnxruntime.version)
+    return BuildPlan(
+        project=project,
+        variant=variant,
+        base=NO_BASE,
+        base_reason="nothing is compiled",
+        origin=Origin.WHEEL,
+        origin_reason=f"{wheel.requirement} holds the {variant.provider} provider for {variant.platform}",
+        profile=None,
+        host=Host.WHEEL,
+        ort_version=wheel.requirement.rpartition("==")[2],
+        ort_wheel=wheel,
+    )
 
 
 def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Choice[str]:

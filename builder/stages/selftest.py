@@ -38,12 +38,13 @@ class Bench:
 
 
 def selftest(
-    top: str, stream: Callable[[], Iterable[bytes]], ort_version: str, bench: Bench
+    top: str, stream: Callable[[], Iterable[bytes]], ort_version: str, bench: Bench, *, cuda: bool = True
 ) -> tuple[Finding, ...]:
     """Let the loader find every library's needs, ask for CUDA, run each model on what is there.
 
-    ``stream`` opens an uncompressed tar of all the package's files below the folder ``top``, its name. One
-    container does it all. Findings: B018 of the loader, B010 to B013 of the models.
+    ``cuda``: whether the package is for CUDA, so that its provider must be there. ``stream`` opens an
+    uncompressed tar of all the package's files below the folder ``top``, its name. One container does it all.
+    Findings: B018 of the loader, B010 to B013 of the models.
     """
     with tempfile.TemporaryDirectory(prefix="ortpacks-selftest-") as folder:
         done = bench.engine.run(_request(top, stream, bench, Path(folder)))
@@ -52,7 +53,7 @@ def selftest(
     if done.code != 0 or not smoked:
         return (*loaded, _crash(top, done))
     references = {trial.name: bench.stock_outputs(trial.model, trial.inputs) for trial in bench.trials}
-    return (*loaded, *judge(answers, references, ort_version, top))
+    return (*loaded, *judge(answers, references, ort_version, top, cuda=cuda))
 
 
 def _request(top: str, stream: Callable[[], Iterable[bytes]], bench: Bench, folder: Path) -> ContainerRun:

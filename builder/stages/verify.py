@@ -20,6 +20,7 @@ from builder.core.ports import Reporter
 from builder.core.proof import check_checksum, check_completed, check_files, check_name, check_notice
 from builder.core.provenance import provenance_name
 from builder.core.provenancecheck import check_provenance
+from builder.core.providers import LINUX
 from builder.core.sbom import BomReader
 from builder.core.sbomcheck import check_sbom
 from builder.core.untouched import check_recorded
@@ -115,6 +116,9 @@ def _members_at(files: Mapping[str, Path], manifest: Manifest) -> tuple[Member, 
 
 
 def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], verifier: Verifier) -> None:
+    if manifest.platform != LINUX:
+        verifier.reporter.say(f"{package.name}: no model was run: it is for {manifest.platform}")
+        return
     if verifier.selftest is None:
         verifier.reporter.warn(f"{package.name}: no model was run: there is no engine to run it in.")
         return

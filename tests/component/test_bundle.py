@@ -53,6 +53,7 @@ class Site:
             tree=self.trees,
             artifact=None if made == official() else self.folder / "artifact",
             licence=self.folder / "LICENSE",
+            directml=self.folder / "LICENSE",
             relocate=relocate,
         )
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import tarfile
 from pathlib import Path
 
 import pytest
+from backports import zstd
 
+from builder.client.commands import output_of
+from builder.client.extract import extract, read_manifest
 from builder.client.zstd import open_zstd, require_zstd
-from builder.errors import IntegrityError, ToolMissingError
+from builder.errors import CommandError, IntegrityError, ToolMissingError
 from tests.doubles.machine import Machine
 from tests.doubles.release import archive, entry, manifest_of, member, name_of, write_index
 
@@ -120,6 +124,41 @@ def test_every_reader_gives_the_same_bytes_of_many_frames(tmp_path: Path, module
         digest = hashlib.sha256(stream.read()).hexdigest()
     with open_zstd(path, ("backports.zstd",)) as stream:
         assert hashlib.sha256(stream.read()).hexdigest() == digest
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gpu-package-info.json", "lists itself, gpu-package-info.json or a negative size"),
+        ("lib/\udc80.so", "does not lie in its folder"),
+    ],
+)
+def test_names_that_could_not_be_verified_later_are_refused(tmp_path: Path, name: str, words: str) -> None:
+    content = zstd.decompress(archive(good({name: b"{}"})))
+    with pytest.raises(IntegrityError, match=words):
+        extract(io.BytesIO(content), TOP, tmp_path, 100)
+
+
+def test_a_program_that_is_left_early_is_ended_and_not_read_to_its_end() -> None:
+    endless = ["sh", "-c", "head -c 3000000 /dev/zero; exit 5"]
+    with output_of(endless) as stream:
+        assert stream.read(10) == bytes(10)
+    with pytest.raises(CommandError), output_of(endless) as stream:
+        stream.read()
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), RecursionError("x"), tarfile.ReadError("x")])
+def test_whatever_tarfile_makes_of_a_header_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def explode(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tarfile.TarInfo, "fromtarfile", explode)
+    with pytest.raises(IntegrityError, match="not a whole tar archive"):
+        extract(io.BytesIO(b""), TOP, tmp_path, 100)
+    with pytest.raises(IntegrityError, match="not a whole tar archive"):
+        read_manifest(io.BytesIO(b""), TOP)
 
 
 @pytest.mark.parametrize("modules", [("backports.zstd",), ()], ids=["module", "program"])

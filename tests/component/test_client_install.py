@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.doubles.library import library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, name_of, serving, write_release
+from tests.doubles.release import FILES, HOST, name_of, serving, write_release
 
 MODERN = name_of("modern")
+NEW = library("1.24.0") + b"new"
 
 
 @pytest.fixture
@@ -50,6 +52,7 @@ def test_the_info_file_says_what_for_and_what(machine: Machine, release: Path) -
     assert info == {
         "format": 1,
         "variant": "modern",
+        "provider": "cuda",
         "layout": "full",
         "architectures": ["sm_75", "sm_80", "sm_86"],
         "smVersion": 86,
@@ -89,11 +92,9 @@ def test_an_upgrade_switches_and_keeps_the_one_before(
 ) -> None:
     machine.run("install", "--index", str(release))
     old = (machine.prefix / "current").resolve()
-    newer = write_release(
-        tmp_path / "newer", version="1.24.0", files={**FILES, "lib/libonnxruntime.so.1": b"new"}
-    )
+    newer = write_release(tmp_path / "newer", version="1.24.0", files={**FILES, HOST: NEW})
     assert machine.run("install", "--index", str(newer)) == 0, machine.err
-    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == b"new"
+    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == NEW
     assert (old / "lib" / "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
     assert old.name in machine.out
 
@@ -103,7 +104,12 @@ def test_a_machine_without_gpu_installs_nothing_and_that_is_fine(machine: Machin
     assert machine.run("install", "--index", str(release)) == 0
     assert machine.out.startswith("CPU: no NVIDIA GPU was found")
     assert "nvidia-smi is not on PATH" in machine.out
-    assert not machine.prefix.exists()
+    assert sorted(path.name for path in machine.prefix.iterdir()) == [
+        ".ortpacks",
+        "gpu-info.json",
+        "versions",
+    ]
+    assert not list((machine.prefix / "versions").iterdir())
     assert machine.run("env") == 3
     assert machine.run("verify") == 3
 
@@ -166,6 +172,7 @@ def test_a_prefix_with_other_things_in_it_keeps_them(machine: Machine, release: 
         *(name.split("/", maxsplit=1)[0] for name in theirs),
         ".ortpacks",
         "current",
+        "gpu-info.json",
     }
 
 
@@ -237,7 +244,7 @@ def test_an_older_driver_is_the_cpu_with_the_way_out(machine: Machine, release: 
     machine.env = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "470.256.02"}
     assert machine.run("install", "--index", str(release)) == 0
     assert "needs 525.60.13 or newer" in machine.out
-    assert not machine.prefix.exists()
+    assert not list((machine.prefix / "versions").iterdir())
 
 
 def test_recommend_counts_gpu_memory_only_where_the_gpu_is_used(machine: Machine, release: Path) -> None:

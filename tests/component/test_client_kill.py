@@ -15,12 +15,13 @@ from threading import Barrier
 import pytest
 
 from builder.client.layout import Prefix, make_folders
+from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
 
 OLD = FILES["lib/libonnxruntime.so.1"]
-NEW = b"new" * 5000
+NEW = library("1.24.0") + b"new" * 5000
 # Every open, rename, link, folder and removal below the prefix is an audit event: die on the n-th.
 KILLER = """
 import os, signal, sys
@@ -50,19 +51,14 @@ def install(
     env: Mapping[str, str] | None = None,
     killer: str = KILLER,
 ) -> subprocess.CompletedProcess[str]:
+    return run_killer(root, prefix, last, ["install", "--index", str(index)], killer, env)
+
+
+def run_killer(
+    root: Path, prefix: Path, last: int, argv: list[str], killer: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            killer,
-            str(prefix),
-            str(last),
-            "install",
-            "--prefix",
-            str(prefix),
-            "--index",
-            str(index),
-        ],
+        [sys.executable, "-c", killer, str(prefix), str(last), *argv, "--prefix", str(prefix)],
         cwd=root,
         env={
             "ORTPACKS_FORCE_CC": "8.6",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, Handler, cut, name_of, serving, write_release
+from tests.doubles.release import FILES, Fault, Handler, cut, name_of, serving, write_release
 
 ARCHIVE = f"{name_of('modern')}.tar.zst"
 
@@ -38,7 +39,7 @@ def test_parts_from_a_server_are_joined(machine: Machine, release: Path) -> None
     assert len(names) > 2, "else this tests nothing"
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
-        assert [path.lstrip("/") for path, _ in server.requests[1:]] == names
+        assert sorted(path.lstrip("/") for path, _ in server.requests[1:]) == sorted(names), "each once"
     assert whole(machine)
     assert machine.run("verify") == 0
 
@@ -76,12 +77,12 @@ def test_a_damaged_part_is_named_and_nothing_is_unpacked(
 
 def test_a_run_that_broke_off_goes_on_in_the_middle_of_a_part(machine: Machine, release: Path) -> None:
     names = [path.name for path in parts_of(release)]
+
+    def cut(handler: Handler, content: bytes) -> None:
+        handler.answer(200, content, {"ETag": '"x"'}, cut=100)
+
     with serving(release) as server:
-        server.faults += [
-            lambda handler, content: handler.serve(content),
-            lambda handler, content: handler.answer(200, content, {"ETag": '"x"'}, cut=100),
-            lambda handler, content: handler.answer(404, b""),
-        ]
+        server.faults += by_name({names[1]: [cut, missing]})
         assert machine.run("install", "--index", f"{server.url}/") == 10
         server.requests.clear()
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
@@ -100,7 +101,9 @@ def test_half_of_a_part_in_the_archive_is_written_over(machine: Machine, release
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
         asked = [path.lstrip("/") for path, _ in server.requests[1:]]
-    assert asked == [path.name for path in parts_of(release)[1:]], "each once, and the first not again"
+    assert sorted(asked) == sorted(path.name for path in parts_of(release)[1:]), (
+        "each once, and the first not again"
+    )
     assert whole(machine)
 
 
@@ -113,18 +116,48 @@ def test_a_damaged_beginning_is_thrown_away_once(machine: Machine, release: Path
     assert whole(machine)
 
 
-def stop_after(parts: int, machine: Machine, release: Path) -> None:
-    def serve(handler: Handler, content: bytes) -> None:
-        handler.serve(content)
+def missing(handler: Handler, content: bytes) -> None:
+    handler.answer(404, b"")
 
+
+def by_name(faults: dict[str, list[Fault]]) -> list[Fault]:
+    """Requests come in any order, because parts are fetched side by side."""
+
+    def answer(handler: Handler, content: bytes) -> None:
+        waiting = faults.get(handler.path.lstrip("/"))
+        if waiting:
+            waiting.pop(0)(handler, content)
+        else:
+            handler.serve(content)
+
+    return [answer] * 100
+
+
+def stop_after(parts: int, machine: Machine, release: Path) -> None:
+    names = [path.name for path in parts_of(release)]
     with serving(release) as server:
-        server.faults += [serve] * parts + [lambda handler, content: handler.answer(404, b"")]
+        server.faults += by_name({name: [missing] for name in names[parts:]})
         assert machine.run("install", "--index", f"{server.url}/") == 10
 
 
-def test_room_for_the_archive_and_one_part_is_asked_for(machine: Machine, release: Path) -> None:
+def test_three_parts_arrive_side_by_side(machine: Machine, release: Path) -> None:
+    together = Barrier(3)
+
+    def wait(handler: Handler, content: bytes) -> None:
+        together.wait(5)  # each of the first three is answered when all have been asked for
+        handler.serve(content)
+
+    names = [path.name for path in parts_of(release)]
+    with serving(release) as server:
+        server.faults += by_name({name: [wait] for name in names[:3]})
+        assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
+        assert len(server.requests) == 1 + len(names), "none was asked for twice"
+    assert whole(machine)
+
+
+def test_room_for_the_archive_and_the_parts_at_once_is_asked_for(machine: Machine, release: Path) -> None:
     size = sum(path.stat().st_size for path in parts_of(release))
-    needed = size + 300 + sum(map(len, FILES.values())) + 64 * 2**20
+    needed = size + 3 * 300 + sum(map(len, FILES.values())) + 64 * 2**20
     machine.free = needed - 1
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 11

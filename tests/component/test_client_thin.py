@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.doubles import release as release_double
+from tests.doubles.library import library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, libraries, name_of, write_release
+from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, PackageIndex, Wheel, indexing
 
 ALL = {**FILES, **libraries(WHEELS)}
@@ -151,7 +152,7 @@ def test_an_update_of_onnxruntime_fetches_only_onnxruntime(
     machine.run("install", "--index", str(release))
     before = (machine.lib / "libcudnn.so.9").stat()
     pypi.requests.clear()
-    files = {**FILES, "lib/libonnxruntime.so.1": b"newer"}
+    files = {**FILES, HOST: library("1.24.0") + b"newer"}
     newer = write_release(
         tmp_path / "newer", version="1.24.0", files=files, layouts=("full", "thin"), wheels=WHEELS
     )

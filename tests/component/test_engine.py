@@ -52,6 +52,23 @@ def test_a_build_that_needs_no_network_gets_none() -> None:
     assert argv[-3:] == ["--load", "--tag=ortpacks/x:1", "ctx"]
 
 
+def test_layers_are_read_from_a_cache_and_all_of_them_written_to_it() -> None:
+    runner = FakeRunner()
+    DockerEngine(runner, NOWHERE).build(request(cache="type=gha,scope=legacy"), lambda _: None)
+    (argv,) = runner.calls
+    assert [word for word in argv if word.startswith("--cache")] == [
+        "--cache-from=type=gha,scope=legacy",
+        "--cache-to=type=gha,scope=legacy,mode=max,ignore-error=true",
+    ]
+    assert argv[-1] == "ctx"
+
+
+def test_without_a_cache_none_is_asked_for() -> None:
+    runner = FakeRunner()
+    DockerEngine(runner, NOWHERE).build(request(), lambda _: None)
+    assert not [word for word in runner.calls[0] if "cache" in word]
+
+
 ECHO = [
     '#23 ERROR: process "/bin/sh -c ninja" did not complete successfully: exit code: 1',
     "------",

@@ -19,10 +19,30 @@ def test_without_an_engine_nothing_is_fetched_or_made(place: Place, verb: str) -
 
 def test_without_an_engine_several_variants_are_told_one_by_one(place: Place) -> None:
     sentence = NO_ENGINE_MESSAGE.removeprefix("error: ")
-    assert place.fails(4, "build", "--all") == (
+    chosen = [word for name in ("legacy", "modern", "latest") for word in ("--variant", name)]
+    assert place.fails(4, "build", *chosen) == (
         f"error: legacy: {sentence}\nmodern: {sentence}\nlatest: {sentence}"
     )
     assert place.made() == set()
+
+
+def test_without_an_engine_a_package_without_cuda_is_planned(place: Place) -> None:
+    done = place.run("plan", "--variant", "directml")
+    assert done.stdout.splitlines()[:4] == [
+        "• plan directml",
+        "  base     none: nothing is compiled",
+        "  origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
+        "  ort      1.23.0, as released",
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert place.made() == set()
+
+
+def test_a_package_without_cuda_has_neither_dockerfile_nor_image(place: Place) -> None:
+    assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
+    said = place.fails(3, "image", "--variant", "cpu")
+    assert said == "error: cpu has no runtime image: images are made of packages for CUDA.\n"
+    assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
 
 
 def test_without_an_engine_a_plan_is_the_assembled_bases(place: Place) -> None:

@@ -26,6 +26,10 @@ NAMES = [
         "cp311-cp311-win_amd64",
         "py3-none-manylinux2014_x86_64",
         "py3-none-any",
+        "cp311-cp311-macosx_11_0_arm64",
+        "cp311-cp311-macosx_13_0_arm64",
+        "cp311-cp311-macosx_15_0_arm64",
+        "cp311-cp311-macosx_13_0_x86_64",
     )
 ]
 ITEM = Input.wheel("gpu-thing==1.0")
@@ -63,7 +67,7 @@ def pin(name: str) -> Pin:
     return Pin(filename=name, size=1, sha256="0" * 64)
 
 
-@pytest.mark.parametrize("name", [NAMES[0], NAMES[4], NAMES[5], NAMES[6]])
+@pytest.mark.parametrize("name", [NAMES[0], NAMES[4], NAMES[5], NAMES[6], NAMES[7]])
 def test_exactly_the_locked_file_arrives(source: PipSource, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "incoming"
     folder.mkdir()
@@ -72,6 +76,13 @@ def test_exactly_the_locked_file_arrives(source: PipSource, tmp_path: Path, name
 
 def test_the_first_choice_fits_linux_with_glibc_2_35(source: PipSource, tmp_path: Path) -> None:
     assert source.download(ITEM, None, tmp_path).name == NAMES[0]
+
+
+@pytest.mark.parametrize(("platform", "name"), [("win-x64", NAMES[4]), ("macos-arm64", NAMES[8])])
+def test_the_first_choice_fits_another_platform_that_is_asked_for(
+    source: PipSource, tmp_path: Path, platform: str, name: str
+) -> None:
+    assert source.download(Input.wheel("gpu-thing==1.0", platform), None, tmp_path).name == name
 
 
 def test_what_a_killed_run_left_is_removed(source: PipSource, tmp_path: Path) -> None:

@@ -89,6 +89,20 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
+def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None:
+    wheel = Input.wheel("onnxruntime-directml==1.23.0", "win-x64")
+    directml = Variant("directml", (), (), provider="directml", platform="win-x64", wheel=wheel)
+    decided = desk.plan(directml, engine=NoEngine(), base="nvidia", profile=Profile.LEAN)
+    assert (decided.base, decided.origin, decided.profile) == ("none", Origin.WHEEL, None)
+    assert (decided.ort_version, decided.ort_wheel) == ("1.23.0", wheel)
+    assert desk.reporter.lines == [
+        "base     none: nothing is compiled",
+        "origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
+        "ort      1.23.0, as released",
+    ]
+    assert desk.read == []
+
+
 def test_auto_takes_nvidia_where_its_image_is_here(desk: Desk) -> None:
     decided = desk.plan(MODERN, engine=FakeEngine(images={IMAGE}))
     assert (decided.base, decided.base_reason) == ("nvidia", f"{IMAGE} is on this engine")

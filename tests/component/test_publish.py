@@ -38,6 +38,9 @@ def test_all_of_dist_comes_back_byte_for_byte_without_a_token(desk: Desk) -> Non
     assert set(here(desk.dist)) == {
         "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst",
         "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.cdx.json",
+        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.cdx.json",
+        "licences.html",
         "ortpacks.pyz",
         "SHA256SUMS",
         "index.json",
@@ -163,7 +166,7 @@ def test_a_dry_run_shows_the_table_and_writes_nothing(desk: Desk) -> None:
     assert result.state == "dry-run"
     assert desk.github.writes() == []
     assert "↑ index.json" in desk.output
-    assert "dry run: 5 steps to take" in desk.output
+    assert "dry run: 8 steps to take" in desk.output
 
 
 def test_a_draft_stays_one_when_asked_and_the_next_run_publishes_it(desk: Desk) -> None:
@@ -253,7 +256,7 @@ def test_every_package_is_verified_and_a_bad_one_stops_all(desk: Desk) -> None:
 def test_an_empty_dist_is_said_plainly(desk: Desk, tmp_path: Path) -> None:
     desk.dist = tmp_path / "empty"
     desk.dist.mkdir()
-    with pytest.raises(NothingToDoError, match="holds no packages"):
+    with pytest.raises(NothingToDoError, match="holds no package"):
         desk.publish()
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from builder.core.preflight import MAX_BODY, Leniency, check_files, check_notes
+from builder.core.index import IndexPart, Stored, build_index
+from builder.core.manifest import Manifest
+from builder.core.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
 from builder.core.release import LocalFile
 from builder.errors import CheckFailedError
 from builder.stages.publish import PublishOptions
@@ -49,15 +52,13 @@ def test_a_package_that_nothing_vouches_for(desk: Desk) -> None:
 
 
 def test_a_file_that_is_listed_and_gone(desk: Desk) -> None:
-    extra = desk.dist / "licences.html"
+    extra = desk.dist / "guide.txt"
     extra.write_text("x")
     append_sum(desk.dist, extra)
-    assert desk.publish(PublishOptions(dry_run=True)).rows[0].name == "licences.html", (
-        "listed files are released"
-    )
+    assert desk.publish(PublishOptions(dry_run=True)).rows[0].name == "guide.txt", "listed files are released"
     extra.unlink()
     desk.github.requests.clear()
-    assert "R003 licences.html" in refused(desk)
+    assert "R003 guide.txt" in refused(desk)
 
 
 @pytest.mark.parametrize("profile", ["lean", "minimal"])
@@ -93,6 +94,32 @@ def test_mixed_versions_need_a_flag(desk: Desk) -> None:
     assert "R010 the release" in (told := refused(desk))
     assert "1.21.0, 1.23.2" in told
     assert desk.publish(PublishOptions(allow=Leniency(mixed=True))).tag == "gpu-libs-v1.23.2"
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (dataclasses.replace(manifest("legacy"), cuda="12.8"), "CUDA"),
+        (dataclasses.replace(manifest("legacy"), cudnn="9.8.0.87"), "cuDNN"),
+    ],
+)
+def test_mixed_cuda_libraries_need_a_flag_too(desk: Desk, other: Manifest, what: str) -> None:
+    (desk.dist / "SHA256SUMS").unlink()
+    append_sum(desk.dist, next(desk.dist.glob("ortpacks-modern*")))
+    write_package(desk.dist, other)
+    told = refused(desk)
+    assert "R010 the release" in told
+    assert f"one {what} version" in told
+    assert desk.publish(PublishOptions(dry_run=True, allow=Leniency(mixed=True))).state == "dry-run"
+
+
+def test_an_index_that_names_what_is_not_there() -> None:
+    parts = (IndexPart("x.tar.zst.part1", 3, SHA), IndexPart("x.tar.zst.part2", 1, SHA))
+    cut_up = (manifest("legacy"), Stored("x.tar.zst", 4, SHA, parts))
+    index = build_index("v1", [cut_up, (manifest("modern"), Stored("y.tar.zst", 5, SHA))], [])
+    there = [LocalFile(Path(name), size, SHA) for name, size in (("x.tar.zst.part1", 3), ("y.tar.zst", 6))]
+    found = [(finding.code.name, finding.path) for finding in check_index(index, there)]
+    assert found == [("R013", "x.tar.zst.part2"), ("R013", "y.tar.zst")], "one is gone, one has another size"
 
 
 def test_the_tag_follows_the_packages_not_the_configuration(desk: Desk) -> None:

@@ -15,6 +15,8 @@ from tests.fakes import FakeEngine, FakeReporter, FakeRunner
 
 GATES = ["ruff check --quiet .", "ruff format --quiet --check .", "mypy --no-error-summary"]
 GATES += ["lint-imports --no-logo"]
+WORKFLOWS = ".github/workflows/check.yml .github/workflows/release.yml"
+GATES += [f"zizmor --offline --no-progress --quiet --strict-collection --min-severity=low {WORKFLOWS}"]
 PYTEST = f"{sys.executable} -m pytest"
 
 
@@ -41,6 +43,12 @@ class Bench:
         return [" ".join(call) for call in self.runner.calls]
 
 
+def install(folder: Path, program: str) -> None:
+    """A program that does nothing, on the bench's PATH."""
+    (folder / program).write_text("#!/bin/sh\n")
+    (folder / program).chmod(0o755)
+
+
 @pytest.fixture
 def bench(root: Path, tmp_path: Path) -> Bench:
     return Bench(root, tmp_path)
@@ -56,6 +64,19 @@ def test_fast_asks_for_no_tier(bench: Bench) -> None:
     quality.test(bench.shop, fast=True, only=None)
     assert bench.ran() == [*GATES, PYTEST]
     assert not [line for line in bench.reporter.lines if "tier" in line]
+
+
+def test_actionlint_is_a_gate_where_it_is(bench: Bench, tmp_path: Path) -> None:
+    install(tmp_path, "actionlint")
+    quality.test(bench.shop, fast=True, only=None)
+    assert bench.ran() == [*GATES, f"actionlint -no-color -shellcheck= -pyflakes= {WORKFLOWS}", PYTEST]
+    assert not [line for line in bench.reporter.lines if line.startswith("!")]
+
+
+def test_where_actionlint_is_not_it_is_said(bench: Bench) -> None:
+    quality.test(bench.shop, fast=True, only=None)
+    (said,) = [line for line in bench.reporter.lines if line.startswith("!")]
+    assert said.startswith("! gate actionlint does not run: it is not on PATH")
 
 
 def test_only_is_pytest_alone(bench: Bench) -> None:
@@ -83,13 +104,14 @@ def test_a_tier_that_cannot_run_says_why(bench: Bench) -> None:
     assert bench.reporter.lines == [
         "! tiers integration and images do not run: No Docker engine answers.",
         "! tier gpu does not run: no nvidia-smi on this machine",
+        "! tier referees does not run: no Node.js with npm on this machine",
     ]
 
 
-def test_the_gpu_tier_runs_where_a_driver_is(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    assert list(survey.tiers(bench.shop)) == ["--integration", "--images", "--gpu"]
+def test_tiers_run_where_a_driver_and_node_are(bench: Bench, tmp_path: Path) -> None:
+    for program in ("nvidia-smi", "node", "npm"):
+        install(tmp_path, program)
+    assert list(survey.tiers(bench.shop)) == ["--integration", "--images", "--gpu", "--referees"]
     assert bench.reporter.lines == []
 
 

@@ -24,14 +24,16 @@ GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
     said = copied.fails(2, "build", "--variant", "legcy")
     assert said == (
-        "error: 'legcy' is not a variant (there are: legacy, modern, latest). Did you mean legacy?\n"
+        "error: 'legcy' is not a variant (there are: legacy, modern, latest, cpu, directml, coreml). "
+        "Did you mean legacy?\n"
     )
 
 
 @pytest.mark.parametrize("verb", ["build", "image"])
 def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
     assert copied.fails(3, verb) == (
-        "error: No variant is chosen. Name some with --variant (legacy, modern, latest), or give --all.\n"
+        "error: No variant is chosen. Name some with --variant (legacy, modern, latest, cpu, directml, "
+        "coreml), or give --all.\n"
     )
 
 
@@ -93,7 +95,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "check": shared | {"package"},
         "bundle": shared,
         "image": shared,
-        "build": shared | {"force", "jobs"},
+        "build": shared | {"cache", "force", "jobs"},
         "render": shared - {"builder"} | {"check", "explain", "golden"},
     }
 

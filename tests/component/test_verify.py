@@ -122,6 +122,7 @@ def desk(tmp_path: Path) -> Desk:
         tree=trees,
         artifact=artifact(tmp_path / "artifact"),
         licence=tmp_path / "LICENSE",
+        directml=tmp_path / "LICENSE",
         relocate=lambda path: path,
     )
     goods = goods_of(plan(), gather(plan(), sources), trees)

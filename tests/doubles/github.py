@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import socket
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
+from tests.doubles import github_always
 from tests.doubles.github_base import Fault, Seen, StoredAsset, StoredRelease
 from tests.doubles.github_handlers import ApiHandler, StorageHandler
 
@@ -30,7 +33,35 @@ class Server(ThreadingHTTPServer):
     def __init__(self, double: GitHubDouble, host: str, port: int) -> None:
         self.double = double
         self.host = host
+        self.open = 0
+        """Connections that are being served."""
         super().__init__(("127.0.0.1", port), ApiHandler if host == "api" else StorageHandler)
+
+    def server_bind(self) -> None:
+        """Bind to a port by its number: only then does the socket keep it while it does not listen."""
+        if not self.server_address[1]:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self.server_address = probe.getsockname()
+        super().server_bind()
+
+    def process_request_thread(
+        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
+    ) -> None:
+        with self.double.lock:
+            self.open += 1
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self.double.lock:
+                self.open -= 1
+
+    def handle_error(
+        self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
+    ) -> None:
+        """A client that was killed takes no answer: no traceback for that."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:
@@ -55,6 +86,18 @@ class GitHubDouble:
         self.token = token
         self.immutable = immutable
         self.digests = digests
+        self.push: bool | None = True
+        """What the repository's ``permissions.push`` says to a token; ``None``: there are no permissions."""
+        self.scopes: str | None = None
+        """What ``X-OAuth-Scopes`` says; only a classic token's answers have it."""
+        self.ticks = 0
+        """Requests that came, blocks of bodies that were read, and answers that were ready, all together."""
+        self.moment: tuple[int, Callable[[], None]] | None = None
+        """A tick, and what is done at it."""
+        self.block = 1 << 16
+        """Bytes of a body that are read at once."""
+        self.short = 0
+        """Uploads that ended before their length."""
         self.releases: dict[int, StoredRelease] = {}
         self.tags: dict[str, str] = {}
         """The repository's tags and where they were made."""
@@ -87,16 +130,56 @@ class GitHubDouble:
                 server.shutdown()
                 server.server_close()
 
-    def fail(self, route: str, kind: str, *, times: int = 1, after: int = 0, seconds: int = 7) -> None:
-        """Make the next ``times`` requests of a route go wrong."""
-        self._faults += [Fault(route, kind, after, seconds) for _ in range(times)]
+    def fail(
+        self, route: str, kind: str, *, times: int = 1, after: int = 0, seconds: int = 7, skip: int = 0
+    ) -> None:
+        """Make ``times`` requests of a route go wrong, after ``skip`` that do not."""
+        self._faults += [Fault(route, kind, after, seconds, 0 if number else skip) for number in range(times)]
 
     def take_fault(self, route: str) -> Fault | None:
         with self.lock:
             fault = next((fault for fault in self._faults if fault.route == route), None)
-            if fault is not None:
-                self._faults.remove(fault)
+            if fault is None:
+                return None
+            if fault.skip:
+                fault.skip -= 1
+                return None
+            self._faults.remove(fault)
             return fault
+
+    def tick(self) -> int:
+        with self.lock:
+            self.ticks += 1
+            number = self.ticks
+        if self.moment and self.moment[0] == number:
+            self.moment[1]()
+        return number
+
+    def pending(self) -> list[Fault]:
+        """What has not gone wrong yet."""
+        return list(self._faults)
+
+    def forget_faults(self) -> None:
+        """Let nothing more go wrong."""
+        with self.lock:
+            self._faults.clear()
+
+    def down(self) -> None:
+        """Both ports refuse connections."""
+        for server in (self.api, self.storage):
+            server.socket.shutdown(socket.SHUT_RDWR)
+
+    def up(self) -> None:
+        """Both ports listen again."""
+        for server in (self.api, self.storage):
+            server.socket.listen()
+
+    def settle(self, seconds: float = 5.0) -> None:
+        """Wait until nobody is served: a client that is gone may have left a request that is being done."""
+        end = time.monotonic() + seconds
+        while self.api.open or self.storage.open:
+            assert time.monotonic() < end, "a connection is still open"
+            time.sleep(0.002)
 
     def writes(self) -> list[Seen]:
         """Every request that changes something."""
@@ -156,6 +239,7 @@ class GitHubDouble:
         return {
             "id": release.id,
             "url": root,
+            **github_always.of_release(root, draft=release.draft),
             "html_url": f"{self.url}/{self.repository}/releases/tag/{release.tag}",
             "upload_url": upload,
             "tag_name": release.tag,
@@ -180,6 +264,7 @@ class GitHubDouble:
             "content_type": "application/octet-stream",
             "size": asset.size,
             "digest": asset.digest,
+            **github_always.of_asset(),
         }
 
 

@@ -6,9 +6,10 @@ import json
 import re
 import time
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 if TYPE_CHECKING:
@@ -27,21 +28,28 @@ class Route(NamedTuple):
 
 @dataclass
 class Fault:
-    """What goes wrong next on ``route``: create, tag, list, assets, asset, upload, delete, publish, download.
+    """What goes wrong next on ``route``: the name of a handler's method.
 
-    Any route: a status (``500``, ``502``, ``401`` ...), ``hangup``, ``retry-after``, ``429``, ``reset``,
-    ``secondary``, ``echo`` (422 that repeats the token), ``elsewhere`` (302 to the other host), ``moved``.
-    Create, publish, upload: ``landed`` (502, but done).
+    ``access``, ``newest``, ``tag``, ``list``, ``create``, ``assets``, ``asset``, ``upload``, ``delete``,
+    ``publish`` (any PATCH), ``download``.
+
+    Any route: a status (``500``, ``502``, ``401`` ...), ``hangup``, ``retry-after``, ``429``, ``date`` (429
+    with the time to come back), ``reset``, ``secondary``, ``echo`` (422 that repeats the token),
+    ``elsewhere`` (302 to the other host), ``moved``, ``revoke`` (401, the token is good no longer), ``down``
+    (both ports refuse from now on).
+    Create, publish, upload, delete: ``landed`` (502, but done), ``lost`` (done, no answer at all).
     Upload: ``cut`` and ``cut-starter`` after ``after`` bytes, ``starter`` (502, half an asset), ``race`` and
     ``race-other`` (422: someone was faster with the same or other bytes), ``corrupt`` (other bytes stored),
     ``wrong-digest`` (the answer lies), ``no-digest``, ``late-digest``, ``truncated`` (half a 201).
-    Download: ``cut``.
+    Download, asset: ``cut`` after ``after`` bytes, ``corrupt``. Asset: ``direct`` (200 instead of 302).
     """
 
     route: str
     kind: str
     after: int = 0
     seconds: int = 7
+    skip: int = 0
+    """Requests of the route that pass before it."""
 
 
 @dataclass
@@ -52,6 +60,8 @@ class Seen:
     method: str
     path: str
     authorized: bool
+    tick: int = 0
+    """``GitHubDouble.ticks`` when it came."""
 
 
 @dataclass
@@ -109,12 +119,15 @@ class Handler(BaseHTTPRequestHandler):
         """Quiet: the double keeps its own log."""
 
     def _dispatch(self) -> None:
+        tick = self.double.tick()
         split = urlsplit(self.path)
         self.query = parse_qs(split.query)
         self.left = int(self.headers.get("Content-Length") or 0)
         self.authorized = self.headers.get("Authorization") == f"Bearer {self.double.token}"
         host = cast("Server", self.server).host
-        self.double.requests.append(Seen(host, self.command, self.path, "Authorization" in self.headers))
+        self.double.requests.append(
+            Seen(host, self.command, self.path, "Authorization" in self.headers, tick)
+        )
         for route in self.routes:
             match = re.fullmatch(route.pattern, unquote(split.path))
             if match and self.command in (route.method, "HEAD" if route.method == "GET" else route.method):
@@ -135,30 +148,53 @@ class Handler(BaseHTTPRequestHandler):
 
     def _refuse(self, fault: Fault) -> bool:
         """Play a fault that every route knows; whether it was one."""
-        if fault.kind.isdigit() and fault.kind != "429":
-            self.answer(int(fault.kind), {"message": f"Resource said {fault.kind}"})
-        elif fault.kind == "hangup":
+        if fault.kind in ("hangup", "down"):
+            self.double.down() if fault.kind == "down" else None
             self.hang_up()
-        elif fault.kind in ("retry-after", "429"):
-            status = 429 if fault.kind == "429" else 403
-            self.answer(status, {"message": "Slow down"}, {"Retry-After": str(fault.seconds)})
-        elif fault.kind == "reset":
-            reset = str(int(time.time()) + fault.seconds)
-            headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}
-            self.answer(403, {"message": "API rate limit exceeded"}, headers)
-        elif fault.kind == "secondary":
-            self.answer(403, {"message": "You have exceeded a secondary rate limit."})
-        elif fault.kind == "echo":
-            self.answer(422, {"message": f"cannot use {self.headers['Authorization']}"})
         elif fault.kind in ("elsewhere", "moved"):
             target = f"{self.double.storage.url}/elsewhere"
             self.answer(302 if fault.kind == "elsewhere" else 307, {}, {"Location": target})
+        elif (refusal := self._refusal(fault)) is not None:
+            status, message, headers = refusal
+            self.answer(status, {"message": message}, headers)
         else:
             return False
         return True
 
+    def _refusal(self, fault: Fault) -> tuple[int, str, dict[str, str]] | None:
+        now = time.time()
+        if fault.kind == "revoke":
+            self.double.token = "ghp_theNextTokenOfTheDouble"
+        kinds: dict[str, tuple[int, str, dict[str, str]]] = {
+            "retry-after": (403, "Slow down", {"Retry-After": str(fault.seconds)}),
+            "429": (429, "Slow down", {"Retry-After": str(fault.seconds)}),
+            "date": (429, "Slow down", {"Retry-After": formatdate(now + fault.seconds, usegmt=True)}),
+            "reset": (
+                403,
+                "API rate limit exceeded",
+                {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(now) + fault.seconds)},
+            ),
+            "secondary": (403, "You have exceeded a secondary rate limit.", {}),
+            "echo": (422, f"cannot use {self.headers['Authorization']}", {}),
+            "revoke": (401, "Bad credentials", {}),
+        }
+        if fault.kind.isdigit() and fault.kind not in kinds:
+            return int(fault.kind), f"Resource said {fault.kind}", {}
+        return kinds.get(fault.kind)
+
+    def done(self, status: int, body: object = None) -> None:
+        """The answer to a write that was carried out, unless it is to be lost."""
+        kind = self.fault.kind if self.fault else ""
+        if kind == "lost":
+            self.read_body()
+            return self.hang_up()
+        if kind == "landed":
+            return self.answer(502, {"message": "Bad Gateway"})
+        return self.answer(status, body)
+
     def answer(self, status: int, body: object = None, headers: dict[str, str] | None = None) -> None:
         self.read_body()
+        self.double.tick()
         data = b"" if body is None else json.dumps(body).encode()
         self.send_response(status)
         for key, value in (headers or {}).items():
@@ -170,6 +206,32 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(data)
 
+    def send_file(self, file: Path, start: int = 0) -> None:
+        """A file's bytes from ``start`` on; a fault stops after as many as it says, or spoils one."""
+        size = file.stat().st_size
+        self.send_response(206 if start else 200)
+        if start:
+            self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Length", str(size - start))
+        self.end_headers()
+        if self.command != "HEAD":
+            self._send_bytes(file, start)
+
+    def _send_bytes(self, file: Path, start: int) -> None:
+        kind = self.fault.kind if self.fault else ""
+        left = self.fault.after if self.fault and kind == "cut" else file.stat().st_size
+        with file.open("rb") as stream:
+            stream.seek(start)
+            if kind == "corrupt":
+                self.wfile.write(bytes([stream.read(1)[0] ^ 1]))
+            while block := stream.read(min(_BLOCK, left)):
+                self.wfile.write(block)
+                left -= len(block)
+        if kind == "cut":
+            self.hang_up()
+
     def hang_up(self) -> None:
         self.close_connection = True
 
@@ -179,9 +241,10 @@ class Handler(BaseHTTPRequestHandler):
         data = bytearray()
         stream = target.open("wb") if target else None
         while wanted:
-            block = self.rfile.read(min(_BLOCK, wanted))
+            block = self.rfile.read(min(self.double.block, wanted))
             if not block:
                 break
+            self.double.tick()
             wanted -= len(block)
             self.left -= len(block)
             if stream:
@@ -191,6 +254,15 @@ class Handler(BaseHTTPRequestHandler):
         if stream:
             stream.close()
         return bytes(data)
+
+    def read_json(self) -> dict[str, Any] | None:
+        """The request's body; ``None``, and nothing is answered, when its sender went away in its middle."""
+        data = self.read_body()
+        if self.left:
+            self.hang_up()
+            return None
+        value: dict[str, Any] = json.loads(data)
+        return value
 
     def find(self, number: str) -> StoredRelease | None:
         return self.double.releases.get(int(number))

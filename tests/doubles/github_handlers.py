@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
+from tests.doubles.github_always import REJECTED
 from tests.doubles.github_base import REPO, Handler, Route, StoredRelease, renamed
 
 _BLOCK = 1 << 16
@@ -16,6 +17,8 @@ class ApiHandler(Handler):
     """api.github.com, and github.com for plain downloads."""
 
     routes: ClassVar[tuple[Route, ...]] = (
+        Route("GET", r"/repos/(?P<repo>[^/]+/[^/]+)", "access", True),
+        Route("GET", rf"{REPO}/latest", "newest", True),
         Route("GET", rf"{REPO}/tags/(?P<tag>.+)", "tag", True),
         Route("GET", rf"{REPO}/assets/(?P<number>\d+)", "asset", True),
         Route("DELETE", rf"{REPO}/assets/(?P<number>\d+)", "delete", False),
@@ -29,6 +32,22 @@ class ApiHandler(Handler):
         ),
     )
 
+    def access(self) -> None:
+        """Anonymous readers are told no permissions."""
+        double = self.double
+        value: dict[str, object] = {"full_name": double.repository, "private": False, "archived": False}
+        if self.authorized and double.push is not None:
+            rest = dict.fromkeys(("admin", "maintain", "triage"), False)
+            value["permissions"] = {**rest, "push": double.push, "pull": True}
+        scopes = {} if double.scopes is None else {"X-OAuth-Scopes": double.scopes}
+        self.answer(200, value, scopes)
+
+    def newest(self) -> None:
+        release = self.double.latest()
+        if release is None:
+            return self.answer(404, {"message": "Not Found"})
+        return self.answer(200, self.double.release_json(release))
+
     def tag(self, tag: str) -> None:
         release = self.double.published(tag)
         if release is None:
@@ -40,7 +59,9 @@ class ApiHandler(Handler):
         self.page([self.double.release_json(item) for item in seen])
 
     def create(self) -> None:
-        content = json.loads(self.read_body())
+        content = self.read_json()
+        if content is None:
+            return None
         tag, draft = content.get("tag_name"), content.get("draft", False)
         if not tag:
             return self.invalid("Release", "missing_field")
@@ -53,25 +74,27 @@ class ApiHandler(Handler):
         release.target = content.get("target_commitish", release.target)
         if not draft:
             self.double.publish(release)
-        if self.fault and self.fault.kind == "landed":
-            return self.answer(502, {"message": "Bad Gateway"})
-        return self.answer(201, self.double.release_json(release))
+        return self.done(201, self.double.release_json(release))
 
     def publish(self, number: str) -> None:
         release = self.find(number)
-        content = json.loads(self.read_body())
+        content = self.read_json()
+        if content is None:
+            return None
         if release is None:
             return self.answer(404, {"message": "Not Found"})
         release.title = content.get("name", release.title)
         release.body = content.get("body", release.body)
         release.target = content.get("target_commitish", release.target)
+        if release.immutable and content.get("draft"):
+            return self.invalid("Release", "invalid")
+        if content.get("draft"):
+            release.draft = True
         if content.get("draft") is False and release.draft:
             if self.double.published(release.tag):
                 return self.invalid("Release", "already_exists")
             self.double.publish(release)
-        if self.fault and self.fault.kind == "landed":
-            return self.answer(502, {"message": "Bad Gateway"})
-        return self.answer(200, self.double.release_json(release))
+        return self.done(200, self.double.release_json(release))
 
     def assets(self, number: str) -> None:
         release = self.find(number)
@@ -83,9 +106,13 @@ class ApiHandler(Handler):
         found = self.find_asset(number)
         if found is None:
             return self.answer(404, {"message": "Not Found"})
-        if "octet-stream" in self.headers.get("Accept", ""):
-            return self.answer(302, None, {"Location": f"{self.double.storage.url}/blob/{number}"})
-        return self.answer(200, self.double.asset_json(*found))
+        if "octet-stream" not in self.headers.get("Accept", ""):
+            return self.answer(200, self.double.asset_json(*found))
+        if self.fault and self.fault.kind == "direct":
+            return self.send_file(found[1].file)
+        if self.fault:
+            self.double.fail("blob", self.fault.kind, after=self.fault.after)
+        return self.answer(302, None, {"Location": f"{self.double.storage.url}/blob/{number}"})
 
     def delete(self, number: str) -> None:
         found = self.find_asset(number)
@@ -96,7 +123,7 @@ class ApiHandler(Handler):
             return self.answer(422, {"message": "Cannot delete asset from an immutable release"})
         del release.assets[asset.id]
         asset.file.unlink(missing_ok=True)
-        return self.answer(204)
+        return self.done(204)
 
     def latest(self, name: str) -> None:
         release = self.double.latest()
@@ -116,7 +143,7 @@ class ApiHandler(Handler):
 
     def invalid(self, resource: str, code: str) -> None:
         errors = [{"resource": resource, "code": code, "field": "tag_name"}]
-        self.answer(422, {"message": "Validation Failed", "errors": errors})
+        self.answer(422, {"message": "Validation Failed", "errors": errors, **REJECTED})
 
 
 class StorageHandler(Handler):
@@ -146,8 +173,9 @@ class StorageHandler(Handler):
             return self.exists()
         part = self.double.root / f"incoming-{id(self)}"
         self.read_body(part, self.fault.after if self.fault and kind.startswith("cut") else None)
-        if kind == "cut" or (not kind and self.left):
+        if kind == "cut" or (not kind.startswith("cut") and self.left):
             part.unlink()
+            self.double.short += 1
             return self.hang_up()
         return self._store(release, name, part, kind)
 
@@ -155,13 +183,17 @@ class StorageHandler(Handler):
         if kind in ("corrupt", "race-other"):
             part.write_bytes(b"\0" + part.read_bytes()[1:])
         broken = kind in ("starter", "cut-starter")
-        asset = self.double.store(release, name, part, state="starter" if broken else "uploaded")
+        with self.double.lock:  # of two that send the same name at once, one comes first
+            if any(item.name == name for item in release.assets.values()):
+                part.unlink()
+                return self.exists()
+            asset = self.double.store(release, name, part, state="starter" if broken else "uploaded")
         if kind == "no-digest":
             asset.digest = None
         reply = self.double.asset_json(release, asset)
         if kind == "cut-starter":
             return self.hang_up()
-        if kind in ("starter", "landed"):
+        if kind == "starter":
             return self.answer(502, {"message": "Bad Gateway"})
         if kind in ("race", "race-other"):
             return self.exists()
@@ -171,7 +203,7 @@ class StorageHandler(Handler):
             reply["digest"] = None
         if kind == "truncated":
             return self._half_an_answer(reply)
-        return self.answer(201, reply)
+        return self.done(201, reply)
 
     def _half_an_answer(self, reply: dict[str, object]) -> None:
         data = json.dumps(reply).encode()
@@ -183,7 +215,7 @@ class StorageHandler(Handler):
 
     def exists(self) -> None:
         errors = [{"resource": "ReleaseAsset", "code": "already_exists", "field": "name"}]
-        self.answer(422, {"message": "Validation Failed", "errors": errors})
+        self.answer(422, {"message": "Validation Failed", "errors": errors, **REJECTED})
 
     def blob(self, number: str) -> None:
         self.authorized = True
@@ -196,28 +228,8 @@ class StorageHandler(Handler):
         start = self._start(size)
         if start >= size:
             return self.answer(416, None, {"Content-Range": f"bytes */{size}"})
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Content-Length", str(size - start))
-        self.end_headers()
-        return self._send_bytes(found[1].file, start)
+        return self.send_file(found[1].file, start)
 
     def _start(self, size: int) -> int:
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         return min(int(match[1]), size) if match else 0
-
-    def _send_bytes(self, file: Path, start: int) -> None:
-        if self.command == "HEAD":
-            return
-        stop = self.fault.after if self.fault else None
-        with file.open("rb") as stream:
-            stream.seek(start)
-            sent = 0
-            while block := stream.read(_BLOCK if stop is None else min(_BLOCK, stop - sent)):
-                self.wfile.write(block)
-                sent += len(block)
-        if stop is not None:
-            self.hang_up()

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from builder.client.answers import World
 from builder.client.cli import main
 from builder.client.commands import asker, worker
+from builder.client.current import Symlink, make_symlink
 from builder.client.detect import Surroundings
 from builder.client.web import Web, open_url
+from builder.client.world import World
 
 
 @dataclass
@@ -30,6 +31,11 @@ class Machine:
     pip: Mapping[str, str] = field(default_factory=lambda: {"PIP_INDEX_URL": "http://127.0.0.1:1/simple"})
     """What pip is started with, and PATH for the pythons it is looked for in."""
     python: str = sys.executable
+    libc: str = "glibc 2.36"
+    says: list[bool] = field(default_factory=list)
+    """What the user answers; nobody is asked where this is empty."""
+    asked: list[str] = field(default_factory=list)
+    symlink: Symlink = make_symlink
     waits: list[float] = field(default_factory=list)
     out: str = ""
     err: str = ""
@@ -58,7 +64,11 @@ class Machine:
                 python=self.python,
                 driver_file=Path(missing),
                 cuda_libraries=(missing,),
+                nvml_libraries=(missing,),
                 smi_programs=(missing,),
+                os="linux",
+                root=self.home / "no-such-root",
+                libc=self.libc,
             ),
             web=self.web(),
             platform=self.platform,
@@ -69,6 +79,8 @@ class Machine:
             free=lambda path: self.free,
             work=worker({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
             environments=self.environments,
+            confirm=self._confirm if self.says else None,
+            symlink=self.symlink,
         )
 
     def litter(self) -> list[str]:
@@ -78,6 +90,10 @@ class Machine:
             for path in self.prefix.rglob("*")
             if ".part" in path.name or path.parent.name in {"downloads", "parts"}
         ]
+
+    def _confirm(self, question: str) -> bool:
+        self.asked.append(question)
+        return self.says.pop(0)
 
     def _out(self, text: str) -> None:
         self.out += f"{text}\n"

@@ -16,11 +16,13 @@ from pathlib import Path
 
 from backports import zstd
 
+from tests.doubles.library import library
 from tests.doubles.wheels import Wheel
 
+HOST = "lib/libonnxruntime.so.1"
 FILES: dict[str, bytes] = {
     "LICENSE": b"MIT\n",
-    "lib/libonnxruntime.so.1": b"host" * 1000,
+    HOST: library("1.23.2"),
     "lib/libonnxruntime_providers_cuda.so": bytes(range(256)) * 1200,
     "licenses/onnxruntime.txt": b"text\n",
 }
@@ -66,13 +68,16 @@ def manifest_of(
     wheels: Sequence[Wheel] = (),
 ) -> dict[str, object]:
     return {
-        "format": 2,
+        "format": 3,
         "name": name_of(variant, version, layout),
         "layout": layout,
         "variant": variant,
         "sm": ["75", "80", "86"],
         "generations": ["Ampere"],
         "platform": "linux-x64",
+        "provider": "cuda",
+        "glibc": "2.34",
+        "glibcxx": "3.4.29",
         "onnxruntime": {
             "version": version, "origin": "wheel", "origin_reason": "test", "profile": None, "host": "wheel",
         },
@@ -187,6 +192,8 @@ def entry(
         "file": f"{name}{form}",
         "variant": variant,
         "platform": "linux-x64",
+        "provider": "cuda",
+        "glibc": "2.34",
         "layout": layout,
         **digest(content),
         "parts": [],
@@ -208,7 +215,9 @@ def write_release(
     forms: Sequence[str] = (".tar.zst",),
     wheels: Sequence[Wheel] = (),
 ) -> Path:
-    """legacy and modern with an index; returns the index's path."""
+    """legacy and modern with an index; returns the index's path. The host library says what version it is."""
+    if files.get(HOST) == FILES[HOST]:
+        files = {**files, HOST: library(version)}
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
     for variant, layout, form in itertools.product(("legacy", "modern"), layouts, forms):
@@ -240,7 +249,7 @@ def cut(index: Path, size: int) -> list[Path]:
 
 def write_index(folder: Path, entries: list[dict[str, object]]) -> Path:
     path = folder / "index.json"
-    path.write_text(json.dumps({"format": 2, "tag": "t", "packages": entries, "models": MODELS}))
+    path.write_text(json.dumps({"format": 3, "tag": "t", "packages": entries, "models": MODELS}))
     return path
 
 

@@ -102,6 +102,14 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
         ("[50, 60]", "[]"),
         ("[50, 60]", "50"),
         ("[Maxwell, Pascal]", "[Maxwell, Maxwell]"),
+        ("  coreml:", "  cuda:"),
+        ("  coreml:", "  directml:"),
+        ("macos-arm64", "linux-x64"),
+        ("linux-x64, wheel", "solaris, wheel"),
+        ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64"),
+        ("{platform: linux-x64, ", "{"),
+        ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime"),
+        ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime==1.23.2@win-x64"),
     ],
 )
 def test_what_the_schema_can_say_both_refuse(root: Path, old: str, new: str) -> None:

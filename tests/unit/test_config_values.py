@@ -10,7 +10,18 @@ from builder.config import load_project, pick_variants
 from builder.core.arch import Arch
 from builder.core.checks import Severity
 from builder.core.inputs import Input, InputKind
-from builder.core.variant import Form, Host, Layout, Limits, ModelRule, Origin, Oversize, Preset, Profile
+from builder.core.variant import (
+    Form,
+    Host,
+    Layout,
+    Limits,
+    ModelRule,
+    Origin,
+    Oversize,
+    Preset,
+    Profile,
+    Variant,
+)
 from builder.errors import NothingToDoError, ValidationError
 from tests.unit.config_cases import PATCHES, SAMPLE, changed
 
@@ -33,6 +44,27 @@ def test_a_good_file_becomes_values() -> None:
     assert project.onnxruntime.tensorrt is False
     assert project.publish.tag == "v{version}-1"
     assert project.models[1] == ModelRule(model="mid", device="gpu", vram_mib=3500, cores=4)
+
+
+def test_a_provider_becomes_a_variant_of_a_wheel_for_its_platform() -> None:
+    project = load_project(SAMPLE, "v.yaml")
+    assert project.providers == {
+        "cpu": Variant("cpu", (), (), "cpu", "linux-x64", Input(InputKind.WHEEL, "onnxruntime==1.23.2")),
+        "coreml": Variant(
+            "coreml",
+            (),
+            (),
+            "coreml",
+            "macos-arm64",
+            Input(InputKind.WHEEL, "onnxruntime==1.23.2@macos-arm64"),
+        ),
+    }
+
+
+def test_there_need_be_no_providers() -> None:
+    text = SAMPLE.partition("providers:")[0]
+    assert load_project(text, "v.yaml").providers == {}
+    assert load_project(text + "providers: {}\n", "v.yaml").providers == {}
 
 
 def test_patches_stay_in_their_order_and_may_be_left_out() -> None:
@@ -66,8 +98,10 @@ def test_the_repositorys_own_file_has_the_three_variants(root: Path) -> None:
 def test_variants_are_picked_by_name_or_all() -> None:
     project = load_project(SAMPLE, "v.yaml")
     legacy, latest = project.variants["legacy"], project.variants["latest"]
-    assert pick_variants(project, [], all_=True) == (legacy, latest)
-    assert pick_variants(project, ["latest"], all_=True) == (legacy, latest)
+    cpu, coreml = project.providers["cpu"], project.providers["coreml"]
+    assert pick_variants(project, [], all_=True) == (legacy, latest, cpu, coreml)
+    assert pick_variants(project, ["latest"], all_=True) == (legacy, latest, cpu, coreml)
+    assert pick_variants(project, ["coreml", "legacy"], all_=False) == (coreml, legacy)
     assert pick_variants(project, ["latest", "legacy", "latest"], all_=False) == (latest, legacy)
 
 
@@ -76,8 +110,8 @@ def test_unknown_variants_are_told_with_the_list() -> None:
         pick_variants(load_project(SAMPLE, "v.yaml"), ["legcy", "latest", "x"], all_=False)
     assert caught.value.exit_code == 2
     assert caught.value.problems == (
-        "'legcy' is not a variant (there are: legacy, latest). Did you mean legacy?",
-        "'x' is not a variant (there are: legacy, latest).",
+        "'legcy' is not a variant (there are: legacy, latest, cpu, coreml). Did you mean legacy?",
+        "'x' is not a variant (there are: legacy, latest, cpu, coreml).",
     )
 
 
@@ -85,6 +119,5 @@ def test_no_variant_named_lists_them() -> None:
     with pytest.raises(NothingToDoError) as caught:
         pick_variants(load_project(SAMPLE, "v.yaml"), [], all_=False)
     assert caught.value.exit_code == 3
-    assert (
-        str(caught.value) == "No variant is chosen. Name some with --variant (legacy, latest), or give --all."
-    )
+    chosen = "Name some with --variant (legacy, latest, cpu, coreml), or give --all."
+    assert str(caught.value) == f"No variant is chosen. {chosen}"

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.content import is_users, wanted
-from builder.core.variant import BuildPlan, Host
+from builder.core.content import is_users, libraries, licences, wanted
+from builder.core.inputs import Input
+from builder.core.variant import BuildPlan, Host, Variant
 from builder.errors import ValidationError
 from tests.packages import official, plan
 
@@ -41,6 +42,53 @@ def test_a_package_holds_eighteen_libraries_and_the_licences_of_their_owners() -
         "licenses/onnxruntime.txt",
     ]
     assert len({file.source for file in wanted(plan()) if file.source}) == 7
+
+
+REPACKED = {
+    "linux-x64": {
+        "lib/libonnxruntime.so.1": "onnxruntime/capi/libonnxruntime.so.1.23.2",
+        "lib/libonnxruntime_providers_shared.so": "onnxruntime/capi/libonnxruntime_providers_shared.so",
+    },
+    "win-x64": {
+        "lib/onnxruntime.dll": "onnxruntime/capi/onnxruntime.dll",
+        "lib/onnxruntime_providers_shared.dll": "onnxruntime/capi/onnxruntime_providers_shared.dll",
+    },
+    "macos-arm64": {"lib/libonnxruntime.dylib": "onnxruntime/capi/libonnxruntime.1.23.2.dylib"},
+}
+"""Path in the package and in the wheel: the C libraries of the wheels of 1.23, by ``unzip -l``."""
+TEXTS = {
+    "licenses/onnxruntime-third-party.txt": "onnxruntime/ThirdPartyNotices.txt",
+    "licenses/onnxruntime.txt": "onnxruntime/LICENSE",
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "platform"),
+    [
+        ("cpu", "linux-x64"),
+        ("cpu", "win-x64"),
+        ("cpu", "macos-arm64"),
+        ("directml", "win-x64"),
+        ("coreml", "macos-arm64"),
+    ],
+)
+def test_a_package_without_cuda_holds_the_wheels_libraries_and_texts(provider: str, platform: str) -> None:
+    wheel = Input.wheel("onnxruntime==1.23.2", platform)
+    variant = Variant(provider, (), (), provider=provider, platform=platform, wheel=wheel)
+    files = wanted(official(variant=variant, ort_version="1.23.2", ort_wheel=wheel))
+    directml = {"lib/DirectML.dll": "onnxruntime/capi/DirectML.dll"} if provider == "directml" else {}
+    places = {**REPACKED[platform], **directml, **TEXTS}
+    assert places.items() <= {(file.path, place) for file in files for place in file.places}
+    assert [file.path for file in files] == sorted(places)
+    assert {file.source for file in files} == {wheel}
+    assert {f"lib/{name}" for name in libraries(provider, platform)} == {*REPACKED[platform], *directml}
+
+
+def test_every_package_carries_the_texts_of_whose_files_it_holds() -> None:
+    always = {"LICENSE", "NOTICE", *TEXTS}
+    assert set(licences("cpu")) == set(licences("coreml")) == always
+    assert set(licences("directml")) == {*always, "licenses/directml.txt"}
+    assert set(licences("cuda")) == {*always, "licenses/nvidia-cuda.txt", "licenses/nvidia-cudnn.txt"}
 
 
 def test_a_role_that_variants_yaml_lacks_is_named_with_its_key() -> None:

@@ -45,13 +45,16 @@ CUBLAS_FILE = file(
     needed=("libcublasLt.so.12", "libc.so.6"),
 )
 OLD = Manifest(
-    format=2,
+    format=3,
     name="ortpacks-modern-1.21.0-cuda12.9-linux-x64",
     layout="full",
     variant="modern",
     sm=("75", "80"),
     generations=("Turing", "Ampere"),
     platform="linux-x64",
+    provider="cuda",
+    glibc="2.28",
+    glibcxx="3.4.22",
     onnxruntime=OrtEntry(
         version="1.21.0", origin="wheel", origin_reason="because", profile=None, host="wheel"
     ),

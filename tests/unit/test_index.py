@@ -67,7 +67,9 @@ def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
     assert (thin.unpacked_size, thin.installed_size) == (1234, 6234)
     assert [part.size for part in cut.parts] == [3, 1]
     assert entry.onnxruntime.profile == "full"
+    assert entry.driver is not None
     assert entry.driver.floor == "525.60.13"
+    assert (entry.provider, entry.glibc) == ("cuda", "2.34")
 
 
 def test_a_saved_web_page_is_not_an_index() -> None:
@@ -95,15 +97,17 @@ def test_json_of_another_shape_is_refused(text: str) -> None:
         loads(text, "index.json")
 
 
-@pytest.mark.parametrize("found", [3, True, "2", 0])
+@pytest.mark.parametrize("found", [4, True, "3", 0])
 def test_another_format_asks_for_an_update(found: object) -> None:
-    with pytest.raises(ValidationError, match=r"this version reads format 2\. Update ortpacks"):
+    with pytest.raises(ValidationError, match=r"this version reads format 3\. Update ortpacks"):
         loads(json.dumps({**as_json(), "format": found}), "index.json")
 
 
-def test_an_older_release_has_a_client_of_its_own() -> None:
-    with pytest.raises(ValidationError, match=r"format 1; .*Install with the ortpacks\.pyz of that very"):
-        loads(json.dumps({**as_json(), "format": 1}), "index.json")
+@pytest.mark.parametrize("found", [1, 2])
+def test_an_older_release_has_a_client_of_its_own(found: int) -> None:
+    own = rf"format {found}; .*Install with the ortpacks\.pyz of that very release"
+    with pytest.raises(ValidationError, match=own):
+        loads(json.dumps({**as_json(), "format": found}), "index.json")
 
 
 @pytest.mark.parametrize(
@@ -125,6 +129,17 @@ def test_an_older_release_has_a_client_of_its_own() -> None:
         ("parts", [{"file": "a", "size": 5, "sha256": SHA[1:]}]),
         ("layout", "split"),
         ("capabilities", {"8.6": "maybe"}),
+        ("capabilities", {}),
+        ("capabilities", {"sm_86": "native"}),
+        ("capabilities", {"8.6": "native", "": "none"}),
+        ("driver", None),
+        ("driver", {"floor": "new", "ceiling": None}),
+        ("driver", {"floor": "", "ceiling": None}),
+        ("driver", {"floor": "525.60.13", "ceiling": "580-open"}),
+        ("driver", {"floor": "525.60.13", "ceiling": ""}),
+        ("provider", "rocm"),
+        ("glibc", "new"),
+        ("glibc", ""),
     ],
 )
 def test_values_that_cannot_be_are_refused_by_reader_and_schema(root: Path, key: str, value: object) -> None:
@@ -134,6 +149,24 @@ def test_values_that_cannot_be_are_refused_by_reader_and_schema(root: Path, key:
         loads(json.dumps(index_value), "index.json")
     schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
     assert not jsonschema.Draft202012Validator(schema).is_valid(index_value)
+
+
+@pytest.mark.parametrize("provider", ["cpu", "directml", "coreml"])
+def test_a_package_without_cuda_has_neither_capabilities_nor_a_driver(root: Path, provider: str) -> None:
+    value = as_json()
+    value["packages"][0]["provider"] = provider  # type: ignore[index]
+    with pytest.raises(ValidationError) as caught:
+        loads(json.dumps(value), "index.json")
+    assert f"packages[0].capabilities: there can be none with provider {provider}" in str(caught.value)
+    assert f"packages[0].driver: there can be none with provider {provider}" in str(caught.value)
+    validator = jsonschema.Draft202012Validator(
+        json.loads((root / "docs/schemas/index.schema.json").read_text())
+    )
+    assert not validator.is_valid(value)
+    value["packages"][0].update(capabilities={}, driver=None, glibc=None, generations=[])  # type: ignore[index]
+    package = loads(json.dumps(value), "index.json").packages[0]
+    assert (package.provider, package.driver, package.glibc) == (provider, None, None)
+    validator.validate(value)
 
 
 def test_one_file_listed_twice_is_refused() -> None:

@@ -8,9 +8,10 @@ import jsonschema
 import pytest
 
 from builder.core.arch import Arch, Capability
+from builder.core.closure import Needs
 from builder.core.coverage import Support
 from builder.core.describe import Packed, compare, describe, installed_members, promised
-from builder.core.manifest import Manifest, WheelEntry, dumps, loads
+from builder.core.manifest import Driver, Manifest, WheelEntry, dumps, loads
 from builder.core.package import Digest, Member
 from builder.core.variant import Layout, Profile
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
@@ -59,7 +60,12 @@ def test_what_is_written_fits_the_schema_and_comes_back(root: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("format", 1),
+        ("format", 2),
+        ("provider", "rocm"),
+        ("provider", "cpu"),
+        ("glibc", "2"),
+        ("sm", []),
+        ("cuda", None),
         ("layout", "slim"),
         ("wheels", [{"source": "built", "file": "x.whl", "size": 1, "sha256": "ab" * 32}]),
         ("toolkit", "new"),
@@ -78,7 +84,7 @@ def test_the_schema_refuses_what_is_no_manifest(root: Path, key: str, value: obj
 def test_the_text_is_the_same_each_time_indented_and_sorted_by_path() -> None:
     text = dumps(made())
     assert text == dumps(replace(made(), capabilities=dict(made().capabilities)))
-    assert text.startswith('{\n  "format": 2,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
+    assert text.startswith('{\n  "format": 3,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
     assert text.endswith("}\n")
     assert [entry["path"] for entry in json.loads(text)["files"]] == sorted(PATHS)
 
@@ -94,6 +100,7 @@ def test_it_says_what_was_planned_and_what_was_found() -> None:
     }
     assert (value["toolkit"], value["cuda"], value["cudnn"]) == ("12.4", "12.9", "9.10.2.21")
     assert value["driver"] == {"floor": "525.60.13", "ceiling": "580"}
+    assert (value["provider"], value["glibc"], value["glibcxx"]) == ("cuda", "2.17", None)
     assert value["capabilities"] == {"5.0": "native", "7.0": "native", "7.5": "none", "12.1": "none"}
     provider = value["files"][2]
     assert (provider["soname"], provider["needed"]) == (
@@ -138,9 +145,9 @@ def test_the_toolkit_is_the_compilers_that_ran(changes: dict[str, object], toolk
 def test_the_driver_is_that_of_the_code_found() -> None:
     """Floors and last branch: CUDA 12 release notes; NVIDIA's notice of the last branch before Turing."""
     turing = replace(report(), provider_sass=(Arch(7, 5),))
-    assert describe(plan(), packed(), turing, None).driver.ceiling is None
+    assert describe(plan(), packed(), turing, None).driver == Driver("525.60.13", None)
     packed_tight = replace(report(), compressed=True)
-    assert describe(plan(), packed(), packed_tight, None).driver.floor == "550.54.14"
+    assert describe(plan(), packed(), packed_tight, None).driver == Driver("550.54.14", "580")
 
 
 def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Path) -> None:
@@ -154,15 +161,21 @@ def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format": 1}, "has format 1; this ortpacks reads 2. Build the package again"),
-        ({"format": 3}, "has format 3; this ortpacks reads 2. Update ortpacks"),
+        ({"format": 2}, "has format 2; this ortpacks reads 3. Build the package again"),
+        ({"format": 4}, "has format 4; this ortpacks reads 3. Update ortpacks"),
         ({"format": "1"}, "has format '1'"),
         ({"cuda": 12.9}, r"cuda: text is wanted, found 12\.9"),
         ({"colour": "red"}, "colour: unknown key"),
         ({"files": [{"path": "x"}]}, r"files\[0\]\.size: missing"),
         ({"capabilities": {"5.0": True}}, r"capabilities\.5\.0: text is wanted, found True"),
         ({"sm": ["50", "x"]}, "sm: 'x' is not an architecture"),
-        ({"driver": None}, "driver: an object is wanted, found None"),
+        ({"driver": 525}, "driver: an object is wanted, found 525"),
+        ({"driver": None}, "driver: there must be one with provider cuda"),
+        ({"capabilities": {}}, "capabilities: there must be some with provider cuda"),
+        ({"cuda": None}, "cuda: None does not go with provider cuda"),
+        ({"sm": []}, r"sm: \(\) does not go with provider cuda"),
+        ({"provider": "rocm"}, "provider: 'rocm'; known: cuda, cpu, directml, coreml"),
+        ({"provider": "cpu"}, r"[\s\S]*cudnn: '9\.10\.2\.21' does not go with provider cpu"),
         ({"files": [{"size": True}]}, r"[\s\S]*size: a whole number is wanted, found True"),
         ({"generations": "Maxwell"}, "generations: a list is wanted"),
     ],
@@ -199,6 +212,7 @@ def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
         elf={},
         coverage=(),
         provider_sass=(),
+        needs=Needs("2.34", "3.4.29"),
     )
     assert [(finding.path, finding.wanted, finding.got) for finding in compare(manifest, seen)] == [
         ("capabilities.5.0", "native", "none"),
@@ -209,4 +223,6 @@ def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
             "SONAME none, NEEDED [libcudart.so.12 libcudnn.so.9 libc.so.6]",
             "SONAME none, NEEDED []",
         ),
+        ("glibc", "2.17", "2.34"),
+        ("glibcxx", "none", "3.4.29"),
     ]

@@ -34,6 +34,15 @@ from builder.errors import ValidationError
             PackageName(variant="modern", ort="1.23.2", cuda="12.9", layout="thin"),
             "ortpacks-modern-1.23.2-cuda12.9-thin-linux-x64.tar.zst",
         ),
+        (PackageName(variant="cpu", ort="1.23.2", cuda=None), "ortpacks-cpu-1.23.2-linux-x64.tar.zst"),
+        (
+            PackageName(variant="directml", ort="1.23.0", cuda=None, platform="win-x64"),
+            "ortpacks-directml-1.23.0-win-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="coreml", ort="1.23.2", cuda=None, platform="macos-arm64"),
+            "ortpacks-coreml-1.23.2-macos-arm64.tar.zst",
+        ),
     ],
 )
 def test_a_name_is_written_and_read_back(name: PackageName, text: str) -> None:
@@ -60,12 +69,16 @@ def test_the_end_of_a_file_name_tells_the_form_and_the_rest_the_package() -> Non
         "ortpacks-modern-1.23.2-cuda12.9-thin-lean-linux-x64.tar.zst",
         "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst.part-12",
         "../ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        "ortpacks-cpu-1.23.2-thin-linux-x64.tar.zst",
+        "ortpacks-cpu-1.23.2-lean-linux-x64.tar.zst",
+        "ortpacks-cpu-1.23.2.tar.zst",
+        "ortpacks-cpu-1.23.2-solaris-sparc.tar.zst",
         "ortpacks-mod ern-1.23.2-cuda12.9-linux-x64.tar.zst",
         "",
     ],
 )
 def test_anything_else_is_refused_with_the_rule(text: str) -> None:
-    with pytest.raises(ValidationError, match=r"ortpacks-<variant>-<ORT version>-cuda<X\.Y>"):
+    with pytest.raises(ValidationError, match=r"ortpacks-<variant>-<ORT version>\[-cuda<X\.Y>\["):
         PackageName.parse(text)
 
 

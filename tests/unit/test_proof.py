@@ -9,8 +9,9 @@ import pytest
 from builder.core.checks import Finding
 from builder.core.manifest import Manifest
 from builder.core.naming import PackageName
+from builder.core.notice import notice
 from builder.core.package import Digest
-from builder.core.proof import check_completed, check_files, check_installed, check_name
+from builder.core.proof import check_completed, check_files, check_installed, check_name, check_notice
 from builder.core.variant import Layout
 from tests.documents import changed, manifest, without
 
@@ -26,6 +27,24 @@ def found(whole: Manifest, *, packed: bool | None = None) -> dict[str, Digest]:
         for entry in whole.files
         if packed is None or entry.packed is packed
     }
+
+
+@pytest.mark.parametrize(
+    ("provider", "missing"),
+    [("cuda", []), ("cpu", []), ("coreml", []), ("directml", ["B006 licenses/directml.txt"])],
+)
+def test_which_texts_a_package_must_carry_goes_by_its_provider(provider: str, missing: list[str]) -> None:
+    whole = replace(FULL, provider=provider)
+    assert told(list(check_files(whole, found(whole, packed=True)))) == missing
+
+
+def test_a_package_without_nvidias_files_needs_neither_their_texts_nor_the_statement() -> None:
+    files = tuple(entry for entry in FULL.files if entry.vendor != "nvidia")
+    plain = replace(FULL, provider="cpu", files=files)
+    assert list(check_files(plain, found(plain, packed=True))) == []
+    assert list(check_notice(plain, notice("x", files))) == []
+    assert "NVIDIA" not in notice("x", files)
+    assert "NVIDIA" in notice("x", FULL.files)
 
 
 def told(findings: list[Finding]) -> list[str]:

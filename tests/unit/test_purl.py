@@ -15,6 +15,7 @@ from builder.core import purl
             purl.pypi("nvidia-cublas-cu12==12.9.1.4"),
             PackageURL("pypi", None, "nvidia-cublas-cu12", "12.9.1.4"),
         ),
+        (purl.pypi("onnxruntime==1.23.2@macos-arm64"), PackageURL("pypi", None, "onnxruntime", "1.23.2")),
         (purl.pypi("Torch_Fork==2.1+cu12.post1"), PackageURL("pypi", None, "Torch_Fork", "2.1+cu12.post1")),
         (
             purl.github("Microsoft/onnxruntime", "v1.21.0"),

@@ -1,4 +1,4 @@
-"""Which package is chosen. The maps are written by hand from NVIDIA's compatibility rules for each sm set."""
+"""Which package is chosen for one GPU, and what is said of the others."""
 
 from __future__ import annotations
 
@@ -6,97 +6,11 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from packaging.version import Version
 
-from builder.core.arch import Capability
-from builder.core.device import Device
-from builder.core.index import Index, IndexOrt, IndexPackage
+from builder.core.index import IndexPackage
 from builder.core.manifest import Driver
-from builder.core.select import offers, recommend, select
-from builder.core.variant import ModelRule
-
-CAPABILITIES = tuple(
-    f"{major}.{minor}"
-    for major, minors in {
-        3: "57",
-        5: "023",
-        6: "012",
-        7: "025",
-        8: "0679",
-        9: "0",
-        10: "03",
-        11: "0",
-        12: "01",
-    }.items()
-    for minor in minors
-)
-DRIVERS = (
-    "450.80.02",
-    "470.256.02",
-    "525.60.12",
-    "525.60.13",
-    "550.54.14",
-    "570.26",
-    "580.95.05",
-    "590.44.01",
-    "600.1",
-)
-
-
-def package(
-    name: str,
-    native: str,
-    *,
-    jit: str = "",
-    partial: str = "",
-    size: int = 100,
-    floor: str = "525.60.13",
-    ceiling: str | None = None,
-    platform: str = "linux-x64",
-) -> IndexPackage:
-    support = dict.fromkeys(CAPABILITIES[2:], "none")
-    for word, which in (("native", native), ("jit", jit), ("partial", partial)):
-        support.update(dict.fromkeys(which.split(), word))
-    return IndexPackage(
-        name=name,
-        file=f"{name}.tar.zst",
-        variant=name,
-        platform=platform,
-        layout="full",
-        size=size,
-        sha256="0" * 64,
-        parts=(),
-        unpacked_size=200,
-        installed_size=200,
-        onnxruntime=IndexOrt(version="1.23.2", origin="source", profile="full"),
-        capabilities=support,
-        driver=Driver(floor=floor, ceiling=ceiling),
-        generations=(),
-    )
-
-
-LEGACY = package("legacy", "5.0 5.2 6.0 6.1 7.0", ceiling="580")
-MODERN = package("modern", "7.5 8.0 8.6 8.9", jit="9.0", size=300)
-LATEST = package("latest", "8.9 9.0 10.0 12.0", jit="10.3 11.0 12.1", partial="8.7", size=200)
-INDEX = Index(format=2, tag="t", packages=(LATEST, LEGACY, MODERN), models=())
-
-
-def gpu(
-    capability: str | None,
-    driver: str | None = "570.133.07",
-    *,
-    memory: int | None = 8192,
-    index: int = 0,
-    uuid: str = "GPU-a",
-) -> Device:
-    return Device(
-        index=index,
-        uuid=uuid,
-        name=f"card {index}",
-        capability=Capability.parse(capability) if capability else None,
-        memory_mib=memory,
-        driver=driver,
-    )
+from builder.core.select import offers, refusal, select
+from tests.unit.select_cases import INDEX, LEGACY, MODERN, gpu, package, plain, release
 
 
 @pytest.mark.parametrize(
@@ -118,44 +32,30 @@ def gpu(
 def test_each_card_gets_what_runs_on_it(capability: str, chosen: str | None, support: str | None) -> None:
     choice = select([gpu(capability)], INDEX, "linux-x64")
     assert (choice.package.name if choice.package else None, choice.support) == (chosen, support)
+    assert choice.on_gpu == (chosen is not None)
 
 
 def test_of_two_native_ones_the_smaller_whatever_its_name() -> None:
     small, large = package("z", "8.6", size=1), package("a", "8.6", size=2)
-    choice = select([gpu("8.6")], Index(format=2, tag="t", packages=(large, small), models=()), "linux-x64")
+    choice = select([gpu("8.6")], release(large, small), "linux-x64")
     assert choice.package is small
     assert [item.reason for item in choice.reasons] == ["it runs too, z is smaller"]
 
 
+def test_of_two_as_large_as_each_other_the_first_by_name() -> None:
+    first, second = package("a", "8.6"), package("b", "8.6")
+    choice = select([gpu("8.6")], release(second, first), "linux-x64")
+    assert choice.package is first
+    assert [item.reason for item in choice.reasons] == ["it runs too, a goes first by its name"]
+
+
 def test_native_comes_before_jit_whatever_the_size() -> None:
     small, large = package("a", "", jit="8.6", size=1), package("z", "8.6", size=2)
-    choice = select([gpu("8.6")], Index(format=2, tag="t", packages=(small, large), models=()), "linux-x64")
+    choice = select([gpu("8.6")], release(small, large), "linux-x64")
     assert choice.package is large
-
-
-def test_no_choice_in_the_grid_breaks_a_rule() -> None:
-    for capability, driver in itertools.product(CAPABILITIES, DRIVERS):
-        choice = select([gpu(capability, driver)], INDEX, "linux-x64")
-        allowed = [
-            item.name
-            for item in INDEX.packages
-            if item.capabilities.get(capability) in {"native", "jit"}
-            and Version(driver) >= Version("525.60.13")
-            and (item is not LEGACY or Version(driver).major <= 580)
-        ]
-        if choice.package is None:
-            assert not allowed, (capability, driver)
-        else:
-            assert choice.package.name in allowed, (capability, driver)
-
-
-def test_the_grid_has_both_outcomes_by_hand_count() -> None:
-    outcomes = [
-        select([gpu(capability, driver)], INDEX, "linux-x64").package is not None
-        for capability, driver in itertools.product(CAPABILITIES, DRIVERS)
+    assert [item.reason for item in choice.reasons] == [
+        "it runs by just-in-time compilation only, z has native code"
     ]
-    # Legacy: 5 capabilities x 4 drivers (525.60.13 to 580); the others: 3 + 7 capabilities x 6 drivers.
-    assert sum(outcomes) == 5 * 4 + 10 * 6
 
 
 def test_a_driver_outside_the_window_is_named_with_what_is_needed() -> None:
@@ -173,10 +73,18 @@ def test_an_unknown_driver_is_no_obstacle_but_said() -> None:
     assert "was not checked" in choice.summary
 
 
+def test_a_driver_or_a_window_that_cannot_be_read_refuses_the_package() -> None:
+    odd = replace(package("odd", "8.6"), driver=Driver(floor="soon", ceiling=None))
+    assert select([gpu("8.6")], release(odd), "linux-x64").package is None
+    assert select([gpu("8.6", "unknown")], INDEX, "linux-x64").package is None
+    assert "'soon' is not a driver version" in (refusal(odd, gpu("8.6"), "linux-x64") or "")
+
+
 def test_an_unknown_capability_is_never_guessed() -> None:
     choice = select([gpu(None)], INDEX, "linux-x64")
     assert choice.package is None
     assert all("ORTPACKS_FORCE_CC" in item.reason for item in choice.reasons)
+    assert "ORTPACKS_FORCE_CC would change that" in choice.summary
 
 
 def test_every_package_that_was_not_chosen_has_its_reason() -> None:
@@ -187,6 +95,12 @@ def test_every_package_that_was_not_chosen_has_its_reason() -> None:
     assert "just-in-time" in reasons["modern"]
 
 
+def test_a_package_without_a_gpu_is_told_that_one_is_used() -> None:
+    choice = select([gpu("8.6")], release(MODERN, plain("cpu")), "linux-x64")
+    assert choice.package is MODERN
+    assert [item.reason for item in choice.reasons] == ["its provider is CPU, modern uses the GPU"]
+
+
 def test_platform_decides_before_everything() -> None:
     choice = select([gpu("8.6")], INDEX, "win-x64")
     assert choice.package is None
@@ -194,61 +108,44 @@ def test_platform_decides_before_everything() -> None:
     assert all("it is for linux-x64" in item.reason for item in choice.reasons)
 
 
-def test_no_gpu_is_the_cpu_with_a_reason() -> None:
-    choice = select([], INDEX, "linux-x64")
-    assert (choice.package, choice.device, choice.visible) == (None, None, None)
-    assert "no NVIDIA GPU was found" in choice.summary
+def test_a_newer_glibc_than_the_systems_is_named_with_the_systems_name() -> None:
+    choice = select([gpu("8.6")], INDEX, "linux-x64", "2.31")
+    assert choice.package is None
+    assert [item.reason for item in choice.reasons] == [
+        "it needs glibc 2.34, this system has 2.31 (Ubuntu 20.04's)"
+    ] * 3
+    assert "With another system modern would run: it needs glibc 2.34, this system has 2.31" in choice.summary
 
 
-def test_the_card_with_the_most_memory_decides_and_the_rest_is_hidden() -> None:
-    small = gpu("5.2", memory=4096, index=0, uuid="GPU-old")
-    large = gpu("8.6", memory=24576, index=1, uuid="GPU-new")
-    twin = gpu("8.0", memory=16384, index=2, uuid="GPU-twin")
-    choice = select([small, large, twin], INDEX, "linux-x64")
-    assert (choice.package, choice.device) == (MODERN, large)
-    assert choice.others == (small, twin)
-    assert choice.visible == "GPU-new,GPU-twin"
+@pytest.mark.parametrize("glibc", ["2.34", "2.35", "2.100", "3.0", None, "rolling"])
+def test_a_glibc_that_is_new_enough_or_unknown_is_no_obstacle(glibc: str | None) -> None:
+    assert select([gpu("8.6")], INDEX, "linux-x64", glibc).package is MODERN
 
 
-def test_a_large_card_that_nothing_serves_does_not_take_the_small_one_down() -> None:
-    kepler = gpu("3.5", memory=24576, index=0, uuid="GPU-k80")
-    pascal = gpu("6.1", memory=4096, index=1, uuid="GPU-p4")
-    choice = select([kepler, pascal], INDEX, "linux-x64")
-    assert (choice.package, choice.device, choice.visible) == (LEGACY, pascal, "GPU-p4")
+def test_glibc_versions_are_numbers_not_text() -> None:
+    assert select([gpu("8.6")], INDEX, "linux-x64", "2.9").package is None
+
+
+def test_a_system_with_musl_gets_no_package_for_glibc() -> None:
+    unsaid = package("unsaid", "8.6", glibc=None)
+    choice = select([gpu("8.6")], release(MODERN, unsaid, plain("cpu")), "linux-x64", "")
+    assert choice.package is None
+    assert {item.reason for item in choice.reasons} == {
+        "it is built for glibc, and this system's C library is musl"
+    }
+
+
+def test_glibc_is_no_matter_where_the_platform_has_none() -> None:
+    windows = package("windows", "8.6", platform="win-x64", glibc=None)
+    for glibc in ("", "2.17", None):
+        assert select([gpu("8.6")], release(windows), "win-x64", glibc).package is windows
 
 
 def test_the_variants_name_means_nothing() -> None:
-    swapped = Index(
-        format=2, tag="t", packages=(package("modern", "5.2"), package("legacy", "8.6")), models=()
-    )
+    swapped = release(package("modern", "5.2"), package("legacy", "8.6"))
     choice = select([gpu("8.6")], swapped, "linux-x64")
     assert choice.package is not None
     assert choice.package.name == "legacy"
-
-
-MODELS = (
-    ModelRule("1.1b-gpu", "gpu", vram_mib=6000),
-    ModelRule("0.6b-gpu", "gpu", vram_mib=3500),
-    ModelRule("1.1b-int8", "cpu", cores=8, ram_gib=16),
-    ModelRule("0.6b-cpu", "cpu"),
-)
-
-
-@pytest.mark.parametrize(
-    ("vram", "cores", "ram", "model"),
-    [
-        (6000, 2, 4, "1.1b-gpu"),
-        (5999, 2, 4, "0.6b-gpu"),
-        (3499, 16, 64, "1.1b-int8"),
-        (None, 8, 16, "1.1b-int8"),
-        (None, 8, 15, "0.6b-cpu"),
-        (None, 7, 16, "0.6b-cpu"),
-    ],
-)
-def test_the_first_model_whose_floors_are_met(vram: int | None, cores: int, ram: int, model: str) -> None:
-    rule = recommend(MODELS, vram, cores, ram)
-    assert rule is not None
-    assert rule.model == model
 
 
 def shaped(name: str, layout: str, suffix: str, size: int) -> IndexPackage:
@@ -262,11 +159,17 @@ THIN, THIN_GZ = shaped("m-thin", "thin", ".tar.zst", 10), shaped("m-thin", "thin
 @pytest.mark.parametrize("order", list(itertools.permutations((FULL, FULL_GZ, THIN, THIN_GZ)))[::5])
 def test_layouts_and_kinds_of_archive_are_one_package(order: tuple[IndexPackage, ...]) -> None:
     rival = package("rival", "8.6", size=200)  # smaller than the full one, larger than the thin one
-    choice = select([gpu("8.6")], Index(2, "t", (*order, rival), ()), "linux-x64")
+    choice = select([gpu("8.6")], release(*order, rival), "linux-x64")
     assert choice.package is rival, "a thin archive's size says nothing of what is installed"
     assert [item.package for item in choice.reasons] == ["m"]
     assert offers((*order, rival), THIN_GZ) == (FULL, FULL_GZ, THIN, THIN_GZ)
 
 
 def test_a_thin_package_alone_is_chosen() -> None:
-    assert select([gpu("8.6")], Index(2, "t", (THIN_GZ,), ()), "linux-x64").package is THIN_GZ
+    assert select([gpu("8.6")], release(THIN_GZ), "linux-x64").package is THIN_GZ
+
+
+def test_legacy_is_for_the_driver_branches_it_was_made_for() -> None:
+    drivers = ("525.60.12", "525.60.13", "580.126.09", "590.44.01")
+    chosen = [select([gpu("5.2", driver)], INDEX, "linux-x64").package for driver in drivers]
+    assert chosen == [None, LEGACY, LEGACY, None]

@@ -26,6 +26,14 @@ def test_a_machine_with_a_gpu_passes_too() -> None:
     assert judged(answer(cuda={"ok": True, "message": ""})) == ()
 
 
+def test_a_package_without_cuda_need_not_know_the_provider() -> None:
+    said = answer(providers=["CPUExecutionProvider"], cuda={"ok": False, "message": "not enabled"})
+    assert judge(said + said, REFERENCES, "1.21.0", "p", cuda=False) == ()
+    wrong = answer(version="1.22.0", providers=["CPUExecutionProvider"])
+    found = judge(wrong + wrong, REFERENCES, "1.21.0", "p", cuda=False)
+    assert [finding.code for finding in found] == [Code.B011]
+
+
 WRONG: list[tuple[dict[str, object], Code]] = [
     ({"version": "1.22.0"}, Code.B011),
     ({"providers": ["CPUExecutionProvider"]}, Code.B012),

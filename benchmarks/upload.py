@@ -1,0 +1,240 @@
+"""How fast an asset goes up, and in how much memory, beside curl: ``python -m benchmarks.upload``.
+
+One file of noise is sent to a server on loopback that reads and forgets it: a process of its own, the same
+for all. In turn:
+
+- ours: ``GitHub.upload``, as ``./run publish`` calls it, in a process that imports only what it needs;
+- publish: the same in a process that has imported all that ``./run publish`` has;
+- curl: ``curl -X POST -T FILE``.
+
+The file was just written, so that all find it in the page cache. Seconds are those of the request, without
+the start of the process; curl tells its own. Of several runs the fastest counts: other load only slows. CPU
+is the sender's alone, curl's with its start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.adapters.github import GitHub
+from builder.adapters.github_http import GitHubHttp
+from builder.console import Console
+from builder.core.release import LocalFile, Release
+
+REPOSITORY = "owner/name"
+BLOCK = 1 << 20
+NOISE = 1 << 26
+"""Bytes of noise that a file is filled with again and again; nothing here compresses."""
+WAYS = ("ours", "publish", "curl")
+LIMITS = (0.8, 60e6)
+"""Of curl's throughput at least, and bytes of memory at most."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One upload."""
+
+    seconds: float
+    cpu: float
+    peak: int = 0
+    """Peak memory in bytes; 0 where it is not ours to measure."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to send a file, and what its runs gave."""
+
+    name: str
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """The fastest run's."""
+        return min(outcome.seconds for outcome in self.outcomes)
+
+    @property
+    def cpu(self) -> float:
+        """The cheapest run's."""
+        return min(outcome.cpu for outcome in self.outcomes)
+
+    @property
+    def peak(self) -> int:
+        """The largest run's."""
+        return max(outcome.peak for outcome in self.outcomes)
+
+
+def main() -> None:
+    """Print each way's seconds, throughput, ratio to curl's and peak memory."""
+    asked = _arguments()
+    if asked.serve:
+        _serve(asked.file, asked.serve)
+    elif asked.child:
+        _child(asked.child, asked.file, asked.url, asked.sha256)
+    else:
+        _compare(asked)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.upload")
+    parser.add_argument("--size", type=int, default=1_500_000_000, metavar="BYTES", help="of the file")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each way, in turn")
+    parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="where the file lies, for a while")
+    for hidden in ("--child", "--url", "--sha256", "--serve"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _compare(asked: argparse.Namespace) -> None:
+    ways = [Way(name) for name in WAYS if name != "curl" or shutil.which("curl")]
+    with tempfile.TemporaryDirectory(dir=asked.scratch, prefix="upload-benchmark-") as place:
+        file = Path(place) / "asset.bin"
+        sha256 = _make(file, asked.size)
+        with _server(file, sha256) as url:
+            for _ in range(asked.runs):
+                for way in ways:
+                    way.outcomes.append(_run(way.name, file, url, sha256))
+    _print(ways, asked.size)
+
+
+def _make(file: Path, size: int) -> str:
+    noise = hashlib.shake_256(b"upload").digest(NOISE)
+    digest = hashlib.sha256()
+    with file.open("wb") as stream:
+        for start in range(0, size, NOISE):
+            block = noise[: size - start]
+            stream.write(block)
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _server(file: Path, sha256: str) -> Iterator[str]:
+    argv = [sys.executable, "-m", "benchmarks.upload", "--serve", sha256, "--file", str(file)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None  # noqa: S101 - it was asked for
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+def _run(name: str, file: Path, url: str, sha256: str) -> Outcome:
+    if name == "curl":
+        before = _cpu_of_children()
+        return Outcome(float(_answer(_curl(file, url))), _cpu_of_children() - before)
+    child = ["--child", name, "--file", str(file), "--url", url, "--sha256", sha256]
+    return Outcome(**json.loads(_answer([sys.executable, "-m", "benchmarks.upload", *child])))
+
+
+def _cpu_of_children() -> float:
+    """Seconds of those that have ended; the server has not."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _curl(file: Path, url: str) -> list[str]:
+    kind = ["-H", "Content-Type: application/octet-stream"]
+    target = f"{url}/assets?name={file.name}"
+    return [
+        "curl",
+        "-sS",
+        "-X",
+        "POST",
+        *kind,
+        "-T",
+        str(file),
+        "-o",
+        "-",
+        "-w",
+        "%{stderr}%{time_total}",
+        target,
+    ]
+
+
+def _answer(argv: list[str]) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr.strip() or f"{argv[0]} left with code {done.returncode}")
+    return done.stderr if argv[0] == "curl" else done.stdout
+
+
+def _child(name: str, file: Path, url: str, sha256: str) -> None:
+    """Send one file and print an ``Outcome``."""
+    if name == "publish":
+        importlib.import_module("builder.app.verbs")
+    console = Console(env={}, stream=sys.stderr)
+    http = GitHubHttp(api=url, token="none", reporter=console, sleep=time.sleep, clock=time.time)  # noqa: S106
+    host = GitHub(repository=REPOSITORY, http=http, reporter=console)
+    release = Release(1, "v1", True, False, (), f"{url}/assets{{?name,label}}", url)
+    begin, cpu = time.perf_counter(), time.process_time()
+    host.upload(release, LocalFile(file, file.stat().st_size, sha256))
+    seconds = time.perf_counter() - begin
+    print(json.dumps({"seconds": seconds, "cpu": time.process_time() - cpu, "peak": _peak()}))
+
+
+def _peak() -> int:
+    """Of this program alone: ``ru_maxrss`` would count the process that started it."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def _serve(file: Path, sha256: str) -> None:
+    """Take uploads of the file, one after another, and answer as GitHub does. Prints its address."""
+    asset = {"id": 1, "name": file.name, "size": file.stat().st_size}
+    body = json.dumps({**asset, "state": "uploaded", "digest": f"sha256:{sha256}"}).encode()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        print(f"http://127.0.0.1:{server.getsockname()[1]}", flush=True)
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                _swallow(connection)
+                head = f"HTTP/1.1 201 Created\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                connection.sendall(head.encode() + body)
+
+
+def _swallow(connection: socket.socket) -> None:
+    head = b""
+    while b"\r\n\r\n" not in head:
+        head += connection.recv(BLOCK)
+    text, _, rest = head.partition(b"\r\n\r\n")
+    fields = dict(line.lower().split(b": ", 1) for line in text.split(b"\r\n")[1:])
+    if b"expect" in fields:
+        connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    left = int(fields[b"content-length"]) - len(rest)
+    room = bytearray(BLOCK)
+    while left:
+        got = connection.recv_into(room)
+        if not got:
+            return
+        left -= got
+
+
+def _print(ways: list[Way], size: int) -> None:
+    curl = next((way for way in ways if way.name == "curl"), None)
+    runs, (share, peak) = len(ways[0].outcomes), LIMITS
+    print(f"{size:,} bytes, best of {runs}; wanted: {share:.0%} of curl, {peak / 1e6:.0f} MB at most")
+    print(f"{'':8} seconds   MB/s  of curl  CPU s  peak MB")
+    for way in ways:
+        ratio = f"{curl.seconds / way.seconds:.0%}" if curl else ""
+        memory = f"{way.peak / 1e6:.0f}" if way.peak else ""
+        rate = size / way.seconds / 1e6
+        print(f"{way.name:8} {way.seconds:7.2f} {rate:6.0f} {ratio:>8} {way.cpu:6.2f} {memory:>8}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""From an index and this machine to what it should run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Optional, Sequence
+
+from builder.client.detect import Detection, detect
+from builder.client.source import Located, locate
+from builder.client.web import without_network
+from builder.client.world import Options, World
+from builder.core.device import Device
+from builder.core.index import Index, IndexPackage
+from builder.core.select import Choice, distinct, only, refusal, select
+from builder.errors import NoCompatiblePackageError, ValidationError
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What there is to choose from, and for what."""
+
+    found: Detection
+    located: Located
+    devices: Sequence[Device]
+    """The GPUs to choose for: all of them, or those of ``--device``."""
+    platform: str
+
+    @property
+    def glibc(self) -> Optional[str]:
+        """The system's, as ``core.select`` takes it."""
+        return self.found.system.glibc
+
+    @property
+    def index(self) -> Index:
+        """The release's."""
+        return self.located.index
+
+
+def look(world: World, options: Options) -> Scene:
+    """Read the index and look at the machine."""
+    web = without_network(world.web) if options.offline else world.web
+    located = locate(options.index, web)
+    found = detect(world.around)
+    devices = only(found.devices, options.device) if options.device else found.devices
+    return Scene(found, located, devices, world.platform)
+
+
+def choose(scene: Scene, variant: Optional[str]) -> Choice:
+    """What this machine should run; ``variant`` is what the user asked for, if anything."""
+    return _select(scene, scene.index) if variant is None else _as_asked(variant, scene)
+
+
+def _select(scene: Scene, index: Index) -> Choice:
+    hidden = [device for device in scene.found.devices if device not in scene.devices]
+    return select(scene.devices, index, scene.platform, scene.glibc, hidden)
+
+
+def _as_asked(variant: str, scene: Scene) -> Choice:
+    """``--variant``: the user's word stands even where no GPU here runs it, for images built elsewhere."""
+    names = sorted({package.variant for package in scene.index.packages})
+    if variant not in names:
+        raise ValidationError(f"--variant {variant}: the index has {', '.join(names)}")
+    mine = tuple(package for package in scene.index.packages if package.variant == variant)
+    choice = _select(scene, replace(scene.index, packages=mine))
+    if choice.package is not None:
+        return choice
+    fitting = [item for item in distinct(mine) if item.platform == scene.platform]
+    if not fitting:
+        raise NoCompatiblePackageError(f"--variant {variant}: it has no package for {scene.platform}.")
+    smallest = min(fitting, key=lambda item: item.size)
+    return replace(choice, package=smallest, summary=_warning(smallest, scene))
+
+
+def _warning(package: IndexPackage, scene: Scene) -> str:
+    reasons = [refusal(package, device, scene.platform, scene.glibc) for device in scene.devices]
+    why = "; ".join(reason for reason in reasons if reason) or "no NVIDIA GPU was found"
+    return f"{package.name}, as asked with --variant. It will not run on a GPU here: {why}."

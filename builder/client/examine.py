@@ -1,0 +1,204 @@
+"""Gathers what ``doctor`` judges: the machine, the package in use, and what may come between them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Iterator, Mapping, Optional, Tuple
+
+from builder.client import stated
+from builder.client.bus import Allowed, driver_on_disk, look_at_kernel, may_use
+from builder.client.current import pointed
+from builder.client.detect import Detection, detect
+from builder.client.layout import Prefix, read_info
+from builder.client.pythons import distributions
+from builder.client.selftest import host_of
+from builder.client.shadows import Asker, shadows
+from builder.client.trial import Sessions
+from builder.client.verify import Verdict, verify
+from builder.client.visible import VARIABLE
+from builder.client.world import Options, World
+from builder.core.index import Stored, build_index
+from builder.core.manifest import Manifest
+from builder.core.providers import CPU, CUDA
+from builder.core.seen import Around, Cache, Distribution, Installed, Reply, Seen, Shadow, Trial
+from builder.errors import BuilderError
+
+_STATED = (stated.CAPABILITIES, stated.DRIVER, stated.MEMORY)
+
+
+def mounted_noexec(path: Path) -> bool:
+    """Whether the file system of ``path`` runs no code; false where the system does not say."""
+    flag = getattr(os, "ST_NOEXEC", 0)
+    try:
+        return bool(flag and os.statvfs(path).f_flag & flag)
+    except (OSError, AttributeError):
+        return False
+
+
+def may_write(path: Path) -> bool:
+    """Whether this user may write below ``path``, or make it."""
+    try:
+        there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
+        return os.access(there, os.W_OK | os.X_OK)
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What the system lets this user do: a test cannot take rights from root."""
+
+    may_use: Allowed = may_use
+    may_write: Allowed = may_write
+    noexec: Allowed = mounted_noexec
+
+
+@dataclass(frozen=True)
+class Package:
+    """The package in use, read."""
+
+    verdict: Verdict
+    installed: Installed
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.verdict.manifest
+
+
+def examine(world: World, options: Options, rights: Rights) -> Tuple[Detection, Seen]:
+    """The machine's own answers, and all that the rules want to know. Nothing is changed."""
+    found = detect(world.around)
+    package, broken = _package(options.prefix)
+    seen = _machine(world, found, rights)
+    seen = replace(seen, broken=broken, distributions=_pythons(world, options), cache=_cache(world, rights))
+    places = [Path(world.around.env.get("TMPDIR") or tempfile.gettempdir())]
+    if package is not None:
+        places.insert(0, package.verdict.folder)
+        seen = replace(
+            seen,
+            installed=package.installed,
+            host=_elsewhere(package.verdict.folder, world.around.env),
+            shadows=tuple(_shadows(package, world)),
+            trial=_trial(package, seen, world),
+        )
+    return found, replace(seen, noexec=tuple(str(place) for place in places if rights.noexec(place)))
+
+
+def _machine(world: World, found: Detection, rights: Rights) -> Seen:
+    linux = found.system.os == "linux"
+    root = world.around.root
+    seen = Seen(
+        around=_around(world, found),
+        replies={
+            probe.name: Reply(
+                outcome=probe.outcome.value,
+                detail=probe.detail,
+                listed=len(probe.devices),
+                code=probe.code,
+                error=probe.error or "",
+            )
+            for probe in found.probes
+        },
+        devices=found.devices,
+        driver=found.driver or (driver_on_disk(root) if linux else None),
+        cuda=found.cuda,
+    )
+    return replace(seen, kernel=look_at_kernel(root, rights.may_use)) if linux else seen
+
+
+def _around(world: World, found: Detection) -> Around:
+    env, system = world.around.env, found.system
+    return Around(
+        os=system.os,
+        platform=world.platform,
+        wsl=system.wsl,
+        container=system.container,
+        jetson=system.jetson,
+        glibc=system.glibc,
+        visible=system.nvidia_visible,
+        parts=system.nvidia_capabilities,
+        cuda_visible=env.get(VARIABLE),
+        stated=tuple(f"{name}={env[name]}" for name in _STATED if name in env),
+    )
+
+
+def _package(prefix: Prefix) -> Tuple[Optional[Package], Optional[str]]:
+    """The package in use, or why it cannot be read."""
+    try:
+        folder = pointed(prefix)
+        if folder is None:
+            return None, _dangling(prefix)
+        verdict = verify(folder)
+        info = read_info(folder)
+    except (BuilderError, OSError, ValueError) as error:
+        return None, str(error)
+    return Package(verdict, _installed(verdict, info)), None
+
+
+def _dangling(prefix: Prefix) -> Optional[str]:
+    for path in (prefix.pointer, prefix.current):
+        if path.is_symlink() or path.exists():
+            return f"{path} leads to no package."
+    return None
+
+
+def _installed(verdict: Verdict, info: Mapping[str, object]) -> Installed:
+    manifest = verdict.manifest
+    support, gpu = info.get("support"), info.get("gpuName")
+    (package,) = build_index("", [(manifest, Stored("", 0, ""))], ()).packages
+    return Installed(
+        package=package,
+        cuda=manifest.cuda,
+        folder=str(verdict.folder),
+        problems=verdict.problems,
+        support=support if isinstance(support, str) else None,
+        gpu=gpu if isinstance(gpu, str) else None,
+    )
+
+
+def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
+    """``ORT_DYLIB_PATH`` where it is no file of the package."""
+    named = env.get("ORT_DYLIB_PATH")
+    try:
+        return named if named and folder.resolve() not in Path(named).resolve().parents else None
+    except (OSError, RuntimeError):  # a loop of links
+        return named
+
+
+def _shadows(package: Package, world: World) -> Iterator[Shadow]:
+    if not world.platform.startswith("linux"):
+        return iter(())
+    asker = Asker(world.around.ask, world.around.python)
+    return shadows(package.verdict.folder, package.manifest, world.around.env, asker)
+
+
+def _trial(package: Package, seen: Seen, world: World) -> Optional[Trial]:
+    """Only of what is whole; on the GPU only where CUDA has one, else on the CPU."""
+    host = host_of(package.verdict.folder, package.manifest)
+    if package.verdict.problems or host is None:
+        return None
+    provider = package.manifest.provider
+    blind = provider == CUDA and not seen.reply("libcuda").listed
+    return Sessions(world.around.ask, world.around.python).run(host, CPU if blind else provider)
+
+
+def _cache(world: World, rights: Rights) -> Cache:
+    env = world.around.env
+    home = env.get("HOME")
+    named = env.get("CUDA_CACHE_PATH") or (f"{home}/.nv/ComputeCache" if home else "")
+    size = env.get("CUDA_CACHE_MAXSIZE", "")
+    return Cache(
+        disabled=env.get("CUDA_CACHE_DISABLE") == "1",
+        max_bytes=int(size) if size.isdecimal() else None,
+        folder=named,
+        writable=not named or rights.may_write(Path(named)),
+    )
+
+
+def _pythons(world: World, options: Options) -> Tuple[Distribution, ...]:
+    """Of the Python that runs this, and of the environments that ``ORTPACKS_LOOK_IN`` names."""
+    return tuple(distributions((*world.environments, *options.look_in)))

@@ -1,0 +1,157 @@
+"""The answer of ``recommend``: by the index's table, and by opening the model where one is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
+
+from builder.client.choosing import Scene, choose, look
+from builder.client.current import installed
+from builder.client.info import Verdict
+from builder.client.notes import note_verdict
+from builder.client.selftest import Prover, Tried, host_of
+from builder.client.verify import verify
+from builder.client.world import Answer, Options, World, head
+from builder.core.manifest import Manifest
+from builder.core.providers import CPU
+from builder.core.select import Choice, recommend, usable_vram
+from builder.core.variant import ModelRule
+from builder.errors import IntegrityError, ValidationError
+
+GPU = "gpu"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A model that was opened, or was to be."""
+
+    model: str
+    provider: str
+    tried: Tried
+
+
+def answer_recommend(world: World, options: Options) -> Answer:
+    """The model this machine can hold; tried out in the installed package where ``--try`` gives a file."""
+    scene = look(world, options)
+    choice = choose(scene, options.variant)
+    verdict = by_table(choice, scene, world)
+    attempts: Sequence[Attempt] = ()
+    if options.models:
+        rules = tuple(_fitting(scene.index.models, verdict.vram_mib, world))
+        attempts = tuple(_try_models(rules, _files(options.models, rules, scene), options, world.prover))
+        verdict = _by_trial(rules, attempts, verdict)
+        note_verdict(world, options, scene, choice, verdict)
+    value = {**head("recommend"), **_value(verdict, attempts, world)}
+    return Answer(value, (*map(_told, attempts), _summary(verdict, world)))
+
+
+def by_table(choice: Choice, scene: Scene, world: World) -> Verdict:
+    """The first line of the index's table whose floors are met."""
+    own = choice.device.memory_mib if choice.on_gpu and choice.device else None
+    vram = usable_vram(world.platform, world.ram_gib * 1024, own)
+    rule = recommend(scene.index.models, vram, world.cores, world.ram_gib)
+    return Verdict(rule.model if rule else None, rule.device if rule else None, vram)
+
+
+def _fitting(models: Sequence[ModelRule], vram: Optional[int], world: World) -> Iterator[ModelRule]:
+    """Every line whose floors are met, in the table's order."""
+    return (rule for rule in models if recommend([rule], vram, world.cores, world.ram_gib) is not None)
+
+
+def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Mapping[str, Path]:
+    """The files by model; one without a name is the recommended model's. ``ValidationError``."""
+    known = [rule.model for rule in scene.index.models]
+    files: Dict[str, Path] = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        named = name in known and bool(path)
+        model = name if named else rules[0].model if rules else ""
+        file = Path(path if named else text).expanduser().absolute()
+        if not file.is_file():
+            raise ValidationError(
+                f"--try {text}: no such file. Give a model's path, or NAME=PATH with a name of the index's "
+                f"table: {', '.join(known) or 'it is empty'}."
+            )
+        files[model] = file
+    return files
+
+
+def _try_models(
+    rules: Sequence[ModelRule], files: Mapping[str, Path], options: Options, prover: Prover
+) -> Iterator[Attempt]:
+    """Down the table until one opens where it should, or there is no file to go on with."""
+    host, manifest = _runtime(options)
+    for rule in rules:
+        if rule.model not in files:
+            return
+        provider = manifest.provider if rule.device == GPU else CPU
+        tried = prover.open(host, provider, files[rule.model])
+        yield Attempt(rule.model, provider, tried)
+        if tried.failure is None or not tried.ran:
+            return
+        if provider != CPU:
+            yield Attempt(rule.model, CPU, prover.open(host, CPU, files[rule.model]))
+
+
+def _runtime(options: Options) -> Tuple[Path, Manifest]:
+    """The installed host library, whose package is whole: nothing else is run."""
+    verdict = verify(installed(options.prefix))
+    if verdict.problems:
+        raise IntegrityError("\n".join([*verdict.problems, "Run install again."]))
+    host = host_of(verdict.folder, verdict.manifest)
+    if host is None:
+        raise IntegrityError(f"{verdict.folder}: the package lists no host library.")
+    return host, verdict.manifest
+
+
+def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: Verdict) -> Verdict:
+    """The model that opened where the table puts it; else the next one, which nobody has tried."""
+    places = {rule.model: rule.device for rule in rules}
+    failed = []
+    for attempt in attempts:
+        meant = places[attempt.model] == GPU
+        if attempt.tried.failure is None and meant == (attempt.provider != CPU):
+            return Verdict(attempt.model, places[attempt.model], verdict.vram_mib, tested=True)
+        if attempt.tried.ran:
+            failed.append(attempt.model)
+    rest = next((rule for rule in rules if rule.model not in failed), None)
+    return Verdict(rest.model if rest else None, rest.device if rest else None, verdict.vram_mib)
+
+
+def _told(attempt: Attempt) -> str:
+    what = f"{attempt.model} on {attempt.provider}"
+    if attempt.tried.failure is not None:
+        how = "does not open" if attempt.tried.ran else "not tried"
+        return f"{what}: {how}: {attempt.tried.failure}"
+    memory = attempt.tried.gpu_memory_mib
+    return f"{what}: opens" + (f", {memory} MiB of GPU memory" if memory is not None else "")
+
+
+def _summary(verdict: Verdict, world: World) -> str:
+    memory = f"{verdict.vram_mib} MiB of GPU memory" if verdict.vram_mib else "no usable GPU memory"
+    how = "tried out, " if verdict.tested else ""
+    model = verdict.model or "no model of the table fits"
+    return f"{model}: {how}{memory}, {world.cores} cores, {world.ram_gib} GiB of RAM"
+
+
+def _value(verdict: Verdict, attempts: Sequence[Attempt], world: World) -> Dict[str, object]:
+    return {
+        "model": verdict.model,
+        "device": verdict.device,
+        "tested": verdict.tested,
+        "attempts": [_attempt(attempt) for attempt in attempts],
+        "vram_mib": verdict.vram_mib,
+        "cores": world.cores,
+        "ram_gib": world.ram_gib,
+    }
+
+
+def _attempt(attempt: Attempt) -> Dict[str, object]:
+    return {
+        "model": attempt.model,
+        "provider": attempt.provider,
+        "opens": attempt.tried.failure is None,
+        "failure": attempt.tried.failure,
+        "gpu_memory_mib": attempt.tried.gpu_memory_mib,
+    }

@@ -1,0 +1,98 @@
+"""What every command is given: the machine, what the user asked for; and what it gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Callable, Dict, Mapping, Optional, Tuple
+
+from builder.client.commands import Work
+from builder.client.current import Symlink, make_symlink
+from builder.client.detect import Surroundings
+from builder.client.layout import Prefix
+from builder.client.offer import AUTO
+from builder.client.selftest import Prover
+from builder.client.web import Web
+from builder.errors import NothingToDoError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class World:
+    """The machine as the commands see it; a test hands in another one."""
+
+    around: Surroundings
+    web: Web
+    platform: str
+    cores: int
+    ram_gib: int
+    say: Callable[[str], None]
+    now: Callable[[], datetime]
+    free: Callable[[Path], int]
+    work: Work
+    environments: Tuple[Path, ...]
+    """``site-packages`` of the Python that runs this."""
+    confirm: Optional[Callable[[str], bool]] = None
+    """Asks the user a question; ``None`` where nobody is there to be asked."""
+    symlink: Symlink = make_symlink
+
+    @property
+    def prover(self) -> Prover:
+        """Tries packages out."""
+        return Prover(self.around.ask, self.around.python)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user asked for, defaults filled in."""
+
+    prefix: Prefix
+    index: Optional[str]
+    variant: Optional[str] = None
+    device: Optional[str] = None
+    """GPUs by number or UUID, separated by commas."""
+    dialect: str = "sh"
+    """Shell that ``env`` writes for."""
+    layout: str = AUTO
+    look_in: Tuple[Path, ...] = ()
+    """Environments that may hold NVIDIA's libraries."""
+    wheels: Tuple[Path, ...] = ()
+    """Folders that may hold NVIDIA's wheels."""
+    offline: bool = False
+    """Nothing may be fetched."""
+    ask: bool = False
+    """Whether the user wants to be asked before anything changes."""
+    explain: bool = False
+    local: bool = False
+    """``list`` without the release."""
+    old: bool = False
+    """``uninstall`` of what is not in use only."""
+    models: Tuple[str, ...] = ()
+    """Model files for ``recommend --try``: ``PATH`` or ``NAME=PATH``."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """``value`` is printed with ``--json``, ``lines`` without."""
+
+    value: Mapping[str, object]
+    lines: Tuple[str, ...]
+    code: int = 0
+
+
+def head(command: str) -> Dict[str, object]:
+    """What every JSON answer begins with."""
+    return {"format": FORMAT, "command": command}
+
+
+def require_yes(world: World, options: Options, question: str) -> None:
+    """``NothingToDoError`` when the user is there to be asked and says no."""
+    if options.ask and world.confirm is not None and not world.confirm(question):
+        raise NothingToDoError("Not confirmed: nothing was changed. --yes answers for you.")
+
+
+def mib(size: int) -> str:
+    """``1234 MiB``; sizes of a release are never small."""
+    return f"{size / 2**20:.0f} MiB"

@@ -1,0 +1,104 @@
+"""A choice as a table: a row a package, a column a GPU, and under each row why it was not the one."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Iterator, List, Optional, Sequence
+
+from builder.core.choice import Choice
+from builder.core.device import Device
+from builder.core.glibc import MUSL
+from builder.core.index import Index, IndexPackage
+from builder.core.mixed import by_number
+from builder.core.offers import distinct, is_same
+from builder.core.providers import CUDA
+from builder.core.reasons import refusal, support_of, system_refusal
+
+WIDTH = 120
+_GAP = "  "
+_INDENT = "    "
+_NOTHING = "-"
+_NUMBERS = ("size",)
+
+
+def lines(
+    choice: Choice, devices: Sequence[Device], index: Index, platform: str, glibc: Optional[str] = None
+) -> List[str]:
+    """The machine, a line for each GPU, then the table; ``WIDTH`` columns where the names allow it."""
+    packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
+    gpus = by_number(devices)
+    rows = [_row(package, choice, gpus, platform, glibc) for package in packages]
+    reasons = {rejection.package: rejection.reason for rejection in choice.reasons}
+    told = [list(_told(reasons.get(package.name))) for package in packages]
+    return [*_machine(gpus, platform, glibc), "", *_table([_head(gpus), *rows], [[], *told])]
+
+
+def _machine(devices: Sequence[Device], platform: str, glibc: Optional[str]) -> Iterator[str]:
+    library = {None: "glibc unknown", MUSL: "musl"}.get(glibc, f"glibc {glibc}")
+    yield f"{platform}, {library}" if platform.startswith("linux") else platform
+    for device in devices:
+        yield f"GPU {device.index}: {device}, driver {device.driver or 'unknown'}"
+    if not devices:
+        yield "no NVIDIA GPU"
+
+
+def _head(devices: Sequence[Device]) -> List[str]:
+    gpus = (f"GPU {device.index}" for device in devices)
+    return ["package", *gpus, "driver", "glibc", "size", "verdict"]
+
+
+def _row(
+    package: IndexPackage, choice: Choice, devices: Sequence[Device], platform: str, glibc: Optional[str]
+) -> List[str]:
+    cuda = package.provider == CUDA
+    support = (support_of(package, device) if cuda else _NOTHING for device in devices)
+    verdict = _verdict(package, choice, devices, platform, glibc)
+    return [package.name, *support, _window(package), package.glibc or _NOTHING, _size(package), verdict]
+
+
+def _verdict(
+    package: IndexPackage, choice: Choice, devices: Sequence[Device], platform: str, glibc: Optional[str]
+) -> str:
+    if choice.package is not None and is_same(package, choice.package):
+        return "chosen"
+    if package.provider != CUDA:
+        runs = system_refusal(package, platform, glibc) is None
+    else:
+        runs = any(refusal(package, device, platform, glibc) is None for device in devices)
+    return "runs too" if runs else "refused"
+
+
+def _window(package: IndexPackage) -> str:
+    if package.driver is None:
+        return _NOTHING
+    last = f" to {package.driver.ceiling}" if package.driver.ceiling else " on"
+    return f"{package.driver.floor}{last}"
+
+
+def _size(package: IndexPackage) -> str:
+    return f"{package.size / 1e6:,.1f} MB"
+
+
+def _told(reason: Optional[str]) -> Iterator[str]:
+    if reason is not None:
+        yield from textwrap.wrap(
+            reason, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
+        )
+
+
+def _table(rows: Sequence[Sequence[str]], told: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Aligned; names that would make it too wide stand on lines of their own, above their rows."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    apart = sum(widths) + len(_GAP) * (len(widths) - 1) > WIDTH
+    for row, below in zip(rows, told):
+        cells = [_cell(text, width, head) for text, width, head in zip(row, widths, rows[0])]
+        if apart:
+            yield row[0]
+            yield (_GAP + _GAP.join(cells[1:])).rstrip()
+        else:
+            yield _GAP.join(cells).rstrip()
+        yield from below
+
+
+def _cell(text: str, width: int, head: str) -> str:
+    return f"{text:>{width}}" if head in _NUMBERS else f"{text:<{width}}"

@@ -1,0 +1,64 @@
+"""publish: dist/ → a release that is complete or not there.
+
+``prepare`` reads dist/ and refuses what must not go out, ``pages`` and ``notes`` write what people read,
+``converge`` makes the host's release equal to the files. A second run does nothing; an interrupted one goes
+on where it stopped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.core import preflight
+from builder.core.checks import require
+from builder.core.release import ReleasePlan
+from builder.core.variant import Project
+from builder.stages.publish.asked import (
+    CLIENT,
+    Published,
+    PublishOptions,
+    PublishPorts,
+    State,
+    index_url,
+    release_tag,
+)
+from builder.stages.publish.converge import converge_release, observe
+from builder.stages.publish.notes import previous_index, release_notes
+from builder.stages.publish.pages import LICENCES_PAGE, SBOM_SUFFIX
+from builder.stages.publish.prepare import files_there, prepare, stored
+
+__all__ = [
+    "CLIENT",
+    "LICENCES_PAGE",
+    "SBOM_SUFFIX",
+    "PublishOptions",
+    "PublishPorts",
+    "Published",
+    "State",
+    "index_url",
+    "publish",
+    "release_status",
+    "release_tag",
+    "stored",
+]
+
+
+def publish(directory: Path, project: Project, ports: PublishPorts, options: PublishOptions) -> Published:
+    """Make the release on the host equal to ``directory``, then public.
+
+    Raises ``NothingToDoError`` (no packages), ``CheckFailedError`` (findings, before the host is asked),
+    ``ReleaseConflictError`` (published already with other bytes), ``IntegrityError`` or ``TransferError``.
+    """
+    with ports.reporter.step("preflight"):
+        prepared = prepare(directory, project, ports, options)
+        ports.host.require_access()
+    with ports.reporter.step(f"release {prepared.tag}"):
+        body = release_notes(prepared, previous_index(prepared.tag, ports), project, ports.loader)
+        require(preflight.check_notes(body), f"{directory} cannot be released")
+        plan = ReleasePlan(prepared.tag, prepared.title, body, prepared.files)
+        return converge_release(plan, ports, options)
+
+
+def release_status(directory: Path, tag: str, ports: PublishPorts) -> Published:
+    """How the release of ``tag`` stands against ``directory`` as it is; nothing is written anywhere."""
+    return observe(tag, files_there(directory, ports), ports)

@@ -1,0 +1,58 @@
+"""The text of a release: which package is for whom, what is in it, how to install, what is new."""
+
+from __future__ import annotations
+
+from jinja2 import BaseLoader, Environment, StrictUndefined
+
+from builder.core import index as index_format
+from builder.core.index import Index, by_support
+from builder.core.indexchanges import changes
+from builder.core.release import INDEX
+from builder.core.select import distinct
+from builder.core.variant import Project
+from builder.errors import ConfigError
+from builder.stages.publish.asked import CLIENT, PublishPorts, downloads
+from builder.stages.publish.prepare import Prepared
+
+_INDEX_LIMIT = 16 << 20
+"""Bytes; a real one has some thousand."""
+
+
+def previous_index(tag: str, ports: PublishPorts) -> Index | None:
+    """The index of the newest release that is not ``tag``'s; ``None`` where there is none that we read."""
+    release = ports.host.latest()
+    if release is None or release.tag == tag:
+        return None
+    assets = release.assets or ports.host.assets(release)
+    asset = next((asset for asset in assets if asset.name == INDEX), None)
+    if asset is None:
+        return None
+    try:
+        content = ports.host.download(asset, _INDEX_LIMIT)
+        return index_format.loads(content.decode("utf-8", errors="replace"), f"{INDEX} of {release.tag}")
+    except ConfigError as error:
+        ports.reporter.warn(f"the notes will not say what is new: {error}")
+        return None
+
+
+def release_notes(prepared: Prepared, previous: Index | None, project: Project, loader: BaseLoader) -> str:
+    """Markdown from ``release-notes.md.j2``; every number in it comes from the index."""
+    environment = Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Markdown, not HTML
+    )
+    index = prepared.index
+    packages = distinct(index.packages)
+    return environment.get_template("release-notes.md.j2").render(
+        index=index,
+        client=CLIENT if any(file.name == CLIENT for file in prepared.files) else None,
+        downloads=downloads(project.publish, index.tag),
+        packages=packages,
+        runs={package.file: by_support(package) for package in packages},
+        previous=previous.tag if previous else None,
+        news=changes(previous, index) if previous else (),
+    )

@@ -1,0 +1,81 @@
+"""What ``env`` says, read back by those it is written for where they are here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.client.env import library_path, lines
+from tests.doubles.machine import Machine
+from tests.doubles.release import write_release
+
+VALUES = {"ORT_DYLIB_PATH": "/opt/a b/lib/libonnxruntime.so.1", "LD_LIBRARY_PATH": "/opt/a b/lib"}
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    machine = Machine(tmp_path / "home")
+    index = write_release(tmp_path / "release")
+    assert machine.run("install", "--index", str(index)) == 0, machine.err
+    return machine
+
+
+def test_systemd_gets_a_service_section(machine: Machine) -> None:
+    assert machine.run("env", "--shell", "systemd") == 0, machine.err
+    assert machine.out.splitlines() == [
+        "[Service]",
+        f'Environment="ORT_DYLIB_PATH={machine.lib}/libonnxruntime.so.1"',
+        f'Environment="LD_LIBRARY_PATH={machine.lib}"',
+    ]
+
+
+def test_systemd_quoting_is_that_of_its_manual() -> None:
+    """systemd.syntax(7): C escapes inside double quotes; systemd.unit(5): ``%%`` is a per cent sign."""
+    said = lines({"ORT_DYLIB_PATH": 'a "b" c\\d 100%'}, "systemd", "linux-x64")
+    assert said[1] == r'Environment="ORT_DYLIB_PATH=a \"b\" c\\d 100%%"'
+
+
+def test_systemd_itself_reads_it(tmp_path: Path) -> None:
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("no systemd-analyze here")
+    unit = tmp_path / "app.service"
+    unit.write_text("\n".join([*lines(VALUES, "systemd", "linux-x64"), "ExecStart=/bin/true", ""]))
+    done = subprocess.run([verify, "verify", unit], capture_output=True, text=True, check=False)
+    assert "Environment" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("platform", "name"),
+    [("linux-x64", "LD_LIBRARY_PATH"), ("win-x64", "PATH"), ("macos-arm64", "DYLD_LIBRARY_PATH")],
+)
+def test_the_loader_s_variable_is_the_platform_s(platform: str, name: str) -> None:
+    assert library_path(platform) == name
+
+
+@pytest.mark.parametrize(
+    ("shell", "platform", "said"),
+    [
+        ("cmd", "win-x64", 'set "PATH=C:\\a 100%%;%PATH%"'),
+        ("powershell", "win-x64", "$env:PATH = 'C:\\a 100%' + $(if ($env:PATH) {';' + $env:PATH})"),
+        ("sh", "macos-arm64", "export PATH='C:\\a 100%'"),
+    ],
+)
+def test_lists_keep_what_is_set_by_the_platform_s_separator(shell: str, platform: str, said: str) -> None:
+    assert lines({"PATH": "C:\\a 100%"}, shell, platform) == [said]
+
+
+def test_a_package_that_runs_by_jit_gets_a_large_cache(machine: Machine) -> None:
+    """4 GiB is the most that the driver takes (CUDA C Programming Guide, environment variables)."""
+    path = machine.prefix / "current" / "gpu-package-info.json"
+    info = json.loads(path.read_text())
+    assert machine.run("env", "--json") == 0
+    assert "CUDA_CACHE_MAXSIZE" not in json.loads(machine.out)["variables"]
+    path.write_text(json.dumps({**info, "support": "jit", "cudaVisibleDevices": "GPU-1"}))
+    assert machine.run("env", "--json") == 0
+    variables = json.loads(machine.out)["variables"]
+    assert (variables["CUDA_CACHE_MAXSIZE"], variables["CUDA_VISIBLE_DEVICES"]) == ("4294967296", "GPU-1")

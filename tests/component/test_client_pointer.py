@@ -1,0 +1,88 @@
+"""Where links cannot be made, a file tells which package is in use, and everything follows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.client.current import Symlink, make_symlink
+from tests.doubles.library import library
+from tests.doubles.machine import Machine
+from tests.doubles.release import write_release
+
+
+def refuse(target: Path, link: Path) -> None:
+    raise OSError(1314, "A required privilege is not held by the client")
+
+
+def lack(target: Path, link: Path) -> None:
+    raise NotImplementedError
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> list[str]:
+    return [str(write_release(tmp_path / version, version=version)) for version in ("1.22.0", "1.23.2")]
+
+
+def folder(machine: Machine) -> Path:
+    name = (machine.prefix / "current.txt").read_text().strip()
+    return machine.prefix / name
+
+
+@pytest.mark.parametrize("symlink", [refuse, lack])
+def test_every_command_follows_the_file(tmp_path: Path, releases: list[str], symlink: Symlink) -> None:
+    machine = Machine(tmp_path / "home", symlink=symlink)
+    for index in releases:
+        assert machine.run("install", "--index", index) == 0, machine.err
+        info = json.loads((folder(machine) / "gpu-package-info.json").read_text())
+        assert info["libsPath"] == str(folder(machine) / "lib")
+    assert not (machine.prefix / "current").exists()
+    assert (folder(machine) / "lib" / "libonnxruntime.so.1").read_bytes() == library("1.23.2")
+    assert machine.run("verify") == 0
+    assert machine.run("env", "--json") == 0
+    variables = json.loads(machine.out)["variables"]
+    assert variables["ORT_DYLIB_PATH"] == str(folder(machine) / "lib" / "libonnxruntime.so.1")
+    assert variables["LD_LIBRARY_PATH"] == str(folder(machine) / "lib")
+    assert machine.run("rollback") == 0, machine.err
+    assert "1.22.0" in folder(machine).name
+    assert machine.run("uninstall") == 0, machine.err
+    assert not machine.prefix.exists()
+
+
+def test_links_that_can_be_made_later_take_over(tmp_path: Path, releases: list[str]) -> None:
+    machine = Machine(tmp_path / "home", symlink=refuse)
+    machine.run("install", "--index", releases[0])
+    machine.symlink = make_symlink
+    assert machine.run("install", "--index", releases[1]) == 0, machine.err
+    assert not (machine.prefix / "current.txt").exists()
+    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == library("1.23.2")
+    machine.symlink = refuse
+    assert machine.run("rollback") == 0, machine.err
+    assert not (machine.prefix / "current").is_symlink()
+    assert "1.22.0" in folder(machine).name
+
+
+def test_both_are_one_answer(tmp_path: Path, releases: list[str]) -> None:
+    """A kill between the two leaves the link and the file: the file counts."""
+    machine = Machine(tmp_path / "home")
+    for index in releases:
+        machine.run("install", "--index", index)
+    (old,) = (machine.prefix / "versions").glob("*1.22.0*")
+    (machine.prefix / "current.txt").write_text(f"versions/{old.name}\n")
+    assert machine.run("verify", "--json") == 0
+    assert json.loads(machine.out)["folder"] == str(old)
+
+
+@pytest.mark.parametrize("text", ["mine", "versions/../../etc\n", "versions/a/b\n", "\0"])
+def test_a_file_that_is_not_ours_is_not_followed_and_not_replaced(
+    tmp_path: Path, releases: list[str], text: str
+) -> None:
+    machine = Machine(tmp_path / "home")
+    machine.prefix.mkdir(parents=True)
+    (machine.prefix / "current.txt").write_text(text)
+    assert machine.run("env") == 3
+    assert machine.run("install", "--index", releases[0]) == 11
+    assert "current.txt is in the way" in machine.err
+    assert (machine.prefix / "current.txt").read_text() == text

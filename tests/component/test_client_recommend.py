@@ -1,0 +1,181 @@
+"""recommend by the table, and by opening models in the installed package; gpu-info.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.doubles import release as release_double
+from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, HOST, write_release
+
+CUDA_35 = (
+    "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_call.cc:129 CUDA failure 35: CUDA driver version "
+    "is insufficient for CUDA runtime version ; GPU=-1 ; hostname=vm ; expr=cudaSetDevice(info_.device_id);"
+)
+TABLE = [
+    {"model": "big", "device": "gpu", "vram_mib": 6000, "cores": 0, "ram_gib": 0},
+    {"model": "small", "device": "gpu", "vram_mib": 3500, "cores": 0, "ram_gib": 0},
+    {"model": "tiny", "device": "cpu", "vram_mib": 0, "cores": 0, "ram_gib": 0},
+]
+
+
+@pytest.fixture(autouse=True)
+def _table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_double, "MODELS", TABLE)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "model.onnx").write_bytes(b"onnx")
+    return tmp_path / "model.onnx"
+
+
+def machine_with(tmp_path: Path, host: bytes = FILES[HOST], *, vram: str = "8192") -> tuple[Machine, str]:
+    env = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "ORTPACKS_FORCE_MEMORY": vram}
+    machine = Machine(tmp_path / "home", env=env)
+    index = str(write_release(tmp_path / "release", files={**FILES, HOST: host}))
+    assert machine.run("install", "--index", index) == 0, machine.err
+    return machine, index
+
+
+def answer(machine: Machine, *argv: str) -> dict[str, object]:
+    assert machine.run("recommend", *argv, "--json") == 0, machine.err
+    value = json.loads(machine.out)
+    assert isinstance(value, dict)
+    return value
+
+
+def gpu_info(machine: Machine) -> dict[str, object]:
+    value = json.loads((machine.prefix / "gpu-info.json").read_text())
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize(("vram", "wanted"), [("8192", "big"), ("4096", "small"), ("2048", "tiny")])
+def test_the_table_decides_by_the_memory_there_is(tmp_path: Path, vram: str, wanted: str) -> None:
+    machine, index = machine_with(tmp_path, vram=vram)
+    said = answer(machine, "--index", index)
+    assert (said["model"], said["tested"], said["attempts"]) == (wanted, False, [])
+
+
+def test_a_model_that_opens_is_tested(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    said = answer(machine, "--index", index, "--try", str(model))
+    assert (said["model"], said["device"], said["tested"]) == ("big", "gpu", True)
+    assert [(one["provider"], one["opens"]) for one in said["attempts"]] == [("cuda", True)]  # type: ignore[attr-defined]
+    info = gpu_info(machine)
+    assert (info["recommendedModel"], info["tested"], info["vramVerified"]) == ("big", True, True)
+
+
+def test_one_that_fails_on_cuda_is_tried_on_the_cpu_and_the_next_size_is_said(
+    tmp_path: Path, model: Path
+) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    broken = library("1.23.2", refuses=[CREATE_SESSION], why=CUDA_35)
+    replace_host(machine, broken)
+    said = answer(machine, "--index", index, "--try", str(model))
+    failure = "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"
+    assert [(one["model"], one["provider"], one["failure"]) for one in said["attempts"]] == [  # type: ignore[attr-defined]
+        ("big", "cuda", failure),
+        ("big", "cpu", failure),
+    ]
+    assert (said["model"], said["tested"]) == ("small", False)
+    assert gpu_info(machine)["tested"] is False
+
+
+def test_the_next_size_is_tried_where_its_file_is_given(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    replace_host(machine, library("1.23.2", crashes=[APPEND_CUDA]))
+    files = [word for name in ("big", "small", "tiny") for word in ("--try", f"{name}={model}")]
+    said = answer(machine, "--index", index, *files)
+    assert [(one["model"], one["provider"], one["opens"]) for one in said["attempts"]] == [  # type: ignore[attr-defined]
+        ("big", "cuda", False), ("big", "cpu", True),
+        ("small", "cuda", False), ("small", "cpu", True),
+        ("tiny", "cpu", True),
+    ]  # fmt: skip
+    assert (said["model"], said["device"], said["tested"]) == ("tiny", "cpu", True)
+    assert gpu_info(machine)["vramVerified"] is False
+    assert machine.run("recommend", "--index", index, *files) == 0
+    assert "big on cuda: does not open: the process died of SIGILL" in machine.out
+
+
+def test_where_nothing_can_be_tried_the_table_stands(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    machine.python = "/no/such/python"
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
+    assert "big on cuda: not tried: /no/such/python cannot be started" in machine.out
+    assert "on cpu" not in machine.out, "nor is the CPU tried then"
+    assert "\nbig: 8192 MiB" in machine.out
+    assert gpu_info(machine)["tested"] is False
+
+
+def replace_host(machine: Machine, content: bytes) -> None:
+    """A library that installs well and fails later, as on a machine that has changed since; the manifest is
+    made to agree, because only whole packages are run."""
+    folder = (machine.prefix / "current").resolve()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for entry in manifest["files"]:
+        if entry["path"] == HOST:
+            entry.update(release_double.digest(content))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / HOST).write_bytes(content)
+
+
+def test_a_damaged_package_is_not_run(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    (machine.lib / "libonnxruntime.so.1").write_bytes(library("1.23.2") + b"!")
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 7
+    assert "Run install again" in machine.err
+
+
+def test_nothing_is_tried_where_nothing_is_installed(tmp_path: Path, model: Path) -> None:
+    machine = Machine(tmp_path / "home")
+    index = str(write_release(tmp_path / "release"))
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 3
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    assert machine.run("recommend", "--index", index, "--try", "huge=/no/such.onnx") == 2
+    assert "big, small, tiny" in machine.err
+
+
+def test_gpu_info_says_what_install_found(tmp_path: Path) -> None:
+    machine, _ = machine_with(tmp_path)
+    info = gpu_info(machine)
+    assert str(info.pop("package")).startswith("ortpacks-modern")
+    assert "has native code for" in str(info.pop("reason"))
+    assert info == {
+        "format": 1,
+        "hasGPU": True,
+        "gpuName": "GPU stated by ORTPACKS_FORCE_CC",
+        "vramMB": 8192,
+        "vramGB": 8.0,
+        "cudaVersion": None,
+        "driverVersion": "570.133.07",
+        "recommendedModel": "big",
+        "tested": False,
+        "vramVerified": False,
+        "fallbackToCpu": False,
+        "checkedAt": "2026-11-21T02:00:00+00:00",
+    }
+
+
+def test_gpu_info_says_why_it_is_the_cpu(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "home", env={"ORTPACKS_FORCE_CC": "none"})
+    assert machine.run("install", "--index", str(write_release(tmp_path / "release"))) == 0
+    info = gpu_info(machine)
+    assert (info["hasGPU"], info["fallbackToCpu"], info["recommendedModel"]) == (False, True, "tiny")
+    assert str(info["reason"]).startswith("CPU: no NVIDIA GPU was found")
+
+
+def test_a_cpu_answer_stands_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    machine = Machine(tmp_path / "home", env={"ORTPACKS_FORCE_CC": "none"})
+    argv = ["--prefix", str(tmp_path / "file" / "prefix")]
+    assert machine.run("install", "--index", str(write_release(tmp_path / "release")), *argv) == 0
+    assert "gpu-info.json: not written" in machine.err

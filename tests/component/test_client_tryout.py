@@ -1,0 +1,97 @@
+"""What is installed was loaded first: a package that does not load here is not switched to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.library import APPEND_CUDA, library
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, HOST, write_release
+
+NO_CUFFT = (
+    "Failed to load library libonnxruntime_providers_cuda.so with error: libcufft.so.11: cannot open shared "
+    "object file: No such file or directory"
+)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "home")
+
+
+def release(folder: Path, host: bytes, version: str = "1.23.2") -> str:
+    return str(write_release(folder, version=version, files={**FILES, HOST: host}))
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        (library("1.23.2", needs_glibc="9.99"), "needs GLIBC_9.99 or newer. Update the system."),
+        (b"<html>", "do not load on this machine"),
+        (library("1.22.0"), "it is version 1.22.0, the manifest says 1.23.2"),
+        (library("1.23.2", refuses=[APPEND_CUDA], why=NO_CUFFT), "package that has libcufft.so.11."),
+        (library("1.23.2", crashes=[APPEND_CUDA]), "the process died of SIGILL"),
+    ],
+    ids=["newer glibc", "no library", "another version", "a library is missing", "it crashes"],
+)
+def test_a_package_that_does_not_load_changes_nothing(
+    machine: Machine, tmp_path: Path, host: bytes, words: str
+) -> None:
+    old = release(tmp_path / "old", library("1.22.0"), "1.22.0")
+    assert machine.run("install", "--index", old) == 0, machine.err
+    before = (machine.prefix / "current").resolve()
+    assert machine.run("install", "--index", release(tmp_path / "new", host)) == 12, machine.err
+    assert words in machine.err
+    assert "What was installed before is unchanged." in machine.err
+    assert (machine.prefix / "current").resolve() == before
+    assert list((machine.prefix / "versions").iterdir()) == [before]
+    assert [path for path in machine.litter() if not path.endswith(".part")] == []
+    assert machine.run("verify") == 0
+
+
+def test_a_file_system_that_runs_nothing_is_told_of(machine: Machine, tmp_path: Path) -> None:
+    """glibc's words for ``mount -o noexec``."""
+    said = '{"failed": "lib/libonnxruntime.so.1: failed to map segment from shared object"}'
+    (tmp_path / "python").write_text(f"#!/bin/sh\necho '{said}'\n")
+    (tmp_path / "python").chmod(0o755)
+    machine.python = str(tmp_path / "python")
+    assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 12
+    assert "noexec: choose another place with --prefix." in machine.err
+
+
+def test_a_package_that_loads_says_so(machine: Machine, tmp_path: Path) -> None:
+    assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 0
+    assert "Its libraries load here: ONNX Runtime 1.23.2." in machine.out
+
+
+def test_what_no_longer_loads_is_not_taken_for_installed(machine: Machine, tmp_path: Path) -> None:
+    """The same bytes on a system that has changed: here, a child that cannot be."""
+    index = release(tmp_path / "release", FILES[HOST])
+    assert machine.run("install", "--index", index) == 0
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nkill -SEGV $$\n")
+    python.chmod(0o755)
+    machine.python = str(python)
+    assert machine.run("install", "--index", index) == 12
+    assert "the process died of SIGSEGV" in machine.err
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (None, "cannot be started"),
+        ("echo \"ModuleNotFoundError: No module named '_ctypes'\" >&2; exit 1", "has no ctypes"),
+    ],
+)
+def test_where_nothing_can_be_tried_the_install_stands_and_says_so(
+    machine: Machine, tmp_path: Path, script: str | None, words: str
+) -> None:
+    machine.python = str(tmp_path / "python")
+    if script is not None:
+        Path(machine.python).write_text(f"#!/bin/sh\n{script}\n")
+        Path(machine.python).chmod(0o755)
+    assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 0, machine.err
+    assert f"Not tried out: {machine.python if script is None else 'this Python'} {words}" in machine.out
+    assert machine.run("verify") == 0

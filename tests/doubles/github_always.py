@@ -1,0 +1,35 @@
+"""What GitHub always tells beside what a publisher looks at: required keys of its OpenAPI description."""
+
+from __future__ import annotations
+
+REJECTED = {"documentation_url": "https://docs.github.com/rest"}
+"""Beside ``message`` and ``errors`` of a 422."""
+_WHEN = "2026-01-01T00:00:00Z"
+_PAGES = (
+    "avatar events followers following gists html organizations received_events repos starred subscriptions"
+)
+
+
+def of_release(url: str, *, draft: bool) -> dict[str, object]:
+    """Of the release at ``url``; a draft has no archives of its source and was not published yet."""
+    return {
+        "node_id": "RE_double",
+        "assets_url": f"{url}/assets",
+        "tarball_url": None if draft else f"{url}/tarball",
+        "zipball_url": None if draft else f"{url}/zipball",
+        "author": _user(url),
+        "created_at": _WHEN,
+        "published_at": None if draft else _WHEN,
+    }
+
+
+def of_asset() -> dict[str, object]:
+    """Of any asset; who uploaded it is gone."""
+    times = {"created_at": _WHEN, "updated_at": _WHEN}
+    return {"node_id": "RA_double", "uploader": None, "download_count": 0, **times}
+
+
+def _user(url: str) -> dict[str, object]:
+    pages = {f"{page}_url": f"{url}/{page}" for page in _PAGES.split()}
+    known = {"login": "octocat", "id": 1, "node_id": "U_double", "type": "User", "site_admin": False}
+    return {**known, **pages, "url": url, "gravatar_id": ""}

@@ -1,0 +1,67 @@
+"""A machine with GPUs: nvidia-smi as a script, its driver's libraries in C, steered by the environment."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from builder.client.commands import asker
+from builder.client.detect import Detection, Surroundings
+from builder.client.probes import Probe
+
+SOURCES = Path(__file__).parent / "driver"
+
+
+def machine(
+    folder: Path,
+    *,
+    env: Mapping[str, str] | None = None,
+    smi: tuple[str, ...] = (),
+    cuda: str = "libno-such-cuda.so",
+    nvml: str = "libno-such-nvml.so",
+    system: str = "linux",
+) -> Surroundings:
+    """A machine with nothing but what is named; its files lie under ``folder``."""
+    full = {"PATH": "/usr/bin:/bin", **(env or {})}
+    return Surroundings(
+        env=full,
+        ask=asker(full),
+        python=sys.executable,
+        driver_file=folder / "proc/driver/nvidia/version",
+        cuda_libraries=(cuda,),
+        smi_programs=smi or (str(folder / "no-such-nvidia-smi"),),
+        nvml_libraries=(nvml,),
+        os=system,
+        root=folder,
+        libc="glibc 2.36",
+    )
+
+
+def probes(found: Detection) -> dict[str, Probe]:
+    """By the probe's name; of a file the name of its folder's owner: ``proc`` or ``sys``."""
+    return {re.sub(r".*/(proc|sys)/.*", r"\1", probe.name): probe for probe in found.probes}
+
+
+def program(folder: Path, script: str) -> str:
+    """``nvidia-smi`` as a shell script."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "nvidia-smi"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def library(folder: Path, source: str) -> str:
+    """``driver/<source>.c`` as a shared library; the test is skipped where there is no compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler for the stand-in of a driver's library")
+    target = folder / f"{source}.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", target, SOURCES / f"{source}.c"], check=True)
+    return str(target)

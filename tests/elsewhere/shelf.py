@@ -1,0 +1,85 @@
+"""A release for users' computers: packages of several builds, published to the GitHub double."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from builder.adapters.checksums import ChecksumFile
+from builder.adapters.github_http import GitHubHttp
+from builder.app.road import Options, Road
+from builder.app.verbs import write_client
+from builder.app.workshop import Workshop
+from builder.core.preflight import Leniency
+from builder.core.variant import Form, Project
+from builder.stages.plan import Wishes
+from builder.stages.publish import PublishOptions, State, index_url, publish
+from tests.doubles.github import GitHubDouble
+from tests.fakes import FakeReporter
+from tests.publishing import ports, project_at
+from tests.verbs import ROOT
+
+TAG = "gpu-libs-test"
+AS_THEY_COME = Leniency(lean=True, unresolved=True, mixed=True)
+"""Minimal packages of another version than the repacked ones are good enough for a test."""
+
+
+class _BothForms(Workshop):
+    """A workshop whose packages come as zstd and as gzip."""
+
+    @cached_property
+    def project(self) -> Project:
+        project = super().project
+        forms = (Form.ZST, Form.GZ)
+        return dataclasses.replace(project, bundle=dataclasses.replace(project.bundle, forms=forms))
+
+
+def cpu_packages(dist: Path) -> Sequence[Path]:
+    """The package without CUDA, as zstd and as gzip."""
+    shop = _BothForms(ROOT, dist=dist, reporter=FakeReporter())
+    options = Options(wishes=Wishes(base="assembled"))
+    return Road(shop, shop.project.providers["cpu"], options, shop.reporter).build()
+
+
+@contextmanager
+def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
+    """The packages and a client that looks for them there, on the double. They were proved as they were built."""
+    double = GitHubDouble(folder / "github")
+    dist = folder / "dist"
+    for package in packages:
+        _take(package, dist)
+    with double.running():
+        shop = Workshop(ROOT, dist=dist, reporter=FakeReporter())
+        project = project_at(double.url)
+        write_client(shop, index_url(project.publish, TAG))
+        done = publish(
+            dist,
+            project,
+            ports(_http(double), FakeReporter(), lambda path: None),
+            PublishOptions(tag=TAG, allow=AS_THEY_COME),
+        )
+        assert done.state is State.PUBLISHED
+        yield double
+
+
+def address(double: GitHubDouble, name: str) -> str:
+    """Where a file of the release is downloaded from."""
+    return f"{double.url}/{double.repository}/releases/download/{TAG}/{name}"
+
+
+def _take(package: Path, dist: Path) -> None:
+    """A second name for a package, and its line in SHA256SUMS."""
+    sums = ChecksumFile().read(package.parent)
+    ChecksumFile().update(dist, put={package.name: sums[package.name]})
+    os.link(package, dist / package.name)
+
+
+def _http(double: GitHubDouble) -> GitHubHttp:
+    return GitHubHttp(
+        api=double.url, token=double.token, reporter=FakeReporter(), sleep=time.sleep, clock=time.time
+    )

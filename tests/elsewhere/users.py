@@ -1,0 +1,109 @@
+"""A user's computer: a container of Debian 12 with Python and zstd, and the NVIDIA driver that it is given.
+
+It sees this machine's loopback, where the GitHub double listens, and nothing of the project.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.buildx import LABEL
+from builder.app.workshop import Workshop
+from tests.verbs import ROOT
+
+_DRIVER = Path(__file__).with_name("cards.c")
+_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
+_WHERE = "/usr/lib/x86_64-linux-gnu"
+"""Where the driver's libraries lie in a container that was given a GPU."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU as its driver tells of it."""
+
+    name: str
+    capability: str
+    mib: int
+
+    @property
+    def in_c(self) -> str:
+        major, minor = self.capability.split(".")
+        return f'{{"{self.name}", {major}, {minor}, {self.mib}}}'
+
+
+@dataclass(frozen=True)
+class Computer:
+    """A running container."""
+
+    container: str
+
+    def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a program in it, with its own environment and ``env``."""
+        told = [f"--env={name}={value}" for name, value in (env or {}).items()]
+        return _docker("exec", *told, self.container, *argv)
+
+    def sh(self, script: str) -> str:
+        """What a shell script prints; it must succeed."""
+        done = self.run("sh", "-euc", script)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@contextmanager
+def image() -> Iterator[str]:
+    """The computer's system, inside the block only: its name."""
+    shop = Workshop(ROOT)
+    tar = shop.rootfs(shop.reporter).tar("bookworm", ["python3", "zstd"])
+    tag = f"ortpacks/user-{os.getpid()}:bookworm"
+    done = _docker("import", "--change", f"LABEL {LABEL}=elsewhere", str(tar), tag)
+    assert done.returncode == 0, done.stderr
+    try:
+        yield tag
+    finally:
+        _docker("image", "rm", tag)
+
+
+@contextmanager
+def computer(image: str, mounts: Mapping[str, Path]) -> Iterator[Computer]:
+    """A computer just taken out of its box; ``mounts`` by place inside can only be read."""
+    volumes = [f"--volume={path.resolve()}:{place}:ro" for place, path in mounts.items()]
+    start = ["run", "--detach", "--rm", "--network=host", f"--label={LABEL}=run", *volumes]
+    done = _docker(*start, image, "sleep", "infinity")
+    assert done.returncode == 0, done.stderr
+    container = done.stdout.strip()
+    try:
+        yield Computer(container)
+    finally:
+        _docker("rm", "--force", container)
+
+
+def driver(cards: Sequence[Card], version: str, cuda: int, folder: Path) -> dict[str, Path]:
+    """Mounts that are NVIDIA's driver with these cards. ``cuda`` as the driver says it: 12090."""
+    library = folder / "driver.so"
+    told = [
+        f"-DCARDS={', '.join(card.in_c for card in cards)}",
+        f'-DDRIVER="{version}"',
+        f"-DCUDA={cuda}",
+    ]
+    compile_c(_DRIVER, library, "-shared", "-fPIC", *told)
+    return {f"{_WHERE}/{name}": library for name in _LIBRARIES}
+
+
+def compile_c(source: Path, target: Path, *flags: str) -> None:
+    """By this machine's compiler: Debian 12's libraries are older than what they may be linked with."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler for what stands in the container for a driver and an application")
+    subprocess.run([compiler, "-w", *flags, "-o", target, source], check=True)
+
+
+def _docker(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["docker", *words], capture_output=True, text=True, check=False)

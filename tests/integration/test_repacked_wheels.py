@@ -1,0 +1,99 @@
+"""The real packages without CUDA, held to the wheels that pip fetches and to what other tools say of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_truth import unpack
+from tests.verbs import invoke
+
+pytestmark = pytest.mark.integration
+
+WHEELS: Mapping[str, tuple[str, str]] = {
+    "cpu": ("onnxruntime==1.23.2", "manylinux_2_28_x86_64"),
+    "directml": ("onnxruntime-directml==1.23.0", "win_amd64"),
+    "coreml": ("onnxruntime==1.23.2", "macosx_13_0_arm64"),
+}
+"""Requirement and platform tag, from PyPI's pages of both projects."""
+LIBRARIES: Mapping[str, Mapping[str, str]] = {
+    "cpu": {
+        "libonnxruntime.so.1": "libonnxruntime.so.1.23.2",
+        "libonnxruntime_providers_shared.so": "libonnxruntime_providers_shared.so",
+    },
+    "directml": {
+        name: name for name in ("DirectML.dll", "onnxruntime.dll", "onnxruntime_providers_shared.dll")
+    },
+    "coreml": {"libonnxruntime.dylib": "libonnxruntime.1.23.2.dylib"},
+}
+"""Names in the package and in the wheel."""
+KINDS = {
+    "cpu": "ELF 64-bit LSB shared object, x86-64",
+    "directml": "PE32+ executable (DLL)",
+    "coreml": "Mach-O 64-bit arm64 dynamically linked shared library",
+}
+"""How ``file`` calls the libraries."""
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """Unpacked, by variant."""
+    folder = tmp_path_factory.mktemp("repacked")
+    chosen = [word for name in WHEELS for word in ("--variant", name)]
+    done = invoke("build", *chosen, "--base", "assembled", "--dist", folder / "dist")
+    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
+    archives = {name: next((folder / "dist").glob(f"ortpacks-{name}-*.tar.zst")) for name in WHEELS}
+    return {name: unpack(archive, folder / name) for name, archive in archives.items()}
+
+
+@pytest.fixture(scope="module", params=WHEELS)
+def variant(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_each_library_is_the_one_in_the_wheel_that_pip_fetches(
+    packages: Mapping[str, Path], variant: str, tmp_path: Path
+) -> None:
+    requirement, tag = WHEELS[variant]
+    asked = ["--no-deps", "--only-binary=:all:", "--python-version=3.11", f"--platform={tag}", requirement]
+    subprocess.run([sys.executable, "-m", "pip", "download", "-q", "-d", tmp_path, *asked], check=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        theirs = {
+            name: hashlib.sha256(wheel.read(f"onnxruntime/capi/{source}")).hexdigest()
+            for name, source in LIBRARIES[variant].items()
+        }
+    ours = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (packages[variant] / "lib").iterdir()
+    }
+    assert ours == theirs
+
+
+def test_another_tool_calls_each_library_what_its_platform_wants(
+    packages: Mapping[str, Path], variant: str
+) -> None:
+    if shutil.which("file") is None:
+        pytest.skip("file is not on PATH")
+    for library in (packages[variant] / "lib").iterdir():
+        said = subprocess.run(["file", "-b", library], check=True, capture_output=True, text=True).stdout
+        assert said.startswith(KINDS[variant]), library
+        assert "x86-64" in said or "arm64" in said, library
+
+
+def test_the_linux_package_asks_for_the_glibc_that_readelf_names(packages: Mapping[str, Path]) -> None:
+    asked = set()
+    for library in (packages["cpu"] / "lib").iterdir():
+        said = subprocess.run(
+            ["readelf", "-W", "--version-info", library], check=True, capture_output=True, text=True
+        ).stdout
+        asked |= {tuple(map(int, word[6:].split("."))) for word in said.split() if word.startswith("GLIBC_2")}
+    manifest = json.loads((packages["cpu"] / "manifest.json").read_text())
+    assert manifest["glibc"] == ".".join(map(str, max(asked)))

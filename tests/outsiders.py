@@ -1,0 +1,31 @@
+"""A release as people without a token see it: whole, or not at all."""
+
+from __future__ import annotations
+
+import requests
+
+from tests.doubles.github import REPOSITORY, GitHubDouble
+
+
+def seen(double: GitHubDouble, tag: str) -> dict[str, bytes] | None:
+    """What a tag's release holds, every file downloaded; ``None`` when no such release can be seen."""
+    with requests.Session() as session:
+        root = f"{double.url}/repos/{REPOSITORY}/releases"
+        reply = session.get(f"{root}/tags/{tag}", timeout=5)
+        if reply.status_code == 404:
+            assert tag not in [item["tag_name"] for item in session.get(root, timeout=5).json()]
+            return None
+        return {item["name"]: _download(session, item) for item in reply.json()["assets"]}
+
+
+def _download(session: requests.Session, asset: dict[str, str]) -> bytes:
+    assert asset["state"] == "uploaded", asset["name"]
+    reply = session.get(asset["browser_download_url"], timeout=5)
+    assert reply.status_code == 200, asset["name"]
+    return reply.content
+
+
+def assert_no_name_twice(double: GitHubDouble) -> None:
+    for release in double.releases.values():
+        names = [asset.name for asset in release.assets.values()]
+        assert len(names) == len(set(names)), names

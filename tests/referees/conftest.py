@@ -1,0 +1,28 @@
+"""The referees, installed once a session, or skipped with the reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from builder.app.workshop import Workshop
+from tests.referees.cut import cut
+from tests.referees.install import Referees, UnavailableError, install
+from tests.referees.openapi import Json
+from tests.verbs import ROOT
+
+
+@pytest.fixture(scope="session")
+def referees() -> Referees:
+    shop = Workshop(ROOT)
+    try:
+        return install(shop.cache, shop.env)
+    except UnavailableError as error:
+        pytest.skip(f"the referees cannot be had: {error}")
+
+
+@pytest.fixture(scope="session")
+def description(referees: Referees) -> Json:
+    """What GitHub's own OpenAPI description says of releases."""
+    return cut(json.loads(referees.description.read_bytes()))

@@ -1,0 +1,180 @@
+"""A front on loopback before an API: it hands every request on as it came, and notes what was answered.
+
+GitHub takes uploads on a host of its own, named in ``upload_url``. The front shows that host as ``/uploads``
+of its own, so that an upload sent anywhere else is seen as such.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import cast
+from urllib.parse import parse_qsl, urlsplit
+
+_UPLOADS = "/uploads"
+_NOT_PASSED_ON = {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "date", "server"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What came in. ``host`` is ``api`` or ``uploads``; ``path`` is still quoted."""
+
+    host: str
+    method: str
+    path: str
+    query: dict[str, str]
+    accept: str
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """A request and what the API made of it. ``objection`` is Prism's, empty when it has none."""
+
+    request: Request
+    status: int
+    objection: str
+    answer: object
+    """The JSON answered, ``None`` when it was something else."""
+
+
+Amend = Callable[[Request, object], object]
+
+
+@dataclass(kw_only=True)
+class Front:
+    """Before the API at ``api``, whose uploads go to ``uploads``; ``named`` is that host in its answers.
+
+    ``amend`` may change a JSON answer on its way to the client; what is noted is the API's own.
+    """
+
+    api: str
+    uploads: str
+    named: str
+    amend: Amend = lambda request, answer: answer
+    url: str = ""
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    @contextmanager
+    def running(self) -> Iterator[Front]:
+        server = _Server(self)
+        self.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield self
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+    def objections(self) -> list[str]:
+        """What was objected to, a line each."""
+        return [
+            f"{item.request.method} {item.request.path}: {item.status} {item.objection}"
+            for item in self.exchanges
+            if item.objection
+        ]
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, front: Front) -> None:
+        self.front = front
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_: object) -> None:
+        """Quiet: the front keeps its own log."""
+
+    def do_GET(self) -> None:
+        self._exchange()
+
+    def do_POST(self) -> None:
+        self._exchange()
+
+    def do_PATCH(self) -> None:
+        self._exchange()
+
+    def do_PUT(self) -> None:
+        self._exchange()
+
+    def do_DELETE(self) -> None:
+        self._exchange()
+
+    def _exchange(self) -> None:
+        front = cast("_Server", self.server).front
+        request, target = self._read(front)
+        status, headers, data = _forwarded(self, target, request.body)
+        answer = _json(headers, data)
+        objection = _objection(headers, answer)
+        front.exchanges.append(Exchange(request=request, status=status, objection=objection, answer=answer))
+        self._reply(status, headers, _for_client(front, request, answer, data))
+
+    def _read(self, front: Front) -> tuple[Request, str]:
+        """The request, and the address it goes to."""
+        uploading = self.path.startswith(f"{_UPLOADS}/")
+        path = self.path.removeprefix(_UPLOADS) if uploading else self.path
+        split = urlsplit(path)
+        request = Request(
+            host="uploads" if uploading else "api",
+            method=self.command,
+            path=split.path,
+            query=dict(parse_qsl(split.query, keep_blank_values=True)),
+            accept=self.headers.get("Accept", ""),
+            body=self.rfile.read(int(self.headers.get("Content-Length") or 0)),
+        )
+        return request, (front.uploads if uploading else front.api) + path
+
+    def _reply(self, status: int, headers: dict[str, str], data: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def _forwarded(handler: _Handler, target: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+    split = urlsplit(target)
+    headers = {name: value for name, value in handler.headers.items() if name.lower() != "host"}
+    connection = http.client.HTTPConnection(split.netloc, timeout=30)
+    try:
+        connection.request(handler.command, target.removeprefix(f"http://{split.netloc}"), body, headers)
+        response = connection.getresponse()
+        data = response.read()
+        kept = {key: value for key, value in response.getheaders() if key.lower() not in _NOT_PASSED_ON}
+        return response.status, kept, data
+    finally:
+        connection.close()
+
+
+def _json(headers: dict[str, str], data: bytes) -> object:
+    kind = {name.lower(): value for name, value in headers.items()}.get("content-type", "")
+    return json.loads(data) if data and "json" in kind else None
+
+
+def _objection(headers: dict[str, str], answer: object) -> str:
+    """Prism's to the request: in a header when GitHub describes an answer for it, else a body of its own."""
+    said = {name.lower(): value for name, value in headers.items()}
+    if said.get("content-type", "").startswith("application/problem+json"):
+        return json.dumps(answer)
+    found = json.loads(said.get("sl-violations", "[]"))
+    return "; ".join(item["message"] for item in found if item["location"][0] == "request")
+
+
+def _for_client(front: Front, request: Request, answer: object, data: bytes) -> bytes:
+    if answer is None:
+        return data
+    amended = json.dumps(front.amend(request, answer))
+    return amended.replace(front.named, front.url + _UPLOADS).encode()

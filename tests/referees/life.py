@@ -1,0 +1,48 @@
+"""A release's life through our client: every request it can make, in the order it makes them."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path
+
+from builder.adapters.github import GitHub
+from builder.adapters.github_http import GitHubHttp
+from builder.adapters.github_patience import Patience
+from builder.core.release import LocalFile, Release
+from tests.fakes import FakeReporter
+
+TAG = "gpu-libs/v1.31.1+full"
+COMMIT = "e83c5163316f89bfbde7d9ab23ca2e25604af290"
+
+
+def client(api: str, token: str, repository: str) -> GitHub:
+    """Our client at ``api``: what fails is not tried again."""
+    reporter = FakeReporter()
+    patience = Patience(attempts=1, between_writes=0)
+    http = GitHubHttp(
+        api=api, token=token, reporter=reporter, sleep=lambda _: None, clock=time.time, patience=patience
+    )
+    return GitHub(repository=repository, http=http, reporter=reporter)
+
+
+def file_of(folder: Path, name: str, data: bytes) -> LocalFile:
+    path = folder / name
+    path.write_bytes(data)
+    return LocalFile(path, len(data), hashlib.sha256(data).hexdigest())
+
+
+def live(host: GitHub, file: LocalFile) -> Release:
+    """From nothing to a published release of one file, and back to a draft."""
+    host.require_access()
+    host.published(TAG)
+    host.drafts(TAG)
+    release = host.create_draft(TAG, "ORT 1.31.1 für GPUs", "notes", COMMIT)
+    asset = host.upload(release, file)
+    host.assets(release)
+    host.download(asset, limit=1024)
+    host.delete(asset)
+    host.publish(release, "ORT 1.31.1", "notes", COMMIT)
+    host.latest()
+    host.published(TAG)
+    return host.withdraw(release)

@@ -1,0 +1,8 @@
+// Loaded before a server that listens on every interface: it listens on this machine's own only.
+const { Server } = require("node:net");
+
+const listen = Server.prototype.listen;
+Server.prototype.listen = function (where, ...rest) {
+  const port = typeof where === "object" ? where.port : where;
+  return listen.call(this, { port, host: "127.0.0.1" }, rest.at(-1));
+};

@@ -1,0 +1,83 @@
+"""Start a referee on a free port of this machine, and stop it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.referees.install import HERE, Referees
+
+_START_SECONDS = 60
+_STOP_SECONDS = 10
+
+
+@contextmanager
+def prism(referees: Referees, description: Path, log: Path) -> Iterator[str]:
+    """Prism at an address: it answers with the description's examples, and 4xx to what does not fit it.
+
+    Not with ``--errors``: GitHub's example of a repository does not fit GitHub's own schema.
+    """
+    port = _free_port()
+    words = [str(referees.prism), "mock", "--host=127.0.0.1", f"--port={port}", str(description)]
+    with _running([referees.node, *words], port, log) as url:
+        yield url
+
+
+@contextmanager
+def emulate(referees: Referees, log: Path) -> Iterator[str]:
+    """emulate's GitHub at an address. It would listen on every interface: ``loopback.cjs`` forbids it."""
+    port = _free_port()
+    guard = f"--require={HERE / 'loopback.cjs'}"
+    words = [guard, str(referees.emulate), "start", "--service=github", f"--port={port}"]
+    with _running([referees.node, *words], port, log) as url:
+        yield url
+
+
+@contextmanager
+def _running(argv: Sequence[str], port: int, log: Path) -> Iterator[str]:
+    url = f"http://127.0.0.1:{port}"
+    with log.open("wb") as out, subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT) as process:
+        try:
+            _await(process, url, log)
+            yield url
+        finally:
+            _stop(process)
+
+
+def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while not _answers(url):
+        running = process.poll() is None and time.monotonic() < end
+        assert running, f"{' '.join(map(str, process.args))}:\n{log.read_text()[-3000:]}"  # type: ignore[arg-type]
+        time.sleep(0.05)
+
+
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=5).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

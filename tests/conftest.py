@@ -22,6 +22,8 @@ TIERS = {
     "gpu": "needs an NVIDIA GPU: add --gpu",
     "referees": "needs Node.js with npm, and once its registry: add --referees",
 }
+ONE_AFTER_ANOTHER = {"integration", "images", "gpu", "dist", "legacy_package", "modern_package"}
+"""Tiers and fixtures of tests that share an engine, its images and the packages built for this run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,6 +41,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for tier, why in TIERS.items():
             if tier in item.keywords and not config.getoption(f"--{tier}"):
                 item.add_marker(pytest.mark.skip(reason=f"tier {tier} not asked for: {why}"))
+        if ONE_AFTER_ANOTHER & {*item.keywords, *getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.xdist_group("engine"))
 
 
 @pytest.fixture(autouse=True)

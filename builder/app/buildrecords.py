@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 
 from builder.adapters.archive import PackageArchive
 from builder.adapters.partfile import disk_errors, part_file
-from builder.app.verbs import packages_in
 from builder.app.workshop import Workshop
 from builder.core.buildrecord import (
     BuildRecord,
@@ -33,6 +32,7 @@ from builder.errors import ConfigError, IntegrityError
 from builder.libraryfile import read_file
 from builder.stages.bundle import Bundled
 from builder.stages.plan import Wishes
+from builder.stages.publish import archives_in
 
 PAGE = "docs/builds.md"
 _TOOK = "record.json"
@@ -100,7 +100,7 @@ def write_page(shop: Workshop, folders: Sequence[Path]) -> None:
 
     Raises ``NothingToDoError`` for a folder without packages and ``IntegrityError`` for a damaged one.
     """
-    found = [_read(shop, package) for folder in folders for package in _told_of(packages_in(folder))]
+    found = [_read(shop, package) for folder in folders for package in _told_of(archives_in(folder))]
     left_out = [one for one in found if isinstance(one, LeftOut)]
     rows = {one.record.sha256: one for one in found if isinstance(one, Row)}
     path = shop.root / PAGE

@@ -21,6 +21,9 @@ _ZIZMOR = ("zizmor", "--offline", "--no-progress", "--quiet", "--strict-collecti
 _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
 """Without what it would run where it finds it: the answer is the same on every machine."""
 
+_SIDE_BY_SIDE = ("--numprocesses=2", "--dist=loadgroup")
+"""Tests that share the engine run one after another (``tests/conftest.py``), beside the others."""
+
 
 def test(shop: Workshop, *, fast: bool, only: str | None) -> None:
     """Run everything; the last lines are pytest's. Raises ``CommandError`` with the first gate that fails."""
@@ -46,5 +49,7 @@ def _workflow_gates(shop: Workshop) -> Iterator[tuple[str, ...]]:
 def _selection(shop: Workshop, *, fast: bool, only: str | None) -> Iterator[str]:
     if only:
         yield f"-k={only}"
+    else:
+        yield from _SIDE_BY_SIDE
     if not fast:
         yield from tiers(shop)

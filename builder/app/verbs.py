@@ -20,15 +20,15 @@ from builder.core.buildrecord import SUFFIX
 from builder.core.catalogue import Resolver, ort_wheel
 from builder.core.index import build_index
 from builder.core.inputs import InputKind, Lock
-from builder.core.naming import ARCHIVE_SUFFIXES, PARTS_SUFFIX, package_name
+from builder.core.naming import ARCHIVE_SUFFIXES, package_name
 from builder.core.providers import LINUX, PLATFORMS
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
 from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
-from builder.errors import CheckFailedError, NothingToDoError, ToolMissingError
+from builder.errors import CheckFailedError, ToolMissingError
 from builder.stages.client import ClientRequest, build_client
 from builder.stages.lock import lock
 from builder.stages.plan import Wishes, choose_base
-from builder.stages.publish import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, stored
+from builder.stages.publish import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, archives_in, stored
 from builder.stages.render import render
 from builder.stages.selftest import Bench
 from builder.stages.verify import verify
@@ -36,15 +36,6 @@ from builder.stages.verify import verify
 _GOLDEN = "tests/golden"
 _MADE_BY_US = ("Dockerfile", "built.json")
 """One of these lies in each of our workplaces; a package without CUDA needs no Dockerfile."""
-
-
-def packages_in(dist: Path) -> list[Path]:
-    """Every package of a folder. Raises ``NothingToDoError`` when there is none."""
-    endings = tuple(end + parts for end in ARCHIVE_SUFFIXES for parts in ("", PARTS_SUFFIX))
-    found = sorted(path for path in dist.glob("*") if path.name.endswith(endings))
-    if not found:
-        raise NothingToDoError(f"{dist} holds no package. `./run build --all` makes them.")
-    return found
 
 
 def verify_package(shop: Workshop, package: Path, wishes: Wishes) -> None:
@@ -68,7 +59,7 @@ def write_client(shop: Workshop, index: str | None) -> Path:
 
 def make_client(shop: Workshop) -> Path:
     """The client, and ``dist/index.json`` over the packages that are there."""
-    packages = packages_in(shop.dist)
+    packages = archives_in(shop.dist)
     client = write_client(shop, None)
     archive = shop.archive(shop.reporter)
     listed = []

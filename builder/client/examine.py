@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterator, Mapping, Optional, Tuple
@@ -15,7 +14,7 @@ from builder.client.detect import Detection, detect
 from builder.client.layout import Prefix, read_info
 from builder.client.pythons import distributions
 from builder.client.selftest import host_of
-from builder.client.shadows import Asker, shadows
+from builder.client.shadows import shadows
 from builder.client.trial import Sessions
 from builder.client.verify import Verdict, verify
 from builder.client.visible import VARIABLE
@@ -26,6 +25,7 @@ from builder.core.providers import CPU, CUDA
 from builder.core.seen import Around, Cache, Distribution, Installed, Reply, Seen, Shadow, Trial
 from builder.errors import BuilderError
 
+_TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
 _STATED = (stated.CAPABILITIES, stated.DRIVER, stated.MEMORY)
 
 
@@ -75,7 +75,7 @@ def examine(world: World, options: Options, rights: Rights) -> Tuple[Detection, 
     package, broken = _package(options.prefix)
     seen = _machine(world, found, rights)
     seen = replace(seen, broken=broken, distributions=_pythons(world, options), cache=_cache(world, rights))
-    places = [Path(world.around.env.get("TMPDIR") or tempfile.gettempdir())]
+    places = [Path(world.around.env.get("TMPDIR") or _TEMPORARY)]
     if package is not None:
         places.insert(0, package.verdict.folder)
         seen = replace(
@@ -172,8 +172,7 @@ def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
 def _shadows(package: Package, world: World) -> Iterator[Shadow]:
     if not world.platform.startswith("linux"):
         return iter(())
-    asker = Asker(world.around.ask, world.around.python)
-    return shadows(package.verdict.folder, package.manifest, world.around.env, asker)
+    return shadows(package.verdict.folder, package.manifest, world.around.env)
 
 
 def _trial(package: Package, seen: Seen, world: World) -> Optional[Trial]:

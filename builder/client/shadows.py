@@ -2,50 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
-from builder.client.commands import Ask
 from builder.client.digest import sha256_of
 from builder.core.manifest import FileEntry, Manifest
 from builder.core.seen import Shadow
 
 VARIABLE = "LD_LIBRARY_PATH"
-SECONDS = 5.0
 _LIB = "lib/"
 _IN_NAME = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
 _IN_FOLDER = re.compile(r".+-(\d[^-]*)\.dist-info")
-_CUDNN = re.compile(r"libcudnn\.so\.\d+")
-_CUDNN_9 = 90000
-"""From 9 on it has two digits for the minor version."""
-_ASK_CUDNN = (
-    "import ctypes, json, sys; print(json.dumps(ctypes.c_size_t(ctypes.CDLL(sys.argv[1])"
-    ".cudnnGetVersion()).value))"
-)
 
 
-@dataclass(frozen=True)
-class Asker:
-    """An interpreter to load a library in, in a process of its own."""
-
-    ask: Ask
-    python: str
-
-    def cudnn(self, path: Path) -> Optional[str]:
-        """``9.10.2``, which cuDNN says as 91002; ``None`` where it does not load."""
-        try:
-            answer = self.ask([self.python, "-I", "-S", "-c", _ASK_CUDNN, str(path)], SECONDS)
-            number = int(json.loads(answer.stdout))
-        except (OSError, ValueError, TypeError):
-            return None
-        return f"{number // 10000}.{number % 10000 // 100}.{number % 100}" if number >= _CUDNN_9 else None
-
-
-def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str], asker: Asker) -> Iterator[Shadow]:
+def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterator[Shadow]:
     """Each library of the package in ``folder`` that a folder of the variable before the package's has too.
 
     The same bytes are no shadow.
@@ -55,7 +27,7 @@ def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str], asker: Ask
         for entry in entries:
             path = place / entry.path[len(_LIB) :]
             if _is(path.is_file) and not _same(path, entry):
-                yield Shadow(path.name, str(path), _version(path, asker), _own(entry, manifest))
+                yield Shadow(path.name, str(path), _version(path), _own(entry, manifest))
 
 
 def _before(lib: Path, env: Mapping[str, str]) -> Iterator[Path]:
@@ -84,13 +56,10 @@ def _same(path: Path, entry: FileEntry) -> bool:
         return False
 
 
-def _version(path: Path, asker: Asker) -> Optional[str]:
-    """By its name behind all links, by the wheel it came in; cuDNN is asked, where neither tells."""
+def _version(path: Path) -> Optional[str]:
+    """By its name behind all links, else by the wheel it came in. It is not loaded: nobody vouches for it."""
     match = _IN_NAME.search(path.resolve().name)
-    if match:
-        return match[1]
-    of_wheel = _of_wheel(path)
-    return asker.cudnn(path) if of_wheel is None and _CUDNN.fullmatch(path.name) else of_wheel
+    return match[1] if match else _of_wheel(path)
 
 
 def _of_wheel(path: Path) -> Optional[str]:
@@ -101,8 +70,8 @@ def _of_wheel(path: Path) -> Optional[str]:
     return next((match[1] for match in (_IN_FOLDER.fullmatch(item.name) for item in records) if match), None)
 
 
-def _own(entry: FileEntry, manifest: Manifest) -> Optional[str]:
+def _own(entry: FileEntry, manifest: Manifest) -> str:
     """``9.10.2.21`` of ``wheel:nvidia-cudnn-cu12==9.10.2.21``."""
     if entry.source.startswith("wheel:nvidia-"):
-        return entry.source.partition("==")[2] or None
+        return entry.source.partition("==")[2]
     return manifest.onnxruntime.version

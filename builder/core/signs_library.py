@@ -24,8 +24,10 @@ BOOK = Book(
         "D303": Advice(
             Severity.NOTE,
             "A program of that Python uses its own ONNX Runtime, not the package: what is true of one need "
-            "not be true of the other.",
-            "Nothing, if your application is not that Python's.",
+            "not be true of the other. With what `env` sets, an onnxruntime-gpu of another version loads the "
+            "package's provider, and crashes.",
+            "Nothing, if your application is not that Python's. Else install onnxruntime-gpu of the "
+            "package's version there, or start it without what `env` sets.",
         ),
         "D304": Advice(
             Severity.WARNING,

@@ -21,7 +21,16 @@ import sys
 if sys.version_info < (3, 9):
     sys.exit("ortpacks needs Python 3.9 or newer, this is " + sys.version.split()[0])
 
-from builder.client.__main__ import run
+try:
+    from builder.client.__main__ import run
+except ImportError as error:
+    if (error.name or "builder").startswith("builder"):
+        raise
+    sys.stderr.write(
+        "ortpacks: this Python lacks the module " + error.name + " of its standard library. "
+        "Install python3; python3-minimal is not enough.\\n"
+    )
+    sys.exit(4)
 
 sys.exit(run())
 """

@@ -120,7 +120,7 @@ def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], veri
         verifier.reporter.say(f"{package.name}: no model was run: it is for {manifest.platform}")
         return
     if verifier.selftest is None:
-        verifier.reporter.warn(f"{package.name}: no model was run: there is no engine to run it in.")
+        verifier.reporter.warn(f"{package.name}: no model was run on it: only its bytes were asked for.")
         return
     with verifier.reporter.step("run models on it in a bare container"):
         findings = verifier.selftest(manifest, lambda: verifier.tar(manifest.name, files))

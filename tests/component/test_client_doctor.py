@@ -10,6 +10,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -27,6 +28,7 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, write_release
 
 ROOT = Path(__file__).parents[2]
+Written = dict[str, Any]
 REFUSES = host_library(
     "1.23.2",
     refuses=[8],
@@ -58,6 +60,11 @@ def install(home: Machine, folder: Path, host: bytes = FILES[HOST]) -> Path:
     installed = pointed(Prefix(home.prefix))
     assert installed is not None
     return installed
+
+
+def manifest_in(folder: Path) -> Written:
+    manifest: Written = json.loads((folder / "manifest.json").read_text())
+    return manifest
 
 
 def examined(
@@ -155,7 +162,9 @@ def test_a_damaged_file_and_no_session_with_it(home: Machine, tmp_path: Path) ->
     assert "LICENSE" in answer.lines[0]
 
 
-@pytest.mark.parametrize("damage", ["dangling", "no manifest", "manifest", "no info", "a loop"])
+@pytest.mark.parametrize(
+    "damage", ["dangling", "no manifest", "manifest", "no info", "a loop", "current.txt"]
+)
 def test_a_package_that_cannot_be_read_is_a_finding(home: Machine, tmp_path: Path, damage: str) -> None:
     folder = install(home, tmp_path / "release")
     if damage == "dangling":
@@ -166,6 +175,8 @@ def test_a_package_that_cannot_be_read_is_a_finding(home: Machine, tmp_path: Pat
         (folder / "manifest.json").write_bytes(b'{"format": 3, "name": "\xff')
     elif damage == "no info":
         (folder / "gpu-package-info.json").unlink()
+    elif damage == "current.txt":
+        (home.prefix / "current.txt").write_text("versions/gone-0123456789ab\n")
     else:
         (home.prefix / "current").unlink()
         (home.prefix / "current").symlink_to("current")
@@ -177,7 +188,7 @@ def test_a_package_that_runs(home: Machine, tmp_path: Path) -> None:
     """The stock CPU wheel's host library in the package, and no GPU: it is run on the CPU."""
     folder, content = install(home, tmp_path / "release"), real_host().read_bytes()
     (folder / HOST).write_bytes(content)
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = manifest_in(folder)
     (entry,) = (entry for entry in manifest["files"] if entry["path"] == HOST)
     entry.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -185,6 +196,32 @@ def test_a_package_that_runs(home: Machine, tmp_path: Path) -> None:
     assert (codes(answer), answer.code) == (["D003"], 0)
     assert answer.lines[0] == "Nothing is wrong."
     assert "  a session of one node ran on cpu" in answer.lines
+
+
+def test_a_package_without_a_host_library_is_not_tried(home: Machine, tmp_path: Path) -> None:
+    folder = install(home, tmp_path / "release")
+    (folder / HOST).unlink()
+    manifest = manifest_in(folder)
+    manifest["files"] = [entry for entry in manifest["files"] if entry["path"] != HOST]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    answer = examined(home, tmp_path / "root")
+    assert (codes(answer), answer.value["trial"]) == (["D003"], None)
+
+
+def test_a_package_of_another_provider_needs_no_cuda_to_be_tried(home: Machine, tmp_path: Path) -> None:
+    folder = install(home, tmp_path / "release")
+    own: Written = {
+        "provider": "coreml",
+        "sm": [],
+        "cuda": None,
+        "cudnn": None,
+        "driver": None,
+        "capabilities": {},
+    }
+    (folder / "manifest.json").write_text(json.dumps({**manifest_in(folder), **own}))
+    trial = examined(home, tmp_path / "root").value["trial"]
+    assert isinstance(trial, dict)
+    assert trial["provider"] == "coreml"
 
 
 def test_what_stands_between_the_package_and_an_application(home: Machine, tmp_path: Path) -> None:
@@ -207,6 +244,20 @@ def test_what_stands_between_the_package_and_an_application(home: Machine, tmp_p
     assert "D301" not in codes(inside)
 
 
+@pytest.mark.parametrize(("env", "place"), [({"TMPDIR": "/var/tmp"}, "/var/tmp"), ({}, "/tmp")])
+def test_temporary_files_on_noexec(home: Machine, tmp_path: Path, env: dict[str, str], place: str) -> None:
+    rights = Rights(noexec=lambda path: path == Path(place))
+    answer = examined(home, tmp_path / "root", None, rights, **env)
+    assert "D308" in codes(answer)
+
+
+def test_only_linux_searches_that_variable(home: Machine, tmp_path: Path) -> None:
+    install(home, tmp_path / "release")
+    home.platform = "macos-arm64"
+    other = put(tmp_path / "other/libonnxruntime.so.1", b"x")
+    assert "D302" not in codes(examined(home, tmp_path / "root", LD_LIBRARY_PATH=str(other.parent)))
+
+
 def test_stated_gpus_are_told(home: Machine, tmp_path: Path) -> None:
     answer = examined(home, tmp_path / "root", ORTPACKS_FORCE_CC="8.6")
     assert codes(answer) == ["D004", "D201"]
@@ -221,17 +272,17 @@ def test_stated_gpus_are_told(home: Machine, tmp_path: Path) -> None:
         ({"HOME": "/proc/none"}, "/proc/none/.nv/ComputeCache"),
         ({"CUDA_CACHE_MAXSIZE": "4294967296", "CUDA_CACHE_PATH": "/tmp"}, None),
         ({"CUDA_CACHE_MAXSIZE": "much", "CUDA_CACHE_PATH": "/tmp"}, None),
+        ({}, None),
     ],
 )
 def test_the_cache_of_a_package_that_is_compiled_just_in_time(
     home: Machine, tmp_path: Path, driver: dict[str, str], env: dict[str, str], told: str | None
 ) -> None:
     folder = install(home, tmp_path / "release")
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
+    manifest = manifest_in(folder)
     manifest["capabilities"]["9.0"] = "jit"
-    path.write_text(json.dumps(manifest))
-    rights = Rights(may_write=lambda folder: not str(folder).startswith("/proc"))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rights = Rights(may_write=lambda folder: str(folder) == "/tmp")
     answer = examined(home, tmp_path / "root", driver, rights, **env)
     seen = [line for line in answer.lines if line.startswith("D309")]
     assert [told in line for line in seen] == [True] if told else seen == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import files
 from pathlib import Path
@@ -17,7 +18,7 @@ from builder.client.bus import driver_on_disk, look_at_kernel, may_use
 from builder.client.commands import Answer, asker
 from builder.client.examine import may_write, mounted_noexec
 from builder.client.pythons import distributions
-from builder.client.shadows import Asker, shadows
+from builder.client.shadows import shadows
 from builder.client.trial import Sessions
 from builder.client.trial_probe import model
 from builder.core.manifest import FileEntry, Manifest, loads
@@ -25,7 +26,6 @@ from builder.core.seen import ABSENT, FORBIDDEN, THERE, Card, Distribution, Kern
 from tests.doubles.library import CREATE_SESSION, library
 from tests.doubles.release import FILES, manifest_of
 
-ASKER = Asker(asker({}), sys.executable)
 SESSIONS = Sessions(asker({}), sys.executable)
 
 
@@ -115,7 +115,7 @@ def _from_wheel(entry: FileEntry) -> FileEntry:
 
 def seen(package: Path, *folders: Path | str, env: Mapping[str, str] | None = None) -> list[Shadow]:
     variable = {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}
-    return list(shadows(package, manifest(), env or variable, ASKER))
+    return list(shadows(package, manifest(), env or variable))
 
 
 def test_a_library_of_the_same_name_in_a_folder_before_the_packages(package: Path, tmp_path: Path) -> None:
@@ -167,20 +167,18 @@ def test_relative_folders_count_and_empty_names_are_no_folder(
     assert [shadow.path for shadow in seen(package, "../here")] == ["../here/libcudnn.so.9"]
 
 
-@pytest.mark.parametrize(
-    ("stdout", "version"),
-    [("91002\n", "9.10.2"), ("90100\n", "9.1.0"), ("8907\n", None), ("", None), ("[]", None)],
-)
-def test_cudnn_is_asked_for_its_version_where_nothing_else_tells(stdout: str, version: str | None) -> None:
-    """``cudnnGetVersion``: 10000 times major, 100 times minor, since 9."""
-    asked = Asker(lambda argv, seconds: Answer(0, stdout, ""), "python3")
-    assert asked.cudnn(Path("/x/libcudnn.so.9")) == version
-
-
-def test_a_cudnn_that_does_not_load_has_no_version(package: Path, tmp_path: Path) -> None:
-    put(tmp_path / "other/libcudnn.so.9", b"no library")
+def test_a_library_whose_version_nothing_tells_is_not_loaded_to_ask_it(package: Path, tmp_path: Path) -> None:
+    tripped = tmp_path / "tripped"
+    source = tmp_path / "trap.c"
+    source.write_text(
+        f'#include <stdio.h>\n__attribute__((constructor)) void go(void) {{ fopen("{tripped}", "w"); }}\n'
+    )
+    (tmp_path / "other").mkdir()
+    library = tmp_path / "other/libcudnn.so.9"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
     (shadow,) = seen(package, tmp_path / "other")
     assert shadow.version is None
+    assert not tripped.exists()
 
 
 def test_distributions_are_read_from_their_records(tmp_path: Path) -> None:
@@ -190,6 +188,7 @@ def test_distributions_are_read_from_their_records(tmp_path: Path) -> None:
         "onnxruntime_gpu-1.23.2",
         "onnxruntime_extensions-0.14.0",
         "onnx-1.17.0",
+        "onnxruntime",
     ):
         put(site / f"{name}.dist-info/METADATA")
     expected = [
@@ -278,6 +277,27 @@ def test_a_session_that_fails_says_why(tmp_path: Path, host: bytes, failure: str
 def test_a_python_that_is_not_there_is_a_failure_and_no_traceback(tmp_path: Path) -> None:
     tried = Sessions(asker({}), str(tmp_path / "python")).run(tmp_path, "cpu")
     assert "No such file" in (tried.failure or "")
+
+
+@pytest.mark.parametrize(
+    ("provider", "answer", "asked", "on_cpu"),
+    [
+        ("cuda", '{"sum": 3.75}', ["cuda"], None),
+        ("cpu", '{"failed": "x"}', ["cpu"], None),
+        ("cuda", '{"failed": "x"}', ["cuda", "cpu"], False),
+    ],
+)
+def test_the_cpu_is_tried_where_the_gpu_fails(
+    tmp_path: Path, provider: str, answer: str, asked: list[str], on_cpu: bool | None
+) -> None:
+    providers: list[str] = []
+
+    def ask(argv: Sequence[str], seconds: float) -> Answer:
+        providers.append(argv[-1])
+        return Answer(0, answer, "")
+
+    assert Sessions(ask, "python3").run(tmp_path, provider).on_cpu == on_cpu
+    assert providers == asked
 
 
 def test_a_session_with_a_wrong_sum_is_a_failure(tmp_path: Path) -> None:

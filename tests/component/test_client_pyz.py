@@ -116,6 +116,19 @@ def test_it_runs_on_every_python_from_3_9(pyz: Path, tmp_path: Path, version: st
     assert (done.returncode, done.stderr) == (0, "3 of 3 NVIDIA libraries are on this machine already.\n")
 
 
+def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path) -> None:
+    """Debian's python3-minimal has no shutil."""
+    run = "runpy.run_path(sys.argv[1], run_name='__main__')"
+    program = f"import runpy, sys; sys.modules['shutil'] = None; {run}"
+    argv = [sys.executable, "-I", "-S", "-c", program, str(pyz), "detect"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == (
+        "ortpacks: this Python lacks the module shutil of its standard library. "
+        "Install python3; python3-minimal is not enough.\n"
+    )
+
+
 def test_a_proxy_of_the_environment_is_used(pyz: Path, tmp_path: Path) -> None:
     with serving(tmp_path) as proxy:
         url = "http://releases.example.invalid/index.json"

@@ -18,6 +18,7 @@ GATES += ["lint-imports --no-logo"]
 WORKFLOWS = ".github/workflows/check.yml .github/workflows/release.yml"
 GATES += [f"zizmor --offline --no-progress --quiet --strict-collection --min-severity=low {WORKFLOWS}"]
 PYTEST = f"{sys.executable} -m pytest"
+SIDE_BY_SIDE = f"{PYTEST} --numprocesses=2 --dist=loadgroup"
 
 
 class NoEngine(FakeEngine):
@@ -56,20 +57,20 @@ def bench(root: Path, tmp_path: Path) -> Bench:
 
 def test_everything_runs_in_order(bench: Bench) -> None:
     quality.test(bench.shop, fast=False, only=None)
-    assert bench.ran() == [*GATES, f"{PYTEST} --integration --images"]
+    assert bench.ran() == [*GATES, f"{SIDE_BY_SIDE} --integration --images"]
 
 
 def test_fast_asks_for_no_tier(bench: Bench) -> None:
     bench.use(NoEngine())
     quality.test(bench.shop, fast=True, only=None)
-    assert bench.ran() == [*GATES, PYTEST]
+    assert bench.ran() == [*GATES, SIDE_BY_SIDE]
     assert not [line for line in bench.reporter.lines if "tier" in line]
 
 
 def test_actionlint_is_a_gate_where_it_is(bench: Bench, tmp_path: Path) -> None:
     install(tmp_path, "actionlint")
     quality.test(bench.shop, fast=True, only=None)
-    assert bench.ran() == [*GATES, f"actionlint -no-color -shellcheck= -pyflakes= {WORKFLOWS}", PYTEST]
+    assert bench.ran() == [*GATES, f"actionlint -no-color -shellcheck= -pyflakes= {WORKFLOWS}", SIDE_BY_SIDE]
     assert not [line for line in bench.reporter.lines if line.startswith("!")]
 
 

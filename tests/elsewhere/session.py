@@ -1,20 +1,23 @@
-"""Run in the container: a session of the Python wheel, which asks for CUDA and prints a line of JSON.
+"""Run in the container: a session of the Python wheel, which asks for CUDA and tells in a line of JSON.
 
-Arguments: the model's path, and the folder whose libraries are loaded before, or nothing.
+Arguments: the model's path, and the folder whose libraries are loaded before, or nothing. Why a session fell
+back to the CPU is printed by ONNX Runtime itself.
 """
 
 import json
 import sys
+from pathlib import Path
 
 import onnxruntime
 
 if len(sys.argv) > 2:
     onnxruntime.preload_dlls(directory=sys.argv[2])
-session = onnxruntime.InferenceSession(
-    sys.argv[1], providers=["CUDAExecutionProvider", "CPUExecutionProvider"]
-)
-with open("/proc/self/maps") as maps:
-    loaded = sorted({line.split()[-1] for line in maps if ".so" in line})
-print(  # the error that it fell back for was printed above, by itself
-    json.dumps({"version": onnxruntime.__version__, "providers": session.get_providers(), "loaded": loaded})
-)
+asked = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+session = onnxruntime.InferenceSession(sys.argv[1], providers=asked)
+maps = Path("/proc/self/maps").read_text().splitlines()
+said = {
+    "version": onnxruntime.__version__,
+    "providers": session.get_providers(),
+    "loaded": sorted({line.split()[-1] for line in maps if ".so" in line}),
+}
+sys.stdout.write(f"{json.dumps(said)}\n")

@@ -48,7 +48,7 @@ def cpu_packages(dist: Path) -> Sequence[Path]:
 
 @contextmanager
 def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
-    """The packages and a client that looks for them there, on the double. They were proved as they were built."""
+    """The packages, proved when they were built, on the double, and a client that looks for them there."""
     double = GitHubDouble(folder / "github")
     dist = folder / "dist"
     for package in packages:

@@ -5,6 +5,7 @@ It sees this machine's loopback, where the GitHub double listens, and nothing of
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from builder.adapters.buildx import LABEL
 from builder.app.workshop import Workshop
 from tests.verbs import ROOT
 
+CLIENT = ("python3", "/root/ortpacks.pyz")
 _DRIVER = Path(__file__).with_name("cards.c")
 _LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _WHERE = "/usr/lib/x86_64-linux-gnu"
@@ -55,6 +57,49 @@ class Computer:
         done = self.run("sh", "-euc", script)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+
+@dataclass(frozen=True)
+class Bought:
+    """What is in a computer, and what its user should get."""
+
+    cards: Sequence[Card]
+    driver: str
+    cuda: int
+    """As the driver says it: 12090 is 12.9."""
+    variant: str
+
+    @property
+    def version(self) -> str:
+        """ONNX Runtime's: of what is compiled here Debian's newest source, else what variants.yaml says."""
+        project = Workshop(ROOT).project
+        compiled = self.variant in {"legacy", "latest"}
+        return project.bases.assembled.ort_version if compiled else project.onnxruntime.version
+
+
+@dataclass(frozen=True)
+class User:
+    """Somebody with a computer and the release's client."""
+
+    computer: Computer
+    has: Bought
+
+    def client(self, *words: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
+        """Run a command of the client; what it printed."""
+        done = self.computer.run(*CLIENT, *words, env=env)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout + done.stderr
+
+    def ask(self, *words: str, env: Mapping[str, str] | None = None) -> dict[str, object]:
+        """The JSON answer of a command."""
+        return json.loads(self.client(*words, "--json", env=env))  # type: ignore[no-any-return]
+
+    def variant(self, *words: str, env: Mapping[str, str] | None = None) -> object:
+        """Of the package that a command answers with."""
+        package = self.ask(*words, env=env)["package"]
+        assert isinstance(package, dict)
+        return package["variant"]
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from builder.stages.publish.asked import (
     PublishOptions,
     PublishPorts,
     State,
+    archives_in,
     index_url,
     release_tag,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "PublishPorts",
     "Published",
     "State",
+    "archives_in",
     "index_url",
     "publish",
     "release_status",

@@ -1,0 +1,292 @@
+"""From a release to a model's answer on computers that have nothing but Python."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+
+from builder.adapters.reference import stock_outputs
+from builder.app.workshop import Workshop
+from builder.core.catalogue import ort_wheel
+from builder.core.selftest import silero_inputs
+from tests.doubles.github import GitHubDouble
+from tests.elsewhere import users
+from tests.elsewhere.shelf import address, cpu_packages, released
+from tests.elsewhere.users import Bought, Card, User, compile_c, computer, driver
+from tests.integration.test_road import silero_model
+from tests.verbs import ROOT, build
+
+pytestmark = pytest.mark.integration
+
+DOWNLOAD = "import sys, urllib.request as web; web.urlretrieve(sys.argv[1], '/root/ortpacks.pyz')"
+PREFIX = "/root/.local/share/ortpacks"
+NOTHING_IS_INSTALLED, NOTHING_UNPACKS_ZSTD = 3, 4
+LAST_WITH_MAXWELL = "580.82.07"
+"""Branch 580 is the last with Maxwell, Pascal and Volta, and 570 was the first with Blackwell."""
+
+
+QUADRO = Card("Quadro M2200", "5.2", 4096)
+RTX_PRO = Card("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0", 97887)
+COMPUTERS = {
+    "quadro": Bought([QUADRO], "535.183.01", 12020, "legacy"),  # where it all began
+    "rtx-a1000": Bought([Card("NVIDIA RTX A1000", "8.6", 8192)], "570.133.07", 12080, "modern"),
+    "rtx-pro": Bought([RTX_PRO], LAST_WITH_MAXWELL, 13000, "latest"),
+    "two-cards": Bought([Card("Tesla M60", "5.2", 8192), RTX_PRO], LAST_WITH_MAXWELL, 13000, "latest"),
+    "kepler": Bought([Card("Tesla K40m", "3.5", 11441)], "470.256.02", 11040, "cpu"),
+    "no-gpu": Bought([], "", 0, "cpu"),
+}
+
+
+@pytest.fixture(scope="module")
+def release(
+    legacy_package: Path, modern_package: Path, dist: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GitHubDouble]:
+    """Three CUDA packages and the CPU's; that as gzip too."""
+    ours = tmp_path_factory.mktemp("shelf")
+    (ours / ".kit-assembled").symlink_to(dist / ".kit-assembled")
+    latest = build(ours, "--variant", "latest", "--profile", "minimal")
+    packages = [legacy_package, modern_package, latest, *cpu_packages(ours)]
+    with released(packages, ours / "released") as double:
+        yield double
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    if shutil.which("mmdebstrap") is None:
+        pytest.skip("needs mmdebstrap, which makes the user's system: apt-get install mmdebstrap")
+    with users.image() as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def brought(release: GitHubDouble, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What users bring along: applications, a model, its inputs, the official Python wheels."""
+    folder = tmp_path_factory.mktemp("brought")
+    compile_c(ROOT / "tests/elsewhere/application.c", folder / "application", "-DAPI=21", "-ldl")
+    for item in silero_inputs():
+        (folder / item.name).write_bytes(item.data)
+    store = Workshop(ROOT).store(Workshop(ROOT).lock)
+    wheels = {has.version: store.unpack(ort_wheel(has.version)) for has in COMPUTERS.values()}
+    packages = Path(np.__file__).parent.parent
+    return {
+        "/application": folder / "application",
+        "/inputs": folder,
+        "/smoke": dist / ".kit-assembled" / "kit" / "ortpacks-smoke",
+        "/model.onnx": silero_model(),
+        "/session.py": ROOT / "tests/elsewhere/session.py",
+        **{f"/wheels/{version}": wheel for version, wheel in wheels.items()},
+        **{f"/numpy/{name}": packages / name for name in ("numpy", "numpy.libs")},
+    }
+
+
+@pytest.fixture(scope="module")
+def user(
+    release: GitHubDouble, image: str, brought: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], User]]:
+    """The user of a computer, who has downloaded the client; made when first asked for."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def make(name: str) -> User:
+            has = COMPUTERS.get(name, COMPUTERS["no-gpu"])
+            folder = tmp_path_factory.mktemp(name)
+            mounts = driver(has.cards, has.driver, has.cuda, folder) if has.cards else {}
+            made = User(stack.enter_context(computer(image, {**brought, **mounts})), has)
+            made.computer.sh(f'python3 -c "{DOWNLOAD}" {address(release, "ortpacks.pyz")}')
+            return made
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def owner(user: Callable[[str], User]) -> Callable[[str], tuple[User, dict[str, object]]]:
+    """Who has installed, and what ``install`` answered; a gigabyte comes once."""
+
+    @functools.cache
+    def install(name: str) -> tuple[User, dict[str, object]]:
+        return user(name), user(name).ask("install")
+
+    return install
+
+
+Owner = Callable[[str], tuple[User, dict[str, object]]]
+
+
+@pytest.mark.parametrize("name", COMPUTERS)
+def test_install_takes_the_package_for_the_gpu_that_the_driver_lists(name: str, owner: Owner) -> None:
+    """Those without one that a package runs on get the CPU's, and are told why."""
+    user, said = owner(name)
+    package, device = said["package"], said["device"]
+    assert isinstance(package, dict)
+    assert package["variant"] == user.has.variant
+    if user.has.variant == "cpu":
+        assert (device, said["support"]) == (None, None)
+        assert str(said["summary"]).startswith("CPU: ")
+    else:
+        best = max(user.has.cards, key=lambda card: card.mib)
+        assert isinstance(device, dict)
+        assert (device["name"], device["capability"]) == (best.name, best.capability)
+        assert (device["driver"], said["support"]) == (user.has.driver, "native")
+
+
+def test_the_reason_for_the_cpu_names_the_gpu_or_its_absence(owner: Owner) -> None:
+    assert "Tesla K40m (compute capability 3.5, 11441 MiB)" in str(owner("kepler")[1]["summary"])
+    assert "no NVIDIA GPU was found" in str(owner("no-gpu")[1]["summary"])
+
+
+@pytest.mark.parametrize("name", COMPUTERS)
+def test_what_was_installed_is_whole_and_any_program_runs_on_it(name: str, owner: Owner) -> None:
+    """A C program with a model, which has the stock build's numbers, and one that loads as Rust's ``ort``."""
+    user, _ = owner(name)
+    assert "files are as the manifest says" in user.client("verify")
+    environment = 'eval "$(python3 /root/ortpacks.pyz env)"'
+    assert user.computer.sh(f"{environment}; /application").strip() == user.has.version
+    inputs = " ".join(f"{item.argument}/inputs/{item.name}" for item in silero_inputs())
+    said = json.loads(user.computer.sh(f'{environment}; /smoke "$ORT_DYLIB_PATH" /model.onnx {inputs}'))
+    assert (said["version"], said["provider"]) == (user.has.version, "cpu"), "no card here can compute"
+    assert ("CUDAExecutionProvider" in said["providers"]) == (user.has.variant != "cpu")
+    for output, wanted in stock_outputs(silero_model(), silero_inputs()).items():
+        assert said["outputs"][output] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_of_two_different_cards_the_application_sees_the_one_that_the_package_is_for(owner: Owner) -> None:
+    user, said = owner("two-cards")
+    second = "GPU-22222222-2222-2222-2222-222222222222"  # by cards.c
+    assert said["cuda_visible_devices"] == second
+    assert f"export CUDA_VISIBLE_DEVICES={second}" in user.client("env").splitlines()
+    variables = user.ask("env")["variables"]
+    assert isinstance(variables, dict)
+    assert variables["CUDA_VISIBLE_DEVICES"] == second
+
+
+def test_the_other_card_can_be_asked_for(owner: Owner) -> None:
+    user, _ = owner("two-cards")
+    said = user.client("select", "--device", "0")
+    assert "ortpacks-legacy" in said.splitlines()[0]
+    assert "set CUDA_VISIBLE_DEVICES=GPU-11111111-1111-1111-1111-111111111111" in said
+
+
+@functools.cache
+def index(address: str) -> Mapping[str, Mapping[str, object]]:
+    """The release's packages by variant. Their capabilities were read from their bytes, and by cuobjdump."""
+    with urlopen(address) as answer:
+        return {package["variant"]: package for package in json.load(answer)["packages"]}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "capability", "driver", "variant", "support"),
+    [
+        ("GB10", "12.1", "580.95.05", "latest", "native"),  # runs what is made for 12.0, of the same major
+        ("B300", "10.3", "580.95.05", "latest", "native"),  # and for 10.0
+        ("RTX PRO 6000, old driver", "12.0", "565.57.01", "modern", "jit"),  # before 570: only PTX for 9.0
+        ("Orin", "8.7", "540.4.0", "cpu", None),  # code for 8.6 is not for Tegra, although the major is equal
+        ("M2200, driver without Maxwell", "5.2", "590.44.01", "cpu", None),
+        ("Kepler", "3.5", "470.256.02", "cpu", None),
+    ],
+    ids=str,
+)
+def test_a_gpu_that_the_user_states_gets_what_the_packages_hold_for_it(
+    gpu: str,
+    capability: str,
+    driver: str,
+    variant: str,
+    support: str | None,
+    user: Callable[[str], User],
+    release: GitHubDouble,
+) -> None:
+    stated = {"ORTPACKS_FORCE_CC": capability, "ORTPACKS_FORCE_DRIVER": driver}
+    said = user("no-gpu").ask("select", env=stated)
+    assert (said["package"]["variant"], said["support"]) == (variant, support)  # type: ignore[index]
+    held = {
+        name: package["capabilities"].get(capability, "none")  # type: ignore[attr-defined]
+        for name, package in index(address(release, "index.json")).items()
+    }
+    assert held.get(variant, "none") == (support or "none"), held
+    assert support == "native" or "native" not in held.values() or driver in str(said["reasons"]), held
+
+
+def test_whoever_changes_the_card_gets_another_package_and_can_go_back(user: Callable[[str], User]) -> None:
+    """And out: what is left of it all is nothing."""
+    buyer = user("buyer")
+    assert buyer.variant("install", env={"ORTPACKS_FORCE_CC": "6.1"}) == "legacy"
+    assert (
+        buyer.variant("install", env={"ORTPACKS_FORCE_CC": "8.9", "ORTPACKS_FORCE_DRIVER": "580.82.07"})
+        == "latest"
+    )
+    current = f"readlink {PREFIX}/current"
+    assert "ortpacks-latest" in buyer.computer.sh(current)
+    buyer.client("rollback", "--yes")
+    assert "ortpacks-legacy" in buyer.computer.sh(current)
+    buyer.client("verify")
+    buyer.client("uninstall", "--yes")
+    assert buyer.computer.sh("find /root/.local/share") == "/root/.local/share\n"
+    buyer.client("env", code=NOTHING_IS_INSTALLED)
+
+
+def test_without_zstd_gzip_is_taken_where_the_release_has_it_and_else_nothing_is_fetched(
+    user: Callable[[str], User],
+) -> None:
+    poor = user("without-zstd")
+    poor.computer.sh("rm /usr/bin/zstd")
+    refused = poor.client("install", env={"ORTPACKS_FORCE_CC": "6.1"}, code=NOTHING_UNPACKS_ZSTD)
+    assert "apt install zstd" in refused
+    assert poor.computer.sh(f"find {PREFIX} -type f 2>/dev/null || true") == ""
+    said = poor.ask("install")
+    assert str(said["package"]["file"]).endswith(".tar.gz")  # type: ignore[index]
+    assert "nothing here can unpack zstd" in str(said["installed"])
+    poor.client("verify")
+
+
+def session(
+    user: User, *, with_env: bool, version: str, preloaded: str = ""
+) -> tuple[dict[str, object], str]:
+    """What Python's session of the official wheel says of itself, and what ONNX Runtime said."""
+    environment = 'eval "$(python3 /root/ortpacks.pyz env)";' if with_env else ""
+    script = f"{environment} python3 /session.py /model.onnx {preloaded}"
+    done = user.computer.run("sh", "-euc", script, env={"PYTHONPATH": f"/wheels/{version}:/numpy"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    *log, last = done.stdout.splitlines()
+    return json.loads(last), "\n".join([*log, done.stderr])
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="Debian 12's Python is 3.11 and runs this one's numpy"
+)
+class TestPython:
+    @pytest.mark.parametrize("name", ["quadro", "rtx-a1000"])
+    def test_the_wheel_of_the_same_version_runs_on_the_installed_provider(
+        self, name: str, owner: Owner
+    ) -> None:
+        """It is CUDA that says no, by a driver which cannot compute: every library was found and loaded."""
+        user, _ = owner(name)
+        said, log = session(user, with_env=True, version=user.has.version)
+        assert "CUDA failure" in log
+        assert said["version"] == user.has.version
+        loaded = {Path(path).name: path for path in said["loaded"]}  # type: ignore[attr-defined]
+        assert loaded["libonnxruntime_providers_cuda.so"].startswith(
+            f"{PREFIX}/versions/ortpacks-{user.has.variant}"
+        )
+        if name == "rtx-a1000":
+            assert loaded["libcudnn.so.9"].startswith(PREFIX)
+
+    def test_without_the_variables_it_finds_no_cuda(self, owner: Owner) -> None:
+        _, log = session(owner("rtx-a1000")[0], with_env=False, version="1.23.2")
+        assert "libcublasLt.so.12: cannot open shared object file" in log
+
+    def test_the_wheels_own_provider_takes_cuda_and_cudnn_from_the_package(self, owner: Owner) -> None:
+        user, _ = owner("rtx-a1000")
+        lib = f"{PREFIX}/current/lib"
+        said, log = session(user, with_env=False, version=user.has.version, preloaded=lib)
+        assert "CUDA failure" in log
+        loaded = {Path(path).name: path for path in said["loaded"]}  # type: ignore[attr-defined]
+        assert loaded["libonnxruntime_providers_cuda.so"].startswith("/wheels")
+        assert loaded["libcudnn.so.9"].startswith(PREFIX)

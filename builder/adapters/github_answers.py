@@ -78,7 +78,8 @@ def may_not_write(repository: str) -> str:
 
 def refusal(response: requests.Response, reason: str) -> str:
     """What was refused, why, and what to do; ``reason`` are GitHub's words."""
-    said = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {response.url}"
+    where = response.url.partition("?")[0]  # behind a redirect the rest is a signature
+    said = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
     if response.is_redirect:
         return f"{said}. The repository has moved: correct publish.repository in variants.yaml."
     return f"{said}. {_ADVICE.get(response.status_code, 'GitHub will not accept this as it is.')}"

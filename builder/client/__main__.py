@@ -44,7 +44,7 @@ def run() -> int:
     )
     _spell_what_a_terminal_cannot()
     try:
-        return main(sys.argv[1:], world, Path.home(), _to_stdout, _to_stderr)
+        return main(sys.argv[1:], world, _home(), _to_stdout, _to_stderr)
     except BrokenPipeError:  # whoever read has enough; Python would complain of it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
@@ -55,6 +55,14 @@ def _spell_what_a_terminal_cannot() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _home() -> Path:
+    """Of the user; a container's may have none, and then a prefix must be named or is below the root."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/")
 
 
 def _environments() -> Tuple[Path, ...]:

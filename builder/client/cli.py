@@ -12,7 +12,7 @@ from builder.client.world import World, head
 from builder.errors import BuilderError, DiskError
 
 INTERRUPTED = 130
-_UNCHANGED = "interrupted; what was installed before is unchanged"
+_ADVICE = "interrupted; run it again to go on"
 
 Print = Callable[[str], None]
 
@@ -32,7 +32,7 @@ def main(argv: Sequence[str], world: World, home: Path, out: Print, err: Print) 
         message = f"{error.filename or 'the system'}: {error.strerror or error}"
         return _failed(DiskError.exit_code, message, argv, as_json, out, err)
     except KeyboardInterrupt:
-        return _failed(INTERRUPTED, _UNCHANGED, argv, as_json, out, err)
+        return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
     out(_spelled(answer.value) if as_json else "\n".join(answer.lines))
     return answer.code
 

@@ -15,7 +15,6 @@ from typing import Callable, List, Mapping, Optional, Tuple
 from builder.client import kernel, libcuda, nvml, smi, stated, system
 from builder.client.commands import Ask
 from builder.client.merge import completed
-from builder.client.pci import Card, cards
 from builder.client.probes import Outcome, Probe
 from builder.client.system import System
 from builder.client.visible import filtered, visible
@@ -53,8 +52,6 @@ class Detection:
     system: System = field(default_factory=System)
     cuda: Optional[str] = None
     """The newest CUDA that the driver serves, ``12.9``."""
-    cards: Tuple[Card, ...] = ()
-    """NVIDIA's display devices on the PCI bus, with or without a driver; WSL2 shows none."""
 
 
 def detect(around: Surroundings) -> Detection:
@@ -71,7 +68,6 @@ def detect(around: Surroundings) -> Detection:
         probes=tuple(filtered(probe, around.env) for probe in probes),
         system=system.look(around.os, around.root, around.env, around.libc),
         cuda=_first([probe.cuda for probe in probes]),
-        cards=cards(around.root) if around.os == "linux" else (),
     )
 
 

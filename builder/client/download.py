@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPException
+from http.client import HTTPException, HTTPMessage
 from pathlib import Path
-from typing import IO, Dict
+from typing import Dict, Iterable, Iterator
 
-from builder.client.digest import CHUNK, require_bytes, size_of
+from builder.client.digest import CHUNK, Growing, require_bytes, size_of
 from builder.client.pace import TooSlowError
 from builder.client.web import RangeRefusedError, Response, SlowError, TransientError, Web, ask, persist
 from builder.errors import DiskError, IntegrityError
@@ -33,10 +32,10 @@ def fetch(wanted: Wanted, part: Path, web: Web) -> None:
     Raises ``TransferError`` (not to be had), ``IntegrityError`` (other bytes than promised; ``part`` is
     removed) or ``DiskError``.
     """
-    resumed = size_of(part) > 0
+    resumed, digest = size_of(part) > 0, Growing()
     try:
-        persist(lambda: _receive(wanted, part, web), lambda: size_of(part), web)
-        require_bytes(part, wanted.size, wanted.sha256, wanted.url)
+        persist(lambda: _receive(wanted, part, digest, web), lambda: size_of(part), web)
+        require_bytes(part, wanted.size, wanted.sha256, wanted.url, digest)
     except IntegrityError:
         _forget(part)
         if not resumed:
@@ -50,7 +49,7 @@ def etag_file(part: Path) -> Path:
     return part.with_name(part.name + ".etag")
 
 
-def _receive(wanted: Wanted, part: Path, web: Web) -> None:
+def _receive(wanted: Wanted, part: Path, digest: Growing, web: Web) -> None:
     """One connection's worth of bytes, appended to ``part``."""
     have = size_of(part)
     if have == wanted.size:
@@ -61,7 +60,8 @@ def _receive(wanted: Wanted, part: Path, web: Web) -> None:
         _forget(part)
         raise
     try:
-        _append(response, part, _start_of(response, wanted, part, have), wanted, web)
+        start = _start_of(response, wanted, part, have)
+        _append(_arriving(response, start, wanted, digest, web), part, start, response.headers)
     finally:
         response.close()
     if size_of(part) < wanted.size:
@@ -93,40 +93,45 @@ def _start_of(response: Response, wanted: Wanted, part: Path, have: int) -> int:
     return have
 
 
-def _append(response: Response, part: Path, start: int, wanted: Wanted, web: Web) -> None:
+def _append(chunks: Iterable[bytes], part: Path, start: int, headers: HTTPMessage) -> None:
+    """Not synced: what a power cut spoils is found by its sha256, and fetched again."""
     try:
         with part.open("r+b" if start else "wb") as file:
             file.seek(start)
-            _remember_tag(part, response)
-            _copy(response, file, start, wanted, web)
-            file.flush()
-            os.fsync(file.fileno())
+            _remember_tag(part, headers)
+            file.writelines(chunks)
     except OSError as error:
         raise DiskError(f"{part}: cannot be written: {error.strerror or error}") from error
 
 
-def _copy(response: Response, file: IO[bytes], start: int, wanted: Wanted, web: Web) -> None:
-    """To the end of the answer; a broken connection just ends it, what came is kept."""
+def _arriving(response: Response, start: int, wanted: Wanted, digest: Growing, web: Web) -> Iterator[bytes]:
+    """What comes, to the end of the answer; a broken connection just ends it, what came is kept."""
     done = start
     while True:
-        try:
-            chunk = response.read1(CHUNK)
-        except TooSlowError as error:
-            raise SlowError(f"{wanted.url}: {error}") from error
-        except (OSError, HTTPException):
-            return
+        chunk = _next(response, wanted)
         if not chunk:
             return
-        done += len(chunk)
-        if done > wanted.size:
+        if done + len(chunk) > wanted.size:
             raise IntegrityError(f"{wanted.url}: the server sends more than the {wanted.size} bytes promised")
-        file.write(chunk)
+        digest.put(done, chunk)
+        done += len(chunk)
+        yield chunk
         web.progress(done, wanted.size)
 
 
-def _remember_tag(part: Path, response: Response) -> None:
+def _next(response: Response, wanted: Wanted) -> bytes:
+    """The next bytes; none where the answer, or its connection, has ended."""
+    try:
+        return response.read1(CHUNK)
+    except TooSlowError as error:
+        raise SlowError(f"{wanted.url}: {error}") from error
+    except (OSError, HTTPException):
+        return b""
+
+
+def _remember_tag(part: Path, headers: HTTPMessage) -> None:
     """Only a strong tag may be used with If-Range (RFC 9110, 13.1.5)."""
-    tag = response.headers.get("ETag", "")
+    tag = headers.get("ETag", "")
     if tag.startswith('"'):
         etag_file(part).write_text(tag, encoding="latin-1")
     else:

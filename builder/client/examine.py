@@ -26,6 +26,8 @@ from builder.core.seen import Around, Cache, Distribution, Installed, Reply, See
 from builder.errors import BuilderError
 
 _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
+_MOST_DIGITS = 20
+"""Of a number of bytes."""
 _STATED = (stated.CAPABILITIES, stated.DRIVER, stated.MEMORY)
 
 
@@ -192,7 +194,7 @@ def _cache(world: World, rights: Rights) -> Cache:
     size = env.get("CUDA_CACHE_MAXSIZE", "")
     return Cache(
         disabled=env.get("CUDA_CACHE_DISABLE") == "1",
-        max_bytes=int(size) if size.isdecimal() else None,
+        max_bytes=int(size) if size.isdecimal() and len(size) <= _MOST_DIGITS else None,
         folder=named,
         writable=not named or rights.may_write(Path(named)),
     )

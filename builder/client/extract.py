@@ -9,11 +9,13 @@ from __future__ import annotations
 import io
 import re
 import tarfile
+from itertools import islice
 from pathlib import Path
-from typing import IO, Dict, Iterator, Tuple
+from typing import IO, Dict, Iterator, Tuple, Union
 
-from builder.client.digest import write_file
+from builder.client.digest import CHUNK, write_file
 from builder.client.layout import INFO
+from builder.client.syncing import Sync, syncing
 from builder.core.manifest import FOLDER_MODE, FileEntry, Manifest, file_mode, loads
 from builder.errors import DiskError, IntegrityError
 
@@ -21,6 +23,8 @@ MANIFEST = "manifest.json"
 MANIFEST_LIMIT = 16 * 2**20
 """Bytes; a real manifest has some ten thousand."""
 COUNT_LIMIT = 10_000
+HEADER_LIMIT = 64 * 2**10
+"""Bytes; long names are spelled in a few hundred."""
 
 _NO_TAR = (tarfile.TarError, ValueError, RecursionError, OverflowError)
 """What ``tarfile`` raises of headers that somebody made up."""
@@ -36,15 +40,15 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
     when a file cannot be written.
     """
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            members = iter(archive)
+        with _opened(stream) as archive, syncing() as sync:
+            members = islice(archive, COUNT_LIMIT * 2)  # folders count too
             folder.chmod(FOLDER_MODE)
             content = _first(archive, members, top)
             write_file(io.BytesIO(content), folder / MANIFEST, file_mode(MANIFEST))
             manifest = _parse(content, top)
             wanted = _wanted(manifest, top, limit)
             for member in members:
-                _take(archive, member, top, folder, wanted)
+                _take(archive, member, top, folder, wanted, sync)
     except _NO_TAR as error:
         raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
     except OSError as error:
@@ -57,7 +61,7 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
 def read_manifest(stream: IO[bytes], top: str) -> Manifest:
     """The manifest, from the head of the tar ``stream``. Raises ``IntegrityError`` or ``ConfigError``."""
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with _opened(stream) as archive:
             return _parse(_first(archive, iter(archive), top), top)
     except _NO_TAR as error:
         raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
@@ -70,6 +74,25 @@ def inside(name: str, top: str) -> Tuple[str, ...]:
     if not plain or _SURROGATE.search(name) or parts[0] != top:
         raise IntegrityError(f"{top}: the archive holds {name!r}, which does not lie in its folder")
     return parts[1:]
+
+
+class _Header(tarfile.TarInfo):
+    """Refuses what ``tarfile`` would read into memory however large it says it is."""
+
+    @classmethod
+    def frombuf(cls, buf: Union[bytes, bytearray], encoding: str, errors: str) -> _Header:
+        """As ``TarInfo`` has it. Raises ``ReadError``."""
+        header = super().frombuf(buf, encoding, errors)
+        if not _plain_file(header) and header.size > HEADER_LIMIT:
+            raise tarfile.ReadError(f"a header of {header.size} bytes")
+        return header
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        raise tarfile.ReadError("a sparse file")
+
+
+def _opened(stream: IO[bytes]) -> tarfile.TarFile:
+    return tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK, tarinfo=_Header)
 
 
 def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str) -> bytes:
@@ -117,6 +140,7 @@ def _take(
     top: str,
     folder: Path,
     wanted: Dict[Tuple[str, ...], FileEntry],
+    sync: Sync,
 ) -> None:
     """Write one member and cross it off ``wanted``."""
     parts = inside(member.name, top)
@@ -131,7 +155,8 @@ def _take(
         raise IntegrityError(_differs(top, entry.path, "size", str(entry.size), str(member.size)))
     _make_folders(folder, parts[:-1])
     source = archive.extractfile(member)
-    digest = write_file(source, folder.joinpath(*parts), file_mode(entry.path)) if source else ""
+    target = folder.joinpath(*parts)
+    digest = write_file(source, target, file_mode(entry.path), sync) if source else ""
     if digest != entry.sha256:
         raise IntegrityError(_differs(top, entry.path, "sha256", entry.sha256, digest))
 

@@ -10,9 +10,9 @@ from typing import Iterator, List, Mapping, NoReturn, Optional, Sequence
 from builder.client.env import SHELLS
 from builder.client.layout import Prefix, default_prefix
 from builder.client.offer import AUTO, WISHES
-from builder.client.places import default_index, mirrored, offline
+from builder.client.places import default_index, expanded, mirrored, offline
 from builder.client.world import Options
-from builder.errors import ConfigError
+from builder.errors import ConfigError, ValidationError
 
 COMMANDS = {
     "detect": "show the NVIDIA GPUs of this machine and how they were found",
@@ -78,7 +78,7 @@ def options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) -
     given = vars(arguments)
     prefix: Path = given.get("prefix") or default_prefix(env, home)
     return Options(
-        prefix=Prefix(_whole(prefix)),
+        prefix=Prefix(_one_line(_whole(prefix))),
         index=_index(given, env),
         variant=given.get("variant"),
         device=given.get("device"),
@@ -93,6 +93,13 @@ def options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) -
         old=bool(given.get("old")),
         models=tuple(given.get("try") or ()),
     )
+
+
+def _one_line(prefix: Path) -> Path:
+    """Refused otherwise: `env` writes it into shell lines and unit files."""
+    if set(str(prefix)) & set("\r\n"):
+        raise ValidationError(f"--prefix {str(prefix)!r} holds a line break. Choose another folder.")
+    return prefix
 
 
 def _index(given: Mapping[str, object], env: Mapping[str, str]) -> Optional[str]:
@@ -120,7 +127,7 @@ def _folders(given: Sequence[Path]) -> List[Path]:
 
 
 def _whole(path: Path) -> Path:
-    return path.expanduser().absolute()
+    return expanded(path).absolute()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -109,7 +109,7 @@ def install(job: Job) -> Installed:
     except OSError as error:
         where = error.filename or job.prefix.root
         raise DiskError(
-            f"{where}: {error.strerror or error}. Nothing that was installed has changed."
+            f"{where}: {error.strerror or error}. What is in use is whole; run install again."
         ) from error
 
 
@@ -132,6 +132,8 @@ def _settle(job: Job, made: Made) -> Installed:
     """Keep what is in use and the one before it; older ones go."""
     previous = before(job.prefix)
     old = [folder for folder in versions(job.prefix) if folder.name not in {made.folder.name, previous}]
+    if previous is None:  # a lost history does not say which of them was good
+        old = []
     freed = _drop(job, old)
     dropped = tuple(folder.name for folder in old if not folder.exists())
     return Installed(made.folder, made.fresh, made.package, made.why, made.tried, previous, dropped, freed)

@@ -178,7 +178,7 @@ def write_json(prefix: Prefix, path: Path, value: Mapping[str, object]) -> None:
 def write_text(prefix: Prefix, path: Path, text: str) -> None:
     """Write a file anybody may read, whole or not at all."""
     part = prefix.part(path.name)
-    with part.open("w", encoding="utf-8", newline="\n") as file:
+    with part.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
         file.write(text)
         file.flush()
         part.chmod(file_mode(path.name))
@@ -190,8 +190,8 @@ def read_info(folder: Path) -> Dict[str, object]:
     """``gpu-package-info.json`` of the package in ``folder``."""
     path = folder / INFO
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        value = json.loads(path.read_text(encoding="utf-8", errors="surrogateescape"))
+    except (OSError, ValueError, RecursionError) as error:
         raise IntegrityError(f"{path}: cannot be read: {error}. Run install again.") from error
     if not isinstance(value, dict):
         raise IntegrityError(f"{path}: not an object. Run install again.")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
@@ -13,7 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import Deque, Generator, List, Sequence, Tuple
 
-from builder.client.digest import CHUNK, require_bytes, size_of
+from builder.client.digest import CHUNK, Growing, require_bytes, size_of
 from builder.client.download import Wanted, etag_file, fetch
 from builder.client.layout import Prefix
 from builder.client.progress import Tally
@@ -62,14 +60,14 @@ def _joined(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -
     """The parts in order; ``AT_ONCE`` of them are fetched side by side, and lie beside the archive then."""
     whole = prefix.download(package)
     resumed = size_of(whole) > 0
-    missing = _missing(package, size_of(whole))
+    missing, digest = _missing(package, size_of(whole)), Growing()
     with closing(_fetched([part for _, part in missing], located, prefix, web)) as pieces:
         for (start, part), piece in zip(missing, pieces):
-            _append(piece, whole, start)
+            _append(piece, whole, start, digest)
             if piece == prefix.piece(part):
                 _drop(piece)
     try:
-        require_bytes(whole, package.size, package.sha256, package.file)
+        require_bytes(whole, package.size, package.sha256, package.file, digest)
     except IntegrityError:
         whole.unlink()
         if not resumed:
@@ -107,13 +105,13 @@ def _fetched(
             raise
 
 
-def _append(piece: Path, whole: Path, start: int) -> None:
+def _append(piece: Path, whole: Path, start: int, digest: Growing) -> None:
     """Put ``piece`` at ``start``, over what a killed run had put there of it."""
     with piece.open("rb") as source, whole.open("r+b" if whole.exists() else "w+b") as target:
         target.seek(start)
-        shutil.copyfileobj(source, target, CHUNK)
-        target.flush()
-        os.fsync(target.fileno())
+        for chunk in iter(lambda: source.read(CHUNK), b""):
+            digest.put(target.tell(), chunk)
+            target.write(chunk)
 
 
 def _drop(piece: Path) -> None:

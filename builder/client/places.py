@@ -33,11 +33,22 @@ def mirrored(base: str, default: Optional[str]) -> str:
 
 def offline(text: str) -> str:
     """``text``, the folder or archive of ``--offline``. ``ConfigError`` where it is not there."""
-    if is_url(text) or not Path(text).expanduser().exists():
+    if is_url(text) or not expanded(Path(text)).exists():
         raise ConfigError(f"--offline {text}: a folder with index.json, or a package's archive, is wanted.")
     return text
 
 
 def is_url(text: str) -> bool:
     """Whether it is to be fetched."""
-    return urlsplit(text).scheme in {"http", "https"}
+    try:
+        return urlsplit(text).scheme in {"http", "https"}
+    except ValueError as error:
+        raise ConfigError(f"{text}: not a URL: {error}.") from error
+
+
+def expanded(path: Path) -> Path:
+    """``path`` with ``~`` and ``~name`` replaced. ``ConfigError`` where that user has no home."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ConfigError(f"{path}: no home is known for that user. Write the path in full.") from error

@@ -10,6 +10,7 @@ from builder.client.choosing import Scene, choose, look
 from builder.client.current import installed
 from builder.client.info import Verdict
 from builder.client.notes import note_verdict
+from builder.client.places import expanded
 from builder.client.selftest import Prover, Tried, host_of
 from builder.client.verify import verify
 from builder.client.world import Answer, Options, World, head
@@ -67,7 +68,7 @@ def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Ma
         name, _, path = text.partition("=")
         named = name in known and bool(path)
         model = name if named else rules[0].model if rules else ""
-        file = Path(path if named else text).expanduser().absolute()
+        file = expanded(Path(path if named else text)).absolute()
         if not file.is_file():
             raise ValidationError(
                 f"--try {text}: no such file. Give a model's path, or NAME=PATH with a name of the index's "

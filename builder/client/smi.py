@@ -23,6 +23,8 @@ PROGRAMS = (
 )
 """WSL2 keeps it off the PATH of services (NVIDIA/OpenShell#441), and so do GKE's containers."""
 SECONDS = 5.0
+_MOST_DIGITS = 9
+"""Of a GPU's number; a longer one is none."""
 _NOTHING = ("No devices were found", "No supported GPUs were found")
 
 T = TypeVar("T")
@@ -117,7 +119,7 @@ def _column(ask: Ask, program: str, field: str, parse: Callable[[str], T]) -> Di
 def _row(line: str) -> Tuple[int, Tuple[str, ...]]:
     """``index, first, rest`` of a line; no fields for a line that is not a row."""
     first, *rest = [part.strip() for part in line.split(",", 2)]
-    return (int(first), tuple(rest)) if first.isdecimal() else (-1, ())
+    return (int(first), tuple(rest)) if first.isdecimal() and len(first) <= _MOST_DIGITS else (-1, ())
 
 
 def _driver(text: str) -> str:

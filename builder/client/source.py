@@ -8,7 +8,7 @@ from typing import Optional, Union
 from urllib.parse import urljoin
 
 from builder.client.alone import index_of
-from builder.client.places import INDEX_NAME, is_url
+from builder.client.places import INDEX_NAME, expanded, is_url
 from builder.client.web import Web, read_small
 from builder.core.index import Index, loads
 from builder.core.naming import ARCHIVE_SUFFIXES
@@ -52,7 +52,7 @@ def locate(text: Optional[str], web: Web) -> Located:
 def _place(text: str) -> Place:
     if is_url(text):
         return urljoin(text, INDEX_NAME) if text.endswith("/") else text
-    path = Path(text).expanduser()
+    path = expanded(Path(text))
     return path / INDEX_NAME if path.is_dir() else path
 
 

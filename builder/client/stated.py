@@ -14,6 +14,8 @@ NAME = "environment"
 CAPABILITIES = "ORTPACKS_FORCE_CC"
 DRIVER = "ORTPACKS_FORCE_DRIVER"
 MEMORY = "ORTPACKS_FORCE_MEMORY"
+_MOST_DIGITS = 9
+"""Of a size in MiB; nothing has a petabyte."""
 
 
 def probe(env: Mapping[str, str]) -> Probe:
@@ -51,7 +53,7 @@ def memory(env: Mapping[str, str]) -> Tuple[int, ...]:
     if text is None:
         return ()
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(part.isdecimal() and len(part) <= _MOST_DIGITS and int(part) > 0 for part in parts):
         raise ConfigError(f"{MEMORY}={text!r} is not memory in MiB. Write it like 8192 or 8192,4096.")
     return tuple(int(part) for part in parts)
 

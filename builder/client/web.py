@@ -17,7 +17,7 @@ from builder.errors import TransferError
 
 TIMEOUT_SECONDS = 30.0
 FRUITLESS_TRIES = 5
-"""Tries in a row that brought no byte, or next to none, before giving up."""
+"""Tries in a row that brought nothing beyond what had come before, or next to nothing, before giving up."""
 LONGEST_WAIT_SECONDS = 60.0
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -111,13 +111,13 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
 
 def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
     """Try until it works, was fruitless ``FRUITLESS_TRIES`` times in a row, or fails for good."""
-    fruitless = 0
+    fruitless, best = 0, done()
     while True:
-        before = done()
         try:
             return attempt()
-        except TransientError as error:
-            gained = done() > before and not isinstance(error, SlowError)
+        except TransientError as error:  # noqa: PERF203 a try a round
+            gained = done() > best and not isinstance(error, SlowError)
+            best = max(best, done())
             fruitless = 0 if gained else fruitless + 1
             if fruitless >= FRUITLESS_TRIES:
                 raise TransferError(

@@ -94,6 +94,7 @@ class Code(Enum):
     R011 = "two packages are for the same variant, platform, layout and kind of archive"
     R012 = "a package does not verify"
     R013 = "the index names what is not there"
+    R014 = "the layouts of one package do not promise the same"
 
 
 @dataclass(frozen=True)

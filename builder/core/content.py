@@ -54,8 +54,6 @@ _CUDNN = (
         for part in ("engines_precompiled", "engines_runtime_compiled", "heuristic")
     ),
 )
-CUDNN_PARTS = tuple(library for library, _ in _CUDNN if library != CUDNN)
-"""What cuDNN 9.10 consists of besides its main library. Newer ones open more: the check says so (E003)."""
 _OF_TENSORRT = re.compile(r"lib(?:nvinfer|nvinfer_plugin|nvonnxparser)\.so\.\d+")
 """Of the official provider's NEEDED, 1.21.0 and 1.23.2, by ``readelf``; the plugins are 1.21.0's alone."""
 _TERMS = "the terms of redistribution ask for it"

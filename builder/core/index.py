@@ -123,7 +123,7 @@ def loads(text: str, where: str) -> Index:
     """
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ParseError(f"{where}: not JSON: {error}. Was a web page saved under this name?") from error
     _require_known_format(value, where)
     try:

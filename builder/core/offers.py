@@ -30,7 +30,8 @@ def is_same(one: IndexPackage, other: IndexPackage) -> bool:
 
 def _identity(package: IndexPackage) -> Tuple[object, ...]:
     """What is the same in every layout and kind of archive of one package."""
-    return (package.variant, package.platform, package.provider, package.onnxruntime)
+    runs_on = (package.glibc, package.driver, tuple(sorted(package.capabilities.items())))
+    return (package.variant, package.platform, package.provider, package.onnxruntime, *runs_on)
 
 
 def _shape_rank(package: IndexPackage) -> Tuple[int, int, str]:

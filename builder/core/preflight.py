@@ -70,6 +70,7 @@ def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> List[Fin
         _check_base,
         _check_versions,
         _check_twins,
+        _check_layouts,
     )
     return [finding for check in checks for finding in check(candidates, allow)]
 
@@ -158,6 +159,22 @@ def _check_twins(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[F
         if other != name:
             advice = f"{other} is for the same variant, in the same layout. Remove one of them."
             yield Finding(Code.R011, name, advice)
+
+
+def _check_layouts(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    """What installs the same must run on the same: a client chooses by one of them and may take another."""
+    del allow
+    first: Dict[Tuple[str, str], Candidate] = {}
+    for candidate in candidates:
+        manifest = candidate.manifest
+        other = first.setdefault((manifest.variant, manifest.platform), candidate)
+        if _promise(other.manifest) != _promise(manifest):
+            advice = f"{other.file.name} promises other GPUs, drivers or systems. Build both anew, together."
+            yield Finding(Code.R014, candidate.file.name, advice)
+
+
+def _promise(manifest: Manifest) -> Tuple[object, ...]:
+    return (manifest.capabilities, manifest.driver, manifest.glibc, manifest.onnxruntime)
 
 
 def _compiled(candidate: Candidate) -> bool:

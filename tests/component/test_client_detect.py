@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from builder.client.detect import detect
-from builder.client.pci import Card
 from builder.client.probes import Outcome
 from builder.errors import ConfigError
 from tests.doubles.captures import quoted
@@ -158,25 +157,6 @@ def test_a_mac_is_not_asked_for_a_driver_it_cannot_have(tmp_path: Path) -> None:
     assert list(skipped) == ["NVML", "libcuda", "nvidia-smi"]
     assert set(skipped.values()) == {"there is no NVIDIA driver for macOS"}
     assert not (tmp_path / "asked").exists()
-
-
-def test_a_card_without_a_driver_is_seen_on_the_bus_all_the_same(tmp_path: Path) -> None:
-    """Numbers of pci.ids: a GTX 750 Ti, an RTX 4090 with its sound device, an Intel GPU."""
-    for address, vendor, device, kind, driver in (
-        ("0000:01:00.0", "0x10de", "0x1380", "0x030000", "nouveau"),
-        ("0000:02:00.0", "0x10de", "0x2684", "0x030200", None),
-        ("0000:02:00.1", "0x10de", "0x22ba", "0x040300", "snd_hda_intel"),
-        ("0000:00:02.0", "0x8086", "0x3e92", "0x030000", "i915"),
-    ):
-        folder = f"sys/bus/pci/devices/{address}"
-        for name, value in (("vendor", vendor), ("device", device), ("class", kind)):
-            write(tmp_path / folder / name, f"{value}\n")
-        if driver:
-            (tmp_path / folder / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
-    assert detect(machine(tmp_path)).cards == (
-        Card("0000:01:00.0", "1380", "nouveau"),
-        Card("0000:02:00.0", "2684", None),
-    )
 
 
 def write(path: Path, text: str) -> None:

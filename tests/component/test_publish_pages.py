@@ -103,11 +103,10 @@ def test_a_first_release_says_nothing_of_news(desk: Desk) -> None:
 def test_the_next_release_says_what_is_new(desk: Desk) -> None:
     desk.publish()
     (desk.dist / "SHA256SUMS").unlink()
-    write_package(desk.dist, manifest("legacy", layout="thin"), padding=10)
-    newer = dataclasses.replace(
-        manifest("legacy"), capabilities={**manifest("legacy").capabilities, "7.5": "jit"}
-    )
-    write_package(desk.dist, newer, padding=300_000)
+    capabilities = {**manifest("legacy").capabilities, "7.5": "jit"}
+    for layout, padding in (("thin", 10), ("full", 300_000)):
+        newer = dataclasses.replace(manifest("legacy", layout=layout), capabilities=capabilities)
+        write_package(desk.dist, newer, padding=padding)
     append_sum(desk.dist, desk.dist / f"{MODERN}.tar.zst")
     desk.publish(PublishOptions(tag=NEXT))
     news = body_of(desk, NEXT).partition(f"## Since {TAG}\n")[2].partition("\n## ")[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.core.index import IndexPart, Stored, build_index
-from builder.core.manifest import Manifest
+from builder.core.manifest import Driver, Manifest
 from builder.core.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
 from builder.core.release import LocalFile
 from builder.errors import CheckFailedError
@@ -111,6 +111,19 @@ def test_mixed_cuda_libraries_need_a_flag_too(desk: Desk, other: Manifest, what:
     assert "R010 the release" in told
     assert f"one {what} version" in told
     assert desk.publish(PublishOptions(dry_run=True, allow=Leniency(mixed=True))).state == "dry-run"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        dataclasses.replace(manifest("legacy", layout="thin"), glibc="2.99"),
+        dataclasses.replace(manifest("legacy", layout="thin"), driver=Driver("999.0", None)),
+        dataclasses.replace(manifest("legacy", layout="thin"), capabilities={"5.0": "none"}),
+    ],
+)
+def test_layouts_that_do_not_promise_the_same_are_not_of_one_package(desk: Desk, other: Manifest) -> None:
+    write_package(desk.dist, other)
+    assert f"R014 {other.name}.tar.zst" in refused(desk)
 
 
 def test_an_index_that_names_what_is_not_there() -> None:

@@ -50,6 +50,8 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
         return _dry_run(plan, release, rows, ports)
     draft = ports.host.withdraw(public) if public else release
     draft = draft or ports.host.create_draft(plan.tag, plan.title, plan.body, options.commit)
+    if public is not None:  # a host need not take everything over into the draft
+        rows = tuple(compare(plan.files, ports.host.assets(draft)))
     _act(draft, rows, ports)
     rows = _observe_again(plan, draft, ports)
     if options.draft:

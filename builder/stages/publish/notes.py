@@ -7,7 +7,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 from builder.core import index as index_format
 from builder.core.index import Index, by_support
 from builder.core.indexchanges import changes
-from builder.core.release import INDEX
+from builder.core.release import INDEX, UPLOADED, Asset
 from builder.core.select import distinct
 from builder.core.variant import Project
 from builder.errors import ConfigError
@@ -27,12 +27,19 @@ def previous_index(tag: str, ports: PublishPorts) -> Index | None:
     asset = next((asset for asset in assets if asset.name == INDEX), None)
     if asset is None:
         return None
+    if not _is_readable(asset):
+        ports.reporter.warn(f"the notes will not say what is new: {INDEX} of {release.tag} is not whole")
+        return None
     try:
         content = ports.host.download(asset, _INDEX_LIMIT)
         return index_format.loads(content.decode("utf-8", errors="replace"), f"{INDEX} of {release.tag}")
     except ConfigError as error:
         ports.reporter.warn(f"the notes will not say what is new: {error}")
         return None
+
+
+def _is_readable(asset: Asset) -> bool:
+    return asset.state == UPLOADED and asset.size <= _INDEX_LIMIT
 
 
 def release_notes(prepared: Prepared, previous: Index | None, project: Project, loader: BaseLoader) -> str:

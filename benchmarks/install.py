@@ -1,0 +1,272 @@
+"""How fast a package comes in, and in how much memory: ``python -m benchmarks.install [--size BYTES]``.
+
+A release with one package whose archive has about that size lies on a loopback server, a process of its own.
+In turn, each into an empty folder:
+
+- ours: ``ortpacks.pyz install`` as a user runs it, with the program ``zstd``;
+- module: the same with ``backports.zstd``, as from Python 3.14 on;
+- by hand: ``curl | tee >(sha256sum) | zstd -d | tar x``, which proves the archive when all is unpacked;
+- synced: the same, and ``sync`` of what came out. Ours syncs each file before it switches.
+
+Of several runs the fastest counts: other load only slows. Memory is the high-water mark of the client and of
+the ``zstd`` it starts, added up. After that come ``detect``, ``select``, and the same install again, which
+hashes every file, beside ``sha256sum`` of the same files. The package holds no host library, so none is tried
+out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from benchmarks.release import make_release
+from builder.core.arch import Capability
+from builder.core.device import Device
+from builder.core.index import loads
+from builder.core.select import select
+from builder.stages.client import ClientRequest, build_client
+
+ROOT = Path(__file__).parents[1]
+ENV = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/nonexistent",
+    "ORTPACKS_FORCE_CC": "8.6",
+    "ORTPACKS_FORCE_DRIVER": "570.133.07",
+}
+BY_HAND = (
+    'set -eo pipefail; curl -sSf "$0" | tee >(sha256sum > sum) | zstd -dcq | tar x; wait; grep -q "$1" sum'
+)
+LIMITS = {"ours of by hand": 1.3, "MB": 150, "detect": 0.5, "select": 0.02, "again": 1.0}
+"""At most; ``again`` is in seconds beyond the hashing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One run."""
+
+    seconds: float
+    cpu: float
+    """Seconds of all its processes, the server's not."""
+    peak: int
+    """Bytes of memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """A way to install, and what its runs gave."""
+
+    name: str
+    run: Callable[[Path], Outcome]
+    """Installs into an empty folder."""
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """The fastest run's."""
+        return min(outcome.seconds for outcome in self.outcomes)
+
+    @property
+    def cpu(self) -> float:
+        """The cheapest run's."""
+        return min(outcome.cpu for outcome in self.outcomes)
+
+    @property
+    def peak(self) -> int:
+        """The largest run's."""
+        return max(outcome.peak for outcome in self.outcomes)
+
+
+def main() -> None:
+    """Print each way's seconds, ratio and memory, then the small commands."""
+    asked = _arguments()
+    if asked.serve:
+        _serve(asked.serve)
+        return
+    with tempfile.TemporaryDirectory(dir=asked.scratch, prefix="install-benchmark-") as name:
+        place = Path(name)
+        index = make_release(place / "release", asked.size)
+        pyz = build_client(ClientRequest(source=ROOT, target=place / "ortpacks.pyz", index_url=None))
+        with _server(index.parent) as url:
+            _compare(_ways(pyz, url, index), place, asked.runs)
+        _small(pyz, index, place)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.install")
+    parser.add_argument("--size", type=int, default=1_500_000_000, metavar="BYTES", help="of the archive")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each way, in turn")
+    parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="needs 6 times the size, for a while")
+    parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _ways(pyz: Path, url: str, index: Path) -> list[Way]:
+    (package,) = json.loads(index.read_text())["packages"]
+    hand = ["bash", "-c", BY_HAND, f"{url}/{package['file']}", package["sha256"]]
+    synced = [*hand[:2], f"{BY_HAND}; sync -f .; sync", *hand[3:]]
+    install = [str(pyz), "install", "--index", f"{url}/index.json", "--prefix", "."]
+    ways = [
+        Way(name="ours", run=lambda empty: _timed([sys.executable, "-I", "-S", *install], empty)),
+        Way(name="module", run=lambda empty: _timed([sys.executable, "-I", *install], empty)),
+        Way(name="by hand", run=lambda empty: _timed(hand, empty)),
+        Way(name="synced", run=lambda empty: _timed(synced, empty)),
+    ]
+    return [way for way in ways if way.name == "module" or shutil.which("zstd")]
+
+
+def _compare(ways: list[Way], place: Path, runs: int) -> None:
+    for _ in range(runs):
+        for way in ways:
+            with _folder(place) as empty:
+                way.outcomes.append(way.run(empty))
+    hand = next((way.seconds for way in ways if way.name == "by hand"), None)
+    print(f"{'':10} seconds  of by hand      CPU  peak MB")
+    for way in ways:
+        ratio = f"{way.seconds / hand:.2f}" if hand else ""
+        print(f"{way.name:10} {way.seconds:7.2f} {ratio:>11} {way.cpu:8.2f} {way.peak / 1e6:8.0f}")
+
+
+def _small(pyz: Path, index: Path, place: Path) -> None:
+    """What is quick, or should be."""
+    client = [sys.executable, "-I", "-S", str(pyz)]
+    with _folder(place) as empty:
+        install = [*client, "install", "--index", str(index), "--prefix", "."]
+        _timed(install, empty)
+        again = min(_timed(install, empty).seconds for _ in range(3))
+        hashed = min(_timed(["sh", "-c", "sha256sum current/lib/* > sum"], empty).seconds for _ in range(3))
+    bare = {name: value for name, value in ENV.items() if not name.startswith("ORTPACKS_")}
+    detect = min(_timed([*client, "detect"], place, bare).seconds for _ in range(5))
+    command = min(_timed([*client, "select", "--index", str(index)], place).seconds for _ in range(5))
+    print(f"install again {again:.2f} s, sha256sum of its files {hashed:.2f} s: {again - hashed:+.2f} s")
+    print(f"detect {detect:.2f} s, select {command:.2f} s, of it choosing {_choosing(index) * 1000:.2f} ms")
+
+
+def _choosing(index: Path) -> float:
+    """Seconds of the choice alone, the index read already."""
+    device = Device(
+        index=0,
+        name="GPU",
+        uuid="",
+        capability=Capability.parse("8.6"),
+        memory_mib=8192,
+        driver=None,
+        mig=None,
+    )
+    offered = loads(index.read_text(), "index.json")
+    begin = time.perf_counter()
+    select((device,), offered, "linux-x64", "2.36")
+    return time.perf_counter() - begin
+
+
+def _timed(argv: list[str], folder: Path, env: dict[str, str] | None = None) -> Outcome:
+    """A whole process in ``folder``. One that fails ends the benchmark with what it says."""
+    begin, before = time.perf_counter(), _cpu_of_children()
+    with subprocess.Popen(
+        argv, cwd=folder, env=env or ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        memory = _Memory(process.pid)
+        said, _ = process.communicate()
+    seconds = time.perf_counter() - begin
+    if process.returncode:
+        sys.exit(f"{argv} left with code {process.returncode}: {said}")
+    return Outcome(seconds=seconds, cpu=_cpu_of_children() - before, peak=memory.peak)
+
+
+def _cpu_of_children() -> float:
+    """Seconds of those that have ended; the server has not."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+class _Memory(threading.Thread):
+    """Watches the high-water marks of a process and of those it starts, until it ends."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self._pid = pid
+        self._marks: dict[int, int] = {}
+        self.start()
+
+    @property
+    def peak(self) -> int:
+        """Bytes, all of them added up."""
+        self.join()
+        return sum(self._marks.values())
+
+    def run(self) -> None:
+        while self._look(self._pid):
+            time.sleep(0.02)
+
+    def _look(self, pid: int) -> bool:
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        except OSError:
+            return False
+        mark = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), None)
+        if mark is not None:
+            self._marks[pid] = mark
+            for child in children:
+                self._look(int(child))
+        return mark is not None
+
+
+@contextmanager
+def _folder(place: Path) -> Iterator[Path]:
+    """An empty folder that goes with what is in it; nothing of the run before is still being written."""
+    folder = place / "way"
+    folder.mkdir()
+    os.sync()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[str]:
+    argv = [sys.executable, "-m", "benchmarks.install", "--serve", str(folder)]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None  # noqa: S101 - it was asked for
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+def _serve(folder: Path) -> None:
+    """Hand out the folder's files, from the page cache to the socket. Prints its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            with (folder / Path(self.path).name).open("rb") as file:
+                self.send_response(200)
+                self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
+                self.end_headers()
+                self.connection.sendfile(file)
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

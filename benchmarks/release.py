@@ -1,0 +1,107 @@
+"""A release of one package, as large as wished, for benchmarks of what installs it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+from builder.adapters.archive import PackageArchive
+from builder.console import Console
+from builder.core.index import Stored, build_index
+from builder.core.index import dumps as index_text
+from builder.core.manifest import BaseEntry, Driver, FileEntry, Manifest, OrtEntry
+from builder.core.manifest import dumps as manifest_text
+from builder.core.package import BUILT, Content, Digest, Member
+from builder.core.variant import Preset
+
+NAME = "ortpacks-modern-1.0.0-cuda12.9-linux-x64"
+LIBRARIES = (0.3, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05)
+"""Shares of the package's bytes, about as a real package has them."""
+RATIO = 0.58
+"""Archive bytes per byte of ``_block``, measured at level 3; a real package has 0.56."""
+NOISE = 1 << 24
+
+
+def make_release(folder: Path, size: int) -> Path:
+    """Write a package whose archive has about ``size`` bytes, and its index, whose path is returned."""
+    folder.mkdir(parents=True)
+    members, digests = [], {}
+    for number, share in enumerate(LIBRARIES):
+        path, file = f"lib/lib{number}.so", folder / f"lib{number}.so"
+        digests[path] = _fill(file, int(size / RATIO * share), number)
+        members.append(Member(path=path, file=file, source=BUILT, licence="LICENSE", vendor="ortpacks"))
+    manifest = _manifest(digests)
+    content = Content(manifest_text(manifest).encode(), tuple(members), digests)
+    archive = PackageArchive(reporter=Console(env={}, stream=io.StringIO()))
+    package = archive.write(folder / f"{NAME}.tar.zst", content, Preset.FAST, lambda _: None)
+    for member in members:
+        member.file.unlink()
+    index = folder / "index.json"
+    stored = Stored(package.path.name, package.size, package.sha256)
+    index.write_text(index_text(build_index("v1.0.0", [(manifest, stored)], ())))
+    return index
+
+
+def _fill(file: Path, size: int, number: int) -> Digest:
+    """A quarter noise, half of it five bits a byte, a quarter the same again and again."""
+    digest = hashlib.sha256()
+    block = _block(number)
+    with file.open("wb") as stream:
+        for start in range(0, size, len(block)):
+            piece = block[: size - start]
+            stream.write(piece)
+            digest.update(piece)
+    return Digest(size, digest.hexdigest())
+
+
+def _block(number: int) -> bytes:
+    noise = hashlib.shake_256(bytes([number])).digest(NOISE)
+    dull = noise.translate(bytes(value & 31 for value in range(256)))
+    parts = []
+    for at in range(0, NOISE, 1 << 14):
+        middle = at + (1 << 13)
+        parts += [noise[at : at + (1 << 12)], dull[middle : middle + (1 << 13)], bytes(1 << 12)]
+    return b"".join(parts)
+
+
+def _manifest(digests: dict[str, Digest]) -> Manifest:
+    return Manifest(
+        format=3,
+        name=NAME,
+        layout="full",
+        variant="modern",
+        sm=("75", "80", "86"),
+        generations=("Turing", "Ampere"),
+        platform="linux-x64",
+        provider="cuda",
+        glibc="2.17",
+        glibcxx=None,
+        onnxruntime=OrtEntry("1.0.0", "wheel", "a benchmark", None, "wheel"),
+        base=BaseEntry("none", "a benchmark", None),
+        cuda="12.9",
+        cudnn="9.10.2.21",
+        toolkit="official",
+        driver=Driver("525.60.13", None),
+        capabilities={"8.6": "native"},
+        coverage=(),
+        models=(),
+        wheels=(),
+        files=tuple(_entry(path, digest) for path, digest in digests.items()),
+    )
+
+
+def _entry(path: str, digest: Digest) -> FileEntry:
+    return FileEntry(
+        path=path,
+        size=digest.size,
+        sha256=digest.sha256,
+        source=BUILT,
+        member=None,
+        packed=True,
+        licence="LICENSE",
+        vendor="ortpacks",
+        modified=False,
+        soname=None,
+        needed=(),
+    )

@@ -92,6 +92,14 @@ def test_a_shifted_range_is_not_believed(machine: Machine, server: Server) -> No
     assert whole(machine)
 
 
+def test_a_server_that_always_breaks_before_where_it_came_is_given_up(
+    machine: Machine, server: Server
+) -> None:
+    server.faults += [cut(300 if number % 2 else 200) for number in range(50)]
+    assert install(machine, server) == 10
+    assert len(server.faults) > 40, "only the first two brought anything new"
+
+
 def test_416_starts_over(machine: Machine, server: Server) -> None:
     server.faults += [cut(300), status(416)]
     assert install(machine, server) == 0, machine.err

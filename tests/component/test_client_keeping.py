@@ -54,6 +54,15 @@ def test_rollback_goes_one_version_back_and_no_further(machine: Machine) -> None
     assert version_in_use(machine) == "1.22.0"
 
 
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"versions/../../x\n"])
+def test_an_install_with_a_history_that_says_nothing_removes_no_version(
+    machine: Machine, releases: dict[str, Path], content: bytes
+) -> None:
+    (machine.prefix / ".ortpacks/history").write_bytes(content)
+    assert machine.run("install", "--index", str(releases["1.23.2"])) == 0, machine.err
+    assert folders(machine) == {"1.22.0", "1.23.2"}
+
+
 def test_what_was_rolled_back_from_is_not_what_the_next_rollback_goes_to(
     machine: Machine, releases: dict[str, Path]
 ) -> None:

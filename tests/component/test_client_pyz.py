@@ -168,6 +168,11 @@ def test_detect_is_quick_where_there_is_nothing(pyz: Path) -> None:
         (["select", "--index", "/no/such/index.json"], 10, "No such file"),
         (["select", "--index", "ftp://host/index.json"], 10, "ftp:"),
         (["select", "--index", "/no/such.tar.zst"], 10, "no such file"),
+        (["select", "--index", "http://[/"], 2, "http://[/: not a URL"),
+        (["select", "--mirror", "http://["], 2, "not a URL"),
+        (["select", "--index", "~nosuchuser/index.json"], 2, "no home is known"),
+        (["verify", "--prefix", "~nosuchuser/x"], 2, "no home is known"),
+        (["env", "--prefix", "/x\nExecStart=/bin/sh"], 2, "holds a line break"),
         (["verify", "--prefix", "/no/such/prefix"], 3, "Run install"),
     ],
 )

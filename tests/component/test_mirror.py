@@ -117,6 +117,19 @@ def test_a_tag_that_no_folder_can_have_is_refused_first(stand: Stand, tag: str) 
     assert not stand.root.exists()
 
 
+def test_a_replacement_copies_what_cannot_be_linked(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAT, SMB and some FUSE have no hard links."""
+    stand.mirror()
+    fill(stand.dist, padding=90_000)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    stand.mirror(PublishOptions(replace=True))
+    assert bytes_in(stand.release()) == bytes_in(stand.dist)
+
+
 def test_an_empty_dist_is_said_plainly(stand: Stand, tmp_path: Path) -> None:
     stand.shop.dist = tmp_path / "empty"
     stand.dist.mkdir()

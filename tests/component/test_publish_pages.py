@@ -132,6 +132,18 @@ def test_an_index_of_before_that_is_not_read_leaves_the_news_out(desk: Desk, con
     assert "! the notes will not say what is new: index.json of old" in desk.output
 
 
+@pytest.mark.parametrize(
+    ("content", "state"), [(b"{}", "starter"), (bytes(17 << 20), "uploaded")], ids=["half", "huge"]
+)
+def test_an_index_of_before_that_is_half_or_huge_is_not_fetched(
+    desk: Desk, content: bytes, state: str
+) -> None:
+    release = desk.github.create("old", "", "", draft=False)
+    desk.github.store(release, "index.json", content, state=state)
+    assert desk.publish().state == "published"
+    assert "index.json of old is not whole" in desk.output
+
+
 def test_a_release_of_before_without_an_index_is_no_obstacle(desk: Desk) -> None:
     desk.github.create("old", "", "", draft=False)
     assert desk.publish().state == "published"

@@ -49,6 +49,11 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
     assert list(schema["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
 
 
+def test_a_list_as_deep_as_a_well_is_no_index() -> None:
+    with pytest.raises(ParseError, match=r"^x: not JSON"):
+        loads("[" * 200_000, "x")
+
+
 def test_it_reads_back_what_it_wrote() -> None:
     assert loads(dumps(index()), "index.json") == index()
 

@@ -10,7 +10,7 @@ import pytest
 from builder.core.index import IndexPackage
 from builder.core.manifest import Driver
 from builder.core.select import offers, refusal, select
-from tests.unit.select_cases import INDEX, LEGACY, MODERN, gpu, package, plain, release
+from tests.unit.select_cases import CAPABILITIES, INDEX, LEGACY, MODERN, gpu, package, plain, release
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,20 @@ def test_layouts_and_kinds_of_archive_are_one_package(order: tuple[IndexPackage,
     assert choice.package is rival, "a thin archive's size says nothing of what is installed"
     assert [item.package for item in choice.reasons] == ["m"]
     assert offers((*order, rival), THIN_GZ) == (FULL, FULL_GZ, THIN, THIN_GZ)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"capabilities": dict.fromkeys(CAPABILITIES, "none")},
+        {"driver": Driver(floor="999.0", ceiling=None)},
+        {"glibc": "2.99"},
+    ],
+)
+def test_a_layout_that_promises_less_is_another_package(other: dict[str, object]) -> None:
+    full = package("modern", "7.5 8.0 8.6")
+    thin = replace(full, file="modern-thin.tar.zst", layout="thin", **other)  # type: ignore[arg-type]
+    assert offers([full, thin], full) == (full,)
 
 
 def test_a_thin_package_alone_is_chosen() -> None:

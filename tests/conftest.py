@@ -36,13 +36,14 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest looks for what -m selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for tier, why in TIERS.items():
             if tier in item.keywords and not config.getoption(f"--{tier}"):
                 item.add_marker(pytest.mark.skip(reason=f"tier {tier} not asked for: {why}"))
         if ONE_AFTER_ANOTHER & {*item.keywords, *getattr(item, "fixturenames", ())}:
-            item.add_marker(pytest.mark.xdist_group("engine"))
+            item.add_marker(pytest.mark.engine)
 
 
 @pytest.fixture(autouse=True)

@@ -21,8 +21,9 @@ _ZIZMOR = ("zizmor", "--offline", "--no-progress", "--quiet", "--strict-collecti
 _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
 """Without what it would run where it finds it: the answer is the same on every machine."""
 
-_SIDE_BY_SIDE = ("--numprocesses=2", "--dist=loadgroup")
-"""Tests that share the engine run one after another (``tests/conftest.py``), beside the others."""
+_BESIDE = ("--numprocesses=2", "-m=not engine")
+_ALONE = ("-m=engine",)
+"""Tests that share the engine run one after another, when the others are through."""
 
 
 def test(shop: Workshop, *, fast: bool, only: str | None) -> None:
@@ -30,10 +31,11 @@ def test(shop: Workshop, *, fast: bool, only: str | None) -> None:
     for gate in () if only else (*_GATES, *_workflow_gates(shop)):
         with shop.reporter.step(" ".join(gate)):
             shop.runner.run(gate, cwd=shop.root)
-    argv = [sys.executable, "-m", "pytest", *_selection(shop, fast=fast, only=only)]
-    done = shop.runner.run(argv, cwd=shop.root, on_line=shop.console.show, check=False)
-    if done.code != 0:
-        raise CommandError(f"pytest exited with {done.code}", argv=argv, code=done.code)
+    runs = [[sys.executable, "-m", "pytest", *flags] for flags in _selections(shop, fast=fast, only=only)]
+    codes = [shop.runner.run(run, cwd=shop.root, on_line=shop.console.show, check=False).code for run in runs]
+    for run, code in zip(runs, codes, strict=True):
+        if code != 0:
+            raise CommandError(f"pytest exited with {code}: {' '.join(run[1:])}", argv=run, code=code)
 
 
 def _workflow_gates(shop: Workshop) -> Iterator[tuple[str, ...]]:
@@ -46,10 +48,13 @@ def _workflow_gates(shop: Workshop) -> Iterator[tuple[str, ...]]:
         shop.reporter.warn("gate actionlint does not run: it is not on PATH (github.com/rhysd/actionlint)")
 
 
-def _selection(shop: Workshop, *, fast: bool, only: str | None) -> Iterator[str]:
+def _selections(shop: Workshop, *, fast: bool, only: str | None) -> Iterator[tuple[str, ...]]:
+    """Pytest's flags, run by run."""
+    asked = () if fast else tuple(tiers(shop))
     if only:
-        yield f"-k={only}"
+        yield (f"-k={only}", *asked)
+    elif fast:
+        yield _BESIDE[:1]
     else:
-        yield from _SIDE_BY_SIDE
-    if not fast:
-        yield from tiers(shop)
+        yield (*_BESIDE, *asked)
+        yield (*_ALONE, *asked)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +20,31 @@ GATES += ["lint-imports --no-logo"]
 WORKFLOWS = ".github/workflows/check.yml .github/workflows/release.yml"
 GATES += [f"zizmor --offline --no-progress --quiet --strict-collection --min-severity=low {WORKFLOWS}"]
 PYTEST = f"{sys.executable} -m pytest"
-SIDE_BY_SIDE = f"{PYTEST} --numprocesses=2 --dist=loadgroup"
+SIDE_BY_SIDE = f"{PYTEST} --numprocesses=2"
 
 
 class NoEngine(FakeEngine):
     def facts(self) -> EngineFacts:
         raise ToolMissingError("No Docker engine answers.")
+
+
+@dataclass
+class RedRunner(FakeRunner):
+    """What has a flag fails."""
+
+    red: str = ""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+        check: bool = True,
+    ) -> Completed:
+        done = super().run(argv, cwd=cwd, env=env, on_line=on_line, check=check)
+        return replace(done, code=1 if self.red in argv else 0)
 
 
 class Bench:
@@ -57,7 +78,17 @@ def bench(root: Path, tmp_path: Path) -> Bench:
 
 def test_everything_runs_in_order(bench: Bench) -> None:
     quality.test(bench.shop, fast=False, only=None)
-    assert bench.ran() == [*GATES, f"{SIDE_BY_SIDE} --integration --images"]
+    tiers = "--integration --images"
+    runs = [f"{SIDE_BY_SIDE} -m=not engine {tiers}", f"{PYTEST} -m=engine {tiers}"]
+    assert bench.ran() == [*GATES, *runs]
+
+
+@pytest.mark.parametrize("red", ["--numprocesses=2", "-m=engine"])
+def test_both_runs_of_pytest_come_to_their_end_and_either_can_fail(bench: Bench, red: str) -> None:
+    bench.shop.__dict__["runner"] = bench.runner = RedRunner(red=red)
+    with pytest.raises(CommandError, match=f"pytest exited with 1: .*{red}"):
+        quality.test(bench.shop, fast=False, only=None)
+    assert len([line for line in bench.ran() if line.startswith(PYTEST)]) == 2
 
 
 def test_fast_asks_for_no_tier(bench: Bench) -> None:

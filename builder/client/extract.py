@@ -11,9 +11,10 @@ import re
 import tarfile
 from itertools import islice
 from pathlib import Path
-from typing import IO, Dict, Iterator, Tuple, Union
+from typing import IO, Dict, Iterator, Tuple, Union, cast
 
-from builder.client.digest import CHUNK, write_file
+from builder.client.digest import write_file
+from builder.client.forward import Forward
 from builder.client.layout import INFO
 from builder.client.syncing import Sync, syncing
 from builder.core.manifest import FOLDER_MODE, FileEntry, Manifest, file_mode, loads
@@ -92,7 +93,7 @@ class _Header(tarfile.TarInfo):
 
 
 def _opened(stream: IO[bytes]) -> tarfile.TarFile:
-    return tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK, tarinfo=_Header)
+    return tarfile.open(fileobj=cast("IO[bytes]", Forward(stream)), mode="r:", tarinfo=_Header)
 
 
 def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import Iterator, Mapping, Sequence, Tuple
 from builder.core.arch import Arch, runs_sass
 from builder.core.archlist import Compiled, compiled, read_list, refused, rewritten
 from builder.core.coverage import CAPABILITIES
+from builder.core.launches import launches, narrowed, shared_ptx, unused_options
 from builder.core.official import ArchList, Setting, arch_list, settings
 from builder.core.ortsupport import Asked, hold_version
 from builder.core.ortversions import needs, opened_at_run_time
@@ -66,7 +67,7 @@ def explain(plan: BuildPlan) -> Explanation:
 def _differences(plan: BuildPlan, profile: Profile) -> Iterator[Difference]:
     yield from _architectures(plan)
     yield _RAW
-    chosen = options(profile, plan.ort_version, cpuinfo=plan.base == "nvidia")
+    chosen = options(profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
     ours = {option.entry.name: option for option in chosen}
     for setting in settings(plan.ort_version):
         yield from _setting(setting, ours)
@@ -123,9 +124,23 @@ def _made_of(plan: BuildPlan) -> Iterator[str]:
         extra = unasked(sm, version)
         if extra:
             yield f"{_names(extra)} comes along unasked, in the units that need it"
-        parts = [str(kind) for kind in unit_sets(sm, version)[1:]]
-        if parts:
-            yield f"some units are for part of the list: {'; '.join(parts)}"
+        yield from _left_out(sm, version)
+    for new, old in shared_ptx(sm, version):
+        yield f"SASS for sm_{new} is made from the PTX of compute_{old}: no source asks for more than that"
+
+
+def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
+    """What is not compiled for the whole list: by ORT's own CMake, or because its dispatch never launches it."""
+    unused = unused_options(sm, version)
+    for launch in launches(version):
+        if launch.option in unused:
+            yield f"{launch.name} is left out: no architecture of the set launches it ({launch.source})"
+    for launch, part in narrowed(sm, version):
+        made = " ".join(map(str, sorted(part)))
+        yield f"{launch.name} is compiled for {made}: nothing else launches it ({launch.source})"
+    parts = [str(kind) for kind in unit_sets(sm, version)[1:] if kind.units is None]
+    if parts:
+        yield f"some units are for part of the list: {'; '.join(parts)}"
 
 
 def _devices(arch: Arch) -> str:

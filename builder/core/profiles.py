@@ -7,9 +7,11 @@ are what we want are written out too: a default can change, as that of FPA_INTB_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterator, Mapping, Tuple
+from dataclasses import dataclass, replace
+from typing import Iterator, Mapping, Sequence, Tuple
 
+from builder.core.arch import Arch
+from builder.core.launches import unused_options
 from builder.core.ortversions import ALWAYS, SPLITS_UNITS, TELEMETRY, Span, known_line
 from builder.core.variant import Host, Profile
 
@@ -112,18 +114,28 @@ _NO_CPUINFO = _option(
 )
 
 
-def options(profile: Profile, version: str, *, cpuinfo: bool) -> Tuple[Option, ...]:
+def options(profile: Profile, version: str, sm: Sequence[Arch], *, cpuinfo: bool) -> Tuple[Option, ...]:
     """The options of a profile that ORT ``version`` knows; of an unknown version those of the nearest known.
 
+    ``sm``: the set it is compiled for, which decides what of ``full`` no GPU would launch (``launches``).
     ``cpuinfo``: whether the host library's CPU detection library can be had.
     """
     line = known_line(version)
-    return tuple(option for option in _all(profile, cpuinfo) if line in option.span)
+    unused = unused_options(sm, version)
+    known = (option for option in _all(profile, cpuinfo) if line in option.span)
+    return tuple(_off(option) if option.entry.name in unused else option for option in known)
 
 
-def cache_entries(profile: Profile, version: str, *, cpuinfo: bool) -> Tuple[CacheEntry, ...]:
+def _off(option: Option) -> Option:
+    reason = "no architecture of the set launches any of it"
+    return replace(option, entry=replace(option.entry, value="OFF", reason=reason))
+
+
+def cache_entries(
+    profile: Profile, version: str, sm: Sequence[Arch], *, cpuinfo: bool
+) -> Tuple[CacheEntry, ...]:
     """The CMake cache entries of a profile, in the order they are written."""
-    return tuple(option.entry for option in options(profile, version, cpuinfo=cpuinfo))
+    return tuple(option.entry for option in options(profile, version, sm, cpuinfo=cpuinfo))
 
 
 def _all(profile: Profile, cpuinfo: bool) -> Iterator[Option]:

@@ -29,12 +29,12 @@ def hold_provider(
 
     ``120`` is asked for and ``120a`` is found: ORT's own CMake adds the suffix (``coverage.lacking``).
     ``extra``: how bad an architecture is that nobody asked for. ``version``: ORT's, as the provider's bytes
-    tell it: from 1.27 on some units are compiled for part of the set (``core.units``) and held to that part.
+    tell it: some units are compiled for part of the set (``core.units``) and held to that part.
     """
     if not containers:
         yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
         return
-    kinds = kinds_asked(variant.sm, version)
+    kinds = kinds_asked(variant.sm, version, (one.arches(Kind.SASS) for one in containers))
     for arch in variant.sm:
         yield from _missing(path, _meant(containers, arch, kinds) or containers, arch, variant)
     yield from _surplus(path, containers, variant, extra, kinds)

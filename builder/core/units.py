@@ -1,18 +1,21 @@
 """Which architectures of a list each unit of the CUDA provider is compiled for, and so its container holds.
 
-Up to 1.26 every unit is compiled for the whole list. From 1.27 on (``ortversions.SPLITS_UNITS``) some are
-for part of it, so a container without an architecture of the set may be just what was meant. Counted in the
-official wheels: 1.21.0 and 1.23.2 have 155 and 184 containers, all alike; 1.31.1, whose list is 75 80 86 89
-90a 120a, has 217 with all six, 91 without 75, 292 with 90a alone and 9 with 120a alone.
+Official builds up to 1.26 compile every unit for the whole list. From 1.27 on (``ortversions.SPLITS_UNITS``)
+some are for part of it, and so are some of our own full builds of 1.21 (``launches``): a container without an
+architecture of the set may be just what was meant. Counted in the official wheels: 1.21.0 and 1.23.2 have 155
+and 184 containers, all alike; 1.31.1, whose list is 75 80 86 89 90a 120a, has 217 with all six, 91 without
+75, 292 with 90a alone and 9 with 120a alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Callable, FrozenSet, Iterable, Iterator, Optional, Sequence, Tuple
 
 from builder.core.arch import Arch
 from builder.core.archlist import compiled, refused
+from builder.core.launches import narrowed
 from builder.core.ortversions import BLACKWELL_ALONE_BREAKS, SPLITS_UNITS
 
 _TURING, _AMPERE, _HOPPER, _CONSUMER_BLACKWELL = 75, 80, 90, 120
@@ -25,6 +28,8 @@ class UnitSet:
 
     name: str
     sass: FrozenSet[Arch]
+    units: Optional[int] = None
+    """How many they are, where that is known."""
 
     def __str__(self) -> str:
         return f"{self.name}: {' '.join(map(str, sorted(self.sass)))}"
@@ -41,23 +46,38 @@ def unit_sets(sm: Sequence[Arch], version: str) -> Tuple[UnitSet, ...]:
 def split(whole: Iterable[Arch], version: str) -> Tuple[UnitSet, ...]:
     """The same for the SASS that units for the whole list hold: of a library whose set nobody told."""
     every = frozenset(whole)
-    parts = _parts(every, version) if SPLITS_UNITS.holds(version) else ()
+    parts = _parts(every, version) if SPLITS_UNITS.holds(version) else _launched(every, version)
     return tuple(kind for kind in (UnitSet("whole list", every), *parts) if kind.sass)
 
 
 def kinds_found(containers: Iterable[FrozenSet[Arch]], version: str) -> Tuple[UnitSet, ...]:
-    """The kinds by what containers hold, the widest taken for the whole list; ``()`` up to 1.26."""
-    if not SPLITS_UNITS.holds(version):
-        return ()
-    widest = sorted(containers, key=len)[-1:]
-    return split(widest[0] if widest else (), version)
+    """The kinds by what containers hold, the widest taken for the whole list; ``()`` where all are one kind."""
+    held = tuple(containers)
+    widest = sorted(held, key=len)[-1:]
+    return _borne_out(split(widest[0] if widest else (), version), held)
 
 
-def kinds_asked(sm: Sequence[Arch], version: Optional[str]) -> Tuple[UnitSet, ...]:
-    """The kinds by the set that was asked for; ``()`` up to 1.26, and where ORT's CMake takes no such set."""
-    if version is None or not SPLITS_UNITS.holds(version) or refused(sm, version):
+def kinds_asked(
+    sm: Sequence[Arch], version: Optional[str], containers: Iterable[FrozenSet[Arch]]
+) -> Tuple[UnitSet, ...]:
+    """The kinds by the set that was asked for; ``()`` where all are one kind or ORT's CMake refuses the set."""
+    if version is None or refused(sm, version):
         return ()
-    return unit_sets(sm, version)
+    return _borne_out(unit_sets(sm, version), containers)
+
+
+def _borne_out(kinds: Tuple[UnitSet, ...], containers: Iterable[FrozenSet[Arch]]) -> Tuple[UnitSet, ...]:
+    """The kinds, if as many containers hold each part of the list as there are units for it; else ``()``.
+
+    So a library that was compiled for the whole list throughout is held to it, and one container more or less of
+    a part is a container that lost an architecture.
+    """
+    wanted: Counter[FrozenSet[Arch]] = Counter()
+    for kind in kinds[1:]:
+        wanted[kind.sass] += kind.units or 0
+    found = Counter(containers)
+    known = all(kind.units is None for kind in kinds[1:])
+    return kinds if len(kinds) > 1 and (known or all(found[part] == n for part, n in wanted.items())) else ()
 
 
 def explained_by(found: Iterable[Arch], kinds: Sequence[UnitSet]) -> Optional[UnitSet]:
@@ -91,6 +111,11 @@ def _parts(whole: FrozenSet[Arch], version: str) -> Iterator[UnitSet]:
     newer = _those(whole, lambda number: number >= _HOPPER)
     yield UnitSet("TMA for Hopper", frozenset({_HOPPER_ARCH} if newer else ()))
     yield UnitSet("TMA for Blackwell", _those(whole, lambda number: number >= _CONSUMER_BLACKWELL))
+
+
+def _launched(whole: FrozenSet[Arch], version: str) -> Iterator[UnitSet]:
+    for launch, part in narrowed(whole, version):
+        yield UnitSet(launch.name, part, launch.units)
 
 
 def _llm(version: str) -> Callable[[int], bool]:

@@ -1,6 +1,7 @@
 """Compiles: one Ninja run over what is still to do, told in units and time left, and what it took.
 
-    --tree /build --jobs 2 --architectures 5 --learned FILE --measured FILE --record FILE TARGET...
+    --tree /build --jobs 2 --architectures 5 --parts FILE --learned FILE --measured FILE --record FILE
+    TARGET...
 
 Lines for the user begin with ``ortpacks: ``; all others are the compilers'. Units that fail do not stop the
 others: those are finished and kept, and the failures are told again at the end, each with its command and its
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.inside import costs, record
+from builder.inside import costs, narrow, record
 from builder.inside.order import costliest_first
 
 _STATUS = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] (?P<what>.*)")
@@ -35,12 +36,15 @@ _SPARE = 1 << 30
 
 
 def main(options: argparse.Namespace) -> int:
-    """Order, compile, learn, record."""
+    """Narrow, order, compile, learn, record."""
     tree, log = options.tree, options.tree / "units.log"
     known = learn(options, log)
+    parts = narrow.read(options.parts)
     statements = tree / "build.ninja"
-    price = priced(known, options.architectures)
-    statements.write_text(costliest_first(statements.read_text(), price))
+    price = priced(known, options.architectures, parts)
+    statements.write_text(
+        costliest_first(narrow.narrowed(statements.read_text(), parts, dict(options.shared_ptx)), price)
+    )
     todo = waiting(tree, options.targets)
     jobs = affordable(options.jobs, [known[output].peak << 20 for output in todo if output in known])
     progress = Progress(costs={output: price(output) for output in todo}, jobs=jobs)
@@ -65,9 +69,16 @@ def learn(options: argparse.Namespace, log: Path) -> dict[str, costs.Cost]:
     return known
 
 
-def priced(known: Mapping[str, costs.Cost], architectures: int) -> Callable[[str], float]:
-    """The cost of a unit in this build."""
-    return lambda output: costs.estimate(known, output, architectures)
+def priced(
+    known: Mapping[str, costs.Cost], architectures: int, parts: Mapping[str, frozenset[str]]
+) -> Callable[[str], float]:
+    """The cost of a unit in this build, in CPU seconds."""
+
+    def price(output: str) -> float:
+        codes = narrow.kept(output, parts)
+        return costs.estimate(known, output, architectures if codes is None else len(codes))
+
+    return price
 
 
 def waiting(tree: Path, targets: Sequence[str]) -> list[str]:
@@ -189,12 +200,18 @@ def tell(failures: Sequence[Failure]) -> None:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser()
-    for name in ("--tree", "--learned", "--measured", "--record"):
+    for name in ("--tree", "--parts", "--learned", "--measured", "--record"):
         parser.add_argument(name, type=Path, required=True)
     for name in ("--jobs", "--architectures"):
         parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--shared-ptx", type=_pair, action="append", default=[], metavar="sm_52:compute_50")
     parser.add_argument("targets", nargs="+")
     return parser.parse_args()
+
+
+def _pair(text: str) -> tuple[str, str]:
+    code, _, ptx = text.partition(":")
+    return code, ptx
 
 
 if __name__ == "__main__":

@@ -11,17 +11,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_UNIT = re.compile(r"^build (?P<output>\S+): (?:C|CXX|CUDA)_COMPILER__.*\n(?:[ \t].*\n)*", re.MULTILINE)
+UNIT = re.compile(r"^build (?P<output>\S+): (?:C|CXX|CUDA)_COMPILER__.*\n(?:[ \t].*\n)*", re.MULTILINE)
+"""A compile statement of a ``build.ninja``, with the lines that belong to it."""
 _FIRST = re.compile(r"^build ", re.MULTILINE)
 
 
 def costliest_first(ninja: str, cost: Callable[[str], float]) -> str:
     """The text of a ``build.ninja`` with its compile statements first, by falling cost of their output."""
-    units = list(_UNIT.finditer(ninja))
+    units = list(UNIT.finditer(ninja))
     if not units:
         return ninja
     moved = sorted(units, key=lambda unit: -cost(unit["output"]))
-    rest = _UNIT.sub("", ninja)
+    rest = UNIT.sub("", ninja)
     first = _FIRST.search(rest)
     at = first.start() if first else len(rest)
     return rest[:at] + "".join(unit[0] for unit in moved) + rest[at:]

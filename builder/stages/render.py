@@ -6,7 +6,7 @@ Text in, text out: nothing here touches a disk. Everything computed arrives in t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
@@ -15,10 +15,11 @@ from builder.core.arch import Arch
 from builder.core.archlist import cmake_list
 from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL
 from builder.core.inputs import Input, Lock
+from builder.core.launches import narrowed, shared_ptx, without_device_code
 from builder.core.profiles import build_targets, cache_entries
 from builder.core.rendered import Rendered
 from builder.core.toolchain import Targets, divide
-from builder.core.variant import AssembledBase, BuildPlan, Host, NvidiaBase, Origin
+from builder.core.variant import AssembledBase, BuildPlan, Host, NvidiaBase, Origin, Profile
 from builder.errors import ConfigError
 
 LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
@@ -120,7 +121,7 @@ def _title(plan: BuildPlan) -> str:
 def _cache_entries(plan: BuildPlan) -> tuple[object, ...]:
     if plan.profile is None:
         return ()
-    return cache_entries(plan.profile, plan.ort_version, cpuinfo=plan.base == "nvidia")
+    return cache_entries(plan.profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
 
 
 def _outputs(plan: BuildPlan) -> tuple[str, ...]:
@@ -136,19 +137,30 @@ def _assembled_view(base: AssembledBase, plan: BuildPlan) -> dict[str, object]:
         "tarballs": [(name, _file_name(item)) for name, item in _tarballs(base)],
         "interfaces": _INTERFACES,
         "dependencies": _dependencies(base),
-        **_targets(divide(plan.variant.sm, base.nvcc, base.ptxas), plan.ort_version),
+        **_targets(divide(plan.variant.sm, base.nvcc, base.ptxas), plan),
     }
 
 
-def _targets(targets: Targets, version: str) -> dict[str, object]:
-    """What CMake and the stand-in for fatbinary are told about the set."""
+def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
+    """What CMake, Ninja's statements and the stand-in for fatbinary are told about the set."""
+    version, sm = plan.ort_version, plan.variant.sm
+    full = plan.profile is Profile.FULL
     assembled = ":".join(str(arch) for arch in targets.assembled)
     ptx = () if targets.ptx is None else (f"{targets.ptx}-virtual",)
     return {
         "cuda_architectures": ";".join((*_listed(targets.compiled, version), *ptx)),
         "architectures_reason": f"SASS; the PTX becomes SASS for {assembled}" if ptx else "SASS only",
         "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if ptx else ())),
+        "parts": [(launch.path, _codes(part, targets)) for launch, part in narrowed(sm, version) if full],
+        "plain_units": without_device_code(version) if full else (),
+        "shared_ptx": [(f"sm_{new}", f"compute_{old}") for new, old in shared_ptx(targets.compiled, version)],
     }
+
+
+def _codes(part: Collection[Arch], targets: Targets) -> list[str]:
+    """What nvcc compiles for part of a set: PTX where the newer ptxas assembles any of it."""
+    sass = [f"sm_{arch}" for arch in targets.compiled if arch in part]
+    return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(part) else [])]
 
 
 def _listed(sm: Sequence[Arch], version: str) -> tuple[str, ...]:
@@ -163,7 +175,7 @@ def _nvidia_view(base: NvidiaBase, lock: Lock, plan: BuildPlan) -> dict[str, obj
         "runtime_image": _reference(base.runtime, lock),
         "packages": base.packages,
         "git_source": f"{url}.git#{lock.pins[base.source.key].revision or tag}",
-        **_targets(Targets(compiled=plan.variant.sm, assembled=(), ptx=None), plan.ort_version),
+        **_targets(Targets(compiled=plan.variant.sm, assembled=(), ptx=None), plan),
     }
 
 

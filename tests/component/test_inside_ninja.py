@@ -62,6 +62,7 @@ def tree(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(f"{name}\n")
     (tmp_path / "build.ninja").write_text(NINJA)
     (tmp_path / "compile").write_text(COMPILE)
+    (tmp_path / "parts.tsv").write_text("")
     measured = {output: Cost(cpu=cpu, architectures=1, peak=100) for output, cpu in COSTS.items()}
     costs.write(tmp_path / "measured.tsv", measured)
     return tmp_path
@@ -72,6 +73,8 @@ def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
         tree=tree,
         jobs=jobs,
         architectures=1,
+        parts=tree / "parts.tsv",
+        shared_ptx=[],
         learned=tree / "learned.tsv",
         measured=tree / "measured.tsv",
         record=tree / "record.json",
@@ -159,6 +162,7 @@ def test_the_next_run_does_what_failed_and_nothing_else(
 
 def test_the_program_is_run_as_the_build_container_does(tree: Path, root: Path) -> None:
     words = ["--tree", tree, "--jobs", "2", "--architectures", "5", "--learned", tree / "learned.tsv"]
+    words += ["--parts", tree / "parts.tsv", "--shared-ptx", "sm_52:compute_50"]
     words += ["--measured", root / "builder/inside/costs.tsv", "--record", tree / "record.json", "p"]
     done = subprocess.run(
         ["python3", "-m", "builder.inside.drive", *map(str, words)],

@@ -135,6 +135,7 @@ set(onnxruntime_USE_FLASH_ATTENTION "ON" CACHE BOOL "full: serves sm_80 on" FORC
 set(onnxruntime_USE_LEAN_ATTENTION "ON" CACHE BOOL "full: decoding" FORCE)
 set(onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION "ON" CACHE BOOL "full: attention below sm_80 too" FORCE)
 set(onnxruntime_ENABLE_CPUINFO "OFF" CACHE BOOL "only the host library asks for it" FORCE)
+set(CMAKE_PROJECT_onnxruntime_INCLUDE /src/units.cmake CACHE FILEPATH "units without a kernel")
 set(onnxruntime_CUDA_HOME /usr/local/cuda CACHE PATH "")
 set(onnxruntime_CUDNN_HOME /usr/local/cuda CACHE PATH "cuDNN 9.10.2.21 from its wheel")
 foreach(language C CXX CUDA)
@@ -160,6 +161,19 @@ set(FETCHCONTENT_SOURCE_DIR_RE2 /src/re2 CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_SAFEINT /src/nothing CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_UTF8_RANGE /src/nothing CACHE PATH "")
 set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
+EOF
+# Units that are compiled for part of the set: what ORT's dispatch never launches on the rest (render --explain).
+COPY <<'EOF' /src/parts.tsv
+contrib_ops/cuda/bert/flash_attention/flash_fwd_	sm_80 sm_86
+contrib_ops/cuda/bert/lean_attention/lean_fwd_	sm_80 sm_86
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_75
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_75
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_75
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm80.cu	sm_80 sm_86
+EOF
+# Units without a kernel: the C++ compiler takes them, once, where nvcc reads them anew for each architecture.
+COPY <<'EOF' /src/units.cmake
+set_source_files_properties(/src/onnxruntime/onnxruntime/contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu PROPERTIES LANGUAGE CXX)
 EOF
 ARG JOBS=2
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
@@ -190,7 +204,7 @@ for library in /wheels/*/lib*.so.*; do
 done
 python3 -m builder.inside.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
-python3 -m builder.inside.drive --tree /build --jobs "$JOBS" --architectures 3 \
+python3 -m builder.inside.drive --tree /build --jobs "$JOBS" --architectures 3 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

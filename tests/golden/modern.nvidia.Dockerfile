@@ -69,6 +69,9 @@ foreach(language C CXX CUDA)
   set(CMAKE_${language}_COMPILER_LAUNCHER "unit;ccache" CACHE STRING "")
 endforeach()
 EOF
+# Units that are compiled for part of the set: what ORT's dispatch never launches on the rest (render --explain).
+COPY <<'EOF' /src/parts.tsv
+EOF
 ARG JOBS=2
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-modern-full-wheel-4745c30d,target=/build,sharing=locked \
@@ -98,7 +101,7 @@ for library in /wheels/*/lib*.so.*; do
 done
 python3 -m builder.inside.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
-python3 -m builder.inside.drive --tree /build --jobs "$JOBS" --architectures 3 \
+python3 -m builder.inside.drive --tree /build --jobs "$JOBS" --architectures 3 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

@@ -36,6 +36,7 @@ ARGUED = {
     "CMAKE_INSTALL_RPATH",
 }
 """All that 1.21.0's two packaging scripts and profile full do not share, counted by hand."""
+LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
 LEAN = {
     "onnxruntime_DISABLE_CONTRIB_OPS",
     "onnxruntime_USE_FLASH_ATTENTION",
@@ -88,7 +89,11 @@ def test_from_1_29_on_telemetry_differs_too(project: Project, version: str) -> N
 
 def test_the_assembled_base_has_no_cpuinfo(project: Project) -> None:
     plan = planned(project, "1.21.0", variant="legacy", base="assembled")
-    assert options(explain(plan)) == ARGUED | {"onnxruntime_ENABLE_CPUINFO"}
+    assert options(explain(plan)) == ARGUED | {
+        "onnxruntime_ENABLE_CPUINFO",
+        "onnxruntime_USE_FLASH_ATTENTION",  # nothing of legacy launches any
+        "onnxruntime_USE_LEAN_ATTENTION",
+    }
 
 
 @pytest.mark.parametrize("version", ["1.21.0", "1.31.1"])
@@ -119,7 +124,7 @@ def test_every_difference_has_a_reason_and_differs(
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("profile", Profile)
 def test_no_option_of_ours_escapes_the_comparison(profile: Profile, version: str) -> None:
-    ours = {entry.name for entry in cache_entries(profile, version, cpuinfo=False)}
+    ours = {entry.name for entry in cache_entries(profile, version, LATEST, cpuinfo=False)}
     assert ours <= {setting.name for setting in settings(version)}
 
 
@@ -169,6 +174,19 @@ def test_parts_of_the_list_are_told_of_full_alone(project: Project, version: str
         for profile in (Profile.FULL, Profile.LEAN)
     }
     assert (len(told[Profile.FULL]), len(told[Profile.LEAN])) == (parts, 0)
+
+
+def test_what_1_21_would_never_launch_is_told_with_the_line_that_says_so(project: Project) -> None:
+    notes = explain(planned(project, "1.21.0")).notes
+    flash, experts = (next(note for note in notes if note.startswith(name)) for name in ("flash", "mixture"))
+    assert "compiled for 89 90: nothing else launches it" in flash
+    assert "flash_attention/flash_api.cc line 413" in flash
+    assert "compiled for 89: " in experts
+    plan = planned(project, "1.21.0")
+    old = replace(plan, variant=replace(plan.variant, sm=tuple(map(Arch.parse, ("50", "52", "70")))))
+    told = explain(old).notes
+    assert any(note.startswith("flash attention is left out") for note in told)
+    assert "SASS for sm_52 is made from the PTX of compute_50: no source asks for more than that" in told
 
 
 def test_hopper_that_nobody_asked_for(project: Project) -> None:

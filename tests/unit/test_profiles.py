@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builder.core.ortversions import Span
+from builder.core.arch import Arch
 from builder.core.profiles import COMMON, PROFILES, CacheEntry, build_targets, cache_entries, options
 from builder.core.variant import Host, Profile
 
@@ -65,9 +66,12 @@ DEFAULTS_OF_1_21 = {
 }
 """1.21.0's cmake/CMakeLists.txt lines 149 and 97 to 99, for a build with CUDA on Linux."""
 
+LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
+LEGACY = tuple(Arch.parse(number) for number in ("50", "52", "60", "61", "70"))
+
 
 def values(profile: Profile, version: str, *, cpuinfo: bool = True) -> dict[str, str]:
-    return {entry.name: entry.value for entry in cache_entries(profile, version, cpuinfo=cpuinfo)}
+    return {entry.name: entry.value for entry in cache_entries(profile, version, LATEST, cpuinfo=cpuinfo)}
 
 
 @pytest.mark.parametrize("version", OF_VERSION)
@@ -86,6 +90,18 @@ def test_lean_on_the_assembled_base_is_what_was_measured() -> None:
         "onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION": "OFF",
         "onnxruntime_ENABLE_CPUINFO": "OFF",
     }
+
+
+def test_full_for_a_set_that_launches_no_flash_attention_compiles_none() -> None:
+    """1.21.0's flash_api.cc and lean_api.cc ask for 8.x or 9.0."""
+    entries = cache_entries(Profile.FULL, "1.21.0", LEGACY, cpuinfo=True)
+    changed = {entry.name: entry.value for entry in entries} | DEFAULTS_OF_1_21
+    assert {entry.name for entry in entries if entry.value != changed[entry.name]} == {
+        "onnxruntime_USE_FLASH_ATTENTION",
+        "onnxruntime_USE_LEAN_ATTENTION",
+    }
+    unread = cache_entries(Profile.FULL, "1.23.2", LEGACY, cpuinfo=True)
+    assert {entry.value for entry in unread if "ATTENTION" in entry.name} == {"ON"}
 
 
 def test_full_sets_features_to_nothing_but_1_21s_own_defaults() -> None:
@@ -118,7 +134,7 @@ def test_every_option_has_a_reason_and_a_source() -> None:
 @pytest.mark.parametrize("profile", Profile)
 def test_entries_can_be_written_as_cmake(profile: Profile, version: str) -> None:
     """They stand between quotes, once each; a switch is a BOOL."""
-    found = options(profile, version, cpuinfo=False)
+    found = options(profile, version, LATEST, cpuinfo=False)
     for entry in (option.entry for option in found):
         assert not set(f"{entry.value}{entry.reason}") & set('"\\\n')
         assert entry.type == ("BOOL" if entry.value in ("ON", "OFF") else "STRING")

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from builder.core.arch import Arch
-from builder.core.units import explained_by, meant_for, split, unasked, unit_sets
+from builder.core.units import (
+    explained_by,
+    kinds_asked,
+    kinds_found,
+    meant_for,
+    split,
+    unasked,
+    unit_sets,
+)
 
 WHEEL_1_31_1 = {
     "75 80 86 89 90a 120a": 217,
@@ -48,9 +56,46 @@ def test_a_container_that_lost_an_architecture_is_not_explained(held: str) -> No
     assert explained_by(arches(held), unit_sets(arches(ASKED_1_31_1), "1.31.1")) is None
 
 
-@pytest.mark.parametrize("version", ["1.21.0", "1.23.2", "1.26.0"])
+@pytest.mark.parametrize("version", ["1.22.0", "1.23.2", "1.26.0"])
 def test_older_releases_have_one_kind_of_unit(version: str) -> None:
     assert list(kinds(ASKED_1_31_1, version)) == ["whole list"]
+
+
+FULL_LEGACY = {"50 52 60 61 70": 145, "50 52 60 61": 1, "70": 5, "50": 2}
+"""SASS of a full build of 1.21.0 for legacy, by its sources: fmha_sm50.cu; fmha_sm70.cu and the four
+moe_gemm_kernels_*.cu; fmha_sm75.cu and fmha_sm80.cu, which nothing of the set launches."""
+FULL_LATEST = {"89 90 100 120": 115, "89 90": 34, "89": 7}
+"""For latest: 32 flash_fwd_*.cu and two lean_fwd_*.cu; three of fmha_sm*.cu and moe_gemm_kernels_*.cu."""
+
+
+def held(counts: dict[str, int]) -> list[frozenset[Arch]]:
+    return [frozenset(arches(text)) for text, count in counts.items() for _ in range(count)]
+
+
+@pytest.mark.parametrize(("sm", "counts"), [("50 52 60 61 70", FULL_LEGACY), ("89 90 100 120", FULL_LATEST)])
+def test_our_full_builds_of_1_21_are_explained_container_by_container(
+    sm: str, counts: dict[str, int]
+) -> None:
+    for made in (kinds_asked(arches(sm), "1.21.0", held(counts)), kinds_found(held(counts), "1.21.0")):
+        assert all(explained_by(one, made) for one in held(counts))
+        assert not explained_by(arches("90"), made)
+
+
+@pytest.mark.parametrize("lost", ["50 52 60 61", "70", "50", "50 52 60 70", "52 60 61 70"])
+def test_one_container_that_lost_an_architecture_makes_every_part_a_gap(lost: str) -> None:
+    damaged = {**FULL_LEGACY, "50 52 60 61 70": 144, lost: FULL_LEGACY.get(lost, 0) + 1}
+    made = kinds_asked(arches("50 52 60 61 70"), "1.21.0", held(damaged))
+    assert meant_for(Arch(5, 2), made, arches(lost))
+    assert meant_for(Arch(7, 0), made, arches(lost))
+    assert not explained_by(arches(lost), made)
+
+
+def test_a_library_compiled_for_the_whole_list_throughout_is_held_to_it() -> None:
+    """The official wheel 1.21.0: 155 containers, all alike."""
+    official = held({"60 70 75 80 86 90": 155})
+    assert kinds_found(official, "1.21.0") == ()
+    lean = held({"50 52 60 61 70": 53, "50 52 60 61": 1})
+    assert kinds_asked(arches("50 52 60 61 70"), "1.21.0", lean) == ()
 
 
 @pytest.mark.parametrize(

@@ -125,12 +125,12 @@ def _made_of(plan: BuildPlan) -> Iterator[str]:
         if extra:
             yield f"{_names(extra)} comes along unasked, in the units that need it"
         yield from _left_out(sm, version)
-    for new, old in shared_ptx(sm, version):
+    for new, old in shared_ptx(sm, version).items():
         yield f"SASS for sm_{new} is made from the PTX of compute_{old}: no source asks for more than that"
 
 
 def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
-    """What is not compiled for the whole list: by ORT's own CMake, or because its dispatch never launches it."""
+    """What is not compiled for the whole list, by ORT's own CMake or because nothing launches it."""
     unused = unused_options(sm, version)
     for launch in launches(version):
         if launch.option in unused:

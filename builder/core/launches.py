@@ -10,8 +10,8 @@ Lines are those of 1.21.0's source, which was read whole; of other releases noth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import FrozenSet, Iterable, Mapping, Tuple
+from dataclasses import dataclass, field
+from typing import FrozenSet, Iterable, Mapping, Optional, Tuple
 
 from builder.core.arch import Arch
 from builder.core.ortversions import Span
@@ -38,6 +38,8 @@ class Launch:
     """Where ORT decides so."""
     option: str = ""
     """The CMake option without which ORT compiles none of it."""
+    shared: Mapping[int, int] = field(default_factory=dict)
+    """Architectures that share an older one's PTX besides those that all units share, by their numbers."""
 
     def launched(self, arches: Iterable[Arch]) -> FrozenSet[Arch]:
         """Those of ``arches`` that the kernels are launched on."""
@@ -53,11 +55,14 @@ class Launch:
 
 
 _MEMORY_EFFICIENT = f"{_ATTENTION}cutlass_fmha/memory_efficient_attention.cu line 13"
+_FLASH_PTX: Mapping[int, int] = {90: 89}
+"""nvcc 12.4's PTX of these units for compute_89 and compute_90 is the same text but for ``.target``."""
 LAUNCHES: Tuple[Launch, ...] = (
     Launch(
         *("flash attention", f"{_ATTENTION}flash_attention/flash_fwd_", 32, 80, 90),
         f"{_ATTENTION}flash_attention/flash_api.cc line 413",
         "onnxruntime_USE_FLASH_ATTENTION",
+        _FLASH_PTX,
     ),
     Launch(
         *("lean attention", f"{_ATTENTION}lean_attention/lean_fwd_", 2, 80, 90),
@@ -103,11 +108,11 @@ use. CUB's block sizes for 5.0 and 6.0 then serve 5.2 and 6.1 too.
 """
 
 
-def shared_ptx(sm: Iterable[Arch], version: str) -> Tuple[Tuple[Arch, Arch], ...]:
-    """The architectures of a set that share another's PTX, each with that other one."""
+def shared_ptx(sm: Iterable[Arch], version: str, launch: Optional[Launch] = None) -> Mapping[Arch, Arch]:
+    """The architectures of a set that share another's PTX, in all units or in those of ``launch``."""
     known = {arch.number: arch for arch in sm if not arch.suffix} if version in _READ else {}
-    pairs = ((known[new], known[old]) for new, old in _SHARED_PTX.items() if new in known and old in known)
-    return tuple(pairs)
+    numbers = {**_SHARED_PTX, **(launch.shared if launch else {})}
+    return {known[new]: known[old] for new, old in numbers.items() if new in known and old in known}
 
 
 def launches(version: str) -> Tuple[Launch, ...]:

@@ -51,7 +51,7 @@ def split(whole: Iterable[Arch], version: str) -> Tuple[UnitSet, ...]:
 
 
 def kinds_found(containers: Iterable[FrozenSet[Arch]], version: str) -> Tuple[UnitSet, ...]:
-    """The kinds by what containers hold, the widest taken for the whole list; ``()`` where all are one kind."""
+    """The kinds by what containers hold, the widest taken for the whole list; ``()`` if all are one kind."""
     held = tuple(containers)
     widest = sorted(held, key=len)[-1:]
     return _borne_out(split(widest[0] if widest else (), version), held)
@@ -60,7 +60,7 @@ def kinds_found(containers: Iterable[FrozenSet[Arch]], version: str) -> Tuple[Un
 def kinds_asked(
     sm: Sequence[Arch], version: Optional[str], containers: Iterable[FrozenSet[Arch]]
 ) -> Tuple[UnitSet, ...]:
-    """The kinds by the set that was asked for; ``()`` where all are one kind or ORT's CMake refuses the set."""
+    """The kinds by the set that was asked for; ``()`` if all are one kind or ORT's CMake refuses it."""
     if version is None or refused(sm, version):
         return ()
     return _borne_out(unit_sets(sm, version), containers)
@@ -69,8 +69,8 @@ def kinds_asked(
 def _borne_out(kinds: Tuple[UnitSet, ...], containers: Iterable[FrozenSet[Arch]]) -> Tuple[UnitSet, ...]:
     """The kinds, if as many containers hold each part of the list as there are units for it; else ``()``.
 
-    So a library that was compiled for the whole list throughout is held to it, and one container more or less of
-    a part is a container that lost an architecture.
+    So a library that was compiled for the whole list throughout is held to it, and one container more or less
+    of a part is a container that lost an architecture.
     """
     wanted: Counter[FrozenSet[Arch]] = Counter()
     for kind in kinds[1:]:

@@ -42,9 +42,7 @@ def main(options: argparse.Namespace) -> int:
     parts = narrow.read(options.parts)
     statements = tree / "build.ninja"
     price = priced(known, options.architectures, parts)
-    statements.write_text(
-        costliest_first(narrow.narrowed(statements.read_text(), parts, dict(options.shared_ptx)), price)
-    )
+    statements.write_text(costliest_first(narrow.narrowed(statements.read_text(), parts), price))
     todo = waiting(tree, options.targets)
     jobs = affordable(options.jobs, [known[output].peak << 20 for output in todo if output in known])
     progress = Progress(costs={output: price(output) for output in todo}, jobs=jobs)
@@ -70,12 +68,12 @@ def learn(options: argparse.Namespace, log: Path) -> dict[str, costs.Cost]:
 
 
 def priced(
-    known: Mapping[str, costs.Cost], architectures: int, parts: Mapping[str, frozenset[str]]
+    known: Mapping[str, costs.Cost], architectures: int, parts: Mapping[str, narrow.Codes]
 ) -> Callable[[str], float]:
     """The cost of a unit in this build, in CPU seconds."""
 
     def price(output: str) -> float:
-        codes = narrow.kept(output, parts)
+        codes = narrow.codes_of(output, parts)
         return costs.estimate(known, output, architectures if codes is None else len(codes))
 
     return price
@@ -204,14 +202,8 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(name, type=Path, required=True)
     for name in ("--jobs", "--architectures"):
         parser.add_argument(name, type=int, required=True)
-    parser.add_argument("--shared-ptx", type=_pair, action="append", default=[], metavar="sm_52:compute_50")
     parser.add_argument("targets", nargs="+")
     return parser.parse_args()
-
-
-def _pair(text: str) -> tuple[str, str]:
-    code, _, ptx = text.partition(":")
-    return code, ptx
 
 
 if __name__ == "__main__":

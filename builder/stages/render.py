@@ -6,7 +6,7 @@ Text in, text out: nothing here touches a disk. Everything computed arrives in t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
@@ -143,23 +143,32 @@ def _assembled_view(base: AssembledBase, plan: BuildPlan) -> dict[str, object]:
 
 def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
     """What CMake, Ninja's statements and the stand-in for fatbinary are told about the set."""
-    version, sm = plan.ort_version, plan.variant.sm
-    full = plan.profile is Profile.FULL
+    version = plan.ort_version
     assembled = ":".join(str(arch) for arch in targets.assembled)
     ptx = () if targets.ptx is None else (f"{targets.ptx}-virtual",)
     return {
         "cuda_architectures": ";".join((*_listed(targets.compiled, version), *ptx)),
         "architectures_reason": f"SASS; the PTX becomes SASS for {assembled}" if ptx else "SASS only",
         "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if ptx else ())),
-        "parts": [(launch.path, _codes(part, targets)) for launch, part in narrowed(sm, version) if full],
-        "plain_units": without_device_code(version) if full else (),
-        "shared_ptx": [(f"sm_{new}", f"compute_{old}") for new, old in shared_ptx(targets.compiled, version)],
+        "parts": list(_parts(targets, plan)),
+        "plain_units": without_device_code(version) if plan.profile is Profile.FULL else (),
     }
 
 
-def _codes(part: Collection[Arch], targets: Targets) -> list[str]:
+def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]:
+    """Beginnings of sources' paths and what these units are compiled for (``builder/inside/narrow.py``)."""
+    version, sm = plan.ort_version, plan.variant.sm
+    for launch, part in narrowed(sm, version) if plan.profile is Profile.FULL else ():
+        yield launch.path, _codes(part, targets, shared_ptx(sorted(part), version, launch))
+    shared = shared_ptx(targets.compiled, version)
+    if shared:
+        yield "", _codes(sm, targets, shared)
+
+
+def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]) -> list[str]:
     """What nvcc compiles for part of a set: PTX where the newer ptxas assembles any of it."""
-    sass = [f"sm_{arch}" for arch in targets.compiled if arch in part]
+    kept = [arch for arch in targets.compiled if arch in part]
+    sass = [f"sm_{arch}:compute_{shared[arch]}" if arch in shared else f"sm_{arch}" for arch in kept]
     return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(part) else [])]
 
 

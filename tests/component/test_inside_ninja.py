@@ -74,7 +74,6 @@ def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
         jobs=jobs,
         architectures=1,
         parts=tree / "parts.tsv",
-        shared_ptx=[],
         learned=tree / "learned.tsv",
         measured=tree / "measured.tsv",
         record=tree / "record.json",
@@ -162,7 +161,7 @@ def test_the_next_run_does_what_failed_and_nothing_else(
 
 def test_the_program_is_run_as_the_build_container_does(tree: Path, root: Path) -> None:
     words = ["--tree", tree, "--jobs", "2", "--architectures", "5", "--learned", tree / "learned.tsv"]
-    words += ["--parts", tree / "parts.tsv", "--shared-ptx", "sm_52:compute_50"]
+    words += ["--parts", tree / "parts.tsv"]
     words += ["--measured", root / "builder/inside/costs.tsv", "--record", tree / "record.json", "p"]
     done = subprocess.run(
         ["python3", "-m", "builder.inside.drive", *map(str, words)],

@@ -69,7 +69,7 @@ foreach(language C CXX CUDA)
   set(CMAKE_${language}_COMPILER_LAUNCHER "unit;ccache" CACHE STRING "")
 endforeach()
 EOF
-# Units that are compiled for part of the set: what ORT's dispatch never launches on the rest (render --explain).
+# Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
 EOF
 ARG JOBS=2

@@ -162,13 +162,14 @@ set(FETCHCONTENT_SOURCE_DIR_SAFEINT /src/nothing CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_UTF8_RANGE /src/nothing CACHE PATH "")
 set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
 EOF
-# Units that are compiled for part of the set: what ORT's dispatch never launches on the rest (render --explain).
+# Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
-contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_50 sm_52 sm_60 sm_61
+contrib_ops/cuda/bert/cutlass_fmha/fmha_sm50.cu	sm_50 sm_52:compute_50 sm_60 sm_61:compute_60
 contrib_ops/cuda/bert/cutlass_fmha/fmha_sm70.cu	sm_70
 contrib_ops/cuda/bert/cutlass_fmha/fmha_sm75.cu	sm_50
 contrib_ops/cuda/bert/cutlass_fmha/fmha_sm80.cu	sm_50
 contrib_ops/cuda/moe/ft_moe/moe_gemm_kernels_	sm_70
+	sm_50 sm_52:compute_50 sm_60 sm_61:compute_60 sm_70
 EOF
 # Units without a kernel: the C++ compiler takes them, once, where nvcc reads them anew for each architecture.
 COPY <<'EOF' /src/units.cmake
@@ -203,7 +204,7 @@ for library in /wheels/*/lib*.so.*; do
 done
 python3 -m builder.inside.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
-python3 -m builder.inside.drive --tree /build --jobs "$JOBS" --architectures 5 --parts /src/parts.tsv --shared-ptx sm_52:compute_50 --shared-ptx sm_61:compute_60 \
+python3 -m builder.inside.drive --tree /build --jobs "$JOBS" --architectures 5 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

@@ -162,7 +162,7 @@ set(FETCHCONTENT_SOURCE_DIR_SAFEINT /src/nothing CACHE PATH "")
 set(FETCHCONTENT_SOURCE_DIR_UTF8_RANGE /src/nothing CACHE PATH "")
 set(safeint_SOURCE_DIR /src/safeint CACHE PATH "")
 EOF
-# Units that are compiled for part of the set: what ORT's dispatch never launches on the rest (render --explain).
+# Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
 contrib_ops/cuda/bert/flash_attention/flash_fwd_	sm_80 sm_86
 contrib_ops/cuda/bert/lean_attention/lean_fwd_	sm_80 sm_86

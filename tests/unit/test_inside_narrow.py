@@ -1,10 +1,10 @@
-"""Flags of a ``build.ninja`` as CMake 3.31 writes it for CUDA: cut down for single units, PTX shared by all."""
+"""Flags of a ``build.ninja`` as CMake 3.31 writes it for CUDA: cut down for single units, PTX shared."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from builder.inside.narrow import kept, narrowed, read
+from builder.inside.narrow import codes_of, narrowed, read
 
 OBJECTS = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"
 FLASH = "contrib_ops/cuda/bert/flash_attention/flash_fwd_hdim64_fp16_sm80.cu"
@@ -34,29 +34,29 @@ LINK = "build lib.so: CUDA_SHARED_LIBRARY_LINKER__p_Release a.o\n  LANGUAGE_COMP
 
 def test_a_unit_keeps_the_codes_that_it_is_launched_on_and_no_other_unit_changes() -> None:
     text = statement(FLASH, *LATEST) + statement(TOPK, *LATEST) + LINK
-    parts = {"contrib_ops/cuda/bert/flash_attention/flash_fwd_": frozenset({"sm_89", "sm_90"})}
+    parts = {"contrib_ops/cuda/bert/flash_attention/flash_fwd_": {"sm_89": "", "sm_90": ""}}
     wanted = statement(FLASH, "89:sm_89", "90:sm_90") + statement(TOPK, *LATEST) + LINK
-    assert narrowed(text, parts, {}) == wanted
-    assert narrowed(wanted, parts, {}) == wanted
+    assert narrowed(text, parts) == wanted
+    assert narrowed(wanted, parts) == wanted
 
 
-def test_architectures_that_share_ptx_name_the_older_ones() -> None:
+def test_codes_that_share_ptx_name_the_older_one() -> None:
     text = statement(TOPK, "50:sm_50", "52:sm_52", "61:sm_61")
     wanted = statement(TOPK, "50:sm_50", "50:sm_52", "61:sm_61")
-    assert narrowed(text, {}, {"sm_52": "compute_50"}) == wanted
+    assert narrowed(text, {"": {"sm_50": "", "sm_52": "compute_50", "sm_61": ""}}) == wanted
 
 
-def test_the_beginning_of_a_sources_path_decides() -> None:
-    parts = {"contrib_ops/cuda/moe/ft_moe/moe_gemm_kernels_": frozenset({"sm_70"})}
+def test_the_first_line_that_fits_decides() -> None:
     folder = "contrib_ops/cuda/moe/ft_moe"
-    assert kept(f"{OBJECTS}/{folder}/moe_gemm_kernels_fp16_uint4.cu.o", parts) == {"sm_70"}
-    assert kept(f"{OBJECTS}/{folder}/moe_kernel.cu.o", parts) is None
-    assert kept(f"{OBJECTS}/x/{folder}/moe_gemm_kernels_fp16_uint4.cu.o", parts) is None
+    parts = {f"{folder}/moe_gemm_kernels_": {"sm_70": ""}, "": {"sm_50": "", "sm_70": ""}}
+    assert codes_of(f"{OBJECTS}/{folder}/moe_gemm_kernels_fp16_uint4.cu.o", parts) == {"sm_70": ""}
+    assert codes_of(f"{OBJECTS}/{folder}/moe_kernel.cu.o", parts) == {"sm_50": "", "sm_70": ""}
+    assert codes_of("CMakeFiles/other.dir/x.cu.o", parts) is None
 
 
-def test_parts_are_read_from_tabbed_lines(tmp_path: Path) -> None:
+def test_lines_are_a_path_a_tab_and_codes(tmp_path: Path) -> None:
     file = tmp_path / "parts.tsv"
-    file.write_text("a/b_\tsm_89 sm_90\nc.cu\tcompute_90\n", encoding="ascii")
-    assert read(file) == {"a/b_": {"sm_89", "sm_90"}, "c.cu": {"compute_90"}}
+    file.write_text("a/b_\tsm_89 sm_90:compute_89\n\tcompute_90\n", encoding="ascii")
+    assert read(file) == {"a/b_": {"sm_89": "", "sm_90": "compute_89"}, "": {"compute_90": ""}}
     file.write_text("", encoding="ascii")
     assert read(file) == {}

@@ -28,8 +28,8 @@ LAUNCHED = {
     "memory-efficient attention for sm_80": {80, 86, 87, 89, 90, 100, 103, 120, 121},
     "mixture of experts": {70, 72, 75, 80, 86, 87, 89},
 }
-"""memory_efficient_attention.cu: sm >= 80, else >= 75, else >= 70, else >= 50. moe_gemm_kernels_template.h: from 70
-on and below 90, else ``Arch unsupported for MoE GEMM``."""
+"""memory_efficient_attention.cu: sm >= 80, else >= 75, else >= 70, else >= 50. moe_gemm_kernels_template.h:
+from 70 on and below 90, else ``Arch unsupported for MoE GEMM``."""
 
 
 def arches(*numbers: int) -> tuple[Arch, ...]:
@@ -91,20 +91,26 @@ def test_options_without_which_nothing_is_lost() -> None:
 def test_nothing_is_left_out_of_releases_that_were_not_read(version: str) -> None:
     sm = arches(50, 52, 61, 100)
     assert (launches(version), narrowed(sm, version), unused_options(sm, version)) == ((), (), frozenset())
-    assert (without_device_code(version), shared_ptx(sm, version)) == ((), ())
+    assert (without_device_code(version), shared_ptx(sm, version)) == ((), {})
 
 
 def test_ptx_is_shared_within_a_set_that_holds_both() -> None:
     def pairs(*numbers: int) -> list[tuple[int, int]]:
-        return [(new.number, old.number) for new, old in shared_ptx(arches(*numbers), "1.21.0")]
+        return [(new.number, old.number) for new, old in shared_ptx(arches(*numbers), "1.21.0").items()]
 
     assert pairs(50, 52, 60, 61, 70) == [(52, 50), (61, 60)]
     assert pairs(52, 61, 70) == []
     assert pairs(60, 61, 80, 86, 89, 90, 100, 120) == [(61, 60)]
 
 
+def test_flash_attention_alone_shares_ptx_between_ada_and_hopper() -> None:
+    flash, experts = LAUNCHES[0], LAUNCHES[-1]
+    assert shared_ptx(arches(89, 90), "1.21.0", flash) == {Arch(9, 0): Arch(8, 9)}
+    assert shared_ptx(arches(89, 90), "1.21.0", experts) == {}
+
+
 def test_a_suffix_shares_nothing() -> None:
-    assert shared_ptx((Arch(5, 0), Arch(5, 2, "a")), "1.21.0") == ()
+    assert shared_ptx((Arch(5, 0), Arch(5, 2, "a")), "1.21.0") == {}
 
 
 def test_paths_begin_below_the_source_folder_and_lines_are_named() -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.ortversions import Span
 from builder.core.arch import Arch
+from builder.core.ortversions import Span
 from builder.core.profiles import COMMON, PROFILES, CacheEntry, build_targets, cache_entries, options
 from builder.core.variant import Host, Profile
 

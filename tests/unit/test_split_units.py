@@ -74,8 +74,8 @@ def test_units_of_one_kind_alone_are_no_provider() -> None:
 
 
 def test_a_set_that_orts_cmake_refuses_is_judged_strictly() -> None:
-    assert kinds_asked((Arch.parse("120f"),), "1.23.2") == ()
-    assert kinds_asked((Arch.parse("75"), Arch.parse("90")), "1.26.0") == ()
+    assert kinds_asked((Arch.parse("120f"),), "1.23.2", ()) == ()
+    assert kinds_asked((Arch.parse("75"), Arch.parse("90")), "1.26.0", ()) == ()
 
 
 def test_no_container_makes_no_kind() -> None:

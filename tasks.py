@@ -22,7 +22,7 @@ from builder.app import (
     verbs,
 )
 from builder.app.checking import check_package
-from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, with_cache, workshop
+from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, wishes, with_cache, workshop
 from builder.app.matrix import show as show_matrix
 from builder.app.road import Road
 from builder.app.sidebyside import side_by_side
@@ -41,12 +41,13 @@ def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callab
         origin: str | None = None,
         profile: str | None = None,
         host: str | None = None,
+        widen: bool = False,
         builder: str | None = None,
         offline: bool = False,
         dist: str | None = None,
     ) -> None:
         shop = workshop(dist, offline=offline)
-        how_to = options(base, origin, profile, host, builder, offline=offline)
+        how_to = options(wishes(base, origin, profile, host, widen=widen, offline=offline), builder)
         for road in roads(shop, variant, how_to, all_=all).values():
             walk(road)
 
@@ -55,7 +56,7 @@ def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callab
 
 
 plan = over_variants(
-    "plan", Road.plan, "Show base, origin, version and profile of a build, and why; build nothing."
+    "plan", Road.tell_plan, "Show base, origin, version, profile and time of a build, and why; build nothing."
 )
 bundle = over_variants("bundle", Road.bundle, "Check, pack and verify what the last build compiled.")
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
@@ -78,13 +79,14 @@ def check(
     origin: str | None = None,
     profile: str | None = None,
     host: str | None = None,
+    widen: bool = False,
     builder: str | None = None,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
     """Hold what the last build compiled, or a package, to its variant: native reading against cuobjdump."""
     shop = workshop(dist, offline=offline)
-    how_to = options(base, origin, profile, host, builder, offline=offline)
+    how_to = options(wishes(base, origin, profile, host, widen=widen, offline=offline), builder)
     if package is not None:
         named = pick_variants(shop.project, variant, all) if variant or all else ()
         check_package(shop, Path(package), named, how_to.wishes)
@@ -111,6 +113,7 @@ def build(
     origin: str | None = None,
     profile: str | None = None,
     host: str | None = None,
+    widen: bool = False,
     builder: str | None = None,
     jobs: str | None = None,
     cache: str | None = None,
@@ -120,9 +123,8 @@ def build(
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     shop = workshop(dist, offline=offline)
-    how_to = with_cache(
-        options(base, origin, profile, host, builder, jobs=jobs, force=force, offline=offline), cache
-    )
+    asked = wishes(base, origin, profile, host, widen=widen, offline=offline)
+    how_to = with_cache(options(asked, builder, jobs=jobs, force=force), cache)
     walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
     for package in chain.from_iterable(side_by_side(walks, shop.interrupt)):
         shop.reporter.say(str(package))
@@ -153,6 +155,7 @@ def render(
     origin: str | None = None,
     profile: str | None = None,
     host: str | None = None,
+    widen: bool = False,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
@@ -161,7 +164,7 @@ def render(
     if check or golden:
         verbs.check_golden(shop, refresh=golden)
         return
-    how_to = options(base, origin, profile, host, offline=offline)
+    how_to = options(wishes(base, origin, profile, host, widen=widen, offline=offline))
     chosen = roads(shop, variant, how_to, all_=all).values()
     if explain:
         explaining.tell(shop.console, [road.plan() for road in chosen])
@@ -187,7 +190,7 @@ def verify(_context: Context, package: list[str], base: str = "auto", dist: str 
     """Prove packages from their archives alone, and run models on each."""
     shop = workshop(dist)
     for path in map(Path, package) if package else archives_in(shop.dist):
-        verbs.verify_package(shop, path, options(base).wishes)
+        verbs.verify_package(shop, path, wishes(base))
 
 
 @task(positional=["old", "new"], help={"old": "a package", "new": "another", "json": "as JSON"})

@@ -88,7 +88,10 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
         flags["origin"] = origin.value
     if plan.base != NO_BASE:
         flags["base"] = plan.base
-    return " ".join(["./run build", *(f"--{flag} {value}" for flag, value in flags.items())])
+    words = [f"--{flag} {value}" for flag, value in flags.items()]
+    if wishes.widen and not plan.project.packages[plan.variant.name].widen:
+        words.append("--widen")
+    return " ".join(["./run build", *words])
 
 
 def _tells(given: Profile | Host, ours: Profile | Host, origin: Origin) -> bool:

@@ -32,7 +32,7 @@ _MOST_JOBS = 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a write says when there is no room; it names no file."""
 BASES = ("auto", "nvidia", "assembled")
-WISHES = ("base", "origin", "profile", "host", "offline")
+WISHES = ("base", "origin", "profile", "host", "widen", "offline")
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
     "all": "every variant and provider",
@@ -40,6 +40,7 @@ FLAGS = {
     "origin": "auto (wheel where it serves the whole set), wheel or source",
     "profile": "full, lean or minimal; asking for less than full means compiling",
     "host": "wheel or source: where libonnxruntime.so.1 comes from",
+    "widen": "add architectures so that it runs wherever plain code for the set does",
     "builder": "a buildx builder other than the current one",
     "offline": "fetch nothing: everything must be in the cache",
     "dist": "folder for results (dist)",
@@ -97,28 +98,33 @@ def workshop(dist: str | None = None, *, offline: bool = False) -> Workshop:
     return Workshop(ROOT, dist=Path(dist) if dist else None, offline=offline)
 
 
-def options(
+def wishes(
     base: str = "auto",
     origin: str | None = None,
     profile: str | None = None,
     host: str | None = None,
-    builder: str | None = None,
     *,
-    jobs: str | None = None,
-    force: bool = False,
+    widen: bool = False,
     offline: bool = False,
-) -> Options:
-    """The flags on how to build, as values. Raises ``ValidationError``."""
+) -> Wishes:
+    """The flags on what to build, as values. Raises ``ValidationError``."""
     if base not in BASES:
         raise ValidationError(f"--base {base!r} is none of {', '.join(BASES)}.")
-    wishes = Wishes(
+    return Wishes(
         base=base,
         offline=offline,
         origin=chosen(Origin, "origin", origin),
         profile=chosen(Profile, "profile", profile),
         host=chosen(Host, "host", host),
+        widen=widen,
     )
-    return Options(wishes=wishes, builder=builder, force=force, jobs=_count("jobs", jobs))
+
+
+def options(
+    asked: Wishes, builder: str | None = None, *, jobs: str | None = None, force: bool = False
+) -> Options:
+    """The flags on how to build it, as values. Raises ``ValidationError``."""
+    return Options(wishes=asked, builder=builder, force=force, jobs=_count("jobs", jobs))
 
 
 def with_cache(how_to: Options, cache: str | None) -> Options:

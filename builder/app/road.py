@@ -11,6 +11,7 @@ from pathlib import Path
 from builder.adapters.filelock import exclusive
 from builder.app.artifact import Artifact
 from builder.app.beside import Making
+from builder.app.estimate import tell as tell_costs
 from builder.app.kit import Kit
 from builder.app.packing import Packing
 from builder.app.proving import complete
@@ -23,9 +24,10 @@ from builder.core.package import Member
 from builder.core.ports import Reporter, Store
 from builder.core.providers import CUDA, LINUX
 from builder.core.rendered import NOTHING_RENDERED, Rendered
-from builder.core.variant import BuildPlan, Origin, Variant
+from builder.core.variant import BuildPlan, Origin, Profile, Variant
 from builder.core.workplace import Workplace
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ToolMissingError
+from builder.inside import costs
 from builder.stages.bundle import Bundled
 from builder.stages.check import native_sm
 from builder.stages.compile import Means, jobs, lay_out
@@ -75,6 +77,10 @@ class Road:
                 reporter=self._reporter,
             )
 
+    def tell_plan(self) -> None:
+        """Decide, and say what compiling will take."""
+        self._tell_costs(self.plan())
+
     def render(self) -> None:
         """Dockerfiles and build context in ``dist/<variant>``."""
         with self._alone():
@@ -91,6 +97,7 @@ class Road:
                 self._reporter.say(f"{package.name} is up to date")
             if done:
                 return done
+            self._tell_costs(decided)
             rendered = self._render(decided)
             self._compile(decided, rendered)
             bundled = self._pack_or_doubt(decided, rendered)
@@ -158,6 +165,18 @@ class Road:
             jobs=self._options.jobs or jobs(engine.facts(), decided.profile),
             cache=self._options.cache,
         )
+
+    def _tell_costs(self, decided: BuildPlan) -> None:
+        table = costs.read(self._shop.root / "builder/inside/costs.tsv")
+        for line in tell_costs(decided, table, self._jobs):
+            self._reporter.say(line)
+
+    def _jobs(self, profile: Profile) -> int | None:
+        """Units of a profile that are compiled at once; ``None`` without an engine."""
+        try:
+            return self._options.jobs or jobs(self._shop.engine.facts(), profile)
+        except ToolMissingError:
+            return None
 
     def _kit(self, base: str) -> Kit:
         return Kit(self._shop, base, self._reporter, self._options.builder)

@@ -24,6 +24,7 @@ from builder.core.naming import ARCHIVE_SUFFIXES, package_name
 from builder.core.providers import LINUX, PLATFORMS
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
 from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
+from builder.core.widening import widened
 from builder.errors import CheckFailedError, ToolMissingError
 from builder.stages.client import ClientRequest, build_client
 from builder.stages.lock import lock
@@ -135,17 +136,19 @@ def goldens(shop: Workshop) -> Iterator[tuple[str, str]]:
 def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Origin.SOURCE) -> BuildPlan:
     bases = project.bases
     version = bases.nvidia.ort_version if base == "nvidia" else bases.assembled.ort_version
-    return BuildPlan(
-        project=project,
-        variant=project.variants[variant],
-        base=base,
-        base_reason="golden",
-        origin=origin,
-        origin_reason="golden",
-        profile=Profile.FULL if origin is Origin.SOURCE else None,
-        host=Host.WHEEL,
-        ort_version=version,
-        ort_wheel=ort_wheel(version),
+    return widened(
+        BuildPlan(
+            project=project,
+            variant=project.variants[variant],
+            base=base,
+            base_reason="golden",
+            origin=origin,
+            origin_reason="golden",
+            profile=Profile.FULL if origin is Origin.SOURCE else None,
+            host=Host.WHEEL,
+            ort_version=version,
+            ort_wheel=ort_wheel(version),
+        )
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from builder.config.cursor import Cursor
 from builder.config.shapes import items
 from builder.core.checks import errors
+from builder.core.nvidiasupport import hold_libraries
 from builder.core.support import lint
 from builder.core.variant import GENERATIONS, ModelRule, Project, Variant
 from builder.errors import CompatibilityError
@@ -78,6 +79,8 @@ def _lint(project: Project, variant: Variant, sm: Cursor) -> None:
         ort=project.onnxruntime.version,
         nvcc=None,
     )
+    wheels = (*project.cuda.libraries.values(), project.cudnn.wheel)
+    findings += hold_libraries(sm.path, variant.sm, [wheel.spec for wheel in wheels])
     for finding in errors(findings):
         message = f"{finding.code.name} {finding.message}"
         sm.report(CompatibilityError, message, found=finding.got, allowed=finding.wanted)

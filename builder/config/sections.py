@@ -172,11 +172,12 @@ def _sources(cursor: Cursor) -> Mapping[str, Input]:
 
 def _variant(name: str, cursor: Cursor) -> Variant:
     values.variant_name(name, cursor)
-    keys = section(cursor, ("sm", "generations"))
+    keys = section(cursor, ("sm", "generations"), optional=("widen",))
     return Variant(
         name=name,
         sm=tuple(sorted(_distinct(keys["sm"], values.arch))),
         generations=_distinct(keys["generations"], values.generation),
+        widen=flag(keys["widen"]),
     )
 
 

@@ -62,6 +62,8 @@ class Code(Enum):
     C009 = "this ONNX Runtime needs a newer CUDA"
     C010 = "this ONNX Runtime leaves units out when the set holds old architectures alone"
     C011 = "the package will not run every model that the official build runs"
+    C012 = "the package will run on fewer GPUs than its set is good for"
+    C013 = "a pinned library of NVIDIA's holds no code for an architecture of the set"
     E001 = "a library is not a whole 64-bit little-endian ELF file"
     E002 = "a needed library is neither in the package nor the host's"
     E003 = "a library that is opened at run time is missing"

@@ -156,26 +156,29 @@ def sass_everywhere(containers: Sequence[Container]) -> Tuple[Arch, ...]:
     return tuple(sorted(frozenset.intersection(*sets))) if sets else ()
 
 
-def promised_by(arch: Arch) -> Tuple[Capability, ...]:
+def promised_by(arch: Arch, *, widen: bool = False) -> Tuple[Capability, ...]:
     """The capabilities that code for an architecture of a set must run on: its own, for ``f`` its family's.
 
-    That ``sm_120`` runs on 12.1 too is no promise: ORT's CMake makes ``120a`` of it, which does not.
+    That ``sm_120`` runs on 12.1 too is no promise: ORT's CMake makes ``120a`` of it, which does not. For a
+    variant that is to be widened (``core.widening``) it is one.
     """
     runs_on = tuple(device for device in CAPABILITIES if runs_sass(arch, device))
-    return runs_on if arch.suffix == "f" else runs_on[:1]
+    return runs_on if widen or arch.suffix == "f" else runs_on[:1]
 
 
-def lacking(containers: Iterable[Container], arch: Arch) -> Tuple[Container, ...]:
+def lacking(containers: Iterable[Container], arch: Arch, *, widen: bool = False) -> Tuple[Container, ...]:
     """The containers without SASS for ``arch``: none of its number, or none that runs where it promises to.
 
-    So ``120a`` stands for ``120`` and not for ``120f``, and ``90`` for ``90a``.
+    So ``120a`` stands for ``120`` and not for ``120f``, and ``90`` for ``90a``. Where ``widen``, ``120a`` and
+    ``121`` together stand for ``120``.
     """
-    return tuple(container for container in containers if not _has(container.arches(Kind.SASS), arch))
+    devices = promised_by(arch, widen=widen)
+    return tuple(one for one in containers if not _has(one.arches(Kind.SASS), arch, devices))
 
 
-def _has(found: FrozenSet[Arch], asked: Arch) -> bool:
+def _has(found: FrozenSet[Arch], asked: Arch, devices: Iterable[Capability]) -> bool:
     return asked.number in {arch.number for arch in found} and all(
-        any(runs_sass(arch, device) for arch in found) for device in promised_by(asked)
+        any(runs_sass(arch, device) for arch in found) for device in devices
     )
 
 

@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from typing import Iterator, Mapping, Sequence, Tuple
 
 from builder.core.arch import Arch, runs_sass
-from builder.core.archlist import Compiled, compiled, read_list, refused, rewritten
+from builder.core.archlist import Compiled, read_list, refused, rewritten
 from builder.core.coverage import CAPABILITIES
 from builder.core.launches import launches, narrowed, shared_ptx, unused_options
 from builder.core.official import ArchList, Setting, arch_list, settings
 from builder.core.ortsupport import Asked, hold_version
 from builder.core.ortversions import needs, opened_at_run_time
 from builder.core.profiles import Option, options
+from builder.core.toolchain import divide, made, tools
 from builder.core.units import unasked, unit_sets
 from builder.core.variant import BuildPlan, Host, Profile
+from builder.core.widening import lost as lost_capabilities
 
 ARCHITECTURES = "CMAKE_CUDA_ARCHITECTURES"
 
@@ -93,7 +95,7 @@ def _architectures(plan: BuildPlan) -> Iterator[Difference]:
 def _made(plan: BuildPlan) -> Compiled:
     """What comes out; where ORT's CMake would stop, what is asked for."""
     sm = plan.variant.sm
-    return Compiled(sm, ()) if refused(sm, plan.ort_version) else compiled(sm, plan.ort_version)
+    return Compiled(sm, ()) if refused(sm, plan.ort_version) else made(sm, plan)
 
 
 def _archive(official: ArchList, plan: BuildPlan) -> str:
@@ -112,14 +114,18 @@ def _notes(plan: BuildPlan) -> Iterator[str]:
     yield f"this version is compiled with CUDA {least.cuda}, gcc {least.gcc} and CMake {least.cmake} or newer"
     yield from _host_notes(plan)
     yield from (f"the source is patched with {patch}, which says why" for patch in plan.patches)
-    asked = Asked(f"variants.{plan.variant.name}.sm", sm, version, plan.project.cuda.version, compiling=True)
+    full = plan.profile is Profile.FULL
+    cuda = plan.project.cuda.version
+    asked = Asked(f"variants.{plan.variant.name}.sm", sm, version, cuda, compiling=True, contrib=full)
     yield from (f"{finding.code.name} {finding.message}" for finding in hold_version(asked))
 
 
 def _made_of(plan: BuildPlan) -> Iterator[str]:
     sm, version = plan.variant.sm, plan.ort_version
-    for asked, made in rewritten(sm, version):
-        yield f"sm_{asked} becomes sm_{made}, which runs on {_devices(made)}{_lost(asked, made)}"
+    for asked, becomes in rewritten(divide(sm, *tools(plan)).compiled, version):
+        yield f"sm_{asked} becomes sm_{becomes}, which runs on {_devices(becomes)}{_lost(asked, becomes)}"
+    if plan.added:
+        yield f"added for what is lost so (widen): {_names(plan.added)}"
     if plan.profile is Profile.FULL:
         extra = unasked(sm, version)
         if extra:
@@ -147,8 +153,8 @@ def _devices(arch: Arch) -> str:
     return ", ".join(str(device) for device in CAPABILITIES if runs_sass(arch, device))
 
 
-def _lost(asked: Arch, made: Arch) -> str:
-    lost = [device for device in CAPABILITIES if runs_sass(asked, device) and not runs_sass(made, device)]
+def _lost(asked: Arch, becomes: Arch) -> str:
+    lost = lost_capabilities([asked], [becomes])
     return f" alone, not on {', '.join(map(str, lost))}" if lost else ""
 
 

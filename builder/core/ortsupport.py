@@ -36,6 +36,8 @@ class Asked:
     cuda: str
     compiling: bool
     """Whether it is decided that this ORT is compiled: only then CMake's rules matter."""
+    contrib: bool = True
+    """Whether contrib operators are compiled too: profile full."""
 
 
 def hold_version(asked: Asked) -> Iterator[Finding]:
@@ -46,13 +48,13 @@ def hold_version(asked: Asked) -> Iterator[Finding]:
 
 def _only_blackwell(asked: Asked) -> Iterator[Finding]:
     only = bool(asked.sm) and all(arch.number >= _CONSUMER_BLACKWELL for arch in asked.sm)
-    if only and BLACKWELL_ALONE_BREAKS.holds(asked.ort):
+    if only and asked.compiling and asked.contrib and BLACKWELL_ALONE_BREAKS.holds(asked.ort):
         yield Finding(
             code=Code.C005,
             path=asked.path,
-            message="ONNX Runtime up to 1.27.1 does not link when sm_120 is all there is "
+            message=f"ONNX Runtime 1.27.0 and 1.27.1: {BLACKWELL_ALONE_BREAKS.what} "
             f"({BLACKWELL_ALONE_BREAKS.source})",
-            wanted=f"the set 90 {_numbers(asked.sm)}, or onnxruntime 1.28.0",
+            wanted=f"profile lean, the set 90 {_numbers(asked.sm)}, or onnxruntime 1.26 or 1.28.0",
             got=f"onnxruntime {asked.ort} with {_names(asked.sm)}",
         )
 
@@ -118,7 +120,7 @@ def _cuda_too_old(asked: Asked) -> Iterator[Finding]:
 
 def _only_old(asked: Asked) -> Iterator[Finding]:
     only = bool(asked.sm) and all(arch.number < _TURING for arch in asked.sm)
-    if only and asked.compiling and OLD_ALONE_BREAKS.holds(asked.ort):
+    if only and asked.compiling and asked.contrib and OLD_ALONE_BREAKS.holds(asked.ort):
         yield Finding(
             code=Code.C010,
             path=asked.path,

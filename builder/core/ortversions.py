@@ -81,9 +81,11 @@ SPLITS_UNITS = Rule(
     "1.27.1 (README of seitzbg/onnxruntime-gpu-sm121-aarch64); in the wheel 1.31.1 392 of 609 containers",
 )
 BLACKWELL_ALONE_BREAKS = Rule(
-    "a list of sm_120 and newer alone leaves the LLM units out, and the CUDA provider does not load",
-    Span(last=(1, 27, 1)),
-    "pull request 29824 of July 2026; README of seitzbg/onnxruntime-gpu-sm121-aarch64",
+    "with contrib operators a list of sm_120 and newer alone leaves the LLM units out, and the CUDA provider "
+    "does not load",
+    Span(first=(1, 27), last=(1, 27, 1)),
+    "pull request 29824 of July 2026; README of seitzbg/onnxruntime-gpu-sm121-aarch64; the file that leaves "
+    "them out came with 1.27; issue 26177: 1.24.2 compiled for 120 runs; issue 26181 recommends it",
 )
 OLD_ALONE_BREAKS = Rule(
     "with contrib operators a list that ends below sm_75 leaves the LLM units out, and what calls them stays",

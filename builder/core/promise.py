@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import FrozenSet, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from builder.core.arch import Arch, Capability
 from builder.core.checks import Code, Finding, Severity
@@ -15,7 +15,8 @@ from builder.core.variant import Variant
 
 def promised_devices(variant: Variant) -> Tuple[Capability, ...]:
     """The capabilities a variant's packages must run on, by the architectures of its set, each once."""
-    return tuple(dict.fromkeys(device for arch in variant.sm for device in promised_by(arch)))
+    promised = (promised_by(arch, widen=variant.widen) for arch in variant.sm)
+    return tuple(dict.fromkeys(device for devices in promised for device in devices))
 
 
 def hold_provider(
@@ -34,10 +35,21 @@ def hold_provider(
     if not containers:
         yield Finding(code=Code.A002, path=path, message="no fatbin container in it, or no such library")
         return
-    kinds = kinds_asked(variant.sm, version, (one.arches(Kind.SASS) for one in containers))
+    held = [container.arches(Kind.SASS) for container in containers]
+    found = frozenset().union(*held)
+    kinds = kinds_asked((*variant.sm, *_widening(variant, found)), version, held)
     for arch in variant.sm:
         yield from _missing(path, _meant(containers, arch, kinds) or containers, arch, variant)
-    yield from _surplus(path, containers, variant, extra, kinds)
+    yield from _surplus(path, found, variant, extra, kinds)
+
+
+def _widening(variant: Variant, found: Iterable[Arch]) -> Tuple[Arch, ...]:
+    """What of the SASS that was found serves the capabilities that a widened set promises besides its own."""
+    if not variant.widen:
+        return ()
+    promised = {device.major * 10 + device.minor for device in promised_devices(variant)}
+    promised -= {arch.number for arch in variant.sm}
+    return tuple(sorted(arch for arch in found if arch.number in promised))
 
 
 def _meant(containers: Sequence[Container], arch: Arch, kinds: Sequence[UnitSet]) -> Sequence[Container]:
@@ -49,7 +61,7 @@ def _meant(containers: Sequence[Container], arch: Arch, kinds: Sequence[UnitSet]
 
 
 def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Variant) -> Iterator[Finding]:
-    missing = lacking(containers, arch)
+    missing = lacking(containers, arch, widen=variant.widen)
     if not missing:
         return
     everywhere = len(missing) == len(containers)
@@ -70,13 +82,13 @@ def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Va
 
 def _surplus(
     path: str,
-    containers: Sequence[Container],
+    found: FrozenSet[Arch],
     variant: Variant,
     severity: Severity,
     kinds: Sequence[UnitSet],
 ) -> Iterator[Finding]:
-    asked = {arch.number for arch in variant.sm} | {arch.number for kind in kinds for arch in kind.sass}
-    found = {arch for container in containers for arch in container.arches(Kind.SASS)}
+    wanted = (*variant.sm, *_widening(variant, found), *(arch for kind in kinds for arch in kind.sass))
+    asked = {arch.number for arch in wanted}
     surplus = sorted(arch for arch in found if arch.number not in asked)
     if surplus:
         yield Finding(

@@ -17,7 +17,7 @@ from builder.core.inputs import Input, InputKind, Pin
 from builder.core.manifest import Manifest
 from builder.core.naming import PARTS_SUFFIX, form_of
 from builder.core.rendered import Rendered
-from builder.core.toolchain import divide
+from builder.core.toolchain import divide, tools
 from builder.core.variant import BuildPlan, Origin
 
 SUFFIX = ".provenance.json"
@@ -173,16 +173,17 @@ def _internal(plan: BuildPlan, manifest: Manifest) -> Dict[str, object]:
         "host": ort.host,
         "toolkit": manifest.toolkit,
         "ptxas": _ptxas(plan),
+        "added": " ".join(map(str, plan.added)) or None,
     }
     return {key: value for key, value in told.items() if value is not None}
 
 
 def _ptxas(plan: BuildPlan) -> Optional[str]:
     """Version of the ptxas beside nvcc, where it made any of the code."""
-    base = plan.project.bases.assembled
-    if plan.base != "assembled" or plan.origin is not Origin.SOURCE:
+    if plan.origin is not Origin.SOURCE:
         return None
-    return base.ptxas if divide(plan.variant.sm, base.nvcc, base.ptxas).assembled else None
+    nvcc, ptxas = tools(plan)
+    return ptxas if divide(plan.variant.sm, nvcc, ptxas).assembled else None
 
 
 def _builder(plan: BuildPlan, run: Run) -> Iterator[Resource]:

@@ -85,14 +85,16 @@ def lint(
     ort: str,
     nvcc: Optional[str] = None,
     ptxas: Optional[str] = None,
+    contrib: bool = True,
 ) -> List[Finding]:
     """Every rule that the set breaks, before a byte is compiled; ``nvcc`` once the base is chosen.
 
-    ``ptxas``: version of a newer one that assembles nvcc's PTX for what nvcc does not know.
+    ``ptxas``: version of a newer one that assembles nvcc's PTX for what nvcc does not know. ``contrib``:
+    whether contrib operators are compiled.
     """
     subject = _Subject(variant, tuple(sm), cuda, cudnn, nvcc, ptxas)
     found = [finding for rule in _RULES for finding in rule(subject)]
-    asked = Asked(subject.at("sm"), subject.sm, ort, cuda, compiling=nvcc is not None)
+    asked = Asked(subject.at("sm"), subject.sm, ort, cuda, compiling=nvcc is not None, contrib=contrib)
     return [*found, *hold_version(asked)]
 
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Optional, Sequence, Tuple
 
 from builder.core.arch import Arch
+from builder.core.archlist import Compiled, compiled
 from builder.core.support import assembles, compilable
+from builder.core.variant import BuildPlan
 
 
 @dataclass(frozen=True)
@@ -35,3 +37,22 @@ def divide(sm: Sequence[Arch], nvcc: str, ptxas: Optional[str]) -> Targets:
     newest = compilable(nvcc)[-1]
     ptx = Arch(newest // 10, newest % 10) if late else None
     return Targets(compiled=tuple(arch for arch in sm if arch not in late), assembled=late, ptx=ptx)
+
+
+def tools(plan: BuildPlan) -> Tuple[str, Optional[str]]:
+    """The versions of nvcc on a plan's base, and of the newer ptxas beside it."""
+    assembled = plan.project.bases.assembled
+    return (
+        (assembled.nvcc, assembled.ptxas) if plan.base == "assembled" else (plan.project.cuda.version, None)
+    )
+
+
+def made(sm: Sequence[Arch], plan: BuildPlan) -> Compiled:
+    """What each unit for the whole list holds when a plan's base compiles ``sm``.
+
+    ORT's CMake rewrites what nvcc compiles, and never sees what ptxas makes. Raises ``ValueError`` where it
+    refuses an architecture (``archlist.refused``).
+    """
+    targets = divide(sm, *tools(plan))
+    listed = compiled(targets.compiled, plan.ort_version)
+    return Compiled(tuple(sorted({*listed.sass, *targets.assembled})), listed.ptx)

@@ -182,6 +182,8 @@ class Variant:
     platform: str = LINUX
     wheel: Optional[Input] = None
     """What a package without CUDA is made of."""
+    widen: bool = False
+    """Whether it promises every capability that plain code for ``sm`` runs on (``core.widening``)."""
 
 
 @dataclass(frozen=True)
@@ -281,6 +283,8 @@ class BuildPlan:
 
     Of a package without CUDA, the wheel that is repacked.
     """
+    added: Tuple[Arch, ...] = ()
+    """What of ``variant.sm`` widening added to the set of ``variants.yaml``."""
 
     @property
     def patches(self) -> Tuple[str, ...]:

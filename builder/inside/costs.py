@@ -29,7 +29,7 @@ class Cost:
     architectures: int
     peak: int
 
-    def seconds(self, output: str, architectures: int) -> float:
+    def seconds(self, output: str, architectures: float) -> float:
         """CPU seconds for another number of architectures."""
         if not is_cuda(output):
             return self.cpu
@@ -53,15 +53,15 @@ def is_cuda(output: str) -> bool:
     return output.endswith(".cu.o")
 
 
-def estimate(costs: Mapping[str, Cost], output: str, architectures: int) -> float:
-    """CPU seconds that a unit will take for so many architectures."""
+def estimate(costs: Mapping[str, Cost], output: str, architectures: float) -> float:
+    """CPU seconds that a unit will take for so many architectures; one that costs less is part of one."""
     known = costs.get(output)
     if known is not None:
         return known.seconds(output, architectures)
     return _UNKNOWN_CUDA * _work(architectures) if is_cuda(output) else _UNKNOWN_HOST
 
 
-def _work(architectures: int) -> float:
+def _work(architectures: float) -> float:
     return _FRONT_END + _PER_ARCH * max(1, architectures)
 
 

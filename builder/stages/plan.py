@@ -5,20 +5,24 @@ Which base, which origin, which ORT version, which profile: each with its reason
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from builder.core import checks
 from builder.core.arch import Arch
+from builder.core.archlist import refused
 from builder.core.catalogue import ort_wheel
 from builder.core.checks import Code, Finding, Severity
 from builder.core.missing_kernels import cannot_run, counted, shortcoming
 from builder.core.ports import Engine, Reporter, Store
 from builder.core.providers import CUDA
 from builder.core.support import lint
+from builder.core.toolchain import made, tools
 from builder.core.variant import NO_BASE, BuildPlan, Host, Origin, Profile, Project, Variant
+from builder.core.widening import hold_reach, lost, names, widened
 from builder.errors import CompatibilityError, ToolMissingError, TransferError
 
 T = TypeVar("T")
@@ -36,6 +40,8 @@ class Wishes:
     origin: Origin | None = None
     profile: Profile | None = None
     host: Host | None = None
+    widen: bool = False
+    """Run wherever plain code for the set does, as ``widen: true`` of a variant asks for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +72,12 @@ def plan(
         decided = _repack(project, variant)
         _tell(decided, reporter)
         return decided
+    variant = replace(variant, widen=variant.widen or wishes.widen)
+    read = cache(native_sm)
     base = choose_base(project, wishes, engine)
-    origin = _choose_origin(project, variant, wishes, store, native_sm)
-    decided = _decide(project, variant, wishes, base, origin)
-    warnings = _lint(decided)
+    origin = _choose_origin(project, variant, wishes, store, read)
+    decided = widened(_decide(project, variant, wishes, base, origin))
+    warnings = [*_lint(decided), *_reach(decided, store, read)]
     _tell(decided, reporter)
     for warning in warnings:
         reporter.warn(str(warning))
@@ -81,6 +89,10 @@ def _tell(decided: BuildPlan, reporter: Reporter) -> None:
     reporter.say(f"origin   {decided.origin.value}: {decided.origin_reason}")
     made = f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
     reporter.say(f"ort      {decided.ort_version}, {made}")
+    if decided.added:
+        reporter.say(
+            f"widen    {names(decided.added)} added: ONNX Runtime's CMake narrows the set to its own GPUs"
+        )
 
 
 def _repack(project: Project, variant: Variant) -> BuildPlan:
@@ -151,11 +163,12 @@ def _choose_origin(
     if wish is Origin.AUTO and wishes.host is Host.SOURCE:
         return Choice(value=Origin.SOURCE, reason="host source was asked for")
     wheel = ort_wheel(project.onnxruntime.version)
-    held = {arch.number for arch in native_sm(store.unpack(wheel) / PROVIDER_IN_WHEEL)}
-    missing = [f"sm_{arch}" for arch in variant.sm if arch.number not in held]
+    sass = native_sm(store.unpack(wheel) / PROVIDER_IN_WHEEL)
+    held = {arch.number for arch in sass}
+    missing = _missing(variant, sass)
     if not missing:
         return Choice(
-            value=Origin.WHEEL, reason=f"{wheel.spec} holds native code for all of {_names(variant)}"
+            value=Origin.WHEEL, reason=f"{wheel.spec} holds native code for all of {names(variant.sm)}"
         )
     lacks = f"{wheel.spec} lacks native code for {', '.join(missing)}"
     if wish is Origin.WHEEL:
@@ -166,8 +179,23 @@ def _choose_origin(
     return Choice(value=Origin.SOURCE, reason=lacks)
 
 
-def _names(variant: Variant) -> str:
-    return ", ".join(f"sm_{arch}" for arch in variant.sm)
+def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
+    """What a variant promises and ``held`` does not serve: architectures, and what a suffix takes away."""
+    numbers = {arch.number for arch in held}
+    there = [arch for arch in variant.sm if arch.number in numbers]
+    narrowed = lost(there, held) if variant.widen else ()
+    absent = [arch for arch in variant.sm if arch not in there]
+    return [*(f"sm_{arch}" for arch in absent), *(f"compute capability {device}" for device in narrowed)]
+
+
+def _reach(
+    decided: BuildPlan, store: Store, native_sm: Callable[[Path], Sequence[Arch]]
+) -> Iterable[Finding]:
+    """C012, by what the wheel holds or the compiler will make."""
+    sm = decided.variant.sm
+    if decided.origin is Origin.WHEEL:
+        return hold_reach(decided, native_sm(store.unpack(decided.ort_wheel) / PROVIDER_IN_WHEEL))
+    return () if refused(sm, decided.ort_version) else hold_reach(decided, made(sm, decided).sass)
 
 
 def _decide(
@@ -199,15 +227,16 @@ def _lint(decided: BuildPlan) -> list[Finding]:
     if decided.origin is not Origin.SOURCE:
         return []
     project = decided.project
-    assembled = project.bases.assembled
+    nvcc, ptxas = tools(decided)
     findings = lint(
         variant=decided.variant.name,
         sm=decided.variant.sm,
         cuda=project.cuda.version,
         cudnn=project.cudnn.version,
         ort=decided.ort_version,
-        nvcc=assembled.nvcc if decided.base == "assembled" else project.cuda.version,
-        ptxas=assembled.ptxas if decided.base == "assembled" else None,
+        nvcc=nvcc,
+        ptxas=ptxas,
+        contrib=decided.profile is Profile.FULL,
     )
     findings += _lacking(decided)
     failed = checks.errors(findings)

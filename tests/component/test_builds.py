@@ -176,6 +176,16 @@ def test_the_command_names_what_variants_yaml_does_not_say(
     assert found == f"./run build {command} --base assembled"
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(root: Path, said: bool) -> None:
+    project = Workshop(root).project
+    legacy = replace(project.variants["legacy"], widen=said)
+    made = decided(root, project.onnxruntime, profile=Profile.LEAN)
+    plan = replace(made, project=replace(made.project, variants={"legacy": legacy}), variant=legacy)
+    assert command_of(plan, Wishes(widen=True)).endswith(" --widen") == (not said)
+    assert "--widen" not in command_of(plan, Wishes())
+
+
 def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(root: Path) -> None:
     said = OnnxRuntime(
         version="1.23.2", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False

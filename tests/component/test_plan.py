@@ -349,3 +349,77 @@ def test_a_repacked_wheel_needs_no_compiler_that_reaches(desk: Desk, monkeypatch
     monkeypatch.setattr(desk, "native_sm", lambda _: LATEST.sm)
     decided = desk.plan(LATEST, base="assembled", origin=Origin.WHEEL)
     assert (decided.origin, decided.ort_version) == (Origin.WHEEL, "1.23.2")
+
+
+BLACKWELL = (*OFFICIAL, "120a")
+"""A wheel as from 1.28 on (pull request 29711)."""
+
+
+def held(desk: Desk, sass: Sequence[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "native_sm", lambda _: [Arch.parse(str(one)) for one in sass])
+
+
+def warned(desk: Desk) -> list[str]:
+    return [line[10:14] for line in desk.reporter.lines if line.startswith("! warning ")]
+
+
+def test_a_set_that_orts_cmake_narrows_is_warned_of(desk: Desk) -> None:
+    decided = desk.plan(LATEST, base="nvidia")
+    assert warned(desk) == ["C011", "C012"]
+    assert (decided.variant.sm, decided.added) == (LATEST.sm, ())
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_set_is_widened_by_its_flag_or_by_its_key(desk: Desk, flag: bool) -> None:
+    decided = desk.plan(replace(LATEST, widen=not flag), base="nvidia", widen=flag)
+    assert warned(desk) == ["C011"]
+    assert " ".join(map(str, decided.variant.sm)) == "89 90 100 103 120 121"
+    assert decided.variant.widen
+    assert [line for line in desk.reporter.lines if line.startswith("widen ")] == [
+        "widen    sm_103, sm_121 added: ONNX Runtime's CMake narrows the set to its own GPUs"
+    ]
+
+
+def test_on_the_assembled_base_nothing_is_added(desk: Desk) -> None:
+    decided = desk.plan(replace(LATEST, widen=True), base="assembled")
+    assert (decided.variant.sm, decided.added) == (LATEST.sm, ())
+    assert "C012" not in warned(desk)
+
+
+def test_a_wheel_that_narrows_the_set_is_warned_of(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    held(desk, BLACKWELL, monkeypatch)
+    consumer = replace(LATEST, sm=tuple(map(Arch.parse, ("90", "120"))))
+    assert desk.plan(consumer).origin is Origin.WHEEL
+    assert warned(desk) == ["C012"]
+
+
+def test_a_wheel_that_narrows_a_widened_set_is_not_taken(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    held(desk, BLACKWELL, monkeypatch)
+    consumer = replace(LATEST, sm=tuple(map(Arch.parse, ("90", "120"))), widen=True)
+    decided = desk.plan(consumer, base="nvidia")
+    assert decided.origin_reason == "onnxruntime-gpu==1.23.2 lacks native code for compute capability 12.1"
+    assert " ".join(map(str, decided.variant.sm)) == "90 120 121"
+    with pytest.raises(
+        CompatibilityError, match=r"^variant latest: --origin wheel is impossible: .* 12\.1\. "
+    ):
+        desk.plan(consumer, origin=Origin.WHEEL)
+
+
+def test_the_wheel_is_read_once(desk: Desk) -> None:
+    desk.plan(MODERN)
+    assert len(desk.read) == 1
+
+
+@pytest.mark.parametrize(("profile", "refused"), [(Profile.FULL, True), (Profile.LEAN, False)])
+def test_blackwell_alone_is_refused_where_contrib_operators_are_compiled(
+    desk: Desk, profile: Profile, refused: bool
+) -> None:
+    made = project()
+    nvidia = replace(made.bases.nvidia, ort_version="1.27.1")
+    of = replace(made, bases=replace(made.bases, nvidia=nvidia))
+    alone = replace(LATEST, sm=(Arch(12, 0),))
+    if refused:
+        with pytest.raises(CompatibilityError, match="C005"):
+            desk.plan(alone, of=of, base="nvidia", origin=Origin.SOURCE, profile=profile)
+    else:
+        desk.plan(alone, of=of, base="nvidia", origin=Origin.SOURCE, profile=profile)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -131,9 +132,9 @@ def test_every_architecture_is_known_to_both(root: Path, arch: int | str) -> Non
     problems: tuple[str, ...] = ()
     try:
         load_project(text, "v.yaml")
-    except ConfigError as error:  # sm_110 needs CUDA 13, which the sample is not on
+    except ConfigError as error:  # sm_110 needs CUDA 13, and NVIDIA's libraries have none of Jetson's
         problems = error.problems
-    assert [problem for problem in problems if "C00" not in problem] == []
+    assert [problem for problem in problems if re.search(r"\bC0\d\d\b", problem) is None] == []
 
 
 def test_the_lock_schema_accepts_what_the_parser_accepts(root: Path) -> None:

@@ -17,6 +17,7 @@ from builder.core.explain import Explanation, explain
 from builder.core.official import SETTINGS, settings
 from builder.core.profiles import cache_entries
 from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
+from builder.core.widening import widened
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = [
@@ -223,7 +224,25 @@ def test_a_refused_family_is_told_and_nothing_is_said_of_what_it_becomes(project
     family = replace(plan, variant=replace(plan.variant, sm=(Arch(12, 0, "f"),)))
     explained = explain(family)
     assert explained.differences[0].ours == "120f"
-    assert [note[:4] for note in explained.notes if note.startswith("C")] == ["C005", "C008"]
+    assert [note[:4] for note in explained.notes if note.startswith("C")] == ["C008"]
+
+
+def test_what_widening_adds_is_told_behind_what_is_lost(project: Project) -> None:
+    notes = explain(widened(planned(project, "1.23.2"))).notes
+    assert notes[1:4] == (
+        "sm_100 becomes sm_100a, which runs on 10.0 alone, not on 10.3",
+        "sm_120 becomes sm_120a, which runs on 12.0 alone, not on 12.1",
+        "added for what is lost so (widen): sm_103, sm_121",
+    )
+
+
+def test_what_ptxas_makes_is_not_rewritten(project: Project) -> None:
+    """CMake sees 89 and 90 alone: the assembled base's nvcc ends at sm_90."""
+    explained = explain(planned(project, "1.23.2", base="assembled"))
+    assert explained.differences[0].ours == "89 90a 100 120"
+    assert [note for note in explained.notes if " becomes " in note] == [
+        "sm_90 becomes sm_90a, which runs on 9.0"
+    ]
 
 
 def test_repacked_is_the_official_build_itself(project: Project) -> None:

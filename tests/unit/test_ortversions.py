@@ -20,7 +20,7 @@ HOLDS = {
     "TAKES_FAMILIES":         "  -  -  -   -    -   -  x  x   x    x   x  x  x  x",
     "ACCELERATES_110":        "  -  -  -   -    -   -  x  x   x    x   x  x  x  x",
     "SPLITS_UNITS":           "  -  -  -   -    -   -  -  -   x    x   x  x  x  x",
-    "BLACKWELL_ALONE_BREAKS": "  x  x  x   x    x   x  x  x   x    x   -  -  -  -",
+    "BLACKWELL_ALONE_BREAKS": "  -  -  -   -    -   -  -  -   x    x   -  -  -  -",
     "OLD_ALONE_BREAKS":       "  -  -  -   -    -   -  -  -   x    x   x  x  x  x",
     "OPENS_LIBRARIES":        "  -  -  -   -    -   -  -  -   -    -   x  x  x  x",
     "TELEMETRY":              "  -  -  -   -    -   -  -  -   -    -   -  x  x  x",

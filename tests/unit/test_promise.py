@@ -16,8 +16,8 @@ PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 EMPTY_UNIT = container(image(SASS, 52, payload=872))
 
 
-def _variant(sm: str) -> Variant:
-    return Variant(name="v", sm=tuple(map(Arch.parse, sm.split())), generations=())
+def _variant(sm: str, *, widen: bool = False) -> Variant:
+    return Variant(name="v", sm=tuple(map(Arch.parse, sm.split())), generations=(), widen=widen)
 
 
 def _containers(*raw: bytes) -> tuple[Container, ...]:
@@ -71,6 +71,38 @@ def test_what_a_set_promises(sm: str, devices: str) -> None:
 def test_a_suffix_counts_by_the_gpus_it_leaves_out(asked: str, found: str, codes: list[str]) -> None:
     containers = _containers(container(*map(_image, found.split())))
     findings = list(hold_provider(PROVIDER, containers, _variant(asked), Severity.WARNING))
+    assert [finding.code.name for finding in findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("sm", "devices"),
+    [
+        ("89 90 100 120", "8.9 9.0 10.0 10.3 12.0 12.1"),
+        ("75 80 86", "7.5 8.0 8.6 8.9"),  # not 8.7: a Jetson runs its own code alone
+        ("120a", "12.0"),
+    ],
+)
+def test_what_a_widened_set_promises(sm: str, devices: str) -> None:
+    assert " ".join(map(str, promised_devices(_variant(sm, widen=True)))) == devices
+
+
+@pytest.mark.parametrize(
+    ("found", "version", "codes"),
+    [
+        ("90 120", "1.21.0", []),  # plain code runs on 12.1
+        ("90a 120a 121", "1.23.2", []),
+        ("90a 120a 121", "1.31.1", []),
+        ("90a 120a", "1.23.2", ["A001"]),
+        ("90a 121", "1.23.2", ["A001"]),
+        ("90a 103 120a 121", "1.23.2", ["A006"]),
+    ],
+)
+def test_a_widened_set_is_held_to_every_gpu_that_it_promises(
+    found: str, version: str, codes: list[str]
+) -> None:
+    containers = _containers(container(*map(_image, found.split())))
+    variant = _variant("90 120", widen=True)
+    findings = list(hold_provider(PROVIDER, containers, variant, Severity.WARNING, version))
     assert [finding.code.name for finding in findings] == codes
 
 

@@ -145,6 +145,13 @@ def test_the_pages_it_points_to_are_there(root: Path) -> None:
         assert anchor in [title.lower().replace(" ", "-") for title in titles]
 
 
+def test_what_widening_added_stands_there() -> None:
+    path = "predicate.buildDefinition.internalParameters"
+    widened = plan(added=(Arch(10, 3), Arch(12, 1)))
+    assert at(made(widened), f"{path}.added") == "103 121"
+    assert '"added"' not in json.dumps(made())
+
+
 def test_what_the_user_decided_and_what_followed() -> None:
     told = made()
     assert at(told, "predicate.buildDefinition.externalParameters") == {

@@ -48,13 +48,17 @@ def _arches(text: str) -> tuple[Arch, ...]:
         ("90 120f", "12.8", CUDNN, "1.23.2", None, ["C003"]),
         (LATEST, "12.9", CUDNN, "1.21.0", "12.4", ["C004"]),
         ("70 75", "12.9", CUDNN, "1.23.2", "13.0", ["C004"]),
-        ("120", "12.9", CUDNN, "1.27.1", None, ["C005"]),
-        ("120 121", "12.9", CUDNN, "1.27.1", None, ["C005"]),
-        ("120", "12.9", CUDNN, "1.28.0", None, []),
+        ("120", "12.9", CUDNN, "1.27.1", None, []),  # it may be repacked
+        ("120", "12.9", CUDNN, "1.27.1", "12.9", ["C005"]),
+        ("120 121", "12.9", CUDNN, "1.27.0", "12.9", ["C005"]),
+        ("120", "12.9", CUDNN, "1.24.2", "12.9", []),  # issue 26177: compiled, and it runs
+        ("120 121", "12.9", CUDNN, "1.26.0", "12.9", []),
+        ("90 120", "12.9", CUDNN, "1.27.1", "12.9", []),
+        ("120", "12.9", CUDNN, "1.28.0", "12.9", []),
         ("53 70", "12.9", CUDNN, "1.23.2", None, []),
         ("80", "12.9", CUDNN, "1.20.1", None, ["C007"]),
         ("80", "12.9", CUDNN, "1.40.0", "12.9", ["C007"]),
-        ("120", "12.9", CUDNN, "1.20.1", None, ["C005", "C007"]),
+        ("120", "12.9", CUDNN, "1.20.1", "12.9", ["C007"]),
         ("90 120f", "12.9", CUDNN, "1.23.2", None, []),
         ("90 120f", "12.9", CUDNN, "1.23.2", "12.9", ["C008"]),
         ("80 86", "11.8", CUDNN, "1.24.4", "11.8", []),
@@ -72,6 +76,14 @@ def test_which_rules_a_set_breaks(
     sm: str, cuda: str, cudnn: str, ort: str, nvcc: str | None, codes: list[str]
 ) -> None:
     assert [finding.code.name for finding in _lint(sm, cuda, cudnn, ort, nvcc)] == codes
+
+
+@pytest.mark.parametrize(("sm", "version"), [("120", "1.27.1"), ("60 61 70", "1.27.0")])
+def test_units_of_contrib_operators_matter_where_these_are_compiled(sm: str, version: str) -> None:
+    """LLM units are contrib operators': onnxruntime_providers_cuda.cmake at 00a7441."""
+    asked = {"variant": "v", "cuda": "12.9", "cudnn": CUDNN, "ort": version, "nvcc": "12.9"}
+    assert len(lint(sm=_arches(sm), contrib=True, **asked)) == 1
+    assert lint(sm=_arches(sm), contrib=False, **asked) == []
 
 
 def test_a_finding_names_key_rule_source_and_what_would_work() -> None:

@@ -41,12 +41,13 @@ def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callab
         origin: str | None = None,
         profile: str | None = None,
         host: str | None = None,
+        mixed: bool = False,
         builder: str | None = None,
         offline: bool = False,
         dist: str | None = None,
     ) -> None:
         shop = workshop(dist, offline=offline)
-        how_to = options(base, origin, profile, host, builder, offline=offline)
+        how_to = options(base, origin, profile, host, builder, mixed=mixed, offline=offline)
         for road in roads(shop, variant, how_to, all_=all).values():
             walk(road)
 
@@ -78,13 +79,14 @@ def check(
     origin: str | None = None,
     profile: str | None = None,
     host: str | None = None,
+    mixed: bool = False,
     builder: str | None = None,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
     """Hold what the last build compiled, or a package, to its variant: native reading against cuobjdump."""
     shop = workshop(dist, offline=offline)
-    how_to = options(base, origin, profile, host, builder, offline=offline)
+    how_to = options(base, origin, profile, host, builder, mixed=mixed, offline=offline)
     if package is not None:
         named = pick_variants(shop.project, variant, all) if variant or all else ()
         check_package(shop, Path(package), named, how_to.wishes)
@@ -111,6 +113,7 @@ def build(
     origin: str | None = None,
     profile: str | None = None,
     host: str | None = None,
+    mixed: bool = False,
     builder: str | None = None,
     jobs: str | None = None,
     cache: str | None = None,
@@ -121,7 +124,8 @@ def build(
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     shop = workshop(dist, offline=offline)
     how_to = with_cache(
-        options(base, origin, profile, host, builder, jobs=jobs, force=force, offline=offline), cache
+        options(base, origin, profile, host, builder, jobs=jobs, force=force, mixed=mixed, offline=offline),
+        cache,
     )
     walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
     for package in chain.from_iterable(side_by_side(walks, shop.interrupt)):
@@ -153,6 +157,7 @@ def render(
     origin: str | None = None,
     profile: str | None = None,
     host: str | None = None,
+    mixed: bool = False,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
@@ -161,7 +166,7 @@ def render(
     if check or golden:
         verbs.check_golden(shop, refresh=golden)
         return
-    how_to = options(base, origin, profile, host, offline=offline)
+    how_to = options(base, origin, profile, host, mixed=mixed, offline=offline)
     chosen = roads(shop, variant, how_to, all_=all).values()
     if explain:
         explaining.tell(shop.console, [road.plan() for road in chosen])

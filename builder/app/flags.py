@@ -32,7 +32,7 @@ _MOST_JOBS = 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a write says when there is no room; it names no file."""
 BASES = ("auto", "nvidia", "assembled")
-WISHES = ("base", "origin", "profile", "host", "offline")
+WISHES = ("base", "origin", "profile", "host", "mixed", "offline")
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
     "all": "every variant and provider",
@@ -40,6 +40,7 @@ FLAGS = {
     "origin": "auto (wheel where it serves the whole set), wheel or source",
     "profile": "full, lean or minimal; asking for less than full means compiling",
     "host": "wheel or source: where libonnxruntime.so.1 comes from",
+    "mixed": "repack the wheel of onnxruntime.version where it serves, whatever version the base compiles",
     "builder": "a buildx builder other than the current one",
     "offline": "fetch nothing: everything must be in the cache",
     "dist": "folder for results (dist)",
@@ -97,7 +98,7 @@ def workshop(dist: str | None = None, *, offline: bool = False) -> Workshop:
     return Workshop(ROOT, dist=Path(dist) if dist else None, offline=offline)
 
 
-def options(
+def options(  # noqa: PLR0913 - a verb has as many flags as it needs
     base: str = "auto",
     origin: str | None = None,
     profile: str | None = None,
@@ -106,6 +107,7 @@ def options(
     *,
     jobs: str | None = None,
     force: bool = False,
+    mixed: bool = False,
     offline: bool = False,
 ) -> Options:
     """The flags on how to build, as values. Raises ``ValidationError``."""
@@ -117,6 +119,7 @@ def options(
         origin=chosen(Origin, "origin", origin),
         profile=chosen(Profile, "profile", profile),
         host=chosen(Host, "host", host),
+        mixed=mixed,
     )
     return Options(wishes=wishes, builder=builder, force=force, jobs=_count("jobs", jobs))
 

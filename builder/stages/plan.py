@@ -12,8 +12,9 @@ from typing import Generic, TypeVar
 
 from builder.core import checks
 from builder.core.arch import Arch
-from builder.core.catalogue import ort_wheel
+from builder.core.catalogue import ort_wheel, provider_wheel
 from builder.core.checks import Code, Finding, Severity
+from builder.core.inputs import Input
 from builder.core.ports import Engine, Reporter, Store
 from builder.core.providers import CUDA
 from builder.core.support import lint
@@ -35,6 +36,8 @@ class Wishes:
     origin: Origin | None = None
     profile: Profile | None = None
     host: Host | None = None
+    mixed: bool = False
+    """Repack the wheel of ``onnxruntime.version`` where it serves, whatever version the base compiles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +58,27 @@ def plan(
     native_sm: Callable[[Path], Sequence[Arch]],
     reporter: Reporter,
 ) -> BuildPlan:
-    """One decided variant. One without CUDA asks neither engine nor store: its wheel decides everything.
+    """One decided variant. Its base decides the ORT version, so all variants of a release have the same.
 
+    A package without CUDA asks no store, and the engine only where the base is open and names its version.
     ``native_sm`` reads which architectures a provider library holds SASS for in every container.
     Raises ``CompatibilityError`` for a set the chosen toolchain cannot build, ``TransferError`` for a base
     that was insisted on and cannot be reached.
     """
     if variant.provider != CUDA:
-        decided = _repack(project, variant)
+        decided = _repack(project, variant, wishes, engine)
         _tell(decided, reporter)
         return decided
     base = choose_base(project, wishes, engine)
-    origin = _choose_origin(project, variant, wishes, store, native_sm)
+    wheel = ort_wheel(_released(project, wishes, base.value))
+    origin = _choose_origin(
+        project,
+        variant,
+        wishes,
+        wheel,
+        patches=_lacking(project, wishes, base.value),
+        native_sm=lambda: native_sm(store.unpack(wheel) / PROVIDER_IN_WHEEL),
+    )
     decided = _decide(project, variant, wishes, base, origin)
     warnings = _lint(decided)
     _tell(decided, reporter)
@@ -82,9 +94,9 @@ def _tell(decided: BuildPlan, reporter: Reporter) -> None:
     reporter.say(f"ort      {decided.ort_version}, {made}")
 
 
-def _repack(project: Project, variant: Variant) -> BuildPlan:
+def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> BuildPlan:
     """The plan of a package without CUDA: its official wheel, as it is."""
-    wheel = variant.wheel or ort_wheel(project.onnxruntime.version)
+    wheel = variant.wheel or _of_the_release(project, variant, wishes, engine)
     return BuildPlan(
         project=project,
         variant=variant,
@@ -97,6 +109,23 @@ def _repack(project: Project, variant: Variant) -> BuildPlan:
         ort_version=wheel.requirement.rpartition("==")[2],
         ort_wheel=wheel,
     )
+
+
+def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> Input:
+    """The wheel of the version that the CUDA packages have. Of a base that was named only the name counts."""
+    base = choose_base(project, wishes, engine).value if wishes.base == "auto" else wishes.base
+    return provider_wheel(variant, _released(project, wishes, base))
+
+
+def _released(project: Project, wishes: Wishes, base: str) -> str:
+    """Version of the official wheels that are repacked."""
+    return project.onnxruntime.version if wishes.mixed else project.bases.ort_version(base)
+
+
+def _lacking(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
+    """The patches of the base that an official wheel of the same version does not hold: all of them."""
+    same = _released(project, wishes, base) == project.bases.ort_version(base)
+    return project.bases.patches(base) if same else ()
 
 
 def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Choice[str]:
@@ -139,8 +168,10 @@ def _choose_origin(
     project: Project,
     variant: Variant,
     wishes: Wishes,
-    store: Store,
-    native_sm: Callable[[Path], Sequence[Arch]],
+    wheel: Input,
+    *,
+    patches: Sequence[str],
+    native_sm: Callable[[], Sequence[Arch]],
 ) -> Choice[Origin]:
     wish = wishes.origin or project.onnxruntime.origin
     if wish is Origin.SOURCE:
@@ -149,8 +180,9 @@ def _choose_origin(
         return Choice(value=Origin.SOURCE, reason=f"profile {wishes.profile.value} was asked for")
     if wish is Origin.AUTO and wishes.host is Host.SOURCE:
         return Choice(value=Origin.SOURCE, reason="host source was asked for")
-    wheel = ort_wheel(project.onnxruntime.version)
-    held = {arch.number for arch in native_sm(store.unpack(wheel) / PROVIDER_IN_WHEEL)}
+    if wish is Origin.AUTO and patches:
+        return Choice(value=Origin.SOURCE, reason=f"{wheel.spec} lacks {', '.join(patches)}")
+    held = {arch.number for arch in native_sm()}
     missing = [f"sm_{arch}" for arch in variant.sm if arch.number not in held]
     if not missing:
         return Choice(
@@ -173,7 +205,7 @@ def _decide(
     project: Project, variant: Variant, wishes: Wishes, base: Choice[str], origin: Choice[Origin]
 ) -> BuildPlan:
     compiled = origin.value is Origin.SOURCE
-    version = _source_version(project, base.value) if compiled else project.onnxruntime.version
+    version = project.bases.ort_version(base.value) if compiled else _released(project, wishes, base.value)
     return BuildPlan(
         project=project,
         variant=variant,
@@ -186,11 +218,6 @@ def _decide(
         ort_version=version,
         ort_wheel=ort_wheel(version),
     )
-
-
-def _source_version(project: Project, base: str) -> str:
-    bases = project.bases
-    return bases.nvidia.ort_version if base == "nvidia" else bases.assembled.ort_version
 
 
 def _lint(decided: BuildPlan) -> list[Finding]:

@@ -42,12 +42,13 @@ def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callab
         profile: str | None = None,
         host: str | None = None,
         mixed: bool = False,
+        release: bool = False,
         builder: str | None = None,
         offline: bool = False,
         dist: str | None = None,
     ) -> None:
         shop = workshop(dist, offline=offline)
-        how_to = options(base, origin, profile, host, builder, mixed=mixed, offline=offline)
+        how_to = options(base, origin, profile, host, builder, mixed=mixed, release=release, offline=offline)
         for road in roads(shop, variant, how_to, all_=all).values():
             walk(road)
 
@@ -80,13 +81,14 @@ def check(
     profile: str | None = None,
     host: str | None = None,
     mixed: bool = False,
+    release: bool = False,
     builder: str | None = None,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
     """Hold what the last build compiled, or a package, to its variant: native reading against cuobjdump."""
     shop = workshop(dist, offline=offline)
-    how_to = options(base, origin, profile, host, builder, mixed=mixed, offline=offline)
+    how_to = options(base, origin, profile, host, builder, mixed=mixed, release=release, offline=offline)
     if package is not None:
         named = pick_variants(shop.project, variant, all) if variant or all else ()
         check_package(shop, Path(package), named, how_to.wishes)
@@ -114,6 +116,7 @@ def build(
     profile: str | None = None,
     host: str | None = None,
     mixed: bool = False,
+    release: bool = False,
     builder: str | None = None,
     jobs: str | None = None,
     cache: str | None = None,
@@ -124,7 +127,18 @@ def build(
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     shop = workshop(dist, offline=offline)
     how_to = with_cache(
-        options(base, origin, profile, host, builder, jobs=jobs, force=force, mixed=mixed, offline=offline),
+        options(
+            base,
+            origin,
+            profile,
+            host,
+            builder,
+            jobs=jobs,
+            force=force,
+            mixed=mixed,
+            release=release,
+            offline=offline,
+        ),
         cache,
     )
     walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
@@ -158,6 +172,7 @@ def render(
     profile: str | None = None,
     host: str | None = None,
     mixed: bool = False,
+    release: bool = False,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
@@ -166,7 +181,7 @@ def render(
     if check or golden:
         verbs.check_golden(shop, refresh=golden)
         return
-    how_to = options(base, origin, profile, host, mixed=mixed, offline=offline)
+    how_to = options(base, origin, profile, host, mixed=mixed, release=release, offline=offline)
     chosen = roads(shop, variant, how_to, all_=all).values()
     if explain:
         explaining.tell(shop.console, [road.plan() for road in chosen])

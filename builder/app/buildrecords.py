@@ -86,7 +86,8 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
         flags["host"] = wishes.host.value
     if origin is not ours.origin:
         flags["origin"] = origin.value
-    return " ".join(["./run build", *(f"--{flag} {value}" for flag, value in flags.items()), *_version(plan)])
+    words = [*(f"--{flag} {value}" for flag, value in flags.items()), *_version(plan)]
+    return " ".join(["./run build", *words, *(["--release"] if wishes.release else [])])
 
 
 def _version(plan: BuildPlan) -> Iterator[str]:

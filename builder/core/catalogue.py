@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Iterator, Mapping, Protocol, Tuple
+from typing import FrozenSet, Iterator, Mapping, Protocol, Tuple
 
 from builder.core.inputs import Input, Pin
 from builder.core.variant import Project, Variant
@@ -46,6 +46,11 @@ def ort_wheel(version: str) -> Input:
 def provider_wheel(variant: Variant, version: str) -> Input:
     """The official wheel of a package without CUDA: the one it names, or ``onnxruntime`` of ``version``."""
     return variant.wheel or Input.wheel(f"onnxruntime=={version}", variant.platform)
+
+
+def assembled_inputs(project: Project) -> FrozenSet[Input]:
+    """What the assembled base is made of, next to the packages of its root file system."""
+    return frozenset(_named(project.bases.assembled))
 
 
 def wanted_inputs(project: Project) -> Tuple[Input, ...]:

@@ -6,7 +6,7 @@ Which base, which origin, which ORT version, which profile: each with its reason
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -18,7 +18,7 @@ from builder.core.inputs import Input
 from builder.core.ports import Engine, Reporter, Store
 from builder.core.providers import CUDA
 from builder.core.support import lint
-from builder.core.variant import NO_BASE, BuildPlan, Host, Origin, Profile, Project, Variant
+from builder.core.variant import NO_BASE, BuildPlan, Host, Layout, Origin, Profile, Project, Variant
 from builder.errors import CompatibilityError, ToolMissingError, TransferError
 
 T = TypeVar("T")
@@ -38,6 +38,8 @@ class Wishes:
     host: Host | None = None
     mixed: bool = False
     """Repack the wheel of ``onnxruntime.version`` where it serves, whatever version the base compiles."""
+    release: bool = False
+    """Make all layouts, and nothing that ``publish`` would refuse."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,8 @@ def plan(
     Raises ``CompatibilityError`` for a set the chosen toolchain cannot build, ``TransferError`` for a base
     that was insisted on and cannot be reached.
     """
+    if wishes.release:
+        project = replace(project, bundle=replace(project.bundle, layouts=tuple(Layout)))
     if variant.provider != CUDA:
         decided = _repack(project, variant, wishes, engine)
         _tell(decided, reporter)

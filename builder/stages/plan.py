@@ -184,10 +184,10 @@ def _choose_origin(
         return Choice(value=Origin.SOURCE, reason=f"profile {wishes.profile.value} was asked for")
     if wish is Origin.AUTO and wishes.host is Host.SOURCE:
         return Choice(value=Origin.SOURCE, reason="host source was asked for")
-    if wish is Origin.AUTO and patches:
-        return Choice(value=Origin.SOURCE, reason=f"{wheel.spec} lacks {', '.join(patches)}")
     held = {arch.number for arch in native_sm()}
     missing = [f"sm_{arch}" for arch in variant.sm if arch.number not in held]
+    if not missing and wish is Origin.AUTO and patches:
+        return Choice(value=Origin.SOURCE, reason=f"{wheel.spec} lacks {', '.join(patches)}")
     if not missing:
         return Choice(
             value=Origin.WHEEL, reason=f"{wheel.spec} holds native code for all of {_names(variant)}"

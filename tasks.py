@@ -42,12 +42,17 @@ def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callab
         profile: str | None = None,
         host: str | None = None,
         widen: bool = False,
+        mixed: bool = False,
+        release: bool = False,
         builder: str | None = None,
         offline: bool = False,
         dist: str | None = None,
     ) -> None:
         shop = workshop(dist, offline=offline)
-        how_to = options(wishes(base, origin, profile, host, widen=widen, offline=offline), builder)
+        asked = wishes(
+            base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline
+        )
+        how_to = options(asked, builder)
         for road in roads(shop, variant, how_to, all_=all).values():
             walk(road)
 
@@ -80,13 +85,16 @@ def check(
     profile: str | None = None,
     host: str | None = None,
     widen: bool = False,
+    mixed: bool = False,
+    release: bool = False,
     builder: str | None = None,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
     """Hold what the last build compiled, or a package, to its variant: native reading against cuobjdump."""
     shop = workshop(dist, offline=offline)
-    how_to = options(wishes(base, origin, profile, host, widen=widen, offline=offline), builder)
+    asked = wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
+    how_to = options(asked, builder)
     if package is not None:
         named = pick_variants(shop.project, variant, all) if variant or all else ()
         check_package(shop, Path(package), named, how_to.wishes)
@@ -114,6 +122,8 @@ def build(
     profile: str | None = None,
     host: str | None = None,
     widen: bool = False,
+    mixed: bool = False,
+    release: bool = False,
     builder: str | None = None,
     jobs: str | None = None,
     cache: str | None = None,
@@ -123,7 +133,7 @@ def build(
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     shop = workshop(dist, offline=offline)
-    asked = wishes(base, origin, profile, host, widen=widen, offline=offline)
+    asked = wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
     how_to = with_cache(options(asked, builder, jobs=jobs, force=force), cache)
     walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
     for package in chain.from_iterable(side_by_side(walks, shop.interrupt)):
@@ -156,6 +166,8 @@ def render(
     profile: str | None = None,
     host: str | None = None,
     widen: bool = False,
+    mixed: bool = False,
+    release: bool = False,
     offline: bool = False,
     dist: str | None = None,
 ) -> None:
@@ -164,7 +176,9 @@ def render(
     if check or golden:
         verbs.check_golden(shop, refresh=golden)
         return
-    how_to = options(wishes(base, origin, profile, host, widen=widen, offline=offline))
+    how_to = options(
+        wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
+    )
     chosen = roads(shop, variant, how_to, all_=all).values()
     if explain:
         explaining.tell(shop.console, [road.plan() for road in chosen])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.core.inputs import Input, Lock
-from builder.core.ports import Completed, ContainerRun, EngineFacts, ImageBuild
+from builder.core.ports import Completed, ContainerRun, DebianPackage, EngineFacts, ImageBuild
 from builder.errors import BuilderError, TransferError
 
 
@@ -137,9 +137,17 @@ class FakeRootfs:
 
     folder: Path
     asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    version: str = "1"
+    """Of every package in them."""
 
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         self.asked.append((suite, tuple(packages)))
         path = self.folder / f"rootfs-{suite}-{len(packages)}.tar"
         path.write_text(f"{suite} with {', '.join(packages) or 'nothing'}")
         return path
+
+    def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+        return tuple(
+            DebianPackage(f"pool/{name}_{self.version}_amd64.deb", name, self.version, "amd64", "5" * 64)
+            for name in ("dpkg", *sorted(packages))
+        )

@@ -1,7 +1,7 @@
 """Official wheels without CUDA as pip unpacks them: libraries of a few bytes whose headers are true.
 
 Headers by hand from Microsoft's "PE Format" and Apple's ``mach-o/loader.h``; which files a wheel holds was
-read off the real ones of ONNX Runtime 1.23 with ``unzip -l``.
+read off the real ones of ONNX Runtime 1.21 and 1.23 with ``unzip -l``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.binaries import elf
 
 WHEELS: Mapping[str, tuple[str, ...]] = {
-    "onnxruntime==1.23.2": ("libonnxruntime.so.1.23.2", "libonnxruntime_providers_shared.so"),
+    "onnxruntime==1.21.0": ("libonnxruntime.so.1.21.0", "libonnxruntime_providers_shared.so"),
     "onnxruntime-directml==1.23.0@win-x64": (
         "DirectML.dll",
         "onnxruntime.dll",
@@ -47,7 +47,7 @@ def content(name: str) -> bytes:
         return dll(b"1.23.0", b"DirectML.dll") if name == "onnxruntime.dll" else dll(name.encode())
     if name.endswith(".dylib"):
         return dylib(b"1.23.2", COREML)
-    soname = "libonnxruntime.so.1" if name.endswith(".1.23.2") else name
+    soname = "libonnxruntime.so.1" if name.endswith(".so.1.21.0") else name
     needs = {"libc.so.6": ["GLIBC_2.27"], "libstdc++.so.6": ["GLIBCXX_3.4.22"]}
     return elf({".text": name.encode()}, soname=soname, needed=list(needs), versions=needs)
 

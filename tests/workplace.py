@@ -6,7 +6,7 @@ Wheels unpack into trees of small but true ELF libraries, so that reading and pa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,9 +37,9 @@ TRIED = f"ldd /opt/package/lib/{BRIDGE}\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f
 """What all of the self-test prints."""
 
 
-def library(path: str) -> bytes:
+def library(path: str, sm: Sequence[int] = (50, 60, 70)) -> bytes:
     name = path.rpartition("/")[2]
-    code = {".nv_fatbin": sass(50, 60, 70)} if must_hold_code(name) else {".text": b"code"}
+    code = {".nv_fatbin": sass(*sm)} if must_hold_code(name) else {".text": b"code"}
     return elf(code, soname=None if "onnxruntime" in path else name)
 
 
@@ -61,10 +61,11 @@ class Trove(FakeStore):
 class Site:
     """A workshop in ``folder`` and what its stand-ins were asked for."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, code: Sequence[int] = (50, 60, 70)) -> None:
+        """``code`` is what NVIDIA's libraries hold."""
         cache = folder / "cache"
         cache.mkdir()
-        Trees(cache, content=_content).lay()
+        Trees(cache, content=lambda spec, path: _content(spec, path, code)).lay()
         self.dist = folder / "dist"
         self.reporter = FakeReporter()
         self.shop = Workshop(root, dist=self.dist, reporter=self.reporter)
@@ -117,9 +118,9 @@ class Site:
         (request.output / BRIDGE).write_bytes(library(BRIDGE))
 
 
-def _content(spec: str, path: str) -> bytes:
+def _content(spec: str, path: str, sm: Sequence[int]) -> bytes:
     text = f"{spec} {path}\n".encode()
-    return library(path.replace(".1.21.0", ".1") if spec == ORT else path) if ".so" in path else text
+    return library(path.replace(".1.21.0", ".1") if spec == ORT else path, sm) if ".so" in path else text
 
 
 def _pin(kind: InputKind) -> Pin:

@@ -14,6 +14,8 @@ _SUITE = re.compile(
 )
 """Suites of Debian's main archive; the security archive has no sources that we need."""
 _OPTIONS = re.compile(r"\[[^\]]*\]")
+_SNAPSHOT = re.compile(r"\b\d{8}T\d{6}Z\b")
+"""In an address of snapshot.debian.org, and of whatever else keeps Debian's archive by its moments."""
 _MIRROR_FILE = "mirror+file:"
 
 
@@ -30,6 +32,12 @@ class AptMirrors:
     def __init__(self, *, folder: Path, override: str | None = None) -> None:
         self._folder = folder
         self._override = override
+
+    @property
+    def snapshot(self) -> str:
+        """The moment of the archive that ``override`` shows, ``20251101T000000Z``; empty for today's."""
+        found = _SNAPSHOT.search(self._override or "")
+        return found[0] if found else ""
 
     def find(self) -> tuple[str, ...]:
         """Roots of Debian's archive, without a slash at the end, best first. Raises ``TransferError``."""

@@ -6,13 +6,13 @@ import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from builder.adapters.apt import AptMirrors
 from builder.adapters.filelock import exclusive
 from builder.adapters.partfile import disk_errors
-from builder.core.ports import Reporter, Runner
+from builder.core.ports import DebianPackage, Reporter, Runner
 from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError, TransferError
 
 _EPOCH = "1704067200"
@@ -27,11 +27,24 @@ _CONTAINED = (
 """For root also namespaces of mounts and processes: what this process started and mounted ends with it."""
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 """Debian's keys where their package puts them: another vendor's apt does not trust them by itself."""
+_LIST = "var/lib/ortpacks/packages"
+"""Inside the system: the file of Debian's archive that each of its packages came from (``man 5 deb822``)."""
+_FIELDS = ("Package", "Architecture", "Version", "Filename", "SHA256")
 _HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
 """What both tools copy from this machine, or write with its mirror's address, which may hold a password."""
 _FORGET = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
 """For mmdebstrap: a line of sh, run when all is installed; ``$1`` is the system's folder."""
-_STATUS = "./var/lib/dpkg/status"
+_TELL = "; ".join(
+    (
+        "set -e",
+        f'mkdir -p "$1/{_LIST.rpartition("/")[0]}"',
+        """shown=$(dpkg-query --admindir="$1/var/lib/dpkg" -W -f '${binary:Package}=${Version} ')""",
+        'found=$(APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-cache show --no-all-versions $shown)',
+        f"""echo "$found" | grep -E '^({"|".join(_FIELDS)}): |^$' > "$1/{_LIST}\"""",
+    )
+)
+"""For mmdebstrap too, which still has the mirror's signed index then."""
+_STATUS = "var/lib/dpkg/status"
 _NETWORK = (
     "Could not resolve",
     "Temporary failure",
@@ -65,7 +78,7 @@ class DebianRootfs:
 
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         """See ``core.ports.Rootfs.tar``."""
-        path = self._cache / "rootfs" / f"{suite}-{_digest(packages)}.tar"
+        path = self._cache / "rootfs" / f"{suite}-{_digest(packages, self._mirrors.snapshot)}.tar"
         what = f"Debian {suite} with {', '.join(sorted(packages)) or 'nothing more'}"
         held = self._cache / "locks" / f"rootfs-{path.stem}.lock"
         with exclusive(held, lambda: self._reporter.say(f"another process is making {what}: waiting")):
@@ -73,6 +86,10 @@ class DebianRootfs:
             if not path.is_file():
                 self._make(path, suite, sorted(packages), what)
         return path
+
+    def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+        """See ``core.ports.Rootfs.packages``."""
+        return _listed(self.tar(suite, packages))
 
     def _make(self, path: Path, suite: str, packages: list[str], what: str) -> None:
         if self._offline:
@@ -110,6 +127,7 @@ class DebianRootfs:
                 f"--mode={'root' if self._root else 'unshare'}",
                 "--variant=minbase",
                 "--format=tar",
+                f"--customize-hook={_TELL}",
                 f"--customize-hook={_FORGET}",
                 *self._trusted(),
                 *_include(packages),
@@ -128,6 +146,7 @@ class DebianRootfs:
         tree = _scratch(part) / "tree"
         try:
             self._run(["debootstrap", "--variant=minbase", *_include(packages), suite, str(tree), mirror])
+            _keep_list(tree)
             self._run(["tar", "--create", "--file", str(part), "--directory", str(tree), *_TAR_OPTIONS, "."])
         except ToolMissingError as missing:
             raise _no_tool() from missing
@@ -166,9 +185,9 @@ def _remove_orphans(path: Path) -> None:
             shutil.rmtree(orphan) if orphan.is_dir() else orphan.unlink()
 
 
-def _digest(packages: Iterable[str]) -> str:
-    """Of what goes in and how: a tar that was made another way is another file."""
-    recipe = (_EPOCH, _FORGET, *_TAR_OPTIONS, *sorted(packages))
+def _digest(packages: Iterable[str], snapshot: str) -> str:
+    """Of what goes in and how: a tar that was made another way, or of another day, is another file."""
+    recipe = (_EPOCH, _FORGET, _TELL, snapshot, *_TAR_OPTIONS, *sorted(packages))
     return hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:16]
 
 
@@ -185,26 +204,67 @@ def _no_tool() -> ToolMissingError:
 
 def _require_packages(tar: Path, packages: Sequence[str]) -> None:
     """Each package stands in the tar's dpkg status: an empty or half-made system is never used."""
-    try:
-        with tar.open("rb") as file, tarfile.open(fileobj=file) as archive:
-            os.fsync(file.fileno())
-            status = archive.extractfile(_STATUS)
-            names = set() if status is None else _installed(status.read().decode(errors="replace"))
-    except (OSError, tarfile.TarError, KeyError) as error:
-        raise IntegrityError(
-            f"the Debian file system is not whole: {error}. Run the same command again."
-        ) from error
-    missing = sorted({"base-files", "dpkg", *packages} - names)
+    missing = sorted({"base-files", "dpkg", *packages} - {package.name for package in _listed(tar)})
     if missing:
         raise IntegrityError(
             f"the Debian file system lacks {', '.join(missing)}. Run the same command again."
         )
+    with tar.open("rb") as file:
+        os.fsync(file.fileno())
 
 
-def _installed(status: str) -> set[str]:
-    stanzas = (stanza.splitlines() for stanza in status.split("\n\n"))
-    return {
-        lines[0].removeprefix("Package: ")
-        for lines in stanzas
-        if lines and "Status: install ok installed" in lines
-    }
+def _listed(tar: Path) -> tuple[DebianPackage, ...]:
+    """Every package that is installed in the tar. Raises ``IntegrityError`` for one that its list lacks."""
+    try:
+        with tarfile.open(tar, "r:") as archive:
+            status, told = (_text(archive, name) for name in (_STATUS, _LIST))
+    except (OSError, tarfile.TarError, KeyError) as error:
+        raise _not_whole(str(error)) from error
+    return tuple(sorted(_of_installed(status, told)))
+
+
+def _of_installed(status: str, index: str) -> Iterator[DebianPackage]:
+    known = {_key(stanza): stanza for stanza in _stanzas(index) if "SHA256" in stanza}
+    for stanza in _stanzas(status):
+        if stanza.get("Status") == "install ok installed":
+            found = known.get(_key(stanza))
+            if found is None:
+                raise _not_whole(f"no index names the file of {' '.join(_key(stanza))}")
+            yield DebianPackage(found["Filename"], *_key(found), sha256=found["SHA256"])
+
+
+def _not_whole(why: str) -> IntegrityError:
+    return IntegrityError(f"the Debian file system is not whole: {why}. Run the same command again.")
+
+
+def _key(stanza: Mapping[str, str]) -> tuple[str, str, str]:
+    return stanza["Package"], stanza["Version"], stanza["Architecture"]
+
+
+def _text(archive: tarfile.TarFile, name: str) -> str:
+    file = archive.extractfile(f"./{name}")
+    return "" if file is None else file.read().decode(errors="replace")
+
+
+def _stanzas(text: str) -> Iterator[Mapping[str, str]]:
+    """Fields of each stanza; what goes on over several lines is cut after the first."""
+    for stanza in text.split("\n\n"):
+        lines = (line.partition(": ") for line in stanza.splitlines() if not line[:1].isspace())
+        fields = {key: value for key, _, value in lines}
+        if fields:
+            yield fields
+
+
+def _keep_list(tree: Path) -> None:
+    """Of the indices that debootstrap leaves, what a system made by mmdebstrap holds too."""
+    indices = "".join(file.read_text() for file in (tree / "var/lib/apt/lists").glob("*_Packages"))
+    status = (tree / "var/lib/dpkg/status").read_text()
+    path = tree / _LIST
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "\n".join(
+            f"Package: {one.name}\nArchitecture: {one.arch}\nVersion: {one.version}\n"
+            f"Filename: {one.path}\nSHA256: {one.sha256}\n"
+            for one in sorted(_of_installed(status, indices))
+        )
+    )

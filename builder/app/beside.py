@@ -14,10 +14,14 @@ from builder.app.buildrecords import command_of, note
 from builder.app.workshop import Workshop
 from builder.core.manifest import Manifest
 from builder.core.provenance import (
+    Resource,
     Run,
     Subject,
+    base_parts,
+    base_revision,
     describe_provenance,
     dumps,
+    image_revision,
     provenance_name,
     used_inputs,
 )
@@ -41,6 +45,19 @@ class Making:
     """Seconds since 1970."""
 
     @property
+    def base_parts(self) -> tuple[Resource, ...]:
+        """What the assembled base that compiled it consists of."""
+        return base_parts(self.plan, self.shop.lock.pins, self.rendered.system)
+
+    @property
+    def base_revision(self) -> str | None:
+        """The base image's digest; of an assembled base that compiled anything, its parts'."""
+        if self.plan.base == "nvidia":
+            return image_revision(self.plan, self.shop.lock)
+        parts = [(part.uri, part.digest["sha256"]) for part in self.base_parts]
+        return base_revision(parts) if parts else None
+
+    @property
     def command(self) -> str:
         """What makes them again."""
         return command_of(self.plan, self.wishes)
@@ -62,7 +79,9 @@ def vouch(one: Bundled, manifest: Manifest, making: Making) -> Path:
     """Write a package's provenance."""
     pins = making.shop.lock.pins
     used = {item: pins[item.key] for item in used_inputs(making.plan, making.rendered) if item.key in pins}
-    statement = describe_provenance(making.plan, manifest, used, list(_subjects(one)), _run(making))
+    statement = describe_provenance(
+        making.plan, manifest, used, list(_subjects(one)), _run(making), making.base_parts
+    )
     path = making.shop.dist / provenance_name(one.archive)
     with part_file(path) as file:
         file.write(dumps(statement).encode())

@@ -86,12 +86,23 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
         flags["host"] = wishes.host.value
     if origin is not ours.origin:
         flags["origin"] = origin.value
-    if plan.base != NO_BASE:
-        flags["base"] = plan.base
-    words = [f"--{flag} {value}" for flag, value in flags.items()]
+    words = [*(f"--{flag} {value}" for flag, value in flags.items()), *_version(plan)]
+    words += ["--release"] if wishes.release else []
     if wishes.widen and not plan.project.packages[plan.variant.name].widen:
         words.append("--widen")
     return " ".join(["./run build", *words])
+
+
+def _version(plan: BuildPlan) -> Iterator[str]:
+    """The flags that the ORT version follows from; none where the wheel in variants.yaml says it."""
+    if plan.variant.wheel is not None:
+        return
+    possible = ("nvidia", "assembled") if plan.base == NO_BASE else (plan.base,)
+    bases = plan.project.bases
+    fitting = [base for base in possible if bases.ort_version(base) == plan.ort_version]
+    yield f"--base {(fitting or possible)[0]}"
+    if not fitting:
+        yield "--mixed"
 
 
 def _tells(given: Profile | Host, ours: Profile | Host, origin: Origin) -> bool:

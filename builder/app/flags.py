@@ -32,7 +32,7 @@ _MOST_JOBS = 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a write says when there is no room; it names no file."""
 BASES = ("auto", "nvidia", "assembled")
-WISHES = ("base", "origin", "profile", "host", "widen", "offline")
+WISHES = ("base", "origin", "profile", "host", "widen", "mixed", "release", "offline")
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
     "all": "every variant and provider",
@@ -41,6 +41,8 @@ FLAGS = {
     "profile": "full, lean or minimal; asking for less than full means compiling",
     "host": "wheel or source: where libonnxruntime.so.1 comes from",
     "widen": "add architectures so that it runs wherever plain code for the set does",
+    "mixed": "repack the wheel of onnxruntime.version where it serves, whatever version the base compiles",
+    "release": "both layouts, and refuse now what publish would refuse: less than full, unpinned bases",
     "builder": "a buildx builder other than the current one",
     "offline": "fetch nothing: everything must be in the cache",
     "dist": "folder for results (dist)",
@@ -105,11 +107,18 @@ def wishes(
     host: str | None = None,
     *,
     widen: bool = False,
+    mixed: bool = False,
+    release: bool = False,
     offline: bool = False,
 ) -> Wishes:
     """The flags on what to build, as values. Raises ``ValidationError``."""
     if base not in BASES:
         raise ValidationError(f"--base {base!r} is none of {', '.join(BASES)}.")
+    if mixed and release:
+        raise ValidationError(
+            "--mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), so "
+            "--release cannot be had with it. Leave one of them out."
+        )
     return Wishes(
         base=base,
         offline=offline,
@@ -117,6 +126,8 @@ def wishes(
         profile=chosen(Profile, "profile", profile),
         host=chosen(Host, "host", host),
         widen=widen,
+        mixed=mixed,
+        release=release,
     )
 
 

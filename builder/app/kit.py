@@ -98,7 +98,7 @@ class Kit:
     def _made(self) -> Rendered:
         """The kit's Dockerfiles and context: those of a package that compiles nothing."""
         project = self._shop.project
-        version = project.onnxruntime.version
+        version = project.bases.ort_version(self._base)
         plan = BuildPlan(
             project=project,
             variant=_NOBODY,

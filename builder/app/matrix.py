@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from builder.app.workshop import Workshop
+from builder.core.providers import CUDA
 from builder.core.variant import Origin, Project, Variant
 
 _RUNNER = "ubuntu-24.04"
@@ -40,7 +41,9 @@ def show(shop: Workshop, *, as_json: bool) -> None:
 def legs(project: Project) -> tuple[Leg, ...]:
     """A leg for each package's name, in the order of ``variants.yaml``; those without CUDA are repacked."""
     origin = project.onnxruntime.origin
-    return tuple(_leg(one, Origin.WHEEL if one.wheel else origin) for one in project.packages.values())
+    return tuple(
+        _leg(one, origin if one.provider == CUDA else Origin.WHEEL) for one in project.packages.values()
+    )
 
 
 def dumps(found: Iterable[Leg]) -> str:

@@ -12,13 +12,12 @@ from builder.adapters.wheel import record_text
 from builder.app.beside import Making, record, vouch
 from builder.app.kit import Kit
 from builder.app.proving import verifier
-from builder.core.inputs import Input, Lock
+from builder.core.inputs import Input
 from builder.core.manifest import Manifest
 from builder.core.naming import package_name
 from builder.core.package import Member
 from builder.core.ports import Inspector, Reporter, Store
 from builder.core.providers import CUDA
-from builder.core.variant import BuildPlan
 from builder.stages.bundle import Bench, Bundled, Goods, bundle, discard
 from builder.stages.check import CheckReport, check, tell
 from builder.stages.gather import originals
@@ -89,7 +88,7 @@ class Packing:
             report=report,
             record=lambda key: record_text(self._store.unpack(Input.parse(key))),
             lock=lock,
-            revision=base_revision(plan, lock),
+            revision=self._making.base_revision,
         )
 
     def _bench(self, dist: Path) -> Bench:
@@ -113,16 +112,3 @@ def _settle(one: Bundled, manifest: Manifest, making: Making) -> Bundled:
         os.replace(old, new)  # noqa: PTH105 - a rename over what may be there, in one step
     checksums.update(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
     return replace(one, package=replace(one.package, path=files[-1]), files=files)
-
-
-def base_revision(plan: BuildPlan, lock: Lock) -> str | None:
-    """The base image's digest, where both it and ORT's source are pinned: else nobody could build it again.
-
-    An assembled base has no digest: it is pinned input by input, and Debian's own packages are not.
-    """
-    if plan.base != "nvidia":
-        return None
-    base = plan.project.bases.nvidia
-    pins = [lock.pins.get(item.key) for item in (base.image, base.source)]
-    revisions = [pin.revision if pin else None for pin in pins]
-    return revisions[0] if all(revisions) else None

@@ -21,7 +21,8 @@ from builder.core.checks import require
 from builder.core.manifest import loads
 from builder.core.naming import package_name
 from builder.core.package import Member
-from builder.core.ports import Reporter, Store
+from builder.core.ports import DebianPackage, Reporter, Store
+from builder.core.preflight import check_plan
 from builder.core.providers import CUDA, LINUX
 from builder.core.rendered import NOTHING_RENDERED, Rendered
 from builder.core.variant import BuildPlan, Origin, Profile, Variant
@@ -65,9 +66,9 @@ class Road:
         self._place: Workplace = shop.place(variant.name)
 
     def plan(self) -> BuildPlan:
-        """Decide base, origin, version and profile."""
+        """Decide base, origin, version and profile; refuse what no release takes where one was asked for."""
         with self._reporter.step(f"plan {self._variant.name}"):
-            return plan(
+            decided = plan(
                 self._shop.project,
                 self._variant,
                 self._options.wishes,
@@ -76,6 +77,10 @@ class Road:
                 native_sm=native_sm,
                 reporter=self._reporter,
             )
+            if self._options.wishes.release:
+                findings = check_plan(decided, self._shop.lock)
+                require(findings, f"{self._variant.name} cannot be released, so it is not built")
+            return decided
 
     def tell_plan(self) -> None:
         """Decide, and say what compiling will take."""
@@ -199,7 +204,8 @@ class Road:
             return NOTHING_RENDERED
         with self._reporter.step(f"render {self._variant.name}"):
             name = str(package_name(decided))
-            rendered = render(decided, self._shop.lock, self._shop.loader, package_name=name)
+            system = self._system(decided)
+            rendered = render(decided, self._shop.lock, self._shop.loader, package_name=name, system=system)
             lay_out(
                 decided,
                 rendered,
@@ -210,6 +216,13 @@ class Road:
             )
             self._reporter.say(str(self._place.dockerfile))
         return rendered
+
+    def _system(self, decided: BuildPlan) -> tuple[DebianPackage, ...]:
+        """The packages of the root file system that compiles; none where nothing is, or an image does."""
+        if decided.base != "assembled" or decided.origin is not Origin.SOURCE:
+            return ()
+        base = decided.project.bases.assembled
+        return self._shop.rootfs(self._reporter).packages(base.suite, base.packages)
 
     def _compile(self, decided: BuildPlan, rendered: Rendered) -> None:
         """ORT's libraries; nothing for origin wheel."""

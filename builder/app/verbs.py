@@ -134,8 +134,7 @@ def goldens(shop: Workshop) -> Iterator[tuple[str, str]]:
 
 
 def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Origin.SOURCE) -> BuildPlan:
-    bases = project.bases
-    version = bases.nvidia.ort_version if base == "nvidia" else bases.assembled.ort_version
+    version = project.bases.ort_version(base)
     return widened(
         BuildPlan(
             project=project,

@@ -10,7 +10,7 @@ from builder.config.cursor import Cursor
 from builder.config.shapes import choice, choices, entries, flag, items, number, one_of, section
 from builder.core.checks import Severity
 from builder.core.inputs import Input
-from builder.core.providers import PLATFORMS, SERVED
+from builder.core.providers import DIRECTML, PLATFORMS, SERVED
 from builder.core.variant import (
     AssembledBase,
     Bases,
@@ -183,9 +183,10 @@ def _variant(name: str, cursor: Cursor) -> Variant:
 
 def _provider(name: str, cursor: Cursor) -> Variant:
     values.provider_name(name, cursor)
-    keys = section(cursor, ("platform", "wheel"))
+    needed = ("platform", "wheel") if name == DIRECTML else ("platform",)
+    keys = section(cursor, needed, optional=("wheel",))
     platform = one_of(keys["platform"], SERVED.get(name, PLATFORMS))
-    wheel = values.wheel_for(keys["wheel"], platform)
+    wheel = values.wheel_for(keys["wheel"], platform) if keys["wheel"].node else None
     return Variant(name=name, sm=(), generations=(), provider=name, platform=platform, wheel=wheel)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Iterator, Mapping, Protocol, Tuple
+from typing import FrozenSet, Iterator, Mapping, Protocol, Tuple
 
 from builder.core.inputs import Input, Pin
-from builder.core.variant import Project
+from builder.core.variant import Project, Variant
 
 SELFTEST_MODEL = Input.wheel("silero-vad==6.2.3")
 """What the self-test runs: a small real model of speech."""
@@ -43,13 +43,25 @@ def ort_wheel(version: str) -> Input:
     return Input.wheel(f"onnxruntime-gpu=={version}")
 
 
+def provider_wheel(variant: Variant, version: str) -> Input:
+    """The official wheel of a package without CUDA: the one it names, or ``onnxruntime`` of ``version``."""
+    return variant.wheel or Input.wheel(f"onnxruntime=={version}", variant.platform)
+
+
+def assembled_inputs(project: Project) -> FrozenSet[Input]:
+    """What the assembled base is made of, next to the packages of its root file system."""
+    return frozenset(_named(project.bases.assembled))
+
+
 def wanted_inputs(project: Project) -> Tuple[Input, ...]:
     """Every input that any variant on any base can need, sorted."""
     bases = project.bases
     versions = {project.onnxruntime.version, bases.nvidia.ort_version, bases.assembled.ort_version}
-    return tuple(
-        sorted({*_named(project), *map(ort_wheel, versions), *TEST_INPUTS}, key=lambda item: item.key)
+    providers = (
+        provider_wheel(variant, version) for variant in project.providers.values() for version in versions
     )
+    found = {*_named(project), *map(ort_wheel, versions), *providers, *TEST_INPUTS}
+    return tuple(sorted(found, key=lambda item: item.key))
 
 
 def _named(value: object) -> Iterator[Input]:

@@ -85,14 +85,13 @@ class OrtEntry:
 
 @dataclass(frozen=True)
 class BaseEntry:
-    """The image it was compiled on; its name is ``none`` where no image had a part in it.
-
-    ``revision`` is ``None`` where no registry could be asked.
-    """
+    """The base it was compiled on; its name is ``none`` where none had a part in it."""
 
     name: str
     reason: str
     revision: Optional[str]
+    """``sha256:`` and the digest of the image, or of the list of what was assembled; ``None`` where nothing
+    was compiled, no registry could be asked, or the ortpacks of that day kept no list."""
 
 
 @dataclass(frozen=True)

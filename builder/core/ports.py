@@ -78,6 +78,20 @@ class Store(Protocol):
         """The pins in force."""
 
 
+@dataclass(frozen=True, order=True)
+class DebianPackage:
+    """A binary package as Debian's archive names it."""
+
+    path: str
+    """Of its file below the mirror's root, ``pool/main/p/patch/patch_2.7.6-7_amd64.deb``."""
+    name: str
+    version: str
+    arch: str
+    """``amd64``, or ``all``."""
+    sha256: str
+    """Of its file, as the signed index says it."""
+
+
 class Rootfs(Protocol):
     """Debian root file systems."""
 
@@ -86,6 +100,9 @@ class Rootfs(Protocol):
 
         Raises ``ToolMissingError`` without mmdebstrap or debootstrap, ``TransferError`` without a mirror.
         """
+
+    def packages(self, suite: str, packages: Sequence[str]) -> Tuple[DebianPackage, ...]:
+        """All packages that are installed in that tar, sorted. Raises what ``tar`` raises."""
 
 
 @dataclass(frozen=True)

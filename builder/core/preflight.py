@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from builder.core.checks import Code, Finding
 from builder.core.index import Index, IndexPart
+from builder.core.inputs import Lock
 from builder.core.manifest import Manifest
-from builder.core.naming import form_of
+from builder.core.naming import form_of, package_name
+from builder.core.provenance import image_revision
 from builder.core.providers import CUDA
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
-from builder.core.variant import Origin, Profile
+from builder.core.variant import BuildPlan, Origin, Profile
 
 MAX_SIZE = 2**31 - 1
 """Bytes of an asset: under 2 GiB."""
@@ -24,6 +26,10 @@ MAX_ASSETS = 1000
 MAX_BODY = 125_000
 """Characters of the release notes."""
 
+_NO_REVISION = {
+    "nvidia": "base nvidia has no revision. Run `./run lock` where its registry answers, build again",
+    "assembled": "base assembled has no revision: an older ortpacks listed no parts. Build it again",
+}
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]*[A-Za-z0-9_+-])?")
 
 
@@ -75,6 +81,18 @@ def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> List[Fin
     return [finding for check in checks for finding in check(candidates, allow)]
 
 
+def check_plan(plan: BuildPlan, lock: Lock) -> List[Finding]:
+    """What ``check_packages`` would refuse in each package of a plan, told before any is made."""
+    if plan.origin is not Origin.SOURCE:
+        return []
+    known = plan.base != "nvidia" or image_revision(plan, lock) is not None
+    name, profile = str(package_name(plan)), plan.profile.value if plan.profile else None
+    return [
+        *([] if profile == Profile.FULL.value else [_too_small(name, profile)]),
+        *([] if known else [_unknown_base(name, plan.base)]),
+    ]
+
+
 def check_index(index: Index, files: Sequence[LocalFile]) -> List[Finding]:
     """Every archive or part that the index names, against the files that go up."""
     there = {(file.name, file.size, file.sha256) for file in files}
@@ -122,18 +140,23 @@ def _check_profile(candidates: Sequence[Candidate], allow: Leniency) -> Iterator
     for candidate in candidates:
         ort = candidate.manifest.onnxruntime
         if _compiled(candidate) and ort.profile != Profile.FULL.value and not allow.lean:
-            advice = "Build with --profile full, or pass --allow-lean."
-            yield Finding(Code.R008, candidate.file.name, advice, Profile.FULL.value, str(ort.profile))
+            yield _too_small(candidate.file.name, ort.profile)
+
+
+def _too_small(name: str, profile: Optional[str]) -> Finding:
+    advice = "Build with --profile full, or pass publish --allow-lean."
+    return Finding(Code.R008, name, advice, Profile.FULL.value, str(profile))
 
 
 def _check_base(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
     for candidate in candidates:
         base = candidate.manifest.base
         if _compiled(candidate) and base.revision is None and not allow.unresolved:
-            advice = (
-                "Run `./run lock` where the registry can be reached and build again, or --allow-unresolved."
-            )
-            yield Finding(Code.R009, candidate.file.name, f"base {base.name} has no revision. {advice}")
+            yield _unknown_base(candidate.file.name, base.name)
+
+
+def _unknown_base(name: str, base: str) -> Finding:
+    return Finding(Code.R009, name, f"{_NO_REVISION[base]}, or pass publish --allow-unresolved.")
 
 
 def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:

@@ -6,16 +6,19 @@ slsa.dev/spec/v1.1/provenance. What our parameters mean: docs/provenance.md.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, Mapping, Optional, Sequence, Tuple
 
 from builder.core import purl
+from builder.core.catalogue import assembled_inputs
 from builder.core.content import wanted
-from builder.core.inputs import Input, InputKind, Pin
+from builder.core.inputs import Input, InputKind, Lock, Pin
 from builder.core.manifest import Manifest
 from builder.core.naming import PARTS_SUFFIX, form_of
+from builder.core.ports import DebianPackage
 from builder.core.rendered import Rendered
 from builder.core.toolchain import divide, tools
 from builder.core.variant import BuildPlan, Origin
@@ -25,6 +28,8 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 CONFIG = "variants.yaml"
 _SHA256 = "sha256:"
+PART_OF_BASE = "base"
+_OF_BASE = {PART_OF_BASE: True}
 
 
 @dataclass(frozen=True)
@@ -102,25 +107,59 @@ def used_inputs(plan: BuildPlan, rendered: Rendered) -> Tuple[Input, ...]:
     return tuple(sorted(found, key=lambda item: item.key))
 
 
+def base_parts(
+    plan: BuildPlan, pins: Mapping[str, Pin], system: Sequence[DebianPackage]
+) -> Tuple[Resource, ...]:
+    """What an assembled base consists of: packages of Debian, sources and tools. None without ``system``."""
+    if not system:
+        return ()
+    inputs = sorted(assembled_inputs(plan.project), key=lambda item: item.key)
+    parts = (
+        *(_dependency(item, pins[item.key]) for item in inputs),
+        *(
+            Resource(purl.deb(one.name, one.version, one.arch), {"sha256": one.sha256}, name=one.path)
+            for one in system
+        ),
+    )
+    return tuple(replace(part, annotations=_OF_BASE) for part in parts)
+
+
+def image_revision(plan: BuildPlan, lock: Lock) -> Optional[str]:
+    """The digest of NVIDIA's image; ``None`` unless it and ORT's source are both pinned."""
+    base = plan.project.bases.nvidia
+    pins = [lock.pins.get(item.key) for item in (base.image, base.source)]
+    revisions = [pin.revision if pin else None for pin in pins]
+    return revisions[0] if all(revisions) else None
+
+
+def base_revision(parts: Iterable[Tuple[str, str]]) -> str:
+    """The revision of an assembled base: ``sha256:`` over its parts, each a URI and its hex sha256."""
+    lines = sorted(f"{sha256}  {uri}\n" for uri, sha256 in parts)
+    return _SHA256 + hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
 def describe_provenance(
     plan: BuildPlan,
     manifest: Manifest,
     used: Mapping[Input, Pin],
     subjects: Sequence[Subject],
     run: Run,
+    parts: Sequence[Resource] = (),
 ) -> Statement:
     """The provenance of the package with this manifest.
 
-    ``used`` are the pins of ``used_inputs``, ``subjects`` the archive and then the parts it was cut into.
+    ``used`` are the pins of ``used_inputs``, ``subjects`` the archive and then the parts it was cut into,
+    ``parts`` the ``base_parts``.
     """
     page = f"https://github.com/{plan.project.publish.repository}/blob/main/docs/provenance.md"
-    pinned = sorted(used.items(), key=lambda pair: pair[0].key)
+    listed = assembled_inputs(plan.project) if parts else frozenset()
+    pinned = sorted((pair for pair in used.items() if pair[0] not in listed), key=lambda pair: pair[0].key)
     return Statement(
         subjects=tuple(subjects),
         build_type=f"{page}#build-type-v1",
         external=_external(plan, manifest, subjects[0].name, run),
         internal=_internal(plan, manifest),
-        dependencies=(*_builder(plan, run), *(_dependency(item, pin) for item, pin in pinned)),
+        dependencies=(*_builder(plan, run), *(_dependency(item, pin) for item, pin in pinned), *parts),
         builder=f"{page}#builder-v1",
         started=_time(run.started),
         finished=_time(run.finished),

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Dict, Iterator, List, Mapping
+from typing import Dict, Iterator, List, Mapping, Tuple
 
 from builder.core.checks import Code, Finding
+from builder.core.manifest import BaseEntry
 from builder.core.naming import PARTS_SUFFIX
 from builder.core.package import Digest
-from builder.core.provenance import PREDICATE_TYPE, STATEMENT_TYPE, provenance_name
+from builder.core.provenance import (
+    PART_OF_BASE,
+    PREDICATE_TYPE,
+    STATEMENT_TYPE,
+    base_revision,
+    provenance_name,
+)
 from builder.errors import ParseError, SchemaError
 
 _FIXED = {"_type": STATEMENT_TYPE, "predicateType": PREDICATE_TYPE}
@@ -25,10 +32,11 @@ _REQUIRED: Mapping[str, type] = {
 """What SLSA asks for at build level 1, and what we always write. Keys that nobody knows are to be ignored."""
 
 
-def check_provenance(package: str, digest: Digest, document: bytes) -> Iterator[Finding]:
-    """B016 where the provenance beside a package cannot be read, or is not of these bytes.
+def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEntry) -> Iterator[Finding]:
+    """B016 where the provenance beside a package cannot be read, or is not of these bytes or of this base.
 
-    ``package`` is the file's name and ``digest`` the whole archive's, also where it lies there in parts.
+    ``package`` is the file's name and ``digest`` the whole archive's, also where it lies there in parts;
+    ``base`` is what the manifest says.
     """
     where = provenance_name(package)
     archive = package.removesuffix(PARTS_SUFFIX)
@@ -41,6 +49,19 @@ def check_provenance(package: str, digest: Digest, document: bytes) -> Iterator[
     if got != digest.sha256:
         what = f"{archive} changed after it was made" if got else f"it does not speak of {archive}"
         yield Finding(Code.B016, where, what, wanted=digest.sha256, got=got or ", ".join(sorted(made)))
+    if base.name == "assembled" and base.revision is not None:
+        listed = base_revision(_parts_of_base(json.loads(document)))
+        if listed != base.revision:
+            what = "the parts of the base that it lists do not come to the base's revision in the manifest"
+            yield Finding(Code.B016, where, what, wanted=base.revision, got=listed)
+
+
+def _parts_of_base(value: object) -> Iterator[Tuple[str, str]]:
+    """URI and hex sha256 of each dependency that is said to be a part of the base."""
+    found = _at(value, f"{_DEFINITION}.resolvedDependencies")
+    for one in found if isinstance(found, list) else []:
+        if _at(one, f"annotations.{PART_OF_BASE}") is True:
+            yield str(_at(one, "uri")), str(_at(one, "digest.sha256"))
 
 
 def read_subjects(document: bytes, where: str) -> Dict[str, str]:

@@ -33,15 +33,20 @@ def docker(spec: str) -> str:
     return _purl("docker", owner, name, tag)
 
 
+def deb(name: str, version: str, arch: str) -> str:
+    """A binary package of Debian."""
+    return _purl("deb", "debian", name, version, arch=arch)
+
+
 def debian(path: str) -> str:
     """A file of Debian's archive by its path: a binary package, or a package's upstream source."""
     file = PurePosixPath(path).name
     binary = _DEB.fullmatch(file)
     if binary:
-        return _purl("deb", "debian", binary["name"], binary["version"], arch=binary["arch"])
+        return deb(binary["name"], binary["version"], binary["arch"])
     source = _SOURCE.fullmatch(file)
     if source:
-        return _purl("deb", "debian", source["name"], source["version"], arch="source")
+        return deb(source["name"], source["version"], "source")
     return _purl("generic", "", file, "")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Mapping, Tuple
 
 from builder.core.inputs import Input
+from builder.core.ports import DebianPackage
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Rendered:
     """Whether a step reaches a network: on NVIDIA's image, for packages and ORT's sources."""
     toolchain_key: str
     """Eight hex digits that change when anything in the toolchain changes."""
+    system: Tuple[DebianPackage, ...] = ()
+    """The packages of the root file system that compiles, where one is assembled."""
 
 
 NOTHING_RENDERED = Rendered(

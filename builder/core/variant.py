@@ -90,9 +90,10 @@ class Oversize(Enum):
 
 @dataclass(frozen=True)
 class OnnxRuntime:
-    """The ``onnxruntime`` section: the version a release ships and how it is made by default."""
+    """The ``onnxruntime`` section: how ORT is made by default."""
 
     version: str
+    """The version of the wheels that ``--mixed`` repacks; a package without it has its base's."""
     origin: Origin
     host: Host
     profile: Profile
@@ -166,6 +167,14 @@ class Bases:
     nvidia: NvidiaBase
     assembled: AssembledBase
 
+    def ort_version(self, base: str) -> str:
+        """The ORT version of every package that is made on the base of this name."""
+        return self.nvidia.ort_version if base == "nvidia" else self.assembled.ort_version
+
+    def patches(self, base: str) -> Tuple[str, ...]:
+        """Paths of the patches to that ORT's source; none for ``NO_BASE``, where nothing is compiled."""
+        return {"nvidia": self.nvidia.patches, "assembled": self.assembled.patches}.get(base, ())
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -181,7 +190,7 @@ class Variant:
     """The execution provider it is for."""
     platform: str = LINUX
     wheel: Optional[Input] = None
-    """What a package without CUDA is made of."""
+    """What a package without CUDA is made of; ``None``: ``onnxruntime`` of the version of its base."""
     widen: bool = False
     """Whether it promises every capability that plain code for ``sm`` runs on (``core.widening``)."""
 
@@ -289,8 +298,7 @@ class BuildPlan:
     @property
     def patches(self) -> Tuple[str, ...]:
         """Patches to what is compiled: the base's."""
-        bases = self.project.bases
-        return bases.nvidia.patches if self.base == "nvidia" else bases.assembled.patches
+        return self.project.bases.patches(self.base)
 
     @property
     def layouts(self) -> Tuple[Layout, ...]:

@@ -14,14 +14,15 @@ from typing import Generic, TypeVar
 from builder.core import checks
 from builder.core.arch import Arch
 from builder.core.archlist import refused
-from builder.core.catalogue import ort_wheel
+from builder.core.catalogue import ort_wheel, provider_wheel
 from builder.core.checks import Code, Finding, Severity
+from builder.core.inputs import Input
 from builder.core.missing_kernels import cannot_run, counted, shortcoming
 from builder.core.ports import Engine, Reporter, Store
 from builder.core.providers import CUDA
 from builder.core.support import lint
 from builder.core.toolchain import made, tools
-from builder.core.variant import NO_BASE, BuildPlan, Host, Origin, Profile, Project, Variant
+from builder.core.variant import NO_BASE, BuildPlan, Host, Layout, Origin, Profile, Project, Variant
 from builder.core.widening import hold_reach, lost, names, widened
 from builder.errors import CompatibilityError, ToolMissingError, TransferError
 
@@ -42,6 +43,10 @@ class Wishes:
     host: Host | None = None
     widen: bool = False
     """Run wherever plain code for the set does, as ``widen: true`` of a variant asks for."""
+    mixed: bool = False
+    """Repack the wheel of ``onnxruntime.version`` where it serves, whatever version the base compiles."""
+    release: bool = False
+    """Make all layouts, and nothing that ``publish`` would refuse."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,20 +67,31 @@ def plan(
     native_sm: Callable[[Path], Sequence[Arch]],
     reporter: Reporter,
 ) -> BuildPlan:
-    """One decided variant. One without CUDA asks neither engine nor store: its wheel decides everything.
+    """One decided variant. Its base decides the ORT version, so all variants of a release have the same.
 
+    A package without CUDA asks no store, and the engine only where the base is open and names its version.
     ``native_sm`` reads which architectures a provider library holds SASS for in every container.
     Raises ``CompatibilityError`` for a set the chosen toolchain cannot build, ``TransferError`` for a base
     that was insisted on and cannot be reached.
     """
+    if wishes.release:
+        project = replace(project, bundle=replace(project.bundle, layouts=tuple(Layout)))
     if variant.provider != CUDA:
-        decided = _repack(project, variant)
+        decided = _repack(project, variant, wishes, engine)
         _tell(decided, reporter)
         return decided
     variant = replace(variant, widen=variant.widen or wishes.widen)
     read = cache(native_sm)
     base = choose_base(project, wishes, engine)
-    origin = _choose_origin(project, variant, wishes, store, read)
+    wheel = ort_wheel(_released(project, wishes, base.value))
+    origin = _choose_origin(
+        project,
+        variant,
+        wishes,
+        wheel,
+        patches=_lacking(project, wishes, base.value),
+        native_sm=lambda: read(store.unpack(wheel) / PROVIDER_IN_WHEEL),
+    )
     decided = widened(_decide(project, variant, wishes, base, origin))
     warnings = [*_lint(decided), *_reach(decided, store, read)]
     _tell(decided, reporter)
@@ -95,9 +111,9 @@ def _tell(decided: BuildPlan, reporter: Reporter) -> None:
         )
 
 
-def _repack(project: Project, variant: Variant) -> BuildPlan:
+def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> BuildPlan:
     """The plan of a package without CUDA: its official wheel, as it is."""
-    wheel = variant.wheel or ort_wheel(project.onnxruntime.version)
+    wheel = variant.wheel or _of_the_release(project, variant, wishes, engine)
     return BuildPlan(
         project=project,
         variant=variant,
@@ -110,6 +126,23 @@ def _repack(project: Project, variant: Variant) -> BuildPlan:
         ort_version=wheel.requirement.rpartition("==")[2],
         ort_wheel=wheel,
     )
+
+
+def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> Input:
+    """The wheel of the version that the CUDA packages have. Of a base that was named only the name counts."""
+    base = choose_base(project, wishes, engine).value if wishes.base == "auto" else wishes.base
+    return provider_wheel(variant, _released(project, wishes, base))
+
+
+def _released(project: Project, wishes: Wishes, base: str) -> str:
+    """Version of the official wheels that are repacked."""
+    return project.onnxruntime.version if wishes.mixed else project.bases.ort_version(base)
+
+
+def _lacking(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
+    """The patches of the base that an official wheel of the same version does not hold: all of them."""
+    same = _released(project, wishes, base) == project.bases.ort_version(base)
+    return project.bases.patches(base) if same else ()
 
 
 def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Choice[str]:
@@ -152,8 +185,10 @@ def _choose_origin(
     project: Project,
     variant: Variant,
     wishes: Wishes,
-    store: Store,
-    native_sm: Callable[[Path], Sequence[Arch]],
+    wheel: Input,
+    *,
+    patches: Sequence[str],
+    native_sm: Callable[[], Sequence[Arch]],
 ) -> Choice[Origin]:
     wish = wishes.origin or project.onnxruntime.origin
     if wish is Origin.SOURCE:
@@ -162,10 +197,11 @@ def _choose_origin(
         return Choice(value=Origin.SOURCE, reason=f"profile {wishes.profile.value} was asked for")
     if wish is Origin.AUTO and wishes.host is Host.SOURCE:
         return Choice(value=Origin.SOURCE, reason="host source was asked for")
-    wheel = ort_wheel(project.onnxruntime.version)
-    sass = native_sm(store.unpack(wheel) / PROVIDER_IN_WHEEL)
+    sass = native_sm()
     held = {arch.number for arch in sass}
     missing = _missing(variant, sass)
+    if not missing and wish is Origin.AUTO and patches:
+        return Choice(value=Origin.SOURCE, reason=f"{wheel.spec} lacks {', '.join(patches)}")
     if not missing:
         return Choice(
             value=Origin.WHEEL, reason=f"{wheel.spec} holds native code for all of {names(variant.sm)}"
@@ -202,7 +238,7 @@ def _decide(
     project: Project, variant: Variant, wishes: Wishes, base: Choice[str], origin: Choice[Origin]
 ) -> BuildPlan:
     compiled = origin.value is Origin.SOURCE
-    version = _source_version(project, base.value) if compiled else project.onnxruntime.version
+    version = project.bases.ort_version(base.value) if compiled else _released(project, wishes, base.value)
     return BuildPlan(
         project=project,
         variant=variant,
@@ -215,11 +251,6 @@ def _decide(
         ort_version=version,
         ort_wheel=ort_wheel(version),
     )
-
-
-def _source_version(project: Project, base: str) -> str:
-    bases = project.bases
-    return bases.nvidia.ort_version if base == "nvidia" else bases.assembled.ort_version
 
 
 def _lint(decided: BuildPlan) -> list[Finding]:
@@ -238,14 +269,14 @@ def _lint(decided: BuildPlan) -> list[Finding]:
         ptxas=ptxas,
         contrib=decided.profile is Profile.FULL,
     )
-    findings += _lacking(decided)
+    findings += _without_kernels(decided)
     failed = checks.errors(findings)
     if failed:
         raise CompatibilityError([str(finding) for finding in failed])
     return findings
 
 
-def _lacking(decided: BuildPlan) -> list[Finding]:
+def _without_kernels(decided: BuildPlan) -> list[Finding]:
     """C011: what a package of less than the full profile will not run."""
     if decided.profile is None:
         return []

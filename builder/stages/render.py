@@ -16,6 +16,7 @@ from builder.core.archlist import cmake_list
 from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL
 from builder.core.inputs import Input, Lock
 from builder.core.launches import narrowed, shared_ptx, without_device_code
+from builder.core.ports import DebianPackage
 from builder.core.profiles import build_targets, cache_entries
 from builder.core.rendered import Rendered
 from builder.core.toolchain import Targets, divide
@@ -39,8 +40,18 @@ _INTERFACES = (
 """Header-only dependencies: folder, CMake target, the alias ORT asks for."""
 
 
-def render(plan: BuildPlan, lock: Lock, loader: BaseLoader, *, package_name: str) -> Rendered:
-    """Both Dockerfiles of a variant. Raises ``ConfigError`` naming every input that the lock lacks."""
+def render(
+    plan: BuildPlan,
+    lock: Lock,
+    loader: BaseLoader,
+    *,
+    package_name: str,
+    system: tuple[DebianPackage, ...] = (),
+) -> Rendered:
+    """Both Dockerfiles of a variant; ``system`` is what the root file system that compiles holds.
+
+    Raises ``ConfigError`` naming every input that the lock lacks.
+    """
     _require_pins(plan, lock)
     environment = Environment(
         loader=loader,
@@ -50,7 +61,7 @@ def render(plan: BuildPlan, lock: Lock, loader: BaseLoader, *, package_name: str
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
     )
-    view = _view(plan, lock, package_name)
+    view = _view(plan, package_name, _toolchain_key(plan, lock, system), lock)
     return Rendered(
         dockerfile=_squeeze(environment.get_template("variant.Dockerfile.j2").render(view)),
         runtime_dockerfile=_squeeze(environment.get_template("runtime.Dockerfile.j2").render(view)),
@@ -59,6 +70,7 @@ def render(plan: BuildPlan, lock: Lock, loader: BaseLoader, *, package_name: str
         sources=_sources(plan),
         network=plan.base == "nvidia",
         toolchain_key=str(view["toolchain_key"]),
+        system=system,
     )
 
 
@@ -81,8 +93,7 @@ def _squeeze(text: str) -> str:
     return text
 
 
-def _view(plan: BuildPlan, lock: Lock, package_name: str) -> dict[str, object]:
-    key = _toolchain_key(plan, lock)
+def _view(plan: BuildPlan, package_name: str, key: str, lock: Lock) -> dict[str, object]:
     profile = plan.profile.value if plan.profile else "official"
     common: dict[str, object] = {
         "base": plan.base,
@@ -256,11 +267,12 @@ def _toolchain_inputs(plan: BuildPlan) -> list[Input]:
     return [*common, *_sources(plan)]
 
 
-def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
-    """Eight hex digits over every toolchain input's pin.
+def _toolchain_key(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> str:
+    """Eight hex digits over every toolchain input's pin and every package of its root file system.
 
     The Ninja tree in a cache mount trusts time stamps; a changed toolchain must start a fresh one.
     """
     base = plan.project.bases.assembled if plan.base == "assembled" else plan.project.bases.nvidia
     pins = [f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan)]
+    pins += [f"{package.path} {package.sha256}" for package in system]
     return hashlib.sha256("\n".join([plan.base, *base.packages, *sorted(pins)]).encode()).hexdigest()[:8]

@@ -67,7 +67,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     ) as folder:
         with verifier.reporter.step(f"unpack and hash {package.name}"):
             unpacked = verifier.archive.extract(package, folder)
-            require([*check_files(manifest, unpacked), *_beside(package, verifier)], what)
+            require([*check_files(manifest, unpacked), *_beside(package, manifest, verifier)], what)
             require(list(_documents(manifest, folder, verifier)), what)
         files = {entry.path: folder / entry.path for entry in manifest.packed}
         if manifest.absent:
@@ -79,13 +79,14 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     return manifest
 
 
-def _beside(package: Path, verifier: Verifier) -> Iterator[Finding]:
+def _beside(package: Path, manifest: Manifest, verifier: Verifier) -> Iterator[Finding]:
     """What lies beside the package and speaks of its bytes; nothing need lie there."""
     archive, sums = verifier.archive, verifier.checksums.read(package.parent)
     yield from check_checksum(package.name, archive.digest(package), sums)
     provenance = package.with_name(provenance_name(package.name))
     if provenance.is_file():
-        yield from check_provenance(package.name, archive.whole(package), provenance.read_bytes())
+        document = provenance.read_bytes()
+        yield from check_provenance(package.name, archive.whole(package), document, manifest.base)
 
 
 def _documents(manifest: Manifest, folder: Path, verifier: Verifier) -> Iterator[Finding]:

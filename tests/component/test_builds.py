@@ -191,8 +191,30 @@ def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(root: Path) 
         version="1.23.2", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
     )
     wishes = Wishes(base="auto", origin=Origin.WHEEL, profile=Profile.FULL, host=Host.SOURCE)
-    plan = replace(decided(root, said, profile=None), origin=Origin.WHEEL, base="nvidia")
+    plan = replace(
+        decided(root, said, profile=None), origin=Origin.WHEEL, base="nvidia", ort_version="1.23.2"
+    )
     assert command_of(plan, wishes) == "./run build --variant legacy --origin wheel --base nvidia"
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "version", "said"),
+    [
+        ("modern", "assembled", "1.21.0", "--base assembled"),
+        ("modern", "assembled", "1.23.2", "--base assembled --mixed"),
+        ("cpu", "none", "1.21.0", "--base assembled"),
+        ("cpu", "none", "1.23.2", "--base nvidia"),
+        ("cpu", "none", "1.22.0", "--base nvidia --mixed"),
+        ("directml", "none", "1.23.0", ""),
+    ],
+)
+def test_the_command_makes_the_package_of_this_version_again(
+    root: Path, name: str, base: str, version: str, said: str
+) -> None:
+    project = Workshop(root).project
+    plan = replace(decided(root, project.onnxruntime, profile=None), variant=project.packages[name])
+    plan = replace(plan, origin=Origin.WHEEL, base=base, ort_version=version)
+    assert command_of(plan, Wishes(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
 
 
 def decided(root: Path, said: OnnxRuntime, *, profile: Profile | None) -> BuildPlan:

@@ -25,6 +25,7 @@ REFUSED = (
 )
 LEGACY = Variant(name="legacy", sm=tuple(map(Arch.parse, ("50", "52", "60", "61", "70"))), generations=())
 MODERN = Variant(name="modern", sm=tuple(map(Arch.parse, ("75", "80", "86"))), generations=())
+CPU = Variant(name="cpu", sm=(), generations=(), provider="cpu")
 LATEST = Variant(name="latest", sm=tuple(map(Arch.parse, ("89", "90", "100", "120"))), generations=())
 
 
@@ -221,7 +222,7 @@ def test_the_user_reads_base_origin_and_version(desk: Desk) -> None:
     told = [line for line in desk.reporter.lines if not line.startswith("! ")]
     assert told == [
         f"base     assembled: {IMAGE} is neither here nor pullable: no such host",
-        "origin   source: onnxruntime-gpu==1.23.2 lacks native code for sm_50, sm_52, sm_61",
+        "origin   source: onnxruntime-gpu==1.21.0 lacks native code for sm_50, sm_52, sm_61",
         "ort      1.21.0, profile lean, host wheel",
     ]
     assert [line[:15] for line in desk.reporter.lines[3:]] == ["! warning C006 ", "! warning C011 "]
@@ -348,7 +349,56 @@ def test_latest_compiles_on_nvidia(desk: Desk) -> None:
 def test_a_repacked_wheel_needs_no_compiler_that_reaches(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "native_sm", lambda _: LATEST.sm)
     decided = desk.plan(LATEST, base="assembled", origin=Origin.WHEEL)
-    assert (decided.origin, decided.ort_version) == (Origin.WHEEL, "1.23.2")
+    assert (decided.origin, decided.ort_version) == (Origin.WHEEL, "1.21.0")
+
+
+@pytest.mark.parametrize(("base", "version"), [("nvidia", "1.23.2"), ("assembled", "1.21.0")])
+@pytest.mark.parametrize("variant", [LEGACY, MODERN, LATEST, CPU], ids=lambda variant: variant.name)
+def test_all_packages_of_a_base_have_one_version(
+    desk: Desk, variant: Variant, base: str, version: str
+) -> None:
+    """Whether they are compiled or repacked: what R010 refuses cannot come of one base."""
+    assert desk.plan(variant, base=base).ort_version == version
+
+
+def test_the_wheel_of_the_bases_version_is_read_and_compiled_instead_where_it_lacks_one(desk: Desk) -> None:
+    held = {"onnxruntime-gpu==1.21.0": LATEST.sm, "onnxruntime-gpu==1.23.2": MODERN.sm}
+    desk.native_sm = lambda library: held[library.relative_to(desk.store.folder).parts[0]]  # type: ignore[method-assign]
+    compiled = desk.plan(MODERN, base="assembled")
+    assert (compiled.origin, compiled.ort_version) == (Origin.SOURCE, "1.21.0")
+    assert compiled.origin_reason == "onnxruntime-gpu==1.21.0 lacks native code for sm_75, sm_80, sm_86"
+    mixed = desk.plan(MODERN, base="assembled", mixed=True)
+    assert (mixed.origin, mixed.ort_wheel) == (Origin.WHEEL, Input.wheel("onnxruntime-gpu==1.23.2"))
+
+
+def test_a_wheel_without_the_bases_patches_is_not_repacked(desk: Desk) -> None:
+    """The official 1.21.0 ends with SIGSEGV where no driver is; --mixed takes a version they are not for."""
+    made = project()
+    assembled = replace(made.bases.assembled, patches=("patches/late.patch",))
+    patched = replace(made, bases=replace(made.bases, assembled=assembled))
+    compiled = desk.plan(MODERN, of=patched, base="assembled")
+    assert (compiled.origin, compiled.ort_version) == (Origin.SOURCE, "1.21.0")
+    assert compiled.origin_reason == "onnxruntime-gpu==1.21.0 lacks patches/late.patch"
+    lacking = desk.plan(LEGACY, of=patched, base="assembled").origin_reason
+    assert lacking == "onnxruntime-gpu==1.21.0 lacks native code for sm_50, sm_52, sm_61"
+    assert desk.plan(MODERN, of=patched, base="assembled", origin=Origin.WHEEL).origin is Origin.WHEEL
+    assert desk.plan(MODERN, of=patched, base="assembled", mixed=True).origin is Origin.WHEEL
+    assert desk.plan(MODERN, of=patched, base="nvidia").origin is Origin.WHEEL
+
+
+def test_mixed_repacks_the_newer_wheel_where_it_serves_and_compiles_the_bases_version(desk: Desk) -> None:
+    versions = [desk.plan(one, base="assembled", mixed=True).ort_version for one in (LEGACY, MODERN, CPU)]
+    assert versions == ["1.21.0", "1.23.2", "1.23.2"]
+
+
+def test_the_package_for_the_cpu_has_the_version_of_the_base_that_is_found(desk: Desk) -> None:
+    assert desk.plan(CPU).ort_wheel == Input.wheel("onnxruntime==1.23.2")
+    assert desk.plan(CPU, engine=UnreachableRegistry()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
+    assert desk.plan(CPU, engine=NoEngine()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
+
+
+def test_of_a_base_that_was_named_the_package_for_the_cpu_needs_no_engine(desk: Desk) -> None:
+    assert desk.plan(CPU, engine=NoEngine(), base="nvidia").ort_version == "1.23.2"
 
 
 BLACKWELL = (*OFFICIAL, "120a")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.core.index import IndexPart, Stored, build_index
-from builder.core.manifest import Driver, Manifest
+from builder.core.manifest import BaseEntry, Driver, Manifest
 from builder.core.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
 from builder.core.release import LocalFile
 from builder.errors import CheckFailedError
@@ -81,8 +81,15 @@ def test_a_base_of_unknown_revision_needs_a_flag(desk: Desk) -> None:
     write_package(desk.dist, manifest("legacy", revision=None))
     told = refused(desk)
     assert "R009 ortpacks-legacy" in told
+    assert "base nvidia has no revision. Run `./run lock`" in told
     assert "1 error" in told
     assert desk.publish(PublishOptions(allow=Leniency(unresolved=True))).state == "published"
+
+
+def test_of_an_assembled_base_without_a_list_it_says_that_building_it_again_makes_one(desk: Desk) -> None:
+    made = manifest("legacy", revision=None)
+    write_package(desk.dist, dataclasses.replace(made, base=BaseEntry("assembled", "asked for", None)))
+    assert "an older ortpacks listed no parts. Build it again, or --allow-unresolved" in refused(desk)
 
 
 def test_mixed_versions_need_a_flag(desk: Desk) -> None:

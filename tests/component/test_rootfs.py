@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import subprocess
 import tarfile
@@ -13,7 +14,7 @@ import pytest
 
 from builder.adapters.apt import AptMirrors
 from builder.adapters.rootfs import DebianRootfs
-from builder.core.ports import Completed
+from builder.core.ports import Completed, DebianPackage
 from builder.errors import (
     BuilderError,
     CommandError,
@@ -44,6 +45,8 @@ class Tools:
     absent: set[str] = field(default_factory=set)
     error: BuilderError | None = None
     empty: bool = False
+    listed: Sequence[str] | None = None
+    """Packages whose files the index names; all that are installed unless said."""
     calls: list[list[str]] = field(default_factory=list)
     epochs: list[str] = field(default_factory=list)
 
@@ -67,14 +70,33 @@ class Tools:
         elif argv[0] == "tar":
             subprocess.run(argv, check=True)
         else:
-            write_tar(Path(argv[-2]), () if self.empty else self.installed)
+            write_tar(Path(argv[-2]), () if self.empty else self.installed, self.listed)
         if self.error:
             raise self.error
         return Completed(argv=tuple(argv), code=0, stdout="", stderr="")
 
 
 def status_of(packages: Sequence[str]) -> str:
-    return "".join(f"Package: {name}\nStatus: install ok installed\nVersion: 1\n\n" for name in packages)
+    """Two of the fields that dpkg writes differ from the index: ``man 5 deb-control`` allows any order."""
+    return "".join(
+        f"Package: {name}\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2-3\n"
+        "Description: short\n and long\n\n"
+        for name in packages
+    )
+
+
+def index_of(packages: Sequence[str]) -> str:
+    """As the mirror's ``Packages`` has it, or ``apt-cache show``; one of another version is there too."""
+    return "".join(
+        f"Package: {name}\nVersion: {version}\nArchitecture: amd64\n"
+        f"Filename: pool/main/x/{name}_{version}_amd64.deb\nSHA256: {sha256_of(name, version)}\n\n"
+        for name in packages
+        for version in ("1:2-2", "1:2-3")
+    )
+
+
+def sha256_of(name: str, version: str = "1:2-3") -> str:
+    return hashlib.sha256(f"{name} {version}".encode()).hexdigest()
 
 
 def write_tree(tree: Path, packages: Sequence[str]) -> None:
@@ -84,24 +106,33 @@ def write_tree(tree: Path, packages: Sequence[str]) -> None:
         (tree / path).write_text("http://user:secret@mirror.example/debian")
     (tree / "var/lib/dpkg").mkdir()
     (tree / "var/lib/dpkg/status").write_text(status_of(packages))
+    (tree / "var/lib/apt/lists/debootstrap.invalid_dists_bookworm_main_binary-amd64_Packages").write_text(
+        index_of(packages)
+    )
 
 
-def write_tar(path: Path, packages: Sequence[str]) -> None:
-    status = status_of(packages)
+def write_tar(path: Path, packages: Sequence[str], listed: Sequence[str] | None = None) -> None:
+    files = {"dpkg/status": status_of(packages), "ortpacks/packages": index_of(listed or packages)}
     with tarfile.open(path, "w") as archive:
-        if packages:
-            info = tarfile.TarInfo("./var/lib/dpkg/status")
-            info.size = len(status)
-            archive.addfile(info, io.BytesIO(status.encode()))
+        for name, text in files.items() if packages else ():
+            info = tarfile.TarInfo(f"./var/lib/{name}")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text.encode()))
 
 
 def rootfs(
-    cache: Path, tools: Tools, *, root: bool = True, offline: bool = False, keyring: Path = Path("/none")
+    cache: Path,
+    tools: Tools,
+    *,
+    root: bool = True,
+    offline: bool = False,
+    keyring: Path = Path("/none"),
+    mirror: str = MIRROR,
 ) -> DebianRootfs:
     return DebianRootfs(
         cache=cache,
         runner=tools,
-        mirrors=AptMirrors(folder=cache, override=MIRROR),
+        mirrors=AptMirrors(folder=cache, override=mirror),
         reporter=FakeReporter(),
         root=root,
         offline=offline,
@@ -135,7 +166,7 @@ def test_the_bare_one_is_another_file(tmp_path: Path) -> None:
 def test_what_is_this_machines_own_does_not_get_into_the_tar(tmp_path: Path) -> None:
     tools = Tools()
     rootfs(tmp_path, tools).tar("bookworm", ())
-    (hook,) = [word for word in tools.calls[0] if word.startswith("--customize-hook=")]
+    hook = [word for word in tools.calls[0] if word.startswith("--customize-hook=")][-1]
     tree = tmp_path / "a tree"
     write_tree(tree, ())
     # As man mmdebstrap has it: sh -c HOOK exec FOLDER.
@@ -148,7 +179,65 @@ def test_nor_with_debootstrap(tmp_path: Path) -> None:
     made = rootfs(tmp_path, Tools(absent={"mmdebstrap"})).tar("bookworm", ["patch"])
     with tarfile.open(made) as archive:
         files = {name.removeprefix("./") for name in archive.getnames() if archive.getmember(name).isfile()}
-    assert files == {*SYSTEMS_OWN, "var/lib/dpkg/status"}
+    assert files == {*SYSTEMS_OWN, "var/lib/dpkg/status", "var/lib/ortpacks/packages"}
+
+
+@pytest.mark.parametrize("absent", [set(), {"mmdebstrap"}], ids=["mmdebstrap", "debootstrap"])
+def test_every_package_of_the_system_is_listed_by_its_file(tmp_path: Path, absent: set[str]) -> None:
+    made = rootfs(tmp_path, Tools(absent=absent)).packages("bookworm", ["patch", "ccache"])
+    assert [package.name for package in made] == ["base-files", "ccache", "dpkg", "patch"]
+    assert made[-1] == DebianPackage(
+        path="pool/main/x/patch_1:2-3_amd64.deb",
+        name="patch",
+        version="1:2-3",
+        arch="amd64",
+        sha256=sha256_of("patch"),
+    )
+
+
+def test_the_list_outlives_the_tools_that_made_it(tmp_path: Path) -> None:
+    first = rootfs(tmp_path, Tools()).packages("bookworm", ["patch"])
+    again = rootfs(tmp_path, Tools(), offline=True)
+    assert again.packages("bookworm", ["patch"]) == first
+
+
+def test_a_system_with_a_package_of_unknown_origin_is_never_used(tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match="not whole: no index names the file of patch 1:2-3 amd64"):
+        rootfs(tmp_path, Tools(listed=("base-files", "dpkg", "ccache"))).tar("bookworm", ["patch"])
+    assert left(tmp_path) == []
+
+
+def test_a_snapshots_system_is_not_todays(tmp_path: Path) -> None:
+    """What lies in the cache is of the archive of another day: it is not what was asked for."""
+    tools = Tools()
+    today = rootfs(tmp_path, tools).tar("bookworm", ())
+    snapshots = [f"http://snapshot.example/archive/debian/{day}T000000Z/" for day in (20251101, 20251102)]
+    made = [rootfs(tmp_path, tools, mirror=mirror).tar("bookworm", ()) for mirror in snapshots]
+    assert len({today, *made}) == 3
+    assert [call[-1] for call in tools.calls[1:]] == [mirror.rstrip("/") for mirror in snapshots]
+
+
+def test_mmdebstraps_hook_keeps_what_apt_shows_and_fails_with_it(tmp_path: Path) -> None:
+    """apt and dpkg are stand-ins: what apt-cache says of a package is printed, with fields nobody needs."""
+    tools = Tools()
+    rootfs(tmp_path, tools).tar("bookworm", ())
+    hook = next(word for word in tools.calls[0] if "apt-cache" in word).partition("=")[2]
+    tree, programs = tmp_path / "a tree", tmp_path / "programs"
+    write_tree(tree, ())
+    programs.mkdir()
+    shown = index_of(["patch"]).replace("\n\n", "\nSize: 9\nDescription: short\n and long\n\n")
+    (programs / "dpkg-query").write_text("#!/bin/sh\nprintf 'patch=1:2-3 '\n")
+    (programs / "apt-cache").write_text(
+        f'#!/bin/sh\ntest "$APT_CONFIG $3" = "/apt.conf patch=1:2-3" || exit 1\ncat <<\'EOF\'\n{shown}EOF\n'
+    )
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    env = {"PATH": f"{programs}:/usr/bin:/bin", "MMDEBSTRAP_APT_CONFIG": "/apt.conf"}
+    run = ["sh", "-c", hook, "exec", str(tree)]
+    subprocess.run(run, check=True, env=env)
+    assert (tree / "var/lib/ortpacks/packages").read_text().strip() == index_of(["patch"]).strip()
+    (programs / "apt-cache").write_text("#!/bin/sh\nexit 100\n")
+    assert subprocess.run(run, check=False, env=env).returncode == 100
 
 
 def test_a_tar_that_was_made_another_way_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

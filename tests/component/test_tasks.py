@@ -89,7 +89,20 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         for verb in OVER_VARIANTS
         if isinstance(verb, Task)
     }
-    shared = {"variant", "all", "base", "origin", "profile", "host", "builder", "widen", "offline", "dist"}
+    shared = {
+        "variant",
+        "all",
+        "base",
+        "origin",
+        "profile",
+        "host",
+        "widen",
+        "mixed",
+        "release",
+        "builder",
+        "offline",
+        "dist",
+    }
     assert named == {
         "plan": shared,
         "check": shared | {"package"},

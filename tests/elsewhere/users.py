@@ -71,10 +71,10 @@ class Bought:
 
     @property
     def version(self) -> str:
-        """ONNX Runtime's: of what is compiled here Debian's newest source, else what variants.yaml says."""
+        """ONNX Runtime's: that of the assembled base, but of modern, which is made with --mixed."""
         project = Workshop(ROOT).project
-        compiled = self.variant in {"legacy", "latest"}
-        return project.bases.assembled.ort_version if compiled else project.onnxruntime.version
+        mixed = self.variant == "modern"
+        return project.onnxruntime.version if mixed else project.bases.assembled.ort_version
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def test_every_sm_of_the_set_and_no_other_reaches_the_compiler(root: Path, varia
     sets = {
         "legacy": "50-real;52-real;60-real;61-real;70-real",
         "modern": "75-real;80-real;86-real",
-        "latest": "89-real;90-real;100-real;120-real",
+        "latest": "89-real;90-real;100-real;103-real;120-real;121-real",
     }
     assembled = sets | {"latest": "89-real;90-real;90-virtual"}
     for base, wanted in (("nvidia", sets), ("assembled", assembled)):

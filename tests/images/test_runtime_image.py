@@ -20,7 +20,7 @@ pytestmark = pytest.mark.images
 
 IMAGES = {
     "legacy": ("ortpacks/legacy:1.21.0-minimal", ("--profile", "minimal")),
-    "modern": ("ortpacks/modern:1.23.2", ()),
+    "modern": ("ortpacks/modern:1.23.2", ("--mixed",)),
 }
 
 

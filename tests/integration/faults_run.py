@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from tests.verbs import ROOT
 
-VARIANTS = {"legacy": ("--profile", "minimal"), "modern": ()}
+VARIANTS = {"legacy": ("--profile", "minimal"), "modern": ("--mixed",)}
 """One that is compiled, and is small; one that is repacked, and is large."""
 STEP = "• "
 

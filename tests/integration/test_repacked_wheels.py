@@ -19,14 +19,14 @@ from tests.verbs import invoke
 pytestmark = pytest.mark.integration
 
 WHEELS: Mapping[str, tuple[str, str]] = {
-    "cpu": ("onnxruntime==1.23.2", "manylinux_2_28_x86_64"),
+    "cpu": ("onnxruntime==1.21.0", "manylinux_2_28_x86_64"),
     "directml": ("onnxruntime-directml==1.23.0", "win_amd64"),
     "coreml": ("onnxruntime==1.23.2", "macosx_13_0_arm64"),
 }
 """Requirement and platform tag, from PyPI's pages of both projects."""
 LIBRARIES: Mapping[str, Mapping[str, str]] = {
     "cpu": {
-        "libonnxruntime.so.1": "libonnxruntime.so.1.23.2",
+        "libonnxruntime.so.1": "libonnxruntime.so.1.21.0",
         "libonnxruntime_providers_shared.so": "libonnxruntime_providers_shared.so",
     },
     "directml": {

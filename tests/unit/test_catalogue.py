@@ -20,10 +20,15 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     assert len(items) == len(set(items))
     assert kinds[InputKind.DEBIAN] == len(debian) == 14
     assert len(wheels) == 16
-    # both ORT versions, the tests' four, and onnxruntime==1.23.2 for a second platform
-    assert kinds[InputKind.WHEEL] == 16 + 2 + 4 + 1
+    # both ORT versions, for CUDA and for the CPU; the tests' four
+    assert kinds[InputKind.WHEEL] == 16 + 2 + 2 + 4
     assert kinds[InputKind.GIT] == 1
     assert kinds[InputKind.IMAGE] == 2
     assert {"wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"} <= {
         item.key for item in items
+    }
+    assert {item.spec for item in items if item.spec.startswith("onnxruntime==")} == {
+        "onnxruntime==1.21.0",
+        "onnxruntime==1.23.2",
+        "onnxruntime==1.23.2@macos-arm64",
     }

@@ -107,7 +107,7 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
         ("  coreml:", "  directml:"),
         ("macos-arm64", "linux-x64"),
         ("linux-x64, wheel", "solaris, wheel"),
-        ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64"),
+        ("cpu: {platform: linux-x64, wheel: onnxruntime==1.23.2", "directml: {platform: win-x64"),
         ("{platform: linux-x64, ", "{"),
         ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime"),
         ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime==1.23.2@win-x64"),

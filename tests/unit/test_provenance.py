@@ -6,6 +6,7 @@ resource_descriptor.md; slsa.dev/spec/v1.1/provenance.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -20,12 +21,16 @@ from in_toto_attestation.v1.statement_pb2 import Statement as TheirMessage
 from packageurl import PackageURL
 
 from builder.core.arch import Arch
+from builder.core.catalogue import assembled_inputs
 from builder.core.inputs import Input, InputKind, Pin
+from builder.core.manifest import BaseEntry
 from builder.core.package import Digest
+from builder.core.ports import DebianPackage
 from builder.core.provenance import (
     Revision,
     Run,
     Subject,
+    base_parts,
     describe_provenance,
     dumps,
     provenance_name,
@@ -230,6 +235,59 @@ def test_a_repacked_package_follows_from_the_wheels_of_its_files_alone() -> None
     ]
 
 
+SYSTEM = (
+    DebianPackage("pool/main/g/gcc-defaults/gcc_12.2.0-3_amd64.deb", "gcc", "4:12.2.0-3", "amd64", "7" * 64),
+    DebianPackage("pool/main/a/adduser/adduser_3.134_all.deb", "adduser", "3.134", "all", "8" * 64),
+)
+
+
+def assembled(system: tuple[DebianPackage, ...] = SYSTEM) -> Json:
+    decided = plan()
+    pins = {item.key: pin(item) for item in assembled_inputs(decided.project)}
+    parts = base_parts(decided, pins, system)
+    subjects = [Subject(ARCHIVE, "1" * 64)]
+    statement = describe_provenance(decided, manifest(decided), used(decided), subjects, run(), parts)
+    found = json.loads(dumps(statement))
+    assert isinstance(found, dict)
+    return found
+
+
+def revision_by_hand(statement: Json) -> str:
+    """As docs/provenance.md tells it: a line ``SHA256  URI`` for each part, sorted bytewise."""
+    parts = [one for one in dependencies(statement).values() if one.get("annotations") == {"base": True}]
+    lines = [f"{at(one, 'digest.sha256')}  {one['uri']}" for one in parts]
+    return hashlib.sha256("".join(f"{line}\n" for line in sorted(lines)).encode()).hexdigest()
+
+
+def test_an_assembled_base_is_listed_part_by_part() -> None:
+    found = dependencies(assembled())
+    assert found["pkg:deb/debian/gcc@4:12.2.0-3?arch=amd64"] == {
+        "name": "pool/main/g/gcc-defaults/gcc_12.2.0-3_amd64.deb",
+        "uri": "pkg:deb/debian/gcc@4:12.2.0-3?arch=amd64",
+        "digest": {"sha256": "7" * 64},
+        "annotations": {"base": True},
+    }
+    parts = {uri for uri, one in found.items() if one.get("annotations") == {"base": True}}
+    named = {item.spec for item in assembled_inputs(plan().project)}
+    assert {SOURCE.spec, PTXAS.spec} <= named
+    assert len(parts) == len(named) + len(SYSTEM)
+    assert "pkg:pypi/nvidia-cublas-cu12@12.9.1.4" in found.keys() - parts, "it goes into the package"
+
+
+def test_the_revision_of_an_assembled_base_follows_from_the_list_and_from_nothing_else() -> None:
+    revision = "sha256:" + revision_by_hand(assembled())
+    assert told(assembled(), revision=revision) == []
+    assert told(assembled(SYSTEM[::-1]), revision=revision) == []
+    for other in (SYSTEM[:1], (SYSTEM[0], replace(SYSTEM[1], sha256="9" * 64))):
+        (problem,) = told(assembled(other), revision=revision)
+        assert (
+            problem
+            == "the parts of the base that it lists do not come to the base's revision in the manifest"
+        )
+    assert told(made()) == [], "a package of before has no revision and no list"
+    assert len(told(made(), revision=revision)) == 1
+
+
 @pytest.mark.parametrize(
     ("revision", "told"),
     [
@@ -260,9 +318,11 @@ def test_the_same_values_give_the_same_text_whatever_the_order_of_the_pins() -> 
 WHOLE = Digest(9, "1" * 64)
 
 
-def told(document: object, name: str = ARCHIVE, digest: Digest = WHOLE) -> list[str]:
+def told(
+    document: object, name: str = ARCHIVE, digest: Digest = WHOLE, revision: str | None = None
+) -> list[str]:
     data = document if isinstance(document, bytes) else json.dumps(document).encode()
-    found = list(check_provenance(name, digest, data))
+    found = list(check_provenance(name, digest, data, BaseEntry("assembled", "asked for", revision)))
     assert {one.code.name for one in found} <= {"B016"}
     assert {one.path for one in found} <= {f"{ARCHIVE}.provenance.json"}
     return [one.message for one in found]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,10 +13,12 @@ from urllib.parse import urlsplit
 from jinja2 import BaseLoader
 
 from builder.core import manifest as manifest_format
+from builder.core.manifest import Manifest
 from builder.core.naming import ARCHIVE_SUFFIXES, PARTS_SUFFIX
 from builder.core.package import Archive, Checksums
 from builder.core.ports import Reporter
 from builder.core.preflight import Leniency
+from builder.core.providers import CUDA
 from builder.core.release import INDEX, ReleaseHost, Row, require_tag
 from builder.core.variant import Project, Publish
 from builder.errors import BuilderError, NothingToDoError
@@ -94,16 +96,25 @@ def release_tag(directory: Path, project: Project, archive: Archive, tag: str | 
     For the client, which is made first and names its release. Packages that cannot be read are passed over:
     ``publish`` tells of them. Raises ``NothingToDoError`` (no packages) or ``ConfigError`` (no tag for git).
     """
-    versions = set()
+    manifests = []
     for path in archives_in(directory):
         with suppress(BuilderError):
-            manifest = manifest_format.loads(archive.read_manifest(path), path.name)
-            versions.add(manifest.onnxruntime.version)
-    return tag_of(project, tag, versions)
+            manifests.append(manifest_format.loads(archive.read_manifest(path), path.name))
+    return tag_of(project, tag, versions_of(manifests))
+
+
+def versions_of(manifests: Iterable[Manifest]) -> set[str]:
+    """The release's ORT versions: of its packages for CUDA, where it has any; others may have their own."""
+    found = list(manifests)
+    cuda = {manifest.onnxruntime.version for manifest in found if manifest.provider == CUDA}
+    return cuda or {manifest.onnxruntime.version for manifest in found}
 
 
 def tag_of(project: Project, wanted: str | None, versions: set[str]) -> str:
-    """``wanted``, or ``publish.tag`` with the one version there is. ``ConfigError`` for what git refuses."""
+    """``wanted``, or ``publish.tag`` with the one version there is, else with ``onnxruntime.version``.
+
+    Raises ``ConfigError`` for what git refuses.
+    """
     version = min(versions) if len(versions) == 1 else project.onnxruntime.version
     return require_tag(wanted or project.publish.tag.replace("{version}", version))
 

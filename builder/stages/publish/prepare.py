@@ -17,7 +17,14 @@ from builder.core.preflight import Candidate, check_files, check_index, check_pa
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
 from builder.core.variant import Project
 from builder.errors import BuilderError
-from builder.stages.publish.asked import CLIENT, PublishOptions, PublishPorts, archives_in, tag_of
+from builder.stages.publish.asked import (
+    CLIENT,
+    PublishOptions,
+    PublishPorts,
+    archives_in,
+    tag_of,
+    versions_of,
+)
 from builder.stages.publish.pages import LICENCES_PAGE, SBOM_SUFFIX, write_pages
 
 
@@ -46,14 +53,14 @@ def prepare(directory: Path, project: Project, ports: PublishPorts, options: Pub
     findings += check_files(files, {**listed, **_client_line(files)})
     findings += check_packages(candidates, options.allow)
     require(findings, what)
-    tag = tag_of(project, options.tag, {item.manifest.onnxruntime.version for item in candidates})
+    versions = versions_of(item.manifest for item in candidates)
+    tag = tag_of(project, options.tag, versions)
     index = build_index(tag, [(item.manifest, stored(item.file)) for item in candidates], project.models)
     require(check_index(index, files), what)
     pages = write_pages(directory, candidates, ports)
     files += [_local_file(path, ports.archive) for path in pages]
     files += _write_index(directory, index, files, ports)
-    versions = sorted({package.onnxruntime.version for package in index.packages})
-    title = f"ONNX Runtime {', '.join(versions)} for every GPU generation"
+    title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
     return Prepared(tag=tag, title=title, index=index, files=tuple(files))
 
 

@@ -67,7 +67,7 @@ def _block(number: int) -> bytes:
 
 def _manifest(digests: dict[str, Digest]) -> Manifest:
     return Manifest(
-        format=3,
+        format=4,
         name=NAME,
         layout="full",
         variant="modern",

@@ -134,13 +134,15 @@ def shortcoming(missing: Sequence[MissingKernels], host: Optional[str]) -> Optio
     if not missing:
         return None
     if runs_nothing(missing):
-        return Shortcoming("It has no CUDA kernel for any operator: nothing runs on the GPU.", "")
+        return Shortcoming(
+            "A minimal package has no CUDA kernel for any operator: nothing runs on the GPU.", ""
+        )
     if host == Host.SOURCE.value:
-        means = f"Models with {MICROSOFT} operators ({_FUSED}) fail: it was compiled without them."
+        means = f"Models with {MICROSOFT} operators ({_FUSED}) fail: a lean package is compiled without them."
         return Shortcoming(means, "")
     means = (
         "Transformer models fail at ONNX Runtime's default optimisation level: that makes "
-        f"{MICROSOFT} operators ({_FUSED}), and it has no CUDA kernels for them."
+        f"{MICROSOFT} operators ({_FUSED}), and a lean package has no CUDA kernels for them."
     )
     return Shortcoming(means, ", or set ORT_ENABLE_BASIC in the application")
 

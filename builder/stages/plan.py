@@ -289,7 +289,7 @@ def _without_kernels(decided: BuildPlan) -> list[Finding]:
             code=Code.C011,
             path="onnxruntime.profile",
             message=f"operators without CUDA kernels in the package: {counted(missing)}. {found.means}",
-            wanted=f"--profile full. Of who installs the package: {found.do}",
+            wanted=f"--profile full{found.otherwise}",
             got=f"profile {decided.profile.value}, host {decided.host.value}",
             severity=Severity.WARNING,
         )

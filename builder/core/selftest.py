@@ -64,6 +64,19 @@ def magika_inputs() -> Tuple[Tensor, ...]:
     return (Tensor("bytes", "i32", (1, len(ends)), struct.pack(f"<{len(ends)}i", *ends)),)
 
 
+def minilm_inputs(sentences: Mapping[str, Sequence[Sequence[int]]]) -> Tuple[Tensor, ...]:
+    """Rows of one length by input name, numbers of words, as all-MiniLM-L6-v2 takes them."""
+    return tuple(
+        Tensor(
+            name,
+            "i64",
+            (len(rows), len(rows[0])),
+            b"".join(struct.pack(f"<{len(row)}q", *row) for row in rows),
+        )
+        for name, rows in sentences.items()
+    )
+
+
 def judge(
     answers: str, references: Mapping[str, Outputs], ort_version: str, package: str, *, cuda: bool = True
 ) -> Tuple[Finding, ...]:

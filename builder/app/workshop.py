@@ -28,7 +28,7 @@ from builder.console import Console
 from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from builder.core.inputs import InputKind, Lock
 from builder.core.ports import Engine, Reporter
-from builder.core.selftest import Trial, magika_inputs, minilm_inputs, silero_inputs
+from builder.core.selftest import Trial, magika_inputs, minilm_inputs, silero_blind_inputs, silero_inputs
 from builder.core.variant import Project
 from builder.core.workplace import Workplace
 from builder.errors import ConfigError
@@ -174,7 +174,12 @@ class Workshop:
         rows = {name: array.tolist() for name, array in sentences.items()}
         silero, magika = store.unpack(SELFTEST_MODEL), store.unpack(SELFTEST_CLASSIFIER)
         return (
-            Trial("silero_vad", silero / "silero_vad/data/silero_vad.onnx", silero_inputs()),
+            Trial(
+                "silero_vad",
+                silero / "silero_vad/data/silero_vad.onnx",
+                silero_inputs(),
+                blind=silero_blind_inputs(),
+            ),
             Trial("magika", magika / "magika/models/standard_v3_3/model.onnx", magika_inputs()),
             Trial("minilm", transformer, minilm_inputs(rows)),
         )

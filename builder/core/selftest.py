@@ -46,6 +46,8 @@ class Trial:
     """As it is called in findings, and a file name."""
     model: Path
     inputs: Tuple[Tensor, ...]
+    blind: Tuple[Tensor, ...] = ()
+    """Its inputs on a virtual card, whose kernels compute nothing; ``inputs`` unless there are any."""
 
 
 def silero_inputs() -> Tuple[Tensor, ...]:
@@ -56,6 +58,12 @@ def silero_inputs() -> Tuple[Tensor, ...]:
         Tensor("state", "f32", (2, 1, 128), bytes(4 * 2 * 128)),
         Tensor("sr", "i64", (), struct.pack("<q", 16000)),
     )
+
+
+def silero_blind_inputs() -> Tuple[Tensor, ...]:
+    """The same with 256 samples: where no kernel finds that the rate is 16 kHz, the branch for 8 kHz runs."""
+    _, state, rate = silero_inputs()
+    return (Tensor("input", "f32", (1, 256), bytes(4 * 256)), state, rate)
 
 
 def magika_inputs() -> Tuple[Tensor, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import mmap
 import re
@@ -47,6 +48,11 @@ class Runtime:
     """``libvirtualcard.so``, as ``compile.sh`` made it."""
     runner: Runner
 
+    def error_of(self, card: Card) -> int:
+        """The CUDA error that each call has on ``card``: 35, 100; 0 where a machine can have both."""
+        answer = ctypes.CDLL(str(self.library)).virtualcard_error
+        return int(answer(card.capability.encode(), card.driver.encode()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
@@ -67,10 +73,13 @@ class Containers:
     jit: int = 0
     refused: Counter[int] = field(default_factory=Counter)
     """By CUDA's error number: 209, 222."""
-    idle: int = 0
-    """Containers without a kernel."""
     kernels: Counter[str] = field(default_factory=Counter)
-    """Kernels in them: ``native``, ``jit``, ``refused``."""
+    """Kernels that were registered with them: ``native``, ``jit``, ``refused``."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.native + self.jit + self.refused.total()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,13 +136,21 @@ def open_models(
     host = libraries if libraries.is_file() else libraries / HOST
     with tempfile.TemporaryDirectory(prefix="ortpacks-card-") as name:
         folder = Path(name)
-        _link(host.with_name(PROVIDER), runtime.library, folder)
-        environment = {**_loader(folder), **card.environment}
+        environment = environment_of(host, card, runtime, folder)
         left = list(enumerate(asked))
         while left:
             seen = _process(host, left, folder, environment, runtime.runner)
             yield from seen
             left = left[len(seen) :]
+
+
+def environment_of(host: Path, card: Card, runtime: Runtime, folder: Path) -> dict[str, str]:
+    """What puts a process on ``card`` that opens the library ``host``; ``folder`` is empty and outlives it.
+
+    Raises ``LoadError`` for a provider that is not for CUDA 12.
+    """
+    _link(host.with_name(PROVIDER), runtime.library, folder)
+    return {**_loader(folder), **card.environment}
 
 
 def _link(provider: Path, runtime: Path, folder: Path) -> None:
@@ -231,17 +248,13 @@ def _opening(answer: Answer) -> Opening:
 
 
 def _count(containers: Containers, error: int, kernels: int, *, jit: bool) -> None:
-    if not kernels:
-        containers.idle += 1
-    elif error:
+    containers.kernels["refused" if error else "jit" if jit else "native"] += kernels
+    if error:
         containers.refused[error] += 1
-        containers.kernels["refused"] += kernels
     elif jit:
         containers.jit += 1
-        containers.kernels["jit"] += kernels
     else:
         containers.native += 1
-        containers.kernels["native"] += kernels
 
 
 def _computes(function: str) -> bool:

@@ -91,7 +91,10 @@ static int same_family(int code, int device) {
     return 0;
 }
 
+static int renamed(int code) { return code == 101 ? 110 : code; }
+
 int sass_runs(int code, uint64_t flags, const Device *device) {
+    code = renamed(code);
     const Device *made_for = find_device(code);
     if (made_for == NULL) return 0;
     if (made_for->embedded || device->embedded) return code == device->capability;
@@ -100,10 +103,11 @@ int sass_runs(int code, uint64_t flags, const Device *device) {
     return code / 10 == device->capability / 10 && code <= device->capability;
 }
 
-static int ptx_fits(int code, uint64_t flags, const Device *device) {
-    if (flags & SUFFIX_A) return code == device->capability;
-    if (flags & SUFFIX_F) return same_family(code, device->capability);
-    return code <= device->capability;
+/* Without a suffix PTX counts by the number that it is written with: ptxas 12.9 makes sm_103 code of compute_101's. */
+static int ptx_fits(int written, uint64_t flags, const Device *device) {
+    if (flags & SUFFIX_A) return renamed(written) == device->capability;
+    if (flags & SUFFIX_F) return same_family(renamed(written), device->capability);
+    return written <= device->capability;
 }
 
 Resolved resolve(const void *fatbin, int capability, int branch) {
@@ -121,7 +125,7 @@ Resolved resolve(const void *fatbin, int capability, int branch) {
         at += image.header + image.payload;
         if ((image.flags & LINUX_64) != LINUX_64) continue;
         if ((image.flags & ZSTD) && driver_cuda(branch) < 124) continue;
-        const int code = image.arch == 101 ? 110 : (int)image.arch;
+        const int code = (int)image.arch;
         if (image.kind == SASS && sass_runs(code, image.flags, device)) {
             if (found.error || found.jit || code > found.code) found = (Resolved){SUCCESS, 0, code};
         } else if (image.kind == PTX && ptx_fits(code, image.flags, device)) {

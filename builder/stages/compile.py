@@ -43,6 +43,7 @@ def lay_out(
     place.dockerfile.write_text(rendered.dockerfile, encoding="utf-8")
     place.runtime_dockerfile.write_text(rendered.runtime_dockerfile, encoding="utf-8")
     _copy(root / "templates/smoke.c", place.context / "smoke.c")
+    _copy_all(virtual_card(root), place.context / "virtualcard")
     if plan.origin is Origin.SOURCE:
         _copy_all(_programs(root / "builder/inside"), place.context / "inside")
         _copy_all(patches, place.context / "patches")
@@ -52,6 +53,13 @@ def lay_out(
         base = plan.project.bases.assembled
         _link(rootfs.tar(base.suite, base.packages), place.context / "rootfs-build.tar")
         _link(rootfs.tar(base.suite, ()), place.context / "rootfs-bare.tar")
+
+
+def virtual_card(root: Path) -> list[Path]:
+    """What the stand-in for CUDA's runtime is made of."""
+    return sorted(
+        file for file in (root / "builder/virtualcard").iterdir() if file.suffix in {".c", ".h", ".sh"}
+    )
 
 
 def _programs(folder: Path) -> list[Path]:

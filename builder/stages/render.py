@@ -13,7 +13,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 
 from builder.core.arch import Arch
 from builder.core.archlist import cmake_list
-from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL
+from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from builder.core.inputs import Input, Lock
 from builder.core.launches import narrowed, shared_ptx, without_device_code
 from builder.core.ports import DebianPackage
@@ -76,7 +76,7 @@ def render(
 
 def _require_pins(plan: BuildPlan, lock: Lock) -> None:
     bundled = [*plan.project.cuda.libraries.values(), plan.ort_wheel]
-    inputs = [*_toolchain_inputs(plan), *bundled, SELFTEST_MODEL, SELFTEST_CLASSIFIER]
+    inputs = [*_toolchain_inputs(plan), *bundled, SELFTEST_MODEL, SELFTEST_CLASSIFIER, SELFTEST_TRANSFORMER]
     if plan.base == "nvidia":
         inputs.append(plan.project.bases.nvidia.runtime)
     missing = sorted({item.key for item in inputs} - lock.pins.keys())

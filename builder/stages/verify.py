@@ -50,6 +50,8 @@ class Verifier:
     """An uncompressed tar of files, by their paths under a top folder."""
     work: Path
     """Folder to unpack below."""
+    cards: Callable[[Path, Manifest, Path, Report], Sequence[Finding]] | None = None
+    """Opens models on virtual cards: the package, its manifest, where its libraries lie, what they hold."""
 
 
 def verify(package: Path, verifier: Verifier) -> Manifest:
@@ -76,6 +78,8 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
         report = verifier.check(installed_members(manifest, files), promised(manifest))
         require([*report.findings, *compare(manifest, report)], what)
         _selftest(package, manifest, files, verifier)
+        if verifier.cards is not None:
+            require(verifier.cards(package, manifest, folder / "lib", report), what)
     return manifest
 
 

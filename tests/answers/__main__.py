@@ -9,9 +9,9 @@ from pathlib import Path
 
 from builder.errors import BuilderError
 from tests.answers import pairs
+from tests.answers.card import plain_environment
 from tests.answers.cases import ONNX_WHEEL, find_cases
 from tests.answers.table import Table, ask_library, ask_wheel, differing, summary
-from tests.shim.compiling import plain_environment
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.answers.values import Array
+from builder.virtualcard.values import Array
 
 
 def save(path: Path, arrays: Mapping[str, Array]) -> None:

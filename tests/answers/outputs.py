@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.answers.capi import Api
+from builder.virtualcard.capi import Api
+from builder.virtualcard.values import Array, Value
 from tests.answers.feeds import load, save
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
-from tests.answers.values import Array, Value
 from tests.answers.worker import open_with
 from tests.verbs import ROOT
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tests.answers.capi import OrtError
-from tests.answers.values import InexpressibleError, Value
+from builder.virtualcard.capi import OrtError
+from builder.virtualcard.values import InexpressibleError, Value
 from tests.answers.worker import report
 
 KINDS = {

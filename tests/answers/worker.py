@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from tests.answers.capi import Api, OrtError
+from builder.virtualcard.capi import Api, OrtError
+from builder.virtualcard.session import Session, Wish
+from builder.virtualcard.values import InexpressibleError, Value
 from tests.answers.cases import Sample, samples
-from tests.answers.session import Session, Wish
-from tests.answers.values import InexpressibleError, Value
 from tests.answers.verdict import PASSED, judge
 
 INEXPRESSIBLE = "inexpressible"

@@ -105,7 +105,8 @@ def test_the_wrong_package_for_both_gpus(home: Machine, tmp_path: Path, driver: 
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [("803", "D024"), ("999", "D028"), ("804", "D025"), ("500", "D026")]
+    ("number", "code"),
+    [("35", "D021"), ("803", "D024"), ("999", "D028"), ("804", "D025"), ("500", "D026")],
 )
 def test_cuda_fails_and_nvml_works(
     home: Machine, tmp_path: Path, driver: dict[str, str], number: str, code: str

@@ -26,11 +26,15 @@ PROJECT = {
     "builder/inside/drive.py": "# drive\n",
     "builder/inside/costs.tsv": "# output\n",
     "builder/inside/__pycache__/drive.pyc": "compiled",
+    "builder/virtualcard/card.py": "# stays\n",
+    "builder/virtualcard/compile.sh": "gcc\n",
+    "builder/virtualcard/runtime.c": "/* runtime */\n",
     "patches/a.patch": "--- a\n",
     "patches/b.patch": "--- b\n",
     "other/a.patch": "--- another a\n",
 }
-"""What of a project goes into a context, and two files that do not."""
+"""What of a project goes into a context, and three files that do not."""
+CARD = ("virtualcard/compile.sh", "virtualcard/runtime.c")
 NVCC = Input.debian("pool/non-free/n/nvidia-cuda-toolkit/nvcc.deb")
 RE2 = Input.debian("pool/main/r/re2/re2.orig.tar.gz")
 CUDNN = Input.wheel("nvidia-cudnn-cu12==9.10.2.21")
@@ -142,6 +146,7 @@ def test_the_context_of_an_assembled_base(yard: Yard) -> None:
         "rootfs-build.tar",
         "smoke.c",
         "sources/re2.orig.tar.gz",
+        *CARD,
     ]
     assert yard.rootfs.asked == [("bookworm", ("ccache", "g++-12")), ("bookworm", ())]
     assert (yard.place.context / "rootfs-bare.tar").read_text() == "bookworm with nothing"
@@ -151,13 +156,13 @@ def test_the_context_of_an_assembled_base(yard: Yard) -> None:
 
 def test_the_context_of_an_nvidia_base_holds_no_debian(yard: Yard) -> None:
     yard.lay_out("nvidia")
-    assert yard.holds() == ["inside/costs.tsv", "inside/drive.py", "inside/unit.c", "smoke.c"]
+    assert yard.holds() == ["inside/costs.tsv", "inside/drive.py", "inside/unit.c", "smoke.c", *CARD]
     assert yard.rootfs.asked == []
 
 
 def test_the_context_of_a_wheel_that_is_repacked_holds_nothing_that_compiles(yard: Yard) -> None:
     yard.lay_out("nvidia", origin=Origin.WHEEL, patches=("patches/a.patch",))
-    assert yard.holds() == ["smoke.c"]
+    assert yard.holds() == ["smoke.c", *CARD]
 
 
 @pytest.mark.parametrize("base", ["assembled", "nvidia"])

@@ -53,7 +53,8 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     """A site over a copy of the project, with a patch to ORT, that a test may edit."""
     project = tmp_path / "project"
-    for name in ("templates", "builder/inside", "patches", "variants.yaml", "inputs.lock", "LICENSE"):
+    folders = ("templates", "builder/inside", "builder/virtualcard", "patches")
+    for name in (*folders, "variants.yaml", "inputs.lock", "LICENSE"):
         copy = shutil.copytree if (root / name).is_dir() else shutil.copy
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         copy(root / name, project / name)
@@ -264,6 +265,7 @@ def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, l
         ("templates/variant.Dockerfile.j2", 2),
         ("builder/inside/costs.tsv", 1),  # in which order units are compiled, and nothing else
         ("templates/release-notes.md.j2", 1),
+        ("builder/virtualcard/runtime.c", 1),
     ],
 )
 def test_what_is_compiled_follows_from_what_compiles_it(own_site: Site, file: str, compiled: int) -> None:

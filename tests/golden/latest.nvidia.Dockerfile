@@ -32,6 +32,8 @@ RUN mkdir -p /usr/include/onnxruntime && cp -r /src/onnxruntime/include/onnxrunt
 FROM source AS smoke
 COPY smoke.c /src/
 RUN mkdir /out && gcc -std=c11 -O2 -Wall -Wextra -Werror -I/usr/include/onnxruntime -o /out/ortpacks-smoke /src/smoke.c -ldl
+COPY virtualcard/ /src/virtualcard/
+RUN sh /src/virtualcard/compile.sh /out/libvirtualcard.so
 
 FROM scratch AS kit
 COPY --from=smoke /out/ /

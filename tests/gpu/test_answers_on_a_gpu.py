@@ -56,7 +56,7 @@ def test_the_same_answers_as_the_official_provider(pair: Pair) -> None:
 
 @pytest.mark.parametrize("name", ["silero", "silero-16k", "magika", "minilm"])
 def test_a_model_computes_what_it_does_on_the_cpu(pair: Pair, tmp_path: Path, name: str) -> None:
-    (model,) = (model for model in models(tmp_path) if model.name == name)
+    (model,) = (model for model in models() if model.name == name)
     env = pairs.environment()
     ours, cpu = (outputs(pair, model, provider, env, tmp_path) for provider in ("gpu", "cpu"))
     assert ours.keys() == cpu.keys()

@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from builder.adapters.minilm import SIMILARITIES
+from builder.virtualcard.values import Array, Value
 from tests.answers import pairs
+from tests.answers.card import COMPILER, NO_COMPILER, plain_environment
 from tests.answers.cases import ONNX_WHEEL, find_cases
-from tests.answers.minilm import SIMILARITIES
 from tests.answers.models import models
 from tests.answers.outputs import outputs
 from tests.answers.packages import built, compiled
 from tests.answers.pairs import Pair
 from tests.answers.table import Table, ask_library, ask_wheel, differing, inexpressible
-from tests.answers.values import Array, Value
 from tests.answers.verdict import PASSED, judge
-from tests.shim.compiling import COMPILER, NO_COMPILER, plain_environment
 
 pytestmark = [
     pytest.mark.integration,
@@ -106,7 +106,7 @@ def test_what_the_c_api_cannot_ask(answers: Table) -> None:
 def test_minilm_finds_sentences_as_alike_as_published(
     pair: Pair, env: dict[str, str], tmp_path: Path
 ) -> None:
-    (minilm,) = (model for model in models(tmp_path) if model.name == "minilm")
+    (minilm,) = (model for model in models() if model.name == "minilm")
     embedding = outputs(pair, minilm, "cpu", env, tmp_path)["embedding"].astype(np.float64)
     assert embedding @ embedding.T == pytest.approx(np.array(SIMILARITIES), abs=5e-5)
 

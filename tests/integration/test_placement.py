@@ -12,14 +12,14 @@ import pytest
 from onnx import TensorProto, helper
 
 from builder.core.naming import PackageName
+from builder.virtualcard.opening import ALL, BASIC, CUDA, Opening
 from tests.answers import pairs
+from tests.answers.card import CAPABILITIES, COMPILER, NO_COMPILER, place
 from tests.answers.cases import ONNX_WHEEL, samples
 from tests.answers.models import Model, models
 from tests.answers.packages import built, compiled
 from tests.answers.pairs import Pair
 from tests.integration.test_road import manifest
-from tests.shim.compiling import COMPILER, NO_COMPILER, fake_environment
-from tests.shim.placement import ALL, BASIC, CAPABILITIES, CUDA, Placement, place
 
 pytestmark = [
     pytest.mark.integration,
@@ -32,17 +32,13 @@ def stock() -> Pair:
     return pairs.official(pairs.shop().project.bases.assembled.ort_version)
 
 
-def on_fake(pair: Pair, model: Model, capability: str, folder: Path) -> Placement:
-    return place(pair, model, fake_environment([pair.provider], folder), capability, folder)
-
-
 def test_one_addition_is_one_node_and_one_launch(stock: Pair, tmp_path: Path) -> None:
     folder = pairs.store().unpack(ONNX_WHEEL) / "onnx/backend/test/data/node/test_add"
     x, y = next(samples(folder)).inputs
     assert isinstance(x, np.ndarray)
     assert isinstance(y, np.ndarray)
     add = Model(name="add", path=folder / "model.onnx", feed={"x": x, "y": y}, tolerance=0)
-    seen = on_fake(stock, add, "8.6", tmp_path)
+    seen = place(stock, add, "8.6")
     assert (seen.counts, seen.launched, seen.error) == ({CUDA: 1}, 1, "")
     (kernel,) = seen.launches
     assert "OP_Add" in kernel
@@ -62,7 +58,8 @@ def attention(path: Path) -> Model:
 @pytest.mark.parametrize(
     ("capability", "kernel"),
     [
-        ("5.2", "SoftmaxKernel"),  # nothing fused
+        ("6.0", "attention_kernel_batched_impl"),
+        ("7.5", "fmha_v2_flash_attention"),  # a cubin of TensorRT's, loaded through the driver
         ("8.6", "flash_fwd_kernel"),
         ("12.0", "attention_kernel_batched_impl"),  # ORT 1.21's flash attention knows 8.x and 9.x only
     ],
@@ -71,11 +68,17 @@ def test_the_provider_sees_the_capability_that_is_faked(
     stock: Pair, tmp_path: Path, capability: str, kernel: str
 ) -> None:
     """ORT chooses by it how attention is computed: see ``flash::is_supported``."""
-    seen = on_fake(stock, attention(tmp_path / "attention.onnx"), capability, tmp_path)
+    seen = place(stock, attention(tmp_path / "attention.onnx"), capability)
     assert any(kernel in name for name in seen.launches), seen.launches
 
 
-Official = Callable[[str, Model, str, int], Placement]
+def test_the_official_provider_has_nothing_for_maxwell(stock: Pair, tmp_path: Path) -> None:
+    seen = place(stock, attention(tmp_path / "attention.onnx"), "5.2")
+    assert "CUDA failure 209: no kernel image is available for execution on the device" in seen.error
+    assert set(seen.refused.values()) == {209}
+
+
+Official = Callable[[str, Model, str, int], Opening]
 
 
 @pytest.fixture(scope="module", params=built())
@@ -89,31 +92,19 @@ def pair(package: Path) -> Pair:
 
 
 @pytest.fixture(scope="module")
-def env(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return fake_environment([pair.provider], tmp_path_factory.mktemp("fake"))
+def all_models() -> dict[str, Model]:
+    return {model.name: model for model in models()}
 
 
 @pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("placement")
-
-
-@pytest.fixture(scope="module")
-def all_models(scratch: Path) -> dict[str, Model]:
-    return {model.name: model for model in models(scratch)}
-
-
-@pytest.fixture(scope="module")
-def official(tmp_path_factory: pytest.TempPathFactory) -> Official:
+def official() -> Official:
     """What the official libraries do, seen once for all packages."""
-    seen: dict[tuple[str, str, str, int], Placement] = {}
+    seen: dict[tuple[str, str, str, int], Opening] = {}
 
-    def look(version: str, model: Model, capability: str, level: int) -> Placement:
+    def look(version: str, model: Model, capability: str, level: int) -> Opening:
         key = (version, model.name, capability, level)
         if key not in seen:
-            folder, pair = tmp_path_factory.mktemp("official"), pairs.official(version)
-            env = fake_environment([pair.provider], folder)
-            seen[key] = place(pair, model, env, capability, folder, level)
+            seen[key] = place(pairs.official(version), model, capability, level)
         return seen[key]
 
     return look
@@ -130,15 +121,13 @@ def level_of(package: Path, model: str) -> int:
 def test_nodes_and_launches_are_the_official_provider_s(
     package: Path,
     pair: Pair,
-    env: dict[str, str],
     all_models: dict[str, Model],
-    scratch: Path,
     official: Official,
     name: str,
     capability: str,
 ) -> None:
     model, level = all_models[name], level_of(package, name)
-    ours = place(pair, model, env, capability, scratch, level)
+    ours = place(pair, model, capability, level)
     theirs = official(pair.ort_version, model, capability, level)
     assert theirs.error == ""
     assert theirs.counts[CUDA] > theirs.counts["CPUExecutionProvider"], "there is something to compare"
@@ -147,12 +136,12 @@ def test_nodes_and_launches_are_the_official_provider_s(
 
 
 def test_lean_lacks_the_kernels_of_what_the_official_host_fuses(
-    package: Path, pair: Pair, env: dict[str, str], all_models: dict[str, Model], scratch: Path
+    package: Path, pair: Pair, all_models: dict[str, Model]
 ) -> None:
     """The price of ``profile: lean`` with ``host: wheel``: what a user reads who did not lower the level."""
     told = manifest(package)["onnxruntime"]
     assert isinstance(told, dict)
     if (told["profile"], told["host"]) != ("lean", "wheel"):
         pytest.skip(f"profile {told['profile']}, host {told['host']}: host and provider fit")
-    seen = place(pair, all_models["minilm"], env, "8.6", scratch, ALL)
+    seen = place(pair, all_models["minilm"], "8.6", ALL)
     assert "Failed to find kernel for com.microsoft." in seen.error

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from tests.answers.capi import Api
+from builder.virtualcard.capi import Api
 
 Array: TypeAlias = "NDArray[np.generic]"
 Value: TypeAlias = "Array | list[Value] | None"
@@ -22,6 +22,7 @@ DTYPES = {
     number: helper.tensor_dtype_to_np_dtype(number) for number in TensorProto.DataType.values() if number
 }
 """``ONNXTensorElementDataType`` has the numbers of ``TensorProto.DataType``."""
+_LARGEST_INT4 = 7
 PACKED = frozenset({TensorProto.UINT4, TensorProto.INT4})
 """Two elements to a byte in an OrtValue, the first in the low half; one to a byte in numpy."""
 
@@ -160,5 +161,5 @@ def _unpacked(data: bytes, kind: int, count: int) -> Array:
     octets = np.frombuffer(data, np.uint8)
     halves = np.stack([octets & 0xF, octets >> 4], axis=1).ravel()[:count]
     if kind == TensorProto.INT4:
-        halves = np.where(halves > 7, halves.astype(np.int8) - 16, halves.astype(np.int8))
+        halves = np.where(halves > _LARGEST_INT4, halves.astype(np.int8) - 16, halves.astype(np.int8))
     return halves.astype(DTYPES[kind])

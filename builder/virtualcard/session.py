@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.answers.capi import Api, OrtError
-from tests.answers.values import Value, Values
+from builder.virtualcard.capi import Api, OrtError
+from builder.virtualcard.values import Value, Values
 
 NO_CUDA = ("CUDA failure", "Failed to load library")
 """What a refusal says: there is no device, or the provider cannot be loaded."""

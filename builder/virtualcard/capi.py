@@ -1,4 +1,4 @@
-"""The few calls of ONNX Runtime's C API that the tests need, through ctypes.
+"""The few calls of ONNX Runtime's C API that opening and running a model needs, through ctypes.
 
 ``OrtApi`` is a table of function pointers that only ever grows at its end: a function's place in it is ABI.
 The places are those of ``onnxruntime_c_api.h`` of 1.21.0; ``onnxruntime_c_api.cc`` asserts several of them
@@ -8,6 +8,7 @@ The places are those of ``onnxruntime_c_api.h`` of 1.21.0; ``onnxruntime_c_api.c
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -18,6 +19,7 @@ PLACES = {
     "GetErrorCode": 1,
     "GetErrorMessage": 2,
     "CreateEnv": 3,
+    "CreateEnvWithCustomLogger": 4,
     "CreateSession": 7,
     "Run": 9,
     "CreateSessionOptions": 10,
@@ -89,6 +91,13 @@ class OrtError(Exception):
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
 """Any function of the table: what it is given says its own C type, it answers with a status or nothing."""
+_LOGGER = ctypes.CFUNCTYPE(
+    None,
+    ctypes.c_void_p,
+    ctypes.c_int,
+    *[ctypes.c_char_p] * 4,
+)
+"""``OrtLoggingFunction``: parameter, severity, category, id, place in the source, message."""
 _TEXT = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
 
@@ -98,15 +107,29 @@ class Api:
     A context: an environment that is left to the process's end is destroyed after what it needs.
     """
 
-    def __init__(self, library: Path) -> None:
-        """Raises ``OSError`` for what is no library, ``AttributeError`` for what is no ONNX Runtime."""
+    def __init__(self, library: Path, log: Callable[[str, str], None] | None = None) -> None:
+        """``log`` gets place and message of what sessions say that were opened to be verbose.
+
+        Raises ``OSError`` for what is no library, ``AttributeError`` for what is no ONNX Runtime.
+        """
         base = ctypes.CDLL(str(library), mode=ctypes.RTLD_LOCAL).OrtGetApiBase
         base.restype = ctypes.POINTER(ctypes.c_void_p)
         get_api, get_version = base()[:2]  # OrtApiBase has these two
         self.version: str = ctypes.CFUNCTYPE(ctypes.c_char_p)(get_version)().decode()
         table = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(get_api)(API_VERSION)
         self._table = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
-        self.env = self.handle("CreateEnv", ctypes.c_int(_FATAL), b"answers")
+        if log is None:
+            self.env = self.handle("CreateEnv", ctypes.c_int(_FATAL), b"ortpacks")
+            return
+
+        def listen(*said: bytes | int | None) -> None:
+            *_, place, message = said
+            log(_decoded(place), _decoded(message))
+
+        self._logger = _LOGGER(listen)  # kept as long as the environment
+        self.env = self.handle(
+            "CreateEnvWithCustomLogger", self._logger, None, ctypes.c_int(_FATAL), b"ortpacks"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -152,7 +175,8 @@ class Api:
 
     def _address(self, name: str) -> int:
         address = self._table[PLACES[name]]
-        assert address is not None, name
+        if address is None:
+            raise AttributeError(f"version {self.version} has no {name}")
         return int(address)
 
     def _error(self, status: ctypes.c_void_p) -> OrtError:
@@ -160,3 +184,7 @@ class Api:
         message = _TEXT(self._address("GetErrorMessage"))(status)
         self.release("ReleaseStatus", status)
         return OrtError(ERROR_KINDS[code], (message or b"").decode(errors="replace"))
+
+
+def _decoded(text: object) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else ""

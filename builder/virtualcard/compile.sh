@@ -1,0 +1,6 @@
+#!/bin/sh
+# compile.sh TARGET: the stand-in for CUDA's runtime, one library, by the compiler at hand. Needs nothing of CUDA.
+set -eu
+here=$(dirname "$0")
+exec "${CC:-gcc}" -std=c11 -O2 -fPIC -shared -Wall -Wextra -Werror -o "$1" \
+    "$here/runtime.c" "$here/resolver.c" "$here/libraries.c" "$here/driver.c"

@@ -1,0 +1,262 @@
+"""Opens models on a virtual card, in a child process, and says what was seen."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import re
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from builder.core.elf import Elf, read_elf
+from builder.core.ports import Runner
+from builder.errors import LoadError
+from builder.virtualcard.card import Card
+from builder.virtualcard.stubs import stub_library
+from builder.virtualcard.values import Array
+from builder.virtualcard.worker import NO_RUNTIME, Answer
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
+"""``GraphOptimizationLevel``."""
+HOST, PROVIDER = "libonnxruntime.so.1", "libonnxruntime_providers_cuda.so"
+EVERY_NODE = ("every node", "")
+"""What stands for the nodes where all are on one provider: ORT then lists none."""
+_RUNTIME = "libcudart.so.12"
+_STANDS_FOR = re.compile(r"lib(cu|nv)")
+"""How the names of NVIDIA's libraries begin."""
+_ANSWERED = re.compile(r"(?:__)?cuda|cublas|cudnn|cufft|curand|nvrtc")
+"""How the functions begin that they define."""
+_SECONDS_A_MODEL = 300
+_COMPUTES = re.compile(r"cublas(Lt)?[SDGM]|cudnn|cufftXtExec|curandGenerate|fmha")
+_PREPARES = re.compile(r"Create|Destroy|Set|Get|Finalize|Init|Desc")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """The stand-in, and what starts processes with it."""
+
+    library: Path
+    """``libvirtualcard.so``, as ``compile.sh`` made it."""
+    runner: Runner
+
+    def error_of(self, card: Card) -> int:
+        """The CUDA error that each call has on ``card``: 35, 100; 0 where a machine can have both."""
+        answer = ctypes.CDLL(str(self.library)).virtualcard_error
+        return int(answer(card.capability.encode(), card.driver.encode()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A model to open."""
+
+    model: Path
+    feed: Mapping[str, Array] | None = None
+    """Its inputs by name; with them it is also run, with kernels that compute nothing."""
+    level: int = ALL
+    """``GraphOptimizationLevel``; ORT's default unless said."""
+
+
+@dataclass(kw_only=True)
+class Containers:
+    """The fatbin containers that one library registered, by what the claimed driver takes of each."""
+
+    native: int = 0
+    jit: int = 0
+    refused: Counter[int] = field(default_factory=Counter)
+    """By CUDA's error number: 209, 222."""
+    kernels: Counter[str] = field(default_factory=Counter)
+    """Kernels that were registered with them: ``native``, ``jit``, ``refused``."""
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.native + self.jit + self.refused.total()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """What was seen of one model."""
+
+    nodes: Mapping[str, Counter[tuple[str, str]]] = field(default_factory=dict)
+    """Provider → operator and name of each of its nodes, subgraphs' too."""
+    error: str = ""
+    """What opening or running it failed with, or nothing."""
+    libraries: Mapping[str, Containers] = field(default_factory=dict)
+    """Library's file name → its containers."""
+    launches: Mapping[str, int] = field(default_factory=dict)
+    """Kernel by its mangled name, or function of NVIDIA's libraries that launches some → how often."""
+    refused: Mapping[str, int] = field(default_factory=dict)
+    """Kernel that could not be used → CUDA's error number."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """Function of NVIDIA's libraries → how often it was called."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Provider → number of nodes."""
+        return {provider: nodes.total() for provider, nodes in sorted(self.nodes.items())}
+
+    @property
+    def launched(self) -> int:
+        """Launches of all kinds."""
+        return sum(self.launches.values())
+
+
+def open_model(
+    libraries: Path,
+    model: Path,
+    card: Card,
+    *,
+    runtime: Runtime,
+    level: int = ALL,
+    run: Mapping[str, Array] | None = None,
+) -> Opening:
+    """Open one model: see ``open_models``."""
+    (opening,) = open_models(libraries, [Asked(model=model, feed=run, level=level)], card, runtime=runtime)
+    return opening
+
+
+def open_models(
+    libraries: Path, asked: Sequence[Asked], card: Card, *, runtime: Runtime
+) -> Iterator[Opening]:
+    """Open models one after another on the CUDA provider of ``libraries``, the CPU's behind it.
+
+    ``libraries``: folder with ONNX Runtime's own libraries, or the path of its host library; NVIDIA's are not
+    needed. One process opens them all; a model that ends it gets that as its error, the rest a new process.
+    Raises ``LoadError`` for what is no ONNX Runtime with a provider for CUDA 12.
+    """
+    host = libraries if libraries.is_file() else libraries / HOST
+    with tempfile.TemporaryDirectory(prefix="ortpacks-card-") as name:
+        folder = Path(name)
+        environment = environment_of(host, card, runtime, folder)
+        left = list(enumerate(asked))
+        while left:
+            seen = _process(host, left, folder, environment, runtime.runner)
+            yield from seen
+            left = left[len(seen) :]
+
+
+def environment_of(host: Path, card: Card, runtime: Runtime, folder: Path) -> dict[str, str]:
+    """What puts a process on ``card`` that opens the library ``host``; ``folder`` is empty and outlives it.
+
+    Raises ``LoadError`` for a provider that is not for CUDA 12.
+    """
+    _link(host.with_name(PROVIDER), runtime.library, folder)
+    return {**_loader(folder), **card.environment}
+
+
+def _link(provider: Path, runtime: Path, folder: Path) -> None:
+    """Lay the stand-in where the loader looks, under the name of each library of NVIDIA's that is needed."""
+    asks, defined = _elf(provider), _elf(runtime)
+    if _RUNTIME not in asks.needed:
+        got = ", ".join(name for name in asks.needed if _STANDS_FOR.match(name)) or "nothing of CUDA"
+        raise LoadError(
+            f"{provider} needs {got}: the virtual card stands in for {_RUNTIME} only. "
+            "Verify a package for CUDA 12, or leave --card out."
+        )
+    for name in (*(name for name in asks.needed if _STANDS_FOR.match(name)), "libcuda.so.1", runtime.name):
+        (folder / name).symlink_to(runtime.resolve())
+    known = {symbol.name for symbol in defined.symbols.exports}
+    names = {symbol.name for symbol in asks.symbols.asks if _ANSWERED.match(symbol.name)}
+    (folder / "libvirtualstubs.so").write_bytes(stub_library(sorted(names - known)))
+
+
+def _elf(library: Path) -> Elf:
+    try:
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
+            return read_elf(buffer)
+    except (OSError, ValueError) as error:
+        raise LoadError(
+            f"{library} cannot be read as a library: {error}. Build the package again."
+        ) from error
+
+
+def _loader(folder: Path) -> dict[str, str]:
+    """Preloaded by names alone: a path may hold a space, which would end it."""
+    return {
+        "LD_LIBRARY_PATH": str(folder),
+        "LD_PRELOAD": "libvirtualcard.so libvirtualstubs.so",
+        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+    }
+
+
+def _process(
+    host: Path,
+    left: Sequence[tuple[int, Asked]],
+    folder: Path,
+    environment: Mapping[str, str],
+    runner: Runner,
+) -> list[Opening]:
+    """What one process saw, model by model; of the last one it may have died."""
+    jobs = [_job(at, one, folder) for at, one in left]
+    (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
+    answers = folder / "answers.jsonl"
+    answers.unlink(missing_ok=True)
+    argv = [sys.executable, "-m", "builder.virtualcard.worker", str(host), str(folder)]
+    said: list[str] = []
+    done = runner.run(argv, env=environment, on_line=said.append, check=False)
+    if done.code == NO_RUNTIME:
+        raise LoadError(f"{host} does not load: {_last(said)}. Build the package again.")
+    lines = answers.read_text(encoding="utf-8").splitlines() if answers.is_file() else []
+    seen = [_opening(json.loads(line)) for line in lines]
+    if len(seen) < len(jobs):
+        how = f"signal {signal.Signals(-done.code).name}" if done.code < 0 else f"exit {done.code}"
+        seen.append(Opening(error=f"the process ended with {how}: {_last(said)}"))
+    return seen
+
+
+def _last(lines: Sequence[str]) -> str:
+    return "\n".join(lines)[-2000:].strip()
+
+
+def _job(at: int, asked: Asked, folder: Path) -> dict[str, object]:
+    feed = folder / f"feed-{at}.npz"
+    if asked.feed is not None and not feed.exists():
+        np.savez(feed, allow_pickle=False, **asked.feed)
+    return {
+        "model": str(asked.model),
+        "level": asked.level,
+        "feed": str(feed) if asked.feed is not None else None,
+    }
+
+
+def _opening(answer: Answer) -> Opening:
+    nodes: dict[str, Counter[tuple[str, str]]] = {}
+    for provider, operator, name, count in answer["nodes"]:
+        nodes.setdefault(provider, Counter())[operator, name] += count
+    libraries: dict[str, Containers] = {}
+    for library, error, jit, kernels in answer["containers"]:
+        _count(libraries.setdefault(library, Containers()), error, kernels, jit=bool(jit))
+    calls = dict(answer["calls"])
+    computing = {name: count for name, count in calls.items() if _computes(name)}
+    return Opening(
+        nodes=nodes,
+        error=answer["error"],
+        libraries=libraries,
+        launches={**{name: count for name, count, _ in answer["kernels"] if count}, **computing},
+        refused={name: error for name, _, error in answer["kernels"] if error},
+        calls=calls,
+    )
+
+
+def _count(containers: Containers, error: int, kernels: int, *, jit: bool) -> None:
+    containers.kernels["refused" if error else "jit" if jit else "native"] += kernels
+    if error:
+        containers.refused[error] += 1
+    elif jit:
+        containers.jit += 1
+    else:
+        containers.native += 1
+
+
+def _computes(function: str) -> bool:
+    """Whether a function of NVIDIA's libraries makes no object, sets nothing and asks nothing."""
+    return _COMPUTES.match(function) is not None and not _PREPARES.search(function)

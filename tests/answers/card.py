@@ -1,0 +1,54 @@
+"""The virtual card for tests: compiled by this machine's compiler, once a run."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from builder.adapters.process import ProcessRunner
+from builder.virtualcard.card import Card
+from builder.virtualcard.opening import ALL, Opening, Runtime, open_model
+from tests.answers import pairs
+from tests.answers.models import Model
+from tests.answers.pairs import Pair
+from tests.verbs import ROOT
+
+COMPILER = "gcc"
+NO_COMPILER = f"no {COMPILER} here: it compiles what stands in for a GPU"
+CAPABILITIES = ("5.2", "8.6", "12.0")
+
+
+@cache
+def runtime() -> Runtime:
+    """The stand-in for CUDA's runtime, as the kit's image makes it."""
+    folder = tempfile.mkdtemp(prefix="ortpacks-virtualcard-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = Path(folder) / "libvirtualcard.so"
+    argv: list[str | Path] = ["sh", ROOT / "builder/virtualcard/compile.sh", made]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return Runtime(library=made, runner=ProcessRunner(os.environ))
+
+
+def place(pair: Pair, model: Model, capability: str, level: int = ALL) -> Opening:
+    """Open ``model`` on a virtual card of ``capability``, and run it if it can run blind."""
+    feed = model.feed if model.runs_blind else None
+    card = Card(capability=capability)
+    return open_model(pair.library, model.path, card, runtime=runtime(), level=level, run=feed)
+
+
+def plain_environment(scratch: Path) -> dict[str, str]:
+    """CUDA's libraries, and the machine's driver or, where it has none, one that knows no device.
+
+    A provider of 1.21 with the contrib ops cannot be loaded without a ``libcuda.so.1``: see ``driver.c``.
+    """
+    env = pairs.environment()
+    if pairs.has_driver():
+        return env
+    (scratch / "libcuda.so.1").symlink_to(runtime().library)
+    return pairs.with_folder(env, scratch)

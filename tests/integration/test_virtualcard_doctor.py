@@ -1,0 +1,99 @@
+"""What the client makes of a session that a virtual card refuses, in the official provider's own words."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from builder.client.commands import asker
+from builder.client.trial import Sessions
+from builder.core.fatbin import Kind, read_containers
+from builder.core.seen import Seen, Trial
+from builder.core.signs_cuda import numbers
+from builder.core.signs_trial import fallback
+from builder.core.symptom import Symptom
+from builder.virtualcard.card import Card
+from builder.virtualcard.opening import environment_of
+from tests.answers import pairs
+from tests.answers.card import COMPILER, NO_COMPILER, runtime
+from tests.answers.pairs import PROVIDER
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
+]
+LTO_IR = 8
+
+
+@pytest.fixture(scope="module")
+def stock() -> Path:
+    return pairs.official(pairs.shop().project.bases.assembled.ort_version).library
+
+
+@pytest.fixture(scope="module")
+def ptx_alone(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, its cubins called LTO IR: what is left for a driver is PTX of CUDA 12.2 or newer."""
+    folder = tmp_path_factory.mktemp("ptx")
+    for file in (stock, *stock.parent.glob("libonnxruntime_providers_[cs]*.so")):
+        shutil.copy(file, folder / file.name)
+    provider = folder / PROVIDER
+    data = bytearray(provider.read_bytes())
+    for container in read_containers(bytes(data)):
+        for image in container.images:
+            if image.kind is Kind.SASS:
+                data[image.offset : image.offset + 2] = LTO_IR.to_bytes(2, "little")
+    provider.write_bytes(data)
+    return folder / stock.name
+
+
+@contextmanager
+def on_card(host: Path, card: Card) -> Iterator[Sessions]:
+    with tempfile.TemporaryDirectory() as folder:
+        env = {**os.environ, **environment_of(host, card, runtime(), Path(folder))}
+
+        yield Sessions(asker(env), sys.executable)
+
+
+def tried(host: Path, capability: str, driver: str) -> tuple[Trial, list[Symptom]]:
+    with on_card(host, Card(capability=capability, driver=driver)) as sessions:
+        trial = sessions.run(host, "cuda")
+    seen = Seen(trial=trial)
+    return trial, [*numbers(seen), *fallback(seen)]
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "number", "code", "advice"),
+    [
+        ("5.2", "580.65.06", 209, "D022", "Run `install` again."),
+        ("8.6", "470.256.02", 35, "D021", "Update the NVIDIA driver"),
+    ],
+)
+def test_the_official_provider_where_it_cannot_run(
+    stock: Path, capability: str, driver: str, number: int, code: str, advice: str
+) -> None:
+    trial, symptoms = tried(stock, capability, driver)
+    assert (trial.code, trial.on_cpu) == (number, True)
+    assert [one.code for one in symptoms] == [code, "D403"]
+    assert advice in symptoms[0].do
+
+
+def test_ptx_that_is_newer_than_the_driver(ptx_alone: Path) -> None:
+    trial, symptoms = tried(ptx_alone, "9.0", "525.60.13")
+    assert (trial.code, trial.on_cpu) == (222, True)
+    assert [one.code for one in symptoms] == ["D023", "D403"]
+    assert "Update the driver" in symptoms[0].do
+    assert tried(ptx_alone, "9.0", "580.65.06")[0].code is None
+
+
+def test_no_card_for_the_driver_is_no_failure_of_cuda(stock: Path) -> None:
+    """590 no longer knows Maxwell."""
+    trial, symptoms = tried(stock, "5.2", "590.44.01")
+    assert (trial.code, trial.on_cpu) == (100, True)
+    assert [one.code for one in symptoms] == ["D403"]

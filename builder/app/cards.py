@@ -171,7 +171,10 @@ class CardBench:
 
     def _row(self, capability: Capability, manifest: Manifest, libraries: Path, report: Report) -> CardRow:
         card = Card(capability=str(capability), driver=self.cards.driver)
-        asked = [Asked(model=trial.model, feed=_feed(trial)) for trial in self.trials]
+        asked = [
+            Asked(model=trial.model, feed=_feed(trial) if capability >= trial.since else None)
+            for trial in self.trials
+        ]
         openings = list(open_models(libraries, asked, card, runtime=self.runtime))
         choice = select([_device(capability, card.driver)], _index(manifest), LINUX)
         return CardRow(

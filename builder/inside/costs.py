@@ -6,7 +6,7 @@ A unit is named by its object's path in the Ninja tree, which is the same for ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -74,14 +74,18 @@ def read_log(file: Path) -> Iterator[Line]:
         yield Line(start=start, end=end, cpu=cpu, peak=peak, status=status, output=found["output"])
 
 
-def learned(costs: Mapping[str, Cost], log: Iterable[Line], architectures: int) -> dict[str, Cost]:
-    """The costs with a log's units: of each the dearest compile counts; a compiler cache's are cheap."""
+def learned(
+    costs: Mapping[str, Cost], log: Iterable[Line], architectures: Callable[[str], int]
+) -> dict[str, Cost]:
+    """The costs with a log's units: of each the dearest compile counts; a compiler cache's are cheap.
+
+    ``architectures``: how many a unit was compiled for.
+    """
     known = dict(costs)
     for line in log:
-        now = Cost(cpu=line.cpu / 1000, architectures=architectures, peak=line.peak // 1024)
-        if line.status == 0 and now.cpu > estimate(known, line.output, architectures) * (
-            line.output in known
-        ):
+        count = architectures(line.output)
+        now = Cost(cpu=line.cpu / 1000, architectures=count, peak=line.peak // 1024)
+        if line.status == 0 and now.cpu > estimate(known, line.output, count) * (line.output in known):
             known[line.output] = replace(now, peak=max(now.peak, _peak(known, line.output)))
     return known
 

@@ -38,10 +38,11 @@ _SPARE = 1 << 30
 def main(options: argparse.Namespace) -> int:
     """Narrow, order, compile, learn, record."""
     tree, log = options.tree, options.tree / "units.log"
-    known = learn(options, log)
     parts = narrow.read(options.parts)
+    count = counted(parts, options.architectures)
+    known = learn(options, log, count)
     statements = tree / "build.ninja"
-    price = priced(known, options.architectures, parts)
+    price = priced(known, count)
     statements.write_text(costliest_first(narrow.narrowed(statements.read_text(), parts), price))
     todo = waiting(tree, options.targets)
     jobs = affordable(options.jobs, [known[output].peak << 20 for output in todo if output in known])
@@ -49,7 +50,7 @@ def main(options: argparse.Namespace) -> int:
     say(f"{len(todo)} units to compile, {jobs} at a time{progress.left()}")
     record.begin(tree, time.time(), jobs)
     status = compile_units(tree, jobs, options.targets, progress)
-    learn(options, log)
+    learn(options, log, count)
     record.write(options.record, tree)
     return status
 
@@ -59,24 +60,29 @@ def say(text: str) -> None:
     print(f"ortpacks: {text}", flush=True)
 
 
-def learn(options: argparse.Namespace, log: Path) -> dict[str, costs.Cost]:
+def counted(parts: Mapping[str, narrow.Codes], architectures: int) -> Callable[[str], int]:
+    """For how many architectures a unit is compiled."""
+
+    def count(output: str) -> int:
+        codes = narrow.codes_of(output, parts)
+        return architectures if codes is None else len(codes)
+
+    return count
+
+
+def learn(
+    options: argparse.Namespace, log: Path, architectures: Callable[[str], int]
+) -> dict[str, costs.Cost]:
     """What units cost, by all that is known now; written down for the next build."""
     known = costs.read(options.measured) | costs.read(options.learned)
-    known = costs.learned(known, costs.read_log(log), options.architectures)
+    known = costs.learned(known, costs.read_log(log), architectures)
     costs.write(options.learned, known)
     return known
 
 
-def priced(
-    known: Mapping[str, costs.Cost], architectures: int, parts: Mapping[str, narrow.Codes]
-) -> Callable[[str], float]:
+def priced(known: Mapping[str, costs.Cost], architectures: Callable[[str], int]) -> Callable[[str], float]:
     """The cost of a unit in this build, in CPU seconds."""
-
-    def price(output: str) -> float:
-        codes = narrow.codes_of(output, parts)
-        return costs.estimate(known, output, architectures if codes is None else len(codes))
-
-    return price
+    return lambda output: costs.estimate(known, output, architectures(output))
 
 
 def waiting(tree: Path, targets: Sequence[str]) -> list[str]:

@@ -59,6 +59,20 @@ def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: floa
     assert work(planned(profile), TABLE).total == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(
+    ("unit", "work_of", "seconds"),
+    [
+        ("bert/cutlass_fmha/fmha_sm80.cu", 5, 100),  # 0.6 + 0.4 of 2.6: one architecture, for the linker
+        ("bert/cutlass_fmha/fmha_sm50.cu", 5, 220),  # 0.6 + 4 x 0.4
+        ("bert/skip_layer_norm_impl.cu", 5, 260),
+    ],
+)
+def test_a_unit_takes_what_its_own_architectures_take(unit: str, work_of: int, seconds: float) -> None:
+    output = f"{_CUDA}/contrib_ops/cuda/{unit}.o"
+    table = {output: Cost(cpu=260, architectures=work_of, peak=9)}
+    assert work(planned(Profile.FULL), table).total == pytest.approx(seconds)
+
+
 def test_the_host_library_counts_where_it_is_compiled() -> None:
     table = {**TABLE, HOST_UNIT: Cost(cpu=30, architectures=4, peak=9)}
     assert work(planned(), table).total == pytest.approx(LEAN)

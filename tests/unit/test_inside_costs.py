@@ -39,35 +39,35 @@ def test_a_unit_nobody_has_compiled_costs_a_typical_one() -> None:
 
 
 def test_what_was_compiled_is_learned_in_seconds_and_mebibytes() -> None:
-    known = learned({}, [line(CUDA, 30_500, peak=1_887_436)], 5)  # 1.8 GiB, a little less
+    known = learned({}, [line(CUDA, 30_500, peak=1_887_436)], lambda _: 5)  # 1.8 GiB, a little less
     assert known == {CUDA: Cost(cpu=30.5, architectures=5, peak=1843)}
 
 
 def test_the_dearest_compile_counts_and_a_cache_hit_does_not() -> None:
     log = [line(CUDA, 100), line(CUDA, 26_000), line(CUDA, 20_000), line(CUDA, 50)]
-    assert learned({}, log, 5)[CUDA].cpu == pytest.approx(26.0)
-    assert learned({CUDA: cost(26.0)}, [line(CUDA, 50)], 5) == {CUDA: cost(26.0)}
+    assert learned({}, log, lambda _: 5)[CUDA].cpu == pytest.approx(26.0)
+    assert learned({CUDA: cost(26.0)}, [line(CUDA, 50)], lambda _: 5) == {CUDA: cost(26.0)}
 
 
 def test_the_dearest_is_found_across_sets() -> None:
     """26 s for five are 10 s for one: 11 s for one are dearer, 9 s are not."""
-    assert learned({CUDA: cost(26.0)}, [line(CUDA, 9_000)], 1) == {CUDA: cost(26.0)}
-    known = learned({CUDA: cost(26.0)}, [line(CUDA, 11_000)], 1)
+    assert learned({CUDA: cost(26.0)}, [line(CUDA, 9_000)], lambda _: 1) == {CUDA: cost(26.0)}
+    known = learned({CUDA: cost(26.0)}, [line(CUDA, 11_000)], lambda _: 1)
     assert known[CUDA] == cost(11.0, architectures=1)
 
 
 def test_the_highest_peak_stays() -> None:
-    known = learned({HOST: cost(5.0, peak=1200)}, [line(HOST, 6_000, peak=800 << 10)], 5)
+    known = learned({HOST: cost(5.0, peak=1200)}, [line(HOST, 6_000, peak=800 << 10)], lambda _: 5)
     assert known[HOST] == cost(6.0, peak=1200)
 
 
 def test_nothing_is_learned_from_what_failed() -> None:
-    assert learned({}, [line(CUDA, 26_000, status=139)], 5) == {}
+    assert learned({}, [line(CUDA, 26_000, status=139)], lambda _: 5) == {}
 
 
 def test_what_is_learned_leaves_the_table_it_began_with() -> None:
     before = {CUDA: cost(1.0)}
-    learned(before, [line(CUDA, 26_000)], 5)
+    learned(before, [line(CUDA, 26_000)], lambda _: 5)
     assert before == {CUDA: cost(1.0)}
 
 

@@ -103,8 +103,9 @@ def test_ptx_is_shared_within_a_set_that_holds_both() -> None:
     assert pairs(60, 61, 80, 86, 89, 90, 100, 120) == [(61, 60)]
 
 
-def test_flash_attention_alone_shares_ptx_between_ada_and_hopper() -> None:
+def test_flash_attention_alone_shares_ptx_from_ampere_to_hopper() -> None:
     flash, experts = LAUNCHES[0], LAUNCHES[-1]
+    assert shared_ptx(arches(75, 80, 86), "1.21.0", flash) == {Arch(8, 6): Arch(8, 0)}
     assert shared_ptx(arches(89, 90), "1.21.0", flash) == {Arch(9, 0): Arch(8, 9)}
     assert shared_ptx(arches(89, 90), "1.21.0", experts) == {}
 

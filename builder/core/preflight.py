@@ -144,7 +144,7 @@ def _check_profile(candidates: Sequence[Candidate], allow: Leniency) -> Iterator
 
 
 def _too_small(name: str, profile: Optional[str]) -> Finding:
-    advice = "Build with --profile full, or pass publish --allow-lean."
+    advice = "Build with --profile full, or pass --allow-lean to publish."
     return Finding(Code.R008, name, advice, Profile.FULL.value, str(profile))
 
 
@@ -156,7 +156,7 @@ def _check_base(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Fi
 
 
 def _unknown_base(name: str, base: str) -> Finding:
-    return Finding(Code.R009, name, f"{_NO_REVISION[base]}, or pass publish --allow-unresolved.")
+    return Finding(Code.R009, name, f"{_NO_REVISION[base]}, or pass --allow-unresolved to publish.")
 
 
 def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:

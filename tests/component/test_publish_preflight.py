@@ -89,7 +89,8 @@ def test_a_base_of_unknown_revision_needs_a_flag(desk: Desk) -> None:
 def test_of_an_assembled_base_without_a_list_it_says_that_building_it_again_makes_one(desk: Desk) -> None:
     made = manifest("legacy", revision=None)
     write_package(desk.dist, dataclasses.replace(made, base=BaseEntry("assembled", "asked for", None)))
-    assert "an older ortpacks listed no parts. Build it again, or --allow-unresolved" in refused(desk)
+    told = refused(desk)
+    assert "an older ortpacks listed no parts. Build it again, or pass --allow-unresolved to publish" in told
 
 
 def test_mixed_versions_need_a_flag(desk: Desk) -> None:

@@ -63,11 +63,15 @@ class Artifact:
 
 
 def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:
-    """What compiling follows from: the Dockerfile, with flags and versions, and the bytes of all it reads."""
+    """What compiling follows from: the Dockerfile, with flags and versions, and the bytes of all it reads.
+
+    The packages of the root file system are among them: the manifest's revision speaks of what compiled.
+    """
     inputs = (*rendered.debs, *rendered.sources, *rendered.contexts.values())
     pins = sorted(str(lock.pins.get(item.key)) for item in inputs)
     ours = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _programs_and_patches(context)]
-    return hashlib.sha256("\n".join([rendered.dockerfile, *pins, *ours]).encode()).hexdigest()
+    system = [f"{package.path} {package.sha256}" for package in rendered.system]
+    return hashlib.sha256("\n".join([rendered.dockerfile, *pins, *ours, *system]).encode()).hexdigest()
 
 
 def _programs_and_patches(context: Path) -> list[Path]:

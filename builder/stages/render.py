@@ -61,7 +61,7 @@ def render(
         keep_trailing_newline=True,
         autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
     )
-    view = _view(plan, package_name, _toolchain_key(plan, lock, system), lock)
+    view = _view(plan, package_name, _toolchain_key(plan, lock), lock)
     return Rendered(
         dockerfile=_squeeze(environment.get_template("variant.Dockerfile.j2").render(view)),
         runtime_dockerfile=_squeeze(environment.get_template("runtime.Dockerfile.j2").render(view)),
@@ -267,12 +267,12 @@ def _toolchain_inputs(plan: BuildPlan) -> list[Input]:
     return [*common, *_sources(plan)]
 
 
-def _toolchain_key(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> str:
-    """Eight hex digits over every toolchain input's pin and every package of its root file system.
+def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
+    """Eight hex digits over every toolchain input's pin.
 
-    The Ninja tree in a cache mount trusts time stamps; a changed toolchain must start a fresh one.
+    They name the Ninja tree and the compiler cache. Whether the root file system is another one, the build
+    container tells by its bytes.
     """
     base = plan.project.bases.assembled if plan.base == "assembled" else plan.project.bases.nvidia
     pins = [f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan)]
-    pins += [f"{package.path} {package.sha256}" for package in system]
     return hashlib.sha256("\n".join([plan.base, *base.packages, *sorted(pins)]).encode()).hexdigest()[:8]

@@ -245,18 +245,16 @@ def _reason(error: str) -> str:
 
 def page(grids: Sequence[Grid]) -> str:
     """docs/cards.md: a table for each package."""
-    parts = [_HEAD]
-    for grid in grids:
-        names = [model.name for model in grid.cards[0].models]
-        parts.append(f"## {stem(grid.package)}\n\nOn driver {grid.driver}.\n\n" + table(grid.cards, names))
-    return "\n".join(parts)
+    parts = (f"## {stem(grid.package)}\n\nOn driver {grid.driver}.\n\n{table(grid)}" for grid in grids)
+    return "\n".join([_HEAD, *parts])
 
 
-def table(cards: Sequence[CardRow], names: Sequence[str]) -> str:
+def table(grid: Grid) -> str:
     """Markdown: a row for each card."""
+    names = list(dict.fromkeys(model.name for card in grid.cards for model in card.models))
     head = ["card", "compute capability", "the provider's containers", "NVIDIA's libraries", "select", *names]
     rows = [head, ["---"] * len(head)]
-    rows += [_row(card, names) for card in cards]
+    rows += [_row(card, names) for card in grid.cards]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -89,7 +89,7 @@ typedef struct { /* cudaFuncAttributes */
 enum { HEURISTIC_RESULT_SIZE = 96 }; /* cublasLtMatmulHeuristicResult_t; its state 0 is success */
 
 enum { /* of cudnnBackendAttributeType_t */
-    CUDNN_DOUBLE = 2,
+    CUDNN_DOUBLE = 5,
     CUDNN_VOID_PTR = 6,
     CUDNN_INT64 = 3,
     CUDNN_BACKEND_DESCRIPTOR = 15,

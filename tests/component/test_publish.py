@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from builder.adapters.archive import PackageArchive
+from builder.core.cards import dumps, grid_name, table
 from builder.errors import (
     CheckFailedError,
     ConfigError,
@@ -24,6 +25,7 @@ from builder.stages.publish import PublishOptions, index_url, release_tag
 from tests.doubles.github import REPOSITORY
 from tests.publishing import TAG, Desk, here, open_desk
 from tests.releases import append_sum, cut, manifest, write_package
+from tests.unit.test_cards import GRID
 
 
 @pytest.fixture
@@ -133,6 +135,30 @@ def test_the_notes_say_which_package_is_for_which_card_and_how_to_install(desk: 
     assert "525.60.13 or newer, up to branch 580" in release.body
     assert "{{" not in release.body
     assert "\n\n\n" not in release.body
+
+
+def test_the_notes_have_the_cards_of_these_very_bytes(desk: Desk) -> None:
+    """A grid of other bytes, and one that cannot be read, are told of and left out."""
+    legacy, modern = sorted(desk.dist.glob("*.tar.zst"))
+    sha256 = hashlib.sha256(modern.read_bytes()).hexdigest()
+    grid = dataclasses.replace(GRID, package=modern.name, sha256=sha256)
+    (desk.dist / grid_name(modern.name)).write_text(dumps(grid))
+    (desk.dist / grid_name(legacy.name)).write_text(dumps(GRID))
+    desk.publish()
+    (release,) = desk.github.releases.values()
+    assert table(grid) in release.body
+    assert release.body.count("<details>") == 1
+    assert f"{grid_name(legacy.name)} is of other bytes" in desk.output
+    assert [asset for asset in release.assets.values() if "cards" in asset.name] == []
+
+
+def test_a_grid_that_cannot_be_read_keeps_nobody_from_publishing(desk: Desk) -> None:
+    (legacy, _) = sorted(desk.dist.glob("*.tar.zst"))
+    (desk.dist / grid_name(legacy.name)).write_text("{")
+    assert desk.publish().state == "published"
+    assert "cards.json is not JSON" in desk.output
+    (release,) = desk.github.releases.values()
+    assert "Tried out on every card" not in release.body
 
 
 def test_again_does_nothing_and_says_so(desk: Desk) -> None:

@@ -24,7 +24,7 @@ from builder.stages.publish.asked import (
     release_tag,
 )
 from builder.stages.publish.converge import converge_release, observe
-from builder.stages.publish.notes import previous_index, release_notes
+from builder.stages.publish.notes import card_tables, previous_index, release_notes
 from builder.stages.publish.pages import LICENCES_PAGE, SBOM_SUFFIX
 from builder.stages.publish.prepare import files_there, prepare, stored
 
@@ -55,7 +55,8 @@ def publish(directory: Path, project: Project, ports: PublishPorts, options: Pub
         prepared = prepare(directory, project, ports, options)
         ports.host.require_access()
     with ports.reporter.step(f"release {prepared.tag}"):
-        body = release_notes(prepared, previous_index(prepared.tag, ports), project, ports.loader)
+        previous, cards = previous_index(prepared.tag, ports), card_tables(prepared, ports.reporter)
+        body = release_notes(prepared, previous, project, ports.loader, cards)
         require(preflight.check_notes(body), f"{directory} cannot be released")
         plan = ReleasePlan(prepared.tag, prepared.title, body, prepared.files)
         return converge_release(plan, ports, options)

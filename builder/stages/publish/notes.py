@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
 from builder.core import index as index_format
+from builder.core.cards import grid_name, table
+from builder.core.cards import loads as loads_grid
 from builder.core.index import Index, by_support
 from builder.core.indexchanges import changes
+from builder.core.naming import PARTS_SUFFIX
+from builder.core.ports import Reporter
 from builder.core.release import INDEX, UPLOADED, Asset
 from builder.core.select import distinct, limits
 from builder.core.variant import Project
@@ -38,12 +44,40 @@ def previous_index(tag: str, ports: PublishPorts) -> Index | None:
         return None
 
 
+def card_tables(prepared: Prepared, reporter: Reporter) -> Mapping[str, str]:
+    """Tables of virtual cards by a package's file, where ``verify --card all`` left a grid of these bytes."""
+    tables = {}
+    places = {file.name: file.path for file in prepared.files}
+    for package in distinct(prepared.index.packages):
+        there = places.get(package.file) or places.get(f"{package.file}{PARTS_SUFFIX}")
+        file = there.with_name(grid_name(package.file)) if there else None
+        if file is None or not file.is_file():
+            continue
+        lacks = f"the notes have no table of cards for {package.name}"
+        try:
+            grid = loads_grid(file.read_bytes(), file.name)
+        except ConfigError as error:
+            reporter.warn(f"{lacks}: {error}")
+            continue
+        if grid.sha256 == package.sha256:
+            tables[package.file] = table(grid)
+        else:
+            reporter.warn(f"{lacks}: {file.name} is of other bytes. ./run verify --card all makes it again.")
+    return tables
+
+
 def _is_readable(asset: Asset) -> bool:
     return asset.state == UPLOADED and asset.size <= _INDEX_LIMIT
 
 
-def release_notes(prepared: Prepared, previous: Index | None, project: Project, loader: BaseLoader) -> str:
-    """Markdown from ``release-notes.md.j2``; every number in it comes from the index."""
+def release_notes(
+    prepared: Prepared,
+    previous: Index | None,
+    project: Project,
+    loader: BaseLoader,
+    cards: Mapping[str, str],
+) -> str:
+    """Markdown from ``release-notes.md.j2``; its numbers come from the index and from ``card_tables``."""
     environment = Environment(
         loader=loader,
         undefined=StrictUndefined,
@@ -63,4 +97,5 @@ def release_notes(prepared: Prepared, previous: Index | None, project: Project, 
         limits={package.file: limits(package) for package in packages},
         previous=previous.tag if previous else None,
         news=changes(previous, index) if previous else (),
+        tables=cards,
     )

@@ -1,0 +1,87 @@
+"""cuda_abi.h says of CUDA 12's binary interface what NVIDIA's own headers say."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.answers import pairs
+from tests.answers.card import COMPILER, NO_COMPILER
+from tests.verbs import ROOT
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
+]
+FIELDS = (
+    *("name", "totalGlobalMem", "sharedMemPerBlock", "regsPerBlock", "warpSize", "maxThreadsPerBlock"),
+    *("maxThreadsDim", "maxGridSize", "major", "minor", "multiProcessorCount", "integrated"),
+    *("maxThreadsPerMultiProcessor", "sharedMemPerMultiprocessor", "regsPerMultiprocessor"),
+    "sharedMemPerBlockOptin",
+)
+"""What runtime.c sets."""
+NUMBERS = {
+    "OUT_OF_MEMORY": "cudaErrorMemoryAllocation",
+    "INSUFFICIENT_DRIVER": "cudaErrorInsufficientDriver",
+    "NO_DEVICE": "cudaErrorNoDevice",
+    "NO_KERNEL_IMAGE": "cudaErrorNoKernelImageForDevice",
+    "UNSUPPORTED_PTX": "cudaErrorUnsupportedPtxVersion",
+    "NOT_SUPPORTED": "cudaErrorNotSupported",
+    "MAX_THREADS_PER_BLOCK": "cudaDevAttrMaxThreadsPerBlock",
+    "MAX_SHARED_MEMORY_PER_BLOCK": "cudaDevAttrMaxSharedMemoryPerBlock",
+    "WARP_SIZE": "cudaDevAttrWarpSize",
+    "MAX_REGISTERS_PER_BLOCK": "cudaDevAttrMaxRegistersPerBlock",
+    "MULTIPROCESSOR_COUNT": "cudaDevAttrMultiProcessorCount",
+    "INTEGRATED": "cudaDevAttrIntegrated",
+    "MAX_THREADS_PER_MULTIPROCESSOR": "cudaDevAttrMaxThreadsPerMultiProcessor",
+    "COMPUTE_CAPABILITY_MAJOR": "cudaDevAttrComputeCapabilityMajor",
+    "COMPUTE_CAPABILITY_MINOR": "cudaDevAttrComputeCapabilityMinor",
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "cudaDevAttrMaxSharedMemoryPerMultiprocessor",
+    "MAX_REGISTERS_PER_MULTIPROCESSOR": "cudaDevAttrMaxRegistersPerMultiprocessor",
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "cudaDevAttrMaxSharedMemoryPerBlockOptin",
+    "HEURISTIC_RESULT_SIZE": "sizeof(cublasLtMatmulHeuristicResult_t)",
+    "CUDNN_DOUBLE": "CUDNN_TYPE_DOUBLE",
+    "CUDNN_VOID_PTR": "CUDNN_TYPE_VOID_PTR",
+    "CUDNN_INT64": "CUDNN_TYPE_INT64",
+    "CUDNN_BACKEND_DESCRIPTOR": "CUDNN_TYPE_BACKEND_DESCRIPTOR",
+    "sizeof(DeviceProperties)": "sizeof(struct cudaDeviceProp)",
+    "sizeof(FunctionAttributes)": "sizeof(struct cudaFuncAttributes)",
+    "sizeof(Dim3)": "sizeof(dim3)",
+    **{
+        f"offsetof(FunctionAttributes, {name})": f"offsetof(struct cudaFuncAttributes, {name})"
+        for name in ("maxThreadsPerBlock", "ptxVersion", "binaryVersion")
+    },
+}
+
+
+def includes() -> list[str]:
+    project = pairs.shop().project
+    toolchain = project.bases.assembled.wheels
+    wheels = [project.cuda.libraries["cudart"], project.cuda.libraries["cublas"], project.cudnn.wheel]
+    trees = [pairs.store().unpack(wheel) for wheel in (*wheels, toolchain["nvcc"], toolchain["cccl"])]
+    return [f"-isystem{folder}" for tree in trees for folder in tree.glob("nvidia/*/include")]
+
+
+def compiled(folder: Path, ours: str, theirs: str) -> bool:
+    program = folder / "same.c"
+    program.write_text(
+        "#include <cublasLt.h>\n#include <cuda_runtime_api.h>\n#include <cudnn.h>\n#include <stddef.h>\n"
+        f'#include "cuda_abi.h"\n_Static_assert((size_t)({ours}) == (size_t)({theirs}), "");\n'
+    )
+    here = f"-I{ROOT / 'builder/virtualcard'}"
+    argv = [COMPILER, "-std=c11", "-fsyntax-only", "-w", here, *includes(), str(program)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 or "static assertion failed" in done.stderr, done.stderr
+    return done.returncode == 0
+
+
+def test_every_number_and_offset_is_nvidia_s(tmp_path: Path) -> None:
+    offsets = {
+        f"offsetof(DeviceProperties, {name})": f"offsetof(struct cudaDeviceProp, {name})" for name in FIELDS
+    }
+    both = {**NUMBERS, **offsets}
+    assert [ours for ours, theirs in both.items() if not compiled(tmp_path, ours, theirs)] == []
+    assert not compiled(tmp_path, "NO_DEVICE", "cudaErrorNoKernelImageForDevice"), "a difference is seen"

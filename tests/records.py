@@ -16,7 +16,7 @@ from tests.fakes import FakeReporter
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 LEGACY: Mapping[str, object] = {
-    "format": 3,
+    "format": 4,
     "layout": "full",
     "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",
     "variant": "legacy",
@@ -32,6 +32,7 @@ LEGACY: Mapping[str, object] = {
         "origin_reason": "asked for",
         "profile": "lean",
         "host": "wheel",
+        "cannot_run": [{"domain": "com.microsoft", "operators": ["Attention", "BiasGelu"]}],
     },
     "base": {"name": "assembled", "reason": "asked for", "revision": None},
     "cuda": "12.9",
@@ -59,6 +60,7 @@ MODERN: Mapping[str, object] = {
         "origin_reason": "it serves all",
         "profile": None,
         "host": "wheel",
+        "cannot_run": [],
     },
     "toolkit": "official",
     "coverage": [

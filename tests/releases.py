@@ -22,6 +22,7 @@ from builder.core.manifest import (
     WheelEntry,
     dumps,
 )
+from builder.core.missing_kernels import MissingKernels
 
 GENERATIONS = {"legacy": ("Maxwell", "Pascal", "Volta"), "modern": ("Turing", "Ampere")}
 NATIVE = {"legacy": ("5.0", "5.2", "6.0", "6.1", "7.0"), "modern": ("7.5", "8.0", "8.6")}
@@ -51,7 +52,7 @@ def manifest(
     layout: str = "full",
 ) -> Manifest:
     return Manifest(
-        format=3,
+        format=4,
         name=package_name(variant, version, profile, layout),
         layout=layout,
         variant=variant,
@@ -62,7 +63,12 @@ def manifest(
         glibc="2.34",
         glibcxx="3.4.29",
         onnxruntime=OrtEntry(
-            version=version, origin=origin, origin_reason="for a test", profile=profile, host="wheel"
+            version=version,
+            origin=origin,
+            origin_reason="for a test",
+            profile=profile,
+            host="wheel",
+            cannot_run=(MissingKernels("com.microsoft", ()),) if profile in ("lean", "minimal") else (),
         ),
         base=BaseEntry(name="nvidia", reason="asked for", revision=revision),
         cuda="12.9",

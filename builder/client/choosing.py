@@ -11,7 +11,7 @@ from builder.client.web import without_network
 from builder.client.world import Options, World
 from builder.core.device import Device
 from builder.core.index import Index, IndexPackage
-from builder.core.select import Choice, distinct, only, refusal, select
+from builder.core.select import Choice, distinct, lacking, limits, only, refusal, select
 from builder.errors import NoCompatiblePackageError, ValidationError
 
 
@@ -46,7 +46,7 @@ def look(world: World, options: Options) -> Scene:
 
 
 def choose(scene: Scene, variant: Optional[str]) -> Choice:
-    """What this machine should run; ``variant`` is what the user asked for, if anything."""
+    """What this machine should run; ``variant``: of a variant or a package, what the user asked for."""
     return _select(scene, scene.index) if variant is None else _as_asked(variant, scene)
 
 
@@ -57,18 +57,21 @@ def _select(scene: Scene, index: Index) -> Choice:
 
 def _as_asked(variant: str, scene: Scene) -> Choice:
     """``--variant``: the user's word stands even where no GPU here runs it, for images built elsewhere."""
-    names = sorted({package.variant for package in scene.index.packages})
-    if variant not in names:
-        raise ValidationError(f"--variant {variant}: the index has {', '.join(names)}")
-    mine = tuple(package for package in scene.index.packages if package.variant == variant)
+    mine = tuple(package for package in scene.index.packages if variant in (package.variant, package.name))
+    if not mine:
+        names = sorted({package.variant for package in scene.index.packages})
+        raise ValidationError(
+            f"--variant {variant}: the index has {', '.join(names)}. A package's name is taken too: that of "
+            "its archive, without .tar.zst."
+        )
     choice = _select(scene, replace(scene.index, packages=mine))
     if choice.package is not None:
         return choice
     fitting = [item for item in distinct(mine) if item.platform == scene.platform]
     if not fitting:
         raise NoCompatiblePackageError(f"--variant {variant}: it has no package for {scene.platform}.")
-    smallest = min(fitting, key=lambda item: item.size)
-    return replace(choice, package=smallest, summary=_warning(smallest, scene))
+    best = min(fitting, key=lambda item: (lacking(item), item.size))
+    return replace(choice, package=best, summary=_warning(best, scene), notes=limits(best))
 
 
 def _warning(package: IndexPackage, scene: Scene) -> str:

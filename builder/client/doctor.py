@@ -41,6 +41,9 @@ def _machine(found: Detection, seen: Seen) -> Iterator[str]:
         yield f"  package {seen.installed.package.name} in {seen.installed.folder}"
     if seen.trial is not None:
         yield f"  {_told(seen.trial)}"
+    for model in seen.models:
+        how = "opens" if model.failure is None else "does not open"
+        yield f"  {model.model} {how} with {model.provider}"
     yield from (f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes)
 
 
@@ -61,6 +64,7 @@ def _value(symptoms: Sequence[Symptom], found: Detection, seen: Seen) -> Dict[st
         "devices": [device_value(device) for device in found.devices],
         "package": seen.installed.package.name if seen.installed else None,
         "trial": asdict(seen.trial) if seen.trial else None,
+        "models": [asdict(model) for model in seen.models],
         "probes": _probes(found),
     }
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Iterator, Mapping, Optional, Tuple
+from typing import Iterable, Iterator, Mapping, Optional, Tuple
 
 from builder.client import stated
 from builder.client.bus import Allowed, driver_on_disk, look_at_kernel, may_use
 from builder.client.current import pointed
 from builder.client.detect import Detection, detect
 from builder.client.layout import Prefix, read_info
+from builder.client.places import expanded
 from builder.client.pythons import distributions
 from builder.client.selftest import host_of
 from builder.client.shadows import shadows
@@ -22,8 +23,8 @@ from builder.client.world import Options, World
 from builder.core.index import Stored, build_index
 from builder.core.manifest import Manifest
 from builder.core.providers import CPU, CUDA
-from builder.core.seen import Around, Cache, Distribution, Installed, Reply, Seen, Shadow, Trial
-from builder.errors import BuilderError
+from builder.core.seen import Around, Cache, Distribution, Installed, ModelTrial, Reply, Seen, Shadow, Trial
+from builder.errors import BuilderError, NothingToDoError, ValidationError
 
 _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
 _MOST_DIGITS = 20
@@ -72,7 +73,11 @@ class Package:
 
 
 def examine(world: World, options: Options, rights: Rights) -> Tuple[Detection, Seen]:
-    """The machine's own answers, and all that the rules want to know. Nothing is changed."""
+    """The machine's own answers, and all that the rules want to know. Nothing is changed.
+
+    Raises ``ValidationError`` for a model that is no file, ``NothingToDoError`` for one and no package.
+    """
+    files = [_model(text) for text in options.models]
     found = detect(world.around)
     package, broken = _package(options.prefix)
     seen = _machine(world, found, rights)
@@ -86,7 +91,10 @@ def examine(world: World, options: Options, rights: Rights) -> Tuple[Detection, 
             host=_elsewhere(package.verdict.folder, world.around.env),
             shadows=tuple(_shadows(package, world)),
             trial=_trial(package, seen, world),
+            models=tuple(_models(package, seen, world, files)),
         )
+    elif files:
+        raise NothingToDoError("--try: no package is installed that a model could be opened in.")
     return found, replace(seen, noexec=tuple(str(place) for place in places if rights.noexec(place)))
 
 
@@ -178,13 +186,34 @@ def _shadows(package: Package, world: World) -> Iterator[Shadow]:
 
 
 def _trial(package: Package, seen: Seen, world: World) -> Optional[Trial]:
-    """Only of what is whole; on the GPU only where CUDA has one, else on the CPU."""
+    """Only of what is whole."""
     host = host_of(package.verdict.folder, package.manifest)
     if package.verdict.problems or host is None:
         return None
+    return Sessions(world.around.ask, world.around.python).run(host, _provider(package, seen))
+
+
+def _provider(package: Package, seen: Seen) -> str:
+    """The GPU's only where CUDA has one, else the CPU's."""
     provider = package.manifest.provider
-    blind = provider == CUDA and not seen.reply("libcuda").listed
-    return Sessions(world.around.ask, world.around.python).run(host, CPU if blind else provider)
+    return CPU if provider == CUDA and not seen.reply("libcuda").listed else provider
+
+
+def _models(package: Package, seen: Seen, world: World, files: Iterable[Path]) -> Iterator[ModelTrial]:
+    """The user's models, in what is whole."""
+    host = host_of(package.verdict.folder, package.manifest)
+    if package.verdict.problems or host is None:
+        return
+    provider = _provider(package, seen)
+    for file in files:
+        yield ModelTrial(str(file), provider, world.prover.open(host, provider, file).failure)
+
+
+def _model(text: str) -> Path:
+    file = expanded(Path(text)).absolute()
+    if not file.is_file():
+        raise ValidationError(f"--try {text}: no such file. Give a model's path.")
+    return file
 
 
 def _cache(world: World, rights: Rights) -> Cache:

@@ -155,7 +155,9 @@ def _add_common(name: str, command: argparse.ArgumentParser) -> None:
     if name in _READ_INDEX:
         _add_sources(command)
     if name in _CHOOSE:
-        command.add_argument("--variant", metavar="NAME", help="take this variant, whatever the GPU")
+        command.add_argument(
+            "--variant", metavar="NAME", help="take this variant, or package, whatever the GPU"
+        )
         command.add_argument("--device", metavar="N|UUID", help="choose for these GPUs only, commas between")
 
 
@@ -183,9 +185,12 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
         command.add_argument("--old", action="store_true", help="only what is not in use")
     if name == "recommend":
         command.add_argument("--try", metavar="[NAME=]MODEL", action="append", help=_TRY)
+    if name == "doctor":
+        command.add_argument("--try", metavar="MODEL", action="append", help=_TRY_MODEL)
 
 
 _LAYOUT = "full: everything in one archive; thin: NVIDIA's libraries from this machine or their wheels"
 _LOOK_IN = "an environment that may have NVIDIA's libraries (PyTorch's, say); may be repeated"
 _WHEELS = "a folder that may have NVIDIA's wheels; may be repeated"
 _TRY = "open this model in the installed package; may be repeated for smaller ones"
+_TRY_MODEL = "open this model in the installed package as well; may be repeated"

@@ -29,14 +29,15 @@ from builder.client.obtain import coming, obtain
 from builder.client.offer import Pick, pick, within
 from builder.client.selftest import Prover, Tried, require_loading
 from builder.client.source import Located
-from builder.client.verify import whole
+from builder.client.verify import manifest_in, whole
 from builder.client.web import Web
 from builder.client.zstd import require_zstd
 from builder.core.index import IndexPackage
 from builder.core.manifest import Manifest
+from builder.core.missing_kernels import shortcoming
 from builder.core.naming import form_of
 from builder.core.select import Choice
-from builder.errors import DiskError, IntegrityError
+from builder.errors import ConfigError, DiskError, IntegrityError
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Installed:
     """Older packages that were removed."""
     freed: int
     """Bytes that this gave back."""
+    upgrade: Optional[str]
+    """Why the package that was in use gives way, where that one could not run every operator."""
 
 
 def install(job: Job) -> Installed:
@@ -120,15 +123,29 @@ def _install(job: Job, wanted: Tuple[IndexPackage, ...]) -> Installed:
     )
     if not made.fresh:
         _describe(job, made.folder, made.package, made.manifest, made.folder)
+    upgrade = _upgrade(job, made)
     remember(job.prefix, made.folder.name)
     switch(job.prefix, made.folder, job.symlink)
     if job.prefix.pointer.is_file():  # the path that the description tells is another one then
         _describe(job, made.folder, made.package, made.manifest, made.folder)
     forget_downloads(job.prefix)
-    return _settle(job, made)
+    return _settle(job, made, upgrade)
 
 
-def _settle(job: Job, made: Made) -> Installed:
+def _upgrade(job: Job, made: Made) -> Optional[str]:
+    """A sentence, where the package in use lacks kernels that the one to be switched to has."""
+    current = in_use(job.prefix)
+    if current is None or made.manifest.onnxruntime.cannot_run:
+        return None
+    try:
+        old = manifest_in(job.prefix.versions / current)
+    except (IntegrityError, ConfigError):
+        return None
+    found = shortcoming(old.onnxruntime.cannot_run, old.onnxruntime.host)
+    return f"{old.name} gives way to {made.manifest.name}. {found.means}" if found else None
+
+
+def _settle(job: Job, made: Made, upgrade: Optional[str]) -> Installed:
     """Keep what is in use and the one before it; older ones go."""
     previous = before(job.prefix)
     old = [folder for folder in versions(job.prefix) if folder.name not in {made.folder.name, previous}]
@@ -136,7 +153,9 @@ def _settle(job: Job, made: Made) -> Installed:
         old = []
     freed = _drop(job, old)
     dropped = tuple(folder.name for folder in old if not folder.exists())
-    return Installed(made.folder, made.fresh, made.package, made.why, made.tried, previous, dropped, freed)
+    return Installed(
+        made.folder, made.fresh, made.package, made.why, made.tried, previous, dropped, freed, upgrade
+    )
 
 
 def _drop(job: Job, old: Sequence[Path]) -> int:

@@ -75,7 +75,7 @@ def _ask(world: World, options: Options, job: Job, package: IndexPackage) -> Non
 
 
 def _told(result: Installed) -> List[str]:
-    said = [result.why]
+    said = [*([result.upgrade] if result.upgrade else []), result.why]
     if result.tried.version is not None:
         said.append(f"Its libraries load here: ONNX Runtime {result.tried.version}.")
     else:
@@ -97,4 +97,5 @@ def _value(result: Installed) -> Dict[str, object]:
         "loads": result.tried.version is not None,
         "previous": result.previous,
         "removed": list(result.dropped),
+        "upgrade": result.upgrade,
     }

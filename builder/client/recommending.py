@@ -15,8 +15,9 @@ from builder.client.selftest import Prover, Tried, host_of
 from builder.client.verify import verify
 from builder.client.world import Answer, Options, World, head
 from builder.core.manifest import Manifest
+from builder.core.missing_kernels import cause
 from builder.core.providers import CPU
-from builder.core.select import Choice, recommend, usable_vram
+from builder.core.select import Choice, limits, recommend, usable_vram
 from builder.core.variant import ModelRule
 from builder.errors import IntegrityError, ValidationError
 
@@ -30,6 +31,8 @@ class Attempt:
     model: str
     provider: str
     tried: Tried
+    cause: Optional[str] = None
+    """Why it does not open, and what to do, where the package lacks a kernel that the model needs."""
 
 
 def answer_recommend(world: World, options: Options) -> Answer:
@@ -43,8 +46,9 @@ def answer_recommend(world: World, options: Options) -> Answer:
         attempts = tuple(_try_models(rules, _files(options.models, rules, scene), options, world.prover))
         verdict = _by_trial(rules, attempts, verdict)
         note_verdict(world, options, scene, choice, verdict)
-    value = {**head("recommend"), **_value(verdict, attempts, world)}
-    return Answer(value, (*map(_told, attempts), _summary(verdict, world)))
+    notes = limits(choice.package) if choice.package else ()
+    value = {**head("recommend"), **_value(verdict, attempts, world), "notes": list(notes)}
+    return Answer(value, (*map(_told, attempts), _summary(verdict, world), *notes))
 
 
 def by_table(choice: Choice, scene: Scene, world: World) -> Verdict:
@@ -88,11 +92,17 @@ def _try_models(
             return
         provider = manifest.provider if rule.device == GPU else CPU
         tried = prover.open(host, provider, files[rule.model])
-        yield Attempt(rule.model, provider, tried)
+        yield Attempt(rule.model, provider, tried, _cause(tried, manifest))
         if tried.failure is None or not tried.ran:
             return
         if provider != CPU:
             yield Attempt(rule.model, CPU, prover.open(host, CPU, files[rule.model]))
+
+
+def _cause(tried: Tried, manifest: Manifest) -> Optional[str]:
+    ort = manifest.onnxruntime
+    found = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
+    return str(found) if found else None
 
 
 def _runtime(options: Options) -> Tuple[Path, Manifest]:
@@ -124,7 +134,7 @@ def _told(attempt: Attempt) -> str:
     what = f"{attempt.model} on {attempt.provider}"
     if attempt.tried.failure is not None:
         how = "does not open" if attempt.tried.ran else "not tried"
-        return f"{what}: {how}: {attempt.tried.failure}"
+        return f"{what}: {how}: {attempt.tried.failure}" + (f" {attempt.cause}" if attempt.cause else "")
     memory = attempt.tried.gpu_memory_mib
     return f"{what}: opens" + (f", {memory} MiB of GPU memory" if memory is not None else "")
 
@@ -154,5 +164,6 @@ def _attempt(attempt: Attempt) -> Dict[str, object]:
         "provider": attempt.provider,
         "opens": attempt.tried.failure is None,
         "failure": attempt.tried.failure,
+        "cause": attempt.cause,
         "gpu_memory_mib": attempt.tried.gpu_memory_mib,
     }

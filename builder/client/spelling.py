@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Dict, List
 
 from builder.client.detect import Detection
@@ -48,6 +49,7 @@ def package_value(package: IndexPackage) -> Dict[str, object]:
         "file": package.file,
         "size": package.size,
         "sha256": package.sha256,
+        "cannot_run": [asdict(missing) for missing in package.onnxruntime.cannot_run],
     }
 
 

@@ -24,13 +24,18 @@ class Verdict:
 
 def verify(folder: Path) -> Verdict:
     """Read every file below ``folder``. ``IntegrityError`` when there is no readable manifest."""
-    path = folder / MANIFEST
-    try:
-        manifest = loads(path.read_text(encoding="utf-8"), folder.name)
-    except (OSError, UnicodeDecodeError) as error:
-        raise IntegrityError(f"{path}: cannot be read: {error}. Run install again.") from error
+    manifest = manifest_in(folder)
     problems = [*_wrong_files(folder, manifest), *_strangers(folder, manifest)]
     return Verdict(folder, manifest, tuple(problems))
+
+
+def manifest_in(folder: Path) -> Manifest:
+    """The manifest of the package in ``folder``. Raises ``IntegrityError`` or ``ConfigError``."""
+    path = folder / MANIFEST
+    try:
+        return loads(path.read_text(encoding="utf-8"), folder.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise IntegrityError(f"{path}: cannot be read: {error}. Run install again.") from error
 
 
 def whole(folder: Path) -> Optional[Manifest]:

@@ -70,7 +70,7 @@ class Options:
     old: bool = False
     """``uninstall`` of what is not in use only."""
     models: Tuple[str, ...] = ()
-    """Model files for ``recommend --try``: ``PATH`` or ``NAME=PATH``."""
+    """Model files for ``--try``: ``PATH``, for ``recommend`` also ``NAME=PATH``."""
 
 
 @dataclass(frozen=True)

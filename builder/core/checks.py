@@ -61,7 +61,7 @@ class Code(Enum):
     C008 = "CMake refuses an architecture of the set"
     C009 = "this ONNX Runtime needs a newer CUDA"
     C010 = "this ONNX Runtime leaves units out when the set holds old architectures alone"
-    C011 = "the host library makes nodes that the provider has no kernels for"
+    C011 = "the package will not run every model that the official build runs"
     E001 = "a library is not a whole 64-bit little-endian ELF file"
     E002 = "a needed library is neither in the package nor the host's"
     E003 = "a library that is opened at run time is missing"

@@ -21,6 +21,7 @@ from builder.core.manifest import (
     OrtEntry,
     WheelEntry,
 )
+from builder.core.missing_kernels import cannot_run
 from builder.core.naming import package_name
 from builder.core.package import Digest, Member
 from builder.core.providers import CUDA
@@ -225,6 +226,7 @@ def _ort(plan: BuildPlan) -> OrtEntry:
         origin_reason=plan.origin_reason,
         profile=plan.profile.value if plan.profile else None,
         host=plan.host.value,
+        cannot_run=cannot_run(plan.profile.value if plan.profile else None, plan.ort_version),
     )
 
 

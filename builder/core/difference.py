@@ -18,6 +18,8 @@ _PACKED, _FETCHED = "packed", "fetched"
 _ARCHITECTURES = ("sm", "generations", "driver")
 _APART = ("format", "name", "capabilities", "coverage", "models", "wheels", "files", *_ARCHITECTURES)
 """Keys of a manifest that are compared in their own way; every other one is a version."""
+_CANNOT_RUN = "onnxruntime.cannot_run"
+"""A version's key with a line for each domain."""
 _FILE_APART = ("path", "packed", "licence")
 _Texts = Mapping[str, Optional[str]]
 """Values as text by their keys."""
@@ -63,7 +65,11 @@ def _compared(a: _Texts, b: _Texts) -> Tuple[Change, ...]:
 
 def _versions(manifest: Manifest) -> _Texts:
     keys = (field.name for field in fields(manifest) if field.name not in _APART)
-    return {key: text for name in keys for key, text in _flat(name, getattr(manifest, name))}
+    found = {key: text for name in keys for key, text in _flat(name, getattr(manifest, name))}
+    del found[_CANNOT_RUN]
+    for missing in manifest.onnxruntime.cannot_run:
+        found[f"{_CANNOT_RUN} {missing.title}"] = " ".join(missing.operators) or "every operator"
+    return found
 
 
 def _wheels(wheels: Iterable[WheelEntry]) -> _Texts:

@@ -9,14 +9,17 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 
 from builder.core.arch import Capability
 from builder.core.device import parse_driver
-from builder.core.manifest import Driver, Manifest
+from builder.core.manifest import Driver, Manifest, with_missing_kernels
+from builder.core.missing_kernels import MissingKernels
 from builder.core.naming import ARCHIVE_SUFFIXES
 from builder.core.providers import impossible
 from builder.core.shape import from_json, to_json
 from builder.core.variant import Layout, ModelRule
 from builder.errors import ParseError, SchemaError, ValidationError
 
-FORMAT = 3
+FORMAT = 4
+_WITHOUT_KERNELS = 3
+"""The format before: it says neither what a package cannot run nor whose host library it has."""
 LAYOUTS = tuple(layout.value for layout in Layout)
 SUPPORT = ("native", "jit", "partial", "none")
 
@@ -32,6 +35,10 @@ class IndexOrt:
     version: str
     origin: str
     profile: Optional[str]
+    host: Optional[str] = None
+    """Where the host library comes from: ``wheel`` or ``source``; ``None``: an index of format 3."""
+    cannot_run: Tuple[MissingKernels, ...] = ()
+    """Operators that the official build of this version has CUDA kernels for, and this package has none."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +125,9 @@ def dumps(index: Index) -> str:
 def loads(text: str, where: str) -> Index:
     """Read ``index.json``; ``where`` (its URL or path) begins every problem.
 
-    Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or ``ValidationError`` (a format we do
-    not know, or values that cannot be: a file name with a slash, a sha256 that is none, one name twice).
+    The format before is read too. Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or
+    ``ValidationError`` (a format we do not know, or values that cannot be: a file name with a slash, a sha256
+    that is none, one name twice).
     """
     try:
         value = json.loads(text)
@@ -127,7 +135,7 @@ def loads(text: str, where: str) -> Index:
         raise ParseError(f"{where}: not JSON: {error}. Was a web page saved under this name?") from error
     _require_known_format(value, where)
     try:
-        index = from_json(Index, value)
+        index = from_json(Index, _upgraded(value))
     except SchemaError as error:
         raise SchemaError([f"{where}: {problem}" for problem in error.problems]) from error
     problems = list(_impossible(index))
@@ -151,7 +159,7 @@ def _entry(manifest: Manifest, stored: Stored) -> IndexPackage:
         parts=stored.parts,
         unpacked_size=manifest.unpacked_size,
         installed_size=manifest.installed_size,
-        onnxruntime=IndexOrt(version=ort.version, origin=ort.origin, profile=ort.profile),
+        onnxruntime=IndexOrt(ort.version, ort.origin, ort.profile, ort.host, ort.cannot_run),
         capabilities=manifest.capabilities,
         driver=manifest.driver,
         generations=manifest.generations,
@@ -160,11 +168,29 @@ def _entry(manifest: Manifest, stored: Stored) -> IndexPackage:
 
 def _require_known_format(value: object, where: str) -> None:
     found = value.get("format") if isinstance(value, dict) else None
-    if found is None or (type(found) is int and found == FORMAT):
+    if found is None or (type(found) is int and found in (FORMAT, _WITHOUT_KERNELS)):
         return
     older = type(found) is int and 0 < found < FORMAT
     advice = "Install with the ortpacks.pyz of that very release." if older else "Update ortpacks."
-    raise ValidationError(f"{where}: format {found!r}; this version reads format {FORMAT}. {advice}")
+    raise ValidationError(
+        f"{where}: format {found!r}; this version reads formats {_WITHOUT_KERNELS} and {FORMAT}. {advice}"
+    )
+
+
+def _upgraded(value: object) -> object:
+    if not isinstance(value, dict) or value.get("format") != _WITHOUT_KERNELS:
+        return value
+    packages = value.get("packages")
+    if isinstance(packages, list):
+        packages = [_with_missing_kernels(package) for package in packages]
+    return {**value, "format": FORMAT, "packages": packages}
+
+
+def _with_missing_kernels(package: object) -> object:
+    if not isinstance(package, dict):
+        return package
+    ort = with_missing_kernels(package.get("onnxruntime"))
+    return {**package, "onnxruntime": {**ort, "host": None} if isinstance(ort, dict) else ort}
 
 
 def _impossible(index: Index) -> Iterator[str]:

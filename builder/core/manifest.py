@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple, Union
 
 from builder.core.arch import Arch
+from builder.core.missing_kernels import MissingKernels, cannot_run
 from builder.core.providers import CUDA, impossible
 from builder.core.shape import from_json, to_json
 from builder.core.variant import ModelRule
 from builder.errors import ParseError, SchemaError, ValidationError
 
-FORMAT = 3
+FORMAT = 4
+_WITHOUT_KERNELS = 3
+"""The format before, which does not say what a package cannot run: its profile does."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,8 @@ class OrtEntry:
     origin_reason: str
     profile: Optional[str]
     host: str
+    cannot_run: Tuple[MissingKernels, ...] = ()
+    """Operators that the official build of this version has CUDA kernels for, and this package has none."""
 
 
 @dataclass(frozen=True)
@@ -162,8 +167,8 @@ def dumps(manifest: Manifest) -> str:
 def loads(text: Union[str, bytes], where: str) -> Manifest:
     """Read ``manifest.json``, as text or as UTF-8; ``where`` names its package in errors.
 
-    Raises ``ParseError`` (no JSON), ``ValidationError`` (a format we do not know) or ``SchemaError`` (every
-    wrong key).
+    The format before is read too, and gives what this one would have said. Raises ``ParseError`` (no JSON),
+    ``ValidationError`` (a format we do not know) or ``SchemaError`` (every wrong key).
     """
     try:
         value = json.loads(text)
@@ -171,7 +176,7 @@ def loads(text: Union[str, bytes], where: str) -> Manifest:
         raise ParseError(f"{where}: manifest.json is not JSON: {error}") from error
     _require_known_format(value, where)
     try:
-        manifest = from_json(Manifest, value)
+        manifest = from_json(Manifest, _upgraded(value))
         _require_archs(manifest)
         _require_one_provider(manifest)
     except SchemaError as error:
@@ -199,9 +204,25 @@ def _require_one_provider(manifest: Manifest) -> None:
 
 def _require_known_format(value: object, where: str) -> None:
     found = value.get("format") if isinstance(value, dict) else None
-    if found is not None and found != FORMAT:
+    if found is not None and found not in (FORMAT, _WITHOUT_KERNELS):
         older = isinstance(found, int) and found < FORMAT
         advice = "Build the package again, or take it from a newer release." if older else "Update ortpacks."
         raise ValidationError(
-            f"{where}: manifest.json has format {found!r}; this ortpacks reads {FORMAT}. {advice}"
+            f"{where}: manifest.json has format {found!r}; this ortpacks reads {_WITHOUT_KERNELS} and "
+            f"{FORMAT}. {advice}"
         )
+
+
+def _upgraded(value: object) -> object:
+    if not isinstance(value, dict) or value.get("format") != _WITHOUT_KERNELS:
+        return value
+    return {**value, "format": FORMAT, "onnxruntime": with_missing_kernels(value.get("onnxruntime"))}
+
+
+def with_missing_kernels(ort: object) -> object:
+    """``onnxruntime`` of a manifest or an index of format 3, and what its profile cannot run."""
+    if not isinstance(ort, dict):
+        return ort
+    profile, version = ort.get("profile"), ort.get("version")
+    missing = cannot_run(profile, version) if isinstance(profile, str) and isinstance(version, str) else ()
+    return {**ort, "cannot_run": to_json(missing)}

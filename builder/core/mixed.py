@@ -1,8 +1,9 @@
 """Which of a machine's GPUs a package serves, what that is worth, and how the others are hidden from it.
 
-One process can load one package, and GPUs of several generations may need several. The rule: the package that
-serves the most GPU memory natively; of equals the one with the most GPUs; then the same by just-in-time
-compilation; then the smaller archive, then the name. Memory stands for what a GPU is worth: it decides which
+One process can load one package, and GPUs of several generations may need several. The rule: a package that
+runs every operator goes before one that does not (``cannot_run``); then the package that serves the most GPU
+memory natively; of equals the one with the most GPUs; then the same by just-in-time compilation; then the
+smaller archive, then the name. Memory stands for what a GPU is worth: it decides which
 models fit, and larger cards are the faster ones. Memory that is not known counts as 0, its GPU counts.
 """
 
@@ -13,7 +14,7 @@ from typing import Iterable, Optional, Sequence, Tuple
 
 from builder.core.device import Device
 from builder.core.index import IndexPackage
-from builder.core.reasons import JIT, NATIVE, refusal, support_of
+from builder.core.reasons import JIT, NATIVE, lacking, refusal, support_of
 
 _WHY_NO_LINE = (
     "The line is not given here: not every UUID is known, and numbers are not reliable, for CUDA begins with "
@@ -52,10 +53,11 @@ class Served:
         return (self.native.mib, len(self.native.devices), self.jit.mib, len(self.jit.devices))
 
     @property
-    def rank(self) -> Tuple[int, int, int, int, int, str]:
+    def rank(self) -> Tuple[int, int, int, int, int, int, str]:
         """The module's rule as a sort key: the least is the best."""
         native, natives, jit, jits = self.worth
-        return (-native, -natives, -jit, -jits, self.package.size, self.package.name)
+        package = self.package
+        return (lacking(package), -native, -natives, -jit, -jits, package.size, package.name)
 
     def _by_memory(self, device: Device) -> Tuple[int, bool, int, str, str]:
         jit = support_of(self.package, device) == JIT

@@ -21,12 +21,17 @@ def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
         ("variant", manifest.variant, name.variant),
         ("onnxruntime.version", ort.version, name.ort),
         ("onnxruntime.profile", ort.profile if ort.profile in REDUCED else None, name.profile),
+        ("onnxruntime.cannot_run", _some(bool(ort.cannot_run)), _some(name.profile is not None)),
         ("cuda", manifest.cuda, name.cuda),
         ("platform", manifest.platform, name.platform),
     ):
         if said != told:
             message = f"{part} differs between file name and manifest"
             yield Finding(Code.B002, str(name), message, wanted=str(told), got=str(said))
+
+
+def _some(there: bool) -> str:
+    return "operators" if there else "none"
 
 
 def check_files(manifest: Manifest, unpacked: Mapping[str, Digest]) -> Iterator[Finding]:

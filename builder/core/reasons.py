@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Optional
+from typing import Dict, Iterable, Optional, Tuple
 
 from builder.core.device import Device, above_ceiling, below_floor
 from builder.core.glibc import glibc_refusal
 from builder.core.index import IndexPackage
 from builder.core.manifest import Driver
+from builder.core.missing_kernels import runs_nothing, shortcoming
 from builder.core.providers import COREML, CPU, CUDA, DIRECTML
 
 NATIVE = "native"
@@ -48,6 +49,18 @@ def gpus_refusal(package: IndexPackage, devices: Iterable[Device]) -> str:
     """Why it runs on none of these GPUs: each different reason once."""
     found = dict.fromkeys(reason for device in devices for reason in [gpu_refusal(package, device)] if reason)
     return "; ".join(found) or "no NVIDIA GPU was found"
+
+
+def lacking(package: IndexPackage) -> int:
+    """0 for a package that runs every operator, 1 for one that lacks kernels, 2 for one that has none."""
+    missing = package.onnxruntime.cannot_run
+    return bool(missing) + runs_nothing(missing)
+
+
+def limits(package: IndexPackage) -> Tuple[str, ...]:
+    """What does not work with this package, and what to do: one line, or none."""
+    found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host)
+    return (f"{package.name}: {found.means} {found.do}",) if found else ()
 
 
 def support_of(package: IndexPackage, device: Device) -> str:

@@ -144,6 +144,16 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class ModelTrial:
+    """A model of the user's that was opened in the installed package."""
+
+    model: str
+    provider: str
+    failure: Optional[str] = None
+    """ONNX Runtime's words."""
+
+
+@dataclass(frozen=True)
 class Seen:
     """All of it."""
 
@@ -166,6 +176,7 @@ class Seen:
     noexec: Tuple[str, ...] = ()
     """Folders from which the system runs no code: of the prefix, of temporary files."""
     trial: Optional[Trial] = None
+    models: Tuple[ModelTrial, ...] = ()
 
     def reply(self, name: str) -> Reply:
         """What this way of asking said; ``skipped`` where it was not asked."""

@@ -10,10 +10,21 @@ from builder.core.choice import Choice, Rejection
 from builder.core.device import Device
 from builder.core.fallback import fall_back
 from builder.core.index import Index
+from builder.core.missing_kernels import counted
 from builder.core.mixed import Served, Share, by_number, note, serve, visible
 from builder.core.offers import distinct, offers
 from builder.core.providers import CUDA
-from builder.core.reasons import JIT, NATIVE, TITLES, gpus_refusal, refusal, support_of, system_refusal
+from builder.core.reasons import (
+    JIT,
+    NATIVE,
+    TITLES,
+    gpus_refusal,
+    lacking,
+    limits,
+    refusal,
+    support_of,
+    system_refusal,
+)
 from builder.core.recommend import recommend, usable_vram
 
 __all__ = [
@@ -22,6 +33,8 @@ __all__ = [
     "Choice",
     "Rejection",
     "distinct",
+    "lacking",
+    "limits",
     "offers",
     "only",
     "recommend",
@@ -63,7 +76,7 @@ def select(
         summary=_summary(best, devices),
         others=tuple(device for device in present if device is not best.devices[0]),
         visible=visible(best.devices, present),
-        notes=note(best.devices, present),
+        notes=(*limits(best.package), *note(best.devices, present)),
     )
 
 
@@ -103,6 +116,9 @@ def _why_not(one: Served, best: Served, devices: Sequence[Device]) -> str:
 
 def _why_less(one: Served, best: Served) -> str:
     name = best.package.name
+    if lacking(one.package) > lacking(best.package):
+        missing = counted(one.package.onnxruntime.cannot_run)
+        return f"it has no CUDA kernels for operators that {name} runs ({missing})"
     if one.worth == best.worth:
         smaller = best.package.size < one.package.size
         return f"it runs too, {name} is smaller" if smaller else f"it runs too, {name} goes first by its name"

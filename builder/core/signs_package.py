@@ -7,6 +7,7 @@ from typing import Iterator, List, Sequence, Tuple
 from builder.core.arch import Capability
 from builder.core.device import Device
 from builder.core.glibc import MUSL, glibc_refusal
+from builder.core.missing_kernels import CURE, counted, shortcoming
 from builder.core.providers import CUDA, SERVED
 from builder.core.reasons import JIT, NATIVE, RUNS, support_of
 from builder.core.seen import Installed, Seen
@@ -71,6 +72,9 @@ BOOK = Book(
             "the CUDA that it serves: newer PTX fails with 222.",
             "Update the driver to one that serves CUDA {cuda} (575 for 12.9).",
         ),
+        "D211": Advice(
+            Severity.WARNING, "The package was compiled with less than the full profile. {means}", CURE
+        ),
     }
 )
 _HALF = Capability.parse("5.3")
@@ -127,6 +131,16 @@ def system(seen: Seen) -> Iterator[Symptom]:
         yield BOOK.found("D209", f"{seen.installed.package.name}: {why}.")
 
 
+def limited(seen: Seen) -> Iterator[Symptom]:
+    """D211."""
+    package = seen.installed.package if seen.installed else None
+    found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
+    if package and found:
+        missing = counted(package.onnxruntime.cannot_run)
+        said = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
+        yield BOOK.found("D211", said, **found._asdict())
+
+
 def by_jit(seen: Seen) -> List[Device]:
     """The GPUs that the package in use serves by just-in-time compilation."""
     if seen.installed is None:
@@ -157,4 +171,4 @@ def _once(installed: Installed) -> str:
     return f", installed for {installed.gpu}" if installed.gpu else ""
 
 
-RULES: Tuple[Rule, ...] = (absent, damaged, wrong, half, system)
+RULES: Tuple[Rule, ...] = (absent, damaged, wrong, half, system, limited)

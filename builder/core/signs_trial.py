@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
+from builder.core.missing_kernels import CURE, NO_KERNEL, cause
 from builder.core.seen import Seen
 from builder.core.signs_cuda import NO_DEVICE
 from builder.core.symptom import Advice, Book, Rule, Severity, Symptom
@@ -30,19 +31,35 @@ BOOK = Book(
             "After making a session compare session.get_providers() with what was asked for, or set the "
             "session option session.disable_cpu_ep_fallback to 1: then it is an error.",
         ),
+        "D404": Advice(Severity.ERROR, NO_KERNEL, CURE),
     }
 )
 
 
 def trial(seen: Seen) -> Iterator[Symptom]:
-    """D401 and D402: a failure with a number has a code of its own."""
+    """D401, D402 and D404: a failure with a number has a code of its own."""
     tried = seen.trial
     if tried is None or tried.failure is None:
         return
     if tried.on_cpu is False or tried.provider == "cpu":
         yield BOOK.found("D402", f"A session on the CPU fails: {tried.failure}.")
     elif tried.code in (None, NO_DEVICE):
-        yield BOOK.found("D401", f"A session with {tried.provider} fails: {tried.failure}.")
+        yield _fails(seen, f"A session with {tried.provider} fails", tried.failure)
+
+
+def models(seen: Seen) -> Iterator[Symptom]:
+    """D404, and D401 for models that fail for another reason."""
+    for tried in seen.models:
+        if tried.failure is not None:
+            yield _fails(seen, f"{tried.model} does not open with {tried.provider}", tried.failure)
+
+
+def _fails(seen: Seen, what: str, failure: str) -> Symptom:
+    said = f"{what}: {failure.rstrip('.')}."
+    package = seen.installed.package if seen.installed else None
+    ort = package.onnxruntime if package else None
+    found = cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
+    return BOOK.found("D404", said, **found._asdict()) if found else BOOK.found("D401", said)
 
 
 def fallback(seen: Seen) -> Iterator[Symptom]:
@@ -54,4 +71,4 @@ def fallback(seen: Seen) -> Iterator[Symptom]:
         yield BOOK.found("D403", "A Python here has onnxruntime-gpu.")
 
 
-RULES: Tuple[Rule, ...] = (trial, fallback)
+RULES: Tuple[Rule, ...] = (trial, models, fallback)

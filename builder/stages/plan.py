@@ -14,6 +14,7 @@ from builder.core import checks
 from builder.core.arch import Arch
 from builder.core.catalogue import ort_wheel
 from builder.core.checks import Code, Finding, Severity
+from builder.core.missing_kernels import cannot_run, counted, shortcoming
 from builder.core.ports import Engine, Reporter, Store
 from builder.core.providers import CUDA
 from builder.core.support import lint
@@ -208,29 +209,28 @@ def _lint(decided: BuildPlan) -> list[Finding]:
         nvcc=assembled.nvcc if decided.base == "assembled" else project.cuda.version,
         ptxas=assembled.ptxas if decided.base == "assembled" else None,
     )
-    findings += _fused_without_kernels(decided)
+    findings += _lacking(decided)
     failed = checks.errors(findings)
     if failed:
         raise CompatibilityError([str(finding) for finding in failed])
     return findings
 
 
-def _fused_without_kernels(decided: BuildPlan) -> list[Finding]:
-    """C011: the official host library was built with contrib operators, and fuses nodes into them.
-
-    Tried on MiniLM with kernels of that domain taken away: no session from optimisation level extended on.
-    """
-    if decided.profile is not Profile.LEAN or decided.host is not Host.WHEEL:
+def _lacking(decided: BuildPlan) -> list[Finding]:
+    """C011: what a package of less than the full profile will not run."""
+    if decided.profile is None:
+        return []
+    missing = cannot_run(decided.profile.value, decided.ort_version)
+    found = shortcoming(missing, decided.host.value)
+    if found is None:
         return []
     return [
         Finding(
             code=Code.C011,
             path="onnxruntime.profile",
-            message="the official host library fuses nodes into com.microsoft operators (BiasGelu, "
-            "FusedMatMul, ...), for which profile lean has no CUDA kernels: from graph optimisation level "
-            "extended on, sessions with transformer models fail. Models that nothing fuses run as with full",
-            wanted="--profile full, --host source, or ORT_ENABLE_BASIC in the application",
-            got="profile lean, host wheel",
+            message=f"operators without CUDA kernels in the package: {counted(missing)}. {found.means}",
+            wanted=f"--profile full. Of who installs the package: {found.do}",
+            got=f"profile {decided.profile.value}, host {decided.host.value}",
             severity=Severity.WARNING,
         )
     ]

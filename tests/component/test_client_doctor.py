@@ -23,9 +23,10 @@ from builder.client.world import Answer, Options
 from builder.stages.client import ClientRequest, build_client
 from tests.component.test_client_examine import pci, put, real_host
 from tests.doubles.gpus import library, machine
+from tests.doubles.library import CREATE_SESSION
 from tests.doubles.library import library as host_library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, HOST, write_release
+from tests.doubles.release import FILES, HOST, Build, write_release
 
 ROOT = Path(__file__).parents[2]
 Written = dict[str, Any]
@@ -151,6 +152,34 @@ def test_a_driver_590_that_ignores_the_card_is_known_by_its_library(home: Machin
     pci(root, "0000:01:00.0", "0x10de", "0x030000", "0x1b80")
     put(root / "usr/lib/x86_64-linux-gnu/libcuda.so.590.44.01")
     assert codes(examined(home, root)) == ["D010", "D201"]
+
+
+def test_a_transformer_in_a_lean_package(
+    home: Machine, tmp_path: Path, driver: dict[str, str], schema: Draft202012Validator
+) -> None:
+    """The model of one node runs, the user's does not open."""
+    why = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found"
+    host = host_library("1.23.2", refuses=[CREATE_SESSION], why=why)
+    index = write_release(tmp_path / "release", files={**FILES, HOST: host}, builds=(Build("lean"),))
+    assert home.run("install", "--index", str(index)) == 0, home.err
+    model = put(tmp_path / "minilm.onnx", b"onnx")
+    around = machine(tmp_path / "root", **driver)  # type: ignore[arg-type]
+    options = Options(Prefix(home.prefix), None, models=(str(model),))
+    answer = answer_doctor(replace(home.world(), around=around), options)
+    assert {"D211", "D404"} <= set(codes(answer))
+    text = "\n".join(answer.lines)
+    assert f"D404 error: {model} does not open with cuda: {why}." in text
+    assert "-lean-linux-x64 has no kernel for com.microsoft.BiasGelu" in text
+    assert f"  {model} does not open with cuda" in answer.lines
+    schema.validate(json.loads(json.dumps(answer.value)))
+
+
+def test_a_model_for_doctor_has_to_be_there_and_so_has_a_package(home: Machine, tmp_path: Path) -> None:
+    assert home.run("doctor", "--try", str(tmp_path / "none.onnx")) == 2
+    assert "none.onnx: no such file. Give a model's path." in home.err
+    model = put(tmp_path / "model.onnx", b"onnx")
+    assert home.run("doctor", "--try", str(model)) == 3
+    assert "no package is installed that a model could be opened in" in home.err
 
 
 def test_a_damaged_file_and_no_session_with_it(home: Machine, tmp_path: Path) -> None:

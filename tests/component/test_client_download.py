@@ -181,8 +181,11 @@ def test_no_server_is_a_transfer_error(machine: Machine) -> None:
     [
         ("<html>", "not JSON"),
         ("[]", "object"),
-        ('{"format": 4}', "format 4; this version reads format 3. Update"),
-        ('{"format": 2}', "format 2; this version reads format 3. Install with the ortpacks.pyz of that"),
+        ('{"format": 5}', "format 5; this version reads formats 3 and 4. Update"),
+        (
+            '{"format": 2}',
+            "format 2; this version reads formats 3 and 4. Install with the ortpacks.pyz of that",
+        ),
     ],
 )
 def test_an_index_that_is_none_is_refused(machine: Machine, server: Server, text: str, word: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.doubles import release as release_double
 from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, HOST, write_release
+from tests.doubles.release import FILES, HOST, Build, name_of, write_release
 
 CUDA_35 = (
     "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_call.cc:129 CUDA failure 35: CUDA driver version "
@@ -85,6 +85,22 @@ def test_one_that_fails_on_cuda_is_tried_on_the_cpu_and_the_next_size_is_said(
     ]
     assert (said["model"], said["tested"]) == ("small", False)
     assert gpu_info(machine)["tested"] is False
+
+
+def test_a_model_that_misses_a_kernel_of_a_lean_package_says_so(tmp_path: Path, model: Path) -> None:
+    machine = Machine(
+        tmp_path / "home",
+        env={"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_MEMORY": "8192"},
+    )
+    why = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found"
+    host = library("1.23.2", refuses=[CREATE_SESSION], why=why)
+    lean = write_release(tmp_path / "lean", files={**FILES, HOST: host}, builds=(Build("lean"),))
+    assert machine.run("install", "--index", str(lean)) == 0, machine.err
+    assert machine.run("recommend", "--index", str(lean), "--try", str(model)) == 0
+    named = f"{name_of('modern', build=Build('lean'))} has no kernel for com.microsoft.BiasGelu"
+    assert f"{why} {named}: it was compiled with less than the full profile." in machine.out
+    tried = answer(machine, "--index", str(lean), "--try", str(model))["attempts"]
+    assert [str(one["cause"])[: len(named)] for one in tried] == [named, "None"]  # type: ignore[attr-defined]
 
 
 def test_the_next_size_is_tried_where_its_file_is_given(tmp_path: Path, model: Path) -> None:

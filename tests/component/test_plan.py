@@ -318,16 +318,27 @@ def test_a_suffix_is_beyond_the_assembled_bases_tools(desk: Desk) -> None:
     ("profile", "host", "warned"),
     [
         (Profile.LEAN, Host.WHEEL, True),
-        (Profile.LEAN, Host.SOURCE, False),
+        (Profile.LEAN, Host.SOURCE, True),
         (Profile.FULL, Host.WHEEL, False),
-        (Profile.MINIMAL, Host.WHEEL, False),
+        (Profile.MINIMAL, Host.WHEEL, True),
     ],
 )
-def test_lean_beside_the_official_host_is_warned_of(
+def test_less_than_the_full_profile_is_warned_of(
     desk: Desk, profile: Profile, host: Host, warned: bool
 ) -> None:
     desk.plan(LATEST, profile=profile, host=host)
     assert any(line.startswith("! warning C011 ") for line in desk.reporter.lines) == warned
+
+
+def test_the_plan_says_what_the_package_will_not_run(desk: Desk) -> None:
+    desk.plan(LATEST, base="assembled", profile=Profile.LEAN)
+    (told,) = (line for line in desk.reporter.lines if line.startswith("! warning C011 "))
+    assert "9 of ai.onnx, 65 of com.microsoft, 1 of com.ms.internal.nhwc" in told
+    assert "Transformer models fail at ONNX Runtime's default optimisation level" in told
+    assert "--profile full" in told
+    desk.plan(LATEST, base="assembled", profile=Profile.LEAN, host=Host.SOURCE)
+    assert "Transformer" not in desk.reporter.lines[-1]
+    assert "com.microsoft operators (Attention" in desk.reporter.lines[-1]
 
 
 def test_latest_compiles_on_nvidia(desk: Desk) -> None:

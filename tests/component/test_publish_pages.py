@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.core.preflight import Leniency
 from builder.errors import IntegrityError
 from builder.stages.publish import PublishOptions
 from tests.publishing import TAG, Desk, open_desk
@@ -149,3 +150,17 @@ def test_a_release_of_before_without_an_index_is_no_obstacle(desk: Desk) -> None
     assert desk.publish().state == "published"
     index = json.loads(desk.github.contents(TAG)["index.json"])
     assert len(index["packages"]) == 2
+
+
+def test_a_package_that_cannot_run_every_model_is_marked(desk: Desk) -> None:
+    """``tests.releases`` makes lean packages that lack com.microsoft; the others lack nothing."""
+    for path in desk.dist.glob(f"{LEGACY}*"):
+        path.unlink()
+    (desk.dist / "SHA256SUMS").unlink()
+    lean = manifest("legacy", profile="lean")
+    write_package(desk.dist, lean)
+    append_sum(desk.dist, desk.dist / f"{MODERN}.tar.zst")
+    desk.publish(PublishOptions(allow=Leniency(lean=True)))
+    marked = [line for line in body_of(desk, TAG).splitlines() if "It does not run every model" in line]
+    assert len(marked) == 1
+    assert f"{lean.name}: Transformer models fail" in marked[0]

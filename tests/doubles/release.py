@@ -11,6 +11,7 @@ import tarfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -54,9 +55,36 @@ MODELS = [
 ]
 
 
-def name_of(variant: str, version: str = "1.23.2", layout: str = "full") -> str:
+CANNOT_RUN = [{"domain": "com.microsoft", "operators": ["Attention", "BiasGelu"]}]
+
+
+@dataclass(frozen=True)
+class Build:
+    """How a release's packages were compiled, and in which format manifest and index say so: 3 or 4."""
+
+    profile: str | None = None
+    format: int = 4
+
+    @property
+    def suffix(self) -> str:
+        """What of the profile is in a package's name."""
+        return f"-{self.profile}" if self.profile == "lean" else ""
+
+    def ort(self, version: str) -> dict[str, object]:
+        """What manifest and index say of ONNX Runtime alike."""
+        said: dict[str, object] = {
+            "version": version, "origin": "source" if self.profile else "wheel", "profile": self.profile,
+        }  # fmt: skip
+        lacks = CANNOT_RUN if self.profile == "lean" else []
+        return said if self.format == 3 else {**said, "host": "wheel", "cannot_run": lacks}
+
+
+REPACKED = Build()
+
+
+def name_of(variant: str, version: str = "1.23.2", layout: str = "full", build: Build = REPACKED) -> str:
     thin = "-thin" if layout == "thin" else ""
-    return f"ortpacks-{variant}-{version}-cuda12.9{thin}-linux-x64"
+    return f"ortpacks-{variant}-{version}-cuda12.9{build.suffix}{thin}-linux-x64"
 
 
 def manifest_of(
@@ -66,10 +94,11 @@ def manifest_of(
     *,
     layout: str = "full",
     wheels: Sequence[Wheel] = (),
+    build: Build = REPACKED,
 ) -> dict[str, object]:
     return {
-        "format": 3,
-        "name": name_of(variant, version, layout),
+        "format": build.format,
+        "name": name_of(variant, version, layout, build),
         "layout": layout,
         "variant": variant,
         "sm": ["75", "80", "86"],
@@ -78,9 +107,7 @@ def manifest_of(
         "provider": "cuda",
         "glibc": "2.34",
         "glibcxx": "3.4.29",
-        "onnxruntime": {
-            "version": version, "origin": "wheel", "origin_reason": "test", "profile": None, "host": "wheel",
-        },
+        "onnxruntime": {**build.ort(version), "origin_reason": "test", "host": "wheel"},
         "base": {"name": "assembled", "reason": "test", "revision": None},
         "cuda": "12.9",
         "cudnn": "9.10.2.21",
@@ -160,9 +187,11 @@ def package(
     layout: str = "full",
     form: str = ".tar.zst",
     wheels: Sequence[Wheel] = (),
+    build: Build = REPACKED,
 ) -> bytes:
-    top = name_of(variant, version, layout)
-    manifest = json.dumps(manifest_of(variant, files, version, layout=layout, wheels=wheels)).encode()
+    top = name_of(variant, version, layout, build)
+    told = manifest_of(variant, files, version, layout=layout, wheels=wheels, build=build)
+    manifest = json.dumps(told).encode()
     packed = {**files, **(libraries(wheels) if layout == "full" else {})}
     return archive(
         [member(f"{top}/manifest.json", manifest)]
@@ -185,8 +214,9 @@ def entry(
     layout: str = "full",
     form: str = ".tar.zst",
     installed: int | None = None,
+    build: Build = REPACKED,
 ) -> dict[str, object]:
-    name = name_of(variant, version, layout)
+    name = name_of(variant, version, layout, build)
     return {
         "name": name,
         "file": f"{name}{form}",
@@ -199,7 +229,7 @@ def entry(
         "parts": [],
         "unpacked_size": unpacked,
         "installed_size": unpacked if installed is None else installed,
-        "onnxruntime": {"version": version, "origin": "wheel", "profile": None},
+        "onnxruntime": build.ort(version),
         "capabilities": capabilities(variant),
         "driver": {"floor": "525.60.13", "ceiling": "580" if variant == "legacy" else None},
         "generations": ["Ampere"],
@@ -214,20 +244,22 @@ def write_release(
     layouts: Sequence[str] = ("full",),
     forms: Sequence[str] = (".tar.zst",),
     wheels: Sequence[Wheel] = (),
+    builds: Sequence[Build] = (REPACKED,),
 ) -> Path:
     """legacy and modern with an index; returns the index's path. The host library says what version it is."""
     if files.get(HOST) == FILES[HOST]:
         files = {**files, HOST: library(version)}
     folder.mkdir(parents=True, exist_ok=True)
     entries = []
-    for variant, layout, form in itertools.product(("legacy", "modern"), layouts, forms):
-        content = package(variant, files, version, layout=layout, form=form, wheels=wheels)
-        (folder / f"{name_of(variant, version, layout)}{form}").write_bytes(content)
+    for variant, layout, form, build in itertools.product(("legacy", "modern"), layouts, forms, builds):
+        content = package(variant, files, version, layout=layout, form=form, wheels=wheels, build=build)
+        (folder / f"{name_of(variant, version, layout, build)}{form}").write_bytes(content)
         own = sum(map(len, files.values()))
         whole = own + sum(map(len, libraries(wheels).values()))
         packed = whole if layout == "full" else own
-        entries.append(entry(variant, content, packed, version, layout=layout, form=form, installed=whole))
-    return write_index(folder, entries)
+        how = {"layout": layout, "form": form, "installed": whole, "build": build}
+        entries.append(entry(variant, content, packed, version, **how))  # type: ignore[arg-type]
+    return write_index(folder, entries, builds[0].format)
 
 
 def cut(index: Path, size: int) -> list[Path]:
@@ -247,9 +279,9 @@ def cut(index: Path, size: int) -> list[Path]:
     return made
 
 
-def write_index(folder: Path, entries: list[dict[str, object]]) -> Path:
+def write_index(folder: Path, entries: list[dict[str, object]], number: int = 4) -> Path:
     path = folder / "index.json"
-    path.write_text(json.dumps({"format": 3, "tag": "t", "packages": entries, "models": MODELS}))
+    path.write_text(json.dumps({"format": number, "tag": "t", "packages": entries, "models": MODELS}))
     return path
 
 

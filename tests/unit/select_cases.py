@@ -6,6 +6,7 @@ from builder.core.arch import Capability
 from builder.core.device import Device
 from builder.core.index import Index, IndexOrt, IndexPackage
 from builder.core.manifest import Driver
+from builder.core.missing_kernels import MissingKernels
 
 CAPABILITIES = tuple(
     f"{major}.{minor}"
@@ -36,6 +37,7 @@ def package(
     ceiling: str | None = None,
     platform: str = "linux-x64",
     glibc: str | None = "2.34",
+    lacks: tuple[MissingKernels, ...] = (),
 ) -> IndexPackage:
     support = dict.fromkeys(CAPABILITIES[2:], "none")
     for word, which in (("native", native), ("jit", jit), ("partial", partial)):
@@ -53,7 +55,7 @@ def package(
         parts=(),
         unpacked_size=200,
         installed_size=200,
-        onnxruntime=IndexOrt(version="1.23.2", origin="source", profile="full"),
+        onnxruntime=IndexOrt("1.23.2", "source", "lean" if lacks else "full", "wheel", lacks),
         capabilities=support,
         driver=Driver(floor=floor, ceiling=ceiling),
         generations=(),
@@ -78,7 +80,7 @@ def plain(
         parts=(),
         unpacked_size=20,
         installed_size=20,
-        onnxruntime=IndexOrt(version="1.23.2", origin="wheel", profile=None),
+        onnxruntime=IndexOrt("1.23.2", "wheel", None, "wheel"),
         capabilities={},
         driver=None,
         generations=(),
@@ -86,7 +88,7 @@ def plain(
 
 
 def release(*packages: IndexPackage) -> Index:
-    return Index(format=3, tag="t", packages=packages, models=())
+    return Index(format=4, tag="t", packages=packages, models=())
 
 
 def gpu(
@@ -110,4 +112,6 @@ def gpu(
 LEGACY = package("legacy", "5.0 5.2 6.0 6.1 7.0", ceiling="580")
 MODERN = package("modern", "7.5 8.0 8.6 8.9", jit="9.0", size=300)
 LATEST = package("latest", "8.9 9.0 10.0 12.0", jit="10.3 11.0 12.1", partial="8.7", size=200)
+NOT_MICROSOFTS = (MissingKernels("com.microsoft", ("BiasGelu",)),)
+"""What a lean package lacks, cut short."""
 INDEX = release(LATEST, LEGACY, MODERN)

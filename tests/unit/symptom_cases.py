@@ -19,12 +19,13 @@ from builder.core.seen import (
     Distribution,
     Installed,
     Kernel,
+    ModelTrial,
     Reply,
     Seen,
     Shadow,
     Trial,
 )
-from tests.unit.select_cases import LATEST, LEGACY, MODERN, gpu, package, plain
+from tests.unit.select_cases import LATEST, LEGACY, MODERN, NOT_MICROSOFTS, gpu, package, plain
 
 RTX3060 = Card("0000:01:00.0", 0x2503, "nvidia")
 GTX1080 = Card("0000:02:00.0", 0x1B80)
@@ -74,6 +75,19 @@ def jitted(**changes: object) -> Seen:
     """An H100 with the package for Ampere, whose PTX it runs."""
     own = replace(OWN, support="jit", cuda="12.8")
     return replace(WELL, devices=(gpu("9.0"),), installed=own, **changes)  # type: ignore[arg-type]
+
+
+LEAN = replace(OWN, package=package("modern-lean", "7.5 8.0 8.6", lacks=NOT_MICROSOFTS))
+NO_BIAS_GELU = (
+    "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Failed to find kernel for com.microsoft.BiasGelu(1) "
+    "(node:'n' ep:'CUDAExecutionProvider'). Kernel not found"
+)
+"""ONNX Runtime 1.21.0, of MiniLM with a lean package."""
+
+
+def opening(failure: str | None, installed: Installed = LEAN) -> Seen:
+    """A user's model is opened in the installed package."""
+    return replace(WELL, installed=installed, models=(ModelTrial("/m/minilm.onnx", "cuda", failure),))
 
 
 def shadow(name: str, version: str | None, own: str | None) -> Seen:
@@ -609,5 +623,18 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "LATEST on a 5090": (
         replace(WELL, devices=(gpu("12.0"),), installed=replace(OWN, package=LATEST)),
         set(),
+    ),
+    "a lean package": (replace(WELL, installed=LEAN), {"D211"}),
+    "a lean package, and a model that it runs": (opening(None), {"D211"}),
+    "a lean package, and a transformer": (opening(NO_BIAS_GELU), {"D211", "D404"}),
+    "a lean package, and a model that fails otherwise": (
+        opening("Protobuf parsing failed."),
+        {"D211", "D401"},
+    ),
+    "a full package, and an operator without a kernel": (opening(NO_BIAS_GELU, OWN), {"D401"}),
+    "a full package, and a model that opens": (opening(None, OWN), set()),
+    "a lean package whose own session misses a kernel": (
+        replace(trying("Kernel not found", None), installed=LEAN),
+        {"D211", "D403", "D404"},
     ),
 }

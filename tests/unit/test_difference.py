@@ -11,6 +11,7 @@ import pytest
 
 from builder.core.difference import Difference, difference, dumps, tell
 from builder.core.manifest import BaseEntry, CoverageEntry, Driver, FileEntry, Manifest, OrtEntry, WheelEntry
+from builder.core.missing_kernels import MissingKernels
 from builder.core.variant import ModelRule
 
 CUBLAS = "wheel:nvidia-cublas-cu12==12.9.1.4"
@@ -45,7 +46,7 @@ CUBLAS_FILE = file(
     needed=("libcublasLt.so.12", "libc.so.6"),
 )
 OLD = Manifest(
-    format=3,
+    format=4,
     name="ortpacks-modern-1.21.0-cuda12.9-linux-x64",
     layout="full",
     variant="modern",
@@ -74,6 +75,9 @@ OLD = Manifest(
         file("licenses/nvidia-cuda.txt", 59_262, licence="licenses/nvidia-cuda.txt"),
     ),
 )
+
+
+LACKING = (MissingKernels("", ("Affine", "Crop")), MissingKernels("com.microsoft", ()))
 
 
 def with_file(path: str, **changes: object) -> Manifest:
@@ -274,3 +278,18 @@ def test_no_other_wheel_goes_unseen(name: str) -> None:
     """By the bytes' hash: size and file name follow from it."""
     wheel = replace(OLD.wheels[0], **{name: "other"})  # type: ignore[arg-type]
     assert not difference(OLD, replace(OLD, wheels=(wheel,))).equal
+
+
+def test_what_a_package_cannot_run_is_a_line_for_each_domain(root: Path) -> None:
+    lean = replace(OLD, onnxruntime=replace(OLD.onnxruntime, cannot_run=LACKING))
+    found = difference(lean, OLD)
+    assert triples(found, "versions") == [
+        ("onnxruntime.cannot_run ai.onnx", "Affine Crop", None),
+        ("onnxruntime.cannot_run com.microsoft", "every operator", None),
+    ]
+    assert "  onnxruntime.cannot_run com.microsoft  every operator → none" in tell(found)
+    jsonschema.validate(json.loads(dumps(found)), schema(root))
+    fewer = replace(lean, onnxruntime=replace(lean.onnxruntime, cannot_run=LACKING[:1]))
+    assert [what for what, _, _ in triples(difference(lean, fewer), "versions")] == [
+        "onnxruntime.cannot_run com.microsoft"
+    ]

@@ -44,6 +44,9 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
     value = as_json()
     assert list(schema["properties"]) == list(value)
     assert list(schema["$defs"]["package"]["properties"]) == list(value["packages"][0])  # type: ignore[index]
+    ort = value["packages"][0]["onnxruntime"]  # type: ignore[index]
+    own = schema["$defs"]["package"]["properties"]["onnxruntime"]
+    assert list(own["properties"]) == own["required"] == list(ort)
     part = value["packages"][2]["parts"][0]  # type: ignore[index]
     assert list(schema["$defs"]["part"]["properties"]) == list(part)
     assert list(schema["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
@@ -72,6 +75,7 @@ def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
     assert (thin.unpacked_size, thin.installed_size) == (1234, 6234)
     assert [part.size for part in cut.parts] == [3, 1]
     assert entry.onnxruntime.profile == "full"
+    assert (entry.onnxruntime.host, entry.onnxruntime.cannot_run) == ("wheel", ())
     assert entry.driver is not None
     assert entry.driver.floor == "525.60.13"
     assert (entry.provider, entry.glibc) == ("cuda", "2.34")
@@ -102,10 +106,30 @@ def test_json_of_another_shape_is_refused(text: str) -> None:
         loads(text, "index.json")
 
 
-@pytest.mark.parametrize("found", [4, True, "3", 0])
+@pytest.mark.parametrize("found", [5, True, "3", 0])
 def test_another_format_asks_for_an_update(found: object) -> None:
-    with pytest.raises(ValidationError, match=r"this version reads format 3\. Update ortpacks"):
+    with pytest.raises(ValidationError, match=r"this version reads formats 3 and 4\. Update ortpacks"):
         loads(json.dumps({**as_json(), "format": found}), "index.json")
+
+
+def test_an_index_of_format_3_is_read_and_says_what_it_could_not() -> None:
+    """``index-3.json`` was written by the code at 07f663b; nothing else of it changes."""
+    text = (Path(__file__).parents[1] / "data/formats/index-3.json").read_text()
+    found = loads(text, "x")
+    lean, thin, official = (package.onnxruntime for package in found.packages)
+    assert [one.domain for one in lean.cannot_run] == ["", "com.microsoft", "com.ms.internal.nhwc"]
+    assert (thin.cannot_run, official.cannot_run) == (lean.cannot_run, ())
+    assert {ort.host for ort in (lean, thin, official)} == {None}
+    new = json.loads(dumps(found))
+    for package in new["packages"]:
+        del package["onnxruntime"]["cannot_run"], package["onnxruntime"]["host"]
+    assert {**new, "format": 3} == json.loads(text)
+
+
+@pytest.mark.parametrize("value", [{"packages": 3}, {"packages": [3]}, {"packages": [{"onnxruntime": 3}]}])
+def test_an_index_of_format_3_that_is_none_is_told_by_key(value: dict[str, object]) -> None:
+    with pytest.raises(SchemaError, match="packages"):
+        loads(json.dumps({"format": 3, "tag": "t", "models": [], **value}), "x")
 
 
 @pytest.mark.parametrize("found", [1, 2])

@@ -17,6 +17,7 @@ from builder.core.variant import Layout, Profile
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from tests.packages import PROVIDER, official, plan, report
 
+OLD = Path(__file__).parents[1] / "data/formats/manifest-3.json"
 PATHS = {
     "lib/libonnxruntime_providers_cuda.so": "built",
     "LICENSE": "built",
@@ -57,10 +58,32 @@ def test_what_is_written_fits_the_schema_and_comes_back(root: Path) -> None:
         assert loads(dumps(manifest), "x") == manifest
 
 
+def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not() -> None:
+    """``manifest-3.json`` was written by the code at 07f663b; nothing else of it changes."""
+    text = OLD.read_text()
+    manifest = loads(text, "x")
+    assert (manifest.name, manifest.onnxruntime.profile) == (
+        "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",
+        "lean",
+    )
+    assert [(one.domain, len(one.operators)) for one in manifest.onnxruntime.cannot_run] == [
+        ("", 9),
+        ("com.microsoft", 65),
+        ("com.ms.internal.nhwc", 1),
+    ]
+    new = json.loads(dumps(manifest))
+    del new["onnxruntime"]["cannot_run"]
+    assert {**new, "format": 3} == json.loads(text)
+    full = text.replace('"profile": "lean"', '"profile": "full"')
+    assert loads(full, "x").onnxruntime.cannot_run == ()
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         ("format", 2),
+        ("format", 3),
+        ("onnxruntime", {"cannot_run": [{"domain": "com.microsoft"}]}),
         ("provider", "rocm"),
         ("provider", "cpu"),
         ("glibc", "2"),
@@ -84,13 +107,15 @@ def test_the_schema_refuses_what_is_no_manifest(root: Path, key: str, value: obj
 def test_the_text_is_the_same_each_time_indented_and_sorted_by_path() -> None:
     text = dumps(made())
     assert text == dumps(replace(made(), capabilities=dict(made().capabilities)))
-    assert text.startswith('{\n  "format": 3,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
+    assert text.startswith('{\n  "format": 4,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
     assert text.endswith("}\n")
     assert [entry["path"] for entry in json.loads(text)["files"]] == sorted(PATHS)
 
 
 def test_it_says_what_was_planned_and_what_was_found() -> None:
     value = json.loads(dumps(made()))
+    lacks = {entry["domain"]: entry["operators"] for entry in value["onnxruntime"].pop("cannot_run")}
+    assert "BiasGelu" in lacks["com.microsoft"]
     assert value["onnxruntime"] == {
         "version": "1.21.0",
         "origin": "source",
@@ -161,8 +186,14 @@ def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Pat
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"format": 2}, "has format 2; this ortpacks reads 3. Build the package again"),
-        ({"format": 4}, "has format 4; this ortpacks reads 3. Update ortpacks"),
+        ({"format": 2}, "has format 2; this ortpacks reads 3 and 4. Build the package again"),
+        ({"format": 5}, "has format 5; this ortpacks reads 3 and 4. Update ortpacks"),
+        ({"format": True}, "has format True"),
+        ({"onnxruntime": 1}, "onnxruntime: an object is wanted, found 1"),
+        ({"onnxruntime": {}}, r"[\s\S]*onnxruntime\.cannot_run: missing"),
+        ({"onnxruntime": {"cannot_run": [{"domain": 1}]}}, r"[\s\S]*cannot_run\[0\]\.operators: missing"),
+        ({"format": 3, "onnxruntime": 1}, "onnxruntime: an object is wanted, found 1"),
+        ({"format": 3, "onnxruntime": {"profile": 1}}, r"[\s\S]*onnxruntime\.version: missing"),
         ({"format": "1"}, "has format '1'"),
         ({"cuda": 12.9}, r"cuda: text is wanted, found 12\.9"),
         ({"colour": "red"}, "colour: unknown key"),

@@ -139,3 +139,11 @@ def test_each_part_of_the_name_is_held_to_the_manifest(changes: dict[str, str], 
     findings = list(check_name(name, whole))
     assert [finding.message.split()[0] for finding in findings] == parts
     assert {finding.code.name for finding in findings} <= {"B002"}
+
+
+def test_a_lean_package_that_says_it_runs_everything_is_found() -> None:
+    name = PackageName.parse("ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst")
+    all_run = replace(FULL, onnxruntime=replace(FULL.onnxruntime, cannot_run=()))
+    (finding,) = check_name(name, all_run)
+    assert (finding.code.name, finding.wanted, finding.got) == ("B002", "operators", "none")
+    assert finding.message.startswith("onnxruntime.cannot_run ")

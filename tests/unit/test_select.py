@@ -9,8 +9,19 @@ import pytest
 
 from builder.core.index import IndexPackage
 from builder.core.manifest import Driver
+from builder.core.missing_kernels import MissingKernels
 from builder.core.select import offers, refusal, select
-from tests.unit.select_cases import CAPABILITIES, INDEX, LEGACY, MODERN, gpu, package, plain, release
+from tests.unit.select_cases import (
+    CAPABILITIES,
+    INDEX,
+    LEGACY,
+    MODERN,
+    NOT_MICROSOFTS,
+    gpu,
+    package,
+    plain,
+    release,
+)
 
 
 @pytest.mark.parametrize(
@@ -187,3 +198,44 @@ def test_legacy_is_for_the_driver_branches_it_was_made_for() -> None:
     drivers = ("525.60.12", "525.60.13", "580.126.09", "590.44.01")
     chosen = [select([gpu("5.2", driver)], INDEX, "linux-x64").package for driver in drivers]
     assert chosen == [None, LEGACY, LEGACY, None]
+
+
+@pytest.mark.parametrize(
+    ("lean", "full"),
+    [
+        (package("a-lean", "8.6", size=1, lacks=NOT_MICROSOFTS), package("z", "8.6", size=9)),
+        (package("a-lean", "8.6", lacks=NOT_MICROSOFTS), package("z", "", jit="8.6")),
+    ],
+    ids=["smaller and first by its name", "native where the full one is JIT"],
+)
+def test_what_runs_every_model_goes_before_what_does_not(lean: IndexPackage, full: IndexPackage) -> None:
+    for packages in ((lean, full), (full, lean)):
+        choice = select([gpu("8.6")], release(*packages), "linux-x64")
+        assert (choice.package, choice.notes) == (full, ())
+        assert [item.reason for item in choice.reasons] == [
+            "it has no CUDA kernels for operators that z runs (1 of com.microsoft)"
+        ]
+
+
+def test_a_lean_package_is_taken_where_no_other_serves_the_gpu_and_says_what_fails() -> None:
+    lean = package("old-lean", "5.2", lacks=NOT_MICROSOFTS)
+    choice = select([gpu("5.2")], release(lean, MODERN, plain("cpu")), "linux-x64")
+    assert choice.package is lean
+    (note,) = choice.notes
+    assert note.startswith("old-lean: Transformer models fail at ONNX Runtime's default optimisation level")
+    assert "or set ORT_ENABLE_BASIC in the application." in note
+
+
+def test_a_full_package_whose_driver_does_not_fit_leaves_the_lean_one() -> None:
+    lean = package("a-lean", "5.2", lacks=NOT_MICROSOFTS)
+    full = package("a", "5.2", ceiling="570")
+    choice = select([gpu("5.2", "580.65.06")], release(lean, full), "linux-x64")
+    assert choice.package is lean
+
+
+def test_minimal_comes_last() -> None:
+    nothing = package("a-minimal", "8.6", size=1, lacks=(MissingKernels("", ()), *NOT_MICROSOFTS))
+    lean = package("b-lean", "8.6", size=2, lacks=NOT_MICROSOFTS)
+    assert select([gpu("8.6")], release(nothing, lean), "linux-x64").package is lean
+    (note,) = select([gpu("8.6")], release(nothing), "linux-x64").notes
+    assert "nothing runs on the GPU" in note

@@ -74,6 +74,18 @@ def test_a_finding_names_what_was_seen() -> None:
     assert "(9.1.0), the package's is 9.10.2.21" in only(CASES["another cuDNN first"][0]).seen
 
 
+def test_a_model_that_misses_a_kernel_names_the_package_and_the_cure() -> None:
+    found = {symptom.code: symptom for symptom in diagnose(CASES["a lean package, and a transformer"][0])}
+    assert found["D404"].seen.startswith("/m/minilm.onnx does not open with cuda: [ONNXRuntimeError]")
+    assert found["D404"].means.startswith("modern-lean has no kernel for com.microsoft.BiasGelu")
+    assert "Install the full package" in found["D404"].do
+    assert "ORT_ENABLE_BASIC" in found["D404"].do
+    assert "1 of com.microsoft" in found["D211"].seen
+    assert "Transformer models fail" in found["D211"].means
+    assert found["D404"].severity is Severity.ERROR
+    assert found["D211"].severity is Severity.WARNING
+
+
 @pytest.mark.parametrize(("count", "rest"), [(3, False), (4, True)])
 def test_of_many_libraries_three_are_named(count: int, *, rest: bool) -> None:
     libraries = tuple(Shadow(f"libcublas.so.{number}", f"/cuda/{number}") for number in range(count))

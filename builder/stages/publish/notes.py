@@ -8,7 +8,7 @@ from builder.core import index as index_format
 from builder.core.index import Index, by_support
 from builder.core.indexchanges import changes
 from builder.core.release import INDEX, UPLOADED, Asset
-from builder.core.select import distinct
+from builder.core.select import distinct, limits
 from builder.core.variant import Project
 from builder.errors import ConfigError
 from builder.stages.publish.asked import CLIENT, PublishPorts, downloads
@@ -60,6 +60,7 @@ def release_notes(prepared: Prepared, previous: Index | None, project: Project, 
         downloads=downloads(project.publish, index.tag),
         packages=packages,
         runs={package.file: by_support(package) for package in packages},
+        limits={package.file: limits(package) for package in packages},
         previous=previous.tag if previous else None,
         news=changes(previous, index) if previous else (),
     )

@@ -19,6 +19,7 @@ from builder.app import (
     releasing,
     showing,
     survey,
+    telling,
     verbs,
 )
 from builder.app.cards import asked_for as cards_asked_for
@@ -241,6 +242,9 @@ def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
         "json": "as JSON",
         "html": "write a page to this file",
         "png": "write a picture to this file",
+        "operators": "which operators have CUDA kernels: asks the package's own provider, on a virtual card",
+        "model": "which nodes of this ONNX model would run on the CPU, and why: opened on a virtual card",
+        "base": FLAGS["base"],
     },
 )
 @reported
@@ -251,9 +255,20 @@ def inspect(
     json: bool = False,
     html: str | None = None,
     png: str | None = None,
+    operators: bool = False,
+    model: str | None = None,
+    base: str = "auto",
 ) -> None:
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     shop = workshop()
+    if operators or model:
+        telling.require_alone(also, html, png, model if operators else None)
+        wishes = options(base).wishes
+        if model:
+            telling.tell_model(shop, path, Path(model), wishes, as_json=json)
+        else:
+            telling.tell_operators(shop, path, wishes, as_json=json)
+        return
     page, picture = (Path(name) if name else None for name in (html, png))
     showing.require_places(page, picture)
     reports = looking.look_inside(shop, [path, *also])

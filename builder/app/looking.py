@@ -20,8 +20,8 @@ def look_inside(shop: Workshop, sources: Sequence[str]) -> tuple[Report, ...]:
     for source in sources:
         if not is_url(source):
             require_path(source)  # before minutes go into the others
-    opener = _opener(shop)
-    return tuple((shown(source), _read(opener, source)) for source in sources)
+    unpacker = opener(shop, stderr_console(shop))
+    return tuple((shown(source), _read(unpacker, source)) for source in sources)
 
 
 def require_read(reports: Sequence[Report]) -> None:
@@ -32,14 +32,18 @@ def require_read(reports: Sequence[Report]) -> None:
         raise CheckFailedError(f"{len(unread)} of {len(items)} libraries cannot be read", unread)
 
 
-def _read(opener: Opener, source: str) -> tuple[Inspected, ...]:
-    with opener.libraries(source) as libraries:
+def _read(unpacker: Opener, source: str) -> tuple[Inspected, ...]:
+    with unpacker.libraries(source) as libraries:
         return inspect(libraries)
 
 
-def _opener(shop: Workshop) -> Opener:
-    """What it has to say while it works goes to stderr: stdout is the report's."""
-    told = Console(env=shop.env, stream=sys.stderr)
+def stderr_console(shop: Workshop) -> Console:
+    """Where what is said while it works goes: stdout is the report's."""
+    return Console(env=shop.env, stream=sys.stderr)
+
+
+def opener(shop: Workshop, told: Console) -> Opener:
+    """Opens sources beside ``dist/inspect``."""
     return Opener(
         transfer=HttpTransfer(reporter=told, sleep=time.sleep),
         reporter=told,

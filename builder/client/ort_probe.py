@@ -21,6 +21,7 @@ PLACES = {
     "CreateEnv": 3,
     "CreateSession": 7,
     "CreateSessionOptions": 10,
+    "SetSessionLogSeverityLevel": 22,
     "ReleaseEnv": 92,
     "ReleaseStatus": 93,
     "ReleaseSession": 95,
@@ -32,7 +33,7 @@ PLACES = {
 }
 NAMED = {"directml": b"DML", "coreml": b"CoreML"}
 """Providers that are asked for by ONNX Runtime's own name of them."""
-LOG_ERRORS = 3
+LOG_ALL, LOG_ERRORS = 0, 3
 """Of ``OrtLoggingLevel``: why a provider's library does not load is only in the log, on stderr."""
 
 CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
@@ -108,9 +109,13 @@ def gpu_memory_used(host: str) -> "int | None":
 
 
 def opened(runtime: Runtime, host: str, provider: str, model: str) -> "int | None":
-    """Open a session and close it; bytes of GPU memory that it took, where the provider is CUDA's."""
+    """Open a session and close it; bytes of GPU memory that it took, where the provider is CUDA's.
+
+    ORT's log says on stderr where each node goes.
+    """
     env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
     options = runtime.make("CreateSessionOptions")
+    runtime.call("SetSessionLogSeverityLevel", options, ctypes.c_int(LOG_ALL))
     cuda = provider == "cuda"
     before = gpu_memory_used(host) if cuda else None
     append(runtime, options, provider)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
@@ -16,7 +16,10 @@ from builder.client.verify import verify
 from builder.client.world import Answer, Options, World, head
 from builder.core.manifest import Manifest
 from builder.core.missing_kernels import cause
+from builder.core.onnxfile import read_onnx
+from builder.core.placement import CPU_PROVIDER, Placement
 from builder.core.providers import CPU
+from builder.core.refusals import explained
 from builder.core.select import Choice, limits, recommend, usable_vram
 from builder.core.variant import ModelRule
 from builder.errors import IntegrityError, ValidationError
@@ -65,7 +68,10 @@ def _fitting(models: Sequence[ModelRule], vram: Optional[int], world: World) -> 
 
 
 def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Mapping[str, Path]:
-    """The files by model; one without a name is the recommended model's. ``ValidationError``."""
+    """The files by model; one without a name is the recommended model's, or its own where there is none.
+
+    Raises as ``read_onnx``.
+    """
     known = [rule.model for rule in scene.index.models]
     files: Dict[str, Path] = {}
     for text in given:
@@ -78,31 +84,46 @@ def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Ma
                 f"--try {text}: no such file. Give a model's path, or NAME=PATH with a name of the index's "
                 f"table: {', '.join(known) or 'it is empty'}."
             )
-        files[model] = file
+        read_onnx(file)
+        files[model or file.name] = file
     return files
 
 
 def _try_models(
     rules: Sequence[ModelRule], files: Mapping[str, Path], options: Options, prover: Prover
 ) -> Iterator[Attempt]:
-    """Down the table until one opens where it should, or there is no file to go on with."""
+    """Down the table until one opens where it should, or there is no file to go on with.
+
+    Without a table all of them, on the package's provider.
+    """
     host, manifest = _runtime(options)
+    if not rules:
+        for model, file in files.items():
+            tried = _open(prover, host, manifest.provider, file, manifest)
+            yield Attempt(model, manifest.provider, tried, _cause(tried, manifest))
     for rule in rules:
         if rule.model not in files:
             return
         provider = manifest.provider if rule.device == GPU else CPU
-        tried = prover.open(host, provider, files[rule.model])
+        tried = _open(prover, host, provider, files[rule.model], manifest)
         yield Attempt(rule.model, provider, tried, _cause(tried, manifest))
         if tried.failure is None or not tried.ran:
             return
         if provider != CPU:
-            yield Attempt(rule.model, CPU, prover.open(host, CPU, files[rule.model]))
+            yield Attempt(rule.model, CPU, _open(prover, host, CPU, files[rule.model], manifest))
 
 
 def _cause(tried: Tried, manifest: Manifest) -> Optional[str]:
     ort = manifest.onnxruntime
     found = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
     return str(found) if found else None
+
+
+def _open(prover: Prover, host: Path, provider: str, model: Path, manifest: Manifest) -> Tried:
+    """The trial; a refusal of ONNX Runtime that is known is told in words that say what to do."""
+    tried = prover.open(host, provider, model)
+    said = explained(tried.failure or "", manifest.onnxruntime.version)
+    return tried if said is None else replace(tried, failure=said)
 
 
 def _runtime(options: Options) -> Tuple[Path, Manifest]:
@@ -120,7 +141,7 @@ def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: 
     """The model that opened where the table puts it; else the next one, which nobody has tried."""
     places = {rule.model: rule.device for rule in rules}
     failed = []
-    for attempt in attempts:
+    for attempt in (one for one in attempts if one.model in places):
         meant = places[attempt.model] == GPU
         if attempt.tried.failure is None and meant == (attempt.provider != CPU):
             return Verdict(attempt.model, places[attempt.model], verdict.vram_mib, tested=True)
@@ -136,7 +157,20 @@ def _told(attempt: Attempt) -> str:
         how = "does not open" if attempt.tried.ran else "not tried"
         return f"{what}: {how}: {attempt.tried.failure}" + (f" {attempt.cause}" if attempt.cause else "")
     memory = attempt.tried.gpu_memory_mib
-    return f"{what}: opens" + (f", {memory} MiB of GPU memory" if memory is not None else "")
+    nodes = _nodes(attempt.tried.placement)
+    return f"{what}: opens" + (f", {memory} MiB of GPU memory" if memory is not None else "") + nodes
+
+
+def _nodes(placement: Optional[Placement]) -> str:
+    """``; 188 nodes on CUDAExecutionProvider, 3 on CPUExecutionProvider (Shape, Gather)``."""
+    if placement is None:
+        return ""
+    on_cpu = sorted({operator for provider, operator, _ in placement.nodes if provider == CPU_PROVIDER})
+    names = f" ({', '.join(on_cpu)})" if on_cpu else ""
+    return "; nodes: " + ", ".join(
+        f"{count} on {provider}" + (names if provider == CPU_PROVIDER else "")
+        for provider, count in sorted(placement.counts.items(), reverse=True)
+    )
 
 
 def _summary(verdict: Verdict, world: World) -> str:
@@ -165,5 +199,6 @@ def _attempt(attempt: Attempt) -> Dict[str, object]:
         "opens": attempt.tried.failure is None,
         "failure": attempt.tried.failure,
         "cause": attempt.cause,
+        "nodes": dict(attempt.tried.placement.counts) if attempt.tried.placement else None,
         "gpu_memory_mib": attempt.tried.gpu_memory_mib,
     }

@@ -12,6 +12,7 @@ from typing import List, Mapping, Optional
 
 from builder.client.commands import Answer, Ask
 from builder.core.manifest import Manifest
+from builder.core.placement import Placement
 from builder.core.providers import HOSTS
 from builder.errors import LoadError
 
@@ -35,6 +36,8 @@ class Tried:
     """What ONNX Runtime says of itself."""
     gpu_memory_mib: Optional[int] = None
     """What the session took of the GPU's memory."""
+    placement: Optional[Placement] = None
+    """Where the nodes of the session are, as far as the log says."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,19 @@ def _read(answer: Answer) -> Tried:
         said = json.loads(answer.stdout)
         if "failed" in said:
             return Tried(ran=True, failure=_reason(said["failed"], answer.stderr))
-        return Tried(ran=True, version=said["version"], gpu_memory_mib=_mib(said))
+        return Tried(True, None, said["version"], _mib(said), _placement(answer.stderr))
     except (ValueError, KeyError, TypeError):
         return _without_words(answer)
+
+
+def _placement(log: str) -> Optional[Placement]:
+    """``None`` where the log says nothing of nodes, or in words that are not known."""
+    heard = Placement()
+    heard.read(log)
+    try:
+        return heard if heard.take() else None
+    except ValueError:
+        return None
 
 
 def _without_words(answer: Answer) -> Tried:

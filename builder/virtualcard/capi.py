@@ -54,6 +54,7 @@ PLACES = {
     "ReleaseValue": 96,
     "ReleaseTensorTypeAndShapeInfo": 99,
     "ReleaseSessionOptions": 100,
+    "AddSessionConfigEntry": 130,
     "HasValue": 192,
     "SessionOptionsAppendExecutionProvider_CUDA_V2": 204,
     "CreateCUDAProviderOptions": 205,

@@ -63,6 +63,8 @@ class Asked:
     """Its inputs by name; with them it is also run, with kernels that compute nothing."""
     level: int = ALL
     """``GraphOptimizationLevel``; ORT's default unless said."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Entries of ORT's session configuration."""
 
 
 @dataclass(kw_only=True)
@@ -88,6 +90,12 @@ class Opening:
 
     nodes: Mapping[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     """Provider → operator and name of each of its nodes, subgraphs' too."""
+    no_kernel: frozenset[tuple[str, str]] = frozenset()
+    """Operator and name of each node that the CUDA provider's registry has no kernel for, fused or not."""
+    unsupported: frozenset[tuple[str, str]] = frozenset()
+    """The same of those whose attributes its kernel does not do."""
+    cheaper: frozenset[str] = frozenset()
+    """Names of nodes that have a kernel and are left to the CPU because they compute shapes."""
     error: str = ""
     """What opening or running it failed with, or nothing."""
     libraries: Mapping[str, Containers] = field(default_factory=dict)
@@ -225,6 +233,7 @@ def _job(at: int, asked: Asked, folder: Path) -> dict[str, object]:
         "model": str(asked.model),
         "level": asked.level,
         "feed": str(feed) if asked.feed is not None else None,
+        "config": dict(asked.config),
     }
 
 
@@ -239,6 +248,9 @@ def _opening(answer: Answer) -> Opening:
     computing = {name: count for name, count in calls.items() if _computes(name)}
     return Opening(
         nodes=nodes,
+        no_kernel=frozenset((operator, name) for operator, name in answer["no_kernel"]),
+        unsupported=frozenset((operator, name) for operator, name in answer["unsupported"]),
+        cheaper=frozenset(answer["cheaper"]),
         error=answer["error"],
         libraries=libraries,
         launches={**{name: count for name, count, _ in answer["kernels"] if count}, **computing},

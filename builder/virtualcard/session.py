@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from builder.virtualcard.capi import Api, OrtError
@@ -24,6 +24,8 @@ class Wish:
     """ORT tells on stderr, among much else, where it places each node."""
     level: int | None = None
     """``GraphOptimizationLevel``; ORT's own choice (99, all) unless said."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Entries of ORT's session configuration."""
 
 
 class Session:
@@ -96,6 +98,8 @@ def _prepare(api: Api, options: ctypes.c_void_p, wish: Wish) -> None:
         api.call("SetSessionGraphOptimizationLevel", options, ctypes.c_int(wish.level))
     if wish.verbose:
         api.call("SetSessionLogSeverityLevel", options, ctypes.c_int(0))
+    for key, value in wish.config.items():
+        api.call("AddSessionConfigEntry", options, key.encode(), value.encode())
     if wish.cuda:
         _append_cuda(api, options)
 

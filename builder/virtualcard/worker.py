@@ -7,25 +7,19 @@ from __future__ import annotations
 
 import ctypes
 import json
-import re
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
 
+from builder.core.placement import Placement
 from builder.virtualcard.capi import Api, OrtError
 from builder.virtualcard.session import Session, Wish
 from builder.virtualcard.values import InexpressibleError
 
 NO_RUNTIME = 3
 """Exit code for a host library that does not load."""
-
-_PLACEMENT = "VerifyEachNodeIsAssignedToAnEp"
-_HEADING = re.compile(r"\s*(?:Node\(s\)|All nodes) placed on \[(\w+)\]\. Number of nodes: (\d+)")
-_NODE = re.compile(r"  (\S+) \((.*)\)$")
-"""ORT's verbose log (``core/framework/session_state.cc``), which lists none where all are on one provider."""
 
 
 class Answer(TypedDict):
@@ -34,6 +28,12 @@ class Answer(TypedDict):
     error: str
     nodes: list[tuple[str, str, str, int]]
     """Provider, operator, name, how many of this name."""
+    no_kernel: list[tuple[str, str]]
+    """Operator and name of each node that the CUDA provider's registry has no kernel for."""
+    unsupported: list[tuple[str, str]]
+    """The same of those whose attributes its kernel does not do."""
+    cheaper: list[str]
+    """Names of nodes that have a kernel and are left to the CPU because they compute shapes."""
     containers: list[tuple[str, int, int, int]]
     """Library, CUDA error or 0, whether it is JIT, kernels; one for each container."""
     kernels: list[tuple[str, int, int]]
@@ -48,41 +48,7 @@ class Job(TypedDict):
     model: str
     level: int
     feed: str | None
-
-
-class Placement:
-    """Listens to ORT's log for where each node goes."""
-
-    def __init__(self) -> None:
-        self.nodes: Counter[tuple[str, str, str]] = Counter()
-        self._wanted: dict[str, int] = {}
-        self._provider = ""
-
-    def listen(self, place: str, message: str) -> None:
-        """Take one message and the place in ORT's source that it comes from."""
-        if _PLACEMENT not in place:
-            return
-        if heading := _HEADING.match(message):
-            self._provider = heading[1]
-            self._wanted[heading[1]] = int(heading[2])
-        elif node := _NODE.match(message):
-            self.nodes[self._provider, node[1], node[2]] += 1
-
-    def take(self) -> list[tuple[str, str, str, int]]:
-        """What was heard since the last call. Raises ``ValueError`` for a line that was not understood."""
-        found = self.nodes
-        if len(self._wanted) == 1:
-            ((provider, count),) = self._wanted.items()
-            found = Counter({(provider, "every node", ""): count})
-        elif found.total() != sum(self._wanted.values()):
-            raise ValueError(f"{found.total()} nodes were listed, {self._wanted} were announced")
-        self.drop()
-        return [(*node, count) for node, count in found.items()]
-
-    def drop(self) -> list[tuple[str, str, str, int]]:
-        """Forget what was heard; it is of a session without CUDA."""
-        self.nodes, self._wanted = Counter(), {}
-        return []
+    config: dict[str, str]
 
 
 def main(host: str, folder: str) -> None:
@@ -102,13 +68,23 @@ def main(host: str, folder: str) -> None:
 
 def _answer(api: Api, job: Job, placement: Placement, report: Path) -> Answer:
     error = ""
+    placement.forget()
     try:
         error = _open(api, job)
-        nodes = placement.take() if not error else placement.drop()
+        nodes = [] if error else placement.take()
     except (OrtError, InexpressibleError) as refusal:
         error, nodes = str(refusal), placement.take()
     ctypes.CDLL(None).virtualcard_report(str(report).encode())
-    answer = Answer(error=error, nodes=nodes, containers=[], kernels=[], calls=[])
+    answer = Answer(
+        error=error,
+        nodes=nodes,
+        no_kernel=sorted(placement.no_kernel),
+        unsupported=sorted(placement.unsupported),
+        cheaper=sorted(placement.cheaper),
+        containers=[],
+        kernels=[],
+        calls=[],
+    )
     libraries = _Libraries()
     for line in report.read_text(encoding="utf-8").splitlines():
         kind, name, *numbers = line.split("\t")
@@ -124,7 +100,7 @@ def _answer(api: Api, job: Job, placement: Placement, report: Path) -> Answer:
 
 def _open(api: Api, job: Job) -> str:
     """Why the CUDA provider was not there, if it was not. Raises ``OrtError``, ``InexpressibleError``."""
-    session = Session(api, Path(job["model"]), Wish(verbose=True, level=job["level"]))
+    session = Session(api, Path(job["model"]), Wish(verbose=True, level=job["level"], config=job["config"]))
     try:
         if session.refusal is None and job["feed"] is not None:
             values = dict(np.load(job["feed"]))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.client import trial_probe
 from tests.doubles import release as release_double
 from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
 from tests.doubles.machine import Machine
@@ -30,7 +31,7 @@ def _table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    (tmp_path / "model.onnx").write_bytes(b"onnx")
+    (tmp_path / "model.onnx").write_bytes(trial_probe.model())
     return tmp_path / "model.onnx"
 
 
@@ -195,3 +196,22 @@ def test_a_cpu_answer_stands_where_nothing_can_be_written(tmp_path: Path) -> Non
     argv = ["--prefix", str(tmp_path / "file" / "prefix")]
     assert machine.run("install", "--index", str(write_release(tmp_path / "release")), *argv) == 0
     assert "gpu-info.json: not written" in machine.err
+
+
+def test_an_opset_that_the_host_does_not_know_is_told_in_a_sentence(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    why = "Opset 24 is under development. Current official support for domain ai.onnx is till opset 23."
+    replace_host(machine, library("1.23.2", refuses=[CREATE_SESSION], why=why))
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
+    sentence = "ONNX Runtime 1.23.2 knows ai.onnx up to 23; this model asks for 24: export it again"
+    assert f"big on cuda: does not open: {sentence}" in machine.out
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "words"), [(b"text", 2, "not an ONNX model"), (b"", 7, "cut short")]
+)
+def test_a_file_that_is_no_model_is_a_message(tmp_path: Path, data: bytes, code: int, words: str) -> None:
+    machine, index = machine_with(tmp_path)
+    (tmp_path / "bad.onnx").write_bytes(data)
+    assert machine.run("recommend", "--index", index, "--try", str(tmp_path / "bad.onnx")) == code
+    assert words in machine.err

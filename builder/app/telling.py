@@ -1,0 +1,146 @@
+"""inspect --operators and inspect --model: what a package's CUDA provider runs, told by asking it."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.adapters.opened import shown
+from builder.app.kit import Kit
+from builder.app.looking import opener, stderr_console
+from builder.app.workshop import Workshop
+from builder.console import Console
+from builder.core.modelplan import ModelPlan, OnCpu, plan_document, plan_text, reason
+from builder.core.onnxfile import read_onnx
+from builder.core.operators import OperatorTable, document, text
+from builder.core.ports import Reporter
+from builder.core.refusals import explained, without_kernel
+from builder.errors import CheckFailedError, ValidationError
+from builder.stages.plan import Wishes, choose_base
+from builder.virtualcard.card import Card
+from builder.virtualcard.opening import CPU, HOST, PROVIDER, Runtime, open_model
+
+_CARD = Card(capability="8.6")
+"""One that every package of ours serves, and where no operator is left out for its age."""
+_LONGEST = 500
+"""Characters of ONNX Runtime's own words, whose end has the reason."""
+_BRIDGE = "libonnxruntime_providers_shared.so"
+_HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
+_VERSION = re.compile(rb"\0VERS_(\d+\.\d+\.\d+)\0")
+"""The symbol version that every host library defines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Provider:
+    """Host library and CUDA provider of a package, side by side."""
+
+    label: str
+    folder: Path
+    ort_version: str
+
+
+def require_alone(*others: object) -> None:
+    """Raise ``ValidationError`` for flags that say nothing about operators or a model."""
+    if any(others):
+        raise ValidationError(
+            "--operators and --model take one package, go without each other, and write no --html and no "
+            "--png. Use --json for programs."
+        )
+
+
+def tell_operators(shop: Workshop, source: str, wishes: Wishes, *, as_json: bool) -> None:
+    """Print which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
+    console = stderr_console(shop)
+    with _provider(shop, console, source) as provider:
+        runtime = _runtime(shop, console, wishes)
+        table = _table(shop, provider, runtime, console)
+    shop.console.show(json.dumps(document(table), indent=2) if as_json else text(provider.label, table))
+
+
+def tell_model(shop: Workshop, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
+    """Print which nodes of ``model`` would run on the CPU with the package ``source``, and why.
+
+    Raises as ``read_onnx``, and ``CheckFailedError`` where ONNX Runtime refuses the model.
+    """
+    file, console = read_onnx(model), stderr_console(shop)
+    with _provider(shop, console, source) as provider:
+        runtime = _runtime(shop, console, wishes)
+        with console.step(f"open {model.name} on a virtual card"):
+            opening = open_model(provider.folder, model.absolute(), _CARD, runtime=runtime)
+        if opening.error:
+            why = _why(opening.error, provider.ort_version)
+            raise CheckFailedError(f"{model.name} does not open with {provider.label}: {why}")
+        on_cpu = opening.nodes.get(CPU, Counter())
+        table: OperatorTable | None = None
+        if not opening.no_kernel.isdisjoint(on_cpu):
+            table = _table(shop, provider, runtime, console)
+    plan = ModelPlan(
+        model=model.name,
+        package=provider.label,
+        ort_version=provider.ort_version,
+        opsets=file.opsets,
+        counts=opening.counts,
+        on_cpu=tuple(
+            OnCpu(
+                operator,
+                name,
+                count,
+                reason((operator, name), opening.no_kernel, opening.unsupported, opening.cheaper, table),
+            )
+            for (operator, name), count in sorted(on_cpu.items())
+        ),
+    )
+    shop.console.show(json.dumps(plan_document(plan), indent=2) if as_json else plan_text(plan))
+
+
+@contextmanager
+def _provider(shop: Workshop, console: Console, source: str) -> Iterator[_Provider]:
+    """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.libraries``."""
+    label = shown(source)
+    with opener(shop, console).libraries(source) as libraries, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for path in (path for _, path in libraries):
+            wanted = HOST if _HOST.match(path.name) else path.name
+            if wanted in {HOST, PROVIDER, _BRIDGE} and not (folder / wanted).exists():
+                (folder / wanted).symlink_to(path.resolve())
+        missing = [wanted for wanted in (HOST, PROVIDER, _BRIDGE) if not (folder / wanted).exists()]
+        if missing:
+            raise ValidationError(
+                f"{label} has no {' and no '.join(missing)}: only ONNX Runtime with its CUDA provider can be "
+                "asked. Name a package of ours, its folder, or the wheel onnxruntime-gpu."
+            )
+        yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
+
+
+def _table(shop: Workshop, provider: _Provider, runtime: Runtime, told: Reporter) -> OperatorTable:
+    # Imported late: onnx and onnxruntime are slow to import.
+    from builder.app.operators import operator_table  # noqa: PLC0415
+
+    return operator_table(shop, provider.folder, runtime, provider.ort_version, told)
+
+
+def _why(said: str, ort_version: str) -> str:
+    known = explained(said, ort_version) or without_kernel(said, ort_version)
+    return known or " ".join(said.split())[-_LONGEST:]
+
+
+def _version(host: Path, label: str) -> str:
+    with host.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = _VERSION.search(data)
+        version = found[1].decode() if found else None
+    if version is None:
+        raise ValidationError(f"{label}: its {HOST} names no version of ONNX Runtime. Name another package.")
+    return version
+
+
+def _runtime(shop: Workshop, console: Console, wishes: Wishes) -> Runtime:
+    base = choose_base(shop.project, wishes, shop.engine).value
+    with console.step("make the virtual card"):
+        return Runtime(library=Kit(shop, base, console).virtual_card(), runner=shop.runner)

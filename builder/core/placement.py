@@ -1,0 +1,79 @@
+"""What ONNX Runtime's verbose log says of a session: which provider runs which node, and why not CUDA."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Counter as Counted
+from typing import Dict, List, Set, Tuple
+
+CPU_PROVIDER = "CPUExecutionProvider"
+_PLACEMENT = "VerifyEachNodeIsAssignedToAnEp"
+_HEADING = re.compile(r"\s*(?:Node\(s\)|All nodes) placed on \[(\w+)\]\. Number of nodes: (\d+)")
+_NODE = re.compile(r"  (\S+) \((.*)\)$")
+"""ORT's verbose log (``core/framework/session_state.cc``), which lists none where all are on one provider."""
+_NO_KERNEL = re.compile(r"CUDA kernel not found in registries for Op type: (\S+) node name: (.*)")
+_NOT_THIS_ONE = re.compile(r"CUDA kernel not supported\. Fallback .* for Op type: (\S+) node name: (.*)")
+"""``CUDAExecutionProvider::GetCapability``: its registry has no kernel, or one that does not do all of it."""
+_CHEAPER = re.compile(r"ORT optimization- Force fallback to CPU execution for node: (.*?) because the CPU")
+"""``core/framework/fallback_cpu_capability.cc``: what computes shapes stays on the CPU."""
+
+
+_LINE = re.compile(r"\[[VIWEF]:onnxruntime:[^\]]*?, (\S+ \S+)\] (.*)")
+"""A line of the log as ORT prints it: place in its source, message."""
+
+
+class Placement:
+    """Listens to ORT's log for where each node goes."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin with the next model."""
+        self.nodes: Counted[Tuple[str, str, str]] = Counter()
+        self.no_kernel: Set[Tuple[str, str]] = set()
+        self.unsupported: Set[Tuple[str, str]] = set()
+        self.cheaper: Set[str] = set()
+        self._wanted: Dict[str, int] = {}
+        self._provider = ""
+
+    def listen(self, place: str, message: str) -> None:
+        """Take one message and the place in ORT's source that it comes from."""
+        if found := _NO_KERNEL.match(message):
+            self.no_kernel.add((found[1], found[2]))
+        elif found := _NOT_THIS_ONE.match(message):
+            self.unsupported.add((found[1], found[2]))
+        elif found := _CHEAPER.match(message):
+            self.cheaper.add(found[1])
+        elif _PLACEMENT in place:
+            self._listed(message)
+
+    def _listed(self, message: str) -> None:
+        if heading := _HEADING.match(message):
+            self._provider = heading[1]
+            self._wanted[heading[1]] = int(heading[2])
+        elif node := _NODE.match(message):
+            self.nodes[self._provider, node[1], node[2]] += 1
+
+    @property
+    def counts(self) -> Dict[str, int]:
+        """Provider → number of nodes, as ORT counts them."""
+        return dict(self._wanted)
+
+    def take(self) -> List[Tuple[str, str, str, int]]:
+        """Where the nodes are. Raises ``ValueError`` for a line that was not understood."""
+        found = self.nodes
+        if len(self._wanted) == 1:
+            ((provider, count),) = self._wanted.items()
+            found = Counter({(provider, "every node", ""): count})
+        elif sum(found.values()) != sum(self._wanted.values()):
+            raise ValueError(f"{sum(found.values())} nodes were listed, {self._wanted} were announced")
+        return [(*node, count) for node, count in found.items()]
+
+    def read(self, log: str) -> None:
+        """Take a whole log, as ORT prints it on stderr."""
+        for line in log.splitlines():
+            found = _LINE.search(line)
+            if found:
+                self.listen(found[1], found[2])

@@ -1,0 +1,122 @@
+"""The operators of real providers, told by asking them, against what ONNX Runtime's authors publish."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.onenode import definitions
+from builder.app.operators import operator_table
+from builder.core import manifest as manifest_format
+from builder.core.missing_kernels import cannot_run
+from builder.core.operators import OperatorTable, lacking
+from tests.answers import pairs
+from tests.answers.card import COMPILER, NO_COMPILER, runtime
+from tests.answers.packages import built
+from tests.answers.pairs import Pair
+from tests.verbs import ROOT
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
+]
+PUBLISHED = ROOT / "tests/data/operators/cuda-1.21.0.md"
+"""docs/OperatorKernels.md of onnxruntime v1.21.0, made by its authors from the kernels of a build."""
+
+Types = Mapping[str, frozenset[str]]
+Row = tuple[int, int | None, Types]
+
+
+def table_of(pair: Pair) -> OperatorTable:
+    folder = Path(str(pair.library)).parent
+    return operator_table(pairs.shop(), folder, runtime(), pair.ort_version, pairs.shop().reporter)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> OperatorTable:
+    return table_of(named(pairs.official("1.21.0"), tmp_path_factory.mktemp("official")))
+
+
+def named(pair: Pair, folder: Path) -> Pair:
+    """The pair under the names that a package gives it."""
+    for library in pair.library.parent.glob("libonnxruntime*"):
+        name = "libonnxruntime.so.1" if library == pair.library else library.name
+        (folder / name).symlink_to(library)
+    return Pair(library=folder / "libonnxruntime.so.1", ort_version=pair.ort_version)
+
+
+def published() -> dict[tuple[str, str], list[Row]]:
+    """Domain and operator → first and last opset, types by parameter."""
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    domain = operator = ""
+    for line in PUBLISHED.read_text(encoding="utf-8").splitlines():
+        if heading := re.search(r"Operator Domain:\*\* \*([\w.]+)\*", line):
+            domain = heading[1]
+            continue
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        opsets = re.fullmatch(r"\[?(\d+)(?:, (\d+)\]|(\+))?", cells[2]) if len(cells) == 4 else None
+        if opsets is None:
+            continue
+        operator = cells[0] or operator
+        last = None if opsets[3] else int(opsets[2] or opsets[1])
+        types = re.findall(r"\*\*(\w+)\*\* = ([^<]*)", cells[3])
+        rows = {name: frozenset(some.strip() for some in listed.split(", ")) for name, listed in types}
+        found[domain, operator].append((int(opsets[1]), last, rows))
+    return found
+
+
+def test_every_published_operator_is_found_in_every_opset_with_its_types(asked: OperatorTable) -> None:
+    rows = published()
+    assert len(rows) == 218, "operators of the page, by hand: grep -c '^|[A-Z]' less the heading"
+    ours = defaultdict(list)
+    for item in asked.kernels:
+        ours[item.domain, item.operator].append(item)
+    versions, unlike = 0, []
+    for definition in definitions():
+        domain, since = definition.domain or "ai.onnx", definition.since
+        if since > asked.opsets[domain]:
+            continue
+        meant = [types for first, last, types in rows[domain, definition.operator]
+                 if since == first or (last is not None and first <= since <= last)]  # fmt: skip
+        got = [item for item in ours[domain, definition.operator]
+               if item.since <= since and (item.until is None or since <= item.until)]  # fmt: skip
+        if definition.operator == "NonMaxSuppression":
+            assert (len(meant), len(got)) == (0, 1), "1.21.0 registers it, its page leaves it out"
+            continue
+        assert len(meant) == len(got), f"{definition}: {meant} {got}"
+        versions += len(got)
+        for name in set(meant[0]) & set(got[0].types) if got else ():
+            allowed = meant[0][name] & set(definition.types[name])
+            if allowed != set(got[0].types[name]) and not allowed < set(got[0].types[name]):
+                unlike.append(str(definition))
+    assert versions == 427
+    assert unlike == [
+        "ai.onnx:If-16",
+        "ai.onnx:If-19",
+        "ai.onnx:Loop-16",
+        "ai.onnx:Loop-19",
+    ], "nothing makes a sequence of bfloat16 or float8 in a branch"
+
+
+def test_what_a_manifest_says_of_com_microsoft_is_what_the_official_bytes_have(asked: OperatorTable) -> None:
+    (missing,) = (one for one in cannot_run("lean", "1.21.0") if one.domain == "com.microsoft")
+    assert missing.operators == asked.operators()["com.microsoft"]
+
+
+@pytest.mark.parametrize("package", built())
+def test_a_packages_manifest_says_what_its_bytes_lack(
+    package: Path, asked: OperatorTable, tmp_path: Path
+) -> None:
+    manifest = manifest_format.loads(
+        pairs.shop().archive(pairs.shop().reporter).read_manifest(package), package.name
+    )
+    if manifest.onnxruntime.version != asked.ort_version:
+        pytest.skip(f"ONNX Runtime {manifest.onnxruntime.version}: compared with 1.21.0's")
+    ours = table_of(pairs.ours(package, tmp_path))
+    said = {item.domain: item.operators for item in manifest.onnxruntime.cannot_run}
+    assert lacking(asked, ours) == said

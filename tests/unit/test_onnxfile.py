@@ -1,0 +1,104 @@
+"""What an ONNX file says of itself, and files that are none; models are made by onnx."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from builder.core.onnxfile import External, read_onnx
+from builder.errors import BuilderError, IntegrityError, ValidationError
+
+
+def made(folder: Path, *, opset: int = 17, external: str = "") -> Path:
+    weights = numpy_helper.from_array(np.ones(1000, np.float32), "w")
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1000])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1000])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [value], [result], [weights])
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    path = folder / "model.onnx"
+    if external:
+        onnx.save(model, path, save_as_external_data=True, location=external, size_threshold=10)
+    else:
+        onnx.save(model, path)
+    return path
+
+
+def test_versions_are_read(tmp_path: Path) -> None:
+    found = read_onnx(made(tmp_path))
+    assert (found.ir_version, found.opsets) == (8, {"ai.onnx": 17, "com.microsoft": 1})
+    assert found.external == ()
+
+
+def test_external_data_is_read_and_has_to_be_there_whole(tmp_path: Path) -> None:
+    path = made(tmp_path, external="w.bin")
+    (item,) = read_onnx(path).external
+    assert item == External("w", "w.bin", 4000)
+    (tmp_path / "w.bin").write_bytes(bytes(3999))
+    with pytest.raises(IntegrityError, match=r"w\.bin is cut short: 'w' of model\.onnx ends at byte 4,000"):
+        read_onnx(path)
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(ValidationError, match=r"'w' lie in 'w\.bin', which is not beside it\. Put that file"):
+        read_onnx(path)
+
+
+def test_external_data_of_a_branch_is_found(tmp_path: Path) -> None:
+    tensor = TensorProto(name="inner", data_type=1, dims=[1], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="gone.bin")
+    output = helper.make_tensor_value_info("o", TensorProto.FLOAT, [1])
+    branch = helper.make_graph([helper.make_node("Identity", ["inner"], ["o"])], "b", [], [output], [tensor])
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch)
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    graph = helper.make_graph([node], "g", [condition], [helper.make_tensor_value_info("y", 1, [1])])
+    path = tmp_path / "m.onnx"
+    path.write_bytes(helper.make_model(graph).SerializeToString())
+    with pytest.raises(ValidationError, match=r"'inner' lie in 'gone\.bin'"):
+        read_onnx(path)
+
+
+@pytest.mark.parametrize("kept", [3, 100, 2000, -1])
+def test_a_model_cut_short_is_told_from_what_is_none(tmp_path: Path, kept: int) -> None:
+    path = made(tmp_path)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(IntegrityError, match=r"is an ONNX model cut short.* Fetch it again"):
+        read_onnx(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"hello world\n" * 9, "is not an ONNX model"),
+        (b"PK\x03\x04" + bytes(99), "is not an ONNX model"),
+        (b"<!DOCTYPE html>", "is not an ONNX model"),
+        (b"\xff" * 99, "is not an ONNX model"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
+    ],
+)
+def test_other_files_are_no_models(tmp_path: Path, data: bytes, words: str) -> None:
+    (tmp_path / "m.onnx").write_bytes(data)
+    with pytest.raises(ValidationError, match=words):
+        read_onnx(tmp_path / "m.onnx")
+
+
+def test_no_file_and_an_empty_one_are_messages(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match="No such file"):
+        read_onnx(tmp_path / "gone.onnx")
+    (tmp_path / "empty.onnx").touch()
+    with pytest.raises(IntegrityError, match="it is empty"):
+        read_onnx(tmp_path / "empty.onnx")
+
+
+def test_any_bytes_are_a_message(tmp_path: Path) -> None:
+    whole = made(tmp_path).read_bytes()
+    path = tmp_path / "m.onnx"
+    chance = np.random.default_rng(13)
+    for _ in range(500):
+        data = bytearray(whole[:200])
+        data[chance.integers(200)] = chance.integers(256)
+        path.write_bytes(bytes(data))
+        with pytest.raises(BuilderError):
+            read_onnx(path)

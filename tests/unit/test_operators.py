@@ -1,0 +1,89 @@
+"""Operator tables: ranges of opsets, what one provider lacks of another's, text and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from builder.core.operators import Kernels, OperatorTable, document, lacking, parse, ranges, text
+
+FLOATS = {"T": ("tensor(float)", "tensor(float16)")}
+
+
+def table(*kernels: Kernels, unasked: tuple[str, ...] = ()) -> OperatorTable:
+    return OperatorTable("1.21.0", {"ai.onnx": 22, "com.microsoft": 1}, kernels, 99, unasked)
+
+
+def kernels(operator: str, since: int = 1, until: int | None = None, domain: str = "ai.onnx") -> Kernels:
+    return Kernels(domain, operator, since, until, FLOATS)
+
+
+def test_definitions_with_the_same_types_are_one_range() -> None:
+    some, more = {"T": ["b", "a"]}, {"T": ["a", "b", "c"]}
+    found = ranges("ai.onnx", "Op", {1: None, 7: some, 13: some, 14: more, 22: None})
+    assert [(item.opsets, item.types["T"]) for item in found] == [
+        ("7-13", ("a", "b")),
+        ("14-21", ("a", "b", "c")),
+    ]
+
+
+def test_a_range_ends_where_a_definition_has_no_kernel_and_begins_again() -> None:
+    found = ranges("ai.onnx", "Op", {1: {"T": ["a"]}, 6: None, 9: {"T": ["a"]}})
+    assert [item.opsets for item in found] == ["1-5", "9+"]
+
+
+def test_an_operator_without_type_parameters_has_kernels_too() -> None:
+    assert [item.opsets for item in ranges("d", "Op", {2: {}})] == ["2+"]
+
+
+def test_what_is_lacking_is_spelled_as_in_a_manifest() -> None:
+    official = table(
+        kernels("Relu"),
+        kernels("Affine"),
+        kernels("LayerNormalization", 1),
+        kernels("Mid", 1),
+        kernels("Gelu", domain="com.microsoft"),
+        kernels("Attention", domain="com.microsoft"),
+    )
+    ours = table(kernels("Relu"), kernels("LayerNormalization", 17), kernels("Mid", 1, 6), kernels("Mid", 13))
+    assert lacking(official, ours) == {
+        "": ("Affine", "LayerNormalization(1)", "Mid(7)"),
+        "com.microsoft": ("Attention", "Gelu"),
+    }
+    assert lacking(official, official) == {}
+
+
+def test_other_types_are_no_lack_of_an_operator() -> None:
+    half = Kernels("ai.onnx", "Relu", 1, None, {"T": ("tensor(float)",)})
+    assert lacking(table(kernels("Relu")), table(half)) == {}
+
+
+def test_the_json_is_read_back_and_fits_its_schema(root: Path) -> None:
+    made = table(kernels("Relu", 6, 12), kernels("Relu", 13), unasked=("ai.onnx.ml:ZipMap-1",))
+    value = json.loads(json.dumps(document(made)))
+    jsonschema.validate(
+        value, json.loads((root / "docs/schemas/inspect-operators.schema.json").read_text(encoding="utf-8"))
+    )
+    assert parse(value) == made
+
+
+@pytest.mark.parametrize("other", [None, [], {}, {"onnxruntime": "1.21.0"}, "text"])
+def test_what_is_no_table_is_none(other: object) -> None:
+    assert parse(other) is None
+
+
+def test_the_text_has_a_line_for_each_range_and_says_what_was_not_asked() -> None:
+    lines = text("a.whl", table(kernels("Relu", 6, 12), unasked=("ai.onnx:X-1",))).splitlines()
+    assert lines[0] == "a.whl, ONNX Runtime 1.21.0: operators with CUDA kernels"
+    assert "ai.onnx, opsets up to 22: 1 operators" in lines
+    assert "  Relu  6-12   T: float, float16" in lines
+    assert lines[-1].endswith("ai.onnx:X-1.")
+
+
+def test_why_a_kernel_is_missing_names_those_that_there_are() -> None:
+    asked = table(kernels("Relu", 6, 12))
+    assert asked.why_missing("BiasGelu") == "no CUDA kernel for BiasGelu"
+    assert asked.why_missing("Relu").endswith("There are some for ai.onnx 6-12 T: float, float16")

@@ -263,11 +263,10 @@ def inspect(
     shop = workshop()
     if operators or model:
         telling.require_alone(also, html, png, model if operators else None)
-        wishes = options(base).wishes
         if model:
-            telling.tell_model(shop, path, Path(model), wishes, as_json=json)
+            telling.tell_model(shop, path, Path(model), wishes(base), as_json=json)
         else:
-            telling.tell_operators(shop, path, wishes, as_json=json)
+            telling.tell_operators(shop, path, wishes(base), as_json=json)
         return
     page, picture = (Path(name) if name else None for name in (html, png))
     showing.require_places(page, picture)

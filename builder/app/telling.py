@@ -104,10 +104,11 @@ def tell_model(shop: Workshop, source: str, model: Path, wishes: Wishes, *, as_j
 def _provider(shop: Workshop, console: Console, source: str) -> Iterator[_Provider]:
     """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.libraries``."""
     label = shown(source)
-    with opener(shop, console).libraries(source) as libraries, tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for path in (path for _, path in libraries):
-            wanted = HOST if _HOST.match(path.name) else path.name
+    with opener(shop, console).libraries(source) as libraries, tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name, path in libraries:
+            file = name.rpartition("/")[2]
+            wanted = HOST if _HOST.match(file) else file
             if wanted in {HOST, PROVIDER, _BRIDGE} and not (folder / wanted).exists():
                 (folder / wanted).symlink_to(path.resolve())
         missing = [wanted for wanted in (HOST, PROVIDER, _BRIDGE) if not (folder / wanted).exists()]

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import onnxruntime
+
 from builder.adapters.digests import file_digest
 from builder.adapters.onenode import LAST, Definition, Question, definitions, future
 from builder.adapters.partfile import part_file
@@ -56,13 +58,13 @@ class _Said:
 def operator_table(
     shop: Workshop, libraries: Path, runtime: Runtime, ort_version: str, reporter: Reporter
 ) -> OperatorTable:
-    """The table of the provider in ``libraries``; kept by its and its host's content.
+    """The table of the provider in ``libraries``; kept by its, its host's and the schemas' identity.
 
-    Raises as ``open_models``, and
-    ``CheckFailedError`` where the provider answers nothing at all.
+    Raises as ``open_models``, and ``CheckFailedError`` where the provider answers nothing at all.
     """
     digests = [file_digest(libraries / name).sha256 for name in (PROVIDER, HOST)]
-    file = shop.cache / f"operators-{_FORMAT}" / digests[0] / f"{digests[1]}.json"
+    asking = f"operators-{_FORMAT}-{onnxruntime.__version__}"
+    file = shop.cache / asking / digests[0] / f"{digests[1]}.json"
     kept = _load(file)
     if kept is not None:
         return kept

@@ -16,30 +16,14 @@ from typing import TypedDict
 import numpy as np
 
 from builder.virtualcard.capi import Api, OrtError
+from builder.virtualcard.opening import NO_RUNTIME, Answer
 from builder.virtualcard.session import Session, Wish
 from builder.virtualcard.values import InexpressibleError
-
-NO_RUNTIME = 3
-"""Exit code for a host library that does not load."""
 
 _PLACEMENT = "VerifyEachNodeIsAssignedToAnEp"
 _HEADING = re.compile(r"\s*(?:Node\(s\)|All nodes) placed on \[(\w+)\]\. Number of nodes: (\d+)")
 _NODE = re.compile(r"  (\S+) \((.*)\)$")
 """ORT's verbose log (``core/framework/session_state.cc``), which lists none where all are on one provider."""
-
-
-class Answer(TypedDict):
-    """What was seen of one model."""
-
-    error: str
-    nodes: list[tuple[str, str, str, int]]
-    """Provider, operator, name, how many of this name."""
-    containers: list[tuple[str, int, int, int]]
-    """Library, CUDA error or 0, whether it is JIT, kernels; one for each container."""
-    kernels: list[tuple[str, int, int]]
-    """Mangled name, launches, CUDA error or 0."""
-    calls: list[tuple[str, int]]
-    """Function of NVIDIA's libraries, how often."""
 
 
 class Job(TypedDict):

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from builder.adapters.partfile import part_file
 from builder.app.workshop import Workshop
 from builder.core.arch import Capability
@@ -41,11 +39,10 @@ from builder.core.select import select
 from builder.core.selftest import Tensor, Trial
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
 from builder.virtualcard.card import DRIVER, Card
-from builder.virtualcard.opening import Asked, Opening, Runtime, open_models
-from builder.virtualcard.values import Array
+from builder.virtualcard.opening import Array, Asked, Opening, Runtime, open_models
 
 ALL = "all"
-_DTYPES = {"f32": np.float32, "i32": np.int32, "i64": np.int64}
+_DTYPES = {"f32": "<f4", "i32": "<i4", "i64": "<i8"}
 _NO_DEVICE = 100
 
 
@@ -205,6 +202,8 @@ def _feed(trial: Trial) -> dict[str, Array]:
 
 
 def _array(item: Tensor) -> Array:
+    import numpy as np  # noqa: PLC0415 - slow to import, and every verb imports this module
+
     return np.frombuffer(item.data, _DTYPES[item.type]).reshape(item.dims)
 
 

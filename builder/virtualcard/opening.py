@@ -13,17 +13,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from builder.core.elf import Elf, read_elf
 from builder.core.ports import Runner
 from builder.errors import LoadError
 from builder.virtualcard.card import Card
 from builder.virtualcard.stubs import stub_library
-from builder.virtualcard.values import Array
-from builder.virtualcard.worker import NO_RUNTIME, Answer
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Array: TypeAlias = "NDArray[np.generic]"
+NO_RUNTIME = 3
+"""The worker's exit code for a host library that does not load."""
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
 """``GraphOptimizationLevel``."""
@@ -38,6 +42,26 @@ _ANSWERED = re.compile(r"(?:__)?cuda|cublas|cudnn|cufft|curand|nvrtc")
 _SECONDS_A_MODEL = 300
 _COMPUTES = re.compile(r"cublas(Lt)?[SDGM]|cudnn|cufftXtExec|curandGenerate|fmha")
 _PREPARES = re.compile(r"Create|Destroy|Set|Get|Finalize|Init|Desc")
+
+
+class Answer(TypedDict):
+    """What was seen of one model."""
+
+    error: str
+    nodes: list[tuple[str, str, str, int]]
+    """Provider, operator, name, how many of this name."""
+    no_kernel: list[tuple[str, str]]
+    """Operator and name of each node that the CUDA provider's registry has no kernel for."""
+    unsupported: list[tuple[str, str]]
+    """The same of those whose attributes its kernel does not do."""
+    cheaper: list[str]
+    """Names of nodes that have a kernel and are left to the CPU because they compute shapes."""
+    containers: list[tuple[str, int, int, int]]
+    """Library, CUDA error or 0, whether it is JIT, kernels; one for each container."""
+    kernels: list[tuple[str, int, int]]
+    """Mangled name, launches, CUDA error or 0."""
+    calls: list[tuple[str, int]]
+    """Function of NVIDIA's libraries, how often."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +252,8 @@ def _last(lines: Sequence[str]) -> str:
 def _job(at: int, asked: Asked, folder: Path) -> dict[str, object]:
     feed = folder / f"feed-{at}.npz"
     if asked.feed is not None and not feed.exists():
+        import numpy as np  # noqa: PLC0415 - slow to import, and every verb imports this module
+
         np.savez(feed, allow_pickle=False, **asked.feed)
     return {
         "model": str(asked.model),

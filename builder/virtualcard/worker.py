@@ -15,31 +15,9 @@ import numpy as np
 
 from builder.core.placement import Placement
 from builder.virtualcard.capi import Api, OrtError
+from builder.virtualcard.opening import NO_RUNTIME, Answer
 from builder.virtualcard.session import Session, Wish
 from builder.virtualcard.values import InexpressibleError
-
-NO_RUNTIME = 3
-"""Exit code for a host library that does not load."""
-
-
-class Answer(TypedDict):
-    """What was seen of one model."""
-
-    error: str
-    nodes: list[tuple[str, str, str, int]]
-    """Provider, operator, name, how many of this name."""
-    no_kernel: list[tuple[str, str]]
-    """Operator and name of each node that the CUDA provider's registry has no kernel for."""
-    unsupported: list[tuple[str, str]]
-    """The same of those whose attributes its kernel does not do."""
-    cheaper: list[str]
-    """Names of nodes that have a kernel and are left to the CPU because they compute shapes."""
-    containers: list[tuple[str, int, int, int]]
-    """Library, CUDA error or 0, whether it is JIT, kernels; one for each container."""
-    kernels: list[tuple[str, int, int]]
-    """Mangled name, launches, CUDA error or 0."""
-    calls: list[tuple[str, int]]
-    """Function of NVIDIA's libraries, how often."""
 
 
 class Job(TypedDict):

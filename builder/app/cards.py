@@ -152,9 +152,9 @@ class CardBench:
                     self.shop.reporter.say(line)
         if self.cards.whole:
             self._keep(package, manifest, rows)
-        profile = manifest.onnxruntime.profile
+        missing = manifest.onnxruntime.cannot_run
         return tuple(
-            finding for row in rows for finding in disagreements(manifest.name, row, report.coverage, profile)
+            finding for row in rows for finding in disagreements(manifest.name, row, report.coverage, missing)
         )
 
     def _possible(self) -> list[Capability]:

@@ -15,6 +15,7 @@ from builder.core.checks import Code, Finding
 from builder.core.coverage import LibraryCoverage, Tally
 from builder.core.generations import MODELS
 from builder.core.manifest import Manifest
+from builder.core.missing_kernels import MissingKernels, failed
 from builder.core.naming import stem
 from builder.core.reasons import RUNS
 from builder.core.shape import from_json, to_json
@@ -147,7 +148,7 @@ def from_bytes(library: LibraryCoverage, capability: str) -> LibraryOnCard:
 
 
 def disagreements(
-    package: str, row: CardRow, coverage: Sequence[LibraryCoverage], profile: Optional[str]
+    package: str, row: CardRow, coverage: Sequence[LibraryCoverage], cannot_run: Sequence[MissingKernels]
 ) -> Iterator[Finding]:
     """V001 to V003: where virtual card, coverage and ``select`` do not say the same."""
     where = f"{package} on {row.capability}"
@@ -164,7 +165,7 @@ def disagreements(
             got=row.chosen or "not chosen",
         )
     for model in row.models if row.chosen else ():
-        if (model.error or model.refused) and not is_known_gap(model, profile):
+        if (model.error or model.refused) and not is_known_gap(model, cannot_run):
             yield Finding(
                 Code.V002,
                 where,
@@ -174,9 +175,9 @@ def disagreements(
             )
 
 
-def is_known_gap(model: ModelOnCard, profile: Optional[str]) -> bool:
-    """Whether a model fails by a kernel that the package's profile leaves out, as its name says."""
-    return profile not in (None, "full") and _NO_KERNEL in model.error
+def is_known_gap(model: ModelOnCard, cannot_run: Sequence[MissingKernels]) -> bool:
+    """Whether a model fails by an operator that the package's manifest says it cannot run."""
+    return failed(model.error, cannot_run) is not None
 
 
 def _compare(

@@ -28,6 +28,7 @@ from builder.core.cards import (
 )
 from builder.core.coverage import LibraryCoverage, cover
 from builder.core.fatbin import read_containers
+from builder.core.missing_kernels import cannot_run
 from builder.errors import ParseError, SchemaError
 from tests.binaries import SASS, container, elf, image, sass
 
@@ -62,7 +63,8 @@ def row(capability: str = "8.6", **changes: object) -> CardRow:
 
 
 def codes(one: CardRow, profile: str | None = None) -> list[str]:
-    return [finding.code.name for finding in disagreements("a package", one, COVERAGE, profile)]
+    missing = cannot_run(profile, "1.21.0")
+    return [finding.code.name for finding in disagreements("a package", one, COVERAGE, missing)]
 
 
 def test_where_all_say_the_same_there_is_nothing_to_say() -> None:
@@ -80,7 +82,7 @@ def test_where_all_say_the_same_there_is_nothing_to_say() -> None:
     ids=["one is refused", "one is PTX", "one is missing", "one too many"],
 )
 def test_a_container_that_the_driver_takes_otherwise(seen: LibraryOnCard) -> None:
-    (finding,) = disagreements("a package", row(libraries=(seen,)), COVERAGE, None)
+    (finding,) = disagreements("a package", row(libraries=(seen,)), COVERAGE, ())
     assert finding.code.name == "V001"
     assert finding.wanted == "3 native, 0 JIT, 0 with nothing that runs, 0 idle, 3 in all"
 
@@ -90,7 +92,7 @@ def test_a_container_without_code_to_run_counts_on_any_side() -> None:
     idle = container(image(SASS, 50, payload=872))
     coverage = (covered(PROVIDER, sass(80), idle),)
     for seen in (replace(SEEN, native=2), replace(SEEN, native=1, refused={"209": 1})):
-        found = disagreements("a package", row(libraries=(seen,)), coverage, None)
+        found = disagreements("a package", row(libraries=(seen,)), coverage, ())
         assert list(found) == []
 
 
@@ -112,7 +114,7 @@ def test_a_selection_that_refuses_what_the_coverage_serves() -> None:
     ],
 )
 def test_a_model_that_fails_where_the_package_is_chosen(model: ModelOnCard) -> None:
-    (finding,) = disagreements("a package", row(models=(model,)), COVERAGE, None)
+    (finding,) = disagreements("a package", row(models=(model,)), COVERAGE, ())
     assert (finding.code.name, finding.path) == ("V002", "a package on 8.6")
     assert outcome(model) == finding.got
 
@@ -125,9 +127,7 @@ def test_a_model_that_fails_where_nothing_was_promised_is_none() -> None:
 @pytest.mark.parametrize(
     ("profile", "found"), [("lean", []), ("minimal", []), ("full", ["V002"]), (None, ["V002"])]
 )
-def test_what_a_reduced_profile_leaves_out_it_says_by_its_name(
-    profile: str | None, found: Sequence[str]
-) -> None:
+def test_what_a_manifest_says_it_cannot_run_is_no_finding(profile: str | None, found: Sequence[str]) -> None:
     assert codes(row(models=(replace(MINILM, nodes={}, error=NO_KERNEL),)), profile) == found
 
 

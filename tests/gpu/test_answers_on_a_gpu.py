@@ -1,8 +1,11 @@
-"""On a machine with an NVIDIA GPU: onnx's backend tests and real models on it, numbers as the CPU's."""
+"""On an NVIDIA GPU: onnx's backend tests and models, numbers as the CPU's, nodes as on its virtual card."""
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 
 from builder.core.arch import Capability
 from tests.answers import pairs
+from tests.answers.card import place
 from tests.answers.cases import ONNX_WHEEL, find_cases
 from tests.answers.models import models
 from tests.answers.outputs import outputs
@@ -17,6 +21,7 @@ from tests.answers.packages import built, pair_of
 from tests.answers.pairs import Pair
 from tests.answers.table import ask_library, differing
 from tests.integration.test_road import manifest
+from tests.verbs import ROOT
 
 pytestmark = pytest.mark.gpu
 
@@ -52,6 +57,22 @@ def test_the_same_answers_as_the_official_provider(pair: Pair) -> None:
     env = pairs.environment()
     ours, theirs = (ask_library(each, cases, env, "gpu") for each in (pair, pairs.official(pair.ort_version)))
     assert differing(ours, theirs) == []
+
+
+@pytest.mark.parametrize("name", ["silero", "silero-16k", "magika", "minilm"])
+def test_the_virtual_card_of_its_capability_places_nodes_as_the_gpu_does(
+    pair: Pair, capability: str, name: str
+) -> None:
+    (model,) = (model for model in models() if model.name == name)
+    argv = [sys.executable, "-m", "tests.gpu.placing", str(pair.library), str(model.path)]
+    done = subprocess.run(argv, cwd=ROOT, env=pairs.environment(), capture_output=True, text=True, check=True)
+    real = json.loads(done.stdout)
+    assert real["refusal"] is None
+    nodes: dict[str, Counter[tuple[str, str]]] = {}
+    for provider, operator, node, count in real["nodes"]:
+        nodes.setdefault(provider, Counter())[operator, node] += count
+    seen = place(pair, model, capability)
+    assert (seen.error, seen.nodes) == ("", nodes)
 
 
 @pytest.mark.parametrize("name", ["silero", "silero-16k", "magika", "minilm"])

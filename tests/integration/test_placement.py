@@ -116,6 +116,10 @@ def level_of(package: Path, model: str) -> int:
     return BASIC if lean and model == "minilm" else ALL
 
 
+OFFICIAL_INSTEAD = {"5.2": "6.0"}
+"""The official build has nothing for Maxwell. For these models ORT 1.21.0 dispatches Pascal as Maxwell."""
+
+
 @pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("name", ["silero", "silero-16k", "magika", "minilm"])
 def test_nodes_and_launches_are_the_official_provider_s(
@@ -126,9 +130,13 @@ def test_nodes_and_launches_are_the_official_provider_s(
     name: str,
     capability: str,
 ) -> None:
+    support = manifest(package)["capabilities"]
+    assert isinstance(support, dict)
+    if support[capability] == "none":
+        pytest.skip(f"{package.name} promises nothing for compute capability {capability}")
     model, level = all_models[name], level_of(package, name)
     ours = place(pair, model, capability, level)
-    theirs = official(pair.ort_version, model, capability, level)
+    theirs = official(pair.ort_version, model, OFFICIAL_INSTEAD.get(capability, capability), level)
     assert theirs.error == ""
     assert theirs.counts[CUDA] > theirs.counts["CPUExecutionProvider"], "there is something to compare"
     assert (ours.error, ours.nodes) == ("", theirs.nodes)

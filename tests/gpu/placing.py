@@ -1,0 +1,25 @@
+"""Opens a model on the machine's own GPU and prints which provider runs which node: ``LIBRARY MODEL``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from builder.core.placement import Placement
+from builder.virtualcard.capi import Api
+from builder.virtualcard.session import Session, Wish
+
+
+def main(library: str, model: str) -> None:
+    """A JSON object: the refusal of the CUDA provider, and the nodes as ORT's log names them."""
+    placement = Placement()
+    with Api(Path(library), log=placement.listen) as api:
+        session = Session(api, Path(model), Wish(verbose=True))
+        said = {"refusal": session.refusal, "nodes": placement.take()}
+        session.close()
+    print(json.dumps(said))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -51,7 +51,7 @@ def test_without_an_engine_a_plan_is_the_assembled_bases(place: Place) -> None:
         "• plan legacy",
         "  base     assembled: no Docker engine answers",
         "  origin   source: asked for",
-        "  ort      1.21.0, profile lean, host wheel",
+        "  ort      1.21.0, profile full, host wheel",
     ]
     assert (done.returncode, done.stderr) == (0, "")
     assert place.made() == set()
@@ -64,7 +64,7 @@ def test_a_plan_on_nvidias_image_wants_an_engine(copied: Place) -> None:
 def test_offline_names_the_input_that_is_not_in_the_cache(place: Place) -> None:
     said = place.fails(10, "plan", "--variant", "modern", "--offline")
     assert said == (
-        f"error: wheel:onnxruntime-gpu==1.23.2 is not in the cache ({place.folder / 'cache'}) and --offline "
+        f"error: wheel:onnxruntime-gpu==1.21.0 is not in the cache ({place.folder / 'cache'}) and --offline "
         "was given. Run the same command once without --offline.\n"
     )
 

@@ -23,9 +23,9 @@ from builder.stages.selftest import Bench
 from tests.fakes import FakeEngine
 from tests.workplace import Site
 
-LEAN = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
-THIN = LEAN.replace("-lean-", "-lean-thin-")
-BESIDE = {LEAN.replace(".tar.zst", ".build.json"), f"{LEAN}.provenance.json", f"{THIN}.provenance.json"}
+PACKAGE = "ortpacks-legacy-1.21.0-cuda12.9-linux-x64.tar.zst"
+THIN = PACKAGE.replace("-linux-", "-thin-linux-")
+BESIDE = {PACKAGE.replace(".tar.zst", ".build.json"), f"{PACKAGE}.provenance.json", f"{THIN}.provenance.json"}
 WISHES = Wishes(base="assembled", origin=Origin.SOURCE)
 
 
@@ -93,13 +93,13 @@ def holds(site: Site) -> set[str]:
 
 
 def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
-    assert road(site).build() == (site.dist / LEAN, site.dist / THIN)
+    assert road(site).build() == (site.dist / PACKAGE, site.dist / THIN)
     listed = [line.split() for line in sums(site).splitlines()]
-    names = [LEAN, f"{LEAN}.provenance.json", THIN, f"{THIN}.provenance.json"]
+    names = [PACKAGE, f"{PACKAGE}.provenance.json", THIN, f"{THIN}.provenance.json"]
     assert sorted(name for _, name in listed) == sorted(names)
     for digest, name in listed:
         assert hashlib.sha256((site.dist / name).read_bytes()).hexdigest() == digest
-    assert holds(site) == {LEAN, THIN, *BESIDE}
+    assert holds(site) == {PACKAGE, THIN, *BESIDE}
     assert site.built() == ["artifact"]
     assert [run.image for run in site.engine.runs] == ["bare", "bare"]
 
@@ -121,10 +121,10 @@ def test_provenance_tells_command_inputs_and_bytes_and_nothing_of_this_machine(
     site: Site, tmp_path: Path
 ) -> None:
     full = road(site).build()[0]
-    text = (site.dist / f"{LEAN}.provenance.json").read_text()
+    text = (site.dist / f"{PACKAGE}.provenance.json").read_text()
     statement = json.loads(text)
     digest = hashlib.sha256(full.read_bytes()).hexdigest()
-    assert statement["subject"] == [{"name": LEAN, "digest": {"sha256": digest}}]
+    assert statement["subject"] == [{"name": PACKAGE, "digest": {"sha256": digest}}]
     made = statement["predicate"]["buildDefinition"]
     assert (
         made["externalParameters"]["command"]
@@ -154,14 +154,14 @@ def test_the_second_build_is_up_to_date(site: Site) -> None:
         (one.st_ino, one.st_mtime_ns) for one in first
     ]
     assert site.built() == ["artifact"]
-    assert site.reporter.lines[-2:] == [f"{LEAN} is up to date", f"{THIN} is up to date"]
+    assert site.reporter.lines[-2:] == [f"{PACKAGE} is up to date", f"{THIN} is up to date"]
 
 
 def test_force_builds_again(site: Site) -> None:
     road(site).build()
     road(site, force=True).build()
     assert site.built() == ["artifact", "artifact"]
-    assert packages(site) == [LEAN, THIN]
+    assert packages(site) == [PACKAGE, THIN]
 
 
 def crash(_: ContainerRun) -> Completed:
@@ -191,7 +191,7 @@ def test_what_was_not_proved_does_not_stand_in_dist(
     assert (packages(site), sums(site), holds(site)) == ([], "", set())
     site.engine.on_run = None
     road(site).build()
-    assert packages(site) == [LEAN, THIN]
+    assert packages(site) == [PACKAGE, THIN]
 
 
 def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
@@ -210,7 +210,7 @@ def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
     with pytest.raises(CheckFailedError, match="was not compiled for this plan") as caught:
         verb(road(site, force=False, **wish))
     assert caught.value.exit_code == 6
-    assert set(packages(site)) <= {LEAN, THIN}
+    assert set(packages(site)) <= {PACKAGE, THIN}
     assert site.built() == ["artifact"]
 
 
@@ -237,7 +237,7 @@ def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> N
         road(site).build()
     site.engine.on_run = None
     road(site).build()
-    assert packages(site) == [LEAN, THIN]
+    assert packages(site) == [PACKAGE, THIN]
     assert site.built().count("artifact") == 1
     road(site, force=True).build()
     assert site.built().count("artifact") == 2
@@ -252,7 +252,7 @@ def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, l
     else:
         path.write_bytes(b"\xff\xfe")
     road(site).build()
-    assert packages(site) == [LEAN, THIN]
+    assert packages(site) == [PACKAGE, THIN]
     assert site.built().count("artifact") == 2
 
 
@@ -286,7 +286,7 @@ def test_a_patch_edited_while_the_compiler_runs_is_not_what_was_compiled(own_sit
 
     own_site.engine.on_build = edit
     road(own_site).build()
-    (own_site.dist / LEAN).unlink()
+    (own_site.dist / PACKAGE).unlink()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
         road(own_site).bundle()
 
@@ -314,12 +314,12 @@ def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:
         road(site).build()
     site.compiles = (50, 52, 60, 61, 70)
     road(site).build()
-    assert packages(site) == [LEAN, THIN]
+    assert packages(site) == [PACKAGE, THIN]
 
 
 def test_an_input_of_other_bytes_is_compiled_anew(site: Site) -> None:
     road(site).build()
-    (site.dist / LEAN).unlink()
+    (site.dist / PACKAGE).unlink()
     key = next(key for key in site.shop.lock.pins if "onnxruntime_1.21.0" in key)
     pins = {**site.shop.lock.pins, key: replace(site.shop.lock.pins[key], sha256="f" * 64)}
     site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
@@ -350,12 +350,12 @@ def test_an_image_is_made_of_the_package_and_leaves_nothing_else(site: Site) -> 
         export(request, on_line)
 
     site.engine.on_build = look
-    assert road(site).image() == "ortpacks/legacy:1.21.0-lean"
+    assert road(site).image() == "ortpacks/legacy:1.21.0"
     request = site.engine.builds[-1]
-    assert (request.target, request.tag, request.network) == ("runtime", "ortpacks/legacy:1.21.0-lean", False)
+    assert (request.target, request.tag, request.network) == ("runtime", "ortpacks/legacy:1.21.0", False)
     assert request.contexts["smoke"] == site.dist / "kit"
     assert given == [{"lib", "licenses", "LICENSE", "NOTICE", "manifest.json", "sbom.cdx.json"}]
-    assert holds(site) == {LEAN, THIN, *BESIDE}
+    assert holds(site) == {PACKAGE, THIN, *BESIDE}
 
 
 class NoEngine(FakeEngine):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from builder.core.arch import Arch
-from builder.core.launches import narrowed
+from builder.core.launches import launches, narrowed, unused_options, without_device_code
 from builder.core.toolchain import divide, tools
 from builder.core.variant import BuildPlan, Host, Origin, Profile
 from builder.core.widening import names, proposed
@@ -58,10 +58,22 @@ def work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
 
 def _architectures(output: str, plan: BuildPlan) -> float:
     """For how many architectures a unit is compiled; one that a newer ptxas makes is part of one."""
+    if _of(output, without_device_code(plan.ort_version)) and plan.profile is Profile.FULL:
+        return 0
     parts = narrowed(plan.variant.sm, plan.ort_version) if plan.profile is Profile.FULL else ()
     part = next((part for launch, part in parts if f"/{launch.path}" in output), plan.variant.sm)
     targets = divide(sorted(part), *tools(plan))
     return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
+
+
+def _of(output: str, paths: Iterable[str]) -> bool:
+    return any(f"/{path}" in output for path in paths)
+
+
+def _left_out(plan: BuildPlan) -> Iterator[str]:
+    """Beginnings of the paths of units that a full build of this set has no code in."""
+    unused = unused_options(plan.variant.sm, plan.ort_version)
+    return (launch.path for launch in launches(plan.ort_version) if launch.option in unused)
 
 
 def _is_compiled(output: str, plan: BuildPlan) -> bool:
@@ -70,7 +82,7 @@ def _is_compiled(output: str, plan: BuildPlan) -> bool:
     if _PROVIDER.match(output) is None:
         return plan.host is Host.SOURCE
     if _CONTRIB in output:
-        return plan.profile is Profile.FULL
+        return plan.profile is Profile.FULL and not _of(output, _left_out(plan))
     return (
         plan.profile is not Profile.MINIMAL
         or "/core/providers/cuda/" not in output

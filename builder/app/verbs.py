@@ -57,6 +57,8 @@ def verify_packages(
         manifest = manifest_format.loads(shop.archive(shop.reporter).read_manifest(package), package.name)
         kit = _kit(shop, wishes) if manifest.platform == LINUX else None
         tried = _card_bench(shop, kit, cards, grids) if kit and cards and manifest.provider == CUDA else None
+        if cards and tried is None:
+            shop.reporter.say(f"{manifest.name}: on no card: it is for {manifest.provider}")
         if tried is not None:
             tried.require_machine(manifest)
         try:
@@ -65,9 +67,11 @@ def verify_packages(
             if grid is None:
                 raise
             failed.append(error)
-    if grid is not None:
+    if grid is not None and grids:
         write_page(grid, grids)
         shop.reporter.say(f"{grid}: {len(grids)} packages")
+    elif grid is not None:
+        shop.reporter.warn(f"{grid} stays as it was: no package was opened on a card")
     if failed:
         raise CheckFailedError(
             f"{len(failed)} of {len(packages)} packages failed",

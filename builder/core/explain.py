@@ -144,6 +144,9 @@ def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
     for launch, part in narrowed(sm, version):
         made = " ".join(map(str, sorted(part)))
         yield f"{launch.name} is compiled for {made}: nothing else launches it ({launch.source})"
+        for new, old in shared_ptx(part, version, launch).items():
+            if new.number in launch.shared:
+                yield f"{launch.name}: SASS for sm_{new} is made from the PTX of compute_{old}, the same text"
     parts = [str(kind) for kind in unit_sets(sm, version)[1:] if kind.units is None]
     if parts:
         yield f"some units are for part of the list: {'; '.join(parts)}"

@@ -18,7 +18,7 @@ from builder.core.ortversions import Span
 
 _CONTRIB = "contrib_ops/cuda/"
 _ATTENTION = f"{_CONTRIB}bert/"
-_READ = Span(first=(1, 21), last=(1, 21))
+_READ = Span(first=(1, 21, 0), last=(1, 21, 0))
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Launch:
     units: int
     """How many units that is, each of them one fatbin container."""
     first: int
-    """The oldest architecture by its number, ``80``."""
+    """The oldest device, by its capability without the point: ``80``."""
     last: int
     """The newest one."""
     source: str

@@ -156,7 +156,8 @@ def _check_base(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Fi
 
 
 def _unknown_base(name: str, base: str) -> Finding:
-    return Finding(Code.R009, name, f"{_NO_REVISION[base]}, or pass --allow-unresolved to publish.")
+    what = _NO_REVISION.get(base, f"base {base} has no revision, and is none of ours. Build it again")
+    return Finding(Code.R009, name, f"{what}, or pass --allow-unresolved to publish.")
 
 
 def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:

@@ -30,6 +30,14 @@ class UnitSet:
     sass: FrozenSet[Arch]
     units: Optional[int] = None
     """How many they are, where that is known."""
+    launched: Optional[Tuple[int, int]] = None
+    """First and last device that ORT launches their kernels on, ``(75, 79)``; ``None``: those of ``sass``."""
+
+    def meant_for(self, device: int) -> bool:
+        """Whether a GPU of capability ``device``, ``75``, would be given their kernels."""
+        if self.launched is not None:
+            return self.launched[0] <= device <= self.launched[1]
+        return device in {arch.number for arch in self.sass}
 
     def __str__(self) -> str:
         return f"{self.name}: {' '.join(map(str, sorted(self.sass)))}"
@@ -76,8 +84,9 @@ def _borne_out(kinds: Tuple[UnitSet, ...], containers: Iterable[FrozenSet[Arch]]
     for kind in kinds[1:]:
         wanted[kind.sass] += kind.units or 0
     found = Counter(containers)
-    known = all(kind.units is None for kind in kinds[1:])
-    return kinds if len(kinds) > 1 and (known or all(found[part] == n for part, n in wanted.items())) else ()
+    uncounted = all(kind.units is None for kind in kinds[1:])
+    agree = uncounted or all(found[part] == count for part, count in wanted.items())
+    return kinds if len(kinds) > 1 and agree else ()
 
 
 def explained_by(found: Iterable[Arch], kinds: Sequence[UnitSet]) -> Optional[UnitSet]:
@@ -92,10 +101,12 @@ def explained_by(found: Iterable[Arch], kinds: Sequence[UnitSet]) -> Optional[Un
 def meant_for(arch: Arch, kinds: Sequence[UnitSet], found: Iterable[Arch]) -> bool:
     """Whether a container with SASS for ``found`` would hold ``arch`` if its compiler had done all it should.
 
-    One that nothing explains was meant for all.
+    One that nothing explains was meant for all. A device that the rest of a library serves by an older
+    architecture's code (7.5 by sm_70) may still ask for a unit that was compiled for none of it.
     """
-    kind = explained_by(found, kinds)
-    return kind is None or arch.number in {one.number for one in kind.sass}
+    held = frozenset(found)
+    explaining = [kind for kind in kinds if kind.sass == held]
+    return not explaining or any(kind.meant_for(arch.number) for kind in explaining)
 
 
 def unasked(sm: Sequence[Arch], version: str) -> Tuple[Arch, ...]:
@@ -115,7 +126,7 @@ def _parts(whole: FrozenSet[Arch], version: str) -> Iterator[UnitSet]:
 
 def _launched(whole: FrozenSet[Arch], version: str) -> Iterator[UnitSet]:
     for launch, part in narrowed(whole, version):
-        yield UnitSet(launch.name, part, launch.units)
+        yield UnitSet(launch.name, part, launch.units, (launch.first, launch.last))
 
 
 def _llm(version: str) -> Callable[[int], bool]:

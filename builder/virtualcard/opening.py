@@ -39,7 +39,6 @@ _STANDS_FOR = re.compile(r"lib(cu|nv)")
 """How the names of NVIDIA's libraries begin."""
 _ANSWERED = re.compile(r"(?:__)?cuda|cublas|cudnn|cufft|curand|nvrtc")
 """How the functions begin that they define."""
-_SECONDS_A_MODEL = 300
 _COMPUTES = re.compile(r"cublas(Lt)?[SDGM]|cudnn|cufftXtExec|curandGenerate|fmha")
 _PREPARES = re.compile(r"Create|Destroy|Set|Get|Finalize|Init|Desc")
 
@@ -237,8 +236,9 @@ def _process(
     done = runner.run(argv, env=environment, on_line=said.append, check=False)
     if done.code == NO_RUNTIME:
         raise LoadError(f"{host} does not load: {_last(said)}. Build the package again.")
-    lines = answers.read_text(encoding="utf-8").splitlines() if answers.is_file() else []
-    seen = [_opening(json.loads(line)) for line in lines]
+    text = answers.read_text(encoding="utf-8") if answers.is_file() else ""
+    # What a worker that was killed was writing has no end of line.
+    seen = [_opening(json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     if len(seen) < len(jobs):
         how = f"signal {signal.Signals(-done.code).name}" if done.code < 0 else f"exit {done.code}"
         seen.append(Opening(error=f"the process ended with {how}: {_last(said)}"))

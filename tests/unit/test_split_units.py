@@ -80,3 +80,24 @@ def test_a_set_that_orts_cmake_refuses_is_judged_strictly() -> None:
 
 def test_no_container_makes_no_kind() -> None:
     assert kinds_found((), "1.31.1") == ()
+
+
+LEGACY_1_21 = ("50 52 60 61 70",) * 3 + ("50 52 60 61",) + ("70",) * 5 + ("50",) * 2
+"""Of a full build of 1.21.0 for legacy: three units for the whole list, and all that are for part of it."""
+
+
+@pytest.mark.parametrize(
+    ("device", "support"),
+    [
+        ("5.0", Support.NATIVE),
+        ("5.2", Support.NATIVE),
+        ("6.1", Support.NATIVE),
+        ("7.0", Support.NATIVE),
+        ("7.5", Support.PARTIAL),  # by sm_70, but for fmha_sm75.cu, which ORT launches there
+        ("8.6", Support.NONE),
+    ],
+)
+def test_a_full_build_for_legacy_serves_its_own_cards_and_turing_in_part(
+    device: str, support: Support
+) -> None:
+    assert _support(_provider(*LEGACY_1_21), "1.21.0", device) is support

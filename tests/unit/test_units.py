@@ -61,10 +61,10 @@ def test_older_releases_have_one_kind_of_unit(version: str) -> None:
     assert list(kinds(ASKED_1_31_1, version)) == ["whole list"]
 
 
-FULL_LEGACY = {"50 52 60 61 70": 145, "50 52 60 61": 1, "70": 5, "50": 2}
-"""SASS of a full build of 1.21.0 for legacy, by its sources: fmha_sm50.cu; fmha_sm70.cu and the four
-moe_gemm_kernels_*.cu; fmha_sm75.cu and fmha_sm80.cu, which nothing of the set launches."""
-FULL_LATEST = {"89 90 100 120": 115, "89 90": 34, "89": 7}
+FULL_LEGACY = {"50 52 60 61 70": 146, "50 52 60 61": 1, "70": 5, "50": 2}
+"""SASS of a full build of 1.21.0 for legacy, by its 154 sources with kernels: fmha_sm50.cu; fmha_sm70.cu and
+the four moe_gemm_kernels_*.cu; fmha_sm75.cu and fmha_sm80.cu, which nothing of the set launches."""
+FULL_LATEST = {"89 90 100 120": 113, "89 90": 34, "89": 7}
 """For latest: 32 flash_fwd_*.cu and two lean_fwd_*.cu; three of fmha_sm*.cu and moe_gemm_kernels_*.cu."""
 
 
@@ -83,11 +83,20 @@ def test_our_full_builds_of_1_21_are_explained_container_by_container(
 
 @pytest.mark.parametrize("lost", ["50 52 60 61", "70", "50", "50 52 60 70", "52 60 61 70"])
 def test_one_container_that_lost_an_architecture_makes_every_part_a_gap(lost: str) -> None:
-    damaged = {**FULL_LEGACY, "50 52 60 61 70": 144, lost: FULL_LEGACY.get(lost, 0) + 1}
+    damaged = {**FULL_LEGACY, "50 52 60 61 70": 145, lost: FULL_LEGACY.get(lost, 0) + 1}
     made = kinds_asked(arches("50 52 60 61 70"), "1.21.0", held(damaged))
     assert meant_for(Arch(5, 2), made, arches(lost))
     assert meant_for(Arch(7, 0), made, arches(lost))
     assert not explained_by(arches(lost), made)
+
+
+def test_a_turing_card_is_not_served_by_volta_s_code_where_orts_dispatch_asks_for_turing_s() -> None:
+    """sm_70 runs on 7.5; of memory-efficient attention ORT launches fmha_sm75.cu there, which legacy lacks."""
+    made = kinds_found(held(FULL_LEGACY), "1.21.0")
+    meant = {sass: meant_for(Arch(7, 5), made, arches(sass)) for sass in FULL_LEGACY}
+    assert meant == {"50 52 60 61 70": False, "50 52 60 61": False, "70": True, "50": True}
+    volta = {sass: meant_for(Arch(7, 0), made, arches(sass)) for sass in FULL_LEGACY}
+    assert volta == {"50 52 60 61 70": True, "50 52 60 61": False, "70": True, "50": False}
 
 
 def test_a_library_compiled_for_the_whole_list_throughout_is_held_to_it() -> None:

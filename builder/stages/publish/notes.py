@@ -13,6 +13,7 @@ from builder.core.index import Index, by_support
 from builder.core.indexchanges import changes
 from builder.core.naming import PARTS_SUFFIX
 from builder.core.ports import Reporter
+from builder.core.providers import CUDA
 from builder.core.release import INDEX, UPLOADED, Asset
 from builder.core.select import distinct, limits
 from builder.core.variant import Project
@@ -51,9 +52,11 @@ def card_tables(prepared: Prepared, reporter: Reporter) -> Mapping[str, str]:
     for package in distinct(prepared.index.packages):
         there = places.get(package.file) or places.get(f"{package.file}{PARTS_SUFFIX}")
         file = there.with_name(grid_name(package.file)) if there else None
-        if file is None or not file.is_file():
-            continue
         lacks = f"the notes have no table of cards for {package.name}"
+        if file is None or not file.is_file():
+            if package.provider == CUDA:
+                reporter.warn(f"{lacks}. ./run verify --card all makes it.")
+            continue
         try:
             grid = loads_grid(file.read_bytes(), file.name)
         except ConfigError as error:

@@ -91,7 +91,7 @@ def test_one_container_that_lost_an_architecture_makes_every_part_a_gap(lost: st
 
 
 def test_a_turing_card_is_not_served_by_volta_s_code_where_orts_dispatch_asks_for_turing_s() -> None:
-    """sm_70 runs on 7.5; of memory-efficient attention ORT launches fmha_sm75.cu there, which legacy lacks."""
+    """sm_70 runs on 7.5; of memory-efficient attention ORT launches fmha_sm75.cu there, which is missing."""
     made = kinds_found(held(FULL_LEGACY), "1.21.0")
     meant = {sass: meant_for(Arch(7, 5), made, arches(sass)) for sass in FULL_LEGACY}
     assert meant == {"50 52 60 61 70": False, "50 52 60 61": False, "70": True, "50": True}

@@ -69,18 +69,19 @@ def operator_table(
     if kept is not None:
         return kept
     with reporter.step("ask the CUDA provider for every operator"):
-        table = ask(lambda asked: open_models(libraries, asked, _CARD, runtime=runtime), ort_version)
+        table = ask(
+            definitions(), lambda asked: open_models(libraries, asked, _CARD, runtime=runtime), ort_version
+        )
     with part_file(file) as part:
         part.write(json.dumps(document(table), indent=1).encode())
     return table
 
 
-def ask(opener: Opener, ort_version: str) -> OperatorTable:
-    """Ask for every definition; what is refused as a whole is asked for node by node, then in other forms.
+def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> OperatorTable:
+    """Ask for each definition; what is refused as a whole is asked for node by node, then in other forms.
 
     Raises ``CheckFailedError`` where nothing at all is answered.
     """
-    known = definitions()
     said = {definition: _Said() for definition in known}
     questions = [Question(definition, definition.bindings()) for definition in known]
     while questions:

@@ -20,7 +20,9 @@ from builder.console import Console
 from builder.core.modelplan import ModelPlan, OnCpu, plan_document, plan_text, reason
 from builder.core.onnxfile import read_onnx
 from builder.core.operators import OperatorTable, document, text
+from builder.core.placement import EVERY_NODE
 from builder.core.ports import Reporter
+from builder.core.printable import printable, shortened
 from builder.core.refusals import explained, without_kernel
 from builder.errors import CheckFailedError, ValidationError
 from builder.stages.plan import Wishes, choose_base
@@ -69,20 +71,20 @@ def tell_model(shop: Workshop, source: str, model: Path, wishes: Wishes, *, as_j
 
     Raises as ``read_onnx``, and ``CheckFailedError`` where ONNX Runtime refuses the model.
     """
-    file, console = read_onnx(model), stderr_console(shop)
+    file, console, name = read_onnx(model), stderr_console(shop), shortened(model.name)
     with _provider(shop, console, source) as provider:
         runtime = _runtime(shop, console, wishes)
-        with console.step(f"open {model.name} on a virtual card"):
+        with console.step(f"open {name} on a virtual card"):
             opening = open_model(provider.folder, model.absolute(), _CARD, runtime=runtime)
         if opening.error:
             why = _why(opening.error, provider.ort_version)
-            raise CheckFailedError(f"{model.name} does not open with {provider.label}: {why}")
+            raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
         on_cpu = opening.nodes.get(CPU, Counter())
         table: OperatorTable | None = None
-        if not opening.no_kernel.isdisjoint(on_cpu):
+        if opening.no_kernel if EVERY_NODE in on_cpu else opening.no_kernel & on_cpu.keys():
             table = _table(shop, provider, runtime, console)
     plan = ModelPlan(
-        model=model.name,
+        model=name,
         package=provider.label,
         ort_version=provider.ort_version,
         opsets=file.opsets,
@@ -115,7 +117,7 @@ def _provider(shop: Workshop, console: Console, source: str) -> Iterator[_Provid
         if missing:
             raise ValidationError(
                 f"{label} has no {' and no '.join(missing)}: only ONNX Runtime with its CUDA provider can be "
-                "asked. Name a package of ours, its folder, or the wheel onnxruntime-gpu."
+                "asked. Name a package for CUDA, its folder, or the wheel onnxruntime-gpu."
             )
         yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
 
@@ -129,7 +131,8 @@ def _table(shop: Workshop, provider: _Provider, runtime: Runtime, told: Reporter
 
 def _why(said: str, ort_version: str) -> str:
     known = explained(said, ort_version) or without_kernel(said, ort_version)
-    return known or " ".join(said.split())[-_LONGEST:]
+    own = printable(" ".join(said.split())[-_LONGEST:])
+    return known or f"{own} Check it with onnx.checker, or export it again."
 
 
 def _version(host: Path, label: str) -> str:

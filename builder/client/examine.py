@@ -212,7 +212,7 @@ def _models(package: Package, seen: Seen, world: World, files: Iterable[Path]) -
 def _model(text: str) -> Path:
     file = expanded(Path(text)).absolute()
     if not file.is_file():
-        raise ValidationError(f"--try {text}: no such file. Give a model's path.")
+        raise ValidationError(f"--try {text}: no such file, or no regular one. Give a model's path.")
     return file
 
 

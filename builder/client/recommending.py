@@ -18,6 +18,7 @@ from builder.core.manifest import Manifest
 from builder.core.missing_kernels import cause
 from builder.core.onnxfile import read_onnx
 from builder.core.placement import CPU_PROVIDER, Placement
+from builder.core.printable import printable
 from builder.core.providers import CPU
 from builder.core.refusals import explained
 from builder.core.select import Choice, limits, recommend, usable_vram
@@ -81,8 +82,8 @@ def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Ma
         file = expanded(Path(path if named else text)).absolute()
         if not file.is_file():
             raise ValidationError(
-                f"--try {text}: no such file. Give a model's path, or NAME=PATH with a name of the index's "
-                f"table: {', '.join(known) or 'it is empty'}."
+                f"--try {printable(text)}: no such file, or no regular one. Give a model's path, or "
+                f"NAME=PATH with a name of the index's table: {', '.join(known) or 'it is empty'}."
             )
         read_onnx(file)
         files[model or file.name] = file
@@ -155,7 +156,9 @@ def _told(attempt: Attempt) -> str:
     what = f"{attempt.model} on {attempt.provider}"
     if attempt.tried.failure is not None:
         how = "does not open" if attempt.tried.ran else "not tried"
-        return f"{what}: {how}: {attempt.tried.failure}" + (f" {attempt.cause}" if attempt.cause else "")
+        return f"{what}: {how}: {printable(attempt.tried.failure)}" + (
+            f" {attempt.cause}" if attempt.cause else ""
+        )
     memory = attempt.tried.gpu_memory_mib
     nodes = _nodes(attempt.tried.placement)
     return f"{what}: opens" + (f", {memory} MiB of GPU memory" if memory is not None else "") + nodes

@@ -16,7 +16,7 @@ from builder.core.content import BRIDGE, HOST
 from builder.core.elf_symbols import Symbol
 from builder.core.families import ONNXRUNTIME
 from builder.core.library import Library
-from builder.core.printable import printable
+from builder.core.printable import shortened
 
 _CUDA_DRIVER = "libcuda.so.1"
 _OF_CUDA_DRIVER = re.compile(r"cu[A-Z]\w*")
@@ -28,8 +28,7 @@ The official provider of 1.31.1 asks for ``cuTensorMapEncodeTiled`` and needs ``
 _PROVIDERS = "libonnxruntime_providers_"
 _ANY = "*"
 _SHOWN = 6
-_LONGEST = 121
-"""Symbols that a message names, and how much of each."""
+"""Symbols that a message names."""
 
 _API: Mapping[str, Pattern[str]] = {
     HOST: re.compile(r"OrtGetApiBase|OrtSessionOptionsAppendExecutionProvider_\w+"),
@@ -136,9 +135,4 @@ def _counted(symbols: Sequence[Symbol]) -> str:
 def _some(symbols: Iterable[Symbol]) -> str:
     names = sorted({f"{one.name}@{one.version}" if one.version else one.name for one in symbols})
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(map(_cut, names[:_SHOWN])) + more
-
-
-def _cut(name: str) -> str:
-    """C++ templates have names of thousands of bytes."""
-    return printable(f"{name[:_LONGEST]}…" if len(name) > _LONGEST else name)
+    return ", ".join(map(shortened, names[:_SHOWN])) + more

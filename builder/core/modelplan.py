@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Collection, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from builder.core.operators import OperatorTable
+from builder.core.placement import EVERY_NODE
+from builder.core.printable import shortened
 
 FORMAT = 1
 CHEAPER = "computes shapes: ONNX Runtime leaves that to the CPU, although there is a CUDA kernel"
@@ -50,13 +52,20 @@ def reason(
     cheaper: Collection[str],
     table: Optional[OperatorTable],
 ) -> str:
-    """Why ``node`` runs on the CPU: what ONNX Runtime said and, without a kernel, which ones there are."""
-    operator, name = node
-    if node in no_kernel:
-        return table.why_missing(operator) if table else f"no CUDA kernel for {operator}"
-    if node in unsupported:
-        return UNSUPPORTED
-    return CHEAPER if name in cheaper else UNSAID
+    """Why ``node`` runs on the CPU: what ONNX Runtime said and, without a kernel, which ones there are.
+
+    Of ``EVERY_NODE``, whose operators ONNX Runtime does not list, all that it said of any.
+    """
+    every = node == EVERY_NODE
+    missing = {one[0] for one in no_kernel if every or one == node}
+    plain = f"no CUDA kernel for {', '.join(sorted(missing))}"
+    causes = (
+        (table.why_missing(missing) if table else plain, bool(missing)),
+        (UNSUPPORTED, bool(unsupported) if every else node in unsupported),
+        (CHEAPER, bool(cheaper) if every else node[1] in cheaper),
+    )
+    said = [why for why, holds in causes if holds]
+    return "; ".join(said if every else said[:1]) or UNSAID
 
 
 def plan_document(plan: ModelPlan) -> Dict[str, object]:
@@ -83,17 +92,19 @@ def plan_text(plan: ModelPlan) -> str:
 def _lines(plan: ModelPlan) -> Iterator[str]:
     total = sum(plan.counts.values())
     where = ", ".join(f"{count} on {provider}" for provider, count in sorted(plan.counts.items()))
-    yield f"{plan.model} with {plan.package}, ONNX Runtime {plan.ort_version}: {total} nodes, {where}"
+    nodes = "node" if total == 1 else "nodes"
+    yield f"{plan.model} with {plan.package}, ONNX Runtime {plan.ort_version}: {total} {nodes}, {where}"
     grouped: Counter[Tuple[str, str]] = Counter()
     names: Dict[Tuple[str, str], List[str]] = {}
     for item in plan.on_cpu:
         key = (item.operator, item.why)
         grouped[key] += item.count
-        names.setdefault(key, []).append(item.name or "unnamed")
+        names.setdefault(key, []).append(shortened(item.name) or "unnamed")
     for (operator, why), count in grouped.most_common():
         some = names[operator, why]
         more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-        yield f"  CPU: {count} {operator} ({', '.join(some[:_NAMED])}{more}): {why}"
+        who = f"{count} {operator} ({', '.join(some[:_NAMED])}{more})"
+        yield f"  CPU: {operator if operator == EVERY_NODE[0] else who}: {why}"
     if not plan.on_cpu:
         yield "  no node runs on the CPU"
 

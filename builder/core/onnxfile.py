@@ -6,10 +6,13 @@ A reader of protobuf's wire format for the few fields that are wanted, numbered 
 from __future__ import annotations
 
 import mmap
+import re
+import stat
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
+from builder.core.printable import printable, shortened
 from builder.errors import IntegrityError, ValidationError
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -71,13 +74,16 @@ def read_onnx(path: Path) -> OnnxFile:
 
 def _read(path: Path) -> OnnxFile:
     try:
-        with path.open("rb") as file:
-            if not path.stat().st_size:
-                raise _cut_short(path, "it is empty")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _model(path, data)
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ValidationError(f"{_name(path)} is no regular file. Name the .onnx file of the model.")
+        if not found.st_size:
+            raise _cut_short(path, "it is empty")
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _model(path, data)
     except OSError as error:
-        raise ValidationError(f"{path} cannot be read: {error.strerror}. Name a model's file.") from error
+        why = error.strerror
+        raise ValidationError(f"{_name(path)} cannot be read: {why}. Name a model's file.") from error
 
 
 def _model(path: Path, data: Bytes) -> OnnxFile:
@@ -93,7 +99,7 @@ def _model(path: Path, data: Bytes) -> OnnxFile:
                 opsets[domain or "ai.onnx"] = version
             elif number == _GRAPH:
                 graphs.append((start, end))
-        external = tuple(item for start, end in graphs for item in _externals(data, start, end))
+        external = tuple(_externals(data, graphs))
     except _CutShortError:
         if not versions:
             raise _not_onnx(path, data) from None
@@ -123,23 +129,28 @@ def _opset(data: Bytes, start: int, end: int) -> Tuple[str, int]:
     return domain, version
 
 
-def _externals(data: Bytes, start: int, end: int) -> Iterator[External]:
-    """Of a graph's initializers, its nodes' tensors and the graphs in it."""
-    for number, wire, first, last in _fields(data, start, end):
-        if number == _INITIALIZERS:
-            yield from _external(data, first, last)
-        elif number == _NODES and wire == _BYTES:
-            for attribute, _, begin, finish in _fields(data, first, last):
-                if attribute == _ATTRIBUTES:
-                    yield from _attribute(data, begin, finish)
+def _externals(data: Bytes, graphs: Iterable[Tuple[int, int]]) -> Iterator[External]:
+    """Of the graphs' initializers, their nodes' tensors and the graphs in them, however deep."""
+    left = list(graphs)
+    while left:
+        for number, wire, first, last in _fields(data, *left.pop()):
+            if (number, wire) == (_INITIALIZERS, _BYTES):
+                yield from _external(data, first, last)
+            elif (number, wire) == (_NODES, _BYTES):
+                for kind, begin, finish in _values(data, first, last):
+                    if kind == _TENSOR:
+                        yield from _external(data, begin, finish)
+                    else:
+                        left.append((begin, finish))
 
 
-def _attribute(data: Bytes, start: int, end: int) -> Iterator[External]:
+def _values(data: Bytes, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
+    """``_TENSOR`` or ``_SUBGRAPH``, start and end of each that is an attribute of a node."""
     for number, wire, first, last in _fields(data, start, end):
-        if (number, wire) == (_TENSOR, _BYTES):
-            yield from _external(data, first, last)
-        elif (number, wire) == (_SUBGRAPH, _BYTES):
-            yield from _externals(data, first, last)
+        if (number, wire) == (_ATTRIBUTES, _BYTES):
+            for kind, form, begin, finish in _fields(data, first, last):
+                if kind in {_TENSOR, _SUBGRAPH} and form == _BYTES:
+                    yield kind, begin, finish
 
 
 def _external(data: Bytes, start: int, end: int) -> Iterator[External]:
@@ -152,9 +163,14 @@ def _external(data: Bytes, start: int, end: int) -> Iterator[External]:
             texts = [data[a:b].decode(errors="replace") for _, _, a, b in _fields(data, first, last)]
             said.update(zip(texts[::2], texts[1::2]))
     if "location" in said:
-        size = said.get("length", "")
-        ends = int(said.get("offset", "0") or 0) + int(size) if size.isdigit() else None
+        offset, size = _number(said.get("offset") or "0"), _number(said.get("length", ""))
+        ends = None if offset is None or size is None else offset + size
         yield External(name, said["location"], ends)
+
+
+def _number(text: str) -> Optional[int]:
+    """A number that a file can have as many bytes as; ``None`` for any other text."""
+    return int(text) if re.fullmatch("[0-9]{1,19}", text) else None
 
 
 def _fields(data: Bytes, at: int, end: int) -> Iterator[_Field]:
@@ -195,26 +211,37 @@ def _varint(data: Bytes, at: int, end: int) -> Tuple[int, int]:
 
 def _require_there(item: External, path: Path) -> None:
     file = path.parent / item.location
-    if not file.is_file():
+    try:
+        found = file.stat()
+    except (OSError, ValueError):  # as a name that is too long, or has a zero byte
+        found = None
+    tensor = f"'{shortened(item.tensor)}'"
+    if found is None or not stat.S_ISREG(found.st_mode):
         raise ValidationError(
-            f"{path}: the values of {item.tensor!r} lie in {item.location!r}, which is not beside it. Put "
-            f"that file into {path.parent}: the two belong together."
+            f"{_name(path)}: the values of {tensor} lie in '{shortened(item.location)}', which is not "
+            f"beside it. Put that file into {_name(path.parent)}: the two belong together."
         )
-    size = file.stat().st_size
-    if item.end is not None and size < item.end:
+    if item.end is not None and found.st_size < item.end:
         raise IntegrityError(
-            f"{file} is cut short: {item.tensor!r} of {path.name} ends at byte {item.end:,}, the file at "
-            f"{size:,}. Fetch it again."
+            f"{_name(file)} is cut short: {tensor} of {printable(path.name)} ends at byte {item.end:,}, the "
+            f"file at {found.st_size:,}. Fetch it again."
         )
 
 
 def _cut_short(path: Path, why: str) -> IntegrityError:
-    return IntegrityError(f"{path} is an ONNX model cut short: {why}. Fetch it again.")
+    return IntegrityError(f"{_name(path)} is an ONNX model cut short: {why}. Fetch it again.")
 
 
 def _not_onnx(path: Path, data: Bytes) -> ValidationError:
     if data[: len(_LFS)] == _LFS:
-        return ValidationError(f"{path} is a pointer of Git LFS, not the model. Run `git lfs pull` there.")
+        return ValidationError(
+            f"{_name(path)} is a pointer of Git LFS, not the model. Run `git lfs pull` there."
+        )
     return ValidationError(
-        f"{path} is not an ONNX model: it does not begin with one's fields. Name the .onnx file of the model."
+        f"{_name(path)} is not an ONNX model: it does not begin with one's fields. Name the .onnx file of "
+        "the model."
     )
+
+
+def _name(path: Path) -> str:
+    return printable(str(path))

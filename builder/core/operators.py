@@ -53,13 +53,21 @@ class OperatorTable:
             found[item.domain].add(item.operator)
         return {domain: tuple(sorted(names)) for domain, names in sorted(found.items())}
 
-    def why_missing(self, operator: str) -> str:
-        """Why a node has no kernel, in words: ONNX Runtime names the operator and not its domain."""
-        rows = [item for item in self.kernels if item.operator == operator]
-        if not rows:
-            return f"no CUDA kernel for {operator}"
-        has = "; ".join(f"{item.domain} {item.opsets} {types_text(item)}" for item in rows)
-        return f"no CUDA kernel for {operator} of its opset and types. There are some for {has}"
+    def why_missing(self, operators: Iterable[str]) -> str:
+        """Why nodes have no kernels, in words: ONNX Runtime names the operator and not its domain."""
+        served: DefaultDict[str, List[str]] = defaultdict(list)
+        for item in self.kernels:
+            served[item.operator].append(f"{item.domain} {item.opsets} {types_text(item)}".rstrip())
+        wanted = sorted(set(operators))
+        none = ", ".join(operator for operator in wanted if operator not in served)
+        said = [f"no CUDA kernel for {none}"] if none else []
+        said += [
+            f"no CUDA kernel for {operator} of its opset and types. There are some for "
+            + "; ".join(served[operator])
+            for operator in wanted
+            if operator in served
+        ]
+        return "; ".join(said)
 
 
 def lacking(official: OperatorTable, ours: OperatorTable) -> Dict[str, Tuple[str, ...]]:

@@ -8,19 +8,26 @@ from typing import Counter as Counted
 from typing import Dict, List, Set, Tuple
 
 CPU_PROVIDER = "CPUExecutionProvider"
+EVERY_NODE = ("every node", "")
+"""What stands for the nodes where all are on one provider: ORT then lists none."""
 _PLACEMENT = "VerifyEachNodeIsAssignedToAnEp"
 _HEADING = re.compile(r"\s*(?:Node\(s\)|All nodes) placed on \[(\w+)\]\. Number of nodes: (\d+)")
-_NODE = re.compile(r"  (\S+) \((.*)\)$")
+_NODE = re.compile(r"  (\S+) \((.*)\)\Z", re.DOTALL)
 """ORT's verbose log (``core/framework/session_state.cc``), which lists none where all are on one provider."""
-_NO_KERNEL = re.compile(r"CUDA kernel not found in registries for Op type: (\S+) node name: (.*)")
-_NOT_THIS_ONE = re.compile(r"CUDA kernel not supported\. Fallback .* for Op type: (\S+) node name: (.*)")
+_NO_KERNEL = re.compile(r"CUDA kernel not found in registries for Op type: (\S+) node name: (.*)", re.DOTALL)
+_NOT_THIS_ONE = re.compile(
+    r"CUDA kernel not supported\. Fallback .* for Op type: (\S+) node name: (.*)", re.DOTALL
+)
 """``CUDAExecutionProvider::GetCapability``: its registry has no kernel, or one that does not do all of it."""
-_CHEAPER = re.compile(r"ORT optimization- Force fallback to CPU execution for node: (.*?) because the CPU")
+_CHEAPER = re.compile(
+    r"ORT optimization- Force fallback to CPU execution for node: (.*?) because the CPU", re.DOTALL
+)
 """``core/framework/fallback_cpu_capability.cc``: what computes shapes stays on the CPU."""
 
 
-_LINE = re.compile(r"\[[VIWEF]:onnxruntime:[^\]]*?, (\S+ \S+)\] (.*)")
-"""A line of the log as ORT prints it: place in its source, message."""
+_HEAD = r"\[[VIWEF]:onnxruntime:[^\]]*?, (\S+ \S+)\] "
+_MESSAGE = re.compile(rf"{_HEAD}(.*?)(?=\n[^\n]*{_HEAD}|\n?\Z)", re.DOTALL)
+"""A message of the log as ORT prints it: place in its source, text; a node's name may have several lines."""
 
 
 class Placement:
@@ -66,14 +73,12 @@ class Placement:
         found = self.nodes
         if len(self._wanted) == 1:
             ((provider, count),) = self._wanted.items()
-            found = Counter({(provider, "every node", ""): count})
+            found = Counter({(provider, *EVERY_NODE): count})
         elif sum(found.values()) != sum(self._wanted.values()):
             raise ValueError(f"{sum(found.values())} nodes were listed, {self._wanted} were announced")
         return [(*node, count) for node, count in found.items()]
 
     def read(self, log: str) -> None:
         """Take a whole log, as ORT prints it on stderr."""
-        for line in log.splitlines():
-            found = _LINE.search(line)
-            if found:
-                self.listen(found[1], found[2])
+        for found in _MESSAGE.finditer(log):
+            self.listen(found[1], found[2])

@@ -32,8 +32,6 @@ CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
 """``GraphOptimizationLevel``."""
 HOST, PROVIDER = "libonnxruntime.so.1", "libonnxruntime_providers_cuda.so"
-EVERY_NODE = ("every node", "")
-"""What stands for the nodes where all are on one provider: ORT then lists none."""
 _RUNTIME = "libcudart.so.12"
 _STANDS_FOR = re.compile(r"lib(cu|nv)")
 """How the names of NVIDIA's libraries begin."""

@@ -177,7 +177,7 @@ def test_a_transformer_in_a_lean_package(
 
 def test_a_model_for_doctor_has_to_be_there_and_so_has_a_package(home: Machine, tmp_path: Path) -> None:
     assert home.run("doctor", "--try", str(tmp_path / "none.onnx")) == 2
-    assert "none.onnx: no such file. Give a model's path." in home.err
+    assert "none.onnx: no such file, or no regular one. Give a model's path." in home.err
     model = put(tmp_path / "model.onnx", b"onnx")
     assert home.run("doctor", "--try", str(model)) == 3
     assert "no package is installed that a model could be opened in" in home.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -215,3 +216,19 @@ def test_a_file_that_is_no_model_is_a_message(tmp_path: Path, data: bytes, code:
     (tmp_path / "bad.onnx").write_bytes(data)
     assert machine.run("recommend", "--index", index, "--try", str(tmp_path / "bad.onnx")) == code
     assert words in machine.err
+
+
+def test_a_pipe_and_a_folder_are_no_models(tmp_path: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    os.mkfifo(tmp_path / "pi\npe.onnx")
+    for name, told in (("pi\npe.onnx", r"pi\npe.onnx"), (".", "")):
+        assert machine.run("recommend", "--index", index, "--try", str(tmp_path / name)) == 2
+        assert f"{told}: no such file, or no regular one. Give a model's path, or NAME=PATH" in machine.err
+
+
+def test_onnx_runtime_s_own_words_are_shown_on_one_line(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    why = "node 'a\x1b[31m' has no input"
+    replace_host(machine, library("1.23.2", refuses=[CREATE_SESSION], why=why))
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
+    assert r"big on cuda: does not open: node 'a\x1b[31m' has no input" in machine.out

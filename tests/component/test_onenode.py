@@ -8,7 +8,7 @@ import onnx
 import onnx.shape_inference
 import pytest
 
-from builder.adapters.onenode import LAST, Form, Question, definitions, future
+from builder.adapters.onenode import LAST, Definition, Form, Question, definitions, future
 from builder.app.operators import ask
 from builder.errors import CheckFailedError
 from builder.virtualcard.opening import Asked, Opening
@@ -119,8 +119,15 @@ class Played:
         return Opening(no_kernel=missing, error="fallback to CPU EP has been explicitly disabled")
 
 
+def some(*operators: str) -> list[Definition]:
+    """Each opset of these. All that there are take minutes: tests/integration/test_operators.py asks them."""
+    found = [item for item in DEFINITIONS.values() if item.operator in operators]
+    assert {item.operator for item in found} == set(operators)
+    return found
+
+
 def test_the_table_is_what_was_answered() -> None:
-    table = ask(Played(), "9.9.9")
+    table = ask(some("Relu", "Loop", "BiasGelu"), Played(), "9.9.9")
     assert [(item.domain, item.operator, item.opsets, dict(item.types)) for item in table.kernels] == [
         ("ai.onnx", "Relu", "1+", {"T": ("tensor(float)",)})
     ]
@@ -132,4 +139,4 @@ def test_the_table_is_what_was_answered() -> None:
 
 def test_no_answer_at_all_is_an_error_and_no_empty_table() -> None:
     with pytest.raises(CheckFailedError, match="answered for no operator at all"):
-        ask(lambda asked: (Opening(error="Type Error: Type ") for _ in asked), "9.9.9")
+        ask(some("Relu"), lambda asked: (Opening(error="Type Error: Type ") for _ in asked), "9.9.9")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,64 @@ def test_no_file_and_an_empty_one_are_messages(tmp_path: Path) -> None:
     (tmp_path / "empty.onnx").touch()
     with pytest.raises(IntegrityError, match="it is empty"):
         read_onnx(tmp_path / "empty.onnx")
+
+
+def test_what_is_no_regular_file_is_a_message_and_no_wait(tmp_path: Path) -> None:
+    (tmp_path / "folder.onnx").mkdir()
+    os.mkfifo(tmp_path / "pi\npe.onnx")
+    with pytest.raises(ValidationError, match=r"folder\.onnx is no regular file\. Name the \.onnx file"):
+        read_onnx(tmp_path / "folder.onnx")
+    with pytest.raises(ValidationError, match=r"pi\\npe\.onnx is no regular file"):
+        read_onnx(tmp_path / "pi\npe.onnx")
+    with pytest.raises(ValidationError, match="cannot be read: File name too long"):
+        read_onnx(tmp_path / ("n" * 4000))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("location", "n" * 4000, f"lie in '{'n' * 121}…', which is not beside it"),
+        ("location", "a\0b\n", r"lie in 'a\\x00b\\n', which is not beside it"),
+        ("location", ".", r"lie in '\.', which is not beside it"),
+        ("offset", "9" * 19, "ends at byte 10,000,000,000,000,003,999"),
+    ],
+)
+def test_a_reference_to_external_data_may_be_anything(
+    tmp_path: Path, field: str, value: str, words: str
+) -> None:
+    path = made(tmp_path, external="w.bin")
+    model = onnx.load(path, load_external_data=False)
+    for entry in model.graph.initializer[0].external_data:
+        if entry.key == field:
+            entry.value = value
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises((ValidationError, IntegrityError), match=words):
+        read_onnx(path)
+
+
+def test_an_offset_that_is_no_number_says_nothing_of_the_size(tmp_path: Path) -> None:
+    path = made(tmp_path, external="w.bin")
+    model = onnx.load(path, load_external_data=False)
+    for entry in model.graph.initializer[0].external_data:
+        entry.value = "²" if entry.key == "offset" else entry.value
+    path.write_bytes(model.SerializeToString())
+    assert read_onnx(path).external == (External("w", "w.bin", None),)
+
+
+def test_graphs_in_graphs_have_no_depth_that_is_too_much(tmp_path: Path) -> None:
+    """Deeper than Python's calls go; ONNX Runtime refuses such a model by itself."""
+    graph = b""
+    for _ in range(5000):
+        for key in (b"\x32", b"\x2a", b"\x0a"):  # AttributeProto.g, NodeProto.attribute, GraphProto.node
+            graph = key + _varint(len(graph)) + graph
+    path = tmp_path / "deep.onnx"
+    path.write_bytes(b"\x08\x08\x3a" + _varint(len(graph)) + graph)
+    assert read_onnx(path).external == ()
+
+
+def _varint(number: int) -> bytes:
+    groups = [number >> at & 0x7F for at in range(0, max(1, number.bit_length()), 7)]
+    return bytes([*(group | 0x80 for group in groups[:-1]), groups[-1]])
 
 
 def test_any_bytes_are_a_message(tmp_path: Path) -> None:

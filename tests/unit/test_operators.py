@@ -85,5 +85,5 @@ def test_the_text_has_a_line_for_each_range_and_says_what_was_not_asked() -> Non
 
 def test_why_a_kernel_is_missing_names_those_that_there_are() -> None:
     asked = table(kernels("Relu", 6, 12))
-    assert asked.why_missing("BiasGelu") == "no CUDA kernel for BiasGelu"
-    assert asked.why_missing("Relu").endswith("There are some for ai.onnx 6-12 T: float, float16")
+    assert asked.why_missing(["BiasGelu"]) == "no CUDA kernel for BiasGelu"
+    assert asked.why_missing(["Relu"]).endswith("There are some for ai.onnx 6-12 T: float, float16")

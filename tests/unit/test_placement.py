@@ -44,6 +44,12 @@ def test_each_node_and_why_it_is_not_on_cuda() -> None:
     assert (placement.no_kernel, placement.cheaper) == ({("StringNormalizer", "norm")}, {"shape"})
 
 
+def test_a_node_s_name_may_have_several_lines() -> None:
+    placement = heard(LOG.replace("norm", "a (b)\nc"))
+    assert ("CPUExecutionProvider", "StringNormalizer", "a (b)\nc", 1) in placement.take()
+    assert placement.no_kernel == {("StringNormalizer", "a (b)\nc")}
+
+
 def test_one_provider_alone_lists_no_nodes() -> None:
     all_on = f"{_SAID} All nodes placed on [CUDAExecutionProvider]. Number of nodes: 188"
     assert heard(all_on).take() == [("CUDAExecutionProvider", "every node", "", 188)]

@@ -48,6 +48,14 @@ _NO_OP = (
         ),
         (_NO_OP, "ONNX Runtime 1.21.0 knows no operator ai.onnx:Swish in opset 17: it comes with a library"),
         (
+            "This is an invalid model. In Node, (...) , Error No opset import for domain 'my\n.own'",
+            r"ONNX Runtime 1.21.0 has to know which opset of the domain 'my\n.own' the model was",
+        ),
+        (
+            _NO_OP.replace("Swish", "S" * 4000),
+            f"ONNX Runtime 1.21.0 knows no operator ai.onnx:{'S' * 121}… in opset 17: it comes with",
+        ),
+        (
             "Could not find an implementation for Relu(1) node with name 'n0'",
             "ONNX Runtime 1.21.0 has no kernel for Relu of version 1, on CUDA or on the CPU",
         ),

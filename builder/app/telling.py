@@ -17,20 +17,25 @@ from builder.app.kit import Kit
 from builder.app.looking import opener, stderr_console
 from builder.app.workshop import Workshop
 from builder.console import Console
+from builder.core.arch import Capability
+from builder.core.coverage import Support
+from builder.core.missing_kernels import cannot_run, cause
 from builder.core.modelplan import ModelPlan, OnCpu, plan_document, plan_text, reason
 from builder.core.onnxfile import read_onnx
 from builder.core.operators import OperatorTable, document, text
 from builder.core.placement import EVERY_NODE
 from builder.core.ports import Reporter
 from builder.core.printable import printable, shortened
-from builder.core.refusals import explained, without_kernel
+from builder.core.refusals import explained
+from builder.core.variant import Profile
 from builder.errors import CheckFailedError, ValidationError
+from builder.libraryfile import read_file
 from builder.stages.plan import Wishes, choose_base
 from builder.virtualcard.card import Card
 from builder.virtualcard.opening import CPU, HOST, PROVIDER, Runtime, open_model
 
-_CARD = Card(capability="8.6")
-"""One that every package of ours serves, and where no operator is left out for its age."""
+_NO_CARD = Capability(8, 6)
+"""Stands in for the card of a provider that runs on none."""
 _LONGEST = 500
 """Characters of ONNX Runtime's own words, whose end has the reason."""
 _BRIDGE = "libonnxruntime_providers_shared.so"
@@ -75,9 +80,9 @@ def tell_model(shop: Workshop, source: str, model: Path, wishes: Wishes, *, as_j
     with _provider(shop, console, source) as provider:
         runtime = _runtime(shop, console, wishes)
         with console.step(f"open {name} on a virtual card"):
-            opening = open_model(provider.folder, model.absolute(), _CARD, runtime=runtime)
+            opening = open_model(provider.folder, model.absolute(), _card(provider), runtime=runtime)
         if opening.error:
-            why = _why(opening.error, provider.ort_version)
+            why = _why(opening.error, provider)
             raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
         on_cpu = opening.nodes.get(CPU, Counter())
         table: OperatorTable | None = None
@@ -122,6 +127,14 @@ def _provider(shop: Workshop, console: Console, source: str) -> Iterator[_Provid
         yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
 
 
+def _card(provider: _Provider) -> Card:
+    """The newest card that the provider runs on natively: some kernels run while a session is made."""
+    coverage = read_file(PROVIDER, provider.folder / PROVIDER).coverage
+    support = coverage.support if coverage else {}
+    native = [device for device, how in support.items() if how is Support.NATIVE]
+    return Card(capability=str(max(native, default=_NO_CARD)))
+
+
 def _table(shop: Workshop, provider: _Provider, runtime: Runtime, told: Reporter) -> OperatorTable:
     # Imported late: onnx and onnxruntime are slow to import.
     from builder.app.operators import operator_table  # noqa: PLC0415
@@ -129,8 +142,11 @@ def _table(shop: Workshop, provider: _Provider, runtime: Runtime, told: Reporter
     return operator_table(shop, provider.folder, runtime, provider.ort_version, told)
 
 
-def _why(said: str, ort_version: str) -> str:
-    known = explained(said, ort_version) or without_kernel(said, ort_version)
+def _why(said: str, provider: _Provider) -> str:
+    """What a smaller profile lacks comes first: to ONNX Runtime it is an operator that nobody registered."""
+    lean = cannot_run(Profile.LEAN.value, provider.ort_version)
+    lacks = cause(said, provider.label, lean, None)
+    known = str(lacks) if lacks else explained(said, provider.ort_version)
     own = printable(" ".join(said.split())[-_LONGEST:])
     return known or f"{own} Check it with onnx.checker, or export it again."
 

@@ -86,7 +86,7 @@ def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Ma
                 f"NAME=PATH with a name of the index's table: {', '.join(known) or 'it is empty'}."
             )
         read_onnx(file)
-        files[model or file.name] = file
+        files[model or (str(file) if file.name in files else file.name)] = file
     return files
 
 
@@ -100,31 +100,29 @@ def _try_models(
     host, manifest = _runtime(options)
     if not rules:
         for model, file in files.items():
-            tried = _open(prover, host, manifest.provider, file, manifest)
-            yield Attempt(model, manifest.provider, tried, _cause(tried, manifest))
+            yield _tried(prover, host, manifest, model, file, manifest.provider)
     for rule in rules:
         if rule.model not in files:
             return
-        provider = manifest.provider if rule.device == GPU else CPU
-        tried = _open(prover, host, provider, files[rule.model], manifest)
-        yield Attempt(rule.model, provider, tried, _cause(tried, manifest))
-        if tried.failure is None or not tried.ran:
+        file, provider = files[rule.model], manifest.provider if rule.device == GPU else CPU
+        attempt = _tried(prover, host, manifest, rule.model, file, provider)
+        yield attempt
+        if attempt.tried.failure is None or not attempt.tried.ran:
             return
         if provider != CPU:
-            yield Attempt(rule.model, CPU, _open(prover, host, CPU, files[rule.model], manifest))
+            yield _tried(prover, host, manifest, rule.model, file, CPU)
 
 
-def _cause(tried: Tried, manifest: Manifest) -> Optional[str]:
-    ort = manifest.onnxruntime
-    found = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
-    return str(found) if found else None
+def _tried(prover: Prover, host: Path, manifest: Manifest, model: str, file: Path, provider: str) -> Attempt:
+    """The trial; a refusal that is known is told in words that say what to do.
 
-
-def _open(prover: Prover, host: Path, provider: str, model: Path, manifest: Manifest) -> Tried:
-    """The trial; a refusal of ONNX Runtime that is known is told in words that say what to do."""
-    tried = prover.open(host, provider, model)
-    said = explained(tried.failure or "", manifest.onnxruntime.version)
-    return tried if said is None else replace(tried, failure=said)
+    What the package lacks comes first: an operator that was not compiled looks to ONNX Runtime like one of a
+    library that nobody registered.
+    """
+    tried, ort = prover.open(host, provider, file), manifest.onnxruntime
+    why = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
+    said = None if why else explained(tried.failure or "", ort.version)
+    return Attempt(model, provider, replace(tried, failure=said or tried.failure), str(why) if why else None)
 
 
 def _runtime(options: Options) -> Tuple[Path, Manifest]:

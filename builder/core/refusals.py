@@ -17,17 +17,6 @@ def explained(said: str, ort_version: str) -> Optional[str]:
     return None
 
 
-def without_kernel(said: str, ort_version: str) -> Optional[str]:
-    """As ``explained``, for a host that fuses what this package's provider has no kernel for."""
-    found = _NO_KERNEL.search(said)
-    if found is None:
-        return None
-    return (
-        f"ONNX Runtime {ort_version} puts {found[1]} on CUDA, and this package has no CUDA kernel for it. "
-        "Take the package of profile full, or lower the session's graph optimisation level."
-    )
-
-
 def _opset(found: Match[str], runtime: str) -> str:
     asked, domain, newest = found.groups()
     return (
@@ -80,7 +69,6 @@ def _weights(found: Match[str], runtime: str) -> str:
     )
 
 
-_NO_KERNEL = re.compile(r"Failed to find kernel for ([\w.]+)\(\d+\)")
 _KNOWN: List[Tuple[Pattern[str], Callable[[Match[str], str], str]]] = [
     (re.compile(r"Opset (\d+) is under development.*?domain (\S+) is till opset (\d+)", re.DOTALL), _opset),
     (re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"), _ir_version),

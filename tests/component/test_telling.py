@@ -255,7 +255,15 @@ def test_a_model_that_is_all_on_the_gpu(desk: Desk, tmp_path: Path, model: Path)
         ),
         (
             "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'b' ep:'CUDAExecutionProvider').",
-            "puts com.microsoft.BiasGelu on CUDA, and this package has no CUDA kernel for it. Take the",
+            "has no kernel for com.microsoft.BiasGelu: it was compiled with less than the full profile.",
+        ),
+        (
+            "Fatal error: com.microsoft:BiasGelu(-1) is not a registered function/op",
+            "has no kernel for com.microsoft.BiasGelu: it was compiled with less than the full profile.",
+        ),
+        (
+            "Fatal error: my.domain:Own(-1) is not a registered function/op",
+            "it comes with a library of custom operators",
         ),
         (
             "Node input\n'\x1b[31m' is not",

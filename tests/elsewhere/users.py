@@ -68,6 +68,8 @@ class Bought:
     cuda: int
     """As the driver says it: 12090 is 12.9."""
     variant: str
+    support: str = "native"
+    """How the package runs on it."""
 
     @property
     def version(self) -> str:

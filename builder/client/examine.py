@@ -22,6 +22,8 @@ from builder.client.visible import VARIABLE
 from builder.client.world import Options, World
 from builder.core.index import Stored, build_index
 from builder.core.manifest import Manifest
+from builder.core.onnxfile import read_onnx
+from builder.core.printable import printable
 from builder.core.providers import CPU, CUDA
 from builder.core.seen import Around, Cache, Distribution, Installed, ModelTrial, Reply, Seen, Shadow, Trial
 from builder.errors import BuilderError, NothingToDoError, ValidationError
@@ -210,9 +212,13 @@ def _models(package: Package, seen: Seen, world: World, files: Iterable[Path]) -
 
 
 def _model(text: str) -> Path:
+    """The model's file, read. Raises ``ValidationError``, and as ``read_onnx``."""
     file = expanded(Path(text)).absolute()
     if not file.is_file():
-        raise ValidationError(f"--try {text}: no such file, or no regular one. Give a model's path.")
+        raise ValidationError(
+            f"--try {printable(text)}: no such file, or no regular one. Give a model's path."
+        )
+    read_onnx(file)
     return file
 
 

@@ -144,7 +144,7 @@ def test_the_shipped_table_comes_to_what_the_cold_build_took(root: Path) -> None
 
 
 def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:
-    """legacy, full: 6,131 CPU s with 300 of 813 units from ccache, 1,178 s for the longest (docs/builds.md)."""
+    """legacy, full: 6,131 CPU s with 300 of 813 units from ccache (docs/builds.md)."""
     shipped = costs.read(root / "builder/inside/costs.tsv")
     assert work(planned(Profile.FULL), shipped).total == pytest.approx(6131, rel=0.05)
 

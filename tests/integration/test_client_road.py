@@ -219,7 +219,7 @@ def test_a_gpu_that_the_user_states_gets_what_the_packages_hold_for_it(
 def test_whoever_changes_the_card_gets_another_package_and_can_go_back(user: Callable[[str], User]) -> None:
     """And out: what is left of it all is nothing."""
     buyer = user("buyer")
-    assert buyer.variant("install", env={"ORTPACKS_FORCE_CC": "6.1"}) == "legacy"
+    assert buyer.variant("install", env={"ORTPACKS_FORCE_CC": "5.2"}) == "legacy"
     assert (
         buyer.variant("install", env={"ORTPACKS_FORCE_CC": "8.9", "ORTPACKS_FORCE_DRIVER": "580.82.07"})
         == "modern"

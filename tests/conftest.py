@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from builder.app.workshop import Workshop
 from builder.core.catalogue import ort_wheel
@@ -24,6 +25,11 @@ TIERS = {
 }
 ONE_AFTER_ANOTHER = {"integration", "images", "gpu", "dist", "legacy_package", "modern_package"}
 """Tiers and fixtures of tests that share an engine, its images and the packages built for this run."""
+
+
+settings.register_profile("here", deadline=None)
+settings.load_profile("here")
+"""Hypothesis' wall-clock deadline judges the machine that is shared with a compile, not the code."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -56,7 +56,7 @@ class Launch:
 
 _MEMORY_EFFICIENT = f"{_ATTENTION}cutlass_fmha/memory_efficient_attention.cu line 13"
 _FLASH_PTX: Mapping[int, int] = {86: 80, 90: 89}
-"""nvcc 12.4's PTX of these units for 80, 86, 89 and 90 is the same text but for ``.target``."""
+"""nvcc 12.4's PTX for 80, 86, 89 and 90 is the same text but for ``.target``: compared for head size 32."""
 LAUNCHES: Tuple[Launch, ...] = (
     Launch(
         *("flash attention", f"{_ATTENTION}flash_attention/flash_fwd_", 32, 80, 90),

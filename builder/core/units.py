@@ -89,13 +89,13 @@ def _borne_out(kinds: Tuple[UnitSet, ...], containers: Iterable[FrozenSet[Arch]]
     return kinds if len(kinds) > 1 and agree else ()
 
 
-def explained_by(found: Iterable[Arch], kinds: Sequence[UnitSet]) -> Optional[UnitSet]:
-    """The first kind that is for exactly these architectures, ``None`` for a container that nothing explains.
+def explained_by(found: Iterable[Arch], kinds: Sequence[UnitSet]) -> Tuple[UnitSet, ...]:
+    """The kinds that are for exactly these architectures; none for a container that nothing explains.
 
     Exactly: a unit that lost one of its architectures must not pass for one that never had it.
     """
     held = frozenset(found)
-    return next((kind for kind in kinds if kind.sass == held), None)
+    return tuple(kind for kind in kinds if kind.sass == held)
 
 
 def meant_for(arch: Arch, kinds: Sequence[UnitSet], found: Iterable[Arch]) -> bool:
@@ -104,8 +104,7 @@ def meant_for(arch: Arch, kinds: Sequence[UnitSet], found: Iterable[Arch]) -> bo
     One that nothing explains was meant for all. A device that the rest of a library serves by an older
     architecture's code (7.5 by sm_70) may still ask for a unit that was compiled for none of it.
     """
-    held = frozenset(found)
-    explaining = [kind for kind in kinds if kind.sass == held]
+    explaining = explained_by(found, kinds)
     return not explaining or any(kind.meant_for(arch.number) for kind in explaining)
 
 

@@ -144,6 +144,9 @@ def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
     for launch, part in narrowed(sm, version):
         made = " ".join(map(str, sorted(part)))
         yield f"{launch.name} is compiled for {made}: nothing else launches it ({launch.source})"
+        for arch in sorted(launch.launched(sm) - part):
+            older = launch.served[arch.number]
+            yield f"{launch.name}: sm_{arch} runs the SASS for sm_{older}, made from the same PTX"
         for new, old in shared_ptx(part, version, launch).items():
             if new.number in launch.shared:
                 yield f"{launch.name}: SASS for sm_{new} is made from the PTX of compute_{old}, the same text"

@@ -40,6 +40,8 @@ class Launch:
     """The CMake option without which ORT compiles none of it."""
     shared: Mapping[int, int] = field(default_factory=dict)
     """Architectures that share an older one's PTX besides those that all units share, by their numbers."""
+    served: Mapping[int, int] = field(default_factory=dict)
+    """Architectures whose devices run an older one's SASS where the set has that, by their numbers."""
 
     def launched(self, arches: Iterable[Arch]) -> FrozenSet[Arch]:
         """Those of ``arches`` that the kernels are launched on."""
@@ -51,18 +53,26 @@ class Launch:
         A unit cannot be compiled for none, and its host code is linked.
         """
         whole = sorted(arches)
-        return self.launched(whole) or frozenset(whole[:1])
+        plain = {arch.number for arch in whole if not arch.suffix}
+        made = {
+            arch for arch in self.launched(whole) if arch.suffix or self.served.get(arch.number) not in plain
+        }
+        return frozenset(made or whole[:1])
 
 
 _MEMORY_EFFICIENT = f"{_ATTENTION}cutlass_fmha/memory_efficient_attention.cu line 13"
-_FLASH_PTX: Mapping[int, int] = {86: 80, 90: 89}
+_FLASH_PTX: Mapping[int, int] = {90: 89}
 """nvcc 12.4's PTX for 80, 86, 89 and 90 is the same text but for ``.target``: compared for head size 32."""
+_FLASH_SASS: Mapping[int, int] = {86: 80}
+"""SASS for 8.0 runs on 8.6 (CUDA C++ Programming Guide, "Binary Compatibility"), made from the same PTX.
+FlashAttention's own wheels have no other for 8.x: setup.py of Dao-AILab/flash-attention at 0029136."""
 LAUNCHES: Tuple[Launch, ...] = (
     Launch(
         *("flash attention", f"{_ATTENTION}flash_attention/flash_fwd_", 32, 80, 90),
         f"{_ATTENTION}flash_attention/flash_api.cc line 413",
         "onnxruntime_USE_FLASH_ATTENTION",
         _FLASH_PTX,
+        _FLASH_SASS,
     ),
     Launch(
         *("lean attention", f"{_ATTENTION}lean_attention/lean_fwd_", 2, 80, 90),

@@ -63,7 +63,7 @@ def test_sets_of_three_variants() -> None:
         "mixture of experts": {70},
     }
     assert parts(modern) == {
-        "flash attention": {80, 86},
+        "flash attention": {80},
         "lean attention": {80, 86},
         f"{attention}50": {75},
         f"{attention}70": {75},
@@ -105,9 +105,17 @@ def test_ptx_is_shared_within_a_set_that_holds_both() -> None:
 
 def test_flash_attention_alone_shares_ptx_from_ampere_to_hopper() -> None:
     flash, experts = LAUNCHES[0], LAUNCHES[-1]
-    assert shared_ptx(arches(75, 80, 86), "1.21.0", flash) == {Arch(8, 6): Arch(8, 0)}
+    assert shared_ptx(arches(75, 80, 86), "1.21.0", flash) == {}
     assert shared_ptx(arches(89, 90), "1.21.0", flash) == {Arch(9, 0): Arch(8, 9)}
     assert shared_ptx(arches(89, 90), "1.21.0", experts) == {}
+
+
+def test_flash_attention_s_sass_for_8_0_serves_8_6_where_the_set_has_it() -> None:
+    flash, lean = LAUNCHES[0], LAUNCHES[1]
+    assert flash.compiled(arches(75, 80, 86)) == {Arch(8, 0)}
+    assert flash.compiled(arches(75, 86)) == {Arch(8, 6)}
+    assert flash.compiled((Arch(8, 0, "a"), Arch(8, 6))) == {Arch(8, 0, "a"), Arch(8, 6)}
+    assert lean.compiled(arches(75, 80, 86)) == set(arches(80, 86))
 
 
 def test_a_suffix_shares_nothing() -> None:

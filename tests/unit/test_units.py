@@ -64,6 +64,9 @@ def test_older_releases_have_one_kind_of_unit(version: str) -> None:
 FULL_LEGACY = {"50 52 60 61 70": 146, "50 52 60 61": 1, "70": 5, "50": 2}
 """SASS of a full build of 1.21.0 for legacy, by its 154 sources with kernels: fmha_sm50.cu; fmha_sm70.cu and
 the four moe_gemm_kernels_*.cu; fmha_sm75.cu and fmha_sm80.cu, which nothing of the set launches."""
+FULL_MODERN = {"75 80 86": 116, "80": 32, "80 86": 3, "75": 3}
+"""For modern: 32 flash_fwd_*.cu, whose SASS for sm_80 serves 8.6; fmha_sm80.cu and two lean_fwd_*.cu; three
+of fmha_sm*.cu."""
 FULL_LATEST = {"89 90 100 120": 113, "89 90": 34, "89": 7}
 """For latest: 32 flash_fwd_*.cu and two lean_fwd_*.cu; three of fmha_sm*.cu and moe_gemm_kernels_*.cu."""
 
@@ -72,7 +75,10 @@ def held(counts: dict[str, int]) -> list[frozenset[Arch]]:
     return [frozenset(arches(text)) for text, count in counts.items() for _ in range(count)]
 
 
-@pytest.mark.parametrize(("sm", "counts"), [("50 52 60 61 70", FULL_LEGACY), ("89 90 100 120", FULL_LATEST)])
+@pytest.mark.parametrize(
+    ("sm", "counts"),
+    [("50 52 60 61 70", FULL_LEGACY), ("75 80 86", FULL_MODERN), ("89 90 100 120", FULL_LATEST)],
+)
 def test_our_full_builds_of_1_21_are_explained_container_by_container(
     sm: str, counts: dict[str, int]
 ) -> None:

@@ -10,26 +10,16 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from builder.app import (
-    buildrecords,
-    comparing,
-    explaining,
-    looking,
-    quality,
-    releasing,
-    showing,
-    survey,
-    telling,
-    verbs,
-)
-from builder.app.cards import asked_for as cards_asked_for
-from builder.app.checking import check_package
+from builder.app import inspection, model_verbs, quality, releasing, verbs
 from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, wishes, with_cache, workshop
 from builder.app.matrix import show as show_matrix
-from builder.app.road import Road
-from builder.app.sidebyside import side_by_side
-from builder.config import pick_variants
-from builder.stages.publish import archives_in
+from builder.builds import records
+from builder.builds.cards import asked_for as cards_asked_for
+from builder.builds.proving import check_package
+from builder.builds.road import Road
+from builder.builds.side_by_side import side_by_side
+from builder.config.project import pick_variants
+from builder.release.options import archives_in
 
 
 def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callable[..., None]:
@@ -183,7 +173,7 @@ def render(
     )
     chosen = roads(shop, variant, how_to, all_=all).values()
     if explain:
-        explaining.tell(shop.console, [road.plan() for road in chosen])
+        verbs.tell_explanation(shop.console, [road.plan() for road in chosen])
         return
     for road in chosen:
         road.render()
@@ -194,7 +184,7 @@ def render(
 def builds(_context: Context, dist: list[str]) -> None:
     """Write docs/builds.md from packages and the build records beside them."""
     shop = workshop()
-    buildrecords.write_page(shop, [Path(name) for name in dist] or [shop.dist])
+    records.write_page(shop, [Path(name) for name in dist] or [shop.dist])
 
 
 @task(
@@ -230,7 +220,7 @@ def verify(
 def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
     """Show what sets two packages apart: files, versions, architectures, sizes."""
     shop = workshop()
-    comparing.show(shop, Path(old), Path(new), as_json=json)
+    verbs.show_difference(shop, Path(old), Path(new), as_json=json)
 
 
 @task(
@@ -262,17 +252,17 @@ def inspect(
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     shop = workshop()
     if operators or model:
-        telling.require_alone(also, html, png, model if operators else None)
+        model_verbs.require_alone(also, html, png, model if operators else None)
         if model:
-            telling.tell_model(shop, path, Path(model), wishes(base), as_json=json)
+            model_verbs.tell_model(shop, path, Path(model), wishes(base), as_json=json)
         else:
-            telling.tell_operators(shop, path, wishes(base), as_json=json)
+            model_verbs.tell_operators(shop, path, wishes(base), as_json=json)
         return
     page, picture = (Path(name) if name else None for name in (html, png))
-    showing.require_places(page, picture)
-    reports = looking.look_inside(shop, [path, *also])
-    showing.show(shop, reports, as_json=json, html=page, png=picture)
-    looking.require_read(reports)
+    inspection.require_places(page, picture)
+    reports = inspection.look_inside(shop, [path, *also])
+    inspection.show(shop, reports, as_json=json, html=page, png=picture)
+    inspection.require_read(reports)
 
 
 @task(
@@ -309,7 +299,7 @@ def client(_context: Context, dist: str | None = None) -> None:
 @reported
 def doctor(_context: Context) -> None:
     """Say what is here and what is missing for a build."""
-    if not survey.doctor(workshop()):
+    if not quality.doctor(workshop()):
         raise Exit("something is missing; see ✗ above", code=1)
 
 

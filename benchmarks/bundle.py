@@ -30,13 +30,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.adapters.archive import PackageArchive
-from builder.adapters.compression import compressor
-from builder.adapters.digests import chunks_of, file_digest
+from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.compression import compressor
+from builder.adapters.files.digests import chunks_of, file_digest
 from builder.console import Console
-from builder.core.naming import form_of
-from builder.core.package import Content, Digest, Member
-from builder.core.variant import Form, Preset
+from builder.formats.package_names import Form, form_of
+from builder.package.archive import Content, Digest, Member
+from builder.project.variants import Preset
 
 NAME = "ortpacks-benchmark-1.0.0-cuda12.9-linux-x64"
 BY_HAND = "cp -L, tar czf"

@@ -21,11 +21,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from builder.adapters.compression import compressor
-from builder.core.content import HOST, PROVIDER
-from builder.core.fatbin import read_containers
-from builder.core.fatbin_format import Compression, Container, Image
-from builder.core.variant import Form, Preset
+from builder.adapters.archive.compression import compressor
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Compression, Container, Image
+from builder.binary.library_names import HOST, PROVIDER
+from builder.formats.package_names import Form
+from builder.project.variants import Preset
 from tests.nvidia import Code, packed
 
 ROUNDS = 9

@@ -33,11 +33,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from benchmarks.release import make_release
-from builder.core.arch import Capability
-from builder.core.device import Device
-from builder.core.index import loads
-from builder.core.select import select
-from builder.stages.client import ClientRequest, build_client
+from builder.formats.index import loads
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device
+from builder.pipeline.client_zipapp import ClientRequest, build_client
+from builder.selection.select import select
 
 ROOT = Path(__file__).parents[1]
 ENV = {

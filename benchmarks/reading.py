@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from builder.stages.inspect import inspect
+from builder.pipeline.inspect import inspect
 
 ROUNDS = 3
 LISTINGS = """

@@ -6,14 +6,14 @@ import hashlib
 import io
 from pathlib import Path
 
-from builder.adapters.archive import PackageArchive
+from builder.adapters.archive.archive import PackageArchive
 from builder.console import Console
-from builder.core.index import Stored, build_index
-from builder.core.index import dumps as index_text
-from builder.core.manifest import BaseEntry, Driver, FileEntry, Manifest, OrtEntry
-from builder.core.manifest import dumps as manifest_text
-from builder.core.package import BUILT, Content, Digest, Member
-from builder.core.variant import Preset
+from builder.formats.index import Stored, build_index
+from builder.formats.index import dumps as index_text
+from builder.formats.manifest import BaseEntry, Driver, FileEntry, Manifest, OrtEntry
+from builder.formats.manifest import dumps as manifest_text
+from builder.package.archive import BUILT, Content, Digest, Member
+from builder.project.variants import Preset
 
 NAME = "ortpacks-modern-1.0.0-cuda12.9-linux-x64"
 LIBRARIES = (0.3, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05)

@@ -30,10 +30,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.adapters.github import GitHub
-from builder.adapters.github_http import GitHubHttp
+from builder.adapters.github.http import GitHubHttp
+from builder.adapters.github.releases import GitHub
 from builder.console import Console
-from builder.core.release import LocalFile, Release
+from builder.release.assets import LocalFile, Release
 
 REPOSITORY = "owner/name"
 BLOCK = 1 << 20

@@ -19,7 +19,7 @@ _SECONDS_A_LINE = 30
 
 
 class Console:
-    """Writes to one stream; implements ``core.ports.Reporter``. Several prefixed ones may share a stream."""
+    """Writes to one stream; implements ``ports.Reporter``. Several prefixed ones may share a stream."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Console:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """See ``core.ports.Reporter.step``."""
+        """See ``ports.Reporter.step``."""
         grouped = self._github and not self._prefix
         self._write(f"::group::{title}" if grouped else self._bold(f"• {title}"))
         started = self._clock()
@@ -57,11 +57,11 @@ class Console:
             self._write(f"{mark} {title} {self._clock() - started:.1f} s")
 
     def say(self, line: str) -> None:
-        """See ``core.ports.Reporter.say``."""
+        """See ``ports.Reporter.say``."""
         self._write(f"  {line}")
 
     def warn(self, line: str) -> None:
-        """See ``core.ports.Reporter.warn``."""
+        """See ``ports.Reporter.warn``."""
         if self._github:
             self._put(f"::warning::{_escaped(self._prefix + line)}\n")
         else:
@@ -69,7 +69,7 @@ class Console:
 
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """See ``core.ports.Reporter.progress``."""
+        """See ``ports.Reporter.progress``."""
         if not self._stream.isatty() or self._prefix:
             yield _Lines(title, total, self.say, self._clock).advance
             return

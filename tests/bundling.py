@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from builder.adapters.wheel import record_text
-from builder.core.inputs import Input
-from builder.core.package import Member
-from builder.core.variant import BuildPlan
-from builder.stages.bundle import Goods
-from builder.stages.gather import originals
+from builder.package.archive import Member
+from builder.pipeline.bundle import Goods
+from builder.pipeline.gather import originals
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan
 from tests.packages import Report, Trees, lock, report
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from builder.app.workshop import Workshop
-from builder.core.catalogue import ort_wheel
-from builder.core.content import wanted
-from builder.core.variant import BuildPlan, Host, Origin
+from builder.builds.workshop import Workshop
+from builder.formats.package_names import Host
+from builder.package.contents import wanted
+from builder.project.catalogue import ort_wheel
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin
 from tests.verbs import ROOT, build
 
 TIERS = {

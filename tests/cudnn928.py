@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.app.workshop import Workshop
-from builder.core.inputs import Input, Lock, Pin
+from builder.builds.workshop import Workshop
+from builder.project.inputs import Input, Lock, Pin
 from tests.verbs import ROOT
 
 WHEEL = Input.wheel("nvidia-cudnn-cu12==9.28.0.42")

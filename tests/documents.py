@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from builder.core.content import NVIDIA, ORTPACKS, SBOM, wanted
-from builder.core.describe import Packed, describe
-from builder.core.manifest import Manifest, WheelEntry
-from builder.core.naming import package_name
-from builder.core.package import BUILT, Digest, Member
-from builder.core.variant import BuildPlan, Layout, Origin
+from builder.formats.manifest import Manifest, WheelEntry
+from builder.formats.package_names import Layout
+from builder.package.archive import BUILT, Digest, Member
+from builder.package.contents import NVIDIA, ORTPACKS, SBOM, wanted
+from builder.package.describe import Packed, describe
+from builder.project.plan import BuildPlan, package_name
+from builder.project.variants import Origin
 from tests.packages import PROVIDER, plan, report
 
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.core.inputs import Input, Lock
-from builder.core.ports import Completed, ContainerRun, DebianPackage, EngineFacts, ImageBuild
 from builder.errors import BuilderError, TransferError
+from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild
+from builder.project.inputs import DebianPackage, Input, Lock
 
 
 @dataclass

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from builder.client.commands import Answer
-from builder.client.web import Web, open_url
+from builder.client.fetch.http import Web, open_url
+from builder.client.probe.processes import Answer
 from builder.client.world import World
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from builder.core.arch import Arch, Capability
-from builder.core.coverage import CAPABILITIES, LibraryCoverage, Tally
-from builder.core.inspected import Inspected
+from builder.binary.coverage import LibraryCoverage, Tally
+from builder.binary.library import Inspected
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.generations import CAPABILITIES
 
 
 def coverage(

@@ -13,15 +13,16 @@ from threading import Thread
 
 import pytest
 
-from builder.adapters.directory import DirectoryHost
-from builder.adapters.mirrorfolder import MirrorFolder
-from builder.adapters.partfile import part_file
-from builder.app import mirroring
-from builder.app.workshop import Workshop
-from builder.core.release import LocalFile, ReleaseHost, ReleasePlan
-from builder.core.variant import Project
-from builder.stages.publish import Published, PublishOptions, PublishPorts, publish
-from builder.stages.publish.converge import converge_release
+from builder.adapters.files.part_file import part_file
+from builder.adapters.mirror_folder import MirrorFolder
+from builder.adapters.mirror_host import DirectoryHost
+from builder.app import releasing
+from builder.builds.workshop import Workshop
+from builder.project.variants import Project
+from builder.release.assets import LocalFile, ReleaseHost, ReleasePlan
+from builder.release.converge import converge_release
+from builder.release.options import Published, PublishOptions, PublishPorts
+from builder.release.publish import publish_release
 from tests.fakes import FakeReporter
 from tests.releases import manifest, write_package
 from tests.verbs import ROOT
@@ -39,7 +40,7 @@ class Stand:
 
     def mirror(self, options: PublishOptions | None = None) -> None:
         """The verb."""
-        mirroring.mirror_dist(self.shop, options or PublishOptions(), self.root)
+        releasing.mirror_dist(self.shop, options or PublishOptions(), self.root)
 
     def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> None:
         """Only what the verb does with the mirror: no packages are read, no pages written."""
@@ -69,7 +70,7 @@ class Stand:
 
 def open_stand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
     """Packages need not be real ones, and the client is a stand-in."""
-    monkeypatch.setattr(mirroring, "publish_on", _publish_on)
+    monkeypatch.setattr(releasing, "publish_on", _publish_on)
     dist = folder / "dist"
     fill(dist)
     return Stand(Workshop(ROOT, dist=dist, reporter=FakeReporter()), folder / "mirror")
@@ -92,7 +93,7 @@ def local_files(folder: Path, *names: str) -> list[LocalFile]:
 
 def _publish_on(shop: Workshop, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
     (shop.dist / "ortpacks.pyz").write_bytes(b"PK the client")
-    return publish(shop.dist, project, _ports(shop, host), options)
+    return publish_release(shop.dist, project, _ports(shop, host), options)
 
 
 def _ports(shop: Workshop, host: ReleaseHost) -> PublishPorts:

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from cuda.bindings import nvfatbin, nvrtc
 
-from builder.app.workshop import Workshop
-from builder.core.fatbin import Kind
+from builder.binary.fatbin_format import Kind
+from builder.builds.workshop import Workshop
 from tests.verbs import ROOT
 
 Made = TypeVar("Made")

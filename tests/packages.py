@@ -8,30 +8,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.core.arch import Arch, Capability
-from builder.core.checks import Finding, Severity
-from builder.core.closure import Needs
-from builder.core.coverage import LibraryCoverage, Support, Tally
-from builder.core.elf import Elf
-from builder.core.inputs import Input, InputKind, Lock, Pin
-from builder.core.variant import (
+from builder.binary.coverage import LibraryCoverage, Support, Tally
+from builder.binary.elf import Elf
+from builder.binary.library import Needs
+from builder.findings.finding import Finding, Severity
+from builder.formats.manifest import ModelRule
+from builder.formats.package_names import Form, Host, Layout, Profile
+from builder.gpu.architectures import Arch, Capability
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.plan import BuildPlan
+from builder.project.variants import (
     AssembledBase,
     Bases,
-    BuildPlan,
     Bundle,
     Cuda,
     Cudnn,
-    Form,
-    Host,
-    Layout,
     Limits,
-    ModelRule,
     NvidiaBase,
     OnnxRuntime,
     Origin,
     Oversize,
     Preset,
-    Profile,
     Project,
     Publish,
     Variant,
@@ -154,7 +151,7 @@ NEEDS = Needs(glibc="2.17", glibcxx=None)
 
 @dataclass(frozen=True)
 class Report:
-    """What a check stage would hand on; implements ``core.describe.Report``."""
+    """What a check stage would hand on; implements ``package.describe.Report``."""
 
     findings: tuple[Finding, ...]
     coverage: tuple[LibraryCoverage, ...]

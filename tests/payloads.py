@@ -7,7 +7,7 @@ import struct
 
 from backports import zstd
 
-from builder.core.fatbin import Compression, Image
+from builder.binary.fatbin_format import Compression, Image
 
 
 def unpacked(data: bytes | mmap.mmap, image: Image) -> bytes:

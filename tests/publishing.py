@@ -11,15 +11,16 @@ from pathlib import Path
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive import PackageArchive
-from builder.adapters.checksums import ChecksumFile
-from builder.adapters.github import GitHub
-from builder.adapters.github_http import GitHubHttp
-from builder.adapters.github_patience import Patience
-from builder.adapters.partfile import part_file
-from builder.config import load_project
-from builder.core.variant import Project
-from builder.stages.publish import Published, PublishOptions, PublishPorts, publish, release_status
+from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.files.digests import ChecksumFile
+from builder.adapters.files.part_file import part_file
+from builder.adapters.github.http import GitHubHttp
+from builder.adapters.github.refusals import Patience
+from builder.adapters.github.releases import GitHub
+from builder.config.project import load_project
+from builder.project.variants import Project
+from builder.release.options import Published, PublishOptions, PublishPorts
+from builder.release.publish import publish_release, read_release_status
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.fakes import FakeReporter
 from tests.releases import FakeTime, manifest, write_package
@@ -44,10 +45,10 @@ class Desk:
     verify: Callable[[Path], None] = lambda path: None
 
     def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> Published:
-        return publish(self.dist, self.project, self._ports(token), options or PublishOptions())
+        return publish_release(self.dist, self.project, self._ports(token), options or PublishOptions())
 
     def status(self) -> Published:
-        return release_status(self.dist, TAG, self._ports(TOKEN))
+        return read_release_status(self.dist, TAG, self._ports(TOKEN))
 
     def _ports(self, token: str) -> PublishPorts:
         http = GitHubHttp(
@@ -92,7 +93,7 @@ def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -
         clock=time.time,
         patience=Patience(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
     )
-    publish(dist, project_at(api), ports(http, reporter, lambda path: None), options)
+    publish_release(dist, project_at(api), ports(http, reporter, lambda path: None), options)
 
 
 def project_at(api: str) -> Project:

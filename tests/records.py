@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.adapters.archive import PackageArchive
-from builder.core import manifest as manifest_format
-from builder.core.manifest import Manifest
-from builder.core.package import Content, Member, PackageFile
-from builder.core.variant import Layout, Preset
-from builder.stages.bundle import Bundled
+from builder.adapters.archive.archive import PackageArchive
+from builder.formats import manifest as manifest_format
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Layout
+from builder.package.archive import Content, Member, PackageFile
+from builder.pipeline.bundle import Bundled
+from builder.project.variants import Preset
 from tests.fakes import FakeReporter
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from backports.zstd import compress
 
-from builder.core.manifest import (
+from builder.formats.manifest import (
     BaseEntry,
     CoverageEntry,
     Driver,
@@ -22,7 +22,7 @@ from builder.core.manifest import (
     WheelEntry,
     dumps,
 )
-from builder.core.missing_kernels import MissingKernels
+from builder.formats.missing_kernels import MissingKernels
 
 GENERATIONS = {"legacy": ("Maxwell", "Pascal", "Volta"), "modern": ("Turing", "Ampere")}
 NATIVE = {"legacy": ("5.0", "5.2", "6.0", "6.1", "7.0"), "modern": ("7.5", "8.0", "8.6")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from builder.core.ports import Engine
-from builder.core.selftest import Tensor, Trial
-from builder.stages.selftest import Bench
+from builder.pipeline.selftest import Bench
+from builder.pipeline.selftest_models import Tensor, Trial
+from builder.ports import Engine
 
 NO_DRIVER = (
     "cuda_call.cc:129 ... CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.app.workshop import Workshop
-from builder.core.catalogue import wanted_inputs
-from builder.core.families import must_hold_code
-from builder.core.inputs import Input, InputKind, Lock, Pin
-from builder.core.ports import Completed, ImageBuild, Reporter
-from builder.core.selftest import Trial
-from builder.stages.selftest import Bench
+from builder.binary.library_names import must_hold_code
+from builder.builds.workshop import Workshop
+from builder.pipeline.selftest import Bench
+from builder.pipeline.selftest_models import Trial
+from builder.ports import Completed, ImageBuild, Reporter
+from builder.project.catalogue import wanted_inputs
+from builder.project.inputs import Input, InputKind, Lock, Pin
 from tests.binaries import elf, sass
 from tests.fakes import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 from tests.packages import ORT, WHEELS, Trees

@@ -15,17 +15,17 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-from builder.core.sbom import MODIFIED, PACKED, SIZE, TEXT, Bom, BomComponent, BomFile, BomLicence
+from builder.package.sbom import MODIFIED, PACKED, SIZE, TEXT, Bom, BomComponent, BomFile, BomLicence
 
 _WIDTH = 200
 _VERSION = "1.6"
 
 
 class CycloneDx:
-    """Implements ``core.sbom.BomWriter`` and ``BomReader``."""
+    """Implements ``package.sbom.BomWriter`` and ``BomReader``."""
 
     def render(self, bom: Bom) -> bytes:
-        """See ``core.sbom.BomWriter.render``. Without a time stamp: it would differ from run to run."""
+        """See ``package.sbom.BomWriter.render``. Without a time stamp: it would differ from run to run."""
         package = Component(
             name=bom.name,
             version=bom.version,
@@ -43,7 +43,7 @@ class CycloneDx:
         return f"{JsonV1Dot6(document).output_as_string(indent=2)}\n".encode()
 
     def problems(self, document: bytes) -> Sequence[str]:
-        """See ``core.sbom.BomReader.problems``."""
+        """See ``package.sbom.BomReader.problems``."""
         try:
             text = document.decode()
             told = json.loads(text)

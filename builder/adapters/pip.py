@@ -9,20 +9,23 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from builder.adapters.partfile import disk_errors, require_space
-from builder.core.inputs import Input, Pin
-from builder.core.ports import Runner
-from builder.core.providers import LINUX, MACOS, WINDOWS
+from builder.adapters.files.part_file import disk_errors, require_space
 from builder.errors import CommandError, ConfigError, DiskError, TransferError
+from builder.formats.providers import LINUX, MACOS, WINDOWS
+from builder.ports import Runner
+from builder.project.inputs import Input, Pin
 
 PYTHON = "3.11"
 """The Python whose wheels are taken where one has none of its own: only the libraries inside count."""
+
 _NEWEST_GLIBC = 35
 """Ubuntu 22.04 has glibc 2.35: no wheel that wants a newer one may get into a package."""
+
 _ANY_LINUX_X64 = (
     *(f"manylinux_2_{minor}_x86_64" for minor in range(_NEWEST_GLIBC, 4, -1)),
     *(f"manylinux{legacy}_x86_64" for legacy in ("2014", "2010", "1")),
 )
+
 _TAGS = {LINUX: _ANY_LINUX_X64, WINDOWS: ("win_amd64",), MACOS: ("macosx_14_0_arm64",)}
 """Wheel tags by platform, the best first. pip takes those for an older macOS too."""
 

@@ -10,11 +10,11 @@ from io import BytesIO
 
 from PIL import Image, ImageDraw, ImageFont
 
-from builder.core.coverage import Support
-from builder.core.generations import GENERATIONS, MODELS
-from builder.core.heatmap import MARKS, MEANINGS, HeatMap, Row, shortened
-from builder.core.sentences import SPECIALISED
+from builder.binary.coverage import Support
 from builder.errors import ToolMissingError
+from builder.gpu.generations import GENERATIONS, MODELS
+from builder.report.heatmap import MARKS, MEANINGS, HeatMap, Row, shortened
+from builder.report.sentences import SPECIALISED
 
 WIDTH = 1280
 """Of the picture at scale 1; every length below is in these pixels."""

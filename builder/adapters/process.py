@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from builder.core.address import without_userinfo
-from builder.core.ports import Completed
 from builder.errors import CommandError, ToolMissingError
+from builder.formats.addresses import without_userinfo
+from builder.ports import Completed
 
 TAIL_LINES = 30
 _GRACE_SECONDS = 20
 
 
 class ProcessRunner:
-    """Runs programs found on ``env['PATH']``; implements ``core.ports.Runner``."""
+    """Runs programs found on ``env['PATH']``; implements ``ports.Runner``."""
 
     def __init__(self, env: Mapping[str, str], *, hints: Mapping[str, str] | None = None) -> None:
         """``hints`` says, per program, how to get it."""
@@ -37,7 +37,7 @@ class ProcessRunner:
         on_line: Callable[[str], None] | None = None,
         check: bool = True,
     ) -> Completed:
-        """See ``core.ports.Runner.run``. ``env`` is added to the runner's own environment."""
+        """See ``ports.Runner.run``. ``env`` is added to the runner's own environment."""
         self._stop_if_interrupted()
         merged = {**self._env, **(env or {})}
         command = [self._resolve(argv[0], merged), *argv[1:]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from builder.adapters.digests import file_digest
-from builder.adapters.filelock import exclusive
-from builder.adapters.partfile import part_file
-from builder.core.ports import Runner
+from builder.adapters.files.digests import file_digest
+from builder.adapters.files.lock import exclusive
+from builder.adapters.files.part_file import part_file
 from builder.errors import CommandError
+from builder.ports import Runner
 
 ORIGIN = "$ORIGIN"
 

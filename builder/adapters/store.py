@@ -15,13 +15,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from builder.adapters.filelock import exclusive, if_free
-from builder.adapters.partfile import disk_errors
+from builder.adapters.files.lock import exclusive, if_free
+from builder.adapters.files.part_file import disk_errors
 from builder.adapters.wheel import unpack_wheel
-from builder.core.inputs import Input, InputKind, Lock, Pin
-from builder.core.package import Digest
-from builder.core.ports import Reporter
 from builder.errors import ConfigError, IntegrityError, TransferError
+from builder.package.archive import Digest
+from builder.ports import Reporter
+from builder.project.inputs import Input, InputKind, Lock, Pin
 
 
 class Source(Protocol):
@@ -36,7 +36,7 @@ class Source(Protocol):
 
 
 class FileStore:
-    """Implements ``core.ports.Store`` and ``core.catalogue.Intake``."""
+    """Implements ``ports.Store`` and ``project.catalogue.Intake``."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class FileStore:
         self._clock = clock
 
     def lock(self) -> Lock:
-        """See ``core.ports.Store.lock``."""
+        """See ``ports.Store.lock``."""
         return self._lock
 
     def fetch(self, item: Input) -> Path:
-        """See ``core.ports.Store.fetch``."""
+        """See ``ports.Store.fetch``."""
         pin = self._pinned(item)
         path = self._place(pin)
         with self._alone(_identity(item), item.spec):
@@ -71,7 +71,7 @@ class FileStore:
         return path
 
     def unpack(self, wheel: Input) -> Path:
-        """See ``core.ports.Store.unpack``. A finished folder is proof enough: it is not hashed again."""
+        """See ``ports.Store.unpack``. A finished folder is proof enough: it is not hashed again."""
         pin = self._pinned(wheel)
         tree = self._cache / "unpacked" / pin.sha256
         if tree.is_dir():
@@ -83,7 +83,7 @@ class FileStore:
         return tree
 
     def pin(self, item: Input) -> Pin:
-        """See ``core.catalogue.Intake.pin``."""
+        """See ``project.catalogue.Intake.pin``."""
         with self._alone(_identity(item), item.spec):
             file = self._download(item, None)
             digest = _digest(file)

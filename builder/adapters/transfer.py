@@ -13,16 +13,20 @@ from pathlib import Path
 import requests
 import urllib3.exceptions
 
-from builder.adapters.partfile import disk_errors, require_space
-from builder.core.address import without_userinfo
-from builder.core.ports import Reporter
+from builder.adapters.files.part_file import disk_errors, require_space
 from builder.errors import DiskError, TransferError
+from builder.formats.addresses import without_userinfo
+from builder.ports import Reporter
 
 _CHUNK = 1 << 18
+
 _TIMEOUT = (20, 60)
 """Seconds to connect, and between two bytes."""
+
 _TRIES = 5
+
 _TRANSIENT = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 

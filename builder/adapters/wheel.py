@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from builder.adapters.partfile import disk_errors, require_space, sync_folder
-from builder.core.untouched import read_record
+from builder.adapters.files.part_file import disk_errors, require_space, sync_folder
 from builder.errors import IntegrityError
+from builder.rules.wheel_records import read_record
 
 _CHUNK = 1 << 20
+
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of ``*.dist-info`` that RECORD cannot hold the hash of."""
 

@@ -1,1 +1,1 @@
-"""The composition root: wires adapters to stages and walks a variant down the road."""
+"""Invoke's verbs: flags in, exit codes out. Uses ``builder.builds``, which wires everything."""

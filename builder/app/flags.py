@@ -1,4 +1,10 @@
-"""What flags mean: words into values, errors into messages and exit codes."""
+"""What flags mean: words into values, errors into messages and exit codes.
+
+A cache for BuildKit's layers outside the builder, as ``--cache`` names it: ``type=gha,scope=legacy``.
+
+Only caches that are named alike for reading and for writing; ``type=local`` is not. Source: the page "Cache
+storage backends" of Docker's manual, for the types and for the keys that are secrets.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ import contextlib
 import errno
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,23 +23,31 @@ from typing import Concatenate, ParamSpec, TypeVar
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from builder.app.road import Options, Road
-from builder.app.workshop import Workshop
-from builder.config import pick_variants
-from builder.core.buildcache import require_cache
-from builder.core.variant import Host, Origin, Profile
+from builder.builds.road import Options, Road
+from builder.builds.workshop import Workshop
+from builder.config.project import pick_variants
 from builder.errors import BuilderError, DiskError, ValidationError
-from builder.stages.plan import Wishes
+from builder.formats.package_names import Host, Profile
+from builder.pipeline.plan import Wishes
+from builder.project.variants import Origin
 
 P = ParamSpec("P")
+
 E = TypeVar("E", bound=Enum)
+
 ROOT = Path(__file__).resolve().parent.parent.parent
+
 INTERRUPTED = 130
+
 _MOST_JOBS = 1024
+
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 """What a write says when there is no room; it names no file."""
+
 BASES = ("auto", "nvidia", "assembled")
+
 WISHES = ("base", "origin", "profile", "host", "widen", "mixed", "release", "offline")
+
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
     "all": "every variant and provider",
@@ -159,3 +174,28 @@ def roads(shop: Workshop, names: list[str], how_to: Options, *, all_: bool) -> d
     return {
         variant.name: Road(shop, variant, how_to, shop.console.prefixed(variant.name)) for variant in variants
     }
+
+
+TYPES = ("gha", "registry", "s3", "azblob")
+
+_SECRETS = ("token", "ghtoken", "access_key_id", "secret_access_key", "session_token")
+
+_WORDS = re.compile(r"[a-z]+=[^,\s]+(?:,[a-z0-9_-]+=[^,\s]+)*")
+
+
+def require_cache(text: str) -> str:
+    """``text``, if it is a cache without secrets. Raises ``ValidationError``, which repeats no secret."""
+    words = [part.split("=", 1) for part in text.split(",")] if _WORDS.fullmatch(text) else []
+    keys = {key for key, *_ in words}
+    found = sorted(keys.intersection(_SECRETS))
+    if found:
+        raise ValidationError(
+            f"--cache holds {', '.join(found)}: a command line is no place for secrets. Leave them out; "
+            "buildx reads them from its environment (ACTIONS_RUNTIME_TOKEN, AWS_SECRET_ACCESS_KEY …)."
+        )
+    if not words or words[0] not in [["type", name] for name in TYPES]:
+        raise ValidationError(
+            f"--cache {text!r} is no cache of BuildKit's. Say type= first, one of {', '.join(TYPES)}, "
+            "then what it needs: type=gha,scope=legacy."
+        )
+    return text

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
-from builder.app.workshop import Workshop
-from builder.core.providers import CUDA
-from builder.core.variant import Origin, Project, Variant
+from builder.builds.workshop import Workshop
+from builder.formats.providers import CUDA
+from builder.project.variants import Origin, Project, Variant
 
 _RUNNER = "ubuntu-24.04"
 _MINUTES = {Origin.WHEEL: 60, Origin.AUTO: 360, Origin.SOURCE: 360}

@@ -1,44 +1,57 @@
-"""The verbs besides ``build`` that need more than one stage: arguments in, results told."""
+"""The verbs besides ``build`` that need more than one stage: arguments in, results told.
+
+diff: what sets two packages apart, by their manifests.
+
+render --explain: what sets a plan apart from the official build of its ORT version.
+"""
 
 from __future__ import annotations
 
 import difflib
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from builder.adapters.gitsource import GitTags
-from builder.adapters.partfile import part_file
-from builder.app.cards import CardBench, Cards, write_page
-from builder.app.kit import Kit
-from builder.app.proving import verifier
-from builder.app.workshop import Workshop
-from builder.config import parse_lock, render_lock
-from builder.core import index as index_format
-from builder.core import manifest as manifest_format
-from builder.core.buildrecord import SUFFIX
-from builder.core.cards import SUFFIX as CARDS_SUFFIX
-from builder.core.cards import Grid
-from builder.core.catalogue import Resolver, ort_wheel
-from builder.core.index import build_index
-from builder.core.inputs import InputKind, Lock
-from builder.core.naming import ARCHIVE_SUFFIXES, package_name
-from builder.core.providers import CUDA, LINUX, PLATFORMS
-from builder.core.release import CHECKSUMS, INDEX, LocalFile
-from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
-from builder.core.widening import widened
+from builder.adapters.files.part_file import part_file
+from builder.adapters.git import GitTags
+from builder.builds.cards import CardBench, Cards, write_page
+from builder.builds.kit import Kit
+from builder.builds.proving import verifier
+from builder.builds.workshop import Workshop
+from builder.config.lock import parse_lock, render_lock
+from builder.console import Console
 from builder.errors import CheckFailedError, ToolMissingError
-from builder.stages.client import ClientRequest, build_client
-from builder.stages.lock import lock
-from builder.stages.plan import Wishes, choose_base
-from builder.stages.publish import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, archives_in, stored
-from builder.stages.render import render
-from builder.stages.selftest import Bench
-from builder.stages.verify import verify
+from builder.formats import index as index_format
+from builder.formats import manifest as manifest_format
+from builder.formats.index import build_index
+from builder.formats.manifest import Manifest, loads
+from builder.formats.package_names import ARCHIVE_SUFFIXES, Host, Profile
+from builder.formats.providers import CUDA, LINUX, PLATFORMS
+from builder.onnxruntime.explain import Explanation, explain
+from builder.onnxruntime.widening import widened
+from builder.package.build_record import SUFFIX
+from builder.package.diff import difference, dumps, tell
+from builder.pipeline.client_zipapp import ClientRequest, build_client
+from builder.pipeline.lock import lock
+from builder.pipeline.plan import Wishes, choose_base
+from builder.pipeline.render import render
+from builder.pipeline.selftest import Bench
+from builder.pipeline.verify import verify
+from builder.project.catalogue import Resolver, ort_wheel
+from builder.project.inputs import InputKind, Lock
+from builder.project.plan import BuildPlan, package_name
+from builder.project.variants import Origin, Project
+from builder.release.assets import CHECKSUMS, INDEX, LocalFile
+from builder.release.options import CLIENT, archives_in
+from builder.release.pages import LICENCES_PAGE, SBOM_SUFFIX
+from builder.release.prepare import stored
+from builder.report.cards import SUFFIX as CARDS_SUFFIX
+from builder.report.cards import Grid
 from builder.virtualcard.opening import Runtime
 
 _GOLDEN = "tests/golden"
+
 _MADE_BY_US = ("Dockerfile", "built.json")
 """One of these lies in each of our workplaces; a package without CUDA needs no Dockerfile."""
 
@@ -237,3 +250,34 @@ def _results(shop: Workshop) -> list[Path]:
     workplaces = [dist / name for name in (*shop.project.packages, ".kit-nvidia", ".kit-assembled")]
     ours = [path for path in workplaces if any((path / name).is_file() for name in _MADE_BY_US)]
     return [path for path in (*sorted(packed), *files, *ours) if path.exists()]
+
+
+def show_difference(shop: Workshop, old: Path, new: Path, *, as_json: bool) -> None:
+    """Print it. Nothing is unpacked: a manifest is the head of its archive.
+
+    Raises ``ValidationError`` (no package) or ``IntegrityError`` (a damaged one).
+    """
+    (one, size), (two, other) = _read(shop, old), _read(shop, new)
+    found = difference(one, two, size, other)
+    shop.console.show(dumps(found) if as_json else "\n".join(tell(found)))
+
+
+def _read(shop: Workshop, package: Path) -> tuple[Manifest, int]:
+    """A package's manifest, and the size of its archive in bytes."""
+    archive = shop.archive(shop.reporter)
+    manifest = loads(archive.read_manifest(package), package.name)
+    return manifest, archive.whole(package).size
+
+
+def tell_explanation(console: Console, plans: Iterable[BuildPlan]) -> None:
+    """Show each plan beside the official build: a line a difference, then what the version makes of it."""
+    for plan in plans:
+        console.show("\n".join(_lines(explain(plan))))
+
+
+def _lines(explained: Explanation) -> Iterator[str]:
+    yield explained.title
+    if not explained.differences:
+        yield "  no option differs"
+    yield from (f"  {difference}" for difference in explained.differences)
+    yield from (f"  note: {note}" for note in explained.notes)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Callable, Tuple
 
 from builder.client.cli import main
-from builder.client.commands import asker, worker
-from builder.client.detect import Surroundings
-from builder.client.progress import Meter
-from builder.client.web import Web, open_url
+from builder.client.fetch.http import Web, open_url
+from builder.client.fetch.progress import Meter
+from builder.client.probe.detect import Surroundings
+from builder.client.probe.processes import asker, worker
 from builder.client.world import World
-from builder.core.device import platform_of
+from builder.gpu.devices import platform_of
 
 BROKEN_PIPE = 141
 """What a shell reports of a program that SIGPIPE ended."""

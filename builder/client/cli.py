@@ -1,17 +1,24 @@
-"""The command line: arguments in, text or JSON out, an exit code back."""
+"""The command line: arguments in, text or JSON out, an exit code back.
+
+Which function answers which command.
+
+A command's module is imported when it is asked for: what a ``.pyz`` holds is compiled at each start, and
+``env`` in a shell's start-up should not wait for what ``install`` needs.
+"""
 
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence, cast
 
 from builder.client import flags
-from builder.client.answers import COMMANDS
-from builder.client.world import World, head
+from builder.client.world import Answer, Options, World, head
 from builder.errors import BuilderError, DiskError
 
 INTERRUPTED = 130
+
 _ADVICE = "interrupted; run it again to go on"
 
 Print = Callable[[str], None]
@@ -46,3 +53,30 @@ def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Pr
 
 def _spelled(value: Mapping[str, object]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+Command = Callable[[World, Options], Answer]
+
+
+def _later(module: str, name: str) -> Command:
+    """``name`` of ``builder.client.commands.<module>``, imported at the call."""
+
+    def answer(world: World, options: Options) -> Answer:
+        command = cast("Command", getattr(import_module(f"builder.client.commands.{module}"), name))
+        return command(world, options)
+
+    return answer
+
+
+COMMANDS: Mapping[str, Command] = {
+    "detect": _later("detect", "answer_detect"),
+    "list": _later("manage", "answer_list"),
+    "select": _later("select", "answer_select"),
+    "install": _later("install", "answer_install"),
+    "verify": _later("environment", "answer_verify"),
+    "env": _later("environment", "answer_env"),
+    "doctor": _later("doctor", "answer_doctor"),
+    "recommend": _later("recommend", "answer_recommend"),
+    "rollback": _later("manage", "answer_rollback"),
+    "uninstall": _later("manage", "answer_uninstall"),
+}

@@ -1,16 +1,19 @@
-"""The flags of each command, and what they mean together."""
+"""The flags of each command, and what they mean together.
+
+What the flags that name a release mean: URLs, folders, archives, mirrors.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
-from typing import Iterator, List, Mapping, NoReturn, Optional, Sequence
+from typing import Callable, Iterator, List, Mapping, NoReturn, Optional, Sequence
 
-from builder.client.env import SHELLS
-from builder.client.layout import Prefix, default_prefix
-from builder.client.offer import AUTO, WISHES
-from builder.client.places import default_index, expanded, mirrored, offline
+from builder.client.fetch.offer import AUTO, WISHES
+from builder.client.fetch.source import default_index, expanded, mirrored, offline
+from builder.client.files.folder import Prefix, default_prefix
 from builder.client.world import Options
 from builder.errors import ConfigError, ValidationError
 
@@ -26,6 +29,7 @@ COMMANDS = {
     "rollback": "go back to the package that was in use before",
     "uninstall": "remove what was installed",
 }
+
 _EPILOG = """\
 exit codes:
   0  done; also when the answer is the CPU
@@ -51,9 +55,13 @@ environment:
   PIP_...                pip fetches NVIDIA's libraries: its index, proxy and certificates
   https_proxy, no_proxy  respected, as urllib reads them
 """
+
 _READ_INDEX = {"list", "select", "install", "recommend"}
+
 _CHOOSE = {"select", "install", "recommend"}
+
 _CHANGE = {"install", "rollback", "uninstall"}
+
 _NO_PREFIX = {"detect", "select"}
 
 
@@ -190,7 +198,55 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
 
 
 _LAYOUT = "full: everything in one archive; thin: NVIDIA's libraries from this machine or their wheels"
+
 _LOOK_IN = "an environment that may have NVIDIA's libraries (PyTorch's, say); may be repeated"
+
 _WHEELS = "a folder that may have NVIDIA's wheels; may be repeated"
+
 _TRY = "open this model in the installed package; may be repeated for smaller ones"
+
 _TRY_MODEL = "open this model in the installed package as well; may be repeated"
+
+SYSTEMD = "systemd"
+
+Line = Callable[[str, str, str], str]
+"""``line(name, value, separator)``: there is a separator for lists of folders, which keep what is set."""
+
+
+def _sh(name: str, value: str, separator: str) -> str:
+    rest = f"${{{name}:+{separator}${name}}}" if separator else ""
+    return f"export {name}={shlex.quote(value)}{rest}"
+
+
+def _fish(name: str, value: str, separator: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    rest = f" ${name}" if separator else ""
+    paths = "--path " if separator else ""
+    return f"set -gx {paths}{name} '{escaped}'{rest}"
+
+
+def _powershell(name: str, value: str, separator: str) -> str:
+    escaped = value.replace("'", "''")
+    rest = f" + $(if ($env:{name}) {{'{separator}' + $env:{name}}})" if separator else ""
+    return f"$env:{name} = '{escaped}'{rest}"
+
+
+def _cmd(name: str, value: str, separator: str) -> str:
+    """For a batch file, where ``%`` begins a variable."""
+    rest = f"{separator}%{name}%" if separator else ""
+    return f'set "{name}={value.replace("%", "%%")}{rest}"'
+
+
+def _systemd(name: str, value: str, separator: str) -> str:  # noqa: ARG001 a unit inherits no list
+    """As systemd.exec(5) and systemd.syntax(7) quote: ``%`` begins a specifier."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'Environment="{name}={escaped}"'
+
+
+SHELLS: Mapping[str, Line] = {
+    "sh": _sh,
+    "fish": _fish,
+    "powershell": _powershell,
+    "cmd": _cmd,
+    SYSTEMD: _systemd,
+}

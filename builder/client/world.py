@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
-from builder.client.commands import Work
-from builder.client.current import Symlink, make_symlink
-from builder.client.detect import Surroundings
-from builder.client.layout import Prefix
-from builder.client.offer import AUTO
-from builder.client.selftest import Prover
-from builder.client.web import Web
+from builder.client.fetch.http import Web
+from builder.client.fetch.offer import AUTO
+from builder.client.files.folder import Prefix
+from builder.client.install.current import Symlink, make_symlink
+from builder.client.probe.detect import Surroundings
+from builder.client.probe.processes import Work
+from builder.client.trials.selftest import Prover
 from builder.errors import NothingToDoError
 
 FORMAT = 1

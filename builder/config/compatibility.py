@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from builder.config.cursor import Cursor
 from builder.config.shapes import items
-from builder.core.checks import errors
-from builder.core.nvidiasupport import hold_libraries
-from builder.core.support import lint
-from builder.core.variant import GENERATIONS, ModelRule, Project, Variant
 from builder.errors import CompatibilityError
+from builder.findings.finding import errors
+from builder.formats.manifest import ModelRule
+from builder.gpu.generations import GENERATION_NUMBERS
+from builder.project.variants import Project, Variant
+from builder.rules.nvidia_libraries import hold_libraries
+from builder.rules.toolkits import lint
 
 
 def check_pins(project: Project, root: Cursor) -> None:
@@ -88,7 +90,9 @@ def _lint(project: Project, variant: Variant, sm: Cursor) -> None:
 
 def _check_generations(variant: Variant, place: Cursor) -> None:
     meant = tuple(
-        name for name, numbers in GENERATIONS.items() if any(arch.number in numbers for arch in variant.sm)
+        name
+        for name, numbers in GENERATION_NUMBERS.items()
+        if any(arch.number in numbers for arch in variant.sm)
     )
     if set(meant) != set(variant.generations):
         found, allowed = ", ".join(variant.generations), ", ".join(meant)
@@ -96,6 +100,6 @@ def _check_generations(variant: Variant, place: Cursor) -> None:
 
 
 def _always_wins(earlier: ModelRule, later: ModelRule) -> bool:
-    """Whether ``earlier`` fits each machine that ``later`` fits (``core.select.recommend`` has the rule)."""
+    """Whether ``earlier`` fits each machine that ``later`` fits (see ``selection.select.recommend``)."""
     gpu_is_enough = earlier.device == "cpu" or (later.device == "gpu" and earlier.vram_mib <= later.vram_mib)
     return gpu_is_enough and earlier.cores <= later.cores and earlier.ram_gib <= later.ram_gib

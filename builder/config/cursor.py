@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import yaml
 
 from builder.config.problems import Problem, Problems
-from builder.core.address import without_userinfo
 from builder.errors import ConfigError
+from builder.formats.addresses import without_userinfo
 
 NULL = "tag:yaml.org,2002:null"
 

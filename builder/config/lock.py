@@ -11,8 +11,8 @@ from builder.config.document import open_document
 from builder.config.problems import nearest
 from builder.config.shapes import entries, matching, number, section
 from builder.config.tree import read_json
-from builder.core.inputs import Input, InputKind, Lock, Pin
 from builder.errors import ValidationError
+from builder.project.inputs import Input, InputKind, Lock, Pin
 
 FORMAT = 1
 

@@ -9,8 +9,8 @@ from builder.config.compatibility import check_models, check_pins, check_provide
 from builder.config.document import open_document
 from builder.config.problems import nearest
 from builder.config.tree import read_yaml
-from builder.core.variant import Project, Variant
 from builder.errors import NothingToDoError, ValidationError
+from builder.project.variants import Project, Variant
 
 FORMAT = 1
 

@@ -1,4 +1,4 @@
-"""The sections of ``variants.yaml``, each read into its value of ``core.variant``, in the file's order."""
+"""The sections of ``variants.yaml``, each read into its value of ``project.variants``."""
 
 from __future__ import annotations
 
@@ -8,30 +8,27 @@ from typing import TypeVar
 from builder.config import values
 from builder.config.cursor import Cursor
 from builder.config.shapes import choice, choices, entries, flag, items, number, one_of, section
-from builder.core.checks import Severity
-from builder.core.inputs import Input
-from builder.core.providers import DIRECTML, PLATFORMS, SERVED
-from builder.core.variant import (
+from builder.errors import ValidationError
+from builder.findings.finding import Severity
+from builder.formats.manifest import ModelRule
+from builder.formats.package_names import Form, Host, Layout, Profile
+from builder.formats.providers import DIRECTML, PLATFORMS, SERVED
+from builder.project.inputs import Input
+from builder.project.variants import (
     AssembledBase,
     Bases,
     Bundle,
     Cuda,
     Cudnn,
-    Form,
-    Host,
-    Layout,
     Limits,
-    ModelRule,
     NvidiaBase,
     OnnxRuntime,
     Origin,
     Oversize,
     Preset,
-    Profile,
     Publish,
     Variant,
 )
-from builder.errors import ValidationError
 
 _LARGEST_ASSET = 2**31 - 1
 _LARGEST_FLOOR = 10_000_000

@@ -12,13 +12,13 @@ import yaml
 from builder.config.cursor import Cursor
 from builder.config.problems import nearest
 from builder.config.shapes import INT, matching, one_of
-from builder.core.address import API, API_FORM, REPOSITORY
-from builder.core.arch import Arch
-from builder.core.inputs import Input, InputKind
-from builder.core.providers import CUDA, LINUX, PLATFORMS, PROVIDERS
-from builder.core.support import KNOWN_SM
-from builder.core.variant import GENERATIONS
 from builder.errors import SchemaError, ValidationError
+from builder.formats.addresses import API, API_FORM, REPOSITORY
+from builder.formats.providers import CUDA, LINUX, PLATFORMS, PROVIDERS
+from builder.gpu.architectures import Arch
+from builder.gpu.generations import GENERATION_NUMBERS
+from builder.gpu.toolkits import KNOWN_SM
+from builder.project.inputs import Input, InputKind
 
 _WHEEL = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==\d+(?:\.\d+)*(?:rc\d+)?(?:\.post\d+)?")
 _SEGMENT = r"[A-Za-z0-9][A-Za-z0-9.+~_-]*"
@@ -131,7 +131,7 @@ def suite(cursor: Cursor) -> str:
 
 def generation(cursor: Cursor) -> str:
     """A GPU generation."""
-    return one_of(cursor, GENERATIONS)
+    return one_of(cursor, GENERATION_NUMBERS)
 
 
 def device(cursor: Cursor) -> str:

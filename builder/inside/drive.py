@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.inside import costs, narrow, record
-from builder.inside.order import costliest_first
+from builder.inside import costs, ninja, record
+from builder.inside.ninja import costliest_first
 
 _STATUS = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] (?P<what>.*)")
 _OUTPUT = re.compile(r"Building \w+ object (?P<output>\S+)")
@@ -38,12 +38,12 @@ _SPARE = 1 << 30
 def main(options: argparse.Namespace) -> int:
     """Narrow, order, compile, learn, record."""
     tree, log = options.tree, options.tree / "units.log"
-    parts = narrow.read(options.parts)
+    parts = ninja.read(options.parts)
     count = counted(parts, options.architectures)
     known = learn(options, log, count)
     statements = tree / "build.ninja"
     price = priced(known, count)
-    statements.write_text(costliest_first(narrow.narrowed(statements.read_text(), parts), price))
+    statements.write_text(costliest_first(ninja.narrowed(statements.read_text(), parts), price))
     todo = waiting(tree, options.targets)
     jobs = affordable(options.jobs, [known[output].peak << 20 for output in todo if output in known])
     progress = Progress(costs={output: price(output) for output in todo}, jobs=jobs)
@@ -60,11 +60,11 @@ def say(text: str) -> None:
     print(f"ortpacks: {text}", flush=True)
 
 
-def counted(parts: Mapping[str, narrow.Codes], architectures: int) -> Callable[[str], int]:
+def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[str], int]:
     """For how many architectures a unit is compiled."""
 
     def count(output: str) -> int:
-        codes = narrow.codes_of(output, parts)
+        codes = ninja.codes_of(output, parts)
         return architectures if codes is None else len(codes)
 
     return count

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from builder.core.elf import Elf, read_elf
-from builder.core.ports import Runner
+from builder.binary.elf import Elf, read_elf
 from builder.errors import LoadError
+from builder.ports import Runner
 from builder.virtualcard.card import Card
 from builder.virtualcard.stubs import stub_library
 

@@ -9,7 +9,7 @@
  *     table 3 "CUDA Toolkit and Corresponding Driver Versions", and "Deprecated Architectures"
  *   - the PTX ISA of each CUDA version: PTX ISA, "Release History"
  *   - that zstd images need CUDA 12.4's driver: nvcc's manual, --compress-mode
- * The layout of a container is in builder/core/fatbin_format.py; NVIDIA documents none. */
+ * The layout of a container is in builder/binary/fatbin_format.py; NVIDIA documents none. */
 #include "resolver.h"
 
 #include <string.h>

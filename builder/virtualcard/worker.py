@@ -13,7 +13,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from builder.core.placement import Placement
+from builder.formats.session_log import Placement
 from builder.virtualcard.capi import Api, OrtError
 from builder.virtualcard.opening import NO_RUNTIME, Answer
 from builder.virtualcard.session import Session, Wish

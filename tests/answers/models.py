@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.core.catalogue import SELFTEST_MODEL
-from builder.core.selftest import Tensor
+from builder.pipeline.selftest_models import Tensor
+from builder.project.catalogue import SELFTEST_MODEL
 from builder.virtualcard.values import Array
 from tests.answers import pairs
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from builder.core.naming import PackageName
+from builder.formats.package_names import PackageName
 from tests.answers import pairs
 from tests.answers.pairs import Pair
 from tests.integration.test_road import manifest

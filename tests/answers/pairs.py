@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from builder.adapters.store import FileStore
-from builder.app.workshop import Workshop
-from builder.core.catalogue import ort_wheel
+from builder.builds.workshop import Workshop
 from builder.errors import ConfigError
+from builder.project.catalogue import ort_wheel
 from tests.verbs import ROOT
 
 HOST = "libonnxruntime.so"

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import EARLIEST_MTIME
-from builder.core.package import Digest
-from builder.core.variant import Form, Preset
+from builder.adapters.archive.archive import EARLIEST_MTIME
 from builder.errors import DiskError, IntegrityError
+from builder.formats.package_names import Form
+from builder.package.archive import Digest
+from builder.project.variants import Preset
 from tests.archiving import FILES, MANIFEST, NAME, accept, archive, content, pack, unpacked_by_gzip_or_zstd
 
 GZIP_SHA256 = "969eb22240caac5e2278d6f4aadbb730c28504f202d7831f4bc10950d955ee8d"

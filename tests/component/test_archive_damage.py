@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from builder.core.variant import Form
 from builder.errors import IntegrityError, ValidationError
+from builder.formats.package_names import Form
 from tests.archiving import MANIFEST, NAME, archive, pack, pack_raw
 
 

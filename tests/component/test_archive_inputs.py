@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import PackageArchive
-from builder.adapters.digests import chunks_of
-from builder.core.package import ChangedFileError, Digest, PackageFile
-from builder.core.variant import Form, Preset
+from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.files.digests import chunks_of
 from builder.errors import BuilderError, DiskError, IntegrityError
+from builder.formats.package_names import Form
+from builder.package.archive import ChangedFileError, Digest, PackageFile
+from builder.project.variants import Preset
 from tests.archiving import FILES, NAME, accept, archive, content, pack, unpacked_by_gzip_or_zstd
 from tests.fakes import FakeReporter
 

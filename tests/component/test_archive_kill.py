@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import PackageArchive
-from builder.core.package import Content, Digest, Member
-from builder.core.variant import Form, Preset
+from builder.adapters.archive.archive import PackageArchive
+from builder.formats.package_names import Form
+from builder.package.archive import Content, Digest, Member
+from builder.project.variants import Preset
 from tests.fakes import FakeReporter
 
 NAME = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"

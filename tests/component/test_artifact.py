@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from builder.app.artifact import artifact_key
-from builder.core.inputs import Lock
-from builder.core.ports import DebianPackage
+from builder.builds.artifact import artifact_key
+from builder.project.inputs import DebianPackage, Lock
 from tests.component.test_compile import RENDERED
 
 LIBC = DebianPackage(

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import PackageArchive
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.archive import PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
-from builder.app.buildrecords import command_of, note, write_page
+from builder.adapters.files.digests import ChecksumFile
 from builder.app.verbs import clean
-from builder.app.workshop import Workshop
-from builder.core.catalogue import ort_wheel
-from builder.core.naming import PackageName
-from builder.core.package import PackageFile
-from builder.core.variant import BuildPlan, Host, OnnxRuntime, Origin, Profile
+from builder.builds.records import command_of, note, write_page
+from builder.builds.workshop import Workshop
 from builder.errors import ConfigError, IntegrityError, NothingToDoError
-from builder.stages.bundle import Bench, discard
-from builder.stages.plan import Wishes
+from builder.formats.package_names import Host, PackageName, Profile
+from builder.package.archive import PackageFile
+from builder.pipeline.bundle import Bench, discard
+from builder.pipeline.plan import Wishes
+from builder.project.catalogue import ort_wheel
+from builder.project.plan import BuildPlan
+from builder.project.variants import OnnxRuntime, Origin
 from tests.binaries import elf
 from tests.fakes import FakeEngine, FakeReporter
 from tests.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package

@@ -13,18 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import PackageArchive
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.archive import PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
+from builder.adapters.files.digests import ChecksumFile
 from builder.adapters.process import ProcessRunner
 from builder.adapters.rpath import Patchelf
-from builder.core.checks import Code, Finding
-from builder.core.package import Digest, Member
-from builder.core.ports import Completed
-from builder.core.variant import BuildPlan, Form, Layout, Oversize
 from builder.errors import CheckFailedError, CommandError, ConfigError, IntegrityError
-from builder.stages.bundle import Bench, Bundled, Goods, bundle
-from builder.stages.gather import Sources, gather
+from builder.findings.finding import Code, Finding
+from builder.formats.package_names import Form, Layout
+from builder.package.archive import Digest, Member
+from builder.pipeline.bundle import Bench, Bundled, Goods, bundle
+from builder.pipeline.gather import Sources, gather
+from builder.ports import Completed
+from builder.project.plan import BuildPlan
+from builder.project.variants import Oversize
 from tests.bundling import goods_of
 from tests.fakes import FakeReporter, FakeRunner
 from tests.packages import Report, Trees, artifact, official, plan, report

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.app.flags import options, wishes, with_cache
-from builder.app.road import Road
+from builder.builds.road import Road
 from builder.errors import ValidationError
 from tests.component.test_road import with_kit
 from tests.workplace import Site

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.arch import Arch, Capability
-from builder.core.checks import Severity
-from builder.core.content import vendor_of
-from builder.core.coverage import Support
-from builder.core.elf import read_elf
-from builder.core.package import Member
-from builder.core.ports import Completed
-from builder.core.variant import Limits, Variant
+from builder.binary.coverage import Support
+from builder.binary.elf import read_elf
 from builder.errors import IntegrityError
-from builder.stages.check import CheckReport, check, native_sm, tell
+from builder.findings.finding import Severity
+from builder.gpu.architectures import Arch, Capability
+from builder.package.archive import Member
+from builder.package.contents import vendor_of
+from builder.pipeline.check import CheckReport, check, native_sm, tell
+from builder.ports import Completed
+from builder.project.variants import Limits, Variant
 from tests.binaries import BLACKWELL, LTOIR, PTX, SASS, ZSTD, A, container, elf, image, sass
 from tests.fakes import FakeReporter
 

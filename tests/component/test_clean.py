@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from docker.errors import APIError
 
-from builder.adapters.engine import DockerEngine
+from builder.adapters.docker.engine import DockerEngine
 from builder.app.verbs import clean
-from builder.app.workshop import Workshop
+from builder.builds.workshop import Workshop
 from builder.errors import ToolMissingError
 from tests.fakes import FakeEngine, FakeReporter, FakeRunner
 

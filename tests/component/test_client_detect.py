@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.detect import detect
-from builder.client.probes import Outcome
+from builder.client.probe.child import Outcome
+from builder.client.probe.detect import detect
 from builder.errors import ConfigError
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import machine, probes, program
@@ -45,7 +45,7 @@ def test_a_machine_without_a_driver_answers_within_half_a_second(tmp_path: Path)
 def test_a_hanging_nvidia_smi_is_stopped_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.client.smi.SECONDS", 0.2)
+    monkeypatch.setattr("builder.client.probe.smi.SECONDS", 0.2)
     found = detect(machine(tmp_path, smi=(program(tmp_path, "sleep 60 | cat"),)))
     assert probes(found)["nvidia-smi"].outcome is Outcome.TIMEOUT
     assert found.devices == ()

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.client import cuda_probe, libcuda, nvml, nvml_probe
-from builder.client.detect import Detection, detect
-from builder.client.probes import Outcome
-from builder.core.arch import Capability
+from builder.client.probe import cuda_probe, libcuda, nvml, nvml_probe
+from builder.client.probe.child import Outcome
+from builder.client.probe.detect import Detection, detect
+from builder.gpu.architectures import Capability
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import library, machine, probes
 

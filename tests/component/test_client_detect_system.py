@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.system import MUSL, System, c_library, look
+from builder.client.probe.system import MUSL, System, c_library, look
 
 
 def seen(root: Path, libc: str = "glibc 2.36", **env: str) -> System:

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from builder.client import trial_probe
-from builder.client.current import pointed
-from builder.client.doctor import answer_doctor
-from builder.client.examine import Rights
-from builder.client.layout import Prefix
+from builder.client.commands.doctor import answer_doctor
+from builder.client.commands.observe import Rights
+from builder.client.files.folder import Prefix
+from builder.client.install.current import pointed
+from builder.client.trials import session_probe
 from builder.client.world import Answer, Options
-from builder.stages.client import ClientRequest, build_client
+from builder.pipeline.client_zipapp import ClientRequest, build_client
 from tests.component.test_client_examine import pci, put, real_host
 from tests.doubles.gpus import library, machine
 from tests.doubles.library import CREATE_SESSION
@@ -164,7 +164,7 @@ def test_a_transformer_in_a_lean_package(
     host = host_library("1.23.2", refuses=[CREATE_SESSION], why=why)
     index = write_release(tmp_path / "release", files={**FILES, HOST: host}, builds=(Build("lean"),))
     assert home.run("install", "--index", str(index)) == 0, home.err
-    model = put(tmp_path / "minilm.onnx", trial_probe.model())
+    model = put(tmp_path / "minilm.onnx", session_probe.model())
     around = machine(tmp_path / "root", **driver)  # type: ignore[arg-type]
     options = Options(Prefix(home.prefix), None, models=(str(model),))
     answer = answer_doctor(replace(home.world(), around=around), options)
@@ -182,7 +182,7 @@ def test_a_model_for_doctor_has_to_be_there_and_so_has_a_package(home: Machine, 
     text = put(tmp_path / "text.onnx", b"no model")
     assert home.run("doctor", "--try", str(text)) == 2
     assert f"{text} is not an ONNX model" in home.err
-    model = put(tmp_path / "model.onnx", trial_probe.model())
+    model = put(tmp_path / "model.onnx", session_probe.model())
     assert home.run("doctor", "--try", str(model)) == 3
     assert "no package is installed that a model could be opened in" in home.err
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.env import library_path, lines
+from builder.client.commands.environment import library_path, lines
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 

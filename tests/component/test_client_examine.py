@@ -14,15 +14,13 @@ from pathlib import Path
 import onnx
 import pytest
 
-from builder.client.bus import driver_on_disk, look_at_kernel, may_use
-from builder.client.commands import Answer, asker
-from builder.client.examine import may_write, mounted_noexec
-from builder.client.pythons import distributions
-from builder.client.shadows import shadows
-from builder.client.trial import Sessions
-from builder.client.trial_probe import model
-from builder.core.manifest import FileEntry, Manifest, loads
-from builder.core.seen import ABSENT, FORBIDDEN, THERE, Card, Distribution, Kernel, Shadow
+from builder.client.commands.observe import distributions, may_write, mounted_noexec, shadows
+from builder.client.probe.kernel import driver_on_disk, look_at_kernel, may_use
+from builder.client.probe.processes import Answer, asker
+from builder.client.trials.session import Sessions
+from builder.client.trials.session_probe import model
+from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Card, Distribution, Kernel, Shadow
+from builder.formats.manifest import FileEntry, Manifest, loads
 from tests.doubles.library import CREATE_SESSION, library
 from tests.doubles.release import FILES, manifest_of
 

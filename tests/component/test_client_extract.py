@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from builder.client.commands import output_of
-from builder.client.extract import extract, read_manifest
-from builder.client.zstd import open_zstd, require_zstd
+from builder.client.files.compressed import open_zstd, require_zstd
+from builder.client.files.extract import extract, read_manifest
+from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
 from tests.doubles.machine import Machine
 from tests.doubles.release import archive, entry, manifest_of, member, name_of, write_index

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.client import web
+from builder.client.fetch import http
 from tests.doubles import hostile
 from tests.doubles.release import Fault, Handler, Server, name_of, serving
 from tests.faults import Ground, Quick, Tally, lay_ground, outlive
 
 SEED = 20_261_122
 ARCHIVE = f"{name_of('modern')}.tar.zst"
-TRIES = web.FRUITLESS_TRIES
+TRIES = http.FRUITLESS_TRIES
 DATE = {"Date": "Sun, 22 Nov 2026 00:00:00 GMT"}
 FIRST = hostile.cut_at(300)
 """Leaves a beginning, so that the next request asks for a range."""
@@ -212,7 +212,7 @@ def test_a_server_that_dribbles_is_given_up(
 def test_a_server_that_falls_silent_is_given_up(
     machine: Quick, server: Server, tally: Tally, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.1)
     meet(machine, server, tally, "silence", [hostile.silent], {0})
 
 

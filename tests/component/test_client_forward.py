@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.client.forward import Forward
+from builder.client.files.extract import Forward
 
 
 class Dribbling(io.RawIOBase):

@@ -10,9 +10,8 @@ from threading import Event, Thread
 
 import pytest
 
-from builder.client import install
-from builder.client.layout import Prefix
-from builder.client.lock import hold
+from builder.client.files.folder import Prefix, hold
+from builder.client.install import install
 from tests.component.test_client_kill import KILLER, run_killer
 from tests.doubles.library import library
 from tests.doubles.machine import Machine

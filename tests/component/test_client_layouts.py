@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.client import compressed
-from builder.client.compressed import open_tar
-from builder.core.variant import Form
+from builder.client.files import compressed
+from builder.client.files.compressed import open_tar
 from builder.errors import IntegrityError, ToolMissingError
+from builder.formats.package_names import Form
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, libraries, name_of, serving, write_release
 from tests.doubles.wheels import WHEELS, indexing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.current import Symlink, make_symlink
+from builder.client.install.current import Symlink, make_symlink
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from builder.client.progress import Meter, Tally, duration, spelled
+from builder.client.fetch.progress import Meter, Tally, duration, spelled
 from builder.errors import TransferError
 
 MIB = 2**20

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.answers import COMMANDS
-from builder.stages.client import ClientRequest, build_client
+from builder.client.cli import COMMANDS
+from builder.pipeline.client_zipapp import ClientRequest, build_client
 from tests.doubles.release import FILES, write_release
 
 ROOT = Path(__file__).parents[2]

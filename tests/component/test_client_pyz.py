@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from builder.client.answers import COMMANDS
-from builder.stages.client import ClientRequest, build_client
+from builder.client.cli import COMMANDS
+from builder.pipeline.client_zipapp import ClientRequest, build_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, cut, manifest_of, serving, write_release
 from tests.doubles.wheels import WHEELS, indexing
@@ -60,8 +60,8 @@ def test_it_holds_what_it_imports_and_nothing_of_the_builder(pyz: Path) -> None:
     assert {
         "__main__.py",
         "builder/errors.py",
-        "builder/core/select.py",
-        "builder/client/cuda_probe.py",
+        "builder/selection/select.py",
+        "builder/client/probe/cuda_probe.py",
     } <= set(names)
     assert not [name for name in names if "stages" in name or "adapters" in name or "fatbin" in name]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.places import mirrored
+from builder.client.fetch.source import mirrored
 from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, name_of, serving, write_release

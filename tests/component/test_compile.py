@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.inputs import Input
-from builder.core.ports import EngineFacts, ImageBuild
-from builder.core.rendered import Rendered
-from builder.core.variant import Origin, Profile
-from builder.core.workplace import Workplace
 from builder.errors import BuilderError, CommandError, ConfigError, DiskError
-from builder.stages.compile import Means, export, jobs, lay_out
+from builder.formats.package_names import Profile
+from builder.pipeline.compile import Means, export, jobs, lay_out
+from builder.ports import EngineFacts, ImageBuild
+from builder.project.inputs import Input
+from builder.project.plan import Rendered, Workplace
+from builder.project.variants import Origin
 from tests import packages
 from tests.fakes import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 

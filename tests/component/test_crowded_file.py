@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.fatbin_format import BEGIN
+from builder.binary.fatbin_format import BEGIN
 from tests.binaries import SASS, container, elf, image
 
 SECONDS, MIB = 8, 200

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.cuobjdump import ContainerInspector
-from builder.core.ports import Completed, ContainerRun
+from builder.adapters.docker.cuobjdump import ContainerInspector
 from builder.errors import CommandError, ToolMissingError
+from builder.ports import Completed, ContainerRun
 from tests.fakes import FakeEngine
 
 ANSWERS = """

@@ -13,9 +13,8 @@ import pytest
 from packageurl import PackageURL
 
 from builder.adapters.cyclonedx import CycloneDx
-from builder.core.sbom import Bom, describe_bom
-from builder.core.sbomcheck import check_sbom
-from builder.core.variant import Layout
+from builder.formats.package_names import Layout
+from builder.package.sbom import Bom, check_sbom, describe_bom
 from tests.documents import digests, manifest, members, name, wheels
 from tests.packages import official, plan
 

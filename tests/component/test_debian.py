@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.apt import AptMirrors
-from builder.adapters.debian import DebianSource
+from builder.adapters.debian_mirror import AptMirrors, DebianSource
 from builder.adapters.transfer import HttpTransfer
-from builder.core.inputs import Input, Pin
 from builder.errors import TransferError
+from builder.project.inputs import Input, Pin
 from tests.doubles.fileserver import FileServer, serve
 from tests.fakes import FakeReporter
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from docker.errors import APIError
 
-from builder.adapters.buildx import Buildx
-from builder.adapters.engine import DockerEngine
-from builder.core.ports import Completed, ContainerRun, ImageBuild
+from builder.adapters.docker.buildx import Buildx
+from builder.adapters.docker.engine import DockerEngine
 from builder.errors import CommandError, DiskError, ToolMissingError
+from builder.ports import Completed, ContainerRun, ImageBuild
 from tests.fakes import FakeRunner
 
 NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.estimate import tell, work
-from builder.core.arch import Arch
-from builder.core.variant import BuildPlan, Host, Origin, Profile, Variant
-from builder.core.widening import widened
+from builder.builds.estimate import tell, work
+from builder.formats.package_names import Host, Profile
+from builder.gpu.architectures import Arch
 from builder.inside import costs
 from builder.inside.costs import Cost
+from builder.onnxruntime.widening import widened
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin, Variant
 from tests import packages
 
 _CUDA = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.github import GitHub
-from builder.adapters.github_answers import rate_limit_wait
-from builder.adapters.github_http import GitHubHttp
+from builder.adapters.github.http import GitHubHttp
+from builder.adapters.github.refusals import rate_limit_wait
+from builder.adapters.github.releases import GitHub
 from builder.errors import BuilderError, ConfigError, IntegrityError, TransferError
-from builder.stages.publish import PublishOptions
+from builder.release.options import PublishOptions
 from tests.doubles.github import TOKEN
 from tests.fakes import FakeReporter
 from tests.publishing import TAG, Desk, here, open_desk

@@ -11,11 +11,11 @@ import pytest
 import requests
 import urllib3
 
-from builder.adapters.github import GitHub
-from builder.adapters.github_http import GitHubHttp
-from builder.adapters.github_patience import Patience
-from builder.core.release import Asset, LocalFile
+from builder.adapters.github.http import GitHubHttp
+from builder.adapters.github.refusals import Patience
+from builder.adapters.github.releases import GitHub
 from builder.errors import IntegrityError, TransferError
+from builder.release.assets import Asset, LocalFile
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.fakes import FakeReporter
 from tests.releases import FakeTime

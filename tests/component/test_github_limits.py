@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.adapters.github_answers import lacks_scope, named_wait, rate_limit_wait, sent_at
-from builder.adapters.github_patience import Fault, Patience
+from builder.adapters.github.refusals import (
+    Fault,
+    Patience,
+    lacks_scope,
+    named_wait,
+    rate_limit_wait,
+    sent_at,
+)
 from builder.errors import TransferError
 from tests.publishing import Desk, here, open_desk
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.gitsource import GitTags
+from builder.adapters.git import GitTags
 from builder.adapters.process import ProcessRunner
 from builder.errors import TransferError, ValidationError
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.ports import ImageBuild
-from builder.core.variant import Profile
-from builder.core.workplace import Workplace
 from builder.errors import CommandError
-from builder.stages.image import build_image, image_tag
+from builder.formats.package_names import Profile
+from builder.pipeline.image import build_image, image_tag
+from builder.ports import ImageBuild
+from builder.project.plan import Workplace
 from tests.fakes import FakeEngine
 from tests.packages import plan
 

@@ -13,7 +13,7 @@ import pytest
 
 from builder.inside import costs, drive
 from builder.inside.costs import Cost
-from builder.inside.order import costliest_first
+from builder.inside.ninja import costliest_first
 
 pytestmark = pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja on PATH")
 

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 from jinja2 import FileSystemLoader
 
-from builder.core.coverage import CAPABILITIES
-from builder.core.inspected import Inspected
-from builder.stages.inspect import document, inspect, page, table
+from builder.binary.library import Inspected
+from builder.gpu.generations import CAPABILITIES
+from builder.pipeline.inspect import document, inspect, page, table
 from tests.binaries import BLACKWELL, LTOIR, PTX, SASS, container, elf, image, sass
 from tests.libraries import BROKEN, IDLE, OWN, PLAIN, PROVIDER
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.filelock import exclusive
-from builder.app.kit import Kit
+from builder.adapters.files.lock import exclusive
+from builder.builds.kit import Kit
 from tests.fakes import FakeReporter
 from tests.workplace import Site
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.content import wanted
-from builder.core.notice import notice
-from builder.core.variant import Host
 from builder.errors import IntegrityError
-from builder.stages.gather import locate
+from builder.formats.package_names import Host
+from builder.package.contents import wanted
+from builder.package.notice import notice
+from builder.pipeline.gather import locate
 from tests.packages import Trees, artifact, official, plan
 
 

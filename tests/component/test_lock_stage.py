@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.config import load_project, parse_lock
-from builder.core.catalogue import Resolver, wanted_inputs
-from builder.core.inputs import Input, InputKind, Lock, Pin
-from builder.core.variant import Project
+from builder.config.lock import parse_lock
+from builder.config.project import load_project
 from builder.errors import ToolMissingError, TransferError
-from builder.stages.lock import lock
+from builder.pipeline.lock import lock
+from builder.project.catalogue import Resolver, wanted_inputs
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.variants import Project
 from tests.fakes import FakeReporter
 
 COMMIT = "c0ffee00" * 5

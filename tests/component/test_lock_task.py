@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from builder.app import verbs
-from builder.app.workshop import Workshop
-from builder.config import parse_lock, render_lock
-from builder.core.catalogue import wanted_inputs
-from builder.core.inputs import Input, Lock, Pin
-from builder.core.ports import Completed
+from builder.builds.workshop import Workshop
+from builder.config.lock import parse_lock, render_lock
 from builder.errors import CommandError, ConfigError, TransferError
+from builder.ports import Completed
+from builder.project.catalogue import wanted_inputs
+from builder.project.inputs import Input, Lock, Pin
 from tests.fakes import FakeEngine, FakeReporter, FakeRunner
 
 COMMIT = "c" * 40

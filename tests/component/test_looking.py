@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.looking import look_inside, require_read
+from builder.app.inspection import look_inside, require_read
 from builder.app.program import with_flags
-from builder.app.workshop import Workshop
+from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError, ValidationError
 from tests.archives import files
 from tests.binaries import elf, sass

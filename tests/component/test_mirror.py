@@ -13,15 +13,15 @@ from types import SimpleNamespace
 import pytest
 from jsonschema import Draft202012Validator
 
-from builder.adapters.directory import DirectoryHost
-from builder.adapters.mirrorfolder import MirrorFolder
+from builder.adapters.mirror_folder import MirrorFolder
+from builder.adapters.mirror_host import DirectoryHost
 from builder.errors import (
     ConfigError,
     DiskError,
     NothingToDoError,
     TransferError,
 )
-from builder.stages.publish import PublishOptions
+from builder.release.options import PublishOptions
 from tests.fakes import FakeReporter
 from tests.mirroring import TAG, Stand, bytes_in, fill, open_stand, stamps, whole
 

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.layout import Prefix
-from builder.client.obtain import obtain
-from builder.client.places import mirrored
-from builder.client.source import locate
-from builder.client.web import Web, open_url
-from builder.core.preflight import Leniency
-from builder.stages.publish import PublishOptions
+from builder.client.fetch.http import Web, open_url
+from builder.client.fetch.obtain import obtain
+from builder.client.fetch.source import locate, mirrored
+from builder.client.files.folder import Prefix
+from builder.release.options import PublishOptions
+from builder.release.preflight import Leniency
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
 from tests.mirroring import TAG, Stand, bytes_in, open_stand, static_server

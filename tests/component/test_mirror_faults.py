@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters import filecopy
-from builder.adapters.directory import DirectoryHost
-from builder.adapters.mirrorfolder import MirrorFolder
-from builder.core.mirror import loads
-from builder.core.release import LocalFile
+from builder.adapters.files import copy
+from builder.adapters.mirror_folder import MirrorFolder
+from builder.adapters.mirror_host import DirectoryHost
 from builder.errors import DiskError, IntegrityError, ReleaseConflictError
-from builder.stages.publish import PublishOptions
+from builder.release.assets import LocalFile
+from builder.release.mirror import loads
+from builder.release.options import PublishOptions
 from tests.fakes import FakeReporter
 from tests.mirroring import TAG, Stand, bytes_in, fill, open_stand, whole
 
@@ -147,7 +147,7 @@ def test_where_the_kernel_copies_in_pieces_and_then_no_more_we_go_on(
     (tmp_path / "from").write_bytes(data)
     told: list[int] = []
     with (tmp_path / "from").open("rb", buffering=0) as source, (tmp_path / "to").open("wb") as target:
-        filecopy.copy_bytes(source, target, len(data), told.append)
+        copy.copy_bytes(source, target, len(data), told.append)
     assert (tmp_path / "to").read_bytes() == data
     assert sum(told) == len(data)
     assert told[:3] == [1000, 1000, 1000]
@@ -156,7 +156,7 @@ def test_where_the_kernel_copies_in_pieces_and_then_no_more_we_go_on(
 def test_a_disk_that_fills_up_all_the_same_is_told_and_the_next_run_goes_on(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, copied = filecopy.copy_bytes, []
+    real, copied = copy.copy_bytes, []
 
     def full(*arguments: object) -> None:
         copied.append(arguments)
@@ -164,7 +164,7 @@ def test_a_disk_that_fills_up_all_the_same_is_told_and_the_next_run_goes_on(
             raise OSError(errno.ENOSPC, "No space left on device")
         real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("builder.adapters.directory.copy_bytes", full)
+    monkeypatch.setattr("builder.adapters.mirror_host.copy_bytes", full)
     with pytest.raises(
         DiskError, match=r"does not fit: the disk or a quota was full.*Free space there and run"
     ):

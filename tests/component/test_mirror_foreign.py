@@ -12,7 +12,7 @@ from builder.errors import (
     DiskError,
     ReleaseConflictError,
 )
-from builder.stages.publish import PublishOptions
+from builder.release.options import PublishOptions
 from tests.mirroring import TAG, Stand, bytes_in, open_stand, stamps, whole
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.mirror import loads
-from builder.core.release import LocalFile
 from builder.errors import ReleaseConflictError
-from builder.stages.publish import PublishOptions
+from builder.release.assets import LocalFile
+from builder.release.mirror import loads
+from builder.release.options import PublishOptions
 from tests.mirroring import TAG, Stand, bytes_in, fill, local_files, open_stand, whole
 
 KILLS = 20

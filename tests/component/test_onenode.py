@@ -8,8 +8,8 @@ import onnx
 import onnx.shape_inference
 import pytest
 
-from builder.adapters.onenode import LAST, Definition, Form, Question, definitions, future
-from builder.app.operators import ask
+from builder.adapters.test_models.one_node import LAST, Definition, Form, Question, definitions, future
+from builder.builds.operators import ask
 from builder.errors import CheckFailedError
 from builder.virtualcard.opening import Asked, Opening
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from backports.zstd import compress
 
-from builder.adapters.opened import Opener
 from builder.adapters.transfer import HttpTransfer
+from builder.adapters.untrusted.opener import Opener
 from builder.errors import (
     BuilderError,
     DiskError,

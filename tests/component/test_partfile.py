@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.partfile import disk_errors, part_file, scratch_folder
+from builder.adapters.files.part_file import disk_errors, part_file, scratch_folder
 from builder.errors import DiskError
 
 KILLED = """

@@ -11,9 +11,9 @@ import pytest
 
 from builder.adapters.pip import PipSource
 from builder.adapters.process import ProcessRunner
-from builder.core.inputs import Input, Pin
-from builder.core.ports import Completed
 from builder.errors import CommandError, DiskError, TransferError
+from builder.ports import Completed
+from builder.project.inputs import Input, Pin
 from tests.fakes import FakeRunner
 
 NAMES = [

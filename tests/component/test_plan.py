@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.inputs import Input
-from builder.core.variant import BuildPlan, Host, Origin, Profile, Project, Variant
 from builder.errors import CompatibilityError, ToolMissingError, TransferError
-from builder.stages.plan import PROVIDER_IN_WHEEL, Wishes, plan
+from builder.formats.package_names import Host, Profile
+from builder.gpu.architectures import Arch
+from builder.pipeline.plan import PROVIDER_IN_WHEEL, Wishes, plan
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin, Project, Variant
 from tests import packages
 from tests.fakes import FakeEngine, FakeReporter, FakeStore
 

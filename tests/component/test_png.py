@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from builder.adapters.png import draw
-from builder.core.heatmap import heat_maps
-from builder.core.inspected import Inspected
+from builder.binary.library import Inspected
+from builder.report.heatmap import heat_maps
 from tests.libraries import BROKEN, OWN, PLAIN, PROVIDER
 
 NATIVE, JIT, PARTIAL, NONE = (15, 95, 174), (165, 210, 247), (244, 166, 60), (236, 239, 242)

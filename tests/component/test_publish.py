@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from builder.adapters.archive import PackageArchive
-from builder.core.cards import dumps, grid_name, table
+from builder.adapters.archive.archive import PackageArchive
 from builder.errors import (
     CheckFailedError,
     ConfigError,
@@ -21,7 +20,8 @@ from builder.errors import (
     ReleaseConflictError,
     TransferError,
 )
-from builder.stages.publish import PublishOptions, index_url, release_tag
+from builder.release.options import PublishOptions, index_url, release_tag
+from builder.report.cards import dumps, grid_name, table
 from tests.doubles.github import REPOSITORY
 from tests.publishing import TAG, Desk, here, open_desk
 from tests.releases import append_sum, cut, manifest, write_package

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import BuilderError
-from builder.stages.publish import PublishOptions
+from builder.release.options import PublishOptions
 from tests.doubles.github import GitHubDouble
 from tests.outsiders import assert_no_name_twice, seen
 from tests.publishing import ATTEMPTS, TAG, Desk, here, open_desk, prepare

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.preflight import Leniency
 from builder.errors import IntegrityError
-from builder.stages.publish import PublishOptions
+from builder.release.options import PublishOptions
+from builder.release.preflight import Leniency
 from tests.publishing import TAG, Desk, open_desk
 from tests.releases import TEXTS, append_sum, manifest, write_package
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.index import IndexPart, Stored, build_index
-from builder.core.manifest import BaseEntry, Driver, Manifest
-from builder.core.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
-from builder.core.release import LocalFile
 from builder.errors import CheckFailedError
-from builder.stages.publish import PublishOptions
+from builder.formats.index import IndexPart, Stored, build_index
+from builder.formats.manifest import BaseEntry, Driver, Manifest
+from builder.release.assets import LocalFile
+from builder.release.options import PublishOptions
+from builder.release.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
 from tests.publishing import Desk, open_desk
 from tests.releases import append_sum, cut, manifest, write_package
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import ReleaseConflictError, TransferError
-from builder.stages.publish import PublishOptions, State
+from builder.release.options import PublishOptions, State
 from tests.publishing import TAG, Desk, here, open_desk
 from tests.releases import manifest, write_package
 

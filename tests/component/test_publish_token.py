@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.app import publishing
-from builder.app.workshop import Workshop
-from builder.core.ports import Completed
+from builder.app import releasing
+from builder.builds.workshop import Workshop
 from builder.errors import BuilderError, ToolMissingError
+from builder.ports import Completed
 from tests.fakes import FakeReporter, FakeRunner
 
 PUBLIC = "https://api.github.com"
@@ -24,7 +24,7 @@ def token(
     shop.env = env
     runner = FakeRunner(answers={"gh": gh})
     shop.__dict__["runner"] = runner
-    return publishing._token(shop, api), runner.calls
+    return releasing._token(shop, api), runner.calls
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.app import quality, survey
-from builder.app.workshop import Workshop
-from builder.core.ports import Completed, EngineFacts
+from builder.app import quality
+from builder.builds.workshop import Workshop
 from builder.errors import CommandError, ToolMissingError
+from builder.ports import Completed, EngineFacts
 from tests.fakes import FakeEngine, FakeReporter, FakeRunner
 
 GATES = ["ruff check --quiet .", "ruff format --quiet --check .", "mypy --no-error-summary"]
@@ -132,7 +132,7 @@ def test_red_tests_are_an_error_with_pytests_code(bench: Bench) -> None:
 
 def test_a_tier_that_cannot_run_says_why(bench: Bench) -> None:
     bench.use(NoEngine())
-    assert list(survey.tiers(bench.shop)) == []
+    assert list(quality.tiers(bench.shop)) == []
     assert bench.reporter.lines == [
         "! tiers integration and images do not run: No Docker engine answers.",
         "! tier gpu does not run: no nvidia-smi on this machine",
@@ -143,12 +143,12 @@ def test_a_tier_that_cannot_run_says_why(bench: Bench) -> None:
 def test_tiers_run_where_a_driver_and_node_are(bench: Bench, tmp_path: Path) -> None:
     for program in ("nvidia-smi", "node", "npm"):
         install(tmp_path, program)
-    assert list(survey.tiers(bench.shop)) == ["--integration", "--images", "--gpu", "--referees"]
+    assert list(quality.tiers(bench.shop)) == ["--integration", "--images", "--gpu", "--referees"]
     assert bench.reporter.lines == []
 
 
 def test_doctor_tells_the_engine_in_numbers(bench: Bench) -> None:
-    survey.doctor(bench.shop)
+    quality.doctor(bench.shop)
     assert (
         "✓ engine         Docker 26.1.5, buildx 0.13.1, overlay2, 2 CPUs, 26 GB memory, 64 GB free"
         in bench.reporter.lines
@@ -156,7 +156,7 @@ def test_doctor_tells_the_engine_in_numbers(bench: Bench) -> None:
 
 
 def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: Path) -> None:
-    assert not survey.doctor(bench.shop)
+    assert not quality.doctor(bench.shop)
     assert (
         "✗ mmdebstrap     mmdebstrap is not on PATH: --base assembled needs it (apt-get install mmdebstrap)."
         in bench.reporter.lines

@@ -12,15 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.publishing import Target, publish_dist
-from builder.app.road import Options, Road
-from builder.core.inputs import InputKind, Lock, Pin
-from builder.core.manifest import Manifest, loads
-from builder.core.ports import EngineFacts
-from builder.core.variant import Layout, Origin, Profile
+from builder.app.releasing import Target, publish_dist
+from builder.builds.road import Options, Road
 from builder.errors import CheckFailedError, ToolMissingError
-from builder.stages.plan import Wishes
-from builder.stages.publish import PublishOptions
+from builder.formats.manifest import Manifest, loads
+from builder.formats.package_names import Layout, Profile
+from builder.pipeline.plan import Wishes
+from builder.ports import EngineFacts
+from builder.project.inputs import InputKind, Lock, Pin
+from builder.project.variants import Origin
+from builder.release.options import PublishOptions
 from tests import repacked
 from tests.component.test_road import with_kit
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.config import render_lock
-from builder.core.inputs import Lock, Pin
-from builder.stages.publish import PublishOptions
+from builder.config.lock import render_lock
+from builder.project.inputs import Lock, Pin
+from builder.release.options import PublishOptions
 from tests.publishing import Desk, open_desk
 from tests.releases import append_sum
 

@@ -10,20 +10,20 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.app.buildrecords import write_page
-from builder.app.checking import check_package
-from builder.app.proving import verifier
-from builder.app.road import Options, Road
-from builder.app.workshop import Workshop
-from builder.core import index as index_format
-from builder.core import manifest as manifest_format
-from builder.core.index import Stored, build_index
-from builder.core.manifest import Manifest
-from builder.core.ports import Completed, EngineFacts
-from builder.core.variant import Layout, Project
+from builder.builds.proving import check_package, verifier
+from builder.builds.records import write_page
+from builder.builds.road import Options, Road
+from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ToolMissingError
-from builder.stages.plan import Wishes
-from builder.stages.verify import verify
+from builder.formats import index as index_format
+from builder.formats import manifest as manifest_format
+from builder.formats.index import Stored, build_index
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Layout
+from builder.pipeline.plan import Wishes
+from builder.pipeline.verify import verify
+from builder.ports import Completed, EngineFacts
+from builder.project.variants import Project
 from tests import repacked
 from tests.component.test_road import Kit
 from tests.fakes import FakeEngine
@@ -62,7 +62,7 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site(root, tmp_path)
     repacked.lay(tmp_path / "cache")
     monkeypatch.setattr(Kit, "site", made, raising=False)
-    monkeypatch.setattr("builder.app.road.Kit", Kit)
+    monkeypatch.setattr("builder.builds.road.Kit", Kit)
     made.engine = NoEngine()
     made.use(made.engine)
     return made

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from builder.adapters.git import revision_of
 from builder.adapters.process import ProcessRunner
-from builder.adapters.revision import revision_of
 from tests.fakes import FakeRunner
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.road import Options, Road
-from builder.core.inputs import Lock
-from builder.core.ports import Completed, ContainerRun, EngineFacts, ImageBuild
-from builder.core.variant import Host, Origin, Profile
+from builder.builds.road import Options, Road
 from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMissingError
-from builder.stages.plan import Wishes
-from builder.stages.selftest import Bench
+from builder.formats.package_names import Host, Profile
+from builder.pipeline.plan import Wishes
+from builder.pipeline.selftest import Bench
+from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild
+from builder.project.inputs import Lock
+from builder.project.variants import Origin
 from tests.fakes import FakeEngine
 from tests.workplace import Site
 
@@ -68,7 +69,7 @@ def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sit
 
 def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(Kit, "site", site, raising=False)
-    monkeypatch.setattr("builder.app.road.Kit", Kit)
+    monkeypatch.setattr("builder.builds.road.Kit", Kit)
     return site
 
 

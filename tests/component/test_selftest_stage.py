@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.checks import Code, Finding
-from builder.core.ldd import judge_loader
-from builder.core.ports import Completed
-from builder.stages.selftest import selftest
+from builder.findings.finding import Code, Finding
+from builder.pipeline.selftest import selftest
+from builder.ports import Completed
+from builder.rules.dependencies import judge_loader
 from tests.fakes import FakeEngine
 from tests.selftests import LISTING, answer, bench, printed
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.app.showing import require_places, show
-from builder.app.workshop import Workshop
+from builder.app.inspection import require_places, show
+from builder.binary.library import Report
+from builder.builds.workshop import Workshop
 from builder.console import Console
-from builder.core.inspected import Report
 from builder.errors import DiskError, ValidationError
 from tests.fakes import FakeReporter
 from tests.libraries import BROKEN, OWN, PLAIN, PROVIDER
@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_written_is_told_by_name(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("builder.adapters.partfile._locked_file", refuse)
+    monkeypatch.setattr("builder.adapters.files.part_file._locked_file", refuse)
     with pytest.raises(
         DiskError, match=r"map\.html cannot be written: Permission denied\. Check the folder's"
     ):

@@ -12,8 +12,10 @@ from time import perf_counter
 
 import pytest
 
-from builder.core.elf import ElfError, read_elf
-from builder.core.fatbin import FatbinError, read_containers
+from builder.binary.elf import read_elf
+from builder.binary.elf_frame import ElfError
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import FatbinError
 from tests.binaries import elf, sass
 
 SIZE, LARGEST = 10 << 30, 4 << 30

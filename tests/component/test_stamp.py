@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.stamp import read_stamp, stamp_key, write_stamp
-from builder.core.inputs import Lock, Pin
-from builder.core.variant import BuildPlan, Host, Preset, Profile
+from builder.builds.artifact import read_stamp, stamp_key, write_stamp
+from builder.formats.package_names import Host, Profile
+from builder.project.inputs import Lock, Pin
+from builder.project.plan import BuildPlan
+from builder.project.variants import Preset
 from tests import packages
 
 LOCK = Lock(pins={"wheel:cmake==3.31.6": Pin(sha256="0" * 64), "image:ubuntu:22.04": Pin()})

@@ -14,8 +14,8 @@ import pytest
 
 from builder.adapters import store as module
 from builder.adapters.store import FileStore
-from builder.core.inputs import Input, InputKind, Lock, Pin
 from builder.errors import ConfigError, DiskError, IntegrityError, TransferError
+from builder.project.inputs import Input, InputKind, Lock, Pin
 from tests.fakes import FakeReporter
 
 ITEM = Input.debian("pool/main/h/hello/hello_1.orig.tar.gz")

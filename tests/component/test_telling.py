@@ -17,11 +17,11 @@ import pytest
 from backports.zstd import compress
 from onnx import TensorProto, helper
 
-from builder.app.telling import tell_model, tell_operators
+from builder.app.model_verbs import tell_model, tell_operators
 from builder.console import Console
-from builder.core.ports import Completed
 from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ValidationError
-from builder.stages.plan import Wishes
+from builder.pipeline.plan import Wishes
+from builder.ports import Completed
 from tests.archives import files
 from tests.binaries import elf
 from tests.place import Place

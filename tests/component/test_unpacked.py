@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.unpacked import members_in
+from builder.adapters.archive.tree import members_in
 from builder.errors import NothingToDoError
 
 

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive import PackageArchive
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.tree import stream_files
 from builder.adapters.cyclonedx import CycloneDx
-from builder.adapters.tarstream import stream_files
+from builder.adapters.files.digests import ChecksumFile
 from builder.adapters.wheel import record_text
-from builder.core.checks import Code, Finding
-from builder.core.inputs import Input
-from builder.core.manifest import Manifest, WheelEntry
-from builder.core.package import Content, Member
-from builder.core.variant import Preset, Variant
 from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaError
-from builder.stages.bundle import Bench, bundle
-from builder.stages.gather import Sources, gather
-from builder.stages.verify import Stream, Verifier, verify
+from builder.findings.finding import Code, Finding
+from builder.formats.manifest import Manifest, WheelEntry
+from builder.package.archive import Content, Member
+from builder.pipeline.bundle import Bench, bundle
+from builder.pipeline.gather import Sources, gather
+from builder.pipeline.verify import Stream, Verifier, verify
+from builder.project.inputs import Input
+from builder.project.variants import Preset, Variant
 from tests.bundling import goods_of
 from tests.fakes import FakeReporter
 from tests.packages import Report, Trees, artifact, plan, report

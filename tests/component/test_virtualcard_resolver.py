@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from builder.core.arch import Capability
-from builder.core.coverage import CAPABILITIES, Support, cover
-from builder.core.fatbin import read_containers
+from builder.binary.coverage import Support, cover
+from builder.binary.fatbin import read_containers
+from builder.gpu.architectures import Capability
+from builder.gpu.generations import CAPABILITIES
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
 from tests.binaries import PTX, SASS, ZSTD, A, F, container, elf, image
 from tests.nvidia import SMALL, compiled, packed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.app import quality
-from builder.app.workshop import Workshop
+from builder.builds.workshop import Workshop
 from builder.errors import CommandError
 from tests.fakes import FakeReporter, FakeRunner
 

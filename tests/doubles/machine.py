@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from builder.client.cli import main
-from builder.client.commands import asker, worker
-from builder.client.current import Symlink, make_symlink
-from builder.client.detect import Surroundings
-from builder.client.web import Web, open_url
+from builder.client.fetch.http import Web, open_url
+from builder.client.install.current import Symlink, make_symlink
+from builder.client.probe.detect import Surroundings
+from builder.client.probe.processes import asker, worker
 from builder.client.world import World
 
 

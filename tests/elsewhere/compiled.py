@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.app.workshop import Workshop
+from builder.builds.workshop import Workshop
 from tests.elsewhere.systems import DEBIAN_11, run, tar
 from tests.verbs import ROOT
 

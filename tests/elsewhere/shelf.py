@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from builder.adapters.checksums import ChecksumFile
-from builder.adapters.github_http import GitHubHttp
-from builder.app.road import Options, Road
+from builder.adapters.files.digests import ChecksumFile
+from builder.adapters.github.http import GitHubHttp
 from builder.app.verbs import write_client
-from builder.app.workshop import Workshop
-from builder.core.preflight import Leniency
-from builder.core.variant import Form, Project
-from builder.stages.plan import Wishes
-from builder.stages.publish import PublishOptions, State, index_url, publish
+from builder.builds.road import Options, Road
+from builder.builds.workshop import Workshop
+from builder.formats.package_names import Form
+from builder.pipeline.plan import Wishes
+from builder.project.variants import Project
+from builder.release.options import PublishOptions, State, index_url
+from builder.release.preflight import Leniency
+from builder.release.publish import publish_release
 from tests.doubles.github import GitHubDouble
 from tests.fakes import FakeReporter
 from tests.publishing import ports, project_at
@@ -57,7 +59,7 @@ def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
         shop = Workshop(ROOT, dist=dist, reporter=FakeReporter())
         project = project_at(double.url)
         write_client(shop, index_url(project.publish, TAG))
-        done = publish(
+        done = publish_release(
             dist,
             project,
             ports(_http(double), FakeReporter(), lambda path: None),

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.adapters.buildx import LABEL
-from builder.app.workshop import Workshop
+from builder.adapters.docker.buildx import LABEL
+from builder.builds.workshop import Workshop
 from tests.elsewhere.hidden import hide
 from tests.verbs import ROOT
 

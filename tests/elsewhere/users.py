@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.buildx import LABEL
-from builder.app.workshop import Workshop
+from builder.adapters.docker.buildx import LABEL
+from builder.builds.workshop import Workshop
 from tests.verbs import ROOT
 
 CLIENT = ("python3", "/root/ortpacks.pyz")

@@ -7,10 +7,12 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from builder.core.coverage import cover
-from builder.core.elf import Elf, ElfError, read_elf
-from builder.core.fatbin import Container, FatbinError, is_fatbin, read_containers
-from builder.core.reading import read_library
+from builder.binary.coverage import cover
+from builder.binary.elf import Elf, read_elf
+from builder.binary.elf_frame import ElfError
+from builder.binary.fatbin import is_fatbin, read_containers
+from builder.binary.fatbin_format import Container, FatbinError
+from builder.binary.library import read_library
 
 _DIGITS = re.compile(r"0x[0-9a-f]+|[\d,]+|(?<=section ).*?(?= ends| holds| names| overlaps|$)")
 

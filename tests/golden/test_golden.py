@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.app.verbs import check_golden, goldens
-from builder.app.workshop import Workshop
+from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError
 from tests.fakes import FakeReporter
 

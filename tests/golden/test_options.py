@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.archlist import cmake_list
-from builder.core.profiles import cache_entries
-from builder.core.variant import Profile
+from builder.formats.package_names import Profile
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.profiles import cache_entries
+from builder.onnxruntime.toolchain import cmake_list
 
 LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
 

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from builder.core.placement import Placement
+from builder.formats.session_log import Placement
 from builder.virtualcard.capi import Api
 from builder.virtualcard.session import Session, Wish
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.reference import stock_outputs
-from builder.core.selftest import silero_inputs
+from builder.builds.kit import stock_outputs
+from builder.pipeline.selftest_models import silero_inputs
 from tests.integration.test_road import silero_model
 from tests.verbs import ROOT, invoke
 

@@ -11,8 +11,8 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from builder.adapters.reference import stock_outputs
-from builder.core.selftest import silero_inputs
+from builder.builds.kit import stock_outputs
+from builder.pipeline.selftest_models import silero_inputs
 from tests.integration.test_road import LIBRARIES, MINIMAL, silero_model
 from tests.verbs import invoke
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.adapters.minilm import SIMILARITIES
+from builder.adapters.test_models.minilm import SIMILARITIES
 from builder.virtualcard.values import Array, Value
 from tests.answers import pairs
 from tests.answers.card import COMPILER, NO_COMPILER, plain_environment

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from builder.core.arch import Arch
-from builder.core.cuobjdump import ImageCounts, count_images, disagreements, parse_listings
-from builder.core.fatbin import Compression, Container, Kind, read_containers
-from builder.core.ports import Completed
+from builder.binary.cuobjdump import ImageCounts, count_images, disagreements, parse_listings
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Compression, Container, Kind
+from builder.gpu.architectures import Arch
+from builder.ports import Completed
 from tests.binaries import elf
 from tests.nvidia import (
     ARCHES,

@@ -14,10 +14,10 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from builder.adapters.reference import stock_outputs
-from builder.app.workshop import Workshop
-from builder.core.catalogue import ort_wheel
-from builder.core.selftest import silero_inputs
+from builder.builds.kit import stock_outputs
+from builder.builds.workshop import Workshop
+from builder.pipeline.selftest_models import silero_inputs
+from builder.project.catalogue import ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.elsewhere import users
 from tests.elsewhere.shelf import address, cpu_packages, released

@@ -13,9 +13,11 @@ from time import process_time
 
 import pytest
 
-from builder.core.arch import Capability
-from builder.core.coverage import CAPABILITIES, Support, cover
-from builder.core.fatbin import Container, Kind, read_containers
+from builder.binary.coverage import Support, cover
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Container, Kind
+from builder.gpu.architectures import Capability
+from builder.gpu.generations import CAPABILITIES
 from tests import cudnn928
 from tests.payloads import unpacked
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.workshop import Workshop
-from builder.core.coverage import CAPABILITIES, Support, combine
-from builder.core.nvidiasupport import MISSING
-from builder.libraryfile import read_file
+from builder.binary.coverage import Support, combine
+from builder.builds.workshop import Workshop
+from builder.gpu.generations import CAPABILITIES
+from builder.pipeline.library_file import read_file
+from builder.rules.nvidia_libraries import MISSING
 
 pytestmark = pytest.mark.integration
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.onenode import definitions
-from builder.app.operators import operator_table
-from builder.core import manifest as manifest_format
-from builder.core.missing_kernels import MissingKernels, cannot_run
-from builder.core.operators import ONNX, OperatorTable, lacking
+from builder.adapters.test_models.one_node import definitions
+from builder.builds.operators import operator_table
+from builder.formats import manifest as manifest_format
+from builder.formats.missing_kernels import MissingKernels, cannot_run
+from builder.onnxruntime.operators import ONNX, OperatorTable, lacking
 from tests.answers import pairs
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
 from tests.answers.packages import built

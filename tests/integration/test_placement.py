@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from builder.core.naming import PackageName
+from builder.formats.package_names import PackageName
 from builder.virtualcard.opening import ALL, BASIC, CUDA, Opening
 from tests.answers import pairs
 from tests.answers.card import CAPABILITIES, COMPILER, NO_COMPILER, place

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.reference import stock_outputs
-from builder.app.kit import Kit
-from builder.app.workshop import Workshop
-from builder.core.catalogue import ort_wheel
-from builder.core.elf import read_elf
-from builder.core.selftest import silero_inputs
-from builder.stages.selftest import Bench
+from builder.binary.elf import read_elf
+from builder.builds.kit import Kit, stock_outputs
+from builder.builds.workshop import Workshop
+from builder.pipeline.selftest import Bench
+from builder.pipeline.selftest_models import silero_inputs
+from builder.project.catalogue import ort_wheel
 from tests.elsewhere.compiled import Compiler
 from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run
 from tests.integration.test_road import LIBRARIES, MINIMAL

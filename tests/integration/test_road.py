@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.reference import stock_outputs
-from builder.app.workshop import Workshop
-from builder.core.catalogue import SELFTEST_MODEL, ort_wheel
-from builder.core.selftest import silero_inputs
-from builder.stages.plan import PROVIDER_IN_WHEEL
+from builder.builds.kit import stock_outputs
+from builder.builds.workshop import Workshop
+from builder.pipeline.plan import PROVIDER_IN_WHEEL
+from builder.pipeline.selftest_models import silero_inputs
+from builder.project.catalogue import SELFTEST_MODEL, ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.verbs import ROOT, build, invoke, thin_of
 

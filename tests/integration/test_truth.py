@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.content import PROVIDER
+from builder.binary.library_names import PROVIDER
 from tests import cudnn928
 from tests.integration.test_road import LIBRARIES, MINIMAL
 from tests.verbs import invoke

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.cards import CUDA, Grid, grid_name, loads
-from builder.core.coverage import CAPABILITIES
+from builder.gpu.generations import CAPABILITIES
+from builder.report.cards import CUDA, Grid, grid_name, loads
 from builder.virtualcard.opening import Opening
 from tests.answers import pairs
 from tests.answers.card import place

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.commands import asker
-from builder.client.trial import Sessions
-from builder.core.fatbin import Kind, read_containers
-from builder.core.seen import Seen, Trial
-from builder.core.signs_cuda import numbers
-from builder.core.signs_trial import fallback
-from builder.core.symptom import Symptom
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Kind
+from builder.client.probe.processes import asker
+from builder.client.trials.session import Sessions
+from builder.findings.check_cuda import numbers
+from builder.findings.check_session import fallback
+from builder.findings.observed import Seen, Trial
+from builder.findings.symptom import Symptom
 from builder.virtualcard.card import Card
 from builder.virtualcard.opening import environment_of
 from tests.answers import pairs

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builder.app.workshop import Workshop
+from builder.builds.workshop import Workshop
 from tests.referees.cut import cut
 from tests.referees.install import Referees, UnavailableError, install
 from tests.referees.openapi import Json

@@ -6,10 +6,10 @@ import hashlib
 import time
 from pathlib import Path
 
-from builder.adapters.github import GitHub
-from builder.adapters.github_http import GitHubHttp
-from builder.adapters.github_patience import Patience
-from builder.core.release import LocalFile, Release
+from builder.adapters.github.http import GitHubHttp
+from builder.adapters.github.refusals import Patience
+from builder.adapters.github.releases import GitHub
+from builder.release.assets import LocalFile, Release
 from tests.fakes import FakeReporter
 
 TAG = "gpu-libs/v1.31.1+full"

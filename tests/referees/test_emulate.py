@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from builder.adapters.github import GitHub
+from builder.adapters.github.releases import GitHub
 from builder.errors import TransferError
 from tests.referees.install import Referees
 from tests.referees.life import client, file_of

@@ -17,7 +17,7 @@ from unittest.mock import Mock
 import pytest
 import requests
 
-from builder.adapters.github import GitHub
+from builder.adapters.github.releases import GitHub
 from builder.errors import BuilderError
 from tests.referees.front import Exchange, Front, Request
 from tests.referees.install import Referees

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from builder.core.arch import Capability
-from builder.core.device import Device
-from builder.core.index import Index, IndexOrt, IndexPackage
-from builder.core.manifest import Driver
-from builder.core.missing_kernels import MissingKernels
+from builder.formats.index import Index, IndexOrt, IndexPackage
+from builder.formats.manifest import Driver
+from builder.formats.missing_kernels import MissingKernels
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device
 
 CAPABILITIES = tuple(
     f"{major}.{minor}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from builder.core.seen import (
+from builder.findings.observed import (
     ABSENT,
     FORBIDDEN,
     THERE,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.absent import check_absent
-from builder.core.manifest import Manifest, WheelEntry
+from builder.formats.manifest import Manifest, WheelEntry
+from builder.package.proof import check_absent
 from tests.records import LEGACY, manifest
 
 SOURCE = "wheel:nvidia-cudnn-cu12==9.10.2.21"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.arch import Arch, Capability, jits_ptx, runs_sass
-from builder.core.coverage import CAPABILITIES
-from builder.core.support import KNOWN_SM
+from builder.gpu.architectures import Arch, Capability, jits_ptx, runs_sass
+from builder.gpu.generations import CAPABILITIES
+from builder.gpu.toolkits import KNOWN_SM
 
 DEVICES = (
     *("5.0", "5.2", "5.3", "6.0", "6.1", "6.2", "7.0", "7.2", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0"),

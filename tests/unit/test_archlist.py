@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.archlist import cmake_list, compiled, read_list, refused, rewritten
-from builder.core.official import arch_list
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.official_builds import arch_list
+from builder.onnxruntime.toolchain import cmake_list, compiled, read_list, refused, rewritten
 
 LEGACY, LATEST = "50 52 60 61 70", "89 90 100 120"
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.core.buildrecord import (
+from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from builder.inside import record as container
+from builder.package.build_record import (
     BuildRecord,
     Compile,
     contradictions,
@@ -20,8 +22,6 @@ from builder.core.buildrecord import (
     record_name,
     record_of,
 )
-from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
-from builder.inside import record as container
 from tests.records import LEGACY, MODERN, manifest
 
 SHA = "ab" * 32

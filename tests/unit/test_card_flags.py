@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from builder.app.cards import asked_for
-from builder.core.coverage import CAPABILITIES
+from builder.builds.cards import asked_for
 from builder.errors import ValidationError
+from builder.gpu.generations import CAPABILITIES
 from builder.virtualcard.card import DRIVER
 
 

@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from builder.core.cards import (
+from builder.binary.coverage import LibraryCoverage, cover
+from builder.binary.fatbin import read_containers
+from builder.errors import ParseError, SchemaError
+from builder.formats.missing_kernels import cannot_run
+from builder.report.cards import (
     CPU,
     CUDA,
     CardRow,
@@ -26,10 +30,6 @@ from builder.core.cards import (
     page,
     table,
 )
-from builder.core.coverage import LibraryCoverage, cover
-from builder.core.fatbin import read_containers
-from builder.core.missing_kernels import cannot_run
-from builder.errors import ParseError, SchemaError
 from tests.binaries import SASS, container, elf, image, sass
 
 PROVIDER, CUBLAS = "lib/libonnxruntime_providers_cuda.so", "lib/libcublas.so.12"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from builder.config import load_project
-from builder.core.catalogue import wanted_inputs
-from builder.core.inputs import InputKind
+from builder.config.project import load_project
+from builder.project.catalogue import wanted_inputs
+from builder.project.inputs import InputKind
 
 
 def test_every_input_of_variants_yaml_once(root: Path) -> None:

@@ -5,9 +5,9 @@ import inspect
 
 import pytest
 
-from builder.core import checks
-from builder.core.checks import Code, Finding, Severity, require
 from builder.errors import CheckFailedError
+from builder.findings import finding
+from builder.findings.finding import Code, Finding, Severity, require
 
 WARNING = Finding(code=Code.C006, path="variants.legacy.sm", message="careful", severity=Severity.WARNING)
 ERROR = Finding(code=Code.A001, path="lib/x.so", message="no SASS for sm_50", wanted="sm_50", got="sm_60")
@@ -28,7 +28,7 @@ def test_titles_are_unique_plain_sentences() -> None:
 
 def _names_as_written() -> list[str]:
     """From the source: an enum hides a name that shares its value."""
-    (body,) = ast.parse(inspect.getsource(checks.Code)).body
+    (body,) = ast.parse(inspect.getsource(finding.Code)).body
     assert isinstance(body, ast.ClassDef)
     targets = [node.targets[0] for node in body.body if isinstance(node, ast.Assign)]
     return [target.id for target in targets if isinstance(target, ast.Name)]

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.checks import Finding, Severity
-from builder.core.closure import HOST_LIBRARIES, Library, Needs, check_closure, needs
-from builder.core.elf import read_elf
-from builder.core.idle import tell_unneeded, unneeded
-from builder.core.variant import Limits
+from builder.binary.elf import read_elf
+from builder.binary.library import Library, Needs
+from builder.findings.finding import Finding, Severity
+from builder.project.variants import Limits
+from builder.rules.dependencies import HOST_LIBRARIES, check_closure, needs
+from builder.rules.dlopen import tell_unneeded, unneeded
 from tests.binaries import RWX, elf
 
 HOST = "libonnxruntime.so.1"

@@ -10,10 +10,11 @@ import jsonschema
 import pytest
 import yaml
 
-from builder.config import load_project, parse_lock
-from builder.core.support import KNOWN_SM
-from builder.core.variant import GENERATIONS
+from builder.config.lock import parse_lock
+from builder.config.project import load_project
 from builder.errors import ConfigError
+from builder.gpu.generations import GENERATION_NUMBERS
+from builder.gpu.toolkits import KNOWN_SM
 from tests.unit.config_cases import PATCHES, SAMPLE, changed
 
 GOOD_LOCK = {
@@ -123,7 +124,7 @@ def test_what_the_schema_can_say_both_refuse(root: Path, old: str, new: str) -> 
 @pytest.mark.parametrize("arch", [*KNOWN_SM, "90a", "100a", "120f", "121f"])
 def test_every_architecture_is_known_to_both(root: Path, arch: int | str) -> None:
     number = int(str(arch).rstrip("af"))
-    generation = next(name for name, numbers in GENERATIONS.items() if number in numbers)
+    generation = next(name for name, numbers in GENERATION_NUMBERS.items() if number in numbers)
     text = changed(
         ("[90a, 89, 120]", f"[{arch}, 75]"), ("[Ada, Hopper, Blackwell]", f"[Turing, {generation}]")
     )

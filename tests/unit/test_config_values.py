@@ -6,23 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.config import load_project, pick_variants
-from builder.core.arch import Arch
-from builder.core.checks import Severity
-from builder.core.inputs import Input, InputKind
-from builder.core.variant import (
-    Form,
-    Host,
-    Layout,
-    Limits,
-    ModelRule,
-    Origin,
-    Oversize,
-    Preset,
-    Profile,
-    Variant,
-)
+from builder.config.project import load_project, pick_variants
 from builder.errors import NothingToDoError, ValidationError
+from builder.findings.finding import Severity
+from builder.formats.manifest import ModelRule
+from builder.formats.package_names import Form, Host, Layout, Profile
+from builder.gpu.architectures import Arch
+from builder.project.inputs import Input, InputKind
+from builder.project.variants import Limits, Origin, Oversize, Preset, Variant
 from tests.unit.config_cases import PATCHES, SAMPLE, changed
 
 POOL = "pool/main/r/re2/re2_20240702.orig.tar.gz"

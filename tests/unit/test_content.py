@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.content import is_users, libraries, licences, wanted
-from builder.core.inputs import Input
-from builder.core.variant import BuildPlan, Host, Variant
 from builder.errors import ValidationError
+from builder.formats.package_names import Host
+from builder.package.contents import is_users, libraries, licences, wanted
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan
+from builder.project.variants import Variant
 from tests.packages import official, plan
 
 LIBRARIES = [

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.arch import Arch, Capability
-from builder.core.coverage import (
-    CAPABILITIES,
+from builder.binary.coverage import (
     LibraryCoverage,
     Support,
     Tally,
@@ -14,7 +12,10 @@ from builder.core.coverage import (
     lacking,
     sass_everywhere,
 )
-from builder.core.fatbin import Container, read_containers
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Container
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.generations import CAPABILITIES
 from tests.binaries import BLACKWELL, LTOIR, LZ4, PTX, SASS, ZSTD, A, F, container, elf, image, sass
 
 

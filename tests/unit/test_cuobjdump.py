@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
-from builder.core.fatbin import read_containers
-from builder.core.ports import Completed
+from builder.binary.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
+from builder.binary.fatbin import read_containers
+from builder.ports import Completed
 from tests.binaries import BLACKWELL, PTX, SASS, A, F, container, elf, image
 
 ELF = """ELF file    1: libcublas.so.1.sm_50.cubin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.diagnosis import advice
+from builder.pipeline.compile import advice
 
 KILLED = [
     "Killed",

@@ -9,10 +9,18 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.core.difference import Difference, difference, dumps, tell
-from builder.core.manifest import BaseEntry, CoverageEntry, Driver, FileEntry, Manifest, OrtEntry, WheelEntry
-from builder.core.missing_kernels import MissingKernels
-from builder.core.variant import ModelRule
+from builder.formats.manifest import (
+    BaseEntry,
+    CoverageEntry,
+    Driver,
+    FileEntry,
+    Manifest,
+    ModelRule,
+    OrtEntry,
+    WheelEntry,
+)
+from builder.formats.missing_kernels import MissingKernels
+from builder.package.diff import Difference, difference, dumps, tell
 
 CUBLAS = "wheel:nvidia-cublas-cu12==12.9.1.4"
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"

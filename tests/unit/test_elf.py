@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from builder.core import elf_sections
-from builder.core.elf import ElfError, is_elf, read_elf, read_sections
+from builder.binary import elf_frame
+from builder.binary.elf import read_elf
+from builder.binary.elf_frame import ElfError, is_elf, read_sections
 from tests.binaries import RWX, elf, note
 
 BUILD_ID = note(b"GNU\0", 3, bytes(range(20)))
@@ -153,7 +154,7 @@ def test_a_section_that_is_there_twice(name: str) -> None:
 )
 def test_more_names_than_any_library_has(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Many may be one name: what they come to counts, not the string table's size."""
-    monkeypatch.setattr(elf_sections, "_MOST_TEXT", 50)
+    monkeypatch.setattr(elf_frame, "_MOST_TEXT", 50)
     assert len("".join(section.name for section in read_sections(elf()))) < 79
     read_elf(elf())
     with pytest.raises(ElfError, match="more than 50 bytes of names"):

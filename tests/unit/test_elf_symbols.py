@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
-from builder.core.elf import ElfError, read_elf
-from builder.core.elf_symbols import Symbol, Symbols
+from builder.binary.elf import read_elf
+from builder.binary.elf_frame import ElfError
+from builder.binary.elf_symbols import Symbol, Symbols
 from tests.binaries import elf
 from tests.elsewhere.linked import (
     ABSOLUTE,

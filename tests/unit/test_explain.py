@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.explaining import tell
-from builder.config import load_project
+from builder.app.verbs import tell_explanation
+from builder.config.project import load_project
 from builder.console import Console
-from builder.core.arch import Arch
-from builder.core.catalogue import ort_wheel
-from builder.core.explain import Explanation, explain
-from builder.core.official import SETTINGS, settings
-from builder.core.profiles import cache_entries
-from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
-from builder.core.widening import widened
+from builder.formats.package_names import Host, Profile
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.explain import Explanation, explain
+from builder.onnxruntime.official_builds import SETTINGS, settings
+from builder.onnxruntime.profiles import cache_entries
+from builder.onnxruntime.widening import widened
+from builder.project.catalogue import ort_wheel
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin, Project
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = [
@@ -254,7 +256,7 @@ def test_repacked_is_the_official_build_itself(project: Project) -> None:
 def test_what_is_shown(project: Project) -> None:
     stream = io.StringIO()
     plans = [planned(project, "1.23.2"), planned(project, "1.23.2", variant="modern", profile=None)]
-    tell(Console(env={}, stream=stream), plans)
+    tell_explanation(Console(env={}, stream=stream), plans)
     lines = stream.getvalue().splitlines()
     assert lines[0] == (
         "latest: profile full on base nvidia, against the official build of ONNX Runtime 1.23.2"

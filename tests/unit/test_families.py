@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.content import vendor_of
-from builder.core.coverage import is_specialised
-from builder.core.families import must_hold_code
+from builder.binary.coverage import is_specialised
+from builder.binary.library_names import must_hold_code
+from builder.package.contents import vendor_of
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ import struct
 
 import pytest
 
-from builder.core import fatbin, fatbin_format
-from builder.core.arch import Arch
-from builder.core.elf import ElfError
-from builder.core.fatbin import Compression, Container, FatbinError, Kind, read_containers
+from builder.binary import fatbin, fatbin_format
+from builder.binary.elf_frame import ElfError
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Compression, Container, FatbinError, Kind
+from builder.gpu.architectures import Arch
 from tests.binaries import BLACKWELL, LTOIR, LZ4, PTX, SASS, ZSTD, A, F, container, elf, image, sass
 
 

@@ -6,8 +6,10 @@ import struct
 
 import pytest
 
-from builder.core.elf import ElfError, read_elf, read_sections
-from builder.core.fatbin import FatbinError, read_containers
+from builder.binary.elf import read_elf
+from builder.binary.elf_frame import ElfError, read_sections
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import FatbinError
 from tests.binaries import LZ4, PTX, SASS, container, elf, image, sass
 
 BEGIN = bytes.fromhex("50ed55ba01001000")

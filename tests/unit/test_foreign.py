@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.core.checks import Code, Finding
-from builder.core.foreign import check_foreign, read_foreign
+from builder.binary.pe_macho import read_foreign
+from builder.findings.finding import Code, Finding
+from builder.rules.foreign_libraries import check_foreign
 from tests.binaries import elf
 from tests.repacked import COREML, dll, dylib
 

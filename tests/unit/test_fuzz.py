@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.fatbin import read_containers
-from builder.core.reading import Reading, read_library
+from builder.binary.fatbin import read_containers
+from builder.binary.library import Reading, read_library
 from tests.fuzz import campaign, properties
 from tests.fuzz.seeds import synthetic
 

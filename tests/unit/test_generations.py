@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.coverage import CAPABILITIES
-from builder.core.device import capability_of_product
-from builder.core.generations import GENERATIONS, MODELS
+from builder.gpu.devices import capability_of_product
+from builder.gpu.generations import CAPABILITIES, GENERATIONS, MODELS
 
 
 def test_every_column_of_a_heat_map_has_its_model() -> None:

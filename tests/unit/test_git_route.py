@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from jinja2 import FileSystemLoader
 
-from builder.config import load_project
-from builder.core.archlist import read_list
-from builder.core.catalogue import ort_wheel, wanted_inputs
-from builder.core.inputs import Input, InputKind, Lock, Pin
-from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
-from builder.stages.render import render
+from builder.config.project import load_project
+from builder.formats.package_names import Host, Profile
+from builder.onnxruntime.toolchain import read_list
+from builder.pipeline.render import render
+from builder.project.catalogue import ort_wheel, wanted_inputs
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin, Project
 
 ROOT = Path(__file__).parents[2]
 REPOSITORY = "https://github.com/microsoft/onnxruntime"

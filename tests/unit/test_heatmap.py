@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from builder.core.coverage import CAPABILITIES
-from builder.core.heatmap import HeatMap, Row, heat_maps, shortened
-from builder.core.inspected import Inspected
+from builder.binary.library import Inspected
+from builder.gpu.generations import CAPABILITIES
+from builder.report.heatmap import HeatMap, Row, heat_maps, shortened
 from tests.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from builder.core.heatmap import heat_maps
-from builder.core.heattext import text
-from builder.core.inspected import Inspected
+from builder.binary.library import Inspected
+from builder.report.heatmap import heat_maps
+from builder.report.heatmap_text import text
 from tests.libraries import BROKEN, CARDS, OWN, PLAIN, PROVIDER, coverage
 
 HEAD = """\

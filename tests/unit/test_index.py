@@ -8,9 +8,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.core.index import Index, IndexPart, Stored, build_index, by_support, dumps, loads
-from builder.core.variant import ModelRule
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from builder.formats.index import Index, IndexPart, Stored, build_index, by_support, dumps, loads
+from builder.formats.manifest import ModelRule
 from tests.releases import manifest
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # sha256sum of "test"

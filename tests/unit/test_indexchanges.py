@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.index import Index, IndexPackage, Stored, build_index
-from builder.core.indexchanges import changes
-from builder.core.manifest import Driver
-from builder.core.variant import ModelRule
+from builder.formats.index import Index, IndexPackage, Stored, build_index
+from builder.formats.manifest import Driver, ModelRule
+from builder.release.notes import changes
 from tests.releases import manifest
 
 OLD = build_index("v1", [(manifest("legacy"), Stored("l.tar.zst", 1_400_000_000, "a" * 64))], [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.inside.narrow import codes_of, narrowed, read
+from builder.inside.ninja import codes_of, narrowed, read
 
 OBJECTS = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"
 FLASH = "contrib_ops/cuda/bert/flash_attention/flash_fwd_hdim64_fp16_sm80.cu"

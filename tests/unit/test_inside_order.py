@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from builder.inside.order import costliest_first
+from builder.inside.ninja import costliest_first
 
 HEAD = """\
 # CMAKE generated file: DO NOT EDIT!

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.launches import (
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.launches import (
     LAUNCHES,
     launches,
     narrowed,

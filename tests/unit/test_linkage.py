@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.checks import Finding
-from builder.core.content import vendor_of
-from builder.core.elf import read_elf
-from builder.core.elf_symbols import Symbol, Symbols
-from builder.core.library import Library
-from builder.core.linkage import check_linkage
+from builder.binary.elf import read_elf
+from builder.binary.elf_symbols import Symbol, Symbols
+from builder.binary.library import Library
+from builder.findings.finding import Finding
+from builder.package.contents import vendor_of
+from builder.rules.symbols import check_linkage
 from tests.binaries import elf
 
 HOST = "libonnxruntime.so.1"

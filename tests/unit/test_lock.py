@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from builder.config import parse_lock, render_lock
-from builder.core.inputs import Input, InputKind, Lock, Pin
+from builder.config.lock import parse_lock, render_lock
 from builder.errors import ConfigError
+from builder.project.inputs import Input, InputKind, Lock, Pin
 from tests.unit.config_cases import Case, changed, read_cases
 
 ZEROS = "0" * 64

@@ -7,14 +7,14 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.core.arch import Arch, Capability
-from builder.core.closure import Needs
-from builder.core.coverage import Support
-from builder.core.describe import Packed, compare, describe, installed_members, promised
-from builder.core.manifest import Driver, Manifest, WheelEntry, dumps, loads
-from builder.core.package import Digest, Member
-from builder.core.variant import Layout, Profile
+from builder.binary.coverage import Support
+from builder.binary.library import Needs
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from builder.formats.manifest import Driver, Manifest, WheelEntry, dumps, loads
+from builder.formats.package_names import Layout, Profile
+from builder.gpu.architectures import Arch, Capability
+from builder.package.archive import Digest, Member
+from builder.package.describe import Packed, compare, describe, installed_members, promised
 from tests.packages import PROVIDER, official, plan, report
 
 OLD = Path(__file__).parents[1] / "data/formats/manifest-3.json"

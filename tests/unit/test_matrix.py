@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from builder.app.matrix import dumps, legs, table
-from builder.config import load_project
-from builder.core.arch import Arch
-from builder.core.variant import Origin, Project
+from builder.config.project import load_project
+from builder.gpu.architectures import Arch
+from builder.project.variants import Origin, Project
 
 
 def schema(root: Path) -> dict[str, object]:

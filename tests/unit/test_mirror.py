@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from builder.core.mirror import EMPTY, Mirror, MirrorRelease, dumps, entry, loads, merged, mirror_tag, tag_in
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from builder.release.mirror import (
+    EMPTY,
+    Mirror,
+    MirrorRelease,
+    dumps,
+    entry,
+    loads,
+    merged,
+    mirror_tag,
+    tag_in,
+)
 
 NOON = "2026-11-21T12:00:00Z"
 ONE, TWO = "1" * 64, "2" * 64

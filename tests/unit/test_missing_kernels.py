@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.missing_kernels import MissingKernels, cannot_run, cause, counted, failed, shortcoming
+from builder.formats.missing_kernels import MissingKernels, cannot_run, cause, counted, failed, shortcoming
 
 LEAN = cannot_run("lean", "1.21.0")
 WHOLE = (MissingKernels("com.microsoft", ()),)

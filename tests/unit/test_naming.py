@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.core.naming import PackageName, form_of, stem
-from builder.core.variant import Form
 from builder.errors import ValidationError
+from builder.formats.package_names import Form, PackageName, form_of, stem
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.checks import Code
-from builder.core.notice import notice
-from builder.core.proof import check_notice
-from builder.core.variant import Layout
+from builder.findings.finding import Code
+from builder.formats.package_names import Layout
+from builder.package.notice import notice
+from builder.package.proof import check_notice
 from tests.documents import manifest, members
 from tests.packages import official, plan
 

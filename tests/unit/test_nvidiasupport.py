@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.nvidiasupport import hold_libraries
+from builder.gpu.architectures import Arch
+from builder.rules.nvidia_libraries import hold_libraries
 
 PINS = (
     *("nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cublas-cu12==12.9.1.4", "nvidia-cufft-cu12==11.4.1.4"),

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from builder.core.onnxfile import External, read_onnx
 from builder.errors import BuilderError, IntegrityError, ValidationError
+from builder.formats.onnx_file import External, read_onnx
 
 
 def made(folder: Path, *, opset: int = 17, external: str = "") -> Path:

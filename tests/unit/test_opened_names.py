@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.elf import read_elf
-from builder.core.opened_names import opened_names
+from builder.binary.elf import read_elf
+from builder.binary.marks import opened_names
 from tests.binaries import elf
 
 

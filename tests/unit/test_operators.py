@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.core.operators import Kernels, OperatorTable, document, lacking, parse, ranges, text
+from builder.onnxruntime.operators import Kernels, OperatorTable, document, lacking, parse, ranges, text
 
 FLOATS = {"T": ("tensor(float)", "tensor(float16)")}
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.core import ortversions
-from builder.core.ortversions import RULES, Rule, Span, is_known, known_line, needs, opened_at_run_time
+from builder.formats.versions import Span
+from builder.onnxruntime import versions
+from builder.onnxruntime.versions import RULES, Rule, is_known, known_line, needs, opened_at_run_time
 
 VERSIONS = [
     *("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.24.4", "1.25.1", "1.26.0", "1.27.0", "1.27.1"),
@@ -32,14 +33,14 @@ HOLDS = {
 
 @pytest.mark.parametrize("name", HOLDS)
 def test_which_versions_a_rule_holds_for(name: str) -> None:
-    rule: Rule = getattr(ortversions, name)
+    rule: Rule = getattr(versions, name)
     assert dict(zip(VERSIONS, HOLDS[name].split(), strict=True)) == {
         version: "x" if rule.holds(version) else "-" for version in VERSIONS
     }
 
 
 def test_the_table_has_every_rule() -> None:
-    named = {getattr(ortversions, name) for name in HOLDS}
+    named = {getattr(versions, name) for name in HOLDS}
     assert named == set(RULES)
     assert len(RULES) == len(HOLDS)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.core.parts import PartEntry, Parts, dumps, loads, part_names
 from builder.errors import ParseError, SchemaError, ValidationError
+from builder.formats.parts import PartEntry, Parts, dumps, loads, part_names
 
 FILE = "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst"
 PARTS = Parts(

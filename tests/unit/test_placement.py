@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.placement import Placement
+from builder.formats.session_log import Placement
 
 _SAID = "2026-11-22 08:51:31.03 [V:onnxruntime:, session_state.cc:1263 VerifyEachNodeIsAssignedToAnEp]"
 _INFO = "2026-11-22 08:51:31.02 [I:onnxruntime:"

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.ortversions import Span
-from builder.core.profiles import COMMON, PROFILES, CacheEntry, build_targets, cache_entries, options
-from builder.core.variant import Host, Profile
+from builder.formats.package_names import Host, Profile
+from builder.formats.versions import Span
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.profiles import COMMON, PROFILES, CacheEntry, build_targets, cache_entries, options
 
 EVERYWHERE = {
     "CMAKE_BUILD_TYPE": "Release",
@@ -119,7 +119,7 @@ def test_an_option_that_ends_with_the_newest_known_line_serves_unknown_ones_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ends = replace(COMMON[0], entry=CacheEntry("onnxruntime_OLD", "ON", "ends"), span=Span(last=(1, 31)))
-    monkeypatch.setattr("builder.core.profiles.COMMON", (ends,))
+    monkeypatch.setattr("builder.onnxruntime.profiles.COMMON", (ends,))
     assert "onnxruntime_OLD" in values(Profile.FULL, "1.31.1")
     assert "onnxruntime_OLD" in values(Profile.FULL, "1.40.0")
 

@@ -4,12 +4,13 @@ from itertools import product
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.checks import Finding, Severity
-from builder.core.coverage import LibraryCoverage, Support, combine, cover
-from builder.core.fatbin import Container, read_containers
-from builder.core.promise import hold_code, hold_library, hold_provider, promised_devices
-from builder.core.variant import Variant
+from builder.binary.coverage import LibraryCoverage, Support, combine, cover
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Container
+from builder.findings.finding import Finding, Severity
+from builder.gpu.architectures import Arch
+from builder.project.variants import Variant
+from builder.rules.architectures import hold_code, hold_library, hold_provider, promised_devices
 from tests.binaries import BLACKWELL, LTOIR, PTX, SASS, A, F, container, elf, image, sass
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"

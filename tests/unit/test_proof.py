@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.checks import Finding
-from builder.core.manifest import Manifest
-from builder.core.naming import PackageName
-from builder.core.notice import notice
-from builder.core.package import Digest
-from builder.core.proof import check_completed, check_files, check_installed, check_name, check_notice
-from builder.core.variant import Layout
+from builder.findings.finding import Finding
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Layout, PackageName
+from builder.package.archive import Digest
+from builder.package.notice import notice
+from builder.package.proof import check_completed, check_files, check_installed, check_name, check_notice
 from tests.documents import changed, manifest, without
 
 CUDNN, HOST = "lib/libcudnn.so.9", "lib/libonnxruntime.so.1"

@@ -20,25 +20,25 @@ from in_toto_attestation.v1.statement import Statement as TheirStatement
 from in_toto_attestation.v1.statement_pb2 import Statement as TheirMessage
 from packageurl import PackageURL
 
-from builder.core.arch import Arch
-from builder.core.catalogue import assembled_inputs
-from builder.core.inputs import Input, InputKind, Pin
-from builder.core.manifest import BaseEntry
-from builder.core.package import Digest
-from builder.core.ports import DebianPackage
-from builder.core.provenance import (
+from builder.formats.manifest import BaseEntry
+from builder.formats.package_names import Profile
+from builder.gpu.architectures import Arch
+from builder.package.archive import Digest
+from builder.package.provenance import (
     Revision,
     Run,
     Subject,
     base_parts,
     describe_provenance,
-    dumps,
+    provenance_json,
     provenance_name,
     used_inputs,
 )
-from builder.core.provenancecheck import check_provenance
-from builder.core.rendered import Rendered
-from builder.core.variant import BuildPlan, Profile, Variant
+from builder.package.provenance_check import check_provenance
+from builder.project.catalogue import assembled_inputs
+from builder.project.inputs import DebianPackage, Input, InputKind, Pin
+from builder.project.plan import BuildPlan, Rendered
+from builder.project.variants import Variant
 from tests.documents import manifest
 from tests.packages import official, plan
 
@@ -90,7 +90,9 @@ def used(decided: BuildPlan) -> dict[Input, Pin]:
 def made(decided: BuildPlan | None = None, *more: Subject, **changes: object) -> Json:
     chosen = decided or plan()
     subjects = (Subject(ARCHIVE, "1" * 64), *more)
-    text = dumps(describe_provenance(chosen, manifest(chosen), used(chosen), subjects, run(**changes)))
+    text = provenance_json(
+        describe_provenance(chosen, manifest(chosen), used(chosen), subjects, run(**changes))
+    )
     told = json.loads(text)
     assert isinstance(told, dict)
     return told
@@ -217,7 +219,7 @@ def test_what_nobody_could_resolve_has_no_digest() -> None:
     pins = {**used(decided), IMAGE: Pin(), GIT: Pin()}
     subjects = [Subject(ARCHIVE, "1" * 64)]
     found = dependencies(
-        json.loads(dumps(describe_provenance(decided, manifest(decided), pins, subjects, run())))
+        json.loads(provenance_json(describe_provenance(decided, manifest(decided), pins, subjects, run())))
     )
     assert "digest" not in found["pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04"]
     assert "digest" not in found["git+https://github.com/microsoft/onnxruntime@refs/tags/v1.21.0"]
@@ -247,7 +249,7 @@ def assembled(system: tuple[DebianPackage, ...] = SYSTEM) -> Json:
     parts = base_parts(decided, pins, system)
     subjects = [Subject(ARCHIVE, "1" * 64)]
     statement = describe_provenance(decided, manifest(decided), used(decided), subjects, run(), parts)
-    found = json.loads(dumps(statement))
+    found = json.loads(provenance_json(statement))
     assert isinstance(found, dict)
     return found
 
@@ -309,7 +311,7 @@ def test_the_same_values_give_the_same_text_whatever_the_order_of_the_pins() -> 
     pins = list(used(plan()).items())
     subjects = [Subject(ARCHIVE, "1" * 64)]
     texts = {
-        dumps(describe_provenance(plan(), manifest(), dict(order), subjects, run()))
+        provenance_json(describe_provenance(plan(), manifest(), dict(order), subjects, run()))
         for order in (pins, reversed(pins))
     }
     assert len(texts) == 1

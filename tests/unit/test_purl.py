@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from packageurl import PackageURL
 
-from builder.core import purl
+from builder.package import purl
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.refusals import explained
+from builder.formats.session_log import explained
 
 _LOAD = (
     "Load model from m.onnx failed:/onnxruntime_src/onnxruntime/core/graph/model_load_utils.h:46 void "

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.core.release import (
+from builder.release.assets import (
     Asset,
     LocalFile,
     Status,

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from jinja2 import FileSystemLoader
 
-from builder.config import load_project
-from builder.core.catalogue import wanted_inputs
-from builder.core.inputs import InputKind, Lock, Pin
-from builder.core.rendered import Rendered
-from builder.core.variant import BuildPlan, Host, Origin, Profile, Project
+from builder.config.project import load_project
 from builder.errors import ConfigError
-from builder.stages.render import render
+from builder.formats.package_names import Host, Profile
+from builder.pipeline.render import render
+from builder.project.catalogue import wanted_inputs
+from builder.project.inputs import InputKind, Lock, Pin
+from builder.project.plan import BuildPlan, Rendered
+from builder.project.variants import Origin, Project
 from tests import packages
 
 ROOT = Path(__file__).parents[2]

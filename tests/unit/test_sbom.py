@@ -9,11 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from builder.adapters.cyclonedx import CycloneDx
-from builder.core.checks import Code
-from builder.core.manifest import Manifest
-from builder.core.sbom import describe_bom, origin_of
-from builder.core.sbomcheck import check_sbom
-from builder.core.variant import Layout
+from builder.findings.finding import Code
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Layout
+from builder.package.sbom import check_sbom, describe_bom, origin_of
 from tests.documents import changed, digests, manifest, members, name, wheels, without
 from tests.packages import official, plan
 

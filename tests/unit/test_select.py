@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.index import IndexPackage
-from builder.core.manifest import Driver
-from builder.core.missing_kernels import MissingKernels
-from builder.core.select import offers, refusal, select
+from builder.formats.index import IndexPackage, offers
+from builder.formats.manifest import Driver
+from builder.formats.missing_kernels import MissingKernels
+from builder.selection.reasons import refusal
+from builder.selection.select import select
 from tests.unit.select_cases import (
     CAPABILITIES,
     INDEX,

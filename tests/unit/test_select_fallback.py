@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.index import IndexPackage
-from builder.core.select import refusal, select
+from builder.formats.index import IndexPackage
+from builder.selection.reasons import refusal
+from builder.selection.select import select
 from tests.unit.select_cases import INDEX, LEGACY, MODERN, gpu, package, plain, release
 
 CPU, CPU_WIN, CPU_MAC = plain("cpu"), plain("cpu", "win-x64"), plain("cpu", "macos-arm64")

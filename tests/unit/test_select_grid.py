@@ -16,11 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from builder.core.arch import Capability
-from builder.core.device import Device
-from builder.core.index import Index, IndexPackage
-from builder.core.manifest import Driver
-from builder.core.select import Choice, select
+from builder.formats.index import Index, IndexPackage
+from builder.formats.manifest import Driver
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device
+from builder.selection.choice import Choice
+from builder.selection.select import select
 from tests.unit.select_cases import CAPABILITIES, INDEX, LATEST, LEGACY, MODERN, gpu, package, plain, release
 
 DRIVERS = (

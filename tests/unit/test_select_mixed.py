@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.select import only, select
 from builder.errors import ValidationError
+from builder.selection.select import only, select
 from tests.unit.select_cases import INDEX, LATEST, LEGACY, MODERN, gpu, package, release
 
 OLD = gpu("5.2", memory=4096, index=0, uuid="GPU-old")

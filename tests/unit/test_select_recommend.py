@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.recommend import recommend, usable_vram
-from builder.core.variant import ModelRule
+from builder.formats.manifest import ModelRule
+from builder.selection.select import recommend, usable_vram
 
 MODELS = (
     ModelRule("1.1b-gpu", "gpu", vram_mib=6000),

@@ -15,12 +15,12 @@ from typing import TypedDict
 
 import pytest
 
-from builder.core.arch import Arch, Capability, runs_sass
-from builder.core.choice import Choice
-from builder.core.coverage import combine, cover
-from builder.core.fatbin import read_containers
-from builder.core.select import select
-from builder.core.support import KNOWN_SM
+from builder.binary.coverage import combine, cover
+from builder.binary.fatbin import read_containers
+from builder.gpu.architectures import Arch, Capability, runs_sass
+from builder.gpu.toolkits import KNOWN_SM
+from builder.selection.choice import Choice
+from builder.selection.select import select
 from tests.binaries import PTX, SASS, A, F, container, elf, image
 from tests.unit.select_cases import CAPABILITIES, gpu, package, release
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.choicetable import lines
-from builder.core.select import select
+from builder.selection.choice import lines
+from builder.selection.select import select
 from tests.unit.select_cases import INDEX, gpu, package, plain, release
 
 OLD = gpu("5.2", memory=4096, index=0, uuid="GPU-old")

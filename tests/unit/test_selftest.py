@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from builder.core.checks import Code, Finding
-from builder.core.ldd import judge_loader
-from builder.core.selftest import Tensor, judge, magika_inputs, silero_inputs
+from builder.findings.finding import Code, Finding
+from builder.pipeline.selftest_models import Tensor, judge, magika_inputs, silero_inputs
+from builder.rules.dependencies import judge_loader
 from tests.selftests import LISTING, OUTPUTS, answer
 
 REFERENCES = {"silero_vad": OUTPUTS, "magika": OUTPUTS}

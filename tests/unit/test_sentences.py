@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.coverage import CAPABILITIES, Tally
-from builder.core.inspected import Inspected
-from builder.core.printable import printable
-from builder.core.sentences import counts, listed, notes, summary
+from builder.binary.coverage import Tally
+from builder.binary.library import Inspected
+from builder.formats.text import printable
+from builder.gpu.generations import CAPABILITIES
+from builder.report.sentences import counts, listed, notes, summary
 from tests.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
 

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.sizes import Span, extrapolated, sampled
-from builder.core.variant import Form, Preset
+from builder.adapters.archive.size_estimate import Span, extrapolated, sampled
+from builder.formats.package_names import Form
+from builder.project.variants import Preset
 
 MIB = 1 << 20
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.arch import Arch, Capability
-from builder.core.checks import Severity
-from builder.core.coverage import Support, cover
-from builder.core.fatbin import Container, Kind, read_containers
-from builder.core.promise import hold_provider
-from builder.core.units import kinds_asked, kinds_found
-from builder.core.variant import Variant
+from builder.binary.coverage import Support, cover
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Container, Kind
+from builder.findings.finding import Severity
+from builder.gpu.architectures import Arch, Capability
+from builder.onnxruntime.units import kinds_asked, kinds_found
+from builder.project.variants import Variant
+from builder.rules.architectures import hold_provider
 from tests.binaries import BLACKWELL, SASS, A, container, elf, image
 
 WHOLE = "75 80 86 89 90a 120a"

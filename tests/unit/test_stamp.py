@@ -8,9 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from builder.core.elf import ElfError, read_elf, read_sections
-from builder.core.stamp import stamped_version
-from builder.core.versions import highest, wheel_version
+from builder.binary.elf import read_elf
+from builder.binary.elf_frame import ElfError, read_sections
+from builder.binary.library import highest, wheel_version
+from builder.binary.marks import stamped_version
 from tests.binaries import elf
 
 PROVIDER, GRAPH = "libonnxruntime_providers_cuda.so", "libcudnn_graph.so.9"

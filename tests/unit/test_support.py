@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.checks import Finding, Severity
-from builder.core.support import KNOWN_SM, compilable, driver_window, lint
+from builder.findings.finding import Finding, Severity
+from builder.gpu.architectures import Arch
+from builder.gpu.toolkits import KNOWN_SM, compilable, driver_window
+from builder.rules.toolkits import lint
 
 LEGACY, MODERN, LATEST = "50 52 60 61 70", "75 80 86", "89 90 100 120"
 CUDNN = "9.10.2.21"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.seen import Seen, Shadow
-from builder.core.symptom import Severity, Symptom
-from builder.core.symptoms import ADVICE, diagnose
+from builder.findings.diagnose import ADVICE, diagnose
+from builder.findings.observed import Seen, Shadow
+from builder.findings.symptom import Severity, Symptom
 from tests.unit.select_cases import gpu
 from tests.unit.symptom_cases import CASES, OWN, WELL, WSL_500
 

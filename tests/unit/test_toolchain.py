@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.toolchain import divide
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.toolchain import divide
 
 NEWER = "12.9.86"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.units import (
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.units import (
     explained_by,
     kinds_asked,
     kinds_found,

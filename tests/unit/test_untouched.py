@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.core.package import Digest, Member
-from builder.core.untouched import check_recorded, check_untouched, read_record, recorded
 from builder.errors import IntegrityError
+from builder.package.archive import Digest, Member
+from builder.rules.wheel_records import check_recorded, check_untouched, read_record, recorded
 from tests.documents import changed, digest, manifest
 
 # printf 'hello\n' | sha256sum, and the same in urlsafe base64 without padding

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from builder.core.arch import Arch
-from builder.core.toolchain import made
-from builder.core.variant import BuildPlan, Origin, Variant
-from builder.core.widening import hold_reach, lost, proposed, widened
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.toolchain import made
+from builder.onnxruntime.widening import hold_reach, lost, proposed, widened
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin, Variant
 from tests import packages
 
 LATEST = "89 90 100 120"

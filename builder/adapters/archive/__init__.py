@@ -1,0 +1,1 @@
+"""Package archives: made deterministically in one pass, read without trust."""

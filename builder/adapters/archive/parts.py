@@ -1,0 +1,180 @@
+"""A package as one stream of bytes, whether it lies in one file or in parts that are proved while read.
+
+Cuts an archive into parts: in one pass, the file that joins them last, and only then the whole goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from builder.adapters.files.digests import CHUNK
+from builder.adapters.files.part_file import disk_errors, part_file, require_space, sync_folder
+from builder.errors import IntegrityError, ValidationError
+from builder.formats import parts as format_
+from builder.formats.package_names import PARTS_SUFFIX
+from builder.formats.parts import FORMAT, PartEntry, Parts, dumps, part_names
+from builder.package.archive import Digest
+
+
+@contextmanager
+def opened_whole(package: Path) -> Iterator[IO[bytes]]:
+    """The archive's bytes: of ``package`` itself, or of the parts that it joins when it is a ``.parts.json``.
+
+    Raises ``ValidationError`` when there is no such file. Reading raises ``IntegrityError`` naming the part
+    that is missing or not what it should be, at the end of that part at the latest.
+    """
+    if not package.is_file():
+        raise ValidationError(f"{package}: no such package. `./run build` leaves its packages in dist/.")
+    if not package.name.endswith(PARTS_SUFFIX):
+        with package.open("rb") as file:
+            yield file
+        return
+    yield cast("IO[bytes]", _Stream(_joined(package.parent, _read(package))))
+
+
+def blame_part(package: Path, file: IO[bytes]) -> None:
+    """Raise ``IntegrityError`` for the part that is not what it should be, if that is why reading failed.
+
+    A part is compared at its end, and what is in it may fail to decompress before.
+    """
+    while package.name.endswith(PARTS_SUFFIX) and file.read(CHUNK):
+        pass
+
+
+def whole_digest(package: Path) -> Digest:
+    """Size and sha256 of the archive's bytes."""
+    hasher, size = hashlib.sha256(), 0
+    with opened_whole(package) as file:
+        while chunk := file.read(CHUNK):
+            hasher.update(chunk)
+            size += len(chunk)
+    return Digest(size, hasher.hexdigest())
+
+
+def _read(package: Path) -> Parts:
+    with package.open("rb") as file:
+        text = file.read(format_.LIMIT + 1)
+    if len(text) > format_.LIMIT:
+        raise IntegrityError(f"{package} has more than {format_.LIMIT:,} bytes: it joins no parts of ours.")
+    parts = format_.loads(text, package.name)
+    if package.name != f"{parts.file}{PARTS_SUFFIX}":
+        raise ValidationError(
+            f"{package} joins the parts of {parts.file}. Give it back its name, {parts.file}{PARTS_SUFFIX}."
+        )
+    return parts
+
+
+def _joined(folder: Path, parts: Parts) -> Iterator[bytes]:
+    """The archive's bytes; ``IntegrityError`` at the end of a part that is not what it should be."""
+    whole = hashlib.sha256()
+    for part in parts.parts:
+        for chunk in _proved(folder / part.file, part):
+            whole.update(chunk)
+            yield chunk
+    if whole.hexdigest() != parts.sha256:
+        raise IntegrityError(
+            f"{folder / parts.file}: its parts are whole and do not join to it: sha256 {parts.sha256} "
+            f"is wanted, got {whole.hexdigest()}. Download the parts and the file that joins them again."
+        )
+
+
+def _proved(path: Path, part: PartEntry) -> Iterator[bytes]:
+    hasher, size = hashlib.sha256(), 0
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                hasher.update(chunk)
+                size += len(chunk)
+                yield chunk
+    except OSError as error:
+        raise IntegrityError(
+            f"{path} cannot be read: {error.strerror}. It is a part of the package: download it again."
+        ) from error
+    got = PartEntry(part.file, size, hasher.hexdigest())
+    if got != part:
+        raise IntegrityError(
+            f"{path} is damaged: {part.size} bytes, sha256 {part.sha256} are wanted, got {got.size} bytes, "
+            f"sha256 {got.sha256}. Download it again."
+        )
+
+
+class _Stream:
+    """Chunks as a file that is read forward."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._left = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end only."""
+        self._left = self._left or memoryview(next(self._chunks, b""))
+        given, self._left = bytes(self._left[:size]), self._left[size:]
+        return given
+
+
+def split_archive(package: Path, most: int) -> tuple[Path, ...]:
+    """See ``package.archive.Archive.split``."""
+    size = package.stat().st_size
+    if size <= most:
+        return (package,)
+    paths = tuple(package.with_name(name) for name in part_names(package.name, -(-size // most)))
+    joins = package.with_name(f"{package.name}{PARTS_SUFFIX}")
+    with disk_errors(package, size):
+        _clear(package, joins, paths)
+        require_space(package, size)
+        parts = _cut(package, size, paths, most)
+    with part_file(joins) as file:
+        file.write(dumps(parts).encode())
+    with disk_errors(package):
+        package.unlink()
+        sync_folder(package.parent)
+    return (*paths, joins)
+
+
+def _clear(package: Path, joins: Path, paths: tuple[Path, ...]) -> None:
+    """What another split of an archive of this name left and this one does not write over.
+
+    First the file that joins: there is none while parts change.
+    """
+    joins.unlink(missing_ok=True)
+    piece = re.compile(rf"({re.escape(package.name)}\.part\d+)(\.part-.*)?")
+    names = {path.name for path in paths}
+    for path in package.parent.iterdir():
+        match = piece.fullmatch(path.name)
+        if match and match[1] not in names:
+            path.unlink(missing_ok=True)
+
+
+def _cut(package: Path, size: int, paths: tuple[Path, ...], most: int) -> Parts:
+    whole = hashlib.sha256()
+    with package.open("rb") as archive:
+        entries = tuple(_part(archive, path, most, whole) for path in paths)
+        rest = archive.read(1)
+    if rest or sum(entry.size for entry in entries) != size:
+        raise IntegrityError(
+            f"{package} changed while it was split. Let nothing else write there, and build again."
+        )
+    return Parts(format=FORMAT, file=package.name, size=size, sha256=whole.hexdigest(), parts=entries)
+
+
+def _part(archive: IO[bytes], path: Path, most: int, whole: hashlib._Hash) -> PartEntry:
+    hasher, size = hashlib.sha256(), 0
+    with part_file(path) as file:
+        for chunk in _next(archive, most):
+            hasher.update(chunk)
+            whole.update(chunk)
+            size += file.write(chunk)
+    return PartEntry(path.name, size, hasher.hexdigest())
+
+
+def _next(archive: IO[bytes], most: int) -> Iterator[bytes]:
+    """The next ``most`` bytes, or what there is."""
+    left = most
+    while left and (chunk := archive.read(min(CHUNK, left))):
+        left -= len(chunk)
+        yield chunk

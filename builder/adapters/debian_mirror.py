@@ -1,0 +1,167 @@
+"""Files of Debian's archive by their path, from the mirror that apt uses.
+
+Debian's mirror as apt on this machine knows it. Format: ``man sources.list``, both forms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote
+
+from builder.adapters.transfer import HttpTransfer, NotThereError
+from builder.errors import TransferError
+from builder.formats.addresses import without_userinfo
+from builder.project.inputs import Input, Pin
+
+
+class DebianSource:
+    """Implements ``adapters.store.Source`` for ``pool/...`` paths."""
+
+    def __init__(self, *, mirrors: AptMirrors, transfer: HttpTransfer) -> None:
+        self._mirrors = mirrors
+        self._transfer = transfer
+
+    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
+        """See ``adapters.store.Source``. A mirror that lacks the file is passed over for the next."""
+        dest = folder / PurePosixPath(item.spec).name
+        mirrors = self._mirrors.find()
+        for mirror in mirrors:
+            try:
+                self._transfer.download(url_of(mirror, item.spec), dest, size=pin.size if pin else 0)
+            except NotThereError:
+                continue
+            return dest
+        asked = without_userinfo(" or ".join(mirrors))
+        raise TransferError(
+            f"{item.key} is not on {asked}: the archive has moved on. Name a version "
+            "that it has in variants.yaml, or set ORTPACKS_DEBIAN_MIRROR to a mirror that keeps old ones."
+        )
+
+
+def url_of(mirror: str, path: str) -> str:
+    """The file's address. A ``+`` is escaped: some servers read it as a blank."""
+    return f"{mirror}/{quote(path)}"
+
+
+_SUITE = re.compile(
+    r"(buster|bullseye|bookworm|trixie|forky|duke|sid|stable|oldstable|testing|unstable)(-updates|-backports)?"
+)
+"""Suites of Debian's main archive; the security archive has no sources that we need."""
+
+_OPTIONS = re.compile(r"\[[^\]]*\]")
+
+_SNAPSHOT = re.compile(r"\b\d{8}T\d{6}Z\b")
+"""In an address of snapshot.debian.org, and of whatever else keeps Debian's archive by its moments."""
+
+_MIRROR_FILE = "mirror+file:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    uri: str
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+
+
+class AptMirrors:
+    """Finds the mirrors; ``override`` comes before apt's own. ``folder`` is ``/etc/apt``."""
+
+    def __init__(self, *, folder: Path, override: str | None = None) -> None:
+        self._folder = folder
+        self._override = override
+
+    @property
+    def snapshot(self) -> str:
+        """The moment of the archive that ``override`` shows, ``20251101T000000Z``; empty for today's."""
+        found = _SNAPSHOT.search(self._override or "")
+        return found[0] if found else ""
+
+    def find(self) -> tuple[str, ...]:
+        """Roots of Debian's archive, without a slash at the end, best first. Raises ``TransferError``."""
+        if self._override:
+            return (self._override.rstrip("/"),)
+        found = debian_mirrors(self._sources())
+        mirrors = tuple(mirror for uri in found for mirror in self._expand(uri))
+        if not mirrors:
+            raise TransferError(
+                f"no Debian mirror is known: {self._folder} names none. Set ORTPACKS_DEBIAN_MIRROR to the "
+                "root of one: the address below which pool/ and dists/ lie."
+            )
+        return mirrors
+
+    def _sources(self) -> dict[str, str]:
+        parts = self._folder / "sources.list.d"
+        files = [
+            self._folder / "sources.list",
+            *sorted(parts.glob("*.list")),
+            *sorted(parts.glob("*.sources")),
+        ]
+        return {file.name: file.read_text(errors="replace") for file in files if file.is_file()}
+
+    def _expand(self, uri: str) -> Iterator[str]:
+        """``mirror+file:/etc/apt/mirrors/debian.list`` (Debian's cloud images) holds one mirror a line."""
+        if not uri.startswith(_MIRROR_FILE):
+            yield uri.rstrip("/")
+            return
+        listed = Path("/", uri.removeprefix(_MIRROR_FILE).lstrip("/"))
+        lines = listed.read_text(errors="replace").splitlines() if listed.is_file() else []
+        yield from (line.split()[0].rstrip("/") for line in lines if line.startswith("http"))
+
+
+def debian_mirrors(sources: Mapping[str, str]) -> tuple[str, ...]:
+    """URIs of Debian's main archive in apt's source files (text by file name), each once.
+
+    Those that end in ``/debian`` come first: other vendors' archives use Debian's suite names too.
+    """
+    entries = [entry for name, text in sources.items() for entry in _entries(name, text)]
+    uris = dict.fromkeys(entry.uri.rstrip("/") for entry in entries if _is_debian(entry))
+    return tuple(sorted(uris, key=lambda uri: not uri.endswith(("/debian", "/debian.list"))))
+
+
+def _is_debian(entry: _Entry) -> bool:
+    named = any(_SUITE.fullmatch(suite) for suite in entry.suites)
+    return (
+        named and "main" in entry.components and entry.uri.startswith(("http://", "https://", _MIRROR_FILE))
+    )
+
+
+def _entries(name: str, text: str) -> Iterable[_Entry]:
+    return _deb822(text) if name.endswith(".sources") else _one_line(text)
+
+
+def _one_line(text: str) -> Iterator[_Entry]:
+    """``deb [arch=amd64] URI SUITE COMPONENT...``."""
+    for line in text.splitlines():
+        words = _OPTIONS.sub("", line.partition("#")[0]).split()
+        if len(words) > 3 and words[0] in {"deb", "deb-src"}:  # noqa: PLR2004
+            yield _Entry(uri=words[1], suites=(words[2],), components=tuple(words[3:]))
+
+
+def _deb822(text: str) -> Iterator[_Entry]:
+    """Stanzas of ``Key: value``; a line that starts with a blank goes on with the value before it."""
+    for stanza in re.split(r"\n\s*\n", text):
+        values = _fields(stanza)
+        if values.get("enabled", ["yes"]) == ["no"]:
+            continue
+        for uri in values.get("uris", []):
+            yield _Entry(
+                uri=uri,
+                suites=tuple(values.get("suites", [])),
+                components=tuple(values.get("components", [])),
+            )
+
+
+def _fields(stanza: str) -> dict[str, list[str]]:
+    values: dict[str, list[str]] = {}
+    key = ""
+    for line in stanza.splitlines():
+        if line.startswith("#"):
+            continue
+        if not line[:1].isspace():
+            key, _, line = line.partition(":")  # noqa: PLW2901 - the rest of the line is its value
+            key = key.strip().lower()
+        values.setdefault(key, []).extend(line.split())
+    return values

@@ -1,0 +1,281 @@
+"""Debian root file systems as tar files, made by mmdebstrap, or by debootstrap as root."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from builder.adapters.debian_mirror import AptMirrors
+from builder.adapters.files.lock import exclusive
+from builder.adapters.files.part_file import disk_errors
+from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError, TransferError
+from builder.ports import Reporter, Runner
+from builder.project.inputs import DebianPackage
+
+_EPOCH = "1704067200"
+"""2024-01-01: no file in the tar is newer, so that times do not differ from run to run."""
+
+_APART = ("setsid", "--wait")
+"""A session of its own: a failing mmdebstrap sends SIGHUP to its whole process group."""
+
+_CONTAINED = (
+    *("setpriv", "--pdeathsig=KILL"),
+    *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
+    *_APART,
+)
+"""For root also namespaces of mounts and processes: what this process started and mounted ends with it."""
+
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+"""Debian's keys where their package puts them: another vendor's apt does not trust them by itself."""
+
+_LIST = "var/lib/ortpacks/packages"
+"""Inside the system: the file of Debian's archive that each of its packages came from (``man 5 deb822``)."""
+
+_FIELDS = ("Package", "Architecture", "Version", "Filename", "SHA256")
+
+_HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
+"""What both tools copy from this machine, or write with its mirror's address, which may hold a password."""
+
+_FORGET = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
+"""For mmdebstrap: a line of sh, run when all is installed; ``$1`` is the system's folder."""
+
+_TELL = "; ".join(
+    (
+        "set -e",
+        f'mkdir -p "$1/{_LIST.rpartition("/")[0]}"',
+        """shown=$(dpkg-query --admindir="$1/var/lib/dpkg" -W -f '${binary:Package}=${Version} ')""",
+        'found=$(APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-cache show --no-all-versions $shown)',
+        f"""echo "$found" | grep -E '^({"|".join(_FIELDS)}): |^$' > "$1/{_LIST}\"""",
+    )
+)
+"""For mmdebstrap too, which still has the mirror's signed index then."""
+
+_STATUS = "var/lib/dpkg/status"
+
+_NETWORK = (
+    "Could not resolve",
+    "Temporary failure",
+    "Unable to connect",
+    "Could not connect",
+    "Failed to fetch",
+)
+
+
+class DebianRootfs:
+    """Implements ``ports.Rootfs``. ``root`` says whether this process may make device files."""
+
+    def __init__(
+        self,
+        *,
+        cache: Path,
+        runner: Runner,
+        mirrors: AptMirrors,
+        reporter: Reporter,
+        root: bool,
+        offline: bool = False,
+        keyring: Path = _KEYRING,
+    ) -> None:
+        self._cache = cache
+        self._runner = runner
+        self._mirrors = mirrors
+        self._reporter = reporter
+        self._root = root
+        self._offline = offline
+        self._keyring = keyring
+
+    def tar(self, suite: str, packages: Sequence[str]) -> Path:
+        """See ``ports.Rootfs.tar``."""
+        path = self._cache / "rootfs" / f"{suite}-{_digest(packages, self._mirrors.snapshot)}.tar"
+        what = f"Debian {suite} with {', '.join(sorted(packages)) or 'nothing more'}"
+        held = self._cache / "locks" / f"rootfs-{path.stem}.lock"
+        with exclusive(held, lambda: self._reporter.say(f"another process is making {what}: waiting")):
+            _remove_orphans(path)
+            if not path.is_file():
+                self._make(path, suite, sorted(packages), what)
+        return path
+
+    def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+        """See ``ports.Rootfs.packages``."""
+        return _listed(self.tar(suite, packages))
+
+    def _make(self, path: Path, suite: str, packages: list[str], what: str) -> None:
+        if self._offline:
+            raise TransferError(
+                f"{what} is not in the cache ({path}) and --offline was given. "
+                "Run the same command once without --offline."
+            )
+        part = path.with_name(f"{path.name}.part-{os.getpid()}")
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        self._reporter.say(f"making {what}")
+        try:
+            _scratch(part).mkdir()
+            self._bootstrap(part, suite, packages)
+            _require_packages(part, packages)
+            part.replace(path)
+        finally:
+            _remove_orphans(path)
+
+    def _bootstrap(self, part: Path, suite: str, packages: list[str]) -> None:
+        mirror = self._mirrors.find()[0]
+        try:
+            self._mmdebstrap(part, suite, packages, mirror)
+        except ToolMissingError as missing:
+            if not self._root:
+                raise _no_tool() from missing
+            self._debootstrap(part, suite, packages, mirror)
+
+    def _mmdebstrap(self, part: Path, suite: str, packages: list[str], mirror: str) -> None:
+        self._runner.run(["mmdebstrap", "--version"])
+        self._run(
+            [
+                *(_CONTAINED if self._root else _APART),
+                "mmdebstrap",
+                f"--mode={'root' if self._root else 'unshare'}",
+                "--variant=minbase",
+                "--format=tar",
+                f"--customize-hook={_TELL}",
+                f"--customize-hook={_FORGET}",
+                *self._trusted(),
+                *_include(packages),
+                suite,
+                str(part),
+                mirror,
+            ],
+            scratch=_scratch(part) if self._root else None,
+        )
+
+    def _trusted(self) -> list[str]:
+        """Next to the keys in ``trusted.gpg.d``, which mmdebstrap goes on using."""
+        return [f"--keyring={self._keyring}"] if self._keyring.is_file() else []
+
+    def _debootstrap(self, part: Path, suite: str, packages: list[str], mirror: str) -> None:
+        tree = _scratch(part) / "tree"
+        try:
+            self._run(["debootstrap", "--variant=minbase", *_include(packages), suite, str(tree), mirror])
+            _keep_list(tree)
+            self._run(["tar", "--create", "--file", str(part), "--directory", str(tree), *_TAR_OPTIONS, "."])
+        except ToolMissingError as missing:
+            raise _no_tool() from missing
+
+    def _run(self, argv: Sequence[str], scratch: Path | None = None) -> None:
+        """``scratch`` becomes the tool's TMPDIR; without root its other users could not enter the cache."""
+        env = {"SOURCE_DATE_EPOCH": _EPOCH, **({"TMPDIR": str(scratch)} if scratch else {})}
+        try:
+            self._runner.run(argv, env=env)
+        except CommandError as error:
+            if any("No space left on device" in line for line in error.tail):
+                message = f"the Debian file system does not fit into {self._cache}. Free space and run again."
+                raise DiskError("\n".join([message, *error.tail[-5:]])) from error
+            if any(sign in line for line in error.tail for sign in _NETWORK):
+                message = "the Debian mirror cannot be reached. Check the network or ORTPACKS_DEBIAN_MIRROR."
+                raise TransferError("\n".join([message, *error.tail[-5:]])) from error
+            raise
+
+
+_TAR_OPTIONS = (
+    *("--numeric-owner", "--sort=name", "--one-file-system", f"--mtime=@{_EPOCH}", "--clamp-mtime"),
+    # debootstrap also leaves a log and apt's lists, whose names are the mirror's.
+    *(f"--exclude=./{path}" for path in (*_HOSTS_OWN, "var/log/bootstrap.log")),
+    *(f"--exclude=./{folder}/*" for folder in ("var/lib/apt/lists", "var/cache/apt")),
+)
+
+
+def _scratch(part: Path) -> Path:
+    return part.with_name(f"{part.name}-scratch")
+
+
+def _remove_orphans(path: Path) -> None:
+    """Part files and scratch folders; outside of root's namespaces mmdebstrap may outlive its parent."""
+    with disk_errors(path):
+        for orphan in path.parent.glob(f"{path.name}.part-*"):
+            shutil.rmtree(orphan) if orphan.is_dir() else orphan.unlink()
+
+
+def _digest(packages: Iterable[str], snapshot: str) -> str:
+    """Of what goes in and how: a tar that was made another way, or of another day, is another file."""
+    recipe = (_EPOCH, _FORGET, _TELL, snapshot, *_TAR_OPTIONS, *sorted(packages))
+    return hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:16]
+
+
+def _include(packages: list[str]) -> list[str]:
+    return [f"--include={','.join(packages)}"] if packages else []
+
+
+def _no_tool() -> ToolMissingError:
+    return ToolMissingError(
+        "base assembled needs mmdebstrap (or, as root, debootstrap) to make a Debian file system. "
+        "Get it with: apt-get install mmdebstrap debian-archive-keyring. --base nvidia needs neither."
+    )
+
+
+def _require_packages(tar: Path, packages: Sequence[str]) -> None:
+    """Each package stands in the tar's dpkg status: an empty or half-made system is never used."""
+    missing = sorted({"base-files", "dpkg", *packages} - {package.name for package in _listed(tar)})
+    if missing:
+        raise IntegrityError(
+            f"the Debian file system lacks {', '.join(missing)}. Run the same command again."
+        )
+    with tar.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _listed(tar: Path) -> tuple[DebianPackage, ...]:
+    """Every package that is installed in the tar. Raises ``IntegrityError`` for one that its list lacks."""
+    try:
+        with tarfile.open(tar, "r:") as archive:
+            status, told = (_text(archive, name) for name in (_STATUS, _LIST))
+    except (OSError, tarfile.TarError, KeyError) as error:
+        raise _not_whole(str(error)) from error
+    return tuple(sorted(_of_installed(status, told)))
+
+
+def _of_installed(status: str, index: str) -> Iterator[DebianPackage]:
+    known = {_key(stanza): stanza for stanza in _stanzas(index) if "SHA256" in stanza}
+    for stanza in _stanzas(status):
+        if stanza.get("Status") == "install ok installed":
+            found = known.get(_key(stanza))
+            if found is None:
+                raise _not_whole(f"no index names the file of {' '.join(_key(stanza))}")
+            yield DebianPackage(found["Filename"], *_key(found), sha256=found["SHA256"])
+
+
+def _not_whole(why: str) -> IntegrityError:
+    return IntegrityError(f"the Debian file system is not whole: {why}. Run the same command again.")
+
+
+def _key(stanza: Mapping[str, str]) -> tuple[str, str, str]:
+    return stanza["Package"], stanza["Version"], stanza["Architecture"]
+
+
+def _text(archive: tarfile.TarFile, name: str) -> str:
+    file = archive.extractfile(f"./{name}")
+    return "" if file is None else file.read().decode(errors="replace")
+
+
+def _stanzas(text: str) -> Iterator[Mapping[str, str]]:
+    """Fields of each stanza; what goes on over several lines is cut after the first."""
+    for stanza in text.split("\n\n"):
+        lines = (line.partition(": ") for line in stanza.splitlines() if not line[:1].isspace())
+        fields = {key: value for key, _, value in lines}
+        if fields:
+            yield fields
+
+
+def _keep_list(tree: Path) -> None:
+    """Of the indices that debootstrap leaves, what a system made by mmdebstrap holds too."""
+    indices = "".join(file.read_text() for file in (tree / "var/lib/apt/lists").glob("*_Packages"))
+    status = (tree / "var/lib/dpkg/status").read_text()
+    path = tree / _LIST
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        "\n".join(
+            f"Package: {one.name}\nArchitecture: {one.arch}\nVersion: {one.version}\n"
+            f"Filename: {one.path}\nSHA256: {one.sha256}\n"
+            for one in sorted(_of_installed(status, indices))
+        )
+    )

@@ -1,0 +1,1 @@
+"""The Docker Engine, BuildKit, and cuobjdump in a container."""

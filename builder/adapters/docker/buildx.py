@@ -1,0 +1,135 @@
+"""BuildKit through the buildx CLI: builds, their failures in words, and our cache mounts.
+
+The Docker SDK cannot drive BuildKit (docker-py#2230). What is built carries the label ``io.ortpacks``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError
+from builder.ports import ImageBuild, Runner
+
+LABEL = "io.ortpacks"
+
+MIN_BUILDX = (0, 8)
+"""Named build contexts came with buildx 0.8 and Docker 23's BuildKit."""
+
+_TAIL_LINES = 30
+
+_CACHE_MOUNT = re.compile(r'^ID:\s+(\w+)$(?:\n(?!ID:).*)*? with id "/?(ortpacks-[\w.-]+)"', re.MULTILINE)
+"""A record of ``docker buildx du --verbose`` that is one of our cache mounts: its id and its name."""
+
+_GONE = ("Cannot connect to the Docker daemon", "rpc error: code = Unavailable", "error reading from server")
+"""What buildx says when the engine was killed, stopped or restarted under it (26.1 and buildx 0.13)."""
+
+FULL = "no space left on device"
+"""In BuildKit's words; compilers begin it with a capital."""
+
+_STEP_OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.+)")
+"""A line of a program in a step, after the step's number and its seconds: not buildx's own words."""
+
+
+class Buildx:
+    """The ``docker buildx`` of this machine."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def version(self) -> str:
+        """Raises ``ToolMissingError`` where there is none, or one too old."""
+        done = self._runner.run(["docker", "buildx", "version"], check=False)
+        if done.code != 0:
+            raise ToolMissingError(
+                "This Docker has no BuildKit front: `docker buildx version` failed. Install docker-buildx "
+                "(Debian: docker-buildx, Docker's own packages: docker-buildx-plugin)."
+            )
+        words = done.stdout.split()
+        version = words[1].lstrip("v") if len(words) > 1 else ""
+        require_version("docker buildx", version, MIN_BUILDX)
+        return version
+
+    def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        """Raises ``CommandError`` with the last 30 lines, ``DiskError``, or ``ToolMissingError``."""
+        tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        steps: deque[str] = deque(maxlen=_TAIL_LINES)
+
+        def keep(line: str) -> None:
+            if line.strip():
+                tail.append(line)
+            if said := _STEP_OUTPUT.fullmatch(line):
+                steps.append(said[1])
+            on_line(line)
+
+        try:
+            self._runner.run(_argv(request), on_line=keep, env={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"})
+        except CommandError as error:
+            raise _failure(request, error, "\n".join(tail), list(steps or tail)) from error
+
+    def drop_caches(self) -> Iterator[str]:
+        """Drop our cache mounts, naming each. BuildKit filters by id only: the listing comes first."""
+        listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
+        for record, name in _CACHE_MOUNT.findall(listing):
+            self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={record}"])
+            yield f"cache {name}"
+
+
+def _argv(request: ImageBuild) -> list[str]:
+    argv = ["docker", "buildx", "build", "--progress=plain", "--provenance=false"]
+    argv += [f"--builder={request.builder}"] if request.builder else []
+    argv += [
+        f"--target={request.target}",
+        f"--file={request.dockerfile}",
+        f"--label={LABEL}={request.target}",
+        *([] if request.network else ["--network=none"]),
+        *_caching(request.cache),
+    ]
+    argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
+    argv += [f"--build-arg={name}={value}" for name, value in sorted(request.args.items())]
+    if request.output is not None:
+        argv.append(f"--output=type=local,dest={request.output}")
+    if request.tag is not None:
+        argv += ["--load", f"--tag={request.tag}"]
+    return [*argv, str(request.context)]
+
+
+def _caching(cache: str | None) -> list[str]:
+    """Every layer, not only the last stage's: what was compiled lies in a stage before it.
+
+    A cache that cannot be written must not fail the build that took hours to fill it.
+    """
+    return [f"--cache-from={cache}", f"--cache-to={cache},mode=max,ignore-error=true"] if cache else []
+
+
+def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str]) -> BuilderError:
+    """``text`` is the log's end, ``tail`` what the build's own programs said last."""
+    if any(sign in text for sign in _GONE):
+        return ToolMissingError(
+            f"The Docker engine went away while building {request.target}. Start it and run the same command "
+            f"again: finished units are cached.\n{text}"
+        )
+    if FULL in text.lower():
+        where = f" or {request.output.parent}" if request.output else ""
+        return DiskError(
+            f"The disk was full while building {request.target}: the Docker engine's{where}. Free space "
+            f"there (`docker system df` shows what the engine holds) and run the same command again.\n{text}"
+        )
+    return CommandError(
+        f"docker buildx build of stage {request.target} exited with {error.code}; last {len(tail)} lines:",
+        argv=error.argv,
+        code=error.code,
+        tail=tail,
+    )
+
+
+def require_version(what: str, found: str, floor: tuple[int, int]) -> None:
+    """Raise ``ToolMissingError`` when version ``found`` of ``what`` is below ``floor``."""
+    number = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+    if number < floor:
+        wanted = ".".join(map(str, floor))
+        raise ToolMissingError(
+            f"{what} is {found or 'of an unknown version'}; {wanted} or newer is needed for BuildKit's named "
+            "contexts and cache mounts. Update Docker."
+        )

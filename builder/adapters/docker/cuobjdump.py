@@ -1,0 +1,127 @@
+"""cuobjdump of the toolchain image: one container per library, and its answer is kept by content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from builder.adapters.files.digests import file_digest
+from builder.adapters.files.part_file import part_file
+from builder.errors import CommandError, ToolMissingError
+from builder.ports import Completed, ContainerRun, Engine
+
+_FOLDER = "/inspect"
+
+_NOT_FOUND = 127
+
+_SCRIPT = r"""
+library=$1
+command -v cuobjdump >/dev/null || exit 127
+for kind in elf ptx; do
+    cuobjdump --list-$kind "$library" >/tmp/$kind.out 2>/tmp/$kind.err
+    echo $? >/tmp/$kind.code
+done
+for part in elf.code elf.out elf.err ptx.code ptx.out ptx.err; do
+    printf '\n@@ %s\n' "$part"
+    cat /tmp/$part
+done
+printf '\n@@ end\n'
+"""
+"""Each listing's exit code and streams apart, so that none hides another's failure."""
+
+_PARTS = ("elf.code", "elf.out", "elf.err", "ptx.code", "ptx.out", "ptx.err", "end")
+
+_ANSWERS = frozenset({0, 255})
+"""Exit codes that follow from the library's bytes. Any other may be the machine's, and is not kept."""
+
+_Kept = Mapping[str, tuple[int, str, str]]
+
+
+class ContainerInspector:
+    """Implements ``ports.Inspector``."""
+
+    def __init__(self, engine: Engine, image: str, version: str, cache: Path) -> None:
+        """``image`` has cuobjdump ``version`` on its PATH; ``cache`` keeps the answers as JSON files."""
+        self._engine = engine
+        self._image = image
+        self._version = version
+        self._cache = cache
+
+    @property
+    def version(self) -> str:
+        """See ``ports.Inspector.version``."""
+        return self._version
+
+    def list_images(self, library: Path) -> tuple[Completed, Completed]:
+        """See ``ports.Inspector.list_images``.
+
+        Raises ``ToolMissingError`` when the image has no cuobjdump and ``CommandError`` when the container
+        ends before both listings were made.
+        """
+        file = self._cache / f"cuobjdump-{self._version}" / f"{file_digest(library).sha256}.json"
+        kept = _load(file)
+        if kept is None:
+            kept = self._ask(library)
+            if all(code in _ANSWERS for code, _, _ in kept.values()):
+                _save(file, kept)
+        return _completed("elf", library, kept), _completed("ptx", library, kept)
+
+    def _ask(self, library: Path) -> _Kept:
+        inside = f"{_FOLDER}/{library.name}"
+        argv = ("sh", "-c", _SCRIPT, "sh", inside)
+        done = self._engine.run(ContainerRun(image=self._image, argv=argv, files={inside: library}))
+        if done.code == _NOT_FOUND:
+            raise ToolMissingError(
+                f"The toolchain image {self._image} has no cuobjdump. Rebuild the base, or use --base nvidia."
+            )
+        parts = _split(done.stdout)
+        if done.code != 0 or tuple(parts) != _PARTS:
+            tail = [*done.stdout.splitlines()[-5:], *done.stderr.splitlines()[-5:]]
+            raise CommandError(
+                f"cuobjdump's container ended early on {library.name}: exit code {done.code}. The machine "
+                "may be out of memory or disk; free some and run again.",
+                argv=argv[:2],
+                code=done.code,
+                tail=tail,
+            )
+        return {
+            kind: (int(parts[f"{kind}.code"]), parts[f"{kind}.out"], parts[f"{kind}.err"])
+            for kind in ("elf", "ptx")
+        }
+
+
+def _split(text: str) -> dict[str, str]:
+    """The script's output by part."""
+    parts: dict[str, str] = {}
+    name = ""
+    for line in text.splitlines(keepends=True):
+        if line.startswith("@@ "):
+            name = line[3:].strip()
+            parts[name] = ""
+        elif name:
+            parts[name] += line
+    return parts
+
+
+def _completed(kind: str, library: Path, kept: _Kept) -> Completed:
+    code, stdout, stderr = kept[kind]
+    return Completed(
+        argv=("cuobjdump", f"--list-{kind}", library.name), code=code, stdout=stdout, stderr=stderr
+    )
+
+
+def _load(file: Path) -> _Kept | None:
+    """A kept answer; ``None`` when there is none or it cannot be read, which only costs asking again."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+        return {
+            kind: (int(value[kind][0]), str(value[kind][1]), str(value[kind][2])) for kind in ("elf", "ptx")
+        }
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return None
+
+
+def _save(file: Path, kept: _Kept) -> None:
+    with part_file(file) as part:
+        part.write(json.dumps(kept, indent=1).encode())

@@ -1,0 +1,232 @@
+"""The Docker Engine: the SDK for facts, images, containers and copies; the buildx CLI for builds.
+
+The SDK cannot drive BuildKit (docker-py#2230): image builds are the one thing that goes through the CLI.
+Everything made here carries the label ``io.ortpacks``; nothing else on the engine is ever touched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.models.containers import Container
+from requests.exceptions import RequestException
+
+from builder.adapters.archive.tree import stream_files
+from builder.adapters.docker.buildx import FULL, LABEL, Buildx, require_version
+from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
+from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild, Runner
+
+_OWNER = f"{LABEL}.owner"
+"""Label of a container: the machine and process that will remove it."""
+
+MIN_ENGINE = (23, 0)
+
+_API_VERSION = "1.42"
+"""Docker 23's: naming one keeps the SDK from asking before we can handle the answer."""
+
+_TIMEOUT_SECONDS = 900
+
+
+class DockerEngine:
+    """Implements ``ports.Engine``."""
+
+    def __init__(self, runner: Runner, env: Mapping[str, str]) -> None:
+        """Connects on first use, so that commands without Docker need none."""
+        self._runner = runner
+        self._buildx = Buildx(runner)
+        self._env = env
+        self._client: docker.DockerClient | None = None
+
+    def facts(self) -> EngineFacts:
+        """See ``ports.Engine.facts``."""
+        with _engine_errors():
+            version = self._sdk().version()
+            info = self._sdk().info()
+        require_version("Docker Engine", str(version["Version"]), MIN_ENGINE)
+        buildx = self._buildx.version()
+        root = Path(str(info.get("DockerRootDir", "")))
+        return EngineFacts(
+            name=str(info.get("Name", "")),
+            version=str(version["Version"]),
+            api=str(version["ApiVersion"]),
+            buildx=buildx,
+            storage=str(info.get("Driver", "")),
+            cpus=int(info.get("NCPU", 1)),
+            memory=int(info.get("MemTotal", 0)),
+            disk_free=shutil.disk_usage(root).free if self._is_local() and root.is_dir() else None,
+        )
+
+    def has_image(self, reference: str) -> bool:
+        """See ``ports.Engine.has_image``."""
+        with _engine_errors():
+            try:
+                self._sdk().images.get(reference)
+            except ImageNotFound:
+                return False
+        return True
+
+    def resolve(self, reference: str) -> str:
+        """See ``ports.Engine.resolve``."""
+        sdk = self._sdk()
+        try:
+            return str(sdk.images.get_registry_data(reference).id)
+        except APIError as error:
+            reason = str(error.explanation or error).strip()
+            raise TransferError(
+                f"{reference} cannot be resolved: {reason}. Check the network, or use --base assembled, "
+                "which needs no image registry."
+            ) from error
+        except RequestException as error:
+            raise TransferError(
+                f"{reference} cannot be resolved: the engine gave no answer ({error}). Try again."
+            ) from error
+
+    def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        """See ``ports.Engine.build``."""
+        self._buildx.build(request, on_line)
+
+    def run(self, request: ContainerRun) -> Completed:
+        """See ``ports.Engine.run``."""
+        with _engine_errors():
+            self._remove_orphans()
+            container = self._create(request)
+            try:
+                _copy_in(container, request)
+                container.start()
+                code = int(container.wait(timeout=_TIMEOUT_SECONDS)["StatusCode"])
+                return Completed(
+                    argv=request.argv,
+                    code=code,
+                    stdout=container.logs(stdout=True, stderr=False).decode(errors="replace"),
+                    stderr=container.logs(stdout=False, stderr=True).decode(errors="replace"),
+                )
+            finally:
+                container.remove(force=True)
+
+    def clean(self) -> Iterator[str]:
+        """See ``ports.Engine.clean``."""
+        with _engine_errors():
+            for container in self._sdk().containers.list(all=True, filters={"label": f"{LABEL}=run"}):
+                container.remove(force=True)
+                yield f"container {container.short_id}"
+            for tag in self._our_tags():
+                try:
+                    self._sdk().images.remove(tag)
+                except APIError as error:
+                    yield f"nothing of {tag}: {error.explanation}"
+                else:
+                    yield f"image {tag}"
+
+    def _our_tags(self) -> list[str]:
+        """Images by label and name: an image made from one of ours inherits the label and is somebody's."""
+        images = self._sdk().images.list(filters={"label": LABEL})
+        return sorted(tag for image in images for tag in image.tags if tag.startswith("ortpacks/"))
+
+    def drop_caches(self) -> Iterator[str]:
+        """See ``ports.Engine.drop_caches``."""
+        return self._buildx.drop_caches()
+
+    def _sdk(self) -> docker.DockerClient:
+        if self._client is None:
+            self._client = self._connect()
+        return self._client
+
+    def _connect(self) -> docker.DockerClient:
+        environment = dict(self._env)
+        if not environment.get("DOCKER_HOST"):
+            environment["DOCKER_HOST"] = self._context_host()
+        host = environment["DOCKER_HOST"]
+        try:
+            _require_socket(host)
+            client = docker.DockerClient.from_env(
+                environment=environment, timeout=_TIMEOUT_SECONDS, version=_API_VERSION
+            )
+            client.ping()
+        except DockerException as error:
+            raise ToolMissingError(
+                f"No Docker engine answers at {host}: {error}. Start Docker, set DOCKER_HOST, or let ./run "
+                "install and start one (root on Debian or Ubuntu)."
+            ) from error
+        return client
+
+    def _context_host(self) -> str:
+        """The endpoint of the CLI's current context (Docker Desktop, rootless, ssh)."""
+        done = self._runner.run(
+            ["docker", "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"], check=False
+        )
+        return done.stdout.strip() or "unix:///var/run/docker.sock"
+
+    def _is_local(self) -> bool:
+        return str(self._sdk().api.base_url).startswith("http+docker")
+
+    def _create(self, request: ContainerRun) -> Container:
+        return self._sdk().containers.create(
+            request.image,
+            command=list(request.argv[1:]),
+            entrypoint=[request.argv[0]],
+            network_mode=None if request.network else "none",
+            labels={LABEL: "run", _OWNER: f"{socket.gethostname()}:{os.getpid()}"},
+        )
+
+    def _remove_orphans(self) -> None:
+        """Containers of builds of this machine that were killed before they could remove them."""
+        ours: dict[str, str | list[str] | bool] = {"label": f"{LABEL}=run"}
+        for container in self._sdk().containers.list(all=True, filters=ours, ignore_removed=True):
+            if _is_dead(container.labels.get(_OWNER, "")):
+                with suppress(NotFound):
+                    container.remove(force=True)
+
+
+def _is_dead(owner: str) -> bool:
+    machine, _, process = owner.rpartition(":")
+    if machine != socket.gethostname():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _require_socket(host: str) -> None:
+    if host.startswith("unix://") and not Path(host.removeprefix("unix://")).exists():
+        raise DockerException("there is no such socket")
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    """An engine that refuses or goes away is a message, not a traceback."""
+    try:
+        yield
+    except APIError as error:
+        raise _refusal(str(error.explanation or error)) from error
+    except (DockerException, RequestException) as error:
+        raise ToolMissingError(
+            f"The Docker engine went away: {error}. Start it and run the same command again."
+        ) from error
+
+
+def _refusal(said: str) -> CommandError | DiskError:
+    """A full disk is not the engine's opinion: room is all it takes."""
+    if FULL in said.lower():
+        return DiskError(
+            f"The Docker engine's disk is full: {said}. Free space there (`docker system df` shows what the "
+            "engine holds) and run the same command again."
+        )
+    return CommandError(f"The Docker engine refused: {said}")
+
+
+def _copy_in(container: Container, request: ContainerRun) -> None:
+    for directory, stream in request.archives.items():
+        container.put_archive(directory, stream())
+    if request.files:
+        container.put_archive("/", stream_files(request.files))

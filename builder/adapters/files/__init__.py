@@ -1,0 +1,1 @@
+"""Files of the builder: whole or not at all, locked, hashed."""

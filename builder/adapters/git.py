@@ -1,0 +1,73 @@
+"""Which commit a git tag stands for now; the clone itself happens inside the build.
+
+Which commit of itself the builder runs from. Nothing fails where that cannot be told.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from builder.errors import CommandError, ToolMissingError, TransferError, ValidationError
+from builder.package.provenance import Revision
+from builder.ports import Runner
+
+_ENVIRONMENT = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
+    "GIT_HTTP_LOW_SPEED_TIME": "30",
+}
+"""Never ask for a password; give up after 30 s of next to nothing."""
+
+
+class GitTags:
+    """Implements ``project.catalogue.Resolver`` for ``https://host/owner/name@tag``."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def __call__(self, spec: str) -> str:
+        """The commit, also of an annotated tag. Raises ``ValidationError`` where the tag does not exist."""
+        url, _, tag = spec.rpartition("@")
+        try:
+            done = self._runner.run(
+                ["git", "ls-remote", url, f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}"], env=_ENVIRONMENT
+            )
+        except CommandError as error:
+            reason = error.tail[-1] if error.tail else f"exit code {error.code}"
+            raise TransferError(f"{url} cannot be reached: {reason}.") from error
+        return _commit(done.stdout, url, tag)
+
+
+def _commit(listing: str, url: str, tag: str) -> str:
+    """Peeled tags (``^{}``) name the commit of an annotated one and come last."""
+    rows = [line.split("\t") for line in listing.splitlines()]
+    commits = {name: commit for commit, name in (row for row in rows if len(row) == 2)}  # noqa: PLR2004
+    commit = commits.get(f"refs/tags/{tag}^{{}}") or commits.get(f"refs/tags/{tag}")
+    if commit is None:
+        raise ValidationError(f"{url} has no tag {tag}. Correct it in variants.yaml.")
+    return commit
+
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+_QUIET = {"GIT_OPTIONAL_LOCKS": "0"}
+"""Looking writes nothing."""
+
+
+def revision_of(root: Path, runner: Runner) -> Revision | None:
+    """The commit checked out in ``root``, and whether anything there differs from it, new files too.
+
+    ``None`` without git, and where ``root`` itself is no work tree: the repository around an unpacked archive
+    is another project's.
+    """
+    here = ["git", "-C", str(root), "--git-dir=.git", "--work-tree=.", "-c", "core.fsmonitor=false"]
+    try:
+        head = runner.run([*here, "rev-parse", "--verify", "HEAD"], env=_QUIET, check=False)
+        status = runner.run([*here, "status", "--porcelain"], env=_QUIET, check=False)
+    except ToolMissingError:
+        return None
+    commit = head.stdout.strip()
+    if head.code or status.code or not _COMMIT.fullmatch(commit):
+        return None
+    return Revision(commit=commit, dirty=bool(status.stdout.strip()))

@@ -1,0 +1,1 @@
+"""Releases on GitHub: requests, refusals and when they are tried again."""

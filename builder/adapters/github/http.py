@@ -1,0 +1,286 @@
+"""Requests to GitHub's API. When one is tried again stands in ``adapters.github.refusals``.
+
+The token leaves this module in the Authorization header only; every message is scrubbed of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import requests
+from requests.auth import AuthBase
+
+from builder.adapters.github.refusals import (
+    Fault,
+    Patience,
+    Retries,
+    named_wait,
+    rate_limit_wait,
+    reason_of,
+    refusal,
+    sent_at,
+)
+from builder.errors import ConfigError, TransferError
+from builder.formats.addresses import API, API_FORM, may_carry_a_token, without_userinfo
+from builder.ports import Reporter
+
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+
+_INSTALLATION = "ghs_"
+"""How installation access tokens begin: docs.github.com "About authentication to GitHub"."""
+
+_TIMEOUT = (30, 300)
+"""Seconds to connect, and between two bytes: GitHub thinks a while after the last byte of a large asset."""
+
+_REFUSED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
+
+_OK, _SERVER_ERROR = 200, 500
+
+_JSON, _BYTES = "application/vnd.github+json", "application/octet-stream"
+
+_BLOCK = 1 << 16
+
+_READING = ("GET", "HEAD")
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """A wanted answer. ``json`` is ``None`` for an empty body."""
+
+    status: int
+    json: object
+    headers: Mapping[str, str]
+    """Names in any case."""
+
+
+class _Bearer(AuthBase):
+    """Sets the header itself, so that a ``.netrc`` cannot replace it."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+class GitHubHttp:
+    """GitHub's API at ``api`` with ``token``; ``sleep`` and ``clock`` (Unix time) are the caller's."""
+
+    def __init__(
+        self,
+        *,
+        api: str,
+        token: str,
+        reporter: Reporter,
+        sleep: Callable[[float], None],
+        clock: Callable[[], float],
+        patience: Patience | None = None,
+    ) -> None:
+        """Raises ``ConfigError`` for an address that no token may go to, or a token that cannot be one.
+
+        A missing token is told by the first call.
+        """
+        if API.fullmatch(api.rstrip("/")) is None:
+            raise ConfigError(
+                f"--api (or publish.api of variants.yaml) is {without_userinfo(api)!r}: the token would go "
+                f"there. Allowed: {API_FORM}."
+            )
+        if token and _TOKEN.fullmatch(token) is None:
+            raise ConfigError(
+                "The GitHub token holds blanks or line breaks; set it again (it is not shown here)."
+            )
+        self._api = api.rstrip("/")
+        self._token = token
+        self._clock = clock
+        self._retries = Retries(reporter=reporter, sleep=sleep, clock=clock, patience=patience or Patience())
+        self._session = requests.Session()
+        self._answered = False
+
+    @property
+    def stands_for_no_user(self) -> bool:
+        """Whether the token is a workflow's or a GitHub App's: GitHub says ``push: false`` of all these."""
+        return self._token.startswith(_INSTALLATION)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        wanted: Collection[int],
+        content: Mapping[str, object] | None = None,
+        params: Mapping[str, str | int] | None = None,
+    ) -> Reply:
+        """One request below the API's base, repeated while that may help: for what may be sent twice."""
+        return self.persist(
+            f"{method} {path}",
+            lambda: self.attempt(method, path, wanted=wanted, content=content, params=params),
+        )
+
+    def persist(
+        self, what: str, attempt: Callable[[], V], landed: Callable[[], V | None] = lambda: None
+    ) -> V:
+        """See ``github_patience.Retries.persist``."""
+        return self._retries.persist(what, attempt, landed)
+
+    def attempt(
+        self,
+        method: str,
+        url: str,
+        *,
+        wanted: Collection[int],
+        content: Mapping[str, object] | None = None,
+        params: Mapping[str, str | int] | None = None,
+        data: Iterable[bytes] | None = None,
+        length: int | None = None,
+    ) -> Reply:
+        """One request. Raises ``Fault`` when trying again may help and ``TransferError`` when not.
+
+        ``url`` is a path below the API's base, or whole: uploads go to another host. ``data`` of ``length``
+        bytes is sent as it is read.
+        """
+        headers = _headers(_JSON, length)
+        response = self._send(method, url, headers, params=params, content=content, data=data)
+        self._require(response, wanted)
+        return Reply(status=response.status_code, json=self._json(response), headers=response.headers)
+
+    def attempt_bytes(self, url: str, limit: int) -> bytes:
+        """One GET of bytes, followed to another host if they lie there; the token does not go along.
+
+        Raises as ``attempt`` does, and ``TransferError`` for more than ``limit`` bytes.
+        """
+        with self._send("GET", url, _headers(_BYTES), stream=True) as response:
+            self._require(response, (_OK,))
+            try:
+                return _read(response, limit)
+            except requests.RequestException as error:
+                raise self._unanswered(error, response.url) from None
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        params: Mapping[str, str | int] | None = None,
+        content: Mapping[str, object] | None = None,
+        data: Iterable[bytes] | None = None,
+        stream: bool = False,
+    ) -> requests.Response:
+        self._require_token()
+        url = self._api + url if url.startswith("/") else url
+        self._refuse_downgrade(url)
+        if method not in _READING:
+            self._retries.pace()
+        try:
+            response = self._session.request(
+                method,
+                url,
+                params=params,
+                json=content,
+                data=data,
+                headers=headers,
+                auth=_Bearer(self._token),
+                timeout=_TIMEOUT,
+                stream=stream,
+                # A redirected write would become a GET, and the token would go where we did not send it.
+                allow_redirects=method == "GET",
+            )
+        except requests.RequestException as error:
+            raise self._unanswered(error, url) from None
+        self._answered = True
+        return response
+
+    def _require(self, response: requests.Response, wanted: Collection[int]) -> None:
+        if response.status_code in wanted:
+            return
+        message = self._scrub(reason_of(response))
+        now = sent_at(response.headers) or self._clock()
+        wait = rate_limit_wait(response.status_code, response.headers, message, now)
+        if wait is not None:
+            named = named_wait(response.headers, now) is not None
+            raise Fault(f"rate limit: {message}", wait=wait, grows=not named)
+        if response.status_code >= _SERVER_ERROR:
+            raise Fault(f"GitHub answered {response.status_code}: {message}")
+        raise TransferError(refusal(response, message))
+
+    def _json(self, response: requests.Response) -> object:
+        if not response.content:
+            return None
+        try:
+            value: object = response.json()
+        except ValueError:
+            raise Fault("GitHub's answer was cut short") from None
+        return value
+
+    def _unanswered(self, error: requests.RequestException, url: str) -> Exception:
+        reason = self._scrub(_root_cause(error))
+        host = urlsplit(url).netloc
+        transient = isinstance(
+            error, (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
+        )
+        if _is_untrusted(error):
+            return TransferError(f"{host}: the TLS certificate was not accepted ({reason}).")
+        if transient and self._answered:
+            return Fault(f"{host} did not answer: {reason}")
+        return TransferError(
+            f"{host} does not answer: {reason}. Is the machine online, and is publish.api right?"
+        )
+
+    def _require_token(self) -> None:
+        if not self._token:
+            raise ConfigError(
+                "No GitHub token: set GITHUB_TOKEN (or GH_TOKEN) to one that may write the repository's "
+                "contents."
+            )
+
+    def _refuse_downgrade(self, url: str) -> None:
+        downgraded = self._api.startswith("https:") and not url.startswith("https:")
+        if downgraded or not may_carry_a_token(url):
+            raise TransferError(f"{urlsplit(url).netloc}: the token is not sent over plain http.")
+
+    def _scrub(self, text: str) -> str:
+        return text.replace(self._token, "***") if self._token else text
+
+
+def _read(response: requests.Response, limit: int) -> bytes:
+    data = bytearray()
+    for block in response.iter_content(_BLOCK):
+        data += block
+        if len(data) > limit:
+            raise TransferError(
+                f"{response.url.split('?')[0]} is larger than the {limit:,} bytes that are read of it."
+            )
+    return bytes(data)
+
+
+def _headers(accept: str, length: int | None = None) -> dict[str, str]:
+    headers = {
+        "Accept": accept,
+        "User-Agent": "ortpacks",
+        "X-GitHub-Api-Version": "2022-11-28",
+    }
+    if length is not None:
+        headers |= {"Content-Type": _BYTES, "Content-Length": str(length)}
+    return headers
+
+
+def _is_untrusted(error: requests.RequestException) -> bool:
+    """Whether the host's certificate was refused. A cut in the midst of TLS is an ``SSLError`` as well."""
+    return isinstance(error, requests.exceptions.SSLError) and _REFUSED_CERTIFICATE in str(error)
+
+
+def _root_cause(error: BaseException) -> str:
+    """The operating system's word for it, without the layers of wrapping around."""
+    while not (isinstance(error, OSError) and error.strerror):
+        deeper = error.__cause__ or error.__context__
+        if deeper is None:
+            return str(error)
+        error = deeper
+    return error.strerror

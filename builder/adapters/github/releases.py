@@ -1,0 +1,280 @@
+"""Releases on GitHub or GitHub Enterprise. Implements ``release.assets.ReleaseHost``.
+
+Sources: docs.github.com "REST API endpoints for releases" and "REST API endpoints for release assets". What
+is done when a request fails stands in ``adapters.github.refusals``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+from urllib.parse import quote
+
+from builder.adapters.github.http import GitHubHttp, Reply
+from builder.adapters.github.refusals import Fault, explain, lacks_scope, may_not_write
+from builder.errors import ConfigError, IntegrityError, TransferError
+from builder.formats.addresses import REPOSITORY
+from builder.ports import Reporter
+from builder.release.assets import Asset, LocalFile, Release, holds
+
+_PAGE = 100
+
+_CHUNK = 1 << 20
+
+_OK, _CREATED, _NO_CONTENT = 200, 201, 204
+
+_NOT_FOUND, _UNPROCESSABLE = 404, 422
+
+V = TypeVar("V", str, int, bool)
+
+
+class GitHub:
+    """The releases of one repository (``owner/name``)."""
+
+    def __init__(self, *, repository: str, http: GitHubHttp, reporter: Reporter) -> None:
+        """Raises ``ConfigError`` for a repository that is not ``owner/name``."""
+        if REPOSITORY.fullmatch(repository) is None:
+            raise ConfigError(
+                f"--repository (or GITHUB_REPOSITORY, or publish.repository of variants.yaml) is "
+                f"{repository!r}, not owner/name."
+            )
+        self._repository = repository
+        self._root = f"/repos/{repository}/releases"
+        self._http = http
+        self._reporter = reporter
+
+    def require_access(self) -> None:
+        """See ``release.assets.ReleaseHost.require_access``.
+
+        GitHub tells what the token's user may do, and of a classic token its scopes. What a fine-grained one
+        may do, or one that stands for no user (a workflow's), the first write shows.
+        """
+        reply = self._http.call("GET", f"/repos/{self._repository}", wanted=(_OK,))
+        permissions = _object(reply.json).get("permissions")
+        may_push = not isinstance(permissions, dict) or permissions.get("push") is not False
+        if lacks_scope(reply.headers) or not (may_push or self._http.stands_for_no_user):
+            raise TransferError(may_not_write(self._repository))
+
+    def latest(self) -> Release | None:
+        """See ``release.assets.ReleaseHost.latest``."""
+        reply = self._http.call("GET", f"{self._root}/latest", wanted=(_OK, _NOT_FOUND))
+        return None if reply.status == _NOT_FOUND else _release(reply.json)
+
+    def published(self, tag: str) -> Release | None:
+        """See ``release.assets.ReleaseHost.published``."""
+        reply = self._http.call("GET", f"{self._root}/tags/{quote(tag, safe='')}", wanted=(_OK, _NOT_FOUND))
+        if reply.status == _NOT_FOUND:
+            return None
+        release = _release(reply.json)
+        return None if release.draft else release  # GitHub never shows a draft here; servers like it do
+
+    def drafts(self, tag: str) -> list[Release]:
+        """See ``release.assets.ReleaseHost.drafts``: GitHub shows a draft in the list only."""
+        found = [_release(item) for item in self._pages(self._root)]
+        return sorted((item for item in found if item.draft and item.tag == tag), key=lambda item: item.id)
+
+    def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:
+        """See ``release.assets.ReleaseHost.create_draft``. A lost answer does not make a second draft."""
+        content = {"tag_name": tag, "name": title, "body": body, "draft": True, **_target(commit)}
+        return self._http.persist(
+            f"create draft {tag}",
+            lambda: self._create(content),
+            landed=lambda: next(iter(self.drafts(tag)), None),
+        )
+
+    def assets(self, release: Release) -> tuple[Asset, ...]:
+        """See ``release.assets.ReleaseHost.assets``."""
+        return tuple(_asset(item) for item in self._pages(f"{self._root}/{release.id}/assets"))
+
+    def upload(self, release: Release, file: LocalFile) -> Asset:
+        """See ``release.assets.ReleaseHost.upload``.
+
+        After a failure the list is read first: the file may have landed, or left something half behind.
+        """
+        return self._http.persist(
+            f"upload {file.name}",
+            lambda: self._send(release, file),
+            landed=lambda: self._landed(release, file),
+        )
+
+    def download(self, asset: Asset, limit: int) -> bytes:
+        """See ``release.assets.ReleaseHost.download``."""
+        if asset.size > limit:
+            raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
+        return self._http.persist(f"download {asset.name}", lambda: self._fetch(asset, limit))
+
+    def delete(self, asset: Asset) -> None:
+        """See ``release.assets.ReleaseHost.delete``."""
+        self._http.call("DELETE", f"{self._root}/assets/{asset.id}", wanted=(_NO_CONTENT, _NOT_FOUND))
+
+    def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
+        """See ``release.assets.ReleaseHost.publish``."""
+        content = {"draft": False, "name": title, "body": body, **_target(commit)}
+        published = self._http.persist(
+            f"publish {release.tag}",
+            lambda: self._change(release, content),
+            landed=lambda: self._public(release),
+        )
+        if published.draft:
+            raise TransferError(
+                f"GitHub left {release.tag} a draft without saying why: look at {published.html_url}"
+            )
+        return published
+
+    def withdraw(self, release: Release) -> Release:
+        """See ``release.assets.ReleaseHost.withdraw``."""
+        withdrawn = self._http.persist(
+            f"withdraw {release.tag}", lambda: self._change(release, {"draft": True})
+        )
+        if not withdrawn.draft:
+            raise TransferError(
+                f"GitHub left {release.tag} public without saying why: look at {withdrawn.html_url}"
+            )
+        return withdrawn
+
+    def _change(self, release: Release, content: Mapping[str, object]) -> Release:
+        path = f"{self._root}/{release.id}"
+        return _release(self._http.attempt("PATCH", path, wanted=(_OK,), content=content).json)
+
+    def _public(self, release: Release) -> Release | None:
+        """The release, should it be public already: an immutable one is better not asked twice."""
+        public = self.published(release.tag)
+        return public if public and public.id == release.id else None
+
+    def _create(self, content: Mapping[str, object]) -> Release:
+        return _release(self._http.attempt("POST", self._root, wanted=(_CREATED,), content=content).json)
+
+    def _send(self, release: Release, file: LocalFile) -> Asset:
+        with self._reporter.progress(file.name, file.size) as advance:
+            reply = self._http.attempt(
+                "POST",
+                release.upload_url.split("{", 1)[0],
+                wanted=(_CREATED, _UNPROCESSABLE),
+                params={"name": file.name},
+                data=_Body(file, advance),
+                length=file.size,
+            )
+        asset = self._with_digest(_created(reply, file))
+        if not holds(asset, file):
+            got = f"{asset.size} bytes, {asset.digest}, state {asset.state}"
+            raise Fault(f"wanted {file.size} bytes, {file.digest}; GitHub got {got}", error=IntegrityError)
+        return asset
+
+    def _fetch(self, asset: Asset, limit: int) -> bytes:
+        data = self._http.attempt_bytes(f"{self._root}/assets/{asset.id}", limit)
+        got = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        if len(data) != asset.size or asset.digest not in (None, got):
+            wanted = f"{asset.size} bytes, {asset.digest}"
+            raise Fault(f"wanted {wanted}; got {len(data)} bytes, {got}", error=IntegrityError)
+        return data
+
+    def _with_digest(self, asset: Asset) -> Asset:
+        """Some hosts compute the digest a moment after the upload, some never: ask once more."""
+        if asset.digest is not None:
+            return asset
+        return _asset(self._http.call("GET", f"{self._root}/assets/{asset.id}", wanted=(_OK,)).json)
+
+    def _landed(self, release: Release, file: LocalFile) -> Asset | None:
+        for asset in self.assets(release):
+            if asset.name == file.name and holds(asset, file):
+                return asset
+            if asset.name == file.name:
+                self.delete(asset)
+        return None
+
+    def _pages(self, path: str) -> Iterator[object]:
+        number = 1
+        while True:
+            reply = self._http.call("GET", path, wanted=(_OK,), params={"per_page": _PAGE, "page": number})
+            if not isinstance(reply.json, list):
+                raise TransferError(f"{path} is not GitHub's API: a list was wanted. Check publish.api.")
+            yield from reply.json
+            if len(reply.json) < _PAGE:
+                return
+            number += 1
+
+
+class _Body:
+    """A file's bytes, read as they are sent. Opened anew for each attempt: a used file sends nothing."""
+
+    def __init__(self, file: LocalFile, advance: Callable[[int], None]) -> None:
+        self._file = file
+        self._advance = advance
+
+    def __len__(self) -> int:
+        return self._file.size
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = self._file.size
+        for block in self._blocks():
+            yield block[:left]
+            self._advance(min(len(block), left))
+            left -= len(block)
+            if left <= 0:
+                return
+        raise IntegrityError(f"{self._file.path}: the file got shorter while it was sent. Bundle again.")
+
+    def _blocks(self) -> Iterator[bytes]:
+        """An error of our disk must not pass for one of the network, which is waited for."""
+        try:
+            with self._file.path.open("rb") as stream:
+                while block := stream.read(_CHUNK):
+                    yield block
+        except OSError as error:
+            raise IntegrityError(
+                f"{self._file.path} cannot be read while it is sent: {error.strerror}. Bundle again."
+            ) from None
+
+
+def _target(commit: str | None) -> dict[str, str]:
+    """Where GitHub makes a tag that is not there yet; left out, on the default branch's newest commit."""
+    return {"target_commitish": commit} if commit else {}
+
+
+def _created(reply: Reply, file: LocalFile) -> Asset:
+    if reply.status == _CREATED:
+        return _asset(reply.json)
+    said = explain(reply.json)
+    if "already_exists" in said:
+        raise Fault("GitHub has an asset of that name already", wait=0.0)
+    raise TransferError(f"{file.name}: GitHub will not take it: {said}")
+
+
+def _release(value: object) -> Release:
+    fields = _object(value)
+    embedded = fields.get("assets")
+    return Release(
+        id=_field(fields, "id", int),
+        tag=_field(fields, "tag_name", str),
+        draft=_field(fields, "draft", bool),
+        immutable=fields.get("immutable") is True,
+        assets=tuple(_asset(item) for item in embedded) if isinstance(embedded, list) else (),
+        upload_url=_field(fields, "upload_url", str),
+        html_url=_field(fields, "html_url", str),
+    )
+
+
+def _asset(value: object) -> Asset:
+    fields = _object(value)
+    digest = fields.get("digest")
+    return Asset(
+        name=_field(fields, "name", str),
+        size=_field(fields, "size", int),
+        digest=digest if isinstance(digest, str) else None,
+        state=_field(fields, "state", str),
+        id=_field(fields, "id", int),
+    )
+
+
+def _object(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        raise TransferError("The answer is not GitHub's API: an object was wanted. Check publish.api.")
+    return value
+
+
+def _field(fields: Mapping[str, object], key: str, kind: type[V]) -> V:
+    value = fields.get(key)
+    if not isinstance(value, kind):
+        raise TransferError(f"The answer is not GitHub's API: {key} is {value!r}. Check publish.api.")
+    return value

@@ -1,0 +1,207 @@
+"""The folder of a mirror: what lies where, and what is put right after a kill.
+
+``TAG/`` holds a release, ``latest`` links to the newest, ``releases.json`` lists all. All else of ours lies
+in ``.drafts/``: the lock, releases that are not public yet, and what is being made or taken away. The rest of
+the folder may be somebody else's and is never touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from builder.adapters.files.lock import exclusive
+from builder.adapters.files.part_file import disk_errors, part_file, sync_folder
+from builder.errors import ConfigError, DiskError, ReleaseConflictError
+from builder.release.assets import INDEX
+from builder.release.mirror import (
+    EMPTY,
+    LATEST,
+    LISTING,
+    LISTING_LIMIT,
+    Mirror,
+    MirrorRelease,
+    dumps,
+    entry,
+    loads,
+    merged,
+    mirror_tag,
+    tag_in,
+)
+
+_INDEX_LIMIT = 16 << 20
+
+_LOCK = ".lock"
+
+_ASIDE = "~"
+"""Ends the name of a replaced release until it is gone. No tag has it."""
+
+
+class MirrorFolder:
+    """Paths below ``root``, and what keeps them in order."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.drafts = self.root / ".drafts"
+
+    def release(self, tag: str) -> Path:
+        """Where a public release lies. Raises ``ConfigError`` (no name) or ``ReleaseConflictError``."""
+        path = self.root / mirror_tag(tag)
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
+            raise _not_ours(path, "the folder of a release")
+        return path
+
+    def draft(self, tag: str) -> Path:
+        """Where a release lies until it is public: on the same file system, so that one rename is enough."""
+        return self.drafts / mirror_tag(tag)
+
+    def require_ours(self) -> None:
+        """Every name we need is free or ours, and we may write; changes nothing.
+
+        Raises ``ReleaseConflictError`` or ``DiskError``.
+        """
+        _require_writable(self.root)
+        if self.drafts.is_symlink() or (self.drafts.exists() and not self.drafts.is_dir()):
+            raise _not_ours(self.drafts, "the folder of drafts")
+        link = self.root / LATEST
+        if os.path.lexists(link) and not (link.is_symlink() and link.readlink().name == str(link.readlink())):
+            raise _not_ours(link, "the link to the newest release")
+        self._listed()
+
+    def require_listed(self, tag: str) -> None:
+        """Raise ``ReleaseConflictError`` where what lies under ``tag`` was never a release of this mirror."""
+        if tag not in {release.tag for release in self.listing().releases}:
+            raise _not_ours(self.root / tag, "a release")
+
+    @contextmanager
+    def alone(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Be the one that writes here, after what a killed run left was put right.
+
+        ``waiting`` is called once when another one is at it. Raises ``DiskError``.
+        """
+        with disk_errors(self.drafts):
+            self.root.mkdir(parents=True, exist_ok=True)
+            # A draft is nobody's business, least of all a web server's.
+            self.drafts.mkdir(mode=0o700, exist_ok=True)
+        with exclusive(self.drafts / _LOCK, waiting):
+            with disk_errors(self.drafts):
+                self._recover()
+            yield
+
+    def make_public(self, tag: str) -> None:
+        """Give a draft its public name in one rename; what had it before goes. Raises ``DiskError``."""
+        draft, public = self.draft(tag), self.release(tag)
+        aside = self.drafts / f"{tag}{_ASIDE}"
+        with disk_errors(public):
+            with suppress(FileNotFoundError):
+                os.utime(draft / INDEX)
+            sync_folder(draft)
+            if public.exists():
+                public.rename(aside)
+            draft.rename(public)
+            sync_folder(self.root)
+            if aside.exists():
+                shutil.rmtree(aside)
+
+    def finish(self, tag: str) -> None:
+        """Once ``tag`` is public and as it should be: what is left of a draft goes, the lists are right."""
+        with disk_errors(self.draft(tag)):
+            if self.draft(tag).exists():
+                shutil.rmtree(self.draft(tag))
+        self.settle()
+
+    def settle(self) -> None:
+        """Make ``releases.json`` and ``latest`` say what lies here. Raises ``DiskError``."""
+        listing = self.listing()
+        with disk_errors(self.root / LISTING):
+            if listing != self._listed():
+                self._write(listing)
+        with disk_errors(self.root / LATEST):
+            self._point_at(listing.releases[0].tag if listing.releases else None)
+
+    def listing(self) -> Mirror:
+        """What ``releases.json`` has to say. Raises ``ReleaseConflictError`` for one that is not ours."""
+        inside = self.root.iterdir() if self.root.is_dir() else ()
+        folders = [path for path in inside if path.is_dir() and not path.is_symlink()]
+        found = sorted((item for path in folders for item in _found(path)), key=lambda item: item[0])
+        return merged(self._listed(), [item for _, item in reversed(found)], {path.name for path in folders})
+
+    def _listed(self) -> Mirror:
+        path = self.root / LISTING
+        if not os.path.lexists(path):
+            return EMPTY
+        if path.is_symlink() or not path.is_file():
+            raise _not_ours(path, "the list of releases")
+        try:
+            with path.open("rb") as file:
+                return loads(file.read(LISTING_LIMIT), LISTING)
+        except ConfigError as error:
+            raise ReleaseConflictError(
+                f"{path} is damaged, or not a mirror's: {error} Move it away: the next run writes it anew."
+            ) from error
+        except OSError as error:
+            raise DiskError(f"{path} cannot be read: {error.strerror}. Check its owner and mode.") from error
+
+    def _write(self, listing: Mirror) -> None:
+        """Made among the drafts, so that whatever a kill leaves is there."""
+        made = self.drafts / LISTING
+        with part_file(made) as file:
+            file.write(dumps(listing).encode())
+        made.replace(self.root / LISTING)
+        sync_folder(self.root)
+
+    def _point_at(self, tag: str | None) -> None:
+        link, made = self.root / LATEST, self.drafts / LATEST
+        if tag is None:
+            link.unlink(missing_ok=True)
+        elif not link.is_symlink() or str(link.readlink()) != tag:
+            made.symlink_to(tag, target_is_directory=True)
+            made.replace(link)
+        sync_folder(self.root)
+
+    def _recover(self) -> None:
+        """Bring back a release that a kill caught between its two renames; what else it left goes."""
+        for path in self.drafts.iterdir():
+            if path.is_symlink() or not path.is_dir():
+                if path.name != _LOCK:
+                    path.unlink()
+            elif path.name.endswith(_ASIDE):
+                self._bring_back(path)
+
+    def _bring_back(self, aside: Path) -> None:
+        public = self.root / aside.name.removesuffix(_ASIDE)
+        if os.path.lexists(public):
+            shutil.rmtree(aside)
+        else:
+            aside.rename(public)
+
+
+def _found(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
+    """The release in ``folder``, if its index says it is this one, and when that was made public (ns)."""
+    path = folder / INDEX
+    with suppress(OSError):
+        with path.open("rb") as file:
+            content = file.read(_INDEX_LIMIT)
+            public = os.fstat(file.fileno()).st_mtime_ns
+        if tag_in(content) == folder.name:
+            when = datetime.fromtimestamp(public // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            yield public, entry(folder.name, when, hashlib.sha256(content).hexdigest())
+
+
+def _require_writable(root: Path) -> None:
+    there = next(path for path in (root, *root.parents) if os.path.lexists(path))
+    if not there.is_dir():
+        raise DiskError(f"{there} is no folder, so there can be no mirror. Pass another --to.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise DiskError(f"{there} cannot be written. Check its owner and mode, or pass another --to.")
+
+
+def _not_ours(path: Path, what: str) -> ReleaseConflictError:
+    return ReleaseConflictError(
+        f"{path} is not {what} that a mirror has there. Move it away, or pass another folder or tag."
+    )

@@ -1,0 +1,169 @@
+"""Releases in a folder that a static web server shows. Implements ``release.assets.ReleaseHost``.
+
+What lies where is ``adapters.mirror_folder``'s business. An asset's digest is computed from the bytes
+that lie there, each time, so a bit that flipped shows. Only drafts are written to.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from builder.adapters.files.copy import copy_bytes
+from builder.adapters.files.digests import file_digest
+from builder.adapters.files.part_file import disk_errors, part_file, require_space
+from builder.adapters.mirror_folder import MirrorFolder
+from builder.errors import IntegrityError, TransferError
+from builder.package.archive import Digest
+from builder.ports import Reporter
+from builder.release.assets import UPLOADED, Asset, LocalFile, Release
+
+_UNREADABLE = "unreadable"
+
+_NO_FILE = "no file"
+
+
+class DirectoryHost:
+    """The releases of one mirror. Whoever writes holds ``MirrorFolder.alone``."""
+
+    def __init__(self, mirror: MirrorFolder, reporter: Reporter) -> None:
+        self._mirror = mirror
+        self._reporter = reporter
+        self._told: list[Path] = []
+        """Every asset told, at the place that is its id."""
+
+    def require_access(self) -> None:
+        """See ``release.assets.ReleaseHost.require_access``: ``DiskError`` or ``ReleaseConflictError``."""
+        self._mirror.require_ours()
+
+    def require_room(self, tag: str, files: tuple[Path, ...]) -> None:
+        """Raise ``DiskError`` unless those of ``files`` that are not there yet fit."""
+        there = {(path.name, _size(path)) for folder in self._folders(tag) for path in _inside(folder)}
+        sizes = {path.name: _size(path) for path in files}
+        require_space(
+            self._mirror.release(tag), sum(size for name, size in sizes.items() if (name, size) not in there)
+        )
+
+    def published(self, tag: str) -> Release | None:
+        """See ``release.assets.ReleaseHost.published``."""
+        folder = self._mirror.release(tag)
+        return self._release(tag, folder, draft=False) if folder.exists() else None
+
+    def latest(self) -> Release | None:
+        """See ``release.assets.ReleaseHost.latest``: the last one that became public here."""
+        listed = self._mirror.listing().releases
+        return self.published(listed[0].tag) if listed else None
+
+    def drafts(self, tag: str) -> list[Release]:
+        """See ``release.assets.ReleaseHost.drafts``. There is one at most."""
+        folder = self._mirror.draft(tag)
+        return [self._release(tag, folder, draft=True)] if folder.is_dir() else []
+
+    def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:  # noqa: ARG002
+        """See ``release.assets.ReleaseHost.create_draft``. Title, notes and commit are not kept."""
+        folder = self._mirror.draft(tag)
+        with disk_errors(folder):
+            folder.mkdir(exist_ok=True)
+        return self._release(tag, folder, draft=True)
+
+    def assets(self, release: Release) -> tuple[Asset, ...]:
+        """See ``release.assets.ReleaseHost.assets``: every byte is read."""
+        return tuple(self._asset(path, read=True) for path in _inside(self._folder(release)))
+
+    def download(self, asset: Asset, limit: int) -> bytes:
+        """See ``release.assets.ReleaseHost.download``."""
+        path = self._told[asset.id]
+        try:
+            with path.open("rb") as file:
+                content = file.read(limit + 1)
+        except OSError as error:
+            raise TransferError(f"{path} cannot be read: {error.strerror}.") from error
+        if len(content) > limit:
+            raise TransferError(f"{path} has more than {limit:,} bytes, so it is not what was asked for.")
+        return content
+
+    def upload(self, release: Release, file: LocalFile) -> Asset:
+        """See ``release.assets.ReleaseHost.upload``. The file is read again before it gets its name."""
+        dest = self._mirror.draft(release.tag) / file.name
+        with (
+            part_file(dest, needed=file.size) as part,
+            self._reporter.progress(file.name, file.size) as advance,
+        ):
+            with file.path.open("rb", buffering=0) as source:
+                copy_bytes(source, part, file.size, advance)
+            _require_same(file, file_digest(Path(part.name)))
+        return self._asset(dest, read=False)
+
+    def delete(self, asset: Asset) -> None:
+        """See ``release.assets.ReleaseHost.delete``: out of the draft, also where a public one showed it."""
+        told = self._told[asset.id]
+        path = self._mirror.draft(told.parent.name) / told.name
+        with disk_errors(path), suppress(FileNotFoundError):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:  # noqa: ARG002
+        """See ``release.assets.ReleaseHost.publish``: one rename, then ``releases.json`` and ``latest``."""
+        self._mirror.make_public(release.tag)
+        self._mirror.settle()
+        return self._release(release.tag, self._mirror.release(release.tag), draft=False)
+
+    def withdraw(self, release: Release) -> Release:
+        """See ``release.assets.ReleaseHost.withdraw``; here people keep what is public until it is replaced.
+
+        The draft begins as second names (hard links) of the same files; where a file system has none, empty.
+        """
+        self._mirror.require_listed(release.tag)
+        draft = self._mirror.draft(release.tag)
+        with disk_errors(draft):
+            if draft.exists():
+                shutil.rmtree(draft)
+            draft.mkdir()
+            for path in _inside(self._folder(release)):
+                with suppress(OSError):
+                    (draft / path.name).hardlink_to(path)
+        return self._release(release.tag, draft, draft=True)
+
+    def _folders(self, tag: str) -> tuple[Path, Path]:
+        return self._mirror.release(tag), self._mirror.draft(tag)
+
+    def _folder(self, release: Release) -> Path:
+        public, draft = self._folders(release.tag)
+        return draft if release.draft else public
+
+    def _release(self, tag: str, folder: Path, *, draft: bool) -> Release:
+        assets = tuple(self._asset(path, read=False) for path in _inside(folder))
+        return Release(
+            id=0, tag=tag, draft=draft, immutable=False, assets=assets, upload_url="", html_url=str(folder)
+        )
+
+    def _asset(self, path: Path, *, read: bool) -> Asset:
+        self._told.append(path)
+        state, digest = _look(path, read=read)
+        return Asset(name=path.name, size=_size(path), digest=digest, state=state, id=len(self._told) - 1)
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _size(path: Path) -> int:
+    return path.lstat().st_size
+
+
+def _look(path: Path, *, read: bool) -> tuple[str, str | None]:
+    """State and digest."""
+    if path.is_symlink() or not path.is_file():
+        return _NO_FILE, None
+    try:
+        return UPLOADED, f"sha256:{file_digest(path).sha256}" if read else None
+    except IntegrityError:
+        return _UNREADABLE, None
+
+
+def _require_same(file: LocalFile, got: Digest) -> None:
+    if (got.size, got.sha256) != (file.size, file.sha256):
+        raise IntegrityError(
+            f"{file.name}: wanted {file.size:,} bytes with sha256 {file.sha256}, on the mirror came "
+            f"{got.size:,} with {got.sha256}. The file changed, or the disk is failing. Run it again."
+        )

@@ -1,0 +1,1 @@
+"""The models of the self-test and of ``inspect --operators``, made with the onnx library."""

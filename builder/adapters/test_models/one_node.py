@@ -1,0 +1,441 @@
+"""Models of one-node graphs, side by side, of every operator that ONNX Runtime has a schema for.
+
+ONNX Runtime refuses a model as a whole, so each model asks for one definition of one operator: a node for
+each combination of the types that its schema allows. The schemas are those of the pinned onnxruntime, which
+is newer than any host library asked; what an older host does not know it refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+
+import onnx
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
+from onnxruntime.capi import onnxruntime_pybind11_state as stock
+
+from builder.onnxruntime.operators import ONNX
+
+Binding = Mapping[str, str]
+"""Type parameter → type, as schemas spell them."""
+
+LAST = "ortpacks_last"
+"""Name of a node that no CUDA provider has a kernel for, the last of each model's."""
+
+_ELEMENTS = {name.lower(): number for name, number in TensorProto.DataType.items() if number}
+
+_ABSENT = re.compile(r"complex(64|128)")
+"""Element types that no ONNX Runtime has a data type for."""
+
+_PLAIN_OPSET, _IR_VERSION = 17, 8
+
+_REPLACED = {("", "Constant"), ("", "SequenceMap")}
+
+_SEQUENCED = frozenset(range(TensorProto.FLOAT, TensorProto.UINT64 + 1))
+"""Element types that ``SequenceConstruct`` and ``Optional`` take: what a subgraph makes its values of."""
+
+_FUTURE = 9999
+
+_MANY = 99
+
+_NEXT_RANK = {None: 2, 2: 3, 3: 4, 4: 1}
+
+_SIZE = re.compile(r"has (input|output) size \d+ not in range \[min=(\d+), max=(\d+)\]")
+
+_NO_DATA_TYPE = re.compile(r"MLDataType for: (\S+) is not currently registered")
+
+_NO_TENSOR_TYPE = re.compile(r"Invalid tensor data type (\d+)")
+
+_OTHER_TYPE = re.compile(
+    r"Type Error: Type |expected to have the same elem type"
+    r"|Graph attribute inferencing failed"
+)
+"""The schema has no such types, or not together."""
+
+_REQUIRED = re.compile(r"Required attribute '(\w+)' is missing")
+
+_WIDEST = 8
+"""Bytes of the widest element."""
+
+_ELEMENT_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype"})
+
+
+@dataclass(frozen=True)
+class Form:
+    """How much of a node is spelled out: what one version of a schema wants another refuses."""
+
+    inputs: tuple[int, int] = (0, _MANY)
+    """Fewest and most inputs."""
+    outputs: tuple[int, int] = (0, _MANY)
+    attributes: frozenset[str] = frozenset()
+    """Attributes that are given though the schema requires them not."""
+    whole: bool = False
+    """All inputs and outputs; else the required, and an optional one where its type has no other."""
+    rank: int | None = None
+    """Rank of all inputs; nothing is said of their shapes without."""
+
+    def mended(self, refusal: str) -> Form | None:
+        """The form that ONNX Runtime asks for, where its refusal says so."""
+        if found := _SIZE.search(refusal):
+            allowed = int(found[2]), int(found[3])
+            return replace(self, inputs=allowed) if found[1] == "input" else replace(self, outputs=allowed)
+        if found := _REQUIRED.search(refusal):
+            return replace(self, attributes=self.attributes | {found[1]})
+        return None
+
+    def other(self) -> Form | None:
+        """The next form to try: some schemas count on what they call optional, or on a shape."""
+        if not self.whole and self.rank is None:
+            return replace(self, whole=True)
+        return replace(self, whole=False, rank=_NEXT_RANK[self.rank]) if self.rank in _NEXT_RANK else None
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An input or output of a schema."""
+
+    type: str
+    """A type parameter, or a type."""
+    optional: bool
+
+
+class Definition:
+    """One operator as ONNX, or ONNX Runtime, defines it from one opset on."""
+
+    def __init__(self, schema: stock.schemadef.OpSchema) -> None:
+        """``schema`` is one of ``get_all_operator_schema``."""
+        self._schema = schema
+        self.domain: str = schema.domain
+        self.operator: str = schema.name
+        self.since: int = schema.since_version
+
+    def __str__(self) -> str:
+        return f"{self.domain or ONNX}:{self.operator}-{self.since}"
+
+    @cached_property
+    def inputs(self) -> tuple[Parameter, ...]:
+        """In the schema's order; a variadic one stands for its first."""
+        return tuple(map(_parameter, self._schema.inputs))
+
+    @cached_property
+    def outputs(self) -> tuple[Parameter, ...]:
+        """As ``inputs``."""
+        return tuple(map(_parameter, self._schema.outputs))
+
+    @cached_property
+    def types(self) -> Mapping[str, tuple[str, ...]]:
+        """Type parameter → types that the schema allows and ONNX Runtime has, sorted."""
+        return {
+            item.type_param_str: tuple(
+                sorted(one for one in item.allowed_type_strs if not _ABSENT.search(one) and known(one))
+            )
+            for item in self._schema.type_constraints
+        }
+
+    def bindings(self) -> tuple[Binding, ...]:
+        """Every combination of types of the parameters that a plain form has.
+
+        Without those of outputs that follow from the inputs: who chooses the inputs chooses them.
+        """
+        filled = self.filled(Form())
+        names = [name for name in self.types if name in filled and name not in self._following]
+        found = (
+            dict(zip(names, some, strict=True)) for some in product(*(self.types[name] for name in names))
+        )
+        return tuple(binding for binding in found if self._is_possible(binding))
+
+    def _is_possible(self, binding: Binding) -> bool:
+        """Whether any model can have it: a few of the rules that schemas have in code only."""
+        if self.operator == "SequenceInsert":
+            return element_of(binding["S"]) == element_of(binding["T"])
+        if any(item.type.name == "GRAPH" for item in self._schema.attributes.values()):
+            made = binding.get("V", "tensor(float)")
+            return made.startswith("tensor(") or element_of(made) in _SEQUENCED
+        return True
+
+    def places(self, side: str, form: Form) -> list[int]:
+        """The positions of ``inputs`` or ``outputs`` that a node of ``form`` fills."""
+        parameters: tuple[Parameter, ...] = getattr(self, side)
+        fewest, most = form.inputs if side == "inputs" else form.outputs
+        required = [at for at, item in enumerate(parameters) if not item.optional or form.whole]
+        others = self.inputs if side == "outputs" else ()
+        met = {item.type for item in [*others, *(parameters[at] for at in required)]}
+        wanted = {*required, *range(min(fewest, len(parameters)))}
+        for at, item in enumerate(parameters):
+            if item.type in self.types and item.type not in met | self._following:
+                met.add(item.type)
+                wanted.add(at)
+        return sorted(at for at in wanted if at < most)
+
+    def filled(self, form: Form) -> frozenset[str]:
+        """The type parameters of what a node of ``form`` fills."""
+        return frozenset(
+            [self.inputs[at].type for at in self.places("inputs", form)]
+            + [self.outputs[at].type for at in self.places("outputs", form)]
+        )
+
+    def attributes(self, binding: Binding, form: Form, body: GraphProto) -> Iterator[AttributeProto]:
+        """Those that the schema requires, or that decide an output's type."""
+        element = self._output_element(binding)
+        for name, item in self._schema.attributes.items():
+            kind = item.type.name
+            decides = element is not None and _decides(name, kind)
+            if not (item.required or decides or name in form.attributes):
+                continue
+            value = _attribute(name, kind, TensorProto.FLOAT if element is None else element, body)
+            if value is not None:
+                yield value
+
+    @cached_property
+    def _free(self) -> tuple[str, ...]:
+        """The type parameters that no input has."""
+        given = {item.type for item in self.inputs}
+        return tuple(item.type for item in self.outputs if item.type in self.types and item.type not in given)
+
+    @cached_property
+    def _following(self) -> frozenset[str]:
+        """Those of ``_free`` that no attribute decides either."""
+        chosen = any(_decides(name, item.type.name) for name, item in self._schema.attributes.items())
+        return frozenset(self._free[1:] if chosen else self._free)
+
+    def _output_element(self, binding: Binding) -> int | None:
+        """The element type that an attribute gives an output."""
+        decided = [name for name in self._free if name in binding]
+        return element_of(binding[decided[0]]) if decided else None
+
+
+@dataclass(frozen=True)
+class Question:
+    """A model: nodes of one definition, one for each binding, all of one form."""
+
+    definition: Definition
+    bindings: tuple[Binding, ...]
+    form: Form = Form()
+
+    def again(self, refusal: str) -> Iterator[Question]:
+        """What to ask next after the model was refused: mended, node by node, or in another form."""
+        mended = self.form.mended(refusal)
+        absent = _absent_element(refusal)
+        left = tuple(
+            binding
+            for binding in self.bindings
+            if absent is None or absent not in map(element_of, binding.values())
+        )
+        if len(left) < len(self.bindings):
+            yield from [replace(self, bindings=left)] if left else []
+        elif mended is not None and mended != self.form:
+            yield replace(self, form=mended)
+        elif len(self.bindings) > 1:
+            for binding in self.bindings:
+                yield replace(self, bindings=(binding,))
+        elif not _OTHER_TYPE.search(refusal):
+            other = self.form.other()
+            if other is not None:
+                yield replace(self, form=other)
+
+    def model(self) -> bytes:
+        """The model; node ``n0`` has the first binding, and so on, ``LAST`` behind them."""
+        graph = _Graph(self.definition, self.form)
+        for at, binding in enumerate(self.bindings):
+            graph.add(f"n{at}", binding)
+        return graph.model()
+
+
+def definitions() -> tuple[Definition, ...]:
+    """Every definition of every domain that is not deprecated.
+
+    Without ``Constant``, of which ONNX Runtime makes an initializer before it asks any provider, and
+    ``SequenceMap``, a function whose body each model brings along.
+    """
+    found = (
+        Definition(schema)
+        for schema in stock.get_all_operator_schema()
+        if not schema.deprecated and (schema.domain, schema.name) not in _REPLACED
+    )
+    return tuple(sorted(found, key=lambda item: (item.domain, item.operator, item.since)))
+
+
+def future(domain: str) -> bytes:
+    """A model that asks for an opset of ``domain`` that nobody has: its refusal names the newest."""
+    return _model([], {}, [], {domain: _FUTURE})
+
+
+def known(spelled: str) -> bool:
+    """Whether ONNX as pinned here has every element type in ``spelled``."""
+    return all(name in _ELEMENTS for name in re.findall(r"\w+(?=[,)])", spelled))
+
+
+def _absent_element(refusal: str) -> int | None:
+    """The element type that this ONNX Runtime has no data type for, where a refusal says so."""
+    if named := _NO_DATA_TYPE.search(refusal):
+        return element_of(named[1])
+    numbered = _NO_TENSOR_TYPE.search(refusal)
+    return int(numbered[1]) if numbered else None
+
+
+def element_of(spelled: str) -> int:
+    """The innermost element type of ``seq(tensor(float))``."""
+    return int(_ELEMENTS[re.findall(r"\w+", spelled)[-1]])
+
+
+class _Graph:
+    """A graph in the making. An input serves all nodes that want its type."""
+
+    def __init__(self, definition: Definition, form: Form) -> None:
+        self._definition = definition
+        self._form = form
+        self._nodes: list[NodeProto] = []
+        self._inputs: dict[str, TypeProto] = {}
+        self._values: list[onnx.ValueInfoProto] = []
+
+    def add(self, name: str, binding: Binding) -> None:
+        definition, form = self._definition, self._form
+        body = _body(definition, name, binding)
+        node = helper.make_node(
+            definition.operator,
+            self._filled(
+                definition.places("inputs", form),
+                lambda at: self._input(_bound(definition.inputs[at], binding)),
+            ),
+            self._filled(
+                definition.places("outputs", form),
+                lambda at: self._output(f"{name}_{at}", _bound(definition.outputs[at], binding)),
+            ),
+            name=name,
+            domain=definition.domain,
+        )
+        node.attribute.extend(definition.attributes(binding, form, body))
+        self._nodes.append(node)
+
+    def model(self) -> bytes:
+        return _model(
+            self._nodes, self._inputs, self._values, {self._definition.domain: self._definition.since}
+        )
+
+    def _input(self, spelled: str) -> str:
+        kind = _type(spelled)
+        rank = self._form.rank
+        if rank is not None and kind.HasField("tensor_type"):
+            for _ in range(rank):
+                kind.tensor_type.shape.dim.add()
+        self._inputs[f"in_{spelled}"] = kind
+        return f"in_{spelled}"
+
+    def _output(self, name: str, spelled: str) -> str:
+        """Declared where its type was chosen: a node whose output is of another is refused."""
+        if "(" in spelled:
+            self._values.append(helper.make_value_info(name, _type(spelled)))
+        return name
+
+    @staticmethod
+    def _filled(places: Sequence[int], name: Callable[[int], str]) -> list[str]:
+        wanted = set(places)
+        return [name(at) if at in wanted else "" for at in range(max(wanted, default=-1) + 1)]
+
+
+def _model(
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, TypeProto],
+    values: Sequence[onnx.ValueInfoProto],
+    opsets: Mapping[str, int],
+) -> bytes:
+    text = _type("tensor(string)")
+    graph = helper.make_graph(
+        [*nodes, helper.make_node("Identity", [LAST], [f"{LAST}_out"], name=LAST)],
+        "operators",
+        [helper.make_value_info(name, kind) for name, kind in {**inputs, LAST: text}.items()],
+        [helper.make_value_info(f"{LAST}_out", text)],
+        value_info=values,
+    )
+    wanted = {"": _PLAIN_OPSET, **opsets}
+    imports = [helper.make_opsetid(domain, version) for domain, version in wanted.items()]
+    made = helper.make_model(graph, opset_imports=imports, ir_version=_IR_VERSION)
+    return bytes(made.SerializeToString())
+
+
+def _parameter(item: stock.schemadef.OpSchema.FormalParameter) -> Parameter:
+    return Parameter(type=item.typeStr, optional=item.option.name == "Optional")
+
+
+def _bound(item: Parameter, binding: Binding) -> str:
+    """The parameter's type: the binding's, or the only one; the name of one that follows."""
+    return binding.get(item.type, item.type)
+
+
+def _type(spelled: str) -> TypeProto:
+    made = TypeProto()
+    kind, _, rest = spelled.partition("(")
+    inner = rest[:-1]
+    if kind == "tensor":
+        made.tensor_type.elem_type = _ELEMENTS[inner]
+    elif kind == "sparse_tensor":
+        made.sparse_tensor_type.elem_type = _ELEMENTS[inner]
+    elif kind == "seq":
+        made.sequence_type.elem_type.CopyFrom(_type(inner))
+    elif kind == "optional":
+        made.optional_type.elem_type.CopyFrom(_type(inner))
+    elif kind == "map":
+        key, _, value = inner.partition(",")
+        made.map_type.key_type = _ELEMENTS[key.strip()]
+        value = value.strip()
+        made.map_type.value_type.CopyFrom(_type(value if "(" in value else f"tensor({value})"))
+    return made
+
+
+def _decides(name: str, kind: str) -> bool:
+    """Whether an attribute says what type an output is of."""
+    return kind == "GRAPH" or (name, kind) == ("value", "TENSOR") or name in _ELEMENT_ATTRIBUTES
+
+
+def _attribute(name: str, kind: str, element: int, body: GraphProto) -> AttributeProto | None:
+    """A value of the right type; most operators look at it when they run, which none here does."""
+    values: dict[str, object] = {
+        "INT": element if name in _ELEMENT_ATTRIBUTES else 1,
+        "FLOAT": 1.0,
+        "STRING": TensorProto.DataType.Name(element) if name == "to" else "a",
+        "INTS": [1],
+        "FLOATS": [1.0],
+        "STRINGS": ["a"],
+        "TENSOR": _tensor("value", element),
+        "GRAPH": body,
+    }
+    return helper.make_attribute(name, values[kind]) if kind in values else None
+
+
+def _tensor(name: str, element: int) -> TensorProto:
+    if element == TensorProto.STRING:
+        return TensorProto(name=name, data_type=element, dims=[1], string_data=[b""])
+    return TensorProto(name=name, data_type=element, dims=[1], raw_data=bytes(_WIDEST))
+
+
+def _body(definition: Definition, name: str, binding: Binding) -> GraphProto:
+    """The graph of an attribute: what ``If`` branches to, ``Loop`` and ``Scan`` repeat. It makes a ``V``."""
+    wanted = binding.get("V", "tensor(float)")
+    inputs: list[onnx.ValueInfoProto] = []
+    nodes: list[NodeProto] = []
+    outputs: list[onnx.ValueInfoProto] = []
+    if definition.operator == "Loop":
+        inputs = [
+            helper.make_tensor_value_info(f"{name}_at", TensorProto.INT64, []),
+            helper.make_tensor_value_info(f"{name}_on", TensorProto.BOOL, []),
+            helper.make_value_info(f"{name}_before", _type(wanted)),
+        ]
+        nodes = [helper.make_node("Identity", [f"{name}_on"], [f"{name}_still"])]
+        outputs = [helper.make_tensor_value_info(f"{name}_still", TensorProto.BOOL, [])]
+    elif definition.operator == "Scan":
+        inputs = [helper.make_value_info(f"{name}_item", _type(wanted))]
+    outputs.append(helper.make_value_info(f"{name}_made", _type(wanted)))
+    nodes += _made(wanted, f"{name}_made", f"{name}_value")
+    value = _tensor(f"{name}_value", element_of(wanted))
+    return helper.make_graph(nodes, f"{name}_body", inputs, outputs, [value])
+
+
+def _made(spelled: str, name: str, value: str) -> list[NodeProto]:
+    """The nodes that make a value of a type from a tensor."""
+    kind, _, rest = spelled.partition("(")
+    if kind == "optional":
+        return [*_made(rest[:-1], f"{name}_in", value), helper.make_node("Optional", [f"{name}_in"], [name])]
+    return [helper.make_node("SequenceConstruct" if kind == "seq" else "Identity", [value], [name])]

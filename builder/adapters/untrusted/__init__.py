@@ -1,0 +1,1 @@
+"""Files that nobody vouches for: archives, container images, by path or URL. Only libraries are unpacked."""

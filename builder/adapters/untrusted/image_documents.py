@@ -1,0 +1,304 @@
+"""The documents of a container image file: which layers make up which image.
+
+Sources: OCI image specification v1.1 (image-layout.md, image-index.md, manifest.md); ``docker save``'s
+``manifest.json`` as moby's ``image/tarexport`` writes it.
+
+Layers of a container image, one over the other: which files the final image has.
+
+Source: OCI image specification v1.1, layer.md, "Whiteouts".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.errors import IntegrityError
+
+DOCUMENT_LIMIT = 4 << 20
+"""Bytes; a real manifest has a few thousand."""
+
+_DOCKER = "manifest.json"
+
+_OCI = "index.json"
+
+_OCI_MARK = "oci-layout"
+
+LAYOUT_FILES = frozenset((_DOCKER, _OCI, _OCI_MARK))
+"""A folder with none of these at its top is no image."""
+
+_DIGEST = re.compile(r"([a-z0-9]+):([0-9a-fA-F]{32,128})")
+
+_SCHEMA = 2
+
+_SHORT = 12
+
+_MOST_LAYERS = 1024
+"""Of one image; docker takes 127."""
+
+_MOST_IMAGES = 1024
+
+_MOST_ENTRIES = 4096
+"""Of all indexes together."""
+
+_LONGEST_LABEL = 256
+"""Characters: it stands before every name in the image."""
+
+_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+
+_TRACE = re.compile(r"(?:.*/)?layer\.tar|blobs/sha256/[0-9a-f]{64}|" + _OCI_MARK)
+"""What a file has that was meant to be an image."""
+
+
+@dataclass(frozen=True)
+class ImageLayers:
+    """One image of a file: what tells it from the others there, and its layers' paths, lowest first."""
+
+    label: str
+    layers: tuple[str, ...]
+
+
+def is_document(name: str, head: bytes) -> bool:
+    """Whether a member may be one of the documents that ``images`` reads."""
+    return name in {_DOCKER, _OCI} or (name.startswith("blobs/") and head.lstrip().startswith(b"{"))
+
+
+def is_layout(names: Iterable[str]) -> bool:
+    """Whether these are the names of an image's parts, also where the documents are missing."""
+    return any(_TRACE.fullmatch(name) for name in names)
+
+
+def images(documents: Mapping[str, bytes]) -> tuple[ImageLayers, ...]:
+    """Every image that the documents describe; none when they describe something else.
+
+    Raises ``IntegrityError`` for documents of an image that contradict the specification.
+    """
+    try:
+        return _within_reason(_docker(documents) or _oci(documents))
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise IntegrityError(f"the image's documents are broken: {_said(error)}") from error
+
+
+def _within_reason(found: Iterable[ImageLayers]) -> tuple[ImageLayers, ...]:
+    """Each image once. Raises ``ValueError`` for more than anybody saves in one file."""
+    once = tuple(dict.fromkeys(found))
+    if len(once) > _MOST_IMAGES:
+        raise ValueError(f"{len(once):,} images, and no more than {_MOST_IMAGES:,} are taken")
+    for image in once:
+        if len(image.layers) > _MOST_LAYERS:
+            raise ValueError(
+                f"{image.label} has {len(image.layers):,} layers, and no more than {_MOST_LAYERS:,} are taken"
+            )
+    return once
+
+
+def _said(error: Exception) -> str:
+    return f"{error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+def _docker(documents: Mapping[str, bytes]) -> tuple[ImageLayers, ...]:
+    listed = _parsed(documents.get(_DOCKER))
+    if not (
+        isinstance(listed, list) and listed and all(isinstance(i, dict) and "Layers" in i for i in listed)
+    ):
+        return ()
+    return tuple(
+        ImageLayers(_tags(item) or f"image {place}", _words(item["Layers"] or ()))
+        for place, item in enumerate(listed, 1)
+    )
+
+
+def _tags(item: Mapping[str, Iterable[str]]) -> str:
+    return _shortened(", ".join(item.get("RepoTags") or ()))
+
+
+def _words(value: Iterable[object]) -> tuple[str, ...]:
+    words = tuple(word for word in value if isinstance(word, str))
+    if words != tuple(value):
+        raise ValueError("Layers is no list of names")
+    return words
+
+
+def _parsed(document: bytes | None) -> object:
+    """``None`` for what is no JSON: a file that is called like a document and is none."""
+    try:
+        return json.loads(document or b"null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _oci(documents: Mapping[str, bytes]) -> tuple[ImageLayers, ...]:
+    index = _parsed(documents.get(_OCI))
+    if not isinstance(index, dict) or index.get("schemaVersion") != _SCHEMA or "manifests" not in index:
+        return ()
+    return tuple(_manifests(documents, index))
+
+
+def _manifests(documents: Mapping[str, bytes], index: Mapping[str, list[object]]) -> Iterator[ImageLayers]:
+    """Every manifest that the index leads to, also through indexes in it, each once."""
+    waiting = deque(("", entry) for entry in index["manifests"])
+    read: set[str] = set()
+    entries = 0
+    while waiting:
+        outer, entry = waiting.popleft()
+        entries += 1
+        if entries > _MOST_ENTRIES:
+            raise ValueError(f"its indexes have more than {_MOST_ENTRIES:,} entries")
+        digest = _digest(entry)
+        if digest in read or _is_statement(entry):
+            continue
+        read.add(digest)
+        document = json.loads(_blob(documents, digest))
+        label = _shortened(" ".join(filter(None, (outer, _label(entry)))))
+        if "manifests" in document:
+            waiting.extendleft((label, inner) for inner in reversed(document["manifests"]))
+        elif "layers" in document:
+            name = label or f"image {digest[-_SHORT:]}"
+            yield ImageLayers(name, tuple(_path(_digest(layer)) for layer in document["layers"]))
+        else:
+            raise ValueError(f"{digest} is neither a manifest nor an index")
+
+
+def _shortened(label: str) -> str:
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+
+
+def _digest(entry: object) -> str:
+    digest = entry.get("digest") if isinstance(entry, dict) else None
+    if not isinstance(digest, str):
+        raise ValueError("an entry has no digest")  # noqa: TRY004 - the text has the wrong form, not the code
+    return digest
+
+
+def _blob(documents: Mapping[str, bytes], digest: str) -> bytes:
+    path = _path(digest)
+    if path not in documents:
+        raise ValueError(f"{path} is not there")
+    return documents[path]
+
+
+def _notes(entry: object) -> Mapping[str, object]:
+    notes = entry.get("annotations") if isinstance(entry, dict) else None
+    return notes if isinstance(notes, dict) else {}
+
+
+def _is_statement(entry: object) -> bool:
+    """BuildKit puts what it attests beside the image, as a manifest that no machine can run."""
+    return _notes(entry).get("vnd.docker.reference.type") == "attestation-manifest"
+
+
+def _label(entry: object) -> str:
+    """The platform where one is told, else the name."""
+    platform = entry.get("platform") if isinstance(entry, dict) else None
+    if isinstance(platform, dict):
+        words = [platform.get(key) for key in ("os", "architecture", "variant")]
+        return "/".join(str(word) for word in words if word)
+    return next((str(_notes(entry)[name]) for name in _NAMES if name in _notes(entry)), "")
+
+
+def _path(digest: str) -> str:
+    found = _DIGEST.fullmatch(digest)
+    if found is None:
+        raise ValueError(f"{digest!r} is no digest")
+    return f"blobs/{found[1]}/{found[2]}"
+
+
+_WHITEOUT = ".wh."
+
+_OPAQUE = ".wh..wh..opq"
+
+
+@dataclass
+class Layer:
+    """What one tar says, in its order: a later member takes the place of an earlier one of the same name."""
+
+    files: dict[str, Path | None] = field(default_factory=dict)
+    """By path: the bytes of a library, ``None`` for anything else that is no folder."""
+    folders: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    """Paths that lower layers have and the image has not."""
+    emptied: set[str] = field(default_factory=set)
+    """Folders of which only what this layer and those above it put in is left."""
+
+    def add(self, name: str, library: Path | None) -> None:
+        """A file, link or device."""
+        self.folders.discard(name)
+        self.files[name] = library
+
+    def add_folder(self, name: str) -> None:
+        """A folder; what was a file of that name before is none any more."""
+        self.files.pop(name, None)
+        self.folders.add(name)
+
+    @property
+    def libraries(self) -> dict[str, Path]:
+        """The libraries alone, each file's bytes under the first name that they have."""
+        first = {path: name for name, path in reversed(list(self.files.items())) if path}
+        return {name: path for name, path in self.files.items() if path and first[path] == name}
+
+
+def plain(name: str) -> str:
+    """A member's name without ``./``, doubled or leading slashes."""
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
+
+
+def marked(layer: Layer) -> Layer:
+    """The same layer with its whiteout files read as what they mean."""
+    found = Layer(folders=set(layer.folders))
+    for name, library in layer.files.items():
+        folder, _, base = name.rpartition("/")
+        if base == _OPAQUE:
+            found.emptied.add(folder)
+        elif not base.startswith(_WHITEOUT):
+            found.files[name] = library
+        elif not base.startswith(_WHITEOUT * 2):  # aufs keeps its own books under .wh..wh.*
+            found.gone.add(f"{folder}/{base[len(_WHITEOUT) :]}".lstrip("/"))
+    return found
+
+
+def stack(layers: Sequence[Layer]) -> Layer:
+    """The libraries in all ``marked`` layers, lowest first, as one: what a container would see.
+
+    From the top down, so that each is gone through once: one that lies under itself adds nothing.
+    """
+    found: list[dict[str, Path]] = []
+    above = Layer()
+    for layer in {id(layer): layer for layer in reversed(layers)}.values():
+        libraries = ((name, library) for name, library in layer.files.items() if library)
+        found.append({name: library for name, library in libraries if not _hides(above, name)})
+        above.files.update(layer.files)
+        above.folders |= layer.folders
+        above.gone |= layer.gone
+        above.emptied |= layer.emptied
+    return Layer(files={name: library for files in reversed(found) for name, library in files.items()})
+
+
+def _hides(above: Layer, name: str) -> bool:
+    """Whether a file is gone under all that lies above it."""
+    folders = list(_above(name))
+    return (
+        name in above.files
+        or name in above.gone
+        or name in above.folders
+        or any(folder in above.gone or folder in above.files for folder in folders)
+        or any(folder in above.emptied for folder in (*folders, ""))
+    )
+
+
+def _above(name: str) -> Iterator[str]:
+    """Every folder that a path lies in, the top one left out."""
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name
+
+
+def below_own_top(files: Mapping[str, Path], top: str) -> dict[str, Path]:
+    """The same files without the one folder ``top`` that all of them lie in, if they do."""
+    prefix = f"{top}/"
+    if not all(name.startswith(prefix) for name in files):
+        return dict(files)
+    return {name[len(prefix) :]: path for name, path in files.items()}

@@ -1,0 +1,221 @@
+"""Container images as files: what ``docker save`` writes and OCI layouts, packed or as a folder.
+
+Read in two rounds: the documents first, then each layer once, in the order in which they stand there.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from builder.adapters.untrusted.compressed import damage
+from builder.adapters.untrusted.image_documents import (
+    DOCUMENT_LIMIT,
+    LAYOUT_FILES,
+    ImageLayers,
+    Layer,
+    images,
+    is_document,
+    is_layout,
+    marked,
+    plain,
+    stack,
+)
+from builder.adapters.untrusted.scratch import Allowance, Shelf
+from builder.adapters.untrusted.tar import Opened, Shelved, opened_tar
+from builder.errors import IntegrityError
+from builder.formats.text import printable
+from builder.ports import Reporter
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_DOCUMENTS_LIMIT = 16 * DOCUMENT_LIMIT
+
+_HOPS = 8
+"""``docker save`` of old wrote a layer that stands there already as a link to it."""
+
+
+@dataclass
+class Contents:
+    """The first round over a tar that may be an image: its documents, its links and all names."""
+
+    what: str
+    documents: dict[str, bytes] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    _room: int = _DOCUMENTS_LIMIT
+
+    def note(self, name: str, size: int, content: io.BufferedReader | None) -> None:
+        """Remember one file, and its bytes if it is a document."""
+        self.names.add(name)
+        if content is None or not 0 < size <= DOCUMENT_LIMIT:
+            return
+        with damage(self.what):
+            if is_document(name, content.peek(64)[:64]):
+                self._keep(name, size, content)
+
+    def _keep(self, name: str, size: int, content: io.BufferedReader) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise IntegrityError(f"{self.what}: its documents have more than {_DOCUMENTS_LIMIT:,} bytes.")
+        self.documents[name] = content.read(size)
+
+    def link(self, name: str, target: str, *, hard: bool) -> None:
+        """Remember a link."""
+        self.names.add(name)
+        folder = "" if hard else posixpath.dirname(name)
+        self.links[name] = posixpath.normpath(posixpath.join(folder, target))
+
+    def images(self) -> tuple[ImageLayers, ...]:
+        """The images in there; none when this is something else. Raises ``IntegrityError``."""
+        try:
+            found = images(self.documents)
+        except IntegrityError as error:
+            raise IntegrityError(f"{self.what}: {printable(str(error))}. Save the image again.") from error
+        if not found and is_layout(self.names):
+            raise IntegrityError(
+                f"{self.what} has the parts of a container image, but neither docker's manifest.json nor "
+                "OCI's index.json says how they belong together. Save the image again."
+            )
+        return tuple(ImageLayers(one.label, tuple(map(self._resolved, one.layers))) for one in found)
+
+    def _resolved(self, name: str) -> str:
+        name = plain(name)
+        for _ in range(_HOPS):
+            if name not in self.links:
+                return name
+            name = self.links[name]
+        raise IntegrityError(f"{self.what}: {printable(name)} is a link to itself. Save the image again.")
+
+
+def read_tar(path: Path, what: str, shelf: Shelf, reporter: Reporter) -> dict[str, Path]:
+    """The libraries of a tar by name: one round where it holds them itself, two where it is an image."""
+    allowance = Allowance.of(what, path.stat().st_size)
+    contents, shelved = Contents(what), Shelved(shelf, what, allowance)
+    with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
+        for info, content in tar.members():
+            shelved.take(info, content)
+            if info.issym() or info.islnk():
+                contents.link(plain(info.name), info.linkname, hard=info.islnk())
+            elif not info.isdir():
+                contents.note(plain(info.name), info.size, content)
+    found = contents.images()
+    if not found:
+        return shelved.layer.libraries
+    wanted = {layer for image in found for layer in image.layers}
+    with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
+        return _final_files(found, dict(_layers(tar, wanted, shelf)), what, allowance)
+
+
+def read_layout(files: Mapping[str, Path], what: str, shelf: Shelf) -> dict[str, Path]:
+    """The libraries of an image that lies unpacked; none when ``files`` are something else."""
+    if not LAYOUT_FILES & files.keys():
+        return {}
+    contents = Contents(what)
+    for name, path in files.items():
+        with _opened(path, what) as file:
+            contents.note(name, path.stat().st_size, file)
+    found = contents.images()
+    layers: dict[str, Layer] = {}
+    wanted = {layer for image in found for layer in image.layers} & files.keys()
+    allowance = Allowance.of(what, sum(files[name].stat().st_size for name in wanted))
+    for name in sorted(wanted):
+        with _opened(files[name], _layer(what, name)) as file:
+            layers[name] = _read_layer(file, shelf, _layer(what, name), allowance, seekable=True)
+    return _final_files(found, layers, what, allowance)
+
+
+def _layers(tar: Opened, wanted: set[str], shelf: Shelf) -> Iterator[tuple[str, Layer]]:
+    """The second round over a tar: every wanted layer by its name."""
+    for info, content in tar.members():
+        name = plain(info.name)
+        if content is not None and name in wanted:
+            what = _layer(tar.what, name)
+            yield name, _read_layer(content, shelf, what, tar.allowance, seekable=tar.seekable)
+
+
+def _read_layer(
+    content: io.BufferedReader, shelf: Shelf, what: str, allowance: Allowance, *, seekable: bool
+) -> Layer:
+    """One layer, marked: a tar, compressed or not."""
+    shelved = Shelved(shelf, what, allowance)
+    with opened_tar(content, what, allowance, seekable=seekable) as tar:
+        for info, own in tar.members():
+            shelved.take(info, own)
+    return marked(shelved.layer)
+
+
+def _final_files(
+    found: Sequence[ImageLayers], layers: Mapping[str, Layer], what: str, allowance: Allowance
+) -> dict[str, Path]:
+    """The libraries of each image as its last layer leaves them; of several images, under their labels."""
+    _require_whole(found, layers, what)
+    files: dict[str, Path] = {}
+    for prefix, image in zip(_prefixes(found), found, strict=True):
+        allowance.take_stacked(sum(len(layers[name].files) for name in set(image.layers)))
+        seen = stack([layers[name] for name in image.layers]).libraries
+        allowance.take_libraries(len(seen) if prefix else 0)
+        files.update({f"{prefix}{name}": path for name, path in seen.items()})
+    return files
+
+
+def _require_whole(found: Iterable[ImageLayers], layers: Mapping[str, Layer], what: str) -> None:
+    """Raise ``IntegrityError`` for a layer that is missing."""
+    for image in found:
+        missing = [name for name in image.layers if name not in layers]
+        if missing:
+            raise IntegrityError(
+                f"{what}: the layer {printable(missing[0])} of {printable(image.label)} is not there "
+                f"({len(missing)} of {len(image.layers)} are missing). Save the image again."
+            )
+
+
+def _prefixes(found: Sequence[ImageLayers]) -> Iterator[str]:
+    """What tells each image's files from those of the others, written as ``docker cp`` takes it."""
+    images_of = Counter(image.label for image in found)
+    for place, image in enumerate(found, 1):
+        number = f" ({place})" if images_of[image.label] > 1 else ""
+        yield f"{image.label}{number}:/" if len(found) > 1 else ""
+
+
+def _layer(what: str, name: str) -> str:
+    return f"{what}, layer {printable(name)}"
+
+
+class _Watched(io.FileIO):
+    """A file that tells how many bytes are read of it."""
+
+    def __init__(self, path: Path, advance: Callable[[int], None]) -> None:
+        super().__init__(path)
+        self._advance = advance
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        count = super().readinto(buffer)
+        self._advance(count)
+        return count
+
+
+@contextmanager
+def _watched(path: Path, what: str, reporter: Reporter) -> Iterator[io.BufferedReader]:
+    with damage(what):
+        size = path.stat().st_size
+    with reporter.progress(what.rpartition("/")[2], size) as advance:
+        with damage(what):
+            file = cast("io.BufferedReader", io.BufferedReader(_Watched(path, advance)))
+        with file:
+            yield file
+
+
+@contextmanager
+def _opened(path: Path, what: str) -> Iterator[io.BufferedReader]:
+    with damage(what):
+        file = path.open("rb")
+    with file:
+        yield file

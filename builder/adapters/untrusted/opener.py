@@ -1,0 +1,192 @@
+"""Whatever may hold libraries, opened: files, folders, archives, container images, at a path or a URL."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
+
+from builder.adapters.files.part_file import scratch_folder
+from builder.adapters.transfer import HttpTransfer, NotThereError
+from builder.adapters.untrusted.compressed import damage, is_compressed, is_tar, is_zip
+from builder.adapters.untrusted.image_documents import below_own_top
+from builder.adapters.untrusted.image_file import read_layout, read_tar
+from builder.adapters.untrusted.scratch import Shelf
+from builder.adapters.untrusted.zip import read_zip
+from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
+from builder.errors import NothingToDoError, ValidationError
+from builder.formats.addresses import without_userinfo
+from builder.formats.text import printable
+from builder.ports import Reporter
+
+Library = tuple[str, Path]
+"""The name to show, and the file that has the bytes."""
+
+_BLOCK = 512
+
+_SUFFIX = re.compile(r"\.(?:whl|zip|nupkg|tar|tgz|txz|tbz2?|tzst|tar\.(?:gz|zst|bz2|xz))\Z", re.IGNORECASE)
+
+_TAKEN = "a .so, a folder, a wheel, a zip or tar archive, a container image's file, or the URL of one"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opener:
+    """Finds the libraries of a source; what has to be unpacked or fetched for it goes again afterwards."""
+
+    transfer: HttpTransfer
+    reporter: Reporter
+    scratch: Path
+    """A name beside which scratch folders are made."""
+
+    @contextmanager
+    def libraries(self, source: str) -> Iterator[Sequence[Library]]:
+        """The libraries of ``source``, sorted by name, there to be read inside the block.
+
+        Raises ``NothingToDoError`` when it holds none, ``ValidationError`` (no such thing, or of no kind that
+        can be opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
+        """
+        with self._found(source) as files:
+            if not files:
+                raise NothingToDoError(f"No shared library in {shown(source)}. Name {_TAKEN}.")
+            yield [(printable(name), path) for name, path in sorted(files.items())]
+
+    @contextmanager
+    def _found(self, source: str) -> Iterator[dict[str, Path]]:
+        if is_url(source):
+            with self._shelf() as shelf:
+                file = shelf.place()
+                _download(self.transfer, source, file)
+                yield _in_file(file, _name_in(source), shown(source), shelf, self.reporter)
+            return
+        path = require_path(source)
+        if path.is_file() and is_library(path.name, _head(path, shown(source))):
+            yield {path.name: path}
+            return
+        with self._shelf() as shelf:
+            if path.is_dir():
+                yield _in_folder(path, shown(source), shelf)
+            else:
+                yield _in_file(path, path.name, shown(source), shelf, self.reporter)
+
+    @contextmanager
+    def _shelf(self) -> Iterator[Shelf]:
+        with scratch_folder(self.scratch, needed=0) as folder:
+            yield Shelf(folder)
+
+
+def is_url(source: str) -> bool:
+    """Whether a source is fetched before it is opened."""
+    return source.lower().startswith(("http://", "https://"))
+
+
+def shown(source: str) -> str:
+    """A source as messages and reports name it: no password, no control characters."""
+    return printable(without_userinfo(source))
+
+
+def require_path(source: str) -> Path:
+    """The file or folder that ``source`` names. Raises ``ValidationError``."""
+    path = Path(source)
+    try:
+        there = path.is_file() or path.is_dir()
+    except OSError as error:
+        raise ValidationError(f"{shown(source)} cannot be looked at: {error.strerror}.") from error
+    if not there:
+        raise ValidationError(f"{shown(source)} is neither a file nor a folder. Name {_TAKEN}.")
+    return path
+
+
+def _download(transfer: HttpTransfer, url: str, file: Path) -> None:
+    try:
+        transfer.download(url, file)
+    except NotThereError as error:
+        raise NotThereError(f"{error} Check the address.") from error
+
+
+def _name_in(url: str) -> str:
+    """The file name that a URL ends in."""
+    return PurePosixPath(urlsplit(url).path).name or "download"
+
+
+def _head(path: Path, what: str) -> bytes:
+    with damage(what), path.open("rb") as file:
+        return file.read(_BLOCK)
+
+
+def _in_file(path: Path, name: str, what: str, shelf: Shelf, reporter: Reporter) -> dict[str, Path]:
+    head = _head(path, what)
+    if is_library(name, head):
+        return {name: path}
+    if is_zip(head):
+        return _without_top(read_zip(path, shelf, what).libraries, name)
+    if is_compressed(head) or is_tar(head):
+        return _without_top(read_tar(path, what, shelf, reporter), name)
+    if _SUFFIX.search(name):
+        kinds = "neither zip nor tar, gzip, zstd, bzip2 or xz"
+        raise ValidationError(
+            f"{what} is no archive, whatever its name says: its bytes are {kinds}. It may be cut short or an "
+            "error page; fetch it again."
+        )
+    return {}
+
+
+def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:
+    """Names without the top folder where that only repeats the archive's own name."""
+    return below_own_top(files, _SUFFIX.sub("", name))
+
+
+def _in_folder(folder: Path, what: str, shelf: Shelf) -> dict[str, Path]:
+    found = sorted(_walk(folder))
+    files = {name: path for name, path in found if not path.is_symlink()}
+    images = read_layout(files, what, shelf)
+    if images:
+        return images
+    libraries = {name: path for name, path in files.items() if _is_candidate(path)}
+    links = [(name, path) for name, path in found if path.is_symlink() and is_named_like_a_library(name)]
+    return {**libraries, **dict(_other_names(links, libraries.values()))}
+
+
+def _other_names(links: Iterable[Library], known: Iterable[Path]) -> Iterator[Library]:
+    """The links to what is not shown yet: outside of the folder, no library at all, or nowhere."""
+    shown_files = {_identity(path) for path in known}
+    for name, path in links:
+        target = _identity(path)
+        if target is None or target not in shown_files:
+            shown_files.add(target)
+            yield name, path
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What all names of one file have in common; ``None`` where a link leads nowhere."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _walk(folder: Path) -> Iterator[Library]:
+    """Every regular file and every link below ``folder``, by its name in there."""
+
+    def unreadable(error: OSError) -> None:
+        raise ValidationError(
+            f"{shown(str(error.filename))} cannot be read: {error.strerror}. Check its owner and mode."
+        ) from error
+
+    for above, folders, names in os.walk(folder, onerror=unreadable):
+        for path in (Path(above) / name for name in (*folders, *names)):
+            if path.is_symlink() or path.is_file():
+                yield path.relative_to(folder).as_posix(), path
+
+
+def _is_candidate(path: Path) -> bool:
+    """A file that cannot be looked at is one too: whoever reads it says why."""
+    try:
+        with path.open("rb") as file:
+            return is_library(path.name, file.read(HEAD))
+    except OSError:
+        return True

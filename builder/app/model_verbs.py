@@ -1,0 +1,169 @@
+"""inspect --operators and inspect --model: what a package's CUDA provider runs, told by asking it."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.adapters.untrusted.opener import shown
+from builder.app.inspection import opener, stderr_console
+from builder.binary.coverage import Support
+from builder.builds.kit import Kit
+from builder.builds.operators import operator_table
+from builder.builds.workshop import Workshop
+from builder.console import Console
+from builder.errors import CheckFailedError, ValidationError
+from builder.formats.missing_kernels import cannot_run, cause
+from builder.formats.onnx_file import read_onnx
+from builder.formats.package_names import Profile
+from builder.formats.session_log import EVERY_NODE, explained
+from builder.formats.text import printable, shortened
+from builder.gpu.architectures import Capability
+from builder.onnxruntime.operators import OperatorTable, document, text
+from builder.pipeline.library_file import read_file
+from builder.pipeline.plan import Wishes, choose_base
+from builder.ports import Reporter
+from builder.report.model_plan import ModelPlan, OnCpu, plan_document, plan_text, reason
+from builder.virtualcard.card import Card
+from builder.virtualcard.opening import CPU, HOST, PROVIDER, Runtime, open_model
+
+_NO_CARD = Capability(8, 6)
+"""Stands in for the card of a provider that runs on none."""
+
+_LONGEST = 500
+"""Characters of ONNX Runtime's own words, whose end has the reason."""
+
+_BRIDGE = "libonnxruntime_providers_shared.so"
+
+_HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
+
+_VERSION = re.compile(rb"\0VERS_(\d+\.\d+\.\d+)\0")
+"""The symbol version that every host library defines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Provider:
+    """Host library and CUDA provider of a package, side by side."""
+
+    label: str
+    folder: Path
+    ort_version: str
+
+
+def require_alone(*others: object) -> None:
+    """Raise ``ValidationError`` for flags that say nothing about operators or a model."""
+    if any(others):
+        raise ValidationError(
+            "--operators and --model take one package, go without each other, and write no --html and no "
+            "--png. Use --json for programs."
+        )
+
+
+def tell_operators(shop: Workshop, source: str, wishes: Wishes, *, as_json: bool) -> None:
+    """Print which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
+    console = stderr_console(shop)
+    with _provider(shop, console, source) as provider:
+        runtime = _runtime(shop, console, wishes)
+        table = _table(shop, provider, runtime, console)
+    shop.console.show(json.dumps(document(table), indent=2) if as_json else text(provider.label, table))
+
+
+def tell_model(shop: Workshop, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
+    """Print which nodes of ``model`` would run on the CPU with the package ``source``, and why.
+
+    Raises as ``read_onnx``, and ``CheckFailedError`` where ONNX Runtime refuses the model.
+    """
+    file, console, name = read_onnx(model), stderr_console(shop), shortened(model.name)
+    with _provider(shop, console, source) as provider:
+        runtime = _runtime(shop, console, wishes)
+        with console.step(f"open {name} on a virtual card"):
+            opening = open_model(provider.folder, model.absolute(), _card(provider), runtime=runtime)
+        if opening.error:
+            why = _why(opening.error, provider)
+            raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
+        on_cpu = opening.nodes.get(CPU, Counter())
+        table: OperatorTable | None = None
+        if opening.no_kernel if EVERY_NODE in on_cpu else opening.no_kernel & on_cpu.keys():
+            table = _table(shop, provider, runtime, console)
+    plan = ModelPlan(
+        model=name,
+        package=provider.label,
+        ort_version=provider.ort_version,
+        opsets=file.opsets,
+        counts=opening.counts,
+        on_cpu=tuple(
+            OnCpu(
+                operator,
+                name,
+                count,
+                reason((operator, name), opening.no_kernel, opening.unsupported, opening.cheaper, table),
+            )
+            for (operator, name), count in sorted(on_cpu.items())
+        ),
+    )
+    shop.console.show(json.dumps(plan_document(plan), indent=2) if as_json else plan_text(plan))
+
+
+@contextmanager
+def _provider(shop: Workshop, console: Console, source: str) -> Iterator[_Provider]:
+    """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.libraries``."""
+    label = shown(source)
+    with opener(shop, console).libraries(source) as libraries, tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name, path in libraries:
+            file = name.rpartition("/")[2]
+            wanted = HOST if _HOST.match(file) else file
+            if wanted in {HOST, PROVIDER, _BRIDGE} and not (folder / wanted).exists():
+                (folder / wanted).symlink_to(path.resolve())
+        missing = [wanted for wanted in (HOST, PROVIDER, _BRIDGE) if not (folder / wanted).exists()]
+        if missing:
+            raise ValidationError(
+                f"{label} has no {' and no '.join(missing)}: only ONNX Runtime with its CUDA provider can be "
+                "asked. Name a package for CUDA, its folder, or the wheel onnxruntime-gpu."
+            )
+        yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
+
+
+def _card(provider: _Provider) -> Card:
+    """The newest card that the provider runs on natively: some kernels run while a session is made."""
+    coverage = read_file(PROVIDER, provider.folder / PROVIDER).coverage
+    support = coverage.support if coverage else {}
+    native = [device for device, how in support.items() if how is Support.NATIVE]
+    return Card(capability=str(max(native, default=_NO_CARD)))
+
+
+def _table(shop: Workshop, provider: _Provider, runtime: Runtime, told: Reporter) -> OperatorTable:
+    # Imported late: onnx and onnxruntime are slow to import.
+
+    return operator_table(shop, provider.folder, runtime, provider.ort_version, told)
+
+
+def _why(said: str, provider: _Provider) -> str:
+    """What a smaller profile lacks comes first: to ONNX Runtime it is an operator that nobody registered."""
+    lean = cannot_run(Profile.LEAN.value, provider.ort_version)
+    lacks = cause(said, provider.label, lean, None)
+    known = str(lacks) if lacks else explained(said, provider.ort_version)
+    own = printable(" ".join(said.split())[-_LONGEST:])
+    return known or f"{own} Check it with onnx.checker, or export it again."
+
+
+def _version(host: Path, label: str) -> str:
+    with host.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = _VERSION.search(data)
+        version = found[1].decode() if found else None
+    if version is None:
+        raise ValidationError(f"{label}: its {HOST} names no version of ONNX Runtime. Name another package.")
+    return version
+
+
+def _runtime(shop: Workshop, console: Console, wishes: Wishes) -> Runtime:
+    base = choose_base(shop.project, wishes, shop.engine).value
+    with console.step("make the virtual card"):
+        return Runtime(library=Kit(shop, base, console).virtual_card(), runner=shop.runner)

@@ -1,0 +1,240 @@
+"""Which GPUs a library runs on, from its fatbin containers; and a package, from its libraries.
+
+The unit is the container, for it is what the CUDA run time chooses an image from: a library of which one
+translation unit lost an architecture must show it.
+
+That holds for libraries that one compiler run made for one set, ORT's provider: 184 containers in 1.23.2,
+all alike. NVIDIA's maths libraries are made of containers for one architecture each (measured, 12.9): of
+the 2,078 with kernels in libcublasLt 868 hold only sm_90a and sm_120f and 414 only sm_100f; of the 24,454
+in libcufft each holds one image. The library itself chooses by device, so a container without an image for
+a GPU is no gap. For these *specialised* libraries native means that at least one container has SASS for the
+GPU, and JIT that every container can be run; some PTX (one container of 3,484 in cuBLASLt has compute_52)
+proves nothing and is partial. What the weak half of that rule lets through, leftovers in one cuDNN library,
+the worst of all libraries catches: libcudnn_ops, libcudnn_cnn and libcublas carry the full set in nearly all
+of their containers.
+
+LTO IR is input of a link at run time, which the library does itself: cuFFT has 11,651 containers with nothing
+else. These and the units without a kernel, libcufftw's only one, are *idle*: counted, but neither help nor
+hurt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from builder.binary.fatbin_format import Compression, Container, Kind
+from builder.binary.library_names import family_of
+from builder.gpu.architectures import Arch, Capability, jits_ptx, runs_sass
+from builder.gpu.generations import CAPABILITIES
+from builder.onnxruntime.units import UnitSet, meant_for
+
+_BLACKWELL = 10
+
+
+class Support(Enum):
+    """How device code runs on a GPU, best first."""
+
+    NATIVE = "native"
+    JIT = "jit"
+    """The driver compiles PTX at first use."""
+    PARTIAL = "partial"
+    """Some containers have nothing that runs."""
+    NONE = "none"
+
+
+_ORDER = tuple(Support)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How one library's containers serve one capability."""
+
+    native: int
+    """Containers with SASS that runs."""
+    jit: int
+    """Containers with PTX only that the driver can compile."""
+    none: int
+    """Containers with nothing that runs."""
+
+    @property
+    def total(self) -> int:
+        """All containers but the idle ones."""
+        return self.native + self.jit + self.none
+
+
+@dataclass(frozen=True)
+class LibraryCoverage:
+    """The device code found in one library. Architectures are those of at least one container, sorted."""
+
+    path: str
+    containers: int
+    sections: Mapping[str, int]
+    """Containers by the section they lie in, ``""`` outside of any."""
+    images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]]
+    """Images by section, kind and architecture: what another reader's counts can be compared with."""
+    sass: tuple[Arch, ...]
+    ptx: tuple[Arch, ...]
+    ltoir: tuple[Arch, ...]
+    unknown: int
+    """Images of a kind that nobody knows."""
+    idle: int
+    """Containers with nothing to run in them."""
+    specialised: bool
+    tally: Mapping[Capability, Tally]
+    zstd: bool
+    """Whether an image that a driver before Blackwell's would load is packed with zstd."""
+
+    @property
+    def support(self) -> Mapping[Capability, Support]:
+        """What the tally comes to for each capability."""
+        return {device: _support(tally, self.specialised) for device, tally in self.tally.items()}
+
+    @property
+    def runnable(self) -> bool:
+        """Whether there is anything in it to run."""
+        return self.idle < self.containers
+
+
+def is_specialised(path: str) -> bool:
+    """Whether a library is one of NVIDIA's that are made of containers for one architecture each."""
+    family = family_of(path.rsplit("/", 1)[-1])
+    return family is not None and family.specialised
+
+
+def cover(
+    path: str, containers: Sequence[Container], *, specialised: bool, kinds: Sequence[UnitSet] = ()
+) -> LibraryCoverage | None:
+    """What one library's containers support; ``None`` when it has no device code.
+
+    ``kinds``: its units by what they are compiled for, where that is not the whole list for all of them: then
+    a container that was not meant for a GPU is no gap.
+    """
+    if not containers:
+        return None
+    return LibraryCoverage(
+        path=path,
+        containers=len(containers),
+        sections=Counter(container.section for container in containers),
+        images=_images(containers),
+        sass=_found(containers, Kind.SASS),
+        ptx=_found(containers, Kind.PTX),
+        ltoir=_found(containers, Kind.LTOIR),
+        unknown=sum(image.kind is Kind.OTHER for container in containers for image in container.images),
+        idle=sum(not _runnable(container) for container in containers),
+        specialised=specialised,
+        tally=_tallies(containers, kinds),
+        zstd=any(_is_old_zstd(container) for container in containers),
+    )
+
+
+def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support]:
+    """A package's support: for each capability the worst over its libraries with something to run.
+
+    Without any such library it is none everywhere.
+    """
+    found = [library.support for library in libraries if library.runnable]
+    return {
+        device: max((support[device] for support in found), key=_ORDER.index, default=Support.NONE)
+        for device in CAPABILITIES
+    }
+
+
+def sass_everywhere(containers: Sequence[Container]) -> tuple[Arch, ...]:
+    """The architectures with SASS in every container, sorted."""
+    sets = [container.arches(Kind.SASS) for container in containers]
+    return tuple(sorted(frozenset.intersection(*sets))) if sets else ()
+
+
+def promised_by(arch: Arch, *, widen: bool = False) -> tuple[Capability, ...]:
+    """The capabilities that code for an architecture of a set must run on: its own, for ``f`` its family's.
+
+    That ``sm_120`` runs on 12.1 too is no promise: ORT's CMake makes ``120a`` of it, which does not. For a
+    variant that is to be widened (``onnxruntime.widening``) it is one.
+    """
+    runs_on = tuple(device for device in CAPABILITIES if runs_sass(arch, device))
+    return runs_on if widen or arch.suffix == "f" else runs_on[:1]
+
+
+def lacking(containers: Iterable[Container], arch: Arch, *, widen: bool = False) -> tuple[Container, ...]:
+    """The containers without SASS for ``arch``: none of its number, or none that runs where it promises to.
+
+    So ``120a`` stands for ``120`` and not for ``120f``, and ``90`` for ``90a``. Where ``widen``, ``120a`` and
+    ``121`` together stand for ``120``.
+    """
+    devices = promised_by(arch, widen=widen)
+    return tuple(one for one in containers if not _has(one.arches(Kind.SASS), arch, devices))
+
+
+def _has(found: frozenset[Arch], asked: Arch, devices: Iterable[Capability]) -> bool:
+    return asked.number in {arch.number for arch in found} and all(
+        any(runs_sass(arch, device) for arch in found) for device in devices
+    )
+
+
+def _images(containers: Iterable[Container]) -> Mapping[str, Mapping[Kind, Mapping[Arch, int]]]:
+    counts: dict[str, dict[Kind, Counter[Arch]]] = {}
+    for container in containers:
+        kinds = counts.setdefault(container.section, {})
+        for image in container.images:
+            kinds.setdefault(image.kind, Counter())[image.arch] += 1
+    return counts
+
+
+def _found(containers: Iterable[Container], kind: Kind) -> tuple[Arch, ...]:
+    return tuple(sorted({arch for container in containers for arch in container.arches(kind)}))
+
+
+_Code = tuple[frozenset[Arch], frozenset[Arch]]
+"""What of a container a driver can use: the architectures of its SASS, and those of its PTX."""
+
+
+def _tallies(containers: Iterable[Container], kinds: Sequence[UnitSet]) -> Mapping[Capability, Tally]:
+    """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
+    alike: Counter[_Code] = Counter(
+        (container.arches(Kind.SASS), container.arches(Kind.PTX))
+        for container in containers
+        if _runnable(container)
+    )
+    return {device: _tally(alike, device, kinds) for device in CAPABILITIES}
+
+
+def _runnable(container: Container) -> bool:
+    return any(image.runnable for image in container.images)
+
+
+def _tally(alike: Mapping[_Code, int], device: Capability, kinds: Sequence[UnitSet]) -> Tally:
+    counts: Counter[Support] = Counter()
+    for code, count in alike.items():
+        served = _served(code, device)
+        if served is not Support.NONE or not kinds or meant_for(_arch_of(device), kinds, code[0]):
+            counts[served] += count
+    return Tally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE])
+
+
+def _arch_of(device: Capability) -> Arch:
+    return Arch(device.major, device.minor)
+
+
+def _served(code: _Code, device: Capability) -> Support:
+    sass, ptx = code
+    if any(runs_sass(arch, device) for arch in sass):
+        return Support.NATIVE
+    return Support.JIT if any(jits_ptx(arch, device) for arch in ptx) else Support.NONE
+
+
+def _support(tally: Tally, specialised: bool) -> Support:
+    if tally.native and (specialised or tally.native == tally.total):
+        return Support.NATIVE
+    if not tally.native and not tally.jit:
+        return Support.NONE
+    return Support.PARTIAL if tally.none else Support.JIT
+
+
+def _is_old_zstd(container: Container) -> bool:
+    """Blackwell's own images may be zstd at no cost: its drivers, 570 and newer, all read it."""
+    return any(
+        image.compression is Compression.ZSTD and image.arch.major < _BLACKWELL for image in container.images
+    )

@@ -1,0 +1,109 @@
+"""What ``cuobjdump --list-elf`` and ``--list-ptx`` say, read without trust: whole, or no answer.
+
+Measured on cuobjdump 12.4.131 and 13.5.37: a library without device code exits 255 with "does not contain
+device code"; a library without PTX exits 0 with an empty list and "No PTX file found to extract"; 13.5 on
+ORT 1.23.2's provider prints five lines, then "fatal : Invalid ELF", and exits 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from builder.binary.fatbin_format import Container, Kind
+from builder.gpu.architectures import Arch
+from builder.ports import Completed
+
+_LINE = re.compile(r"(?:ELF|PTX) file\s+\d+: .*\.(?:sm|compute)_(\d{2,3}[af]?)\.(?:cubin|ptx)")
+
+_NO_DEVICE_CODE = "does not contain device code"
+
+_NONE_OF_THIS_KIND = re.compile(r"No (?:ELF|PTX) file found to extract")
+
+_NO_CODE_EXIT = 255
+
+
+class CuobjdumpError(ValueError):
+    """cuobjdump failed, or said something that is no whole listing."""
+
+
+@dataclass(frozen=True)
+class ImageCounts:
+    """Images by architecture, in all of a library."""
+
+    sass: Mapping[Arch, int]
+    ptx: Mapping[Arch, int]
+
+
+def parse_listings(elf: Completed, ptx: Completed) -> ImageCounts:
+    """The counts of a library. Raises ``CuobjdumpError`` for anything but two whole answers that agree."""
+    if _says_no_code(elf) != _says_no_code(ptx):
+        raise CuobjdumpError("one listing says that there is no device code, the other one does not")
+    return ImageCounts(sass=_parse(elf), ptx=_parse(ptx))
+
+
+def count_images(containers: Iterable[Container]) -> ImageCounts:
+    """The same counts from the native reader."""
+    sass: Counter[Arch] = Counter()
+    ptx: Counter[Arch] = Counter()
+    for container in containers:
+        sass.update(image.arch for image in container.images if image.kind is Kind.SASS)
+        ptx.update(image.arch for image in container.images if image.kind is Kind.PTX)
+    return ImageCounts(sass=sass, ptx=ptx)
+
+
+def disagreements(native: ImageCounts, listed: ImageCounts) -> list[str]:
+    """One line for each architecture of which the two count other numbers of images.
+
+    Suffixes are left out of the comparison, for cuobjdump's are unreliable. It drops them: 12.4 lists
+    ``sm_120f`` as ``sm_120``, SASS and PTX, 13.5 SASS only (NVRTC's code for 30 architectures, and cuBLASLt
+    12.9). It makes them up: 12.4 lists five images of libcublas 12.9 as ``sm_50a``, ``sm_60a`` and
+    ``sm_61a``, which do not exist; 13.5 lists the same ones plain. Only that is lenient: the sum over an
+    architecture's suffixes must agree to the image.
+    """
+    lines: list[str] = []
+    for kind, ours, theirs in (("sm", native.sass, listed.sass), ("compute", native.ptx, listed.ptx)):
+        left, right = _by_number(ours), _by_number(theirs)
+        lines += [
+            f"{kind}_{number}: {left[number]} read natively, {right[number]} by cuobjdump"
+            for number in sorted({*left, *right})
+            if left[number] != right[number]
+        ]
+    return lines
+
+
+def _says_no_code(done: Completed) -> bool:
+    return done.code == _NO_CODE_EXIT and _NO_DEVICE_CODE in done.stdout + done.stderr
+
+
+def _parse(done: Completed) -> Mapping[Arch, int]:
+    if _says_no_code(done):
+        return {}
+    if done.code != 0:
+        raise CuobjdumpError(f"exit code {done.code}: {_last_line(done)}")
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    matches = [_LINE.fullmatch(line) for line in lines]
+    unknown = [
+        line
+        for line, match in zip(lines, matches, strict=False)
+        if not match and not _NONE_OF_THIS_KIND.search(line)
+    ]
+    if unknown:
+        raise CuobjdumpError(f"a line that names no image: {unknown[0]}")
+    if not any(matches) and not _NONE_OF_THIS_KIND.search(done.stdout + done.stderr):
+        raise CuobjdumpError("an empty answer")
+    return Counter(Arch.parse(match[1]) for match in matches if match)
+
+
+def _last_line(done: Completed) -> str:
+    lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "no output"
+
+
+def _by_number(counts: Mapping[Arch, int]) -> Counter[int]:
+    numbers: Counter[int] = Counter()
+    for arch, count in counts.items():
+        numbers[arch.number] += count
+    return numbers

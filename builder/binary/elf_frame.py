@@ -1,0 +1,271 @@
+"""The frame of an ELF file: header, sections, the names in its string tables. ELF64 little-endian only.
+
+Source: the System V ABI, chapter "Object Files".
+
+What the program headers of an ELF file say: its build-id, and whether it asks for an executable stack.
+
+Sources: the System V ABI, chapter "Program Loading and Dynamic Linking"; the Linux gABI extension on
+``PT_GNU_STACK``; glibc's ``elf/dl-load.c`` and ``sysdeps/x86_64/stackinfo.h``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+Buffer = Union[bytes, mmap.mmap]
+
+LARGEST = 4 << 30
+"""Bytes of a file that is read. The largest library of a package has 0.7 GiB, x86-64 code reaches 2 GiB."""
+
+_MAGIC = b"\x7fELF"
+
+_HEADER_SIZE = 64
+
+_CLASS_64, _LITTLE_ENDIAN, _X86_64 = 2, 1, 62
+
+_STRTAB, _NOBITS = 3, 8
+
+_EXECINSTR = 4
+
+_LONGEST_NAME = 4096
+
+_MOST_TEXT = 1 << 20
+"""Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
+
+
+class ElfError(ValueError):
+    """The file is not a whole ELF64 little-endian x86-64 file. ``offset`` is where it goes wrong."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        self.offset = offset
+        super().__init__(f"{message} (at offset {offset:#x})")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section: ``offset`` and ``size`` in bytes. ``kind`` is ``sh_type``, ``flags`` is ``sh_flags``."""
+
+    name: str
+    kind: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    flags: int
+    address: int
+    """Where it lies in memory, from the library's start."""
+
+    @property
+    def in_file(self) -> bool:
+        """Whether its bytes lie in the file (``.bss`` has none)."""
+        return self.kind not in (0, _NOBITS)
+
+    @property
+    def executable(self) -> bool:
+        """Whether it holds machine code of the host (SHF_EXECINSTR)."""
+        return bool(self.flags & _EXECINSTR)
+
+
+def is_elf(buffer: Buffer) -> bool:
+    """Whether the bytes begin like an ELF file of any kind."""
+    return bytes(buffer[: len(_MAGIC)]) == _MAGIC
+
+
+def require_supported(buffer: Buffer) -> None:
+    """Raise ``ElfError`` for anything but an x86-64 file with a whole header."""
+    if not buffer:
+        raise ElfError("the file is empty", 0)
+    if not is_elf(buffer):
+        raise ElfError("not an ELF file", 0)
+    if len(buffer) < _HEADER_SIZE:
+        raise ElfError(f"truncated: the file ends after {len(buffer)} bytes, within its header", len(buffer))
+    if buffer[4] != _CLASS_64:
+        raise ElfError("not a 64-bit ELF file", 4)
+    if buffer[5] != _LITTLE_ENDIAN:
+        raise ElfError("not a little-endian ELF file", 5)
+    (machine,) = struct.unpack_from("<H", buffer, 18)
+    if machine != _X86_64:
+        raise ElfError(f"not for x86-64 (machine {machine})", 18)
+    if len(buffer) > LARGEST:
+        raise ElfError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
+
+
+def read_sections(buffer: Buffer) -> tuple[Section, ...]:
+    """All sections; each one that has bytes lies wholly in the file. Raises ``ElfError``."""
+    require_supported(buffer)
+    (table,) = struct.unpack_from("<Q", buffer, 40)
+    entry_size, count, names_index = struct.unpack_from("<HHH", buffer, 58)
+    if count == 0 or entry_size != _HEADER_SIZE or names_index >= count:
+        raise ElfError("no usable section headers", 58)
+    if table + count * entry_size > len(buffer):
+        raise ElfError(
+            f"truncated: section headers end at {table + count * entry_size:,}, the file at {len(buffer):,}",
+            table,
+        )
+    headers = list(struct.iter_unpack("<IIQQQQIIQQ", bytes(buffer[table : table + count * entry_size])))
+    names_at, names_size = headers[names_index][4], headers[names_index][5]
+    names_end = min(names_at + names_size, len(buffer))
+    names = _texts(buffer, (header[0] for header in headers), names_at, names_end)
+    return tuple(
+        _section(buffer, name, header, table + index * entry_size)
+        for index, (name, header) in enumerate(zip(names, headers, strict=False))
+    )
+
+
+def only(sections: Sequence[Section], kind: int) -> Section | None:
+    """The section of a kind that a library has once, if at all. Raises ``ElfError`` where it has two."""
+    found = [section for section in sections if section.kind == kind]
+    if len(found) > 1:
+        raise ElfError(f"two sections of type {kind:#x}: {found[0].name}, {found[1].name}", found[1].offset)
+    return found[0] if found else None
+
+
+def strings_of(sections: Sequence[Section], section: Section) -> Section:
+    """The string table that ``section`` takes its names from. Raises ``ElfError``."""
+    if section.link >= len(sections) or sections[section.link].kind != _STRTAB:
+        raise ElfError(f"section {section.name} names no string table", section.offset)
+    return sections[section.link]
+
+
+def names_in(buffer: Buffer, strings: Section, offsets: Iterable[int]) -> list[str]:
+    """The names at ``offsets`` of a string table. Raises ``ElfError``, for more than 1 MiB of them too."""
+    return _texts(buffer, offsets, strings.offset, strings.offset + strings.size)
+
+
+def _section(buffer: Buffer, name: str, header: tuple[int, ...], at: int) -> Section:
+    _name, kind, flags, address, offset, size, link, info, _align, _entry_size = header
+    section = Section(name, kind, offset, size, link, info, flags, address)
+    if section.in_file and offset + size > len(buffer):
+        raise ElfError(
+            f"truncated: section {section.name} ends at {offset + size:,}, the file at {len(buffer):,}", at
+        )
+    return section
+
+
+def _texts(buffer: Buffer, offsets: Iterable[int], start: int, end: int) -> list[str]:
+    texts: list[str] = []
+    room = _MOST_TEXT
+    for offset in offsets:
+        texts.append(_text(buffer, start + offset, end))
+        room -= len(texts[-1])
+        if room < 0:
+            raise ElfError(f"more than {_MOST_TEXT:,} bytes of names", start + offset)
+    return texts
+
+
+def _text(buffer: Buffer, start: int, end: int) -> str:
+    if start >= end:
+        raise ElfError("a name lies outside its string table", start)
+    name, terminator, _rest = bytes(buffer[start : min(end, start + _LONGEST_NAME)]).partition(b"\0")
+    if not terminator:
+        raise ElfError("a name does not end within its string table", start)
+    return name.decode("utf-8", "replace")
+
+
+_ENTRY_SIZE = 56
+
+_NOTE, _GNU_STACK = 4, 0x6474E551
+
+_EXECUTE = 1
+
+_BUILD_ID, _GNU = 3, b"GNU\0"
+
+_NOTE_HEADER_SIZE = 12
+
+_WIDE = 8
+
+_MOST_NOTES = 4096
+"""Of a library; real ones have one or two."""
+
+_LONGEST_BUILD_ID = 64
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One program header: ``offset`` and ``size`` in the file, in bytes."""
+
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    alignment: int
+
+
+@dataclass(frozen=True)
+class _Note:
+    """One note: who it is from, and where its text lies in the file. Of a long name only the beginning."""
+
+    owner: bytes
+    kind: int
+    offset: int
+    size: int
+
+
+def read_segments(buffer: Buffer) -> tuple[Segment, ...]:
+    """All program headers; each one that has bytes lies wholly in the file. Raises ``ElfError``."""
+    require_supported(buffer)
+    (table,) = struct.unpack_from("<Q", buffer, 32)
+    entry_size, count = struct.unpack_from("<HH", buffer, 54)
+    if count and entry_size != _ENTRY_SIZE:
+        raise ElfError("no usable program headers", 54)
+    if count and table + count * _ENTRY_SIZE > len(buffer):
+        end = table + count * _ENTRY_SIZE
+        raise ElfError(f"truncated: program headers end at {end:,}, the file at {len(buffer):,}", table)
+    headers = struct.iter_unpack("<IIQQQQQQ", bytes(buffer[table : table + count * _ENTRY_SIZE]))
+    return tuple(
+        _segment(buffer, header, table + index * _ENTRY_SIZE) for index, header in enumerate(headers)
+    )
+
+
+def asks_for_executable_stack(segments: Sequence[Segment]) -> bool:
+    """Whether ``PT_GNU_STACK`` has the flag X, or is not there at all.
+
+    Without the header glibc takes its default for x86-64, a stack that is executable; from 2.41 on ``dlopen``
+    refuses such a library. (The kernel's own default differs, and is for programs only.)
+    """
+    stacks = [segment for segment in segments if segment.kind == _GNU_STACK]
+    return not stacks or any(stack.flags & _EXECUTE for stack in stacks)
+
+
+def find_build_id(buffer: Buffer, segments: Sequence[Segment]) -> str | None:
+    """The first GNU build-id in a note segment, in hex; ``None`` without one. Raises ``ElfError``."""
+    notes = (note for segment in segments if segment.kind == _NOTE for note in _notes(buffer, segment))
+    for count, note in enumerate(notes):
+        if count == _MOST_NOTES:
+            raise ElfError(f"more than {_MOST_NOTES:,} notes", note.offset)
+        if (note.owner, note.kind) == (_GNU, _BUILD_ID):
+            if not 0 < note.size <= _LONGEST_BUILD_ID:
+                raise ElfError(f"a build-id of {note.size:,} bytes", note.offset)
+            return bytes(buffer[note.offset : note.offset + note.size]).hex()
+    return None
+
+
+def _segment(buffer: Buffer, header: tuple[int, ...], at: int) -> Segment:
+    kind, flags, offset, _address, _physical, size, _in_memory, alignment = header
+    if size and offset + size > len(buffer):
+        raise ElfError(f"truncated: a segment ends at {offset + size:,}, the file at {len(buffer):,}", at)
+    return Segment(kind, flags, offset, size, alignment)
+
+
+def _notes(buffer: Buffer, segment: Segment) -> Iterator[_Note]:
+    """The notes of a segment, padded to 8 bytes where it is aligned so, else to 4."""
+    step = _WIDE if segment.alignment == _WIDE else 4
+    at, end = 0, segment.size
+    while at + _NOTE_HEADER_SIZE <= end:
+        name_size, size, kind = struct.unpack_from("<III", buffer, segment.offset + at)
+        name_at = at + _NOTE_HEADER_SIZE
+        text_at = _padded(name_at + name_size, step)
+        if text_at + size > end:
+            raise ElfError("a note runs past the end of its segment", segment.offset + at)
+        owner_at = segment.offset + name_at
+        owner = bytes(buffer[owner_at : owner_at + min(name_size, len(_GNU) + 1)])
+        yield _Note(owner, kind, segment.offset + text_at, size)
+        at = _padded(text_at + size, step)
+
+
+def _padded(size: int, to: int) -> int:
+    return -(-size // to) * to

@@ -1,0 +1,181 @@
+"""Fatbin containers of a file, read natively: what device code is in it, unit by unit.
+
+The whole file is read. In ``.nv_fatbin`` and ``__nv_relfatbin``, where the CUDA run time and cuobjdump look,
+every byte has to belong to a container. Anywhere else but in machine code a container is known by its first
+eight bytes at a multiple of eight: cuFFT 11.4 keeps 24,453 in ``.ldata``, cuBLASLt 12.9 469 in
+``.cask_resource``. What is not whole raises ``FatbinError``: the caller must never take a part for all.
+Counts agree with cuobjdump 12.4, image for image, on every library of a package.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+
+from builder.binary.elf_frame import LARGEST, Buffer, read_sections
+from builder.binary.fatbin_format import (
+    BEGIN,
+    HEADER,
+    MOST_IMAGES,
+    SECTIONS,
+    Compression,
+    Container,
+    FatbinError,
+    Image,
+    Kind,
+    Region,
+    read_container,
+)
+
+__all__ = [
+    "SECTIONS",
+    "Compression",
+    "Container",
+    "FatbinError",
+    "Image",
+    "Kind",
+    "is_fatbin",
+    "read_containers",
+]
+
+_ALIGNMENT, _PADDING, _ZEROS_AT_ONCE = 8, 16, 1 << 20
+
+_MOST_STRAYS = 1 << 18
+"""Of what begins like a container and is none, in a file. A library that packs fatbins has a handful."""
+
+_AT_ONCE = 32 << 20
+"""Bytes of a mapped file that stay in memory behind the reader."""
+
+
+def is_fatbin(buffer: Buffer) -> bool:
+    """Whether the file is a bare fatbin, as ``nvcc --fatbin`` writes it."""
+    return bytes(buffer[: len(BEGIN)]) == BEGIN
+
+
+def read_containers(buffer: Buffer) -> tuple[Container, ...]:
+    """All containers of an ELF file or a bare fatbin in the file's order; none without device code.
+
+    Raises ``FatbinError`` for a fatbin section that is not containers from end to end and for a container
+    elsewhere that is not whole, and ``ElfError``.
+    """
+    if len(buffer) > LARGEST and is_fatbin(buffer):
+        raise FatbinError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
+    found: list[Container] = []
+    room = MOST_IMAGES
+    for container in _all(buffer):
+        room -= len(container.images)
+        if room < 0:  # so many of the container's images are too many
+            raise FatbinError(f"more than {MOST_IMAGES:,} images in a file", container.images[room].offset)
+        found.append(container)
+    return tuple(found)
+
+
+def _all(buffer: Buffer) -> Iterator[Container]:
+    if is_fatbin(buffer):
+        whole = Region("", 0, len(buffer))
+        yield from _forgetting(buffer, whole, _filled(buffer, whole))
+        return
+    strays = iter(range(_MOST_STRAYS))
+    for region in _regions(buffer):
+        listed = region.name in SECTIONS
+        containers = _filled(buffer, region) if listed else _scattered(buffer, region, strays)
+        yield from _forgetting(buffer, region, containers)
+
+
+def _regions(buffer: Buffer) -> Iterator[Region]:
+    """The file from end to end but for machine code, without overlaps: nothing is read twice.
+
+    A flag does not make a fatbin section machine code: the run time asks for its name.
+    """
+    at = 0
+    sections = [section for section in read_sections(buffer) if section.in_file and section.size]
+    for section in sorted(sections, key=lambda section: section.offset):
+        end = section.offset + section.size
+        if section.name in SECTIONS and section.offset < at:
+            raise FatbinError(f"section {section.name} overlaps the one before it", section.offset)
+        if at < section.offset:
+            yield Region("", at, section.offset)
+        if at < end and (section.name in SECTIONS or not section.executable):
+            yield Region(section.name, max(at, section.offset), end)
+        at = max(at, end)
+    yield Region("", at, len(buffer))
+
+
+def _forgetting(buffer: Buffer, region: Region, containers: Iterator[Container]) -> Iterator[Container]:
+    """The same containers; what lies behind them does not stay in memory."""
+    kept = region.start
+    for container in containers:
+        yield container
+        if container.offset - kept >= _AT_ONCE:
+            _let_go(buffer, kept, container.offset)
+            kept = container.offset
+    _let_go(buffer, kept, region.end)
+
+
+def _filled(buffer: Buffer, region: Region) -> Iterator[Container]:
+    """A region that is containers and padding, and nothing else."""
+    at = _skip_zeros(buffer, region.start, region.end)
+    if at == region.end:
+        raise FatbinError(f"{region} holds no container", region.start)
+    while at < region.end:
+        container, end = read_container(buffer, at, region)
+        yield container
+        at = _skip_zeros(buffer, end, region.end)
+
+
+def _scattered(buffer: Buffer, region: Region, strays: Iterator[int]) -> Iterator[Container]:
+    """A region that may hold containers among other things, ``strays`` of which only look like it.
+
+    Programs that write fatbins have an empty container's header as a constant: no code, no gap.
+    """
+    at = region.start
+    while (at := _find_begin(buffer, at, region.end, strays)) < region.end:
+        if not any(buffer[at + len(BEGIN) : at + HEADER.size]):
+            _pass_over(strays, at)
+            at += HEADER.size
+            continue
+        container, at = read_container(buffer, at, region)
+        yield container
+
+
+def _find_begin(buffer: Buffer, at: int, end: int, strays: Iterator[int]) -> int:
+    """Where a container may begin from ``at`` on, or ``end``."""
+    while at < end:
+        stop = min(end, at + _AT_ONCE)
+        found = buffer.find(BEGIN, at, min(end, stop + len(BEGIN) - 1))
+        if found < 0:
+            _let_go(buffer, at, stop)
+            at = stop
+        elif found % _ALIGNMENT == 0:
+            return found
+        else:
+            _pass_over(strays, found)
+            at = found + 1
+    return end
+
+
+def _pass_over(strays: Iterator[int], at: int) -> None:
+    """Count what is no container. One by one hundreds of millions of them would take an hour."""
+    if next(strays, None) is None:
+        raise FatbinError(f"more than {_MOST_STRAYS:,} beginnings of containers that are none", at)
+
+
+def _let_go(buffer: Buffer, start: int, end: int) -> None:
+    """Let the system take back the pages of a mapped file that have been read; it may read them again."""
+    if isinstance(buffer, mmap.mmap) and hasattr(buffer, "madvise"):
+        first = start - start % mmap.PAGESIZE
+        if end > first:
+            buffer.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+
+def _skip_zeros(buffer: Buffer, at: int, end: int) -> int:
+    """First non-zero byte from ``at`` on, or ``end``: containers are padded to an alignment."""
+    step = _PADDING
+    while at < end:
+        chunk = bytes(buffer[at : min(end, at + step)])
+        rest = len(chunk.lstrip(b"\0"))
+        if rest:
+            return at + len(chunk) - rest
+        at += len(chunk)
+        step = min(2 * step, _ZEROS_AT_ONCE)  # in proportion: a large step for each small gap takes minutes
+    return end

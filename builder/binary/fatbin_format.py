@@ -1,0 +1,216 @@
+"""The format of a fatbin container and of the images in it.
+
+NVIDIA does not document it. Sources: the readers of n-eiling/cuda-fatbin-decompression, jiegec/fatbinary and
+RWTH-ACS/cricket. Calibrated on what NVIDIA's own packer makes of code compiled for every architecture from
+sm_50 to sm_121 (NVRTC 12.9.86, nvFatbin 12.9.82; ``tests/nvidia.py`` is the recipe). Flags of an image, the
+number 40 bytes into its header:
+
+=========  ==========================================================================================
+0x1        64-bit
+0x2        debug
+0x10       for Linux; 0x20 Mac, 0x40 Windows. Each of 49,124 images of NVIDIA's and ORT's libraries has
+           0x11; what has not is of no known kind, for nobody has seen a driver take it
+0x2000     an LZ4 block
+0x8000     a zstd frame
+0x10000    obfuscated: LTO IR that is packed, and nothing else
+0x100000   suffix ``a``
+0x200000   suffix ``f``
+0x1000000  the cubin has ``.nv.capmerc`` sections: each one for sm_100 and newer
+=========  ==========================================================================================
+
+Whatever does not look exactly as expected raises ``FatbinError``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from builder.binary.elf_frame import Buffer
+from builder.gpu.architectures import Arch
+
+SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+"""Where the CUDA run time and cuobjdump look."""
+
+_MAGIC, _VERSION = 0xBA55ED50, 1
+
+HEADER = struct.Struct("<IHHQ")
+"""A container's: magic, version, bytes of this header, bytes after it."""
+
+BEGIN = struct.pack("<IHH", _MAGIC, _VERSION, HEADER.size)
+"""The first bytes of each container."""
+
+_IMAGE = struct.Struct("<HHIQI8xI8xQ8xQ")  # kind, version, header, payload, packed, arch, flags, unpacked
+
+_IMAGE_VERSION = 0x0101
+
+_LZ4, _ZSTD, _SUFFIX_A, _SUFFIX_F = 0x2000, 0x8000, 0x100000, 0x200000
+
+_FOR_THIS_HOST = 0x11
+
+_ARCHES = range(10, 1000)
+
+MOST_IMAGES = 1 << 18
+"""Of a file, and so of a container; more is no library: cuFFT has 24,454. No container is without one."""
+
+
+class FatbinError(ValueError):
+    """Bytes in a fatbin section that are no whole container. ``offset`` is in the file."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        self.offset = offset
+        super().__init__(f"{message} (at offset {offset:#x})")
+
+
+class Kind(Enum):
+    """What an image is."""
+
+    SASS = "sass"
+    PTX = "ptx"
+    LTOIR = "ltoir"
+    """Input of a link at run time: nothing a driver can run."""
+    OTHER = "other"
+    """Of a number nobody knows, or not for 64-bit Linux."""
+
+
+class Compression(Enum):
+    """How an image's payload is packed."""
+
+    NONE = "none"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+    """Needs driver 550.54.14 (rapids-cmake's documentation of nvcc's ``-compress-mode``)."""
+
+
+_EMPTY_SIZES = {
+    **dict.fromkeys((5, 6), (872,)),
+    **dict.fromkeys((7, 8), (960,)),
+    9: (1112,),
+    **dict.fromkeys((10, 11, 12), (1976, 1984, 2232, 2248)),
+}
+"""Bytes of a cubin without a kernel by major architecture, measured with NVRTC 12.9; with one: 1,864 and more
+on sm_50, 4,840 and more on sm_100."""
+
+_KINDS = {1: Kind.PTX, 2: Kind.SASS, 8: Kind.LTOIR}
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: code for one architecture. Sizes in bytes, ``offset`` of its header in the file."""
+
+    kind: Kind
+    arch: Arch
+    compression: Compression
+    size: int
+    """As stored."""
+    unpacked_size: int
+    """As the driver sees it. PTX and LTO IR that are not packed are padded to a multiple of eight."""
+    offset: int
+
+    @property
+    def runnable(self) -> bool:
+        """Whether there is anything in it to run: neither LTO IR nor the cubin of a unit without kernels."""
+        empty = self.kind is Kind.SASS and self.unpacked_size in _EMPTY_SIZES.get(self.arch.major, ())
+        return self.kind is not Kind.LTOIR and not empty
+
+
+@dataclass(frozen=True)
+class Container:
+    """One translation unit's images. ``offset`` of its header in the file."""
+
+    offset: int
+    section: str
+    """The name of the section it lies in; empty outside of any."""
+    images: tuple[Image, ...]
+
+    @property
+    def listed(self) -> bool:
+        """Whether cuobjdump looks where it lies."""
+        return self.section in SECTIONS
+
+    def arches(self, kind: Kind) -> frozenset[Arch]:
+        """The architectures it has images of ``kind`` for."""
+        return frozenset(image.arch for image in self.images if image.kind is kind)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A stretch of the file: a section, or what lies between two."""
+
+    name: str
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"section {self.name}" if self.name else "the file"
+
+
+def read_container(buffer: Buffer, at: int, region: Region) -> tuple[Container, int]:
+    """The container at ``at`` and where it ends. Raises ``FatbinError``."""
+    first, end = _open(buffer, at, region)
+    return Container(offset=at, section=region.name, images=tuple(_images(buffer, first, end))), end
+
+
+def _open(buffer: Buffer, at: int, region: Region) -> tuple[int, int]:
+    """Where the images of the container at ``at`` begin and end."""
+    if at + HEADER.size > region.end:
+        raise FatbinError(f"a container's header runs past the end of {region}", at)
+    magic, version, header, size = HEADER.unpack_from(buffer, at)
+    if magic != _MAGIC:
+        raise FatbinError(f"no container where one must begin: magic {magic:#010x}", at)
+    if version != _VERSION or header != HEADER.size:
+        raise FatbinError(f"unknown container version {version} with a header of {header} bytes", at)
+    if size == 0:
+        raise FatbinError("a container of size zero", at)
+    if at + header + size > region.end:
+        raise FatbinError(f"a container of {size:,} bytes runs past the end of {region}", at)
+    return at + header, at + header + size
+
+
+def _images(buffer: Buffer, at: int, end: int) -> Iterator[Image]:
+    count = 0
+    while at < end:
+        count += 1
+        if count > MOST_IMAGES:
+            raise FatbinError(f"more than {MOST_IMAGES:,} images in a container", at)
+        if at + _IMAGE.size > end:
+            raise FatbinError("an image's header runs past the end of its container", at)
+        kind, version, header, payload, packed, number, flags, unpacked = _IMAGE.unpack_from(buffer, at)
+        if version != _IMAGE_VERSION or header < _IMAGE.size:
+            raise FatbinError(f"unknown image version {version:#06x} with a header of {header} bytes", at)
+        if payload == 0 or at + header + payload > end:
+            raise FatbinError(f"an image of {payload:,} bytes does not fit its container", at)
+        compression = _compression(flags, at)
+        size = payload if compression is Compression.NONE else packed
+        if not 0 < size <= payload:
+            raise FatbinError(f"a compressed image of {size:,} bytes in {payload:,}", at)
+        yield Image(
+            kind=_kind(kind, flags),
+            arch=_arch(number, flags, at),
+            compression=compression,
+            size=size,
+            unpacked_size=payload if compression is Compression.NONE else unpacked,
+            offset=at,
+        )
+        at += header + payload
+
+
+def _kind(number: int, flags: int) -> Kind:
+    return _KINDS.get(number, Kind.OTHER) if flags & _FOR_THIS_HOST == _FOR_THIS_HOST else Kind.OTHER
+
+
+def _compression(flags: int, at: int) -> Compression:
+    if flags & _LZ4 and flags & _ZSTD:
+        raise FatbinError(f"an image packed in two ways: flags {flags:#x}", at)
+    if flags & _ZSTD:
+        return Compression.ZSTD
+    return Compression.LZ4 if flags & _LZ4 else Compression.NONE
+
+
+def _arch(number: int, flags: int, at: int) -> Arch:
+    if number not in _ARCHES:
+        raise FatbinError(f"an image for architecture {number}", at)
+    suffix = "a" if flags & _SUFFIX_A else "f" if flags & _SUFFIX_F else ""
+    return Arch(number // 10, number % 10, suffix)

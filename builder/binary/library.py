@@ -1,0 +1,204 @@
+"""One library of a package, as the rules over a whole package see it.
+
+One library read whole: what the loader asks of it, its device code, its version; or why it cannot be.
+
+What reading one library brought to light.
+
+Versions as text: the newest of several, and whether libraries that belong together are of one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from builder.binary.coverage import LibraryCoverage, cover, is_specialised
+from builder.binary.elf import Elf, read_elf
+from builder.binary.elf_frame import Buffer, ElfError
+from builder.binary.fatbin import is_fatbin, read_containers
+from builder.binary.fatbin_format import Container, FatbinError, Kind
+from builder.binary.library_names import NVIDIA, PROVIDER
+from builder.binary.marks import opened_names, stamped_version
+from builder.findings.finding import Code, Finding, Severity
+from builder.onnxruntime.units import UnitSet, kinds_found
+
+
+@dataclass(frozen=True)
+class Library:
+    """One library of a package: its path inside, whose it is, and what it asks of the loader."""
+
+    path: str
+    vendor: str
+    elf: Elf
+    source: str = ""
+    """``Member.source``; anything that is no wheel's key where it is not known."""
+    stamp: str | None = None
+    """The version in its bytes (``binary.version_marks``)."""
+    opens: tuple[str, ...] = ()
+    """The names in its bytes of what it opens at run time (``binary.dlopen``)."""
+    link: str | None = None
+    """What it leads to, where it is a link and no file."""
+
+    @property
+    def name(self) -> str:
+        """Its file name, by which the loader finds it."""
+        return self.path.rsplit("/", 1)[-1]
+
+    @property
+    def search(self) -> str | None:
+        """Where it looks for its neighbours; RPATH is ignored beside RUNPATH."""
+        return self.elf.rpath if self.elf.runpath is None else self.elf.runpath
+
+    @property
+    def version(self) -> str | None:
+        """Its version: the bytes are believed before a manifest. ``None`` where neither tells."""
+        return self.stamp or wheel_version(self.source)
+
+    @property
+    def severity(self) -> Severity:
+        """How bad a fault is that NVIDIA's files may have, because they may not be changed."""
+        return Severity.WARNING if self.vendor == NVIDIA else Severity.ERROR
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read before anything went wrong."""
+
+    path: str
+    """As it is called in what is shown; its last part is the library's name."""
+    elf: Elf | None = None
+    """``None`` for a file that is no whole ELF file, and for a bare fatbin."""
+    stamp: str | None = None
+    """The version in its bytes, where they hold one."""
+    opens: tuple[str, ...] = ()
+    """The names in its bytes of what it opens at run time."""
+    containers: tuple[Container, ...] = ()
+    coverage: LibraryCoverage | None = None
+    """``None`` without device code, or when it cannot be read."""
+    bare: bool = False
+    """A fatbin by itself, as ``nvcc --fatbin`` writes it."""
+    problem: Finding | None = None
+    """E001 for a file that is no whole ELF file, A004 for device code that is not whole."""
+
+
+def read_library(path: str, buffer: Buffer) -> Reading:
+    """Read a file's bytes; no bytes make it raise."""
+    reading = Reading(path=path)
+    try:
+        if is_fatbin(buffer):
+            reading = replace(reading, bare=True)
+            return _with_code(reading, buffer)
+        elf = read_elf(buffer)
+        name = path.rpartition("/")[2]
+        reading = replace(reading, elf=elf, stamp=stamped_version(buffer, name, elf))
+        reading = replace(reading, opens=opened_names(buffer, name, elf))
+        return _with_code(reading, buffer)
+    except FatbinError as error:
+        return replace(reading, problem=Finding(code=Code.A004, path=path, message=str(error)))
+    except ElfError as error:
+        return unreadable(path, str(error))
+
+
+def unreadable(path: str, why: str) -> Reading:
+    """A file that is no library."""
+    return Reading(path=path, problem=Finding(code=Code.E001, path=path, message=why))
+
+
+def _kinds(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
+    """What the units of ORT's provider are compiled for, where its version makes differences among them."""
+    if reading.path.rpartition("/")[2] != PROVIDER or reading.stamp is None:
+        return ()
+    return kinds_found((container.arches(Kind.SASS) for container in containers), reading.stamp)
+
+
+def _with_code(reading: Reading, buffer: Buffer) -> Reading:
+    containers = read_containers(buffer)
+    kinds = _kinds(reading, containers)
+    coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), kinds=kinds)
+    return replace(reading, containers=containers, coverage=coverage)
+
+
+Report = tuple[str, Sequence["Inspected"]]
+"""A source, as it is called in what is shown, and its libraries in their order."""
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """One library: its coverage, or ``None`` without device code, or what keeps it from being read."""
+
+    name: str
+    coverage: LibraryCoverage | None = None
+    problem: str = ""
+    bare: bool = False
+    """A fatbin by itself, as ``nvcc --fatbin`` writes it: no library, so no section and no SONAME."""
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+
+    @property
+    def runnable(self) -> LibraryCoverage | None:
+        """Its coverage if there is anything in it to run."""
+        coverage = self.coverage
+        return coverage if coverage and coverage.idle < coverage.containers else None
+
+
+_WHEEL_VERSION = re.compile(r"==(\d+\.\d+\.\d+)(?:\D|$)")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """``(2, 35)`` of ``2.35``: what versions are compared by."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def highest(versions: Iterable[str | None]) -> str | None:
+    """The newest one; ``None`` where there is none."""
+    return max((version for version in versions if version), key=numbers, default=None)
+
+
+def wheel_version(source: str) -> str | None:
+    """``9.10.2`` of ``wheel:nvidia-cudnn-cu12==9.10.2.21``; ``None`` where the source is no wheel."""
+    match = _WHEEL_VERSION.search(source)
+    return match[1] if match else None
+
+
+def of_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
+    """``code`` where the libraries of ``what`` differ, and as a warning, those whose version nothing tells.
+
+    ``versions``: by member path; ``None`` where it cannot be told. One library alone always agrees. The
+    finding is about a library of the version that fewest have.
+    """
+    if len(versions) <= 1:
+        return
+    told = sorted({version for version in versions.values() if version}, key=numbers)
+    if len(told) > 1:
+        odd = min(told, key=lambda version: len(_paths(versions, version)))
+        yield Finding(
+            code=code,
+            path=_paths(versions, odd)[0],
+            message=f"{what} of {len(told)} versions are mixed in this package",
+            wanted=f"all of {what} from one release",
+            got="; ".join(f"{version}: {', '.join(_paths(versions, version))}" for version in told),
+        )
+    silent = _paths(versions, None)
+    if silent:
+        yield Finding(
+            code=code,
+            path=silent[0],
+            message=f"nothing tells the version of {len(silent)} of {what}: it is not in their bytes, and no "
+            "manifest names their wheel",
+            wanted=f"a package with its manifest, to compare all of {what}",
+            got=", ".join(silent),
+            severity=Severity.WARNING,
+        )
+
+
+def _paths(versions: Mapping[str, str | None], wanted: str | None) -> list[str]:
+    return [path for path, version in versions.items() if version == wanted]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The newest symbol versions that any library of a package asks of its host; ``None`` for none."""
+
+    glibc: str | None
+    glibcxx: str | None

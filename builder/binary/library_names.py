@@ -1,0 +1,90 @@
+"""What is known of a library by its name alone: whose it is, and what its device code must be like.
+
+The one table of names. What a package holds, and from which wheel, is ``package.contents``'s.
+
+Which of many files are reported on as libraries.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from builder.formats.providers import HOSTS, LINUX
+
+NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Libraries whose names begin alike."""
+
+    beginning: str
+    vendor: str
+    specialised: bool = False
+    """Made of containers for one architecture each: the library chooses one by device."""
+    with_code: tuple[str, ...] = ()
+    """Those that are of no use without device code that runs, by their names up to ``.so``."""
+
+
+_CUDNN_WITH_CODE = (
+    *("libcudnn_adv", "libcudnn_cnn", "libcudnn_ops"),
+    *("libcudnn_engines_precompiled", "libcudnn_engines_runtime_compiled"),
+)
+
+_FAMILIES = (
+    Family("libonnxruntime", ONNXRUNTIME, with_code=("libonnxruntime_providers_cuda",)),
+    Family("libcublas", NVIDIA, specialised=True, with_code=("libcublas", "libcublasLt")),
+    Family("libcudnn", NVIDIA, specialised=True, with_code=_CUDNN_WITH_CODE),
+    Family("libcufft", NVIDIA, specialised=True, with_code=("libcufft",)),  # libcufftw has nothing to run
+    Family("libcurand", NVIDIA, specialised=True, with_code=("libcurand",)),
+    *(
+        Family(beginning, NVIDIA, specialised=True)
+        for beginning in ("libcusolver", "libcusparse", "libcutensor", "libnpp", "libnvjpeg", "libnccl")
+    ),
+    *(Family(beginning, NVIDIA) for beginning in ("libcuda", "libcupti", "libcufile", "libnv")),
+)
+"""The first whose beginning fits. Source: the device code in the wheels of CUDA 12.9, cuDNN 9.10 and 9.28."""
+
+
+def family_of(name: str) -> Family | None:
+    """The family of a library's file name; ``None`` for one that is nobody's here."""
+    return next((family for family in _FAMILIES if name.startswith(family.beginning)), None)
+
+
+def must_hold_code(name: str) -> bool:
+    """Whether the library of this file name must hold device code that runs."""
+    family = family_of(name)
+    return family is not None and name.partition(".so")[0] in family.with_code
+
+
+HEAD = 4
+"""Bytes at the start of a file that ``is_library`` has to see."""
+
+_MAGICS = (b"\x7fELF", b"\x50\xed\x55\xba")
+"""An ELF file of any kind; a fatbin by itself, as ``nvcc --fatbin`` writes it."""
+
+_NAME = re.compile(r"\.so(?:\.\d+[a-z]?)*\Z")
+"""``libfoo.so``, ``libfoo.so.1.2``, ``libcrypto.so.1.0.2k``; not ``ld.so.conf``."""
+
+
+def is_library(name: str, head: bytes) -> bool:
+    """Whether a file belongs into a report, by its first bytes or else by its name.
+
+    The name alone is enough: an empty ``libfoo.so`` is a library that cannot be read, and is said to be one.
+    """
+    return head.startswith(_MAGICS) or is_named_like_a_library(name)
+
+
+def is_named_like_a_library(name: str) -> bool:
+    """Whether the loader would look for a file of this name."""
+    return _NAME.search(name) is not None
+
+
+HOST = HOSTS[LINUX]
+
+BRIDGE = "libonnxruntime_providers_shared.so"
+
+PROVIDER = "libonnxruntime_providers_cuda.so"
+
+TENSORRT = "libonnxruntime_providers_tensorrt.so"

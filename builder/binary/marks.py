@@ -1,0 +1,164 @@
+"""The version a library carries in its own bytes. Nothing is guessed: without a mark there is no version.
+
+What was found in ONNX Runtime 1.21.0, 1.23.2 and 1.31.1 (official, and 1.21.0 compiled here), in cuDNN 9.10.2
+and 9.28.0 and in NVRTC 12.9:
+
+- ``libonnxruntime.so.1`` defines the symbol version ``VERS_1.23.2``.
+- ORT's CUDA provider holds ``1.23.2`` alone between zero bytes in ``.rodata``, and no other string like it.
+- ORT's bridge and TensorRT provider hold no version.
+- cuDNN's graph, ops and adv libraries export the number ``0x090A02`` as ``cudnn_graph_version`` and the like.
+  Its other libraries export none: theirs lies unnamed among other numbers, if at all.
+- ``libnvrtc.so.12`` holds the name of the library it opens, ``libnvrtc-builtins.so.12.9``, in ``.rodata``.
+
+The libraries that a library opens at run time and names in no NEEDED, read from its bytes.
+
+Only cuDNN's and NVRTC's are looked at: a name in their ``.rodata``, alone between zero bytes, is one that
+they hand to ``dlopen``. As found in the wheels for CUDA 12.9:
+
+- cuDNN 9.10.2: ``libcudnn.so.9`` names adv, cnn, graph and ops; its graph library engines_precompiled,
+  engines_runtime_compiled, heuristic and ``libnvrtc.so.%d``; engines_precompiled ``libnvrtc.so.12``.
+- cuDNN 9.28.0: the main library names ext too, and graph engines_tensor_ir; ext ``libnvrtc.so.`` and
+  ``libnvrtc-builtins.so.``, to which it adds the number.
+- NVRTC 12.9: ``libnvrtc-builtins.so.12.9``.
+
+cuDNN names its own parts without their number. Names of ``libcuda`` are left out, for the driver is the
+host's, and so is 9.10's second try, ``libnvrtc.so``, which no run-time wheel holds.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from re import Pattern
+
+from builder.binary.elf import Elf
+from builder.binary.elf_frame import Buffer, ElfError, Section, names_in, only, strings_of
+
+_ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
+
+_ORT_STRING = re.compile(rb"\0(1\.\d{1,4}\.\d{1,4})(?=\0)")
+"""ORT has been 1.x since 2019; 3.21.12 would be protobuf's."""
+
+_NVRTC_STRING = re.compile(rb"\0libnvrtc-builtins\.so\.(\d{1,4}\.\d{1,4})(?=\0)")
+
+_CUDNN_SYMBOL = re.compile(r"cudnn_\w+_version")
+
+_DYNSYM = 11
+
+_SYMBOL_SIZE = 24
+
+_OBJECT, _INT_SIZE = 1, 4
+
+_MOST_SYMBOLS = 1 << 20
+
+
+def stamped_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
+    """The version in the bytes of the library of this file name, or ``None``. Raises ``ElfError``.
+
+    ORT's and cuDNN's has three numbers, NVRTC's two.
+    """
+    for beginning, read in _MARKS:
+        if name.startswith(beginning):
+            return read(buffer, elf)
+    return None
+
+
+def _of_onnxruntime(buffer: Buffer, elf: Elf) -> str | None:
+    defined = [match[1] for match in map(_ORT_SYMBOLS.fullmatch, elf.defines) if match]
+    return defined[0] if defined else _lone_string(buffer, elf, _ORT_STRING)
+
+
+def _of_nvrtc(buffer: Buffer, elf: Elf) -> str | None:
+    return _lone_string(buffer, elf, _NVRTC_STRING)
+
+
+def _of_cudnn(buffer: Buffer, elf: Elf) -> str | None:
+    numbers = {
+        number for name, number in _exported_numbers(buffer, elf.sections) if _CUDNN_SYMBOL.fullmatch(name)
+    }
+    if len(numbers) != 1:
+        return None
+    (number,) = numbers
+    return f"{number >> 16}.{number >> 8 & 0xFF}.{number & 0xFF}" if number else None
+
+
+def _lone_string(buffer: Buffer, elf: Elf, pattern: Pattern[bytes]) -> str | None:
+    """The one string in ``.rodata`` that matches; ``None`` where there are several."""
+    section = _rodata(elf.sections)
+    if section is None:
+        return None
+    found: bytes | None = None
+    for match in pattern.finditer(buffer, section.offset, section.offset + section.size):
+        if found not in (None, match[1]):
+            return None
+        found = match[1]
+    return found.decode("ascii") if found else None
+
+
+def _rodata(sections: Sequence[Section]) -> Section | None:
+    """A linker makes one at most; thousands over the same bytes would be searched thousands of times."""
+    found = [section for section in sections if section.name == _RODATA and section.in_file]
+    if len(found) > 1:
+        raise ElfError(f"two sections named {_RODATA}", found[1].offset)
+    return found[0] if found else None
+
+
+def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[str, int]]:
+    """Name and value of each object of four bytes that the library exports."""
+    table = only(sections, _DYNSYM)
+    if table is None:
+        return
+    strings = strings_of(sections, table)
+    count = table.size // _SYMBOL_SIZE
+    if count > _MOST_SYMBOLS:
+        raise ElfError(f"{count:,} dynamic symbols", table.offset)
+    entries = bytes(buffer[table.offset : table.offset + count * _SYMBOL_SIZE])
+    numbers = [
+        (name, sections[index], address)
+        for name, info, _other, index, address, size in struct.iter_unpack("<IBBHQQ", entries)
+        if (info & 0xF, size) == (_OBJECT, _INT_SIZE) and 0 < index < len(sections)
+    ]
+    names = names_in(buffer, strings, (name for name, _section, _address in numbers))
+    for name, (_offset, section, address) in zip(names, numbers, strict=False):
+        yield name, _number_at(buffer, section, address)
+
+
+def _number_at(buffer: Buffer, section: Section, address: int) -> int:
+    place = address - section.address
+    if not section.in_file or not 0 <= place <= section.size - _INT_SIZE:
+        return 0  # in .bss, or outside its section as in a library that was stripped badly
+    (number,) = struct.unpack_from("<I", buffer, section.offset + place)
+    return int(number)
+
+
+_MARKS: tuple[tuple[str, Callable[[Buffer, Elf], str | None]], ...] = (
+    ("libonnxruntime", _of_onnxruntime),
+    ("libcudnn", _of_cudnn),
+    ("libnvrtc.", _of_nvrtc),
+)
+
+_OPENING = ("libcudnn", "libnvrtc.")
+
+_NAME = re.compile(
+    rb"lib(?:cudnn_\w{1,80}\.so|nvrtc\.so\.(?:%d|\d{1,4})?|nvrtc-builtins\.so\.(?:\d{1,4}\.\d{1,4})?)\0"
+)
+
+_RODATA = ".rodata"
+
+_MOST = 64
+"""Names that are read at most; real libraries have five."""
+
+
+def opened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
+    """The names as they stand in the bytes of the library of this file name, sorted; see ``closure``."""
+    section = next((one for one in elf.sections if one.name == _RODATA and one.in_file), None)
+    if section is None or not name.startswith(_OPENING):
+        return ()
+    found: set[str] = set()
+    for match in _NAME.finditer(buffer, section.offset, section.offset + section.size):
+        if match.start() == section.offset or buffer[match.start() - 1] == 0:  # 9.10's graph begins with one
+            found.add(match[0][:-1].decode("ascii"))
+        if len(found) == _MOST:
+            break
+    return tuple(sorted(found))

@@ -1,0 +1,1 @@
+"""A variant's build from plan to verified package; ``workshop`` wires the adapters."""

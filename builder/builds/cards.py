@@ -1,0 +1,255 @@
+"""verify --card: the self-test's models on virtual cards; what is seen is held to coverage and selection."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.adapters.files.part_file import part_file
+from builder.binary.coverage import LibraryCoverage
+from builder.builds.workshop import Workshop
+from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
+from builder.findings.finding import Finding
+from builder.formats.index import Index, IndexPackage, Stored, build_index
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import PARTS_SUFFIX
+from builder.formats.providers import LINUX
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device, parse_driver
+from builder.gpu.generations import CAPABILITIES, MODELS
+from builder.package.describe import Report
+from builder.pipeline.selftest_models import Tensor, Trial
+from builder.report.cards import (
+    CardRow,
+    Grid,
+    LibraryOnCard,
+    ModelOnCard,
+    disagreements,
+    dumps,
+    from_bytes,
+    grid_name,
+    grid_of,
+    lines,
+    page,
+)
+from builder.selection.reasons import driver_refusal
+from builder.selection.select import select
+from builder.virtualcard.card import DRIVER, Card
+from builder.virtualcard.opening import Array, Asked, Opening, Runtime, open_models
+
+ALL = "all"
+
+_DTYPES = {"f32": "<f4", "i32": "<i4", "i64": "<i8"}
+
+_NO_DEVICE = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cards:
+    """The cards that were asked for."""
+
+    capabilities: tuple[Capability, ...]
+    driver: str
+    whole: bool
+    """Whether these are all there are: then a grid is written beside each package."""
+
+
+def asked_for(cards: Sequence[str], driver: str | None, grid: str | None) -> Cards | None:
+    """The flags as values; ``None`` without any. Raises ``ValidationError``."""
+    if not cards:
+        for flag, value in (("--driver", driver), ("--grid", grid)):
+            if value is not None:
+                raise ValidationError(
+                    f"{flag} {value} says something of a card: name one with --card, or --card all."
+                )
+        return None
+    if grid is not None and ALL not in cards:
+        raise ValidationError(f"--grid {grid} is a page of all cards. Ask for them: --card all.")
+    found = CAPABILITIES if ALL in cards else tuple(dict.fromkeys(map(_capability, cards)))
+    return Cards(capabilities=found, driver=_driver(driver or DRIVER), whole=ALL in cards)
+
+
+def _capability(text: str) -> Capability:
+    try:
+        found = Capability.parse(text)
+    except ValueError as error:
+        raise ValidationError(f"--card: {error}, nor {ALL}. There are {_listed(CAPABILITIES)}.") from error
+    if found not in CAPABILITIES:
+        raise ValidationError(
+            f"--card {text}: no NVIDIA GPU has this compute capability. There are {_listed(CAPABILITIES)}."
+        )
+    return found
+
+
+def _driver(text: str) -> str:
+    try:
+        parse_driver(text)
+    except ValueError as error:
+        raise ValidationError(f"--driver: {error}.") from error
+    return text
+
+
+def _listed(capabilities: Iterable[Capability]) -> str:
+    return ", ".join(map(str, capabilities))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardBench:
+    """Where packages are tried out on virtual cards."""
+
+    shop: Workshop
+    runtime: Runtime
+    trials: tuple[Trial, ...]
+    cards: Cards
+    grids: list[Grid]
+    """Those that were made, one a package."""
+
+    def require_machine(self, manifest: Manifest) -> None:
+        """Raise where no machine has such a card and driver, or where the package is for other drivers.
+
+        ``ValidationError``, ``NoCompatiblePackageError``; ``ToolMissingError`` but on x86-64 Linux.
+        """
+        machine = os.uname()
+        if (machine.sysname, machine.machine) != ("Linux", "x86_64"):
+            raise ToolMissingError(
+                f"--card opens {manifest.name} here: that takes Linux on x86-64, not {machine.sysname} on "
+                f"{machine.machine}. Run it there, or leave --card out."
+            )
+        entry, driver = _index_entry(manifest), self.cards.driver
+        if refused := driver_refusal(entry, _device(self.cards.capabilities[0], driver)):
+            raise NoCompatiblePackageError(
+                f"{manifest.name} does not run on the card that was asked for: {refused}. "
+                "Name such a driver with --driver, or leave it out."
+            )
+        for capability in self.cards.capabilities:
+            error = self.runtime.error_of(Card(capability=str(capability), driver=driver))
+            if error == _NO_DEVICE and not self.cards.whole:
+                names = next(model.cards for model in MODELS if model.device == capability)
+                raise ValidationError(
+                    f"--card {capability} --driver {driver}: no machine has both, for drivers of this branch "
+                    f"do not know {names}. Name one that does, or leave --driver out for {DRIVER}."
+                )
+
+    def __call__(
+        self, package: Path, manifest: Manifest, libraries: Path, report: Report
+    ) -> tuple[Finding, ...]:
+        """Open the models on each card and tell what was seen. Findings: ``report.cards.disagreements``."""
+        count = len(self.cards.capabilities)
+        with self.shop.reporter.step(
+            f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}"
+        ):
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                rows = list(
+                    pool.map(lambda one: self._row(one, manifest, libraries, report), self._possible())
+                )
+            for row in rows:
+                for line in lines(row):
+                    self.shop.reporter.say(line)
+        if self.cards.whole:
+            self._keep(package, manifest, rows)
+        missing = manifest.onnxruntime.cannot_run
+        return tuple(
+            finding for row in rows for finding in disagreements(manifest.name, row, report.coverage, missing)
+        )
+
+    def _possible(self) -> list[Capability]:
+        """The cards that a machine with this driver can have."""
+        driver = self.cards.driver
+        return [
+            one
+            for one in self.cards.capabilities
+            if not self.runtime.error_of(Card(capability=str(one), driver=driver))
+        ]
+
+    def _row(self, capability: Capability, manifest: Manifest, libraries: Path, report: Report) -> CardRow:
+        card = Card(capability=str(capability), driver=self.cards.driver)
+        asked = [
+            Asked(model=trial.model, feed=_feed(trial) if capability >= trial.since else None)
+            for trial in self.trials
+        ]
+        openings = list(open_models(libraries, asked, card, runtime=self.runtime))
+        choice = select([_device(capability, card.driver)], _index(manifest), LINUX)
+        return CardRow(
+            capability=card.capability,
+            support=manifest.capabilities[card.capability],
+            chosen=choice.support if choice.on_gpu else None,
+            libraries=tuple(_libraries(openings, report.coverage, card.capability)),
+            models=tuple(_model(trial, seen) for trial, seen in zip(self.trials, openings, strict=True)),
+        )
+
+    def _keep(self, package: Path, manifest: Manifest, rows: Sequence[CardRow]) -> None:
+        digest = self.shop.archive(self.shop.reporter).whole(package)
+        archive = package.name.removesuffix(PARTS_SUFFIX)
+        grid = grid_of(manifest, archive, digest.sha256, self.cards.driver, rows)
+        self.grids.append(grid)
+        with part_file(package.with_name(grid_name(package.name))) as file:
+            file.write(dumps(grid).encode())
+
+
+def write_page(path: Path, grids: Sequence[Grid]) -> None:
+    """Write docs/cards.md, or another page like it. Raises ``DiskError``."""
+    with part_file(path) as file:
+        file.write(page(grids).encode())
+
+
+def _feed(trial: Trial) -> dict[str, Array]:
+    return {item.name: _array(item) for item in trial.blind or trial.inputs}
+
+
+def _array(item: Tensor) -> Array:
+    import numpy as np  # noqa: PLC0415 - slow to import, and every verb imports this module
+
+    return np.frombuffer(item.data, _DTYPES[item.type]).reshape(item.dims)
+
+
+def _model(trial: Trial, seen: Opening) -> ModelOnCard:
+    return ModelOnCard(
+        name=trial.name,
+        nodes=seen.counts,
+        launches=seen.launched,
+        refused={str(error): count for error, count in Counter(seen.refused.values()).items()},
+        error=seen.error,
+    )
+
+
+def _libraries(
+    openings: Sequence[Opening], coverage: Sequence[LibraryCoverage], capability: str
+) -> Iterable[LibraryOnCard]:
+    """Those that were loaded as the card saw them, the others as they were read."""
+    loaded = {name: seen for opening in openings for name, seen in opening.libraries.items()}
+    for library in coverage:
+        read = from_bytes(library, capability)
+        seen = loaded.get(library.path.rpartition("/")[2])
+        if seen is None:
+            yield read
+        else:
+            yield LibraryOnCard(
+                path=library.path,
+                support=read.support,
+                native=seen.native,
+                jit=seen.jit,
+                refused={str(error): count for error, count in seen.refused.items()},
+                registered=True,
+            )
+
+
+def _device(capability: Capability, driver: str) -> Device:
+    return Device(
+        index=0, uuid="", name="virtual card", capability=capability, memory_mib=None, driver=driver
+    )
+
+
+def _index(manifest: Manifest) -> Index:
+    """An index with this package alone."""
+    return build_index(
+        "local", [(manifest, Stored(file=f"{manifest.name}.tar.zst", size=1, sha256="0" * 64))], ()
+    )
+
+
+def _index_entry(manifest: Manifest) -> IndexPackage:
+    (entry,) = _index(manifest).packages
+    return entry

@@ -1,0 +1,155 @@
+"""How long a plan will compile on this machine, by what its units cost when they were measured.
+
+The table (``builder/inside/costs.tsv``) is of ORT 1.21.0, measured in a full build for ``legacy`` on a busy
+machine; what ccache holds takes less. Of flash attention's units one was measured on its own, for sm_90: 138
+CPU seconds. It stands for all of them until a build for newer cards has been measured.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from builder.formats.package_names import Host, Profile
+from builder.gpu.architectures import Arch
+from builder.inside.costs import Cost, estimate
+from builder.onnxruntime.launches import launches, narrowed, unused_options, without_device_code
+from builder.onnxruntime.toolchain import divide, tools
+from builder.onnxruntime.widening import names, proposed
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin
+
+_BY_PTXAS = 0.25
+"""Share of an architecture's cost where a newer ptxas makes it from PTX that is compiled anyway.
+
+Measured: 54 CUDA units for 89 90 100 120 took 1,338 CPU s (docs/builds.md).
+"""
+
+_PROVIDER_MB = {Profile.FULL: 63, Profile.LEAN: 50, Profile.MINIMAL: 1}
+"""Millions of bytes that an architecture adds to the CUDA provider. Source: the sizes in docs/builds.md."""
+
+_PROVIDER = re.compile(r"CMakeFiles/onnxruntime_providers_(?:cuda|shared)\.dir/|_deps/")
+
+_CONTRIB = "/contrib_ops/"
+
+_MINIMAL = re.compile(
+    r"(?!.*/integer_gemm\.cc\.o).*/core/providers/cuda/(?:(?:tunable/)?[^/]+\.cc|math/unary_elementwise_ops_impl\.cu)\.o"
+)
+"""Source: 1.21.0's onnxruntime_providers_cuda.cmake lines 5 to 45."""
+
+_CANNOT = {
+    Host.WHEEL: "transformer models at the default optimisation level",
+    Host.SOURCE: "models with com.microsoft operators in them",
+}
+"""What profile lean runs no sessions with, by where the host library comes from (C011)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """CPU seconds of a plan's compilers: of all units, and of the one that takes longest."""
+
+    total: float
+    longest: float
+
+    def minutes(self, jobs: int) -> int:
+        """Minutes of so many jobs at once."""
+        return max(1, math.ceil(max(self.total / jobs, self.longest) / 60))
+
+
+def work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
+    """What compiling a plan takes, with nothing cached; nothing for a plan that compiles nothing."""
+    compiled = [output for output in costs if _is_compiled(output, plan)]
+    units = [estimate(costs, output, _architectures(output, plan)) for output in compiled]
+    return Work(total=sum(units), longest=max(units, default=0.0))
+
+
+def _architectures(output: str, plan: BuildPlan) -> float:
+    """For how many architectures a unit is compiled; one that a newer ptxas makes is part of one."""
+    if _of(output, without_device_code(plan.ort_version)) and plan.profile is Profile.FULL:
+        return 0
+    parts = narrowed(plan.variant.sm, plan.ort_version) if plan.profile is Profile.FULL else ()
+    part = next((part for launch, part in parts if f"/{launch.path}" in output), plan.variant.sm)
+    targets = divide(sorted(part), *tools(plan))
+    return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
+
+
+def _of(output: str, paths: Iterable[str]) -> bool:
+    return any(f"/{path}" in output for path in paths)
+
+
+def _left_out(plan: BuildPlan) -> Iterator[str]:
+    """Beginnings of the paths of units that a full build of this set has no code in."""
+    unused = unused_options(plan.variant.sm, plan.ort_version)
+    return (launch.path for launch in launches(plan.ort_version) if launch.option in unused)
+
+
+def _is_compiled(output: str, plan: BuildPlan) -> bool:
+    if plan.origin is not Origin.SOURCE:
+        return False
+    if _PROVIDER.match(output) is None:
+        return plan.host is Host.SOURCE
+    if _CONTRIB in output:
+        return plan.profile is Profile.FULL and not _of(output, _left_out(plan))
+    return (
+        plan.profile is not Profile.MINIMAL
+        or "/core/providers/cuda/" not in output
+        or _MINIMAL.fullmatch(output) is not None
+    )
+
+
+def tell(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], int | None]) -> Iterator[str]:
+    """The lines ``time`` and ``widen`` of a plan; none where nothing is compiled or no table is there.
+
+    ``jobs``: units of a profile that are compiled at once, ``None`` where no engine says so.
+    """
+    if plan.profile is None or not costs:
+        return
+    yield f"time     {_time(plan, costs, jobs(plan.profile))}{_faster(plan, costs, jobs)}"
+    missing = proposed(plan)
+    if missing:
+        wider = _with(plan, (*plan.variant.sm, *missing))
+        yield f"widen    --widen adds {names(missing)}: {_difference(wider, plan, costs)} more"
+    if plan.added:
+        narrow = _with(plan, [arch for arch in plan.variant.sm if arch not in plan.added])
+        yield f"widen    {names(plan.added)}: {_difference(plan, narrow, costs)} of it"
+
+
+def _time(plan: BuildPlan, costs: Mapping[str, Cost], at_once: int | None) -> str:
+    of = work(plan, costs)
+    seconds = f"{_rounded(of.total)} CPU s{_unmeasured(plan, costs)}"
+    if at_once is None:
+        return f"about {seconds}; no Docker engine says on how many cores"
+    return f"about {of.minutes(at_once)} min with {at_once} job{'s' * (at_once > 1)} ({seconds})"
+
+
+def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], int | None]) -> str:
+    """The profile that takes less, and what it cannot do. ``minimal`` is no product and no answer."""
+    if plan.profile is not Profile.FULL:
+        return ""
+    lean, at_once = work(replace(plan, profile=Profile.LEAN), costs), jobs(Profile.LEAN)
+    takes = f"{_rounded(lean.total)} CPU s" if at_once is None else f"{lean.minutes(at_once)} min"
+    return f"; --profile lean takes about {takes} and cannot run {_CANNOT[plan.host]}"
+
+
+def _unmeasured(plan: BuildPlan, costs: Mapping[str, Cost]) -> str:
+    known = any(_PROVIDER.match(output) is None for output in costs)
+    return "" if known or plan.host is Host.WHEEL else " without the host library, which is in no table yet"
+
+
+def _with(plan: BuildPlan, sm: Iterable[Arch]) -> BuildPlan:
+    return replace(plan, variant=replace(plan.variant, sm=tuple(sorted(sm))))
+
+
+def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]) -> str:
+    """What a wider set costs, in words."""
+    seconds = work(wider, costs).total - work(narrower, costs).total
+    count = len(wider.variant.sm) - len(narrower.variant.sm)
+    size = count * _PROVIDER_MB[wider.profile or Profile.FULL]
+    return f"about {_rounded(seconds)} CPU s and {size} MB in the CUDA provider"
+
+
+def _rounded(seconds: float) -> str:
+    """Two digits that count: no estimate has more."""
+    return f"{round(seconds, 1 - int(math.log10(max(10.0, seconds)))):,.0f}"

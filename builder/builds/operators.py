@@ -1,0 +1,163 @@
+"""Operators told from bytes: a package's CUDA provider is asked, on a virtual card, what it has kernels for.
+
+No API lists kernels, and official providers are stripped. But before ONNX Runtime places a node, its
+``CUDAExecutionProvider::GetCapability`` looks the node up in its own registry, by operator, opset and types,
+and says in the session's log where it has no kernel. That is the registry's word: that the provider leaves
+shape computations to the CPU afterwards, although it has kernels for them, changes nothing of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnxruntime
+
+from builder.adapters.files.digests import file_digest
+from builder.adapters.files.part_file import part_file
+from builder.adapters.test_models.one_node import LAST, Definition, Question, definitions, future
+from builder.builds.workshop import Workshop
+from builder.errors import CheckFailedError
+from builder.onnxruntime.operators import ONNX, OperatorTable, document, parse, ranges
+from builder.ports import Reporter
+from builder.virtualcard.card import Card
+from builder.virtualcard.opening import DISABLED, HOST, PROVIDER, Asked, Opening, Runtime, open_models
+
+_CARD = Card(capability="8.6")
+"""Any would do: the registry is the same on all."""
+
+_CONFIG = {
+    # A node that stays on the CPU ends the session before any kernel is made.
+    "session.disable_cpu_ep_fallback": "1",
+    # An operator that is defined by others is asked for as itself.
+    "session.disable_aot_function_inlining": "1",
+}
+
+_KNOWN_TILL = re.compile(r"official support for domain (\S+) is till opset (\d+)")
+
+_UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for|official support for domain")
+
+_FORMAT = 1
+
+Opener = Callable[[Sequence[Asked]], Iterable[Opening]]
+"""Opens models one after another."""
+
+
+@dataclass(kw_only=True)
+class _Said:
+    """What is known so far of one definition."""
+
+    unknown: bool = False
+    """The host has no such definition."""
+    answered: int = 0
+    kernel: bool = False
+    types: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+def operator_table(
+    shop: Workshop, libraries: Path, runtime: Runtime, ort_version: str, reporter: Reporter
+) -> OperatorTable:
+    """The table of the provider in ``libraries``; kept by its, its host's and the schemas' identity.
+
+    Raises as ``open_models``, and ``CheckFailedError`` where the provider answers nothing at all.
+    """
+    digests = [file_digest(libraries / name).sha256 for name in (PROVIDER, HOST)]
+    asking = f"operators-{_FORMAT}-{onnxruntime.__version__}"
+    file = shop.cache / asking / digests[0] / f"{digests[1]}.json"
+    kept = _load(file)
+    if kept is not None:
+        return kept
+    with reporter.step("ask the CUDA provider for every operator"):
+        table = ask(
+            definitions(), lambda asked: open_models(libraries, asked, _CARD, runtime=runtime), ort_version
+        )
+    with part_file(file) as part:
+        part.write(json.dumps(document(table), indent=1).encode())
+    return table
+
+
+def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> OperatorTable:
+    """Ask for each definition; what is refused as a whole is asked for node by node, then in other forms.
+
+    Raises ``CheckFailedError`` where nothing at all is answered.
+    """
+    said = {definition: _Said() for definition in known}
+    questions = [Question(definition, definition.bindings()) for definition in known]
+    while questions:
+        openings = _open(opener, [question.model() for question in questions])
+        questions = [
+            again
+            for question, opening in zip(questions, openings, strict=True)
+            for again in _heard(question, opening, said[question.definition])
+        ]
+    if not any(one.answered for one in said.values()):
+        raise CheckFailedError(
+            "The CUDA provider answered for no operator at all: ONNX Runtime's log is not what it was. "
+            "Report this with the version of ONNX Runtime."
+        )
+    return _table(said, _opsets(opener, {definition.domain for definition in known}), ort_version)
+
+
+def _open(opener: Opener, models: Sequence[bytes]) -> list[Opening]:
+    with tempfile.TemporaryDirectory(prefix="ortpacks-operators-") as name:
+        asked = []
+        for at, model in enumerate(models):
+            file = Path(name) / f"{at}.onnx"
+            file.write_bytes(model)
+            asked.append(Asked(model=file, level=DISABLED, config=_CONFIG))
+        return list(opener(asked))
+
+
+def _heard(question: Question, opening: Opening, said: _Said) -> Iterator[Question]:
+    """Note the answers; the questions to ask next where there were none."""
+    if ("Identity", LAST) in opening.no_kernel:
+        filled = question.definition.filled(question.form)
+        said.answered += len(question.bindings)
+        for at, binding in enumerate(question.bindings):
+            if (question.definition.operator, f"n{at}") not in opening.no_kernel:
+                said.kernel = True
+                for name in filled & binding.keys():
+                    said.types[name].add(binding[name])
+    elif _UNKNOWN.search(opening.error):
+        said.unknown = True
+    else:
+        yield from question.again(opening.error)
+
+
+def _table(said: Mapping[Definition, _Said], opsets: Mapping[str, int], ort_version: str) -> OperatorTable:
+    served: dict[tuple[str, str], dict[int, Mapping[str, Iterable[str]] | None]] = defaultdict(dict)
+    for definition, one in said.items():
+        if not one.unknown:
+            key = (definition.domain or ONNX, definition.operator)
+            served[key][definition.since] = one.types if one.kernel else None
+    return OperatorTable(
+        ort_version=ort_version,
+        opsets=opsets,
+        kernels=tuple(row for key, versions in sorted(served.items()) for row in ranges(*key, versions)),
+        asked=sum(one.answered for one in said.values()),
+        unasked=tuple(
+            str(definition) for definition, one in said.items() if not (one.answered or one.unknown)
+        ),
+    )
+
+
+def _opsets(opener: Opener, domains: Iterable[str]) -> dict[str, int]:
+    """The newest opset that the host knows of each domain, as it says when it refuses a newer one."""
+    found = {}
+    for opening in _open(opener, [future(domain) for domain in sorted(domains)]):
+        if told := _KNOWN_TILL.search(opening.error):
+            found[told[1]] = int(told[2])
+    return found
+
+
+def _load(file: Path) -> OperatorTable | None:
+    """A kept answer; ``None`` when there is none or it cannot be read, which only costs asking again."""
+    try:
+        return parse(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None

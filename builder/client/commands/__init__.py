@@ -1,0 +1,1 @@
+"""The commands of the client, one module each; an answer is made here and printed by ``cli``."""

@@ -1,0 +1,101 @@
+"""The answer of ``install``.
+
+Writes down what was found out about the machine: ``gpu-info.json``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Dict, List
+
+from builder.client.commands.detect import choice_value, explained
+from builder.client.commands.recommend import by_table
+from builder.client.commands.select import Scene, choose, look, note_verdict
+from builder.client.fetch.http import without_network
+from builder.client.fetch.wheels import Pip, Wheels
+from builder.client.install.complete import Means, Nearby, site_packages
+from builder.client.install.current import require_ours
+from builder.client.install.install import Installed, Job, install
+from builder.client.world import Answer, Options, World, head, mib, require_yes
+from builder.formats.index import IndexPackage, offers
+from builder.selection.choice import Choice
+
+
+def answer_install(world: World, options: Options) -> Answer:
+    """Install the choice. The CPU is a choice too: nothing is installed then, and that is no error."""
+    scene = look(world, options)
+    choice = choose(scene, options.variant)
+    if choice.package is None:
+        return _nothing(world, options, scene, choice)
+    job = _job(world, options, choice, choice.package, scene)
+    _ask(world, options, job, choice.package)
+    result = install(job)
+    choice = replace(choice, package=result.package)
+    note_verdict(world, options, scene, choice, by_table(choice, scene, world))
+    value = {**head("install"), **choice_value(choice), "installed": _value(result)}
+    return Answer(value, (*explained(choice, scene.found), *_told(result)))
+
+
+def _nothing(world: World, options: Options, scene: Scene, choice: Choice) -> Answer:
+    note_verdict(world, options, scene, choice, by_table(choice, scene, world))
+    value = {**head("install"), **choice_value(choice), "installed": None}
+    said = (*explained(choice, scene.found), "Nothing was installed: use ONNX Runtime's own CPU build.")
+    return Answer(value, said)
+
+
+def _job(world: World, options: Options, choice: Choice, package: IndexPackage, scene: Scene) -> Job:
+    environments = (*site_packages(options.look_in), *world.environments)
+    pip = Pip(tuple(dict.fromkeys((world.around.python, "python3", "python"))), world.work)
+    means = Means(
+        prefix=options.prefix,
+        nearby=Nearby(options.prefix, environments),
+        wheels=Wheels(options.wheels, None if options.offline else pip),
+        say=world.say,
+        free=world.free,
+    )
+    return Job(
+        choice=choice,
+        offers=offers(scene.index.packages, package),
+        layout=options.layout,
+        located=scene.located,
+        means=means,
+        web=without_network(world.web) if options.offline else world.web,
+        now=world.now,
+        prover=world.prover,
+        symlink=world.symlink,
+    )
+
+
+def _ask(world: World, options: Options, job: Job, package: IndexPackage) -> None:
+    """Before anything is fetched; what lies there already needs no yes."""
+    require_ours(options.prefix)
+    if not any(options.prefix.folder(offer).is_dir() for offer in job.offers):
+        room = f"{mib(package.size)} to fetch at most, {mib(package.installed_size)} on the disk"
+        require_yes(world, options, f"Install {package.name} under {options.prefix.root} ({room})?")
+
+
+def _told(result: Installed) -> List[str]:
+    said = [*([result.upgrade] if result.upgrade else []), result.why]
+    if result.tried.version is not None:
+        said.append(f"Its libraries load here: ONNX Runtime {result.tried.version}.")
+    else:
+        said.append(f"Not tried out: {result.tried.failure}.")
+    done = "Installed" if result.fresh else "Already installed, every file verified"
+    said.append(f"{done}: {result.folder}")
+    if result.previous is not None:
+        said.append(f"The one before stays for rollback: {result.previous}")
+    if result.dropped:
+        said.append(f"Removed, {mib(result.freed)} freed: {', '.join(result.dropped)}")
+    return said
+
+
+def _value(result: Installed) -> Dict[str, object]:
+    return {
+        "folder": str(result.folder),
+        "fresh": result.fresh,
+        "why": result.why,
+        "loads": result.tried.version is not None,
+        "previous": result.previous,
+        "removed": list(result.dropped),
+        "upgrade": result.upgrade,
+    }

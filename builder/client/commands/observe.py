@@ -1,0 +1,348 @@
+"""Gathers what ``doctor`` judges: the machine, the package in use, and what may come between them.
+
+ONNX Runtime in Python environments: what their records say is installed. Nothing is imported.
+
+Libraries that the loader finds before the package's: by name, in ``LD_LIBRARY_PATH``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
+
+from builder.client.fetch.source import expanded
+from builder.client.files.digest import sha256_of
+from builder.client.files.folder import Prefix, read_info
+from builder.client.install.current import pointed
+from builder.client.install.verify import Verdict, verify
+from builder.client.probe import stated
+from builder.client.probe.detect import Detection, detect
+from builder.client.probe.kernel import Allowed, driver_on_disk, look_at_kernel, may_use
+from builder.client.probe.stated import VARIABLE
+from builder.client.trials.selftest import host_of
+from builder.client.trials.session import Sessions
+from builder.client.world import Options, World
+from builder.errors import BuilderError, NothingToDoError, ValidationError
+from builder.findings.observed import (
+    Around,
+    Cache,
+    Distribution,
+    Installed,
+    ModelTrial,
+    Reply,
+    Seen,
+    Shadow,
+    Trial,
+)
+from builder.formats.index import Stored, build_index
+from builder.formats.manifest import FileEntry, Manifest
+from builder.formats.onnx_file import read_onnx
+from builder.formats.providers import CPU, CUDA
+from builder.formats.text import printable
+
+_TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
+
+_MOST_DIGITS = 20
+"""Of a number of bytes."""
+
+_STATED = (stated.CAPABILITIES, stated.DRIVER, stated.MEMORY)
+
+
+def mounted_noexec(path: Path) -> bool:
+    """Whether the file system of ``path`` runs no code; false where the system does not say."""
+    flag = getattr(os, "ST_NOEXEC", 0)
+    try:
+        return bool(flag and os.statvfs(path).f_flag & flag)
+    except (OSError, AttributeError):
+        return False
+
+
+def may_write(path: Path) -> bool:
+    """Whether this user may write below ``path``, or make it."""
+    try:
+        there = next((folder for folder in (path, *path.parents) if folder.exists()), path)
+        return os.access(there, os.W_OK | os.X_OK)
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What the system lets this user do: a test cannot take rights from root."""
+
+    may_use: Allowed = may_use
+    may_write: Allowed = may_write
+    noexec: Allowed = mounted_noexec
+
+
+@dataclass(frozen=True)
+class Package:
+    """The package in use, read."""
+
+    verdict: Verdict
+    installed: Installed
+
+    @property
+    def manifest(self) -> Manifest:
+        """Its manifest."""
+        return self.verdict.manifest
+
+
+def examine(world: World, options: Options, rights: Rights) -> Tuple[Detection, Seen]:
+    """The machine's own answers, and all that the rules want to know. Nothing is changed.
+
+    Raises ``ValidationError`` for a model that is no file, ``NothingToDoError`` for one and no package.
+    """
+    files = [_model(text) for text in options.models]
+    found = detect(world.around)
+    package, broken = _package(options.prefix)
+    seen = _machine(world, found, rights)
+    seen = replace(seen, broken=broken, distributions=_pythons(world, options), cache=_cache(world, rights))
+    places = [Path(world.around.env.get("TMPDIR") or _TEMPORARY)]
+    if package is not None:
+        places.insert(0, package.verdict.folder)
+        seen = replace(
+            seen,
+            installed=package.installed,
+            host=_elsewhere(package.verdict.folder, world.around.env),
+            shadows=tuple(_shadows(package, world)),
+            trial=_trial(package, seen, world),
+            models=tuple(_models(package, seen, world, files)),
+        )
+    elif files:
+        raise NothingToDoError("--try: no package is installed that a model could be opened in.")
+    return found, replace(seen, noexec=tuple(str(place) for place in places if rights.noexec(place)))
+
+
+def _machine(world: World, found: Detection, rights: Rights) -> Seen:
+    linux = found.system.os == "linux"
+    root = world.around.root
+    seen = Seen(
+        around=_around(world, found),
+        replies={
+            probe.name: Reply(
+                outcome=probe.outcome.value,
+                detail=probe.detail,
+                listed=len(probe.devices),
+                code=probe.code,
+                error=probe.error or "",
+            )
+            for probe in found.probes
+        },
+        devices=found.devices,
+        driver=found.driver or (driver_on_disk(root) if linux else None),
+        cuda=found.cuda,
+    )
+    return replace(seen, kernel=look_at_kernel(root, rights.may_use)) if linux else seen
+
+
+def _around(world: World, found: Detection) -> Around:
+    env, system = world.around.env, found.system
+    return Around(
+        os=system.os,
+        platform=world.platform,
+        wsl=system.wsl,
+        container=system.container,
+        jetson=system.jetson,
+        glibc=system.glibc,
+        visible=system.nvidia_visible,
+        parts=system.nvidia_capabilities,
+        cuda_visible=env.get(VARIABLE),
+        stated=tuple(f"{name}={env[name]}" for name in _STATED if name in env),
+    )
+
+
+def _package(prefix: Prefix) -> Tuple[Optional[Package], Optional[str]]:
+    """The package in use, or why it cannot be read."""
+    try:
+        folder = pointed(prefix)
+        if folder is None:
+            return None, _dangling(prefix)
+        verdict = verify(folder)
+        info = read_info(folder)
+    except (BuilderError, OSError, ValueError) as error:
+        return None, str(error)
+    return Package(verdict, _installed(verdict, info)), None
+
+
+def _dangling(prefix: Prefix) -> Optional[str]:
+    for path in (prefix.pointer, prefix.current):
+        if path.is_symlink() or path.exists():
+            return f"{path} leads to no package."
+    return None
+
+
+def _installed(verdict: Verdict, info: Mapping[str, object]) -> Installed:
+    manifest = verdict.manifest
+    support, gpu = info.get("support"), info.get("gpuName")
+    (package,) = build_index("", [(manifest, Stored("", 0, ""))], ()).packages
+    return Installed(
+        package=package,
+        cuda=manifest.cuda,
+        folder=str(verdict.folder),
+        problems=verdict.problems,
+        support=support if isinstance(support, str) else None,
+        gpu=gpu if isinstance(gpu, str) else None,
+    )
+
+
+def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
+    """``ORT_DYLIB_PATH`` where it is no file of the package."""
+    named = env.get("ORT_DYLIB_PATH")
+    try:
+        return named if named and folder.resolve() not in Path(named).resolve().parents else None
+    except (OSError, RuntimeError):  # a loop of links
+        return named
+
+
+def _shadows(package: Package, world: World) -> Iterator[Shadow]:
+    if not world.platform.startswith("linux"):
+        return iter(())
+    return shadows(package.verdict.folder, package.manifest, world.around.env)
+
+
+def _trial(package: Package, seen: Seen, world: World) -> Optional[Trial]:
+    """Only of what is whole."""
+    host = host_of(package.verdict.folder, package.manifest)
+    if package.verdict.problems or host is None:
+        return None
+    return Sessions(world.around.ask, world.around.python).run(host, _provider(package, seen))
+
+
+def _provider(package: Package, seen: Seen) -> str:
+    """The GPU's only where CUDA has one, else the CPU's."""
+    provider = package.manifest.provider
+    return CPU if provider == CUDA and not seen.reply("libcuda").listed else provider
+
+
+def _models(package: Package, seen: Seen, world: World, files: Iterable[Path]) -> Iterator[ModelTrial]:
+    """The user's models, in what is whole."""
+    host = host_of(package.verdict.folder, package.manifest)
+    if package.verdict.problems or host is None:
+        return
+    provider = _provider(package, seen)
+    for file in files:
+        yield ModelTrial(str(file), provider, world.prover.open(host, provider, file).failure)
+
+
+def _model(text: str) -> Path:
+    """The model's file, read. Raises ``ValidationError``, and as ``read_onnx``."""
+    file = expanded(Path(text)).absolute()
+    if not file.is_file():
+        raise ValidationError(
+            f"--try {printable(text)}: no such file, or no regular one. Give a model's path."
+        )
+    read_onnx(file)
+    return file
+
+
+def _cache(world: World, rights: Rights) -> Cache:
+    env = world.around.env
+    home = env.get("HOME")
+    named = env.get("CUDA_CACHE_PATH") or (f"{home}/.nv/ComputeCache" if home else "")
+    size = env.get("CUDA_CACHE_MAXSIZE", "")
+    return Cache(
+        disabled=env.get("CUDA_CACHE_DISABLE") == "1",
+        max_bytes=int(size) if size.isdecimal() and len(size) <= _MOST_DIGITS else None,
+        folder=named,
+        writable=not named or rights.may_write(Path(named)),
+    )
+
+
+def _pythons(world: World, options: Options) -> Tuple[Distribution, ...]:
+    """Of the Python that runs this, and of the environments that ``ORTPACKS_LOOK_IN`` names."""
+    return tuple(distributions((*world.environments, *options.look_in)))
+
+
+_RECORD = re.compile(r"(onnxruntime(?:_[a-z0-9_]+)?)-(\d[^-]*)\.dist-info")
+
+_PLACES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages")
+
+_PLUGINS = ("onnxruntime_extensions", "onnxruntime_genai", "onnxruntime_tools")
+"""These have folders of their own."""
+
+
+def distributions(environments: Iterable[Path]) -> Iterator[Distribution]:
+    """Each distribution that brings the folder ``onnxruntime``. Environments, or their ``site-packages``."""
+    inner = (path for folder in environments for path in (folder, *_inside(folder)))
+    for place in dict.fromkeys(inner):
+        for record in sorted(place.glob("onnxruntime*.dist-info")):
+            match = _RECORD.fullmatch(record.name)
+            if match and not match[1].startswith(_PLUGINS):
+                yield Distribution(match[1].replace("_", "-"), match[2], str(place))
+
+
+def _inside(environment: Path) -> Iterator[Path]:
+    return (path for pattern in _PLACES for path in sorted(environment.glob(pattern)))
+
+
+LIBRARY_PATH = "LD_LIBRARY_PATH"
+
+_LIB = "lib/"
+
+_IN_NAME = re.compile(r"\.so\.(\d+(?:\.\d+)+)$")
+
+_IN_FOLDER = re.compile(r".+-(\d[^-]*)\.dist-info")
+
+
+def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterator[Shadow]:
+    """Each library of the package in ``folder`` that a folder of the variable before the package's has too.
+
+    The same bytes are no shadow.
+    """
+    entries = [entry for entry in manifest.files if entry.path.startswith(_LIB)]
+    for place in _before(folder / _LIB, env):
+        for entry in entries:
+            path = place / entry.path[len(_LIB) :]
+            if _is(path.is_file) and not _same(path, entry):
+                yield Shadow(path.name, str(path), _version(path), _own(entry, manifest))
+
+
+def _before(lib: Path, env: Mapping[str, str]) -> Iterator[Path]:
+    """The variable's folders up to the package's own: the loader asks RUNPATH only after them."""
+    for name in env.get(LIBRARY_PATH, "").split(os.pathsep):
+        place = Path(name)
+        if not name or not _is(place.is_dir):
+            continue
+        if place.resolve() == lib.resolve():
+            return
+        yield place
+
+
+def _is(kind: Callable[[], bool]) -> bool:
+    """What may not be looked at is not there."""
+    try:
+        return kind()
+    except OSError:
+        return False
+
+
+def _same(path: Path, entry: FileEntry) -> bool:
+    try:
+        return path.stat().st_size == entry.size and sha256_of(path) == entry.sha256
+    except OSError:
+        return False
+
+
+def _version(path: Path) -> Optional[str]:
+    """By its name behind all links, else by the wheel it came in. It is not loaded: nobody vouches for it."""
+    match = _IN_NAME.search(path.resolve().name)
+    return match[1] if match else _of_wheel(path)
+
+
+def _of_wheel(path: Path) -> Optional[str]:
+    """``site-packages/nvidia/cudnn/lib/X`` is of ``site-packages/nvidia_cudnn_cu12-VERSION.dist-info``."""
+    if len(path.parts) < 5 or path.parts[-4] != "nvidia":  # noqa: PLR2004 the parts that the docstring names
+        return None
+    records = path.parents[3].glob(f"nvidia_{path.parts[-3]}_*.dist-info")
+    return next((match[1] for match in (_IN_FOLDER.fullmatch(item.name) for item in records) if match), None)
+
+
+def _own(entry: FileEntry, manifest: Manifest) -> str:
+    """``9.10.2.21`` of ``wheel:nvidia-cudnn-cu12==9.10.2.21``."""
+    if entry.source.startswith("wheel:nvidia-"):
+        return entry.source.partition("==")[2]
+    return manifest.onnxruntime.version

@@ -1,0 +1,204 @@
+"""The answer of ``recommend``: by the index's table, and by opening the model where one is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
+
+from builder.client.commands.select import Scene, choose, look, note_verdict
+from builder.client.fetch.source import expanded
+from builder.client.install.current import installed
+from builder.client.install.info import Verdict
+from builder.client.install.verify import verify
+from builder.client.trials.selftest import Prover, Tried, host_of
+from builder.client.world import Answer, Options, World, head
+from builder.errors import IntegrityError, ValidationError
+from builder.formats.manifest import Manifest, ModelRule
+from builder.formats.missing_kernels import cause
+from builder.formats.onnx_file import read_onnx
+from builder.formats.providers import CPU
+from builder.formats.session_log import CPU_PROVIDER, Placement, explained
+from builder.formats.text import printable
+from builder.selection.choice import Choice
+from builder.selection.reasons import limits
+from builder.selection.select import recommend, usable_vram
+
+GPU = "gpu"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A model that was opened, or was to be."""
+
+    model: str
+    provider: str
+    tried: Tried
+    cause: Optional[str] = None
+    """Why it does not open, and what to do, where the package lacks a kernel that the model needs."""
+
+
+def answer_recommend(world: World, options: Options) -> Answer:
+    """The model this machine can hold; tried out in the installed package where ``--try`` gives a file."""
+    scene = look(world, options)
+    choice = choose(scene, options.variant)
+    verdict = by_table(choice, scene, world)
+    attempts: Sequence[Attempt] = ()
+    if options.models:
+        rules = tuple(_fitting(scene.index.models, verdict.vram_mib, world))
+        attempts = tuple(_try_models(rules, _files(options.models, rules, scene), options, world.prover))
+        verdict = _by_trial(rules, attempts, verdict)
+        note_verdict(world, options, scene, choice, verdict)
+    notes = limits(choice.package) if choice.package else ()
+    value = {**head("recommend"), **_value(verdict, attempts, world), "notes": list(notes)}
+    return Answer(value, (*map(_told, attempts), _summary(verdict, world), *notes))
+
+
+def by_table(choice: Choice, scene: Scene, world: World) -> Verdict:
+    """The first line of the index's table whose floors are met."""
+    own = choice.device.memory_mib if choice.on_gpu and choice.device else None
+    vram = usable_vram(world.platform, world.ram_gib * 1024, own)
+    rule = recommend(scene.index.models, vram, world.cores, world.ram_gib)
+    return Verdict(rule.model if rule else None, rule.device if rule else None, vram)
+
+
+def _fitting(models: Sequence[ModelRule], vram: Optional[int], world: World) -> Iterator[ModelRule]:
+    """Every line whose floors are met, in the table's order."""
+    return (rule for rule in models if recommend([rule], vram, world.cores, world.ram_gib) is not None)
+
+
+def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Mapping[str, Path]:
+    """The files by model; one without a name is the recommended model's, or its own where there is none.
+
+    Raises as ``read_onnx``.
+    """
+    known = [rule.model for rule in scene.index.models]
+    files: Dict[str, Path] = {}
+    for text in given:
+        name, _, path = text.partition("=")
+        named = name in known and bool(path)
+        model = name if named else rules[0].model if rules else ""
+        file = expanded(Path(path if named else text)).absolute()
+        if not file.is_file():
+            raise ValidationError(
+                f"--try {printable(text)}: no such file, or no regular one. Give a model's path, or "
+                f"NAME=PATH with a name of the index's table: {', '.join(known) or 'it is empty'}."
+            )
+        read_onnx(file)
+        files[model or (str(file) if file.name in files else file.name)] = file
+    return files
+
+
+def _try_models(
+    rules: Sequence[ModelRule], files: Mapping[str, Path], options: Options, prover: Prover
+) -> Iterator[Attempt]:
+    """Down the table until one opens where it should, or there is no file to go on with.
+
+    Without a table all of them, on the package's provider.
+    """
+    host, manifest = _runtime(options)
+    if not rules:
+        for model, file in files.items():
+            yield _tried(prover, host, manifest, model, file, manifest.provider)
+    for rule in rules:
+        if rule.model not in files:
+            return
+        file, provider = files[rule.model], manifest.provider if rule.device == GPU else CPU
+        attempt = _tried(prover, host, manifest, rule.model, file, provider)
+        yield attempt
+        if attempt.tried.failure is None or not attempt.tried.ran:
+            return
+        if provider != CPU:
+            yield _tried(prover, host, manifest, rule.model, file, CPU)
+
+
+def _tried(prover: Prover, host: Path, manifest: Manifest, model: str, file: Path, provider: str) -> Attempt:
+    """The trial; a refusal that is known is told in words that say what to do.
+
+    What the package lacks comes first: an operator that was not compiled looks to ONNX Runtime like one of a
+    library that nobody registered.
+    """
+    tried, ort = prover.open(host, provider, file), manifest.onnxruntime
+    why = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
+    said = None if why else explained(tried.failure or "", ort.version)
+    return Attempt(model, provider, replace(tried, failure=said or tried.failure), str(why) if why else None)
+
+
+def _runtime(options: Options) -> Tuple[Path, Manifest]:
+    """The installed host library, whose package is whole: nothing else is run."""
+    verdict = verify(installed(options.prefix))
+    if verdict.problems:
+        raise IntegrityError("\n".join([*verdict.problems, "Run install again."]))
+    host = host_of(verdict.folder, verdict.manifest)
+    if host is None:
+        raise IntegrityError(f"{verdict.folder}: the package lists no host library.")
+    return host, verdict.manifest
+
+
+def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: Verdict) -> Verdict:
+    """The model that opened where the table puts it; else the next one, which nobody has tried."""
+    places = {rule.model: rule.device for rule in rules}
+    failed = []
+    for attempt in (one for one in attempts if one.model in places):
+        meant = places[attempt.model] == GPU
+        if attempt.tried.failure is None and meant == (attempt.provider != CPU):
+            return Verdict(attempt.model, places[attempt.model], verdict.vram_mib, tested=True)
+        if attempt.tried.ran:
+            failed.append(attempt.model)
+    rest = next((rule for rule in rules if rule.model not in failed), None)
+    return Verdict(rest.model if rest else None, rest.device if rest else None, verdict.vram_mib)
+
+
+def _told(attempt: Attempt) -> str:
+    what = f"{attempt.model} on {attempt.provider}"
+    if attempt.tried.failure is not None:
+        how = "does not open" if attempt.tried.ran else "not tried"
+        return f"{what}: {how}: {printable(attempt.tried.failure)}" + (
+            f" {attempt.cause}" if attempt.cause else ""
+        )
+    memory = attempt.tried.gpu_memory_mib
+    nodes = _nodes(attempt.tried.placement)
+    return f"{what}: opens" + (f", {memory} MiB of GPU memory" if memory is not None else "") + nodes
+
+
+def _nodes(placement: Optional[Placement]) -> str:
+    """``; 188 nodes on CUDAExecutionProvider, 3 on CPUExecutionProvider (Shape, Gather)``."""
+    if placement is None:
+        return ""
+    on_cpu = sorted({operator for provider, operator, _ in placement.nodes if provider == CPU_PROVIDER})
+    names = f" ({', '.join(on_cpu)})" if on_cpu else ""
+    return "; nodes: " + ", ".join(
+        f"{count} on {provider}" + (names if provider == CPU_PROVIDER else "")
+        for provider, count in sorted(placement.counts.items(), reverse=True)
+    )
+
+
+def _summary(verdict: Verdict, world: World) -> str:
+    memory = f"{verdict.vram_mib} MiB of GPU memory" if verdict.vram_mib else "no usable GPU memory"
+    how = "tried out, " if verdict.tested else ""
+    model = verdict.model or "no model of the table fits"
+    return f"{model}: {how}{memory}, {world.cores} cores, {world.ram_gib} GiB of RAM"
+
+
+def _value(verdict: Verdict, attempts: Sequence[Attempt], world: World) -> Dict[str, object]:
+    return {
+        "model": verdict.model,
+        "device": verdict.device,
+        "tested": verdict.tested,
+        "attempts": [_attempt(attempt) for attempt in attempts],
+        "vram_mib": verdict.vram_mib,
+        "cores": world.cores,
+        "ram_gib": world.ram_gib,
+    }
+
+
+def _attempt(attempt: Attempt) -> Dict[str, object]:
+    return {
+        "model": attempt.model,
+        "provider": attempt.provider,
+        "opens": attempt.tried.failure is None,
+        "failure": attempt.tried.failure,
+        "cause": attempt.cause,
+        "nodes": dict(attempt.tried.placement.counts) if attempt.tried.placement else None,
+        "gpu_memory_mib": attempt.tried.gpu_memory_mib,
+    }

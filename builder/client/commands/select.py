@@ -1,0 +1,111 @@
+"""The answer of ``select``: what of a release fits this machine.
+
+From an index and this machine to what it should run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Optional, Sequence
+
+from builder.client.commands.detect import choice_value, explained
+from builder.client.fetch.http import without_network
+from builder.client.fetch.source import Located, locate
+from builder.client.files.folder import hold, make_folders, write_json
+from builder.client.install.info import Verdict, gpu_info
+from builder.client.probe.detect import Detection, detect
+from builder.client.world import Answer, Options, World, head
+from builder.errors import NoCompatiblePackageError, ValidationError
+from builder.formats.index import Index, IndexPackage, distinct
+from builder.gpu.devices import Device
+from builder.selection.choice import Choice
+from builder.selection.choice import lines as table_lines
+from builder.selection.reasons import lacking, limits, refusal
+from builder.selection.select import only, select
+
+
+def answer_select(world: World, options: Options) -> Answer:
+    """Which package this machine should run, and why not the others."""
+    scene = look(world, options)
+    choice = choose(scene, options.variant)
+    said = explained(choice, scene.found)
+    if options.explain:
+        said += ["", *table_lines(choice, scene.devices, scene.index, scene.platform, scene.glibc)]
+    return Answer({**head("select"), **choice_value(choice)}, tuple(said))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What there is to choose from, and for what."""
+
+    found: Detection
+    located: Located
+    devices: Sequence[Device]
+    """The GPUs to choose for: all of them, or those of ``--device``."""
+    platform: str
+
+    @property
+    def glibc(self) -> Optional[str]:
+        """The system's, as ``selection.select`` takes it."""
+        return self.found.system.glibc
+
+    @property
+    def index(self) -> Index:
+        """The release's."""
+        return self.located.index
+
+
+def look(world: World, options: Options) -> Scene:
+    """Read the index and look at the machine."""
+    web = without_network(world.web) if options.offline else world.web
+    located = locate(options.index, web)
+    found = detect(world.around)
+    devices = only(found.devices, options.device) if options.device else found.devices
+    return Scene(found, located, devices, world.platform)
+
+
+def choose(scene: Scene, variant: Optional[str]) -> Choice:
+    """What this machine should run; ``variant``: of a variant or a package, what the user asked for."""
+    return _select(scene, scene.index) if variant is None else _as_asked(variant, scene)
+
+
+def _select(scene: Scene, index: Index) -> Choice:
+    hidden = [device for device in scene.found.devices if device not in scene.devices]
+    return select(scene.devices, index, scene.platform, scene.glibc, hidden)
+
+
+def _as_asked(variant: str, scene: Scene) -> Choice:
+    """``--variant``: the user's word stands even where no GPU here runs it, for images built elsewhere."""
+    mine = tuple(package for package in scene.index.packages if variant in (package.variant, package.name))
+    if not mine:
+        names = sorted({package.variant for package in scene.index.packages})
+        raise ValidationError(
+            f"--variant {variant}: the index has {', '.join(names)}. A package's name is taken too: that of "
+            "its archive, without .tar.zst."
+        )
+    choice = _select(scene, replace(scene.index, packages=mine))
+    if choice.package is not None:
+        return choice
+    fitting = [item for item in distinct(mine) if item.platform == scene.platform]
+    if not fitting:
+        raise NoCompatiblePackageError(f"--variant {variant}: it has no package for {scene.platform}.")
+    best = min(fitting, key=lambda item: (lacking(item), item.size))
+    return replace(choice, package=best, summary=_warning(best, scene), notes=limits(best))
+
+
+def _warning(package: IndexPackage, scene: Scene) -> str:
+    reasons = [refusal(package, device, scene.platform, scene.glibc) for device in scene.devices]
+    why = "; ".join(reason for reason in reasons if reason) or "no NVIDIA GPU was found"
+    return f"{package.name}, as asked with --variant. It will not run on a GPU here: {why}."
+
+
+def note_verdict(world: World, options: Options, scene: Scene, choice: Choice, verdict: Verdict) -> None:
+    """Write it, whole or not at all. Where that cannot be, the user is told, and what was done stands."""
+    prefix = options.prefix
+    try:
+        make_folders(prefix)
+        with hold(prefix.lock, lambda: world.say("Waiting for another install to finish.")):
+            make_folders(prefix)
+            write_json(prefix, prefix.gpu_info, gpu_info(choice, scene.found, verdict, world.now()))
+    except OSError as error:
+        world.say(f"{prefix.gpu_info}: not written: {error.strerror or error}")

@@ -1,0 +1,1 @@
+"""What comes over the network: indexes, archives and wheels, resumed and verified."""

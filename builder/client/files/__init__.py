@@ -1,0 +1,1 @@
+"""The folder that packages are installed in: digests, archives, extraction, locks."""

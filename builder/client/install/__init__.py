@@ -1,0 +1,1 @@
+"""A package's way onto the machine: completed, verified, tried out, then switched to in one step."""

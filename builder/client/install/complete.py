@@ -1,0 +1,220 @@
+"""Puts NVIDIA's libraries into a thin package: those of this machine, else those of their wheels.
+
+NVIDIA's libraries that are here already: in Python environments, in packages installed before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from builder.client.fetch.wheels import Wheels
+from builder.client.files.digest import sha256_of, write_file
+from builder.client.files.extract import inside
+from builder.client.files.folder import Prefix, make_folder
+from builder.errors import ConfigError, DiskError, IntegrityError
+from builder.formats.manifest import FileEntry, Manifest, WheelEntry, file_mode
+
+SPARE_BYTES = 64 * 2**20
+"""Left free beyond what the package needs."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a package is completed with."""
+
+    prefix: Prefix
+    nearby: Nearby
+    wheels: Wheels
+    say: Callable[[str], None]
+    free: Callable[[Path], int]
+    """Bytes free where a path lies."""
+
+
+def complete(manifest: Manifest, folder: Path, means: Means) -> None:
+    """Bring every absent file of ``manifest`` into ``folder``, each proved by its sha256.
+
+    What came out of a wheel waits under the prefix, so a killed run is gone on with. Raises ``DiskError``,
+    ``IntegrityError``, ``ToolMissingError`` (no pip) or ``TransferError``.
+    """
+    found = survey(manifest.absent, means.nearby)
+    missing = [entry for entry in manifest.absent if entry not in found]
+    wheels = _wheels(missing, manifest)
+    _require_space(found, missing, wheels, means)
+    if found:
+        means.say(f"{len(found)} of {len(manifest.absent)} NVIDIA libraries are on this machine already.")
+    for wheel in wheels:
+        _take_from(wheel, [entry for entry in missing if entry.source == wheel.source], means)
+    for entry in manifest.absent:
+        waiting = Found(means.prefix.library(entry.sha256), ours=True)
+        _place(found.get(entry, waiting), entry, folder)
+
+
+def survey(entries: Iterable[FileEntry], nearby: Nearby) -> Dict[FileEntry, Found]:
+    """Which of ``entries`` are on this machine, byte for byte, and where."""
+    places = ((entry, nearby.find(entry)) for entry in entries)
+    return {entry: found for entry, found in places if found is not None}
+
+
+def _wheels(missing: Iterable[FileEntry], manifest: Manifest) -> List[WheelEntry]:
+    """The wheels that ``missing`` come from. ``IntegrityError`` where the manifest does not say."""
+    known = {wheel.source: wheel for wheel in manifest.wheels}
+    lost = [entry.path for entry in missing if entry.source not in known or entry.member is None]
+    if lost:
+        raise IntegrityError(f"{manifest.name}: its manifest does not say where {lost[0]} comes from")
+    return [known[source] for source in sorted({entry.source for entry in missing})]
+
+
+def _require_space(
+    found: Mapping[FileEntry, Found],
+    missing: Iterable[FileEntry],
+    wheels: Iterable[WheelEntry],
+    means: Means,
+) -> None:
+    """Libraries, and one wheel at a time: twice, because pip copies what it fetched."""
+    copied = [entry for entry, place in found.items() if not place.ours]
+    largest = max((wheel.size for wheel in wheels if means.wheels.find(wheel) is None), default=0)
+    needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest + SPARE_BYTES
+    free = means.free(means.prefix.root)
+    if free < needed:
+        raise DiskError(
+            f"{means.prefix.root}: {needed} bytes are needed for NVIDIA's libraries and the wheels they come "
+            f"in, {free} are free. Free some space or choose another place with --prefix."
+        )
+
+
+def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: Means) -> None:
+    """Fetch one wheel, take its libraries out, and drop it, so that two never lie side by side."""
+    work = means.prefix.part("wheel")
+    work.mkdir()
+    try:
+        path = means.wheels.bring(wheel, work, means.say)
+        for entry in entries:
+            part = work / entry.sha256
+            _unzip(path, wheel, entry, part)
+            part.replace(means.prefix.library(entry.sha256))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _unzip(path: Path, wheel: WheelEntry, entry: FileEntry, target: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(str(entry.member)) as source:
+            digest = write_file(source, target, file_mode(entry.path))
+    except KeyError as error:
+        raise IntegrityError(f"{wheel.file}: it does not hold {entry.member}") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise IntegrityError(f"{wheel.file}: {entry.member} cannot be read: {error}") from error
+    _require_digest(f"{wheel.file}: {entry.member}", entry, digest)
+
+
+def _place(found: Found, entry: FileEntry, folder: Path) -> None:
+    """A link to what is ours, a copy of what is not: somebody's environment may change tomorrow."""
+    *above, name = inside(f"package/{entry.path}", "package")
+    home = folder.joinpath(*above)
+    make_folder(home)
+    target = home / name
+    if not (found.ours and _linked(found.path, target)):
+        with found.path.open("rb") as source:
+            _require_digest(str(found.path), entry, write_file(source, target, file_mode(entry.path)))
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """Whether the file system gave ``source`` a second name."""
+    try:
+        os.link(source, target)
+    except OSError:
+        return False
+    return True
+
+
+def _require_digest(where: str, entry: FileEntry, digest: str) -> None:
+    if digest != entry.sha256:
+        raise IntegrityError(
+            f"{where}: sha256 differs from the manifest.\n    wanted: {entry.sha256}\n    got:    {digest}"
+        )
+
+
+NVIDIA = "nvidia"
+"""The folder that NVIDIA's wheels unpack to, in ``site-packages``."""
+
+_ENVIRONMENTS = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file with the right bytes."""
+
+    path: Path
+    ours: bool
+    """Whether only we write to it: then it may be linked to, else it could change under us."""
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """Where to look, and the hashes of what was looked at."""
+
+    prefix: Prefix
+    environments: Tuple[Path, ...]
+    """``site-packages`` folders."""
+    _digests: Dict[Tuple[str, int, int], str] = field(default_factory=dict, compare=False, repr=False)
+
+    def promising(self) -> bool:
+        """Whether there is anything at all to look at; costs nothing."""
+        versions = self.prefix.versions
+        return any((folder / NVIDIA).is_dir() for folder in self.environments) or (
+            versions.is_dir() and any(versions.iterdir())
+        )
+
+    def find(self, entry: FileEntry) -> Optional[Found]:
+        """A file with exactly the entry's bytes, wherever it comes from; ours before somebody else's."""
+        for found in self._candidates(entry):
+            if self._matches(found, entry):
+                return found
+        return None
+
+    def _candidates(self, entry: FileEntry) -> Iterator[Found]:
+        yield Found(self.prefix.library(entry.sha256), ours=True)
+        place = inside(f"package/{entry.path}", "package")
+        versions = sorted(self.prefix.versions.iterdir()) if self.prefix.versions.is_dir() else []
+        yield from (Found(folder.joinpath(*place), ours=True) for folder in versions)
+        if entry.member is not None:
+            member = inside(f"wheel/{entry.member}", "wheel")
+            yield from (Found(folder.joinpath(*member), ours=False) for folder in self.environments)
+
+    def _matches(self, found: Found, entry: FileEntry) -> bool:
+        """By size, then sha256. What cannot be read does not match."""
+        path = found.path
+        try:
+            if not path.is_file() or (found.ours and path.is_symlink()):
+                return False
+            stat = path.stat()
+            return stat.st_size == entry.size and self._digest(path, stat) == entry.sha256
+        except OSError:
+            return False
+
+    def _digest(self, path: Path, stat: os.stat_result) -> str:
+        """What was hashed once is not read again unless it has changed since."""
+        key = (str(path), stat.st_size, stat.st_mtime_ns)
+        if key not in self._digests:
+            self._digests[key] = sha256_of(path)
+        return self._digests[key]
+
+
+def site_packages(folders: Iterable[Path]) -> Tuple[Path, ...]:
+    """The ``site-packages`` with NVIDIA's libraries that ``folders``, environments or their inside, hold.
+
+    Raises ``ConfigError`` for a folder that is not there.
+    """
+    found: Dict[Path, None] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"{folder}: no such folder. --look-in and ORTPACKS_LOOK_IN name environments.")
+        inner = (path for pattern in _ENVIRONMENTS for path in sorted(folder.glob(pattern)))
+        found.update(dict.fromkeys(path for path in (folder, *inner) if (path / NVIDIA).is_dir()))
+    return tuple(found)

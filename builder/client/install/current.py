@@ -1,0 +1,182 @@
+"""Which package is in use: the link ``current``; where links cannot be made, the file ``current.txt``.
+
+Where both are there the file counts, so that there is one answer at any moment of a switch.
+
+Which packages were in use before, and how much room they take.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, Optional, Tuple
+
+from builder.client.files.extract import MANIFEST
+from builder.client.files.folder import Prefix, remove, sync_folder, write_text
+from builder.errors import DiskError, NothingToDoError
+
+Symlink = Callable[[Path, Path], None]
+"""``symlink(target, link)``. Raises ``OSError`` or ``NotImplementedError`` where links cannot be made."""
+
+_ELSEWHERE = "Move it away, or choose another folder with --prefix."
+
+_LINE = re.compile(r"versions/([A-Za-z0-9][A-Za-z0-9._+-]*)\n?")
+
+
+def make_symlink(target: Path, link: Path) -> None:
+    """The real one."""
+    link.symlink_to(target, target_is_directory=True)
+
+
+def pointed(prefix: Prefix) -> Optional[Path]:
+    """The folder of the package in use; ``None`` where there is none."""
+    if prefix.pointer.is_file():
+        folder = _named(prefix)
+        return folder.resolve() if folder is not None and folder.is_dir() else None
+    return prefix.current.resolve() if prefix.current.is_dir() else None
+
+
+def installed(prefix: Prefix) -> Path:
+    """As ``pointed``; ``NothingToDoError`` when none is installed."""
+    folder = pointed(prefix)
+    if folder is None:
+        raise NothingToDoError(f"No package is installed under {prefix.root}. Run install first.")
+    return folder
+
+
+def in_use(prefix: Prefix) -> Optional[str]:
+    """Name of the folder in use."""
+    folder = pointed(prefix)
+    return folder.name if folder is not None else None
+
+
+def lasting(prefix: Prefix) -> Path:
+    """A path to what is in use that stays true after the next install, where there is a link."""
+    return installed(prefix) if prefix.pointer.is_file() else prefix.current.absolute()
+
+
+def require_ours(prefix: Prefix) -> None:
+    """``DiskError`` when ``current`` is there already and not ours to replace."""
+    link = prefix.current
+    if (link.is_symlink() or link.exists()) and not _leads_into(link, prefix.versions):
+        raise DiskError(f"{link} is in the way: it is no link to a package of ours. {_ELSEWHERE}")
+    if prefix.pointer.exists() and _named(prefix) is None:
+        raise DiskError(f"{prefix.pointer} is in the way: it names no package of ours. {_ELSEWHERE}")
+
+
+def switch(prefix: Prefix, folder: Path, symlink: Symlink) -> None:
+    """Point at ``folder`` in one step: at any moment it is the old or the new one."""
+    link = prefix.part("current")
+    try:
+        symlink(Path(os.path.relpath(folder, prefix.root)), link)
+    except (OSError, NotImplementedError):
+        write_text(prefix, prefix.pointer, f"versions/{folder.name}\n")
+        prefix.current.unlink(missing_ok=True)
+    else:
+        link.replace(prefix.current)
+        prefix.pointer.unlink(missing_ok=True)
+    sync_folder(prefix.root)
+
+
+def detach(prefix: Prefix) -> None:
+    """Leave no package in use."""
+    prefix.current.unlink(missing_ok=True)
+    prefix.pointer.unlink(missing_ok=True)
+    if prefix.root.is_dir():
+        sync_folder(prefix.root)
+
+
+def _named(prefix: Prefix) -> Optional[Path]:
+    try:
+        line = _LINE.fullmatch(prefix.pointer.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return prefix.versions / line[1] if line else None
+
+
+def _leads_into(link: Path, folder: Path) -> bool:
+    try:
+        return link.is_symlink() and link.resolve().parent == folder.resolve()
+    except (OSError, RuntimeError):  # a loop
+        return False
+
+
+_OURS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*-[0-9a-f]{12}")
+
+
+def remember(prefix: Prefix, name: str) -> None:
+    """Note that ``name`` is about to be switched to, with the lock held.
+
+    It is noted before the switch, and read as far as to what is in use: so a kill between the two does no
+    harm, and what was rolled back from does not come back.
+    """
+    past = [known for known in _until_now(prefix) if known != name]
+    lines = [*past, name]
+    if lines != _read(prefix):
+        write_text(prefix, prefix.history, "".join(f"{line}\n" for line in lines))
+
+
+def before(prefix: Prefix) -> Optional[str]:
+    """The package that was in use before the one in use, if it is still there."""
+    past = _until_now(prefix)[:-1]
+    return next((name for name in reversed(past) if (prefix.versions / name).is_dir()), None)
+
+
+def versions(prefix: Prefix) -> Tuple[Path, ...]:
+    """The folders of packages that we installed, by name; somebody else's are none of ours."""
+    if not prefix.versions.is_dir():
+        return ()
+    mine = (
+        path for path in prefix.versions.iterdir() if _OURS.fullmatch(path.name) and not path.is_symlink()
+    )
+    return tuple(sorted(path for path in mine if (path / MANIFEST).is_file()))
+
+
+def drop(prefix: Prefix, folders: Iterable[Path]) -> int:
+    """Remove packages, with the lock held; bytes that this gives back.
+
+    Each loses its name in one step first, so that none is ever there in part.
+    """
+    gone = []
+    for folder in folders:
+        gone.append(prefix.part(f"dropped-{folder.name}"))
+        folder.replace(gone[-1])
+    freed = size_of_trees(gone)
+    for folder in gone:
+        remove(folder)
+    return freed
+
+
+def size_of_files(folder: Path) -> int:
+    """Bytes of all files below ``folder``."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def size_of_trees(folders: Iterable[Path]) -> int:
+    """Bytes that the disk has free once ``folders`` are gone: a file with another name elsewhere stays."""
+    seen: Dict[Tuple[int, int], List[int]] = {}
+    for folder in folders:
+        for path in folder.rglob("*"):
+            stat = path.lstat()
+            if path.is_file() and not path.is_symlink():
+                known = seen.setdefault((stat.st_dev, stat.st_ino), [0, stat.st_nlink, stat.st_size])
+                known[0] += 1
+    return sum(size for names, links, size in seen.values() if names >= links)
+
+
+def _until_now(prefix: Prefix) -> List[str]:
+    """The history up to what is in use, which is its last entry; empty where nothing is."""
+    now = in_use(prefix)
+    if now is None:
+        return []
+    past = _read(prefix)
+    return past[: len(past) - past[::-1].index(now)] if now in past else [*past, now]
+
+
+def _read(prefix: Prefix) -> List[str]:
+    try:
+        lines = prefix.history.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [line for line in lines if _OURS.fullmatch(line)]

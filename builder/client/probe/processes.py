@@ -1,0 +1,128 @@
+"""The client's door to other programs: questions with a time limit, and one stream."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Callable, Iterator, Mapping, Optional, Sequence, cast
+
+from builder.errors import CommandError
+
+if sys.platform == "linux":
+    import fcntl
+
+_GRACE_SECONDS = 1.0
+
+_SET_PIPE_SIZE = 1031
+"""``F_SETPIPE_SZ``, which ``fcntl`` names from Python 3.10 on."""
+
+_PIPE_BYTES = 2**20
+"""As much as Linux gives to anybody; 64 KiB without asking."""
+
+_LITTLE = 2**20
+"""Bytes; a tar ends with at most some ten thousand that nobody reads."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a program that ran to its end said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+Ask = Callable[[Sequence[str], float], Answer]
+"""``ask(argv, seconds)``. Raises ``OSError`` when the program cannot be started, ``TimeoutError`` when it was
+stopped at the time limit."""
+
+Work = Callable[[Sequence[str], Path], Answer]
+"""``work(argv, folder)``: a program that may take its time and keeps its temporary files in ``folder``.
+Raises ``OSError`` when it cannot be started."""
+
+
+def asker(env: Mapping[str, str]) -> Ask:
+    """The real one: programs are found on ``env['PATH']`` and get ``env``."""
+
+    def ask(argv: Sequence[str], seconds: float) -> Answer:
+        return _run(argv, env, seconds)
+
+    return ask
+
+
+def worker(env: Mapping[str, str]) -> Work:
+    """The real one: programs are found on ``env['PATH']`` and get ``env``."""
+
+    def work(argv: Sequence[str], folder: Path) -> Answer:
+        return _run(argv, {**env, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))}, None)
+
+    return work
+
+
+@contextmanager
+def output_of(argv: Sequence[str]) -> Iterator[IO[bytes]]:
+    """What a program writes, as a stream. ``CommandError`` when it exits non-zero.
+
+    Where the reader leaves more than a little of it, the program is ended and how it fared is not known.
+    """
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        stream = cast("IO[bytes]", process.stdout)
+        _widen(stream)
+        try:
+            yield stream
+            wanted = len(stream.read(_LITTLE)) < _LITTLE
+        except BaseException:
+            process.kill()
+            raise
+        if not wanted:
+            process.kill()
+            return
+    if process.returncode != 0:
+        raise CommandError(f"{argv[0]} exited with {process.returncode}", argv=argv, code=process.returncode)
+
+
+def _widen(pipe: IO[bytes]) -> None:
+    """Room for more at a time, where the system gives it: the two programs wake each other less often."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            fcntl.fcntl(pipe.fileno(), _SET_PIPE_SIZE, _PIPE_BYTES)
+
+
+def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) -> Answer:
+    process = subprocess.Popen(
+        list(argv),
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        _kill(process)
+        raise TimeoutError(f"no answer within {error.timeout:g} s") from None
+    except BaseException:
+        _kill(process)
+        raise
+    return Answer(process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End it and what it started. A program stuck in the kernel driver is left behind, not waited for."""
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
+    try:
+        process.wait(_GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return

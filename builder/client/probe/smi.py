@@ -1,0 +1,145 @@
+"""Asks nvidia-smi, one field set at a time: a field its driver does not know fails the whole query.
+
+The 470 branch has no ``compute_cap`` (huggingface/candle#733); unified memory is ``[N/A]``
+(unslothai/unsloth#10703); errors are printed on stdout with exit 2, 9 or 18.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, Optional, Sequence, Tuple, TypeVar
+
+from builder.client.probe.child import NAMELESS, Outcome, Probe
+from builder.client.probe.processes import Answer, Ask
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device, capability_of_product, parse_driver
+
+NAME = "nvidia-smi"
+
+PROGRAMS = (
+    "nvidia-smi",
+    "/usr/lib/wsl/lib/nvidia-smi",
+    "/usr/local/nvidia/bin/nvidia-smi",
+    r"C:\Program Files\NVIDIA Corporation\NVSMI\nvidia-smi.exe",
+)
+"""WSL2 keeps it off the PATH of services (NVIDIA/OpenShell#441), and so do GKE's containers."""
+
+SECONDS = 5.0
+
+_MOST_DIGITS = 9
+"""Of a GPU's number; a longer one is none."""
+
+_NOTHING = ("No devices were found", "No supported GPUs were found")
+
+T = TypeVar("T")
+
+
+def probe(ask: Ask, programs: Sequence[str] = PROGRAMS) -> Probe:
+    """Every GPU that nvidia-smi lists, with what it knows of each.
+
+    The first program that answers counts: where one of a Linux driver lies before WSL2's own, it fails.
+    """
+    failed = None
+    for program in programs:
+        try:
+            answer = _query(ask, program, "uuid,name")
+        except TimeoutError as error:
+            return Probe(NAME, Outcome.TIMEOUT, str(error))
+        except OSError:
+            continue
+        if answer.code == 0:
+            return _describe(ask, program, answer.stdout)
+        failed = failed or _failure(answer)
+    return failed or Probe(NAME, Outcome.MISSING, "nvidia-smi is not on PATH")
+
+
+def driver_version(ask: Ask, programs: Sequence[str] = PROGRAMS) -> Optional[str]:
+    """The driver's version alone, for when something else listed the GPUs."""
+    for program in programs:
+        versions = _column(ask, program, "driver_version", _driver)
+        if versions:
+            return next(iter(versions.values()))
+    return None
+
+
+def _describe(ask: Ask, program: str, listing: str) -> Probe:
+    rows = dict(row for row in map(_row, listing.splitlines()) if row[1])
+    if not rows:
+        return Probe(NAME, Outcome.NONE, _first_line(listing) or "it lists no GPU")
+    capabilities = _column(ask, program, "compute_cap", Capability.parse)
+    memory = _column(ask, program, "memory.total", int)
+    drivers = _column(ask, program, "driver_version", _driver)
+    divided = _column(ask, program, "mig.mode.current", _divided)
+    devices = tuple(
+        _device(
+            index, fields, capabilities.get(index), None if divided.get(index) else memory.get(index), divided
+        )
+        for index, fields in sorted(rows.items())
+    )
+    driver = next(iter(drivers.values()), None)
+    return Probe(NAME, Outcome.FOUND, f"{len(devices)} listed", devices, driver)
+
+
+def _device(
+    index: int,
+    fields: Tuple[str, ...],
+    capability: Optional[Capability],
+    memory_mib: Optional[int],
+    divided: Dict[int, bool],
+) -> Device:
+    """The memory of a GPU in MIG mode is not what one instance has, and nothing here says that."""
+    uuid, name = fields[0], fields[-1]
+    return Device(
+        index=index,
+        uuid=uuid if uuid.startswith("GPU-") and uuid != "GPU-" else "",
+        name=NAMELESS if name.startswith("[") else name,
+        capability=capability or capability_of_product(name),
+        memory_mib=memory_mib,
+        driver=None,
+        mig=() if divided.get(index) else None,
+    )
+
+
+def _query(ask: Ask, program: str, fields: str) -> Answer:
+    return ask([program, f"--query-gpu=index,{fields}", "--format=csv,noheader,nounits"], SECONDS)
+
+
+def _column(ask: Ask, program: str, field: str, parse: Callable[[str], T]) -> Dict[int, T]:
+    """One field by GPU index; GPUs and drivers that do not know it are left out."""
+    try:
+        answer = _query(ask, program, field)
+    except OSError:
+        return {}
+    values: Dict[int, T] = {}
+    for line in answer.stdout.splitlines() if answer.code == 0 else ():
+        index, fields = _row(line)
+        try:
+            values[index] = parse(fields[0])
+        except (ValueError, IndexError):
+            continue
+    return values
+
+
+def _row(line: str) -> Tuple[int, Tuple[str, ...]]:
+    """``index, first, rest`` of a line; no fields for a line that is not a row."""
+    first, *rest = [part.strip() for part in line.split(",", 2)]
+    return (int(first), tuple(rest)) if first.isdecimal() and len(first) <= _MOST_DIGITS else (-1, ())
+
+
+def _driver(text: str) -> str:
+    parse_driver(text)
+    return text.strip()
+
+
+def _divided(text: str) -> bool:
+    return text.strip() == "Enabled"
+
+
+def _failure(answer: Answer) -> Probe:
+    """An old driver's nvidia-smi also fails where it works and there is no GPU."""
+    text = _first_line(answer.stdout) or _first_line(answer.stderr) or "it said nothing"
+    outcome = Outcome.NONE if any(words in text for words in _NOTHING) else Outcome.FAILED
+    return Probe(NAME, outcome, f"exit {answer.code}: {text}", code=answer.code, error=text)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")

@@ -1,0 +1,145 @@
+"""Why CUDA lists no GPU in a container, in WSL, on a Jetson; and what of a container is harmless."""
+
+from __future__ import annotations
+
+from typing import Iterator, Tuple
+
+from builder.findings.observed import ABSENT, MISSING, Seen
+from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
+from builder.formats.providers import CUDA, SERVED
+from builder.selection.reasons import MUSL
+
+BOOK = Book(
+    {
+        "D101": Advice(
+            Severity.ERROR,
+            "The host has a GPU and this container was started without it.",
+            "`docker run --gpus all`, `podman run --device nvidia.com/gpu=all`, `apptainer run --nv`, in "
+            "Kubernetes a limit `nvidia.com/gpu: 1`. The host needs the nvidia-container-toolkit.",
+        ),
+        "D102": Advice(
+            Severity.WARNING,
+            "The NVIDIA container runtime was told to give this container no GPU.",
+            "Start the container with `--gpus all`, or with NVIDIA_VISIBLE_DEVICES=all or a GPU's UUID.",
+        ),
+        "D103": Advice(
+            Severity.ERROR,
+            "The container was given the GPU without the driver's part for CUDA{why}.",
+            "Start the container with NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
+        ),
+        "D104": Advice(
+            Severity.NOTE,
+            "The container was given the driver without the part `utility`. CUDA works without it.",
+            "Nothing. NVIDIA_DRIVER_CAPABILITIES=compute,utility brings nvidia-smi.",
+        ),
+        "D105": Advice(
+            Severity.ERROR,
+            "Windows drivers from 555 on bring libnvdxgdmal.so.1, and a container toolkit that is too old "
+            "does not mount it: CUDA then fails with 500, named symbol not found. nvidia-smi works all the "
+            "same.",
+            "Update to Docker Desktop 4.31.0 or newer, or in WSL to nvidia-container-toolkit 1.14.4 or "
+            "1.15.0 and newer. With CDI (podman) run `nvidia-ctk cdi generate --mode=wsl` again. Then start "
+            "a new container.",
+        ),
+        "D106": Advice(
+            Severity.WARNING,
+            "WSL has a GPU only as WSL 2, with NVIDIA's driver installed in Windows (none in Linux).",
+            "In Windows: install NVIDIA's driver, `wsl --update`, `wsl --shutdown`; `wsl -l -v` must say "
+            "version 2. A container in WSL is started with `--gpus all`.",
+        ),
+        "D107": Advice(
+            Severity.ERROR,
+            "A Jetson's GPU is part of its chip and has a driver and a CUDA of its own: packages for "
+            "graphics cards do not run there.",
+            "Take NVIDIA's build of ONNX Runtime for JetPack (Jetson Zoo).",
+        ),
+        "D108": Advice(
+            Severity.ERROR,
+            "The packages are built for glibc; with musl their libraries do not load, on the CPU neither.",
+            "Use a system or an image with glibc: Debian, Ubuntu, Fedora instead of Alpine.",
+        ),
+        "D109": Advice(
+            Severity.NOTE,
+            "Packages for NVIDIA GPUs are made for linux-x64 alone.",
+            "`select` shows what the release has for this system.",
+        ),
+    }
+)
+
+_NO_GPU = ("void", "none", "")
+
+DXGDMAL_SINCE = 555
+"""The branch of the Windows driver that brought libnvdxgdmal (NVIDIA/nvidia-container-toolkit#520)."""
+
+
+def void(seen: Seen) -> Iterator[Symptom]:
+    """D102."""
+    around = seen.around
+    if around.container and around.visible in _NO_GPU and seen.kernel.control == ABSENT:
+        yield BOOK.found(
+            "D102", f"NVIDIA_VISIBLE_DEVICES={around.visible} in a container ({around.container})."
+        )
+
+
+def no_wsl_gpu(seen: Seen) -> Iterator[Symptom]:
+    """D106."""
+    if seen.around.wsl and not seen.kernel.dxg:
+        where = f", in a container ({seen.around.container})" if seen.around.container else ""
+        yield BOOK.found("D106", f"This is WSL{where}, and there is no /dev/dxg.")
+
+
+def not_given(seen: Seen) -> Iterator[Symptom]:
+    """D101: the bus and the modules of the host show in a container, its device files do not."""
+    host = seen.kernel.cards or seen.kernel.loaded
+    if seen.around.container and host and seen.kernel.control == ABSENT:
+        said = f"In a container ({seen.around.container}) with the host's NVIDIA card in sight"
+        yield BOOK.found("D101", f"{said}, and there is no /dev/nvidiactl.")
+
+
+def no_compute(seen: Seen) -> Iterator[Symptom]:
+    """D103."""
+    given = seen.kernel.control != ABSENT or seen.kernel.dxg or seen.listed
+    if seen.around.container and given and seen.reply("libcuda").outcome == MISSING:
+        parts = seen.around.parts
+        why = f": NVIDIA_DRIVER_CAPABILITIES={parts}" if parts is not None else ""
+        yield BOOK.found("D103", "In a container with a GPU, and libcuda.so.1 is not there.", why=why)
+
+
+def jetson(seen: Seen) -> Iterator[Symptom]:
+    """D107."""
+    if seen.around.jetson:
+        yield BOOK.found("D107", f"This is a {seen.around.jetson}.")
+
+
+CHAIN: Tuple[Rule, ...] = (jetson, void, no_wsl_gpu, not_given, no_compute)
+"""The first that finds something is the cause."""
+
+
+def no_smi(seen: Seen) -> Iterator[Symptom]:
+    """D104. nvidia-smi itself is not asked where CUDA lists GPUs; NVML is of the same part."""
+    around = seen.around
+    if around.container and seen.reply("libcuda").listed and seen.reply("NVML").outcome == MISSING:
+        yield BOOK.found("D104", f"In a container ({around.container}) with CUDA and without nvidia-smi.")
+
+
+def musl(seen: Seen) -> Iterator[Symptom]:
+    """D108."""
+    if seen.around.glibc == MUSL:
+        yield BOOK.found("D108", "This system's C library is musl.")
+
+
+def no_platform(seen: Seen) -> Iterator[Symptom]:
+    """D109."""
+    around = seen.around
+    if not around.jetson and around.platform not in SERVED[CUDA]:
+        yield BOOK.found("D109", f"This system is {around.platform}.")
+
+
+def wsl_500(seen: Seen) -> bool:
+    """Whether a failure with 500 has D105's cause."""
+    if not (seen.kernel.dxg and seen.around.container) or seen.kernel.dxgdmal:
+        return False
+    return seen.driver is None or int(seen.driver.split(".")[0]) >= DXGDMAL_SINCE
+
+
+RULES: Tuple[Rule, ...] = (jetson, no_smi, musl, no_platform)

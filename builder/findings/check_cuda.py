@@ -1,0 +1,159 @@
+"""What CUDA's and NVML's numbers mean. Source: cuda.h, driver_types.h and nvml.h name them."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, NamedTuple, Tuple
+
+from builder.findings.check_container import BOOK as CONTAINER
+from builder.findings.check_container import wsl_500
+from builder.findings.observed import FAILED, TIMEOUT, Seen
+from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
+
+BOOK = Book(
+    {
+        "D021": Advice(
+            Severity.ERROR,
+            "The driver is older than the CUDA runtime needs: CUDA 12 asks for 525.60.13, CUDA 13 for 580.",
+            "Update the NVIDIA driver; in a container, the host's.",
+        ),
+        "D022": Advice(
+            Severity.ERROR,
+            "The libraries hold no code for this GPU's compute capability: it is the wrong package.",
+            "Run `install` again. It takes the package whose code runs on this GPU.",
+        ),
+        "D023": Advice(
+            Severity.ERROR,
+            "The GPU needs code compiled just in time, and the PTX is of a newer CUDA than the driver knows: "
+            "minor-version compatibility is for finished code, not for PTX.",
+            "Update the driver to one that serves the package's CUDA (575 for CUDA 12.9), or take a package "
+            "with native code for this GPU.",
+        ),
+        "D024": Advice(
+            Severity.ERROR,
+            "The driver was updated while the old one stayed loaded: its kernel module and its libraries are "
+            "of two versions. In a container, its libraries are those of another driver than the host's.",
+            "Restart the machine. In a container, start a new one, and install no driver in an image.",
+        ),
+        "D025": Advice(
+            Severity.ERROR,
+            "CUDA's forward-compatibility libraries (cuda-compat) are in use, and those are for data-centre "
+            "GPUs only.",
+            "Take cuda-compat out of LD_LIBRARY_PATH and /etc/ld.so.conf.d, and update the driver instead.",
+        ),
+        "D026": Advice(
+            Severity.ERROR,
+            "A symbol is missing: at the start the driver's libraries are there in part, at a kernel the "
+            "CUDA libraries in use are older than those the package was built with.",
+            "Install the driver again, and take other CUDA libraries out of LD_LIBRARY_PATH.",
+        ),
+        "D027": Advice(
+            Severity.ERROR,
+            "GPUs that are joined by NVSwitch work only once the fabric manager has set them up.",
+            "`sudo systemctl enable --now nvidia-fabricmanager`, of exactly the driver's version.",
+        ),
+        "D028": Advice(
+            Severity.ERROR,
+            "The driver says no more than that. Often the module nvidia_uvm or /dev/nvidia-uvm is missing, "
+            "or the machine has been asleep.",
+            "`sudo nvidia-modprobe -u -c 0`; after sleep `sudo rmmod nvidia_uvm && sudo modprobe "
+            "nvidia_uvm`, or restart. `sudo dmesg | grep -i nvrm` has the driver's own words.",
+        ),
+        "D029": Advice(
+            Severity.ERROR,
+            "The driver's libraries are there and CUDA does not come up.",
+            "`sudo dmesg | grep -i nvrm` has the driver's own words. A restart, or the driver installed "
+            "anew, helps with most of them.",
+        ),
+        "D030": Advice(
+            Severity.ERROR,
+            "The GPU has fallen off the bus: power, heat, a bad slot or a broken card.",
+            "Restart. `sudo dmesg | grep -i xid` has the number that NVIDIA's list of Xid errors explains.",
+        ),
+        "D013": Advice(
+            Severity.ERROR,
+            "The driver hangs: a GPU that is lost, a reset that does not end, or a broken update.",
+            "`sudo dmesg | grep -i -e nvrm -e xid` tells why; a restart clears it.",
+        ),
+        "D014": Advice(
+            Severity.ERROR,
+            "A library of the driver is damaged, incomplete, or not for this system.",
+            "Install the driver again.",
+        ),
+    }
+)
+
+NO_DEVICE = 100
+
+_CODES: Dict[int, str] = {
+    35: "D021",
+    209: "D022",
+    222: "D023",
+    500: "D026",
+    802: "D027",
+    803: "D024",
+    804: "D025",
+    999: "D028",
+}
+
+_NVML: Dict[int, str] = {15: "D030", 18: "D024"}
+"""nvidia-smi exits with NVML's numbers."""
+
+_LIBRARIES = ("NVML", "libcuda")
+
+
+class Failure(NamedTuple):
+    """A number and who said it."""
+
+    code: str
+    told: str
+
+
+def failures(seen: Seen) -> List[Failure]:
+    """What failed with a number, CUDA first; that there is no GPU is no failure."""
+    return [*_of_cuda(seen), *_of_nvml(seen), *_of_trial(seen)]
+
+
+def numbers(seen: Seen) -> Iterator[Symptom]:
+    """D021 to D030, and D105."""
+    by_code: Dict[str, List[str]] = {}
+    for failure in failures(seen):
+        by_code.setdefault(failure.code, []).append(failure.told)
+    works = f"The driver lists {seen.listed} GPU(s). " if seen.listed else ""
+    for code, told in by_code.items():
+        said = f"{works}{'; '.join(told)}."
+        if code == "D026" and wsl_500(seen):
+            yield CONTAINER.found("D105", f"{said} A container on WSL2, without libnvdxgdmal.so.1.")
+        else:
+            yield BOOK.found(code, said)
+
+
+def silent(seen: Seen) -> Iterator[Symptom]:
+    """D013 and D014."""
+    for name in _LIBRARIES:
+        reply = seen.reply(name)
+        if reply.outcome == TIMEOUT:
+            yield BOOK.found("D013", f"{name}: {reply.detail}.")
+        elif reply.outcome == FAILED and reply.code is None:
+            yield BOOK.found("D014", f"{name}: {reply.detail}.")
+
+
+def _of_cuda(seen: Seen) -> Iterator[Failure]:
+    reply = seen.reply("libcuda")
+    if reply.code is not None and reply.code != NO_DEVICE:
+        yield Failure(_CODES.get(reply.code, "D029"), f"CUDA fails: {reply.error} ({reply.code})")
+
+
+def _of_nvml(seen: Seen) -> Iterator[Failure]:
+    for name in ("NVML", "nvidia-smi"):
+        reply = seen.reply(name)
+        if reply.code in _NVML:
+            yield Failure(_NVML[reply.code or 0], f"{name} fails: {reply.error} ({reply.code})")
+
+
+def _of_trial(seen: Seen) -> Iterator[Failure]:
+    trial = seen.trial
+    if trial is not None and trial.code is not None and trial.code != NO_DEVICE:
+        yield Failure(_CODES.get(trial.code, "D029"), f"A session fails: {trial.failure}")
+
+
+RULES: Tuple[Rule, ...] = (numbers, silent)

@@ -1,0 +1,159 @@
+"""Other libraries in the place of the package's, folders without code, and the cache of compiled kernels."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Tuple
+
+from builder.findings.check_package import by_jit
+from builder.findings.observed import Distribution, Seen, Shadow
+from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
+
+BOOK = Book(
+    {
+        "D301": Advice(
+            Severity.WARNING,
+            "An application that reads ORT_DYLIB_PATH loads that library and not the package in use.",
+            "Set what `env` prints, and look for the variable in shell profiles and unit files.",
+        ),
+        "D302": Advice(
+            Severity.WARNING,
+            "The loader finds that ONNX Runtime before the package's. An application may run with another "
+            "version, without this GPU's code, or with a provider library that does not fit it.",
+            "Put the package's lib first in LD_LIBRARY_PATH, as `env` does, or take the other folder out.",
+        ),
+        "D303": Advice(
+            Severity.NOTE,
+            "A program of that Python uses its own ONNX Runtime, not the package: what is true of one need "
+            "not be true of the other. With what `env` sets, an onnxruntime-gpu of another version loads the "
+            "package's provider, and crashes.",
+            "Nothing, if your application is not that Python's. Else install onnxruntime-gpu of the "
+            "package's version there, or start it without what `env` sets.",
+        ),
+        "D304": Advice(
+            Severity.WARNING,
+            "These distributions write into the same folder, so which of them `import onnxruntime` finds is "
+            "chance; often it is the one for the CPU.",
+            "`pip uninstall` all of them, then install the one that is wanted.",
+        ),
+        "D305": Advice(
+            Severity.ERROR,
+            "cuDNN is made of several libraries that must be of one version. The loader takes this one for "
+            "some or all of the package's, and a session fails or crashes.",
+            "Take the folder out of LD_LIBRARY_PATH, or put the package's lib before it, as `env` does.",
+        ),
+        "D306": Advice(
+            Severity.WARNING,
+            "The loader takes these instead of the package's: older ones lack symbols (500, named symbol not "
+            "found) or code for this GPU.",
+            "Take the folder out of LD_LIBRARY_PATH, or put the package's lib before it, as `env` does.",
+        ),
+        "D307": Advice(
+            Severity.ERROR,
+            "The file system is mounted with noexec: no library loads from there.",
+            "Install with --prefix on another file system, or mount this one with exec.",
+        ),
+        "D308": Advice(
+            Severity.NOTE,
+            "The file system of temporary files is mounted with noexec. The package does not mind; Python "
+            "programs that unpack libraries there do.",
+            "Nothing, or set TMPDIR to a folder elsewhere.",
+        ),
+        "D309": Advice(
+            Severity.WARNING,
+            "The package runs on this GPU by just-in-time compilation. Kernels that are not kept are "
+            "compiled again at each start, which takes minutes.",
+            "Unset CUDA_CACHE_DISABLE, set CUDA_CACHE_MAXSIZE=4294967296, and CUDA_CACHE_PATH to a folder "
+            "that this user may write to.",
+        ),
+    }
+)
+
+CACHE_FLOOR = 2**30
+"""Bytes, the driver's own default on a workstation: a CUDA provider's kernels are hundreds of MB of it."""
+
+_ORT = "libonnxruntime"
+
+_CUDNN = "libcudnn"
+
+_NAMED = 3
+"""How many libraries are named before the rest is counted."""
+
+
+def host(seen: Seen) -> Iterator[Symptom]:
+    """D301."""
+    if seen.host is not None and seen.installed:
+        yield BOOK.found("D301", f"ORT_DYLIB_PATH={seen.host} is not in {seen.installed.folder}.")
+
+
+def shadows(seen: Seen) -> Iterator[Symptom]:
+    """D302, D305 and D306."""
+    kinds: Dict[str, List[Shadow]] = {"D302": [], "D305": [], "D306": []}
+    for shadow in seen.shadows:
+        kinds[_kind(shadow)].append(shadow)
+    for code, found in kinds.items():
+        if found:
+            told = "; ".join(map(_told, found[:_NAMED]))
+            rest = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            yield BOOK.found(code, f"Before the package's in LD_LIBRARY_PATH: {told}{rest}.")
+
+
+def pythons(seen: Seen) -> Iterator[Symptom]:
+    """D303 and D304."""
+    by_folder: Dict[str, List[Distribution]] = {}
+    for one in seen.distributions:
+        by_folder.setdefault(one.folder, []).append(one)
+    for folder, found in by_folder.items():
+        names = ", ".join(f"{one.name} {one.version}" for one in found)
+        if len(found) > 1:
+            yield BOOK.found("D304", f"{folder} has {names}.")
+    others = [one for one in seen.distributions if one.version != _version(seen)]
+    if others and seen.installed:
+        names = ", ".join(f"{one.name} {one.version} in {one.folder}" for one in others)
+        yield BOOK.found("D303", f"The package is ONNX Runtime {_version(seen)}; a Python has {names}.")
+
+
+def no_code(seen: Seen) -> Iterator[Symptom]:
+    """D307 and D308."""
+    folder = seen.installed.folder if seen.installed else None
+    for place in seen.noexec:
+        code = "D307" if place == folder else "D308"
+        yield BOOK.found(code, f"{place} is on a file system that is mounted with noexec.")
+
+
+def cache(seen: Seen) -> Iterator[Symptom]:
+    """D309."""
+    if not by_jit(seen):
+        return
+    if seen.cache.disabled:
+        yield BOOK.found("D309", "CUDA_CACHE_DISABLE=1.")
+    elif seen.cache.max_bytes is not None and seen.cache.max_bytes < CACHE_FLOOR:
+        yield BOOK.found("D309", f"CUDA_CACHE_MAXSIZE={seen.cache.max_bytes}, less than {CACHE_FLOOR}.")
+    elif not seen.cache.writable:
+        yield BOOK.found("D309", f"{seen.cache.folder}: this user may not write there.")
+
+
+def _kind(shadow: Shadow) -> str:
+    if shadow.name.startswith(_ORT):
+        return "D302"
+    return "D305" if shadow.name.startswith(_CUDNN) and not _same(shadow) else "D306"
+
+
+def _same(shadow: Shadow) -> bool:
+    """Whether it is of the package's version, as far as both are known: 9.10.2 is 9.10.2.21."""
+    if shadow.version is None or shadow.own is None:
+        return False
+    pairs = zip(shadow.version.split("."), shadow.own.split("."))
+    return all(theirs == ours for theirs, ours in pairs)
+
+
+def _told(shadow: Shadow) -> str:
+    version = f" ({shadow.version})" if shadow.version else ""
+    own = f", the package's is {shadow.own}" if shadow.own else ""
+    return f"{shadow.path}{version}{own}"
+
+
+def _version(seen: Seen) -> str:
+    return seen.installed.package.onnxruntime.version if seen.installed else ""
+
+
+RULES: Tuple[Rule, ...] = (host, shadows, pythons, no_code, cache)

@@ -1,0 +1,174 @@
+"""Whether the package in use is whole, and right for this machine's GPUs and system."""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Sequence, Tuple
+
+from builder.findings.observed import Installed, Seen
+from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
+from builder.formats.missing_kernels import CURE, counted, shortcoming
+from builder.formats.providers import CUDA, SERVED
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device
+from builder.selection.reasons import JIT, MUSL, NATIVE, RUNS, glibc_refusal, support_of
+
+BOOK = Book(
+    {
+        "D201": Advice(
+            Severity.NOTE,
+            "There is nothing to examine besides the machine.",
+            "`install` takes the package that fits this machine.",
+        ),
+        "D202": Advice(
+            Severity.ERROR,
+            "The package in use is not there as it should be: an application finds no library, or another "
+            "one.",
+            "Run `install` again.",
+        ),
+        "D203": Advice(
+            Severity.ERROR,
+            "Files of the package have changed since they were proved, or are gone.",
+            "Run `install` again: what is not whole is fetched anew.",
+        ),
+        "D204": Advice(
+            Severity.ERROR,
+            "The package in use has no code for {whom}. Was the card changed after the install?",
+            "Run `install` again. It takes the package whose code runs on this GPU.",
+        ),
+        "D205": Advice(
+            Severity.WARNING,
+            "The package was installed for native code, and on this GPU it runs by just-in-time compilation: "
+            "the first start takes minutes, and kernels made for this GPU would be faster.",
+            "Run `install` again: the release may have native code for this GPU.",
+        ),
+        "D206": Advice(
+            Severity.WARNING,
+            "One process loads one package. On a GPU that it has no code for, an application fails with 209.",
+            "Hide the others: `env` prints the line for CUDA_VISIBLE_DEVICES once `install` has run with all "
+            "these GPUs. For another GPU install with --device and another --prefix.",
+        ),
+        "D207": Advice(
+            Severity.WARNING,
+            "Below compute capability 5.3 a GPU has no half-precision arithmetic, and some of ONNX Runtime's "
+            "half-precision kernels are empty there: they return zeros, without an error.",
+            "Use models in single precision (fp32), or in int8, on this GPU.",
+        ),
+        "D208": Advice(
+            Severity.WARNING,
+            "There is an NVIDIA GPU, and the package in use does not use it.",
+            "Run `install` again: with the GPU in sight it may take another package. `select` says why it "
+            "does not.",
+        ),
+        "D209": Advice(
+            Severity.ERROR,
+            "The package's libraries do not load with this system's C library.",
+            "Update the system, or use a container with a newer one. `install` takes a package that fits, if "
+            "the release has one.",
+        ),
+        "D210": Advice(
+            Severity.WARNING,
+            "The package runs on this GPU by just-in-time compilation, and a driver compiles PTX only up to "
+            "the CUDA that it serves: newer PTX fails with 222.",
+            "Update the driver to one that serves CUDA {cuda} (575 for 12.9).",
+        ),
+        "D211": Advice(
+            Severity.WARNING, "The package was compiled with less than the full profile. {means}", CURE
+        ),
+    }
+)
+
+_HALF = Capability.parse("5.3")
+
+
+def absent(seen: Seen) -> Iterator[Symptom]:
+    """D201 and D202."""
+    if seen.broken is not None:
+        yield BOOK.found("D202", seen.broken)
+    elif seen.installed is None:
+        yield BOOK.found("D201", "No package is installed.")
+
+
+def damaged(seen: Seen) -> Iterator[Symptom]:
+    """D203."""
+    if seen.installed and seen.installed.problems:
+        first, count = seen.installed.problems[0], len(seen.installed.problems)
+        rest = f", and {count - 1} more" if count > 1 else ""
+        yield BOOK.found("D203", f"{seen.installed.folder}: {first}{rest}.")
+
+
+def wrong(seen: Seen) -> Iterator[Symptom]:
+    """D204 to D206, D208 and D210: the package's code against the GPUs that are in sight."""
+    if seen.installed is None or not seen.devices:
+        return
+    package = seen.installed.package
+    if package.provider != CUDA and seen.around.platform in SERVED[CUDA]:
+        yield BOOK.found("D208", f"{package.name} is in use, and there is {_names(seen.devices)}.")
+    if package.provider != CUDA:
+        return
+    known = [device for device in seen.devices if device.capability]
+    served = [device for device in known if support_of(package, device) in RUNS]
+    lost = [device for device in known if device not in served]
+    if known and not served:
+        yield BOOK.found("D204", f"{package.name} is in use{_once(seen.installed)}.", whom=_names(known))
+    elif lost:
+        yield BOOK.found("D206", f"{package.name} runs on {_names(served)}, not on {_names(lost)}.")
+    yield from _slow(seen, seen.installed, served)
+
+
+def half(seen: Seen) -> Iterator[Symptom]:
+    """D207."""
+    old = [device for device in seen.devices if device.capability and device.capability < _HALF]
+    if old:
+        yield BOOK.found("D207", f"{_names(old)} is here.")
+
+
+def system(seen: Seen) -> Iterator[Symptom]:
+    """D209. That of musl is D108."""
+    if seen.installed is None or seen.around.glibc == MUSL:
+        return
+    why = glibc_refusal(seen.installed.package, seen.around.glibc)
+    if why:
+        yield BOOK.found("D209", f"{seen.installed.package.name}: {why}.")
+
+
+def limited(seen: Seen) -> Iterator[Symptom]:
+    """D211."""
+    package = seen.installed.package if seen.installed else None
+    found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
+    if package and found:
+        missing = counted(package.onnxruntime.cannot_run)
+        said = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
+        yield BOOK.found("D211", said, **found._asdict())
+
+
+def by_jit(seen: Seen) -> List[Device]:
+    """The GPUs that the package in use serves by just-in-time compilation."""
+    if seen.installed is None:
+        return []
+    package = seen.installed.package
+    return [device for device in seen.devices if support_of(package, device) == JIT]
+
+
+def _slow(seen: Seen, installed: Installed, served: List[Device]) -> Iterator[Symptom]:
+    jit = by_jit(seen)
+    if jit and len(jit) == len(served) and installed.support == NATIVE:
+        yield BOOK.found("D205", f"{installed.package.name} has no native code for {_names(jit)}.")
+    newer = seen.cuda and installed.cuda and _numbers(seen.cuda) < _numbers(installed.cuda)
+    if jit and newer:
+        said = f"The driver serves CUDA {seen.cuda}, the package is of CUDA {installed.cuda}"
+        yield BOOK.found("D210", f"{said}, and {_names(jit)} has no native code in it.", cuda=installed.cuda)
+
+
+def _numbers(version: str) -> Tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
+def _names(devices: Sequence[Device]) -> str:
+    return ", ".join(f"{device.name} ({device.capability or 'capability unknown'})" for device in devices)
+
+
+def _once(installed: Installed) -> str:
+    return f", installed for {installed.gpu}" if installed.gpu else ""
+
+
+RULES: Tuple[Rule, ...] = (absent, damaged, wrong, half, system, limited)

@@ -1,0 +1,195 @@
+"""What ``doctor`` looked at, as values: the rules of ``findings.diagnose`` need nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, Optional, Tuple
+
+from builder.formats.index import IndexPackage
+from builder.gpu.devices import Device
+
+FOUND = "found"
+
+NONE = "none"
+
+MISSING = "missing"
+
+FAILED = "failed"
+
+TIMEOUT = "timeout"
+
+SKIPPED = "skipped"
+"""How a way of asking the machine went; ``missing``: its library or program is not there."""
+
+THERE = "there"
+
+ABSENT = "absent"
+
+FORBIDDEN = "forbidden"
+"""What became of ``/dev/nvidiactl`` when it was opened."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What one way of asking the machine for its GPUs said."""
+
+    outcome: str
+    detail: str = ""
+    listed: int = 0
+    """GPUs that it lists."""
+    code: Optional[int] = None
+    """The number it failed with."""
+    error: str = ""
+    """That number's name."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """An NVIDIA display device on the PCI bus."""
+
+    address: str
+    """``0000:01:00.0``."""
+    device: int
+    """PCI device id."""
+    driver: Optional[str] = None
+    """Kernel driver that has it: ``nvidia``, ``nouveau``, ``vfio-pci``; ``None`` where none has."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The kernel's side of it: the bus, the modules, the device files."""
+
+    cards: Tuple[Card, ...] = ()
+    loaded: bool = False
+    """Whether the module ``nvidia`` is."""
+    control: str = ABSENT
+    """``there``, ``absent`` or ``forbidden``: ``/dev/nvidiactl``."""
+    dxg: bool = False
+    """Whether ``/dev/dxg`` is there: the GPU of WSL2."""
+    dxgdmal: bool = False
+    """Whether ``libnvdxgdmal.so.1`` of the Windows driver is there."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """The system around the GPUs."""
+
+    os: str = "linux"
+    platform: str = "linux-x64"
+    wsl: bool = False
+    container: Optional[str] = None
+    jetson: Optional[str] = None
+    glibc: Optional[str] = None
+    """As ``selection.select`` takes it."""
+    visible: Optional[str] = None
+    """``NVIDIA_VISIBLE_DEVICES``."""
+    parts: Optional[str] = None
+    """``NVIDIA_DRIVER_CAPABILITIES``."""
+    cuda_visible: Optional[str] = None
+    """``CUDA_VISIBLE_DEVICES``."""
+    stated: Tuple[str, ...] = ()
+    """The ``ORTPACKS_FORCE_…`` variables that are set, ``NAME=value``."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The package in use."""
+
+    package: IndexPackage
+    cuda: Optional[str]
+    """The toolkit's version, ``12.9``."""
+    folder: str
+    problems: Tuple[str, ...] = ()
+    """What of its files is not as its manifest says."""
+    support: Optional[str] = None
+    """``native`` or ``jit``: how it was to run when it was installed."""
+    gpu: Optional[str] = None
+    """The GPU it was installed for."""
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A library of the package's name in a folder that the loader searches before the package's."""
+
+    name: str
+    path: str
+    version: Optional[str] = None
+    own: Optional[str] = None
+    """The package's version of it."""
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """ONNX Runtime in a Python environment."""
+
+    name: str
+    version: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Where the driver keeps what it compiled."""
+
+    disabled: bool = False
+    max_bytes: Optional[int] = None
+    """``CUDA_CACHE_MAXSIZE``; ``None`` where it is not set."""
+    folder: str = ""
+    writable: bool = True
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A session that was run in the installed package with a model of one node."""
+
+    provider: str
+    failure: Optional[str] = None
+    code: Optional[int] = None
+    """CUDA's number of the failure, where it has one."""
+    on_cpu: Optional[bool] = None
+    """Whether the same session runs on the CPU; ``None``: not tried."""
+
+
+@dataclass(frozen=True)
+class ModelTrial:
+    """A model of the user's that was opened in the installed package."""
+
+    model: str
+    provider: str
+    failure: Optional[str] = None
+    """ONNX Runtime's words."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """All of it."""
+
+    around: Around = field(default_factory=Around)
+    kernel: Kernel = field(default_factory=Kernel)
+    replies: Mapping[str, Reply] = field(default_factory=dict)
+    """By the probes' names: ``NVML``, ``libcuda``, ``nvidia-smi``."""
+    devices: Tuple[Device, ...] = ()
+    driver: Optional[str] = None
+    cuda: Optional[str] = None
+    """The newest CUDA that the driver serves, ``12.9``."""
+    installed: Optional[Installed] = None
+    broken: Optional[str] = None
+    """Why the installed package cannot be read, where there is one that cannot."""
+    shadows: Tuple[Shadow, ...] = ()
+    host: Optional[str] = None
+    """``ORT_DYLIB_PATH``, where it is set and leads elsewhere than the package in use."""
+    distributions: Tuple[Distribution, ...] = ()
+    cache: Cache = field(default_factory=Cache)
+    noexec: Tuple[str, ...] = ()
+    """Folders from which the system runs no code: of the prefix, of temporary files."""
+    trial: Optional[Trial] = None
+    models: Tuple[ModelTrial, ...] = ()
+
+    def reply(self, name: str) -> Reply:
+        """What this way of asking said; ``skipped`` where it was not asked."""
+        return self.replies.get(name, Reply(SKIPPED))
+
+    @property
+    def listed(self) -> int:
+        """Physical GPUs that the driver lists."""
+        return max(self.reply("NVML").listed, self.reply("nvidia-smi").listed)

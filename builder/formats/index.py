@@ -1,0 +1,301 @@
+"""``index.json``: the one file of a release a client reads to choose (docs/schemas/index.schema.json).
+
+Which entries of an index are one package: its layouts and kinds of archive.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+
+from builder.errors import ParseError, SchemaError, ValidationError
+from builder.formats.json_values import from_json, to_json
+from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
+from builder.formats.missing_kernels import MissingKernels
+from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of
+from builder.formats.providers import impossible
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import parse_driver
+
+FORMAT = 4
+
+_WITHOUT_KERNELS = 3
+"""The format before: it says neither what a package cannot run nor whose host library it has."""
+
+LAYOUTS = tuple(layout.value for layout in Layout)
+
+SUPPORT = ("native", "jit", "partial", "none")
+
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+_GLIBC = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+
+
+@dataclass(frozen=True)
+class IndexOrt:
+    """Which ONNX Runtime a package holds. ``profile`` is ``None`` for a repacked official wheel."""
+
+    version: str
+    origin: str
+    profile: Optional[str]
+    host: Optional[str] = None
+    """Where the host library comes from: ``wheel`` or ``source``; ``None``: an index of format 3."""
+    cannot_run: Tuple[MissingKernels, ...] = ()
+    """Operators that the official build of this version has CUDA kernels for, and this package has none."""
+
+
+@dataclass(frozen=True)
+class IndexPart:
+    """One part of an archive that was cut: an asset of its own. ``size`` in bytes."""
+
+    file: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A package's archive, whole whatever it lies in, and the parts it was cut into."""
+
+    file: str
+    size: int
+    sha256: str
+    parts: Tuple[IndexPart, ...] = ()
+    """In the order they join; empty where ``file`` itself is there."""
+
+
+@dataclass(frozen=True)
+class IndexPackage:
+    """One package: where it is, what its bytes are, what it runs on."""
+
+    name: str
+    file: str
+    """The archive; the client resolves it, or its parts, against the index's own URL or directory."""
+    variant: str
+    platform: str
+    provider: str
+    """``cuda``, ``cpu``, ``directml`` or ``coreml``: the execution provider it is for."""
+    glibc: Optional[str]
+    """The oldest glibc it loads on, ``2.34``; ``None`` where it asks for none: no Linux package."""
+    layout: str
+    """``full``: one archive with everything in it. ``thin``: without NVIDIA's libraries."""
+    size: int
+    """Bytes of the archive, joined."""
+    sha256: str
+    parts: Tuple[IndexPart, ...]
+    """What to fetch and join instead of ``file``; empty where that is an asset itself."""
+    unpacked_size: int
+    """Bytes of the files in the archive."""
+    installed_size: int
+    """Bytes of the files once it is installed: more than ``unpacked_size`` in layout thin."""
+    onnxruntime: IndexOrt
+    capabilities: Mapping[str, str]
+    """``native``, ``jit``, ``partial`` or ``none`` by compute capability, as found; empty but for CUDA."""
+    driver: Optional[Driver]
+    """``None`` but for CUDA."""
+    generations: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Index:
+    """All of ``index.json``; fields stand in the file's order."""
+
+    format: int
+    tag: str
+    packages: Tuple[IndexPackage, ...]
+    models: Tuple[ModelRule, ...]
+
+
+def build_index(tag: str, packages: Sequence[Tuple[Manifest, Stored]], models: Sequence[ModelRule]) -> Index:
+    """The index of a release's packages, sorted by file: the same packages give the same index."""
+    entries = sorted((_entry(manifest, stored) for manifest, stored in packages), key=lambda item: item.file)
+    return Index(format=FORMAT, tag=tag, packages=tuple(entries), models=tuple(models))
+
+
+def by_support(package: IndexPackage) -> Mapping[str, str]:
+    """Compute capabilities by how the package's code runs on them: ``{"native": "5.0, 5.2"}``."""
+    kinds: Dict[str, List[str]] = {}
+    for capability, support in package.capabilities.items():
+        kinds.setdefault(support, []).append(capability)
+    return {support: ", ".join(capabilities) for support, capabilities in kinds.items()}
+
+
+def dumps(index: Index) -> str:
+    """The file's text: the same index gives the same bytes."""
+    return json.dumps(to_json(index), indent=2, ensure_ascii=False) + "\n"
+
+
+def loads(text: str, where: str) -> Index:
+    """Read ``index.json``; ``where`` (its URL or path) begins every problem.
+
+    The format before is read too. Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or
+    ``ValidationError`` (a format we do not know, or values that cannot be: a file name with a slash, a sha256
+    that is none, one name twice).
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"{where}: not JSON: {error}. Was a web page saved under this name?") from error
+    _require_known_format(value, where)
+    try:
+        index = from_json(Index, _upgraded(value))
+    except SchemaError as error:
+        raise SchemaError([f"{where}: {problem}" for problem in error.problems]) from error
+    problems = list(_impossible(index))
+    if problems:
+        raise ValidationError([f"{where}: {problem}" for problem in problems])
+    return index
+
+
+def _entry(manifest: Manifest, stored: Stored) -> IndexPackage:
+    ort = manifest.onnxruntime
+    return IndexPackage(
+        name=manifest.name,
+        file=stored.file,
+        variant=manifest.variant,
+        platform=manifest.platform,
+        provider=manifest.provider,
+        glibc=manifest.glibc,
+        layout=manifest.layout,
+        size=stored.size,
+        sha256=stored.sha256,
+        parts=stored.parts,
+        unpacked_size=manifest.unpacked_size,
+        installed_size=manifest.installed_size,
+        onnxruntime=IndexOrt(ort.version, ort.origin, ort.profile, ort.host, ort.cannot_run),
+        capabilities=manifest.capabilities,
+        driver=manifest.driver,
+        generations=manifest.generations,
+    )
+
+
+def _require_known_format(value: object, where: str) -> None:
+    found = value.get("format") if isinstance(value, dict) else None
+    if found is None or (type(found) is int and found in (FORMAT, _WITHOUT_KERNELS)):
+        return
+    older = type(found) is int and 0 < found < FORMAT
+    advice = "Install with the ortpacks.pyz of that very release." if older else "Update ortpacks."
+    raise ValidationError(
+        f"{where}: format {found!r}; this version reads formats {_WITHOUT_KERNELS} and {FORMAT}. {advice}"
+    )
+
+
+def _upgraded(value: object) -> object:
+    if not isinstance(value, dict) or value.get("format") != _WITHOUT_KERNELS:
+        return value
+    packages = value.get("packages")
+    if isinstance(packages, list):
+        packages = [_with_missing_kernels(package) for package in packages]
+    return {**value, "format": FORMAT, "packages": packages}
+
+
+def _with_missing_kernels(package: object) -> object:
+    if not isinstance(package, dict):
+        return package
+    ort = with_missing_kernels(package.get("onnxruntime"))
+    return {**package, "onnxruntime": {**ort, "host": None} if isinstance(ort, dict) else ort}
+
+
+def _impossible(index: Index) -> Iterator[str]:
+    if not index.packages:
+        yield "packages: the list is empty"
+    seen: Set[str] = set()
+    for number, package in enumerate(index.packages):
+        where = f"packages[{number}]"
+        yield from _impossible_files(package, where, seen)
+        yield from _impossible_values(package, where)
+
+
+def _impossible_files(package: IndexPackage, where: str, seen: Set[str]) -> Iterator[str]:
+    """The archive and its parts; ``seen`` are the names of all before."""
+    if not package.file.endswith(ARCHIVE_SUFFIXES):
+        yield f"{where}.file: {package.file!r} ends in neither {' nor '.join(ARCHIVE_SUFFIXES)}"
+    yield from _impossible_file(IndexPart(package.file, package.size, package.sha256), where, seen)
+    for number, part in enumerate(package.parts):
+        yield from _impossible_file(part, f"{where}.parts[{number}]", seen)
+    joined = sum(part.size for part in package.parts)
+    if package.parts and joined != package.size:
+        yield f"{where}.parts: they join to {joined} bytes, the archive has {package.size}"
+
+
+def _impossible_file(file: IndexPart, where: str, seen: Set[str]) -> Iterator[str]:
+    # The client joins ``file`` to a folder of its own, so it must be a plain name.
+    if _FILE.fullmatch(file.file) is None:
+        yield f"{where}.file: {file.file!r} is not a plain file name"
+    if file.file in seen:
+        yield f"{where}.file: {file.file} is listed twice"
+    seen.add(file.file)
+    if _SHA256.fullmatch(file.sha256) is None:
+        yield f"{where}.sha256: {file.sha256!r} is not 64 hex digits"
+    if file.size <= 0:
+        yield f"{where}.size: {file.size} bytes"
+
+
+def _impossible_values(package: IndexPackage, where: str) -> Iterator[str]:
+    if package.layout not in LAYOUTS:
+        yield f"{where}.layout: {package.layout!r}; known: {', '.join(LAYOUTS)}. Update ortpacks."
+    if package.glibc is not None and _GLIBC.fullmatch(package.glibc) is None:
+        yield f"{where}.glibc: {package.glibc!r} is not a version like 2.34"
+    for problem in impossible(package.provider, package.capabilities, has_driver=package.driver is not None):
+        yield f"{where}.{problem}"
+    if package.unpacked_size <= 0:
+        yield f"{where}.unpacked_size: {package.unpacked_size} bytes"
+    if package.installed_size < package.unpacked_size:
+        yield f"{where}.installed_size: {package.installed_size} bytes, less than the archive's files"
+    for capability, support in package.capabilities.items():
+        if support not in SUPPORT:
+            yield f"{where}.capabilities.{capability}: {support!r}; known: {', '.join(SUPPORT)}"
+    yield from _not_compared(package, where)
+
+
+def _not_compared(package: IndexPackage, where: str) -> Iterator[str]:
+    """What selection could not compare: capabilities that are none, versions that no driver has."""
+    for capability in package.capabilities:
+        yield from _misread(Capability.parse, capability, f"{where}.capabilities")
+    if package.driver is not None:
+        yield from _misread(parse_driver, package.driver.floor, f"{where}.driver.floor")
+        if package.driver.ceiling is not None:
+            yield from _misread(parse_driver, package.driver.ceiling, f"{where}.driver.ceiling")
+
+
+def _misread(read: Callable[[str], object], text: str, where: str) -> Iterator[str]:
+    try:
+        read(text)
+    except ValueError as error:
+        yield f"{where}: {error}"
+
+
+def distinct(packages: Iterable[IndexPackage]) -> Tuple[IndexPackage, ...]:
+    """Each package once, in the index's order: full before thin, zstd before gzip."""
+    first: Dict[Tuple[object, ...], IndexPackage] = {}
+    for package in packages:
+        known = first.setdefault(_identity(package), package)
+        if _shape_rank(package) < _shape_rank(known):
+            first[_identity(package)] = package
+    return tuple(first.values())
+
+
+def offers(packages: Iterable[IndexPackage], chosen: IndexPackage) -> Tuple[IndexPackage, ...]:
+    """Everything that installs what ``chosen`` installs: its layouts and kinds of archive, best first."""
+    return tuple(sorted((package for package in packages if is_same(package, chosen)), key=_shape_rank))
+
+
+def is_same(one: IndexPackage, other: IndexPackage) -> bool:
+    """Whether both install the same."""
+    return _identity(one) == _identity(other)
+
+
+def _identity(package: IndexPackage) -> Tuple[object, ...]:
+    """What is the same in every layout and kind of archive of one package."""
+    runs_on = (package.glibc, package.driver, tuple(sorted(package.capabilities.items())))
+    return (package.variant, package.platform, package.provider, package.onnxruntime, *runs_on)
+
+
+def _shape_rank(package: IndexPackage) -> Tuple[int, int, str]:
+    """``file`` at the end: the same entries in another order are the same answer."""
+    form = ARCHIVE_SUFFIXES.index(form_of(package.file).value)
+    return (LAYOUTS.index(package.layout), form, package.file)

@@ -1,0 +1,105 @@
+"""Frozen dataclasses to JSON values and strictly back: every key known, every value of its declared type.
+
+Understands what our formats are made of: ``str``, ``int``, ``bool``, ``Optional``, ``Tuple[X, ...]``,
+``Mapping[str, X]`` and dataclasses of these. Standard library only, Python 3.9 and newer.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping as AbstractMapping
+from dataclasses import fields, is_dataclass
+from typing import Dict, List, Type, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from builder.errors import SchemaError
+
+T = TypeVar("T")
+
+_WIDTH = 60
+
+_UNIONS = (Union, getattr(types, "UnionType", Union))
+"""``Optional[X]`` and, from Python 3.10 on, ``X | None``."""
+
+_NAMES = {str: "text", int: "a whole number", bool: "true or false"}
+
+
+def to_json(value: object) -> object:
+    """The JSON value of a dataclass, tuple, mapping or scalar; keys keep the order they are declared in."""
+    if is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, AbstractMapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [to_json(item) for item in value]
+    return value
+
+
+def from_json(kind: Type[T], value: object, where: str = "") -> T:
+    """The ``kind`` that a JSON value spells. ``SchemaError`` names each wrong key path below ``where``."""
+    problems: List[str] = []
+    result = _read(kind, value, where, problems)
+    if problems:
+        raise SchemaError(problems)
+    return cast("T", result)
+
+
+def _read(kind: object, value: object, where: str, problems: List[str]) -> object:
+    origin = get_origin(kind)
+    if origin in _UNIONS:
+        inner = next(option for option in get_args(kind) if option is not type(None))
+        return None if value is None else _read(inner, value, where, problems)
+    if origin is tuple:
+        return _read_list(get_args(kind)[0], value, where, problems)
+    if origin is AbstractMapping:
+        return _read_map(get_args(kind)[1], value, where, problems)
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _read_fields(kind, value, where, problems)
+    return _read_scalar(kind, value, where, problems)
+
+
+def _read_scalar(kind: object, value: object, where: str, problems: List[str]) -> object:
+    if type(value) is not kind:
+        problems.append(f"{where}: {_NAMES[cast('type', kind)]} is wanted, found {_spell(value)}")
+    return value
+
+
+def _read_list(kind: object, value: object, where: str, problems: List[str]) -> object:
+    if not isinstance(value, list):
+        problems.append(f"{where}: a list is wanted, found {_spell(value)}")
+        return ()
+    return tuple(_read(kind, item, f"{where}[{index}]", problems) for index, item in enumerate(value))
+
+
+def _read_map(kind: object, value: object, where: str, problems: List[str]) -> object:
+    found = _as_object(value, where, problems)
+    return {key: _read(kind, item, _below(where, key), problems) for key, item in found.items()}
+
+
+def _read_fields(kind: type, value: object, where: str, problems: List[str]) -> object:
+    found = _as_object(value, where, problems)
+    hints = get_type_hints(kind)
+    before = len(problems)
+    problems += [f"{_below(where, key)}: unknown key" for key in found if key not in hints]
+    problems += [f"{_below(where, key)}: missing" for key in hints if key not in found]
+    values = {
+        key: _read(hint, found[key], _below(where, key), problems)
+        for key, hint in hints.items()
+        if key in found
+    }
+    return kind(**values) if len(problems) == before else None
+
+
+def _as_object(value: object, where: str, problems: List[str]) -> Dict[str, object]:
+    if isinstance(value, dict):
+        return value
+    problems.append(f"{where or 'the file'}: an object is wanted, found {_spell(value)}")
+    return {}
+
+
+def _below(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
+
+
+def _spell(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."

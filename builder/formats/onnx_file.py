@@ -1,0 +1,255 @@
+"""What an ONNX file says of itself without ONNX: versions, and the files its weights lie in.
+
+A reader of protobuf's wire format for the few fields that are wanted, numbered as in ``onnx.proto``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List, Optional, Tuple, Union
+
+from builder.errors import IntegrityError, ValidationError
+from builder.formats.text import printable, shortened
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+_IR_VERSION, _GRAPH, _OPSETS = 1, 7, 8
+
+_MODEL = {1: _VARINT, 2: _BYTES, 3: _BYTES, 4: _BYTES, 5: _VARINT, 6: _BYTES, 7: _BYTES, 8: _BYTES}
+"""``ModelProto``: number → wire type of the fields that every version of ONNX has."""
+
+_NEWER = frozenset({14, 20, 25, 26})
+"""Its later fields, all of bytes."""
+
+_NODES, _INITIALIZERS = 1, 5
+
+_ATTRIBUTES, _TENSOR, _SUBGRAPH = 5, 5, 6
+
+_NAME, _EXTERNAL = 8, 13
+
+_LFS = b"version https://git-lfs"
+
+Bytes = Union[mmap.mmap, bytes]
+
+_Field = Tuple[int, int, int, int]
+"""Number, wire type, and the value: itself and 0 for a number, start and end for bytes."""
+
+
+class _CutShortError(Exception):
+    """A field ends behind the end of the bytes."""
+
+
+class _OtherBytesError(Exception):
+    """No such field, or no protobuf at all."""
+
+
+@dataclass(frozen=True)
+class External:
+    """A tensor whose values lie in another file."""
+
+    tensor: str
+    location: str
+    """Relative to the model's folder."""
+    end: Optional[int]
+    """Bytes that the file has to have; ``None`` where the model does not say."""
+
+
+@dataclass(frozen=True)
+class OnnxFile:
+    """A model as its file describes it."""
+
+    ir_version: int
+    opsets: Dict[str, int]
+    """Domain → opset that the model was written for; ONNX's own is ``ai.onnx``."""
+    external: Tuple[External, ...]
+
+
+def read_onnx(path: Path) -> OnnxFile:
+    """Read ``path`` and see that the files its weights lie in are there.
+
+    Raises ``ValidationError`` (no such file, not ONNX, weights that are not there) and ``IntegrityError``
+    (the model or its weights are cut short).
+    """
+    found = _read(path)
+    for item in found.external:
+        _require_there(item, path)
+    return found
+
+
+def _read(path: Path) -> OnnxFile:
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ValidationError(f"{_name(path)} is no regular file. Name the .onnx file of the model.")
+        if not found.st_size:
+            raise _cut_short(path, "it is empty")
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _model(path, data)
+    except OSError as error:
+        why = error.strerror
+        raise ValidationError(f"{_name(path)} cannot be read: {why}. Name a model's file.") from error
+
+
+def _model(path: Path, data: Bytes) -> OnnxFile:
+    versions: List[int] = []
+    opsets: Dict[str, int] = {}
+    graphs: List[Tuple[int, int]] = []
+    try:
+        for number, _, start, end in _model_fields(data):
+            if number == _IR_VERSION:
+                versions.append(start)
+            elif number == _OPSETS:
+                domain, version = _opset(data, start, end)
+                opsets[domain or "ai.onnx"] = version
+            elif number == _GRAPH:
+                graphs.append((start, end))
+        external = tuple(_externals(data, graphs))
+    except _CutShortError:
+        if not versions:
+            raise _not_onnx(path, data) from None
+        raise _cut_short(path, "the last part ends behind its end") from None
+    except _OtherBytesError:
+        raise _not_onnx(path, data) from None
+    if not graphs:
+        raise _cut_short(path, "it has no graph") if versions else _not_onnx(path, data)
+    return OnnxFile(versions[0] if versions else 0, opsets, external)
+
+
+def _model_fields(data: Bytes) -> Iterator[_Field]:
+    for field in _fields(data, 0, len(data)):
+        number, wire = field[:2]
+        if (_BYTES if number in _NEWER else _MODEL.get(number)) != wire:
+            raise _OtherBytesError
+        yield field
+
+
+def _opset(data: Bytes, start: int, end: int) -> Tuple[str, int]:
+    domain, version = "", 0
+    for number, _, first, last in _fields(data, start, end):
+        if number == 1:
+            domain = data[first:last].decode(errors="replace")
+        elif number == 2:  # noqa: PLR2004 OperatorSetIdProto.version
+            version = first
+    return domain, version
+
+
+def _externals(data: Bytes, graphs: Iterable[Tuple[int, int]]) -> Iterator[External]:
+    """Of the graphs' initializers, their nodes' tensors and the graphs in them, however deep."""
+    left = list(graphs)
+    while left:
+        for number, wire, first, last in _fields(data, *left.pop()):
+            if (number, wire) == (_INITIALIZERS, _BYTES):
+                yield from _external(data, first, last)
+            elif (number, wire) == (_NODES, _BYTES):
+                for kind, begin, finish in _values(data, first, last):
+                    if kind == _TENSOR:
+                        yield from _external(data, begin, finish)
+                    else:
+                        left.append((begin, finish))
+
+
+def _values(data: Bytes, start: int, end: int) -> Iterator[Tuple[int, int, int]]:
+    """``_TENSOR`` or ``_SUBGRAPH``, start and end of each that is an attribute of a node."""
+    for number, wire, first, last in _fields(data, start, end):
+        if (number, wire) == (_ATTRIBUTES, _BYTES):
+            for kind, form, begin, finish in _fields(data, first, last):
+                if kind in {_TENSOR, _SUBGRAPH} and form == _BYTES:
+                    yield kind, begin, finish
+
+
+def _external(data: Bytes, start: int, end: int) -> Iterator[External]:
+    name = ""
+    said: Dict[str, str] = {}
+    for number, wire, first, last in _fields(data, start, end):
+        if (number, wire) == (_NAME, _BYTES):
+            name = data[first:last].decode(errors="replace")
+        elif (number, wire) == (_EXTERNAL, _BYTES):
+            texts = [data[a:b].decode(errors="replace") for _, _, a, b in _fields(data, first, last)]
+            said.update(zip(texts[::2], texts[1::2]))
+    if "location" in said:
+        offset, size = _number(said.get("offset") or "0"), _number(said.get("length", ""))
+        ends = None if offset is None or size is None else offset + size
+        yield External(name, said["location"], ends)
+
+
+def _number(text: str) -> Optional[int]:
+    """A number that a file can have as many bytes as; ``None`` for any other text."""
+    return int(text) if re.fullmatch("[0-9]{1,19}", text) else None
+
+
+def _fields(data: Bytes, at: int, end: int) -> Iterator[_Field]:
+    """The fields between two places."""
+    while at < end:
+        key, at = _varint(data, at, end)
+        number, wire = key >> 3, key & 7
+        if wire == _VARINT:
+            value, at = _varint(data, at, end)
+            yield number, wire, value, 0
+            continue
+        if wire == _BYTES:
+            size, at = _varint(data, at, end)
+        elif wire in {_FIXED64, _FIXED32}:
+            size = 8 if wire == _FIXED64 else 4
+        else:
+            raise _OtherBytesError
+        if at + size > end:
+            raise _CutShortError
+        yield number, wire, at, at + size
+        at += size
+
+
+def _varint(data: Bytes, at: int, end: int) -> Tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= end:
+            raise _CutShortError
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004 the last byte has no high bit
+            return value, at
+        shift += 7
+        if shift > 63:  # noqa: PLR2004 bits of the widest number
+            raise _OtherBytesError
+
+
+def _require_there(item: External, path: Path) -> None:
+    file = path.parent / item.location
+    try:
+        found = file.stat()
+    except (OSError, ValueError):  # as a name that is too long, or has a zero byte
+        found = None
+    tensor = f"'{shortened(item.tensor)}'"
+    if found is None or not stat.S_ISREG(found.st_mode):
+        raise ValidationError(
+            f"{_name(path)}: the values of {tensor} lie in '{shortened(item.location)}', which is not "
+            f"beside it. Put that file into {_name(path.parent)}: the two belong together."
+        )
+    if item.end is not None and found.st_size < item.end:
+        raise IntegrityError(
+            f"{_name(file)} is cut short: {tensor} of {printable(path.name)} ends at byte {item.end:,}, the "
+            f"file at {found.st_size:,}. Fetch it again."
+        )
+
+
+def _cut_short(path: Path, why: str) -> IntegrityError:
+    return IntegrityError(f"{_name(path)} is an ONNX model cut short: {why}. Fetch it again.")
+
+
+def _not_onnx(path: Path, data: Bytes) -> ValidationError:
+    if data[: len(_LFS)] == _LFS:
+        return ValidationError(
+            f"{_name(path)} is a pointer of Git LFS, not the model. Run `git lfs pull` there."
+        )
+    return ValidationError(
+        f"{_name(path)} is not an ONNX model: it does not begin with one's fields. Name the .onnx file of "
+        "the model."
+    )
+
+
+def _name(path: Path) -> str:
+    return printable(str(path))

@@ -1,0 +1,169 @@
+"""What ONNX Runtime's verbose log says of a session: which provider runs which node, and why not CUDA.
+
+Why ONNX Runtime refuses a model, in words that say what to do: its own begin with a page of C++.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Callable, Dict, List, Match, Optional, Pattern, Set, Tuple
+from typing import Counter as Counted
+
+from builder.formats.text import shortened
+
+CPU_PROVIDER = "CPUExecutionProvider"
+
+EVERY_NODE = ("every node", "")
+"""What stands for the nodes where all are on one provider: ORT then lists none."""
+
+_PLACEMENT = "VerifyEachNodeIsAssignedToAnEp"
+
+_HEADING = re.compile(r"\s*(?:Node\(s\)|All nodes) placed on \[(\w+)\]\. Number of nodes: (\d+)")
+
+_NODE = re.compile(r"  (\S+) \((.*)\)\Z", re.DOTALL)
+"""ORT's verbose log (``core/framework/session_state.cc``), which lists none where all are on one provider."""
+
+_NO_KERNEL = re.compile(r"CUDA kernel not found in registries for Op type: (\S+) node name: (.*)", re.DOTALL)
+
+_NOT_THIS_ONE = re.compile(
+    r"CUDA kernel not supported\. Fallback .* for Op type: (\S+) node name: (.*)", re.DOTALL
+)
+"""``CUDAExecutionProvider::GetCapability``: its registry has no kernel, or one that does not do all of it."""
+
+_CHEAPER = re.compile(
+    r"ORT optimization- Force fallback to CPU execution for node: (.*?) because the CPU", re.DOTALL
+)
+"""``core/framework/fallback_cpu_capability.cc``: what computes shapes stays on the CPU."""
+
+
+_HEAD = r"\[[VIWEF]:onnxruntime:[^\]]*?, (\S+ \S+)\] "
+
+_MESSAGE = re.compile(rf"{_HEAD}(.*?)(?=\n[^\n]*{_HEAD}|\n?\Z)", re.DOTALL)
+"""A message of the log as ORT prints it: place in its source, text; a node's name may have several lines."""
+
+
+class Placement:
+    """Listens to ORT's log for where each node goes."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin with the next model."""
+        self.nodes: Counted[Tuple[str, str, str]] = Counter()
+        self.no_kernel: Set[Tuple[str, str]] = set()
+        self.unsupported: Set[Tuple[str, str]] = set()
+        self.cheaper: Set[str] = set()
+        self._wanted: Dict[str, int] = {}
+        self._provider = ""
+
+    def listen(self, place: str, message: str) -> None:
+        """Take one message and the place in ORT's source that it comes from."""
+        if found := _NO_KERNEL.match(message):
+            self.no_kernel.add((found[1], found[2]))
+        elif found := _NOT_THIS_ONE.match(message):
+            self.unsupported.add((found[1], found[2]))
+        elif found := _CHEAPER.match(message):
+            self.cheaper.add(found[1])
+        elif _PLACEMENT in place:
+            self._listed(message)
+
+    def _listed(self, message: str) -> None:
+        if heading := _HEADING.match(message):
+            self._provider = heading[1]
+            self._wanted[heading[1]] = int(heading[2])
+        elif node := _NODE.match(message):
+            self.nodes[self._provider, node[1], node[2]] += 1
+
+    @property
+    def counts(self) -> Dict[str, int]:
+        """Provider → number of nodes, as ORT counts them."""
+        return dict(self._wanted)
+
+    def take(self) -> List[Tuple[str, str, str, int]]:
+        """Where the nodes are. Raises ``ValueError`` for a line that was not understood."""
+        found = self.nodes
+        if len(self._wanted) == 1:
+            ((provider, count),) = self._wanted.items()
+            found = Counter({(provider, *EVERY_NODE): count})
+        elif sum(found.values()) != sum(self._wanted.values()):
+            raise ValueError(f"{sum(found.values())} nodes were listed, {self._wanted} were announced")
+        return [(*node, count) for node, count in found.items()]
+
+    def read(self, log: str) -> None:
+        """Take a whole log, as ORT prints it on stderr."""
+        for found in _MESSAGE.finditer(log):
+            self.listen(found[1], found[2])
+
+
+def explained(said: str, ort_version: str) -> Optional[str]:
+    """A sentence or two for what ``CreateSession`` said; ``None`` where its own words have to do."""
+    for pattern, sentence in _KNOWN:
+        found = pattern.search(said)
+        if found:
+            return sentence(found, f"ONNX Runtime {ort_version}")
+    return None
+
+
+def _opset(found: Match[str], runtime: str) -> str:
+    asked, domain, newest = found.groups()
+    return (
+        f"{runtime} knows {domain} up to {newest}; this model asks for {asked}: export it again with "
+        f"opset_version={newest}, or take a package of a newer ONNX Runtime."
+    )
+
+
+def _ir_version(found: Match[str], runtime: str) -> str:
+    asked, newest = found.groups()
+    return (
+        f"{runtime} reads IR versions up to {newest}; this model is written in {asked}: save it again with "
+        f"model.ir_version = {newest}, or take a package of a newer ONNX Runtime."
+    )
+
+
+def _unregistered(found: Match[str], runtime: str) -> str:
+    return _unknown(f"{shortened(found[1])}:{shortened(found[2])}", runtime)
+
+
+def _unheard_of(found: Match[str], runtime: str) -> str:
+    return _unknown(f"ai.onnx:{shortened(found[1])} in opset {found[2]}", runtime)
+
+
+def _unknown(operator: str, runtime: str) -> str:
+    return (
+        f"{runtime} knows no operator {operator}: it comes with a library of custom operators, which the "
+        "application has to register, or with a newer ONNX Runtime. Export the model without it, or register "
+        "its library."
+    )
+
+
+def _unimplemented(found: Match[str], runtime: str) -> str:
+    return (
+        f"{runtime} has no kernel for {found[1]} of version {found[2]}, on CUDA or on the CPU: export the "
+        "model again with a newer opset_version or another type."
+    )
+
+
+def _undeclared(found: Match[str], runtime: str) -> str:
+    return (
+        f"{runtime} has to know which opset of the domain '{shortened(found[1])}' the model was written for, "
+        "and the model does not say: add it to its opset_import, or export the model again."
+    )
+
+
+def _weights(found: Match[str], runtime: str) -> str:
+    return (
+        f"{runtime} cannot read the model's weights from {found[1]}: put the file of external data beside it."
+    )
+
+
+_KNOWN: List[Tuple[Pattern[str], Callable[[Match[str], str], str]]] = [
+    (re.compile(r"Opset (\d+) is under development.*?domain (\S+) is till opset (\d+)", re.DOTALL), _opset),
+    (re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"), _ir_version),
+    (re.compile(r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"), _unregistered),
+    (re.compile(r"No Op registered for (.+?) with domain_version of (\d+)", re.DOTALL), _unheard_of),
+    (re.compile(r"No opset import for domain '(.*?)'", re.DOTALL), _undeclared),
+    (re.compile(r"Could not find an implementation for (\w+)\((\d+)\) node"), _unimplemented),
+    (re.compile(r"cannot get file size: [^\[]*\[(.+?)\]"), _weights),
+]

@@ -1,0 +1,199 @@
+"""Operators that a CUDA provider has kernels for, by opset and type; what one provider lacks of another's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+FORMAT = 1
+
+ONNX = "ai.onnx"
+"""ONNX's own domain as people call it; a model spells it with an empty string."""
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels that serve one operator in a range of opsets of its domain."""
+
+    domain: str
+    operator: str
+    since: int
+    """The first opset of the range: the one in which ONNX defined the operator this way."""
+    until: int | None
+    """The last opset; ``None`` where the provider serves the newest definition that ONNX Runtime knows."""
+    types: Mapping[str, tuple[str, ...]]
+    """Type parameter of the operator's schema → types that some kernel takes, sorted."""
+
+    @property
+    def opsets(self) -> str:
+        """``13+``, ``7-12`` or ``13``."""
+        if self.until is None:
+            return f"{self.since}+"
+        return str(self.since) if self.until == self.since else f"{self.since}-{self.until}"
+
+
+@dataclass(frozen=True)
+class OperatorTable:
+    """Everything one provider was asked and said."""
+
+    ort_version: str
+    opsets: Mapping[str, int]
+    """Domain → newest opset that the host library knows."""
+    kernels: tuple[Kernels, ...]
+    """Sorted by domain, operator and opset."""
+    asked: int
+    """One-node graphs that ONNX Runtime took and placed."""
+    unasked: tuple[str, ...]
+    """``DOMAIN:OPERATOR-SINCE`` of what ONNX Runtime took no one-node graph of: nothing is said of these."""
+
+    def operators(self) -> dict[str, tuple[str, ...]]:
+        """Domain → names of the operators that have any kernel, sorted."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for item in self.kernels:
+            found[item.domain].add(item.operator)
+        return {domain: tuple(sorted(names)) for domain, names in sorted(found.items())}
+
+    def why_missing(self, operators: Iterable[str]) -> str:
+        """Why nodes have no kernels, in words: ONNX Runtime names the operator and not its domain."""
+        served: defaultdict[str, list[str]] = defaultdict(list)
+        for item in self.kernels:
+            served[item.operator].append(f"{item.domain} {item.opsets} {types_text(item)}".rstrip())
+        wanted = sorted(set(operators))
+        none = ", ".join(operator for operator in wanted if operator not in served)
+        said = [f"no CUDA kernel for {none}"] if none else []
+        said += [
+            f"no CUDA kernel for {operator} of its opset and types. There are some for "
+            + "; ".join(served[operator])
+            for operator in wanted
+            if operator in served
+        ]
+        return "; ".join(said)
+
+
+def lacking(official: OperatorTable, ours: OperatorTable) -> dict[str, tuple[str, ...]]:
+    """Domain → operators that ``official`` has kernels for and ``ours`` has not, as a manifest spells them.
+
+    ``Name`` is gone altogether, ``Name(1)`` in the opsets from 1 on until it is served again.
+    """
+    missing: dict[str, set[str]] = defaultdict(set)
+    mine: defaultdict[tuple[str, str], list[Kernels]] = defaultdict(list)
+    for item in ours.kernels:
+        mine[item.domain, item.operator].append(item)
+    for item in official.kernels:
+        served = mine[item.domain, item.operator]
+        ends = [one.until + 1 for one in served if one.until is not None]
+        for opset in (item.since, *(end for end in ends if end > item.since and _serves(item, end))):
+            if not any(_serves(one, opset) for one in served):
+                missing[item.domain].add(f"{item.operator}({opset})" if served else item.operator)
+    return {
+        "" if domain == ONNX else domain: tuple(sorted(names)) for domain, names in sorted(missing.items())
+    }
+
+
+def _serves(item: Kernels, opset: int) -> bool:
+    return item.since <= opset and (item.until is None or opset <= item.until)
+
+
+def ranges(
+    domain: str, operator: str, served: Mapping[int, Mapping[str, Iterable[str]] | None]
+) -> list[Kernels]:
+    """Neighbouring definitions with the same types as one range.
+
+    ``served`` has every definition that the host knows: its first opset → type parameter → types with a
+    kernel; ``None`` where there is no kernel.
+    """
+    found: list[Kernels] = []
+    starts = sorted(served)
+    for start, following in zip(starts, [*starts[1:], None], strict=False):
+        kernels = served[start]
+        if kernels is None:
+            continue
+        types = {name: tuple(sorted(some)) for name, some in sorted(kernels.items())}
+        since = start
+        if found and found[-1].until == start - 1 and found[-1].types == types:
+            since = found.pop().since
+        found.append(Kernels(domain, operator, since, None if following is None else following - 1, types))
+    return found
+
+
+def document(table: OperatorTable) -> dict[str, object]:
+    """The JSON form; its schema is ``docs/schemas/inspect-operators.schema.json``."""
+    return {
+        "format": FORMAT,
+        "onnxruntime": table.ort_version,
+        "opsets": dict(table.opsets),
+        "asked": table.asked,
+        "unasked": list(table.unasked),
+        "kernels": [
+            {
+                "domain": item.domain,
+                "operator": item.operator,
+                "since": item.since,
+                "until": item.until,
+                "types": {name: list(types) for name, types in item.types.items()},
+            }
+            for item in table.kernels
+        ],
+    }
+
+
+def parse(value: object) -> OperatorTable | None:
+    """What ``document`` made; ``None`` for anything else."""
+    try:
+        fields = cast("Mapping[str, object]", value)
+        return OperatorTable(
+            ort_version=str(fields["onnxruntime"]),
+            opsets=dict(cast("Mapping[str, int]", fields["opsets"])),
+            kernels=tuple(map(_kernels, cast("Sequence[Mapping[str, object]]", fields["kernels"]))),
+            asked=int(str(fields["asked"])),
+            unasked=tuple(cast("Sequence[str]", fields["unasked"])),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _kernels(fields: Mapping[str, object]) -> Kernels:
+    until = fields["until"]
+    types = cast("Mapping[str, Sequence[str]]", fields["types"])
+    return Kernels(
+        str(fields["domain"]),
+        str(fields["operator"]),
+        int(str(fields["since"])),
+        None if until is None else int(str(until)),
+        {name: tuple(some) for name, some in types.items()},
+    )
+
+
+def text(label: str, table: OperatorTable) -> str:
+    """For a terminal: a line for each operator and range of opsets, domain by domain."""
+    lines = [f"{label}, ONNX Runtime {table.ort_version}: operators with CUDA kernels"]
+    width = max((len(item.operator) for item in table.kernels), default=0)
+    for domain, names in table.operators().items():
+        newest = table.opsets.get(domain)
+        lines += [
+            "",
+            f"{domain}" + (f", opsets up to {newest}" if newest else "") + f": {len(names)} operators",
+        ]
+        rows = [item for item in table.kernels if item.domain == domain]
+        lines += [
+            f"  {item.operator:<{width}}  {item.opsets:<5}  {types_text(item)}".rstrip() for item in rows
+        ]
+    lines += ["", f"{table.asked:,} one-node graphs were placed."]
+    if table.unasked:
+        lines.append(
+            f"Not asked, since ONNX Runtime takes no one-node graph of them: {', '.join(table.unasked)}."
+        )
+    return "\n".join(lines)
+
+
+def types_text(item: Kernels) -> str:
+    """``T: float, float16; Tind: int32``."""
+    return "; ".join(f"{name}: {', '.join(map(short, types))}" for name, types in item.types.items())
+
+
+def short(spelled: str) -> str:
+    """``float`` for ``tensor(float)``; any other type as ONNX spells it."""
+    inner = spelled[len("tensor(") : -1]
+    return inner if spelled == f"tensor({inner})" else spelled

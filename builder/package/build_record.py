@@ -1,0 +1,192 @@
+"""``<package>.build.json``: how a package in ``dist`` was made and what compiling it took.
+
+It lies beside the package, never inside: the same inputs give the same package, not the same seconds.
+Schema: docs/schemas/build.schema.json.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from re import Pattern
+from typing import TypeVar
+
+from builder.errors import ParseError, SchemaError, ValidationError
+from builder.formats.json_values import from_json, to_json
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import ARCHIVE_SUFFIXES, stem
+
+FORMAT = 1
+
+SUFFIX = ".build.json"
+
+T = TypeVar("T")
+
+_FORMAT = "format"
+
+_SECONDS = ("cpu_s", "wall_s", "longest_unit_s")
+
+
+@dataclass(frozen=True)
+class Compile:
+    """What compiling took, as the build container wrote it down; times in whole seconds."""
+
+    units: int
+    """Objects that were made."""
+    compilations: int
+    """How often a compiler was started for them: more than ``units`` where a run was killed or redone."""
+    cache_hits: int
+    """Units that ccache answered."""
+    cpu_s: int
+    wall_s: int
+    """Of all Ninja runs together, each to the end of its last unit; what lies between two does not count."""
+    runs: int
+    """Ninja runs that compiled something: more than one where a build was killed."""
+    jobs: int
+    busy_percent: int
+    """Share of ``jobs`` times ``wall_s`` that units ran."""
+    peak_mib: int
+    """Most memory that units held at once, in MiB."""
+    longest_unit_s: int
+
+    @property
+    def repeated(self) -> int:
+        """Compilations of units that had been compiled before."""
+        return max(0, self.compilations - self.units)
+
+
+@dataclass(frozen=True)
+class BuildRecord:
+    """All of ``<package>.build.json``; fields stand in the file's order."""
+
+    format: int
+    package: str
+    """File name of the archive."""
+    sha256: str
+    """Of the archive: a record speaks of these bytes and no others."""
+    variant: str
+    base: str
+    origin: str
+    profile: str | None
+    host: str
+    ort_version: str
+    date: str
+    """When the package was finished, UTC: ``2026-11-21T17:05:00Z``."""
+    command: str
+    """The ``./run`` command that makes it again."""
+    compile: Compile | None
+    """``None`` where nothing was compiled, and where a compile left no record."""
+
+
+_TEXTS: Mapping[str, Pattern[str]] = {
+    "package": re.compile(rf"ortpacks-[A-Za-z0-9._+-]+(?:{'|'.join(map(re.escape, ARCHIVE_SUFFIXES))})"),
+    "sha256": re.compile(r"[0-9a-f]{64}"),
+    "date": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+    "command": re.compile(r"\./run build( [A-Za-z0-9._+-]+)+"),
+}
+
+
+def record_name(archive: str) -> str:
+    """File name of the record that lies beside the archive of this file name, or beside its parts."""
+    return stem(archive) + SUFFIX
+
+
+def record_of(
+    manifest: Manifest, archive: str, sha256: str, *, date: str, command: str, compiled: Compile | None
+) -> BuildRecord:
+    """The record of the package with this manifest, whose archive has this file name and these bytes."""
+    return BuildRecord(
+        format=FORMAT,
+        package=archive,
+        sha256=sha256,
+        variant=manifest.variant,
+        base=manifest.base.name,
+        origin=manifest.onnxruntime.origin,
+        profile=manifest.onnxruntime.profile,
+        host=manifest.onnxruntime.host,
+        ort_version=manifest.onnxruntime.version,
+        date=date,
+        command=command,
+        compile=compiled,
+    )
+
+
+def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256: str) -> tuple[str, ...]:
+    """Each thing that a record tells otherwise than the package beside it, whose these are."""
+    told = record_of(
+        manifest, archive, sha256, date=record.date, command=record.command, compiled=record.compile
+    )
+    said, true = vars(record), vars(told)
+    odd = (key for key in said if said[key] != true[key])
+    return tuple(f"its record says {key} {said[key]}, the package {true[key]}" for key in odd)
+
+
+def dumps(record: BuildRecord) -> str:
+    """The file's text."""
+    return json.dumps(to_json(record), indent=2) + "\n"
+
+
+def loads(text: str | bytes, where: str) -> BuildRecord:
+    """Read a record, as text or as UTF-8; ``where`` names its file in errors.
+
+    Raises ``ParseError`` (no JSON), ``ValidationError`` (a format we do not know) or ``SchemaError`` (every
+    wrong key).
+    """
+    record = _typed(BuildRecord, _document(text, where), where)
+    problems = [f"{where}: {problem}" for problem in _wrong(record)]
+    if problems:
+        raise SchemaError(problems)
+    return record
+
+
+def loads_compile(text: str | bytes, where: str) -> Compile:
+    """Read what the build container left, whose seconds have fractions. Raises as ``loads``."""
+    found = _document(text, where)
+    values = {key: _rounded(key, value) for key, value in found.items() if key != _FORMAT}
+    compiled = _typed(Compile, values, where)
+    problems = [f"{where}: {problem}" for problem in _negative(compiled)]
+    if problems:
+        raise SchemaError(problems)
+    return compiled
+
+
+def _document(text: str | bytes, where: str) -> Mapping[str, object]:
+    """The JSON object, of a format we know."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"{where} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise SchemaError(f"{where}: an object is wanted, found {type(value).__name__}")
+    if value.get(_FORMAT) != FORMAT:
+        raise ValidationError(f"{where} has format {value.get(_FORMAT)!r}; this ortpacks reads {FORMAT}.")
+    return value
+
+
+def _typed(kind: type[T], value: Mapping[str, object], where: str) -> T:
+    try:
+        return from_json(kind, value)
+    except SchemaError as error:
+        raise SchemaError([f"{where}: {problem}" for problem in error.problems]) from error
+
+
+def _rounded(key: str, value: object) -> object:
+    """Whole seconds: over a compile of minutes a tenth says nothing."""
+    return round(value) if key in _SECONDS and isinstance(value, float) and math.isfinite(value) else value
+
+
+def _wrong(record: BuildRecord) -> Iterator[str]:
+    for key, pattern in _TEXTS.items():
+        if not pattern.fullmatch(getattr(record, key)):
+            yield f"{key}: {getattr(record, key)!r} is none: {pattern.pattern} is wanted"
+    if record.compile:
+        yield from (f"compile.{problem}" for problem in _negative(record.compile))
+
+
+def _negative(compiled: Compile) -> Iterator[str]:
+    for key, value in vars(compiled).items():
+        if value < 0:
+            yield f"{key}: nothing below zero is wanted, found {value}"

@@ -1,0 +1,252 @@
+"""The content of a package as a plan: every file, where it comes from, under which licence, and who needs it.
+
+Nothing is globbed: the bundle stage looks for exactly these, and names who needs what is not there.
+Sources of the lists: ``readelf -d`` of the official provider and of NVIDIA's wheels, and cuDNN's
+documentation for the libraries it opens at run time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from builder.binary import library_names
+from builder.binary.library_names import BRIDGE, HOST, PROVIDER, TENSORRT
+from builder.errors import ValidationError
+from builder.formats.package_names import Host
+from builder.formats.providers import CUDA, DIRECTML, HOSTS, LINUX, MACOS, WINDOWS
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin
+
+CUDA_LICENCE = "licenses/nvidia-cuda.txt"
+
+CUDNN_LICENCE = "licenses/nvidia-cudnn.txt"
+
+ORT_LICENCE = "licenses/onnxruntime.txt"
+
+ORT_NOTICES = "licenses/onnxruntime-third-party.txt"
+
+DIRECTML_LICENCE = "licenses/directml.txt"
+"""Ours: where Microsoft's terms for ``DirectML.dll`` are. The wheel that holds it says nothing of them."""
+
+OUR_LICENCE = "LICENSE"
+
+NOTICE = "NOTICE"
+
+SBOM = "sbom.cdx.json"
+
+NVIDIA, ONNXRUNTIME, ORTPACKS = library_names.NVIDIA, library_names.ONNXRUNTIME, "ortpacks"
+
+MICROSOFT = "microsoft"
+"""Whose ``DirectML.dll`` is."""
+
+_ALWAYS = (OUR_LICENCE, NOTICE, ORT_LICENCE, ORT_NOTICES)
+
+_CUDA = (  # role in variants.yaml, folder in the wheel, library, who needs it
+    ("cudart", "cuda_runtime", "libcudart.so.12", f"{PROVIDER} links it"),
+    ("cublas", "cublas", "libcublas.so.12", f"{PROVIDER} links it"),
+    ("cublas", "cublas", "libcublasLt.so.12", "libcublas.so.12 links it"),
+    ("cufft", "cufft", "libcufft.so.11", f"{PROVIDER} links it"),
+    ("curand", "curand", "libcurand.so.10", f"{PROVIDER} links it"),
+    ("nvrtc", "cuda_nvrtc", "libnvrtc.so.12", "libcudnn_graph.so.9 opens it"),
+    ("nvrtc", "cuda_nvrtc", "libnvrtc-builtins.so.{cuda}", "libnvrtc.so.12 opens it"),
+)
+
+CUDNN = "libcudnn.so.9"
+
+_CUDNN_GRAPH = "libcudnn_graph.so.9"
+
+_CUDNN = (
+    (CUDNN, f"{PROVIDER} links it"),
+    *((f"libcudnn_{part}.so.9", f"{CUDNN} opens it") for part in ("adv", "cnn", "graph", "ops")),
+    *(
+        (f"libcudnn_{part}.so.9", f"{_CUDNN_GRAPH} opens it")
+        for part in ("engines_precompiled", "engines_runtime_compiled", "heuristic")
+    ),
+)
+
+_OF_TENSORRT = re.compile(r"lib(?:nvinfer|nvinfer_plugin|nvonnxparser)\.so\.\d+")
+"""Of the official provider's NEEDED, 1.21.0 and 1.23.2, by ``readelf``; the plugins are 1.21.0's alone."""
+
+_TERMS = "the terms of redistribution ask for it"
+
+DIRECTML_LIBRARY = "DirectML.dll"
+
+_REPACKED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    LINUX: (
+        (HOST, "libonnxruntime.so.{version}", "every program that uses the package"),
+        (BRIDGE, BRIDGE, f"{HOST} opens it"),
+    ),
+    WINDOWS: (
+        (HOSTS[WINDOWS], HOSTS[WINDOWS], "every program that uses the package"),
+        ("onnxruntime_providers_shared.dll",) * 2 + (f"{HOSTS[WINDOWS]} opens it",),
+    ),
+    MACOS: ((HOSTS[MACOS], "libonnxruntime.{version}.dylib", "every program that uses the package"),),
+}
+"""By platform: name in the package, name in the wheel's ``onnxruntime/capi``, who needs it."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One file a package must hold."""
+
+    path: str
+    source: Input | None
+    """The wheel it comes from; ``None`` for what the compile stage left."""
+    places: tuple[str, ...]
+    """Where it may lie in the wheel's tree or the artifact; the first that is there is taken."""
+    licence: str
+    vendor: str
+    needed_by: str
+
+
+def licences(provider: str) -> tuple[str, ...]:
+    """What every package for this execution provider carries."""
+    theirs = {CUDA: (CUDA_LICENCE, CUDNN_LICENCE), DIRECTML: (DIRECTML_LICENCE,)}
+    return (*_ALWAYS, *theirs.get(provider, ()))
+
+
+def libraries(provider: str, platform: str) -> tuple[str, ...]:
+    """File names of the libraries of a package that is a repacked wheel without CUDA."""
+    own = tuple(name for name, _, _ in _REPACKED[platform])
+    return (*own, DIRECTML_LIBRARY) if provider == DIRECTML else own
+
+
+def vendor_of(name: str) -> str:
+    """Whose library a file is, by its name; empty for one that no package holds."""
+    family = library_names.family_of(name)
+    return family.vendor if family else ""
+
+
+def is_users(library: str, needed: str) -> bool:
+    """Whether what the library of this file name needs is the user's to bring: TensorRT, of its provider."""
+    return library == TENSORRT and _OF_TENSORRT.fullmatch(needed) is not None
+
+
+def wanted(plan: BuildPlan) -> tuple[Wanted, ...]:
+    """Every file of the plan's package but our own texts, sorted by path.
+
+    Raises ``ValidationError`` naming the keys of ``variants.yaml`` that cannot stand together.
+    """
+    if plan.variant.provider == CUDA:
+        files = (*_ort(plan), *_cuda(plan), *_cudnn(plan), *_licences(plan))
+    else:
+        files = (*_repacked(plan), *_ort_licences(plan))
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _repacked(plan: BuildPlan) -> Iterator[Wanted]:
+    """The libraries of a package without CUDA: what a program needs of the official wheel."""
+    for name, pattern, needed_by in _REPACKED[plan.variant.platform]:
+        file = pattern.format(version=plan.ort_version)
+        yield _ort_file(plan, name, (file,), needed_by, compiled=False)
+    if plan.variant.provider == DIRECTML:
+        yield Wanted(
+            path=f"lib/{DIRECTML_LIBRARY}",
+            source=plan.ort_wheel,
+            places=(f"onnxruntime/capi/{DIRECTML_LIBRARY}",),
+            licence=DIRECTML_LICENCE,
+            vendor=MICROSOFT,
+            needed_by=f"{HOSTS[WINDOWS]} loads it",
+        )
+
+
+def _ort(plan: BuildPlan) -> Iterator[Wanted]:
+    version = f"libonnxruntime.so.{plan.ort_version}"
+    compiled = plan.origin is Origin.SOURCE
+    host_compiled = compiled and plan.host is Host.SOURCE
+    yield _ort_file(
+        plan, HOST, (version, HOST), "every program that uses the package", compiled=host_compiled
+    )
+    yield _ort_file(plan, BRIDGE, (BRIDGE,), f"{HOST} opens it", compiled=compiled)
+    yield _ort_file(plan, PROVIDER, (PROVIDER,), f"{HOST} opens it", compiled=compiled)
+    if plan.project.onnxruntime.tensorrt:
+        _require_host_of_tensorrt(compiled=host_compiled)
+        yield _ort_file(plan, TENSORRT, (TENSORRT,), f"{HOST} opens it", compiled=False)
+
+
+def _require_host_of_tensorrt(*, compiled: bool) -> None:
+    """Its provider is the official wheel's; so must the library that opens it be."""
+    if compiled:
+        raise ValidationError(
+            "variants.yaml: onnxruntime.tensorrt: true adds the official TensorRT provider, and the host "
+            "library of onnxruntime.host: source (--host source) is compiled without TensorRT. Use host: "
+            "wheel, or tensorrt: false."
+        )
+
+
+def _ort_file(
+    plan: BuildPlan, name: str, names: tuple[str, ...], needed_by: str, *, compiled: bool
+) -> Wanted:
+    folder = "" if compiled else "onnxruntime/capi/"
+    return Wanted(
+        path=f"lib/{name}",
+        source=None if compiled else plan.ort_wheel,
+        places=tuple(f"{folder}{candidate}" for candidate in names),
+        licence=ORT_LICENCE,
+        vendor=ONNXRUNTIME,
+        needed_by=needed_by,
+    )
+
+
+def _cuda(plan: BuildPlan) -> Iterator[Wanted]:
+    for role, folder, pattern, needed_by in _CUDA:
+        library = pattern.format(cuda=plan.project.cuda.version)
+        yield Wanted(
+            path=f"lib/{library}",
+            source=_cuda_wheel(plan, role, f"{library}: {needed_by}"),
+            places=(f"nvidia/{folder}/lib/{library}",),
+            licence=CUDA_LICENCE,
+            vendor=NVIDIA,
+            needed_by=needed_by,
+        )
+
+
+def _cudnn(plan: BuildPlan) -> Iterator[Wanted]:
+    for library, needed_by in _CUDNN:
+        yield Wanted(
+            path=f"lib/{library}",
+            source=plan.project.cudnn.wheel,
+            places=(f"nvidia/cudnn/lib/{library}",),
+            licence=CUDNN_LICENCE,
+            vendor=NVIDIA,
+            needed_by=needed_by,
+        )
+
+
+def _licences(plan: BuildPlan) -> Iterator[Wanted]:
+    cudart = _cuda_wheel(plan, "cudart", f"{CUDA_LICENCE}: {_TERMS}")
+    for path, wheel, places, vendor in (
+        (CUDA_LICENCE, cudart, _licence_places(cudart), NVIDIA),
+        (CUDNN_LICENCE, plan.project.cudnn.wheel, _licence_places(plan.project.cudnn.wheel), NVIDIA),
+    ):
+        yield Wanted(path, wheel, places, licence=path, vendor=vendor, needed_by=_TERMS)
+    yield from _ort_licences(plan)
+
+
+def _ort_licences(plan: BuildPlan) -> Iterator[Wanted]:
+    for path, place in ((ORT_LICENCE, "LICENSE"), (ORT_NOTICES, "ThirdPartyNotices.txt")):
+        yield Wanted(
+            path=path,
+            source=plan.ort_wheel,
+            places=(f"onnxruntime/{place}",),
+            licence=path,
+            vendor=ONNXRUNTIME,
+            needed_by=_TERMS,
+        )
+
+
+def _cuda_wheel(plan: BuildPlan, role: str, why: str) -> Input:
+    wheel = plan.project.cuda.libraries.get(role)
+    if wheel is None:
+        raise ValidationError(f"variants.yaml: cuda.libraries.{role} is missing, and a package needs {why}.")
+    return wheel
+
+
+def _licence_places(wheel: Input) -> tuple[str, ...]:
+    """NVIDIA's wheels have it in ``licenses/`` or, the older ones, beside ``METADATA``."""
+    name, _, version = wheel.spec.partition("==")
+    info = f"{name.replace('-', '_')}-{version}.dist-info"
+    return f"{info}/licenses/License.txt", f"{info}/License.txt"

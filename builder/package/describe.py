@@ -1,0 +1,254 @@
+"""A manifest from what was planned, what was packed, and what was found in the binaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from builder.binary.coverage import LibraryCoverage, Support
+from builder.binary.elf import Elf
+from builder.binary.library import Needs
+from builder.findings.finding import Code, Finding
+from builder.formats.manifest import (
+    FORMAT,
+    BaseEntry,
+    CoverageEntry,
+    Driver,
+    FileEntry,
+    Manifest,
+    OrtEntry,
+    WheelEntry,
+)
+from builder.formats.missing_kernels import cannot_run
+from builder.formats.package_names import Layout
+from builder.formats.providers import CUDA
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.toolkits import driver_window
+from builder.package.archive import Digest, Member
+from builder.project.plan import BuildPlan, package_name
+from builder.project.variants import Origin, Variant
+
+OFFICIAL = "official"
+
+
+class Report(Protocol):
+    """What a check reads from a package's own binaries; ``pipeline.check.CheckReport`` is one."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong."""
+
+    @property
+    def coverage(self) -> tuple[LibraryCoverage, ...]:
+        """The libraries with device code."""
+
+    @property
+    def capabilities(self) -> Mapping[Capability, Support]:
+        """Of the whole package."""
+
+    @property
+    def elf(self) -> Mapping[str, Elf]:
+        """SONAME and NEEDED by member path, for ELF files only."""
+
+    @property
+    def needs(self) -> Needs:
+        """The newest GLIBC and GLIBCXX that any library asks of its host."""
+
+    @property
+    def provider_sass(self) -> tuple[Arch, ...]:
+        """Architectures of the CUDA provider's SASS."""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether images for GPUs before Blackwell are packed with zstd."""
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """What a manifest says of its binaries."""
+
+    needs: Needs
+    driver: Driver | None
+    capabilities: Mapping[str, str]
+    coverage: tuple[CoverageEntry, ...]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The members, what their bytes are, and the wheels they come from."""
+
+    members: tuple[Member, ...]
+    digests: Mapping[str, Digest]
+    wheels: tuple[WheelEntry, ...]
+    layout: Layout
+
+
+def describe(plan: BuildPlan, packed: Packed, report: Report, revision: str | None) -> Manifest:
+    """The manifest of a plan's package. ``revision`` is the base image's digest, ``None`` where unknown."""
+    name = package_name(plan, packed.layout)
+    cuda, cudnn = _nvidia_versions(plan)
+    claims = _claims(report, plan.variant.sm, cuda)
+    return Manifest(
+        format=FORMAT,
+        name=str(name),
+        layout=packed.layout.value,
+        variant=plan.variant.name,
+        sm=tuple(map(str, plan.variant.sm)),
+        generations=plan.variant.generations,
+        platform=name.platform,
+        provider=plan.variant.provider,
+        glibc=claims.needs.glibc,
+        glibcxx=claims.needs.glibcxx,
+        onnxruntime=_ort(plan),
+        base=BaseEntry(name=plan.base, reason=plan.base_reason, revision=revision),
+        cuda=cuda,
+        cudnn=cudnn,
+        toolkit=_toolkit(plan),
+        driver=claims.driver,
+        capabilities=claims.capabilities,
+        coverage=claims.coverage,
+        models=plan.project.models,
+        wheels=packed.wheels,
+        files=tuple(
+            _entry(member, packed.digests[member.path], report.elf.get(member.path))
+            for member in sorted(packed.members, key=lambda member: member.path)
+        ),
+    )
+
+
+def compare(manifest: Manifest, report: Report) -> tuple[Finding, ...]:
+    """B007 for each claim of a manifest that its binaries do not hold."""
+    claims = _claims(report, tuple(map(Arch.parse, manifest.sm)), manifest.cuda)
+    claimed = _lines(_told(manifest))
+    seen = _lines(claims)
+    for entry in manifest.files:
+        elf = report.elf.get(entry.path)
+        claimed[f"files.{entry.path}"] = _linkage(entry.soname, entry.needed)
+        seen[f"files.{entry.path}"] = _linkage(elf.soname, elf.needed) if elf else _linkage(None, ())
+    return tuple(
+        Finding(
+            code=Code.B007,
+            path=key,
+            message="the manifest and the binaries disagree",
+            wanted=claimed.get(key, "nothing"),
+            got=seen.get(key, "nothing"),
+        )
+        for key in sorted({*claimed, *seen})
+        if claimed.get(key) != seen.get(key)
+    )
+
+
+def installed_members(manifest: Manifest, files: Mapping[str, Path]) -> tuple[Member, ...]:
+    """The members of a package whose files lie where ``files`` says, by path, as its manifest tells them."""
+    return tuple(
+        Member(
+            path=entry.path,
+            file=files[entry.path],
+            source=entry.source,
+            licence=entry.licence,
+            vendor=entry.vendor,
+            modified=entry.modified,
+            member=entry.member,
+            packed=entry.packed,
+        )
+        for entry in manifest.files
+    )
+
+
+def promised(manifest: Manifest) -> Variant:
+    """The variant a manifest promises to be."""
+    return Variant(
+        name=manifest.variant,
+        sm=tuple(map(Arch.parse, manifest.sm)),
+        generations=manifest.generations,
+        provider=manifest.provider,
+        platform=manifest.platform,
+    )
+
+
+def _told(manifest: Manifest) -> _Claims:
+    needs = Needs(manifest.glibc, manifest.glibcxx)
+    return _Claims(needs, manifest.driver, manifest.capabilities, manifest.coverage)
+
+
+def _driver(report: Report, sm: Sequence[Arch], cuda: str) -> Driver:
+    jit = any(report.capabilities.get(Capability(arch.major, arch.minor)) is Support.JIT for arch in sm)
+    floor, ceiling = driver_window(report.provider_sass, cuda, jit=jit, compressed=report.compressed)
+    return Driver(floor=floor, ceiling=ceiling)
+
+
+def _claims(report: Report, sm: Sequence[Arch], cuda: str | None) -> _Claims:
+    """``cuda`` is ``None`` of a package without any of CUDA: it has no driver to ask for."""
+    return _Claims(
+        needs=report.needs,
+        driver=_driver(report, sm, cuda) if cuda else None,
+        capabilities={str(device): found.value for device, found in report.capabilities.items()},
+        coverage=tuple(
+            CoverageEntry(
+                path=library.path,
+                containers=library.containers,
+                sass=tuple(map(str, library.sass)),
+                ptx=tuple(map(str, library.ptx)),
+            )
+            for library in sorted(report.coverage, key=lambda library: library.path)
+        ),
+    )
+
+
+def _lines(claims: _Claims) -> dict[str, str]:
+    """Every claim by its key path, one line each, so that two sides can be compared and printed."""
+    lines = {f"capabilities.{device}": support for device, support in claims.capabilities.items()}
+    if claims.driver is not None:
+        lines["driver"] = f"floor {claims.driver.floor}, ceiling {claims.driver.ceiling or 'none'}"
+    lines["glibc"] = claims.needs.glibc or "none"
+    lines["glibcxx"] = claims.needs.glibcxx or "none"
+    for entry in claims.coverage:
+        sass, ptx = " ".join(entry.sass), " ".join(entry.ptx)
+        lines[f"coverage.{entry.path}"] = f"{entry.containers} containers, SASS [{sass}], PTX [{ptx}]"
+    return lines
+
+
+def _linkage(soname: str | None, needed: Sequence[str]) -> str:
+    return f"SONAME {soname or 'none'}, NEEDED [{' '.join(needed)}]"
+
+
+def _nvidia_versions(plan: BuildPlan) -> tuple[str | None, str | None]:
+    """Of CUDA and cuDNN inside; ``None`` for each where there is nothing of NVIDIA's."""
+    if plan.variant.provider != CUDA:
+        return None, None
+    return plan.project.cuda.version, plan.project.cudnn.version
+
+
+def _ort(plan: BuildPlan) -> OrtEntry:
+    return OrtEntry(
+        version=plan.ort_version,
+        origin=plan.origin.value,
+        origin_reason=plan.origin_reason,
+        profile=plan.profile.value if plan.profile else None,
+        host=plan.host.value,
+        cannot_run=cannot_run(plan.profile.value if plan.profile else None, plan.ort_version),
+    )
+
+
+def _toolkit(plan: BuildPlan) -> str:
+    if plan.origin is Origin.WHEEL:
+        return OFFICIAL
+    return plan.project.bases.assembled.nvcc if plan.base == "assembled" else plan.project.cuda.version
+
+
+def _entry(member: Member, digest: Digest, elf: Elf | None) -> FileEntry:
+    return FileEntry(
+        path=member.path,
+        size=digest.size,
+        sha256=digest.sha256,
+        source=member.source,
+        member=member.member,
+        packed=member.packed,
+        licence=member.licence,
+        vendor=member.vendor,
+        modified=member.modified,
+        soname=elf.soname if elf else None,
+        needed=elf.needed if elf else (),
+    )

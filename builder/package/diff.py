@@ -1,0 +1,293 @@
+"""What changed between two packages, by their manifests. Values in, values out.
+
+What changed between two packages, as values.
+
+A difference between two packages, told in lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+
+from builder.formats.json_values import to_json
+from builder.formats.manifest import CoverageEntry, FileEntry, Manifest, WheelEntry
+
+__all__ = ["Difference", "difference", "dumps", "tell"]
+
+FORMAT = 1
+
+_PACKED, _FETCHED = "packed", "fetched"
+
+_ARCHITECTURES = ("sm", "generations", "driver")
+
+_APART = ("format", "name", "capabilities", "coverage", "models", "wheels", "files", *_ARCHITECTURES)
+"""Keys of a manifest that are compared in their own way; every other one is a version."""
+
+_CANNOT_RUN = "onnxruntime.cannot_run"
+"""A version's key with a line for each domain."""
+
+_FILE_APART = ("path", "packed", "licence")
+
+_Texts = Mapping[str, str | None]
+"""Values as text by their keys."""
+
+
+def difference(a: Manifest, b: Manifest, size_a: int | None = None, size_b: int | None = None) -> Difference:
+    """What it takes to come from ``a`` to ``b``. ``size_a`` and ``size_b`` are their archives' bytes."""
+    mine = {entry.path: entry for entry in a.files}
+    theirs = {entry.path: entry for entry in b.files}
+    both = sorted(mine.keys() & theirs.keys())
+    return Difference(
+        a=a.name,
+        b=b.name,
+        versions=(*_compared(_versions(a), _versions(b)), *_compared(_wheels(a.wheels), _wheels(b.wheels))),
+        architectures=_compared(_architectures(a), _architectures(b)),
+        licences=_compared(*(_licences(side, both) for side in (mine, theirs))),
+        models=_compared(_models(a), _models(b)),
+        added=_sizes(theirs[path] for path in sorted(theirs.keys() - mine.keys())),
+        removed=_sizes(mine[path] for path in sorted(mine.keys() - theirs.keys())),
+        changed=tuple(_changed(mine, theirs, both)),
+        moved=_compared(*({path: _place(side[path]) for path in both} for side in (mine, theirs))),
+        sizes=(
+            Size("archive", size_a, size_b),
+            Size("unpacked", a.unpacked_size, b.unpacked_size),
+            Size("installed", a.installed_size, b.installed_size),
+        ),
+    )
+
+
+def dumps(found: Difference) -> str:
+    """JSON text; its schema is ``docs/schemas/diff.schema.json``."""
+    parts = {field.name: to_json(getattr(found, field.name)) for field in fields(found)}
+    return json.dumps({"format": FORMAT, "equal": found.equal, **parts}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _compared(a: _Texts, b: _Texts) -> tuple[Change, ...]:
+    return tuple(
+        Change(key, a.get(key), b.get(key)) for key in dict.fromkeys((*a, *b)) if a.get(key) != b.get(key)
+    )
+
+
+def _versions(manifest: Manifest) -> _Texts:
+    keys = (field.name for field in fields(manifest) if field.name not in _APART)
+    found = {key: text for name in keys for key, text in _flat(name, getattr(manifest, name))}
+    del found[_CANNOT_RUN]
+    for missing in manifest.onnxruntime.cannot_run:
+        found[f"{_CANNOT_RUN} {missing.title}"] = " ".join(missing.operators) or "every operator"
+    return found
+
+
+def _wheels(wheels: Iterable[WheelEntry]) -> _Texts:
+    """Version and sha256 of each by its project's name: an update is one line, not one gone and one new."""
+    found = {}
+    for wheel in wheels:
+        name, _, version = wheel.source.partition("==")
+        found[name] = version
+        found[f"{name} sha256"] = wheel.sha256
+    return found
+
+
+def _architectures(manifest: Manifest) -> _Texts:
+    found = {key: text for name in _ARCHITECTURES for key, text in _flat(name, getattr(manifest, name))}
+    found.update((f"capabilities.{device}", support) for device, support in manifest.capabilities.items())
+    for entry in manifest.coverage:
+        found.update(_coverage(entry))
+    return found
+
+
+def _coverage(entry: CoverageEntry) -> Iterator[tuple[str, str]]:
+    yield f"{entry.path} SASS", " ".join(entry.sass) or "none"
+    yield f"{entry.path} PTX", " ".join(entry.ptx) or "none"
+    yield f"{entry.path} containers", str(entry.containers)
+
+
+def _licences(files: Mapping[str, FileEntry], paths: Iterable[str]) -> _Texts:
+    """Of the files at ``paths``: which text each stands under, and the texts' bytes."""
+    texts = {entry.licence for entry in files.values()}
+    found = {path: files[path].licence for path in paths}
+    return {**found, **{f"{path} sha256": files[path].sha256 for path in paths if path in texts}}
+
+
+def _models(manifest: Manifest) -> _Texts:
+    lines = (dict(_flat("", rule)) for rule in manifest.models)
+    return {
+        f"models.{number}": ", ".join(f"{key[1:]} {text}" for key, text in line.items())
+        for number, line in enumerate(lines)
+    }
+
+
+def _flat(name: str, value: object) -> Iterator[tuple[str, str | None]]:
+    """A value's parts by their key paths, as text."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _flat(f"{name}.{field.name}", getattr(value, field.name))
+    elif isinstance(value, tuple):
+        yield name, " ".join(map(str, value))
+    else:
+        yield name, None if value is None else str(value)
+
+
+def _place(entry: FileEntry) -> str:
+    return _PACKED if entry.packed else _FETCHED
+
+
+def _sizes(entries: Iterable[FileEntry]) -> tuple[FileSize, ...]:
+    return tuple(FileSize(entry.path, entry.size) for entry in entries)
+
+
+def _entry(entry: FileEntry) -> _Texts:
+    names = (field.name for field in fields(entry) if field.name not in _FILE_APART)
+    return {key: text for name in names for key, text in _flat(name, getattr(entry, name))}
+
+
+def _changed(
+    a: Mapping[str, FileEntry], b: Mapping[str, FileEntry], paths: Iterable[str]
+) -> Iterator[FileChange]:
+    for path in paths:
+        changes = _compared(_entry(a[path]), _entry(b[path]))
+        if changes:
+            yield FileChange(path, changes)
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that is not the same: its key, and its value in either; ``None`` where there is none."""
+
+    what: str
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True)
+class FileSize:
+    """A file that only one of them has; ``size`` in bytes."""
+
+    path: str
+    size: int
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A file of both, and what of its entry differs: its size and sha256, where it comes from."""
+
+    path: str
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes of both; ``None`` where nobody measured."""
+
+    what: str
+    """``archive``, ``unpacked`` (what travels in it) or ``installed`` (all files)."""
+    a: int | None
+    b: int | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """All that differs between package ``a`` and package ``b``."""
+
+    a: str
+    b: str
+    versions: tuple[Change, ...]
+    """ONNX Runtime, CUDA, cuDNN, the toolkit, the base, the wheels, and how the package is made."""
+    architectures: tuple[Change, ...]
+    """What was promised, what runs on which device, each library's SASS and PTX, the drivers."""
+    licences: tuple[Change, ...]
+    """Of files that both have: the licence text by the file's path, and the sha256 of such texts."""
+    models: tuple[Change, ...]
+    """The model table's lines by their number."""
+    added: tuple[FileSize, ...]
+    removed: tuple[FileSize, ...]
+    changed: tuple[FileChange, ...]
+    moved: tuple[Change, ...]
+    """Files that are ``packed`` in one and ``fetched`` from their wheel in the other."""
+    sizes: tuple[Size, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs but, perhaps, the archives' bytes and the packages' names."""
+        return not any(
+            (
+                *(self.versions, self.architectures, self.licences, self.models),
+                *(self.added, self.removed, self.changed, self.moved),
+            )
+        )
+
+
+_SHA256 = "sha256"
+
+_SHOWN = 12
+"""Hex digits of a sha256 that tell two apart."""
+
+
+def tell(found: Difference) -> Sequence[str]:
+    """A title, then each group that has a change with a line for each; sizes last."""
+    title = f"{found.a} → {found.b}"
+    if found.equal:
+        return (
+            title,
+            "no difference: the same files, versions, architectures and licences",
+            *_size_lines(found),
+        )
+    return (title, *_groups(found), *_size_lines(found))
+
+
+def _groups(found: Difference) -> Iterator[str]:
+    for name, changes in (
+        ("versions", found.versions),
+        ("architectures", found.architectures),
+        ("licences", found.licences),
+        ("models", found.models),
+    ):
+        yield from _group(name, [_line(change) for change in changes])
+    yield from _group("files", list(_files(found)))
+
+
+def _group(name: str, lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield name
+        yield from (f"  {line}" for line in lines)
+
+
+def _files(found: Difference) -> Iterator[str]:
+    yield from (f"+ {file.path}  {file.size:,} bytes" for file in found.added)
+    yield from (f"- {file.path}  {file.size:,} bytes" for file in found.removed)
+    yield from (f"~ {_changed_lines(file)}" for file in found.changed)
+    yield from (f"> {_line(change)}" for change in found.moved)
+
+
+def _changed_lines(file: FileChange) -> str:
+    return f"{file.path}  {', '.join(_line(change) for change in file.changes)}"
+
+
+def _line(change: Change) -> str:
+    a, b = (_value(change.what, value) for value in (change.a, change.b))
+    return f"{change.what}  {a} → {b}"
+
+
+def _value(what: str, value: str | None) -> str:
+    if value is None:
+        return "none"
+    if what.endswith(_SHA256):
+        return value[:_SHOWN]
+    return f"{int(value):,}" if what == "size" else value
+
+
+def _size_lines(found: Difference) -> Iterator[str]:
+    yield from _group("bytes", [_size(size.what, pair) for size in found.sizes if (pair := _known(size))])
+
+
+def _known(size: Size) -> tuple[int, int] | None:
+    return None if size.a is None or size.b is None else (size.a, size.b)
+
+
+def _size(what: str, pair: tuple[int, int]) -> str:
+    a, b = pair
+    if a == b:
+        return f"{what}  {a:,} in both"
+    share = f" ({(b - a) / a:+.1%})" if a else ""
+    return f"{what}  {a:,} → {b:,}{share}"

@@ -1,0 +1,105 @@
+"""``NOTICE``: which file is whose, under which licence, from which wheel; and what is not ours to license."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from textwrap import fill
+from typing import Protocol
+
+from builder.binary.library_names import NVIDIA
+
+
+class Listed(Protocol):
+    """What NOTICE tells of a file; ``package.archive.Member`` and ``formats.manifest.FileEntry`` have it."""
+
+    @property
+    def path(self) -> str:
+        """Relative to the package's root."""
+
+    @property
+    def source(self) -> str:
+        """``Input.key`` of a wheel, or ``built``."""
+
+    @property
+    def licence(self) -> str:
+        """Path of its licence text in the package."""
+
+    @property
+    def vendor(self) -> str:
+        """Whose it is."""
+
+    @property
+    def modified(self) -> bool:
+        """Whether its bytes are not its wheel's."""
+
+    @property
+    def packed(self) -> bool:
+        """Whether the archive holds it."""
+
+
+STATEMENT = (
+    "LICENSE covers only the files listed under it. It does not cover NVIDIA's files, and nothing in this "
+    "package puts them under an open-source licence."
+)
+"""Stands in every NOTICE of NVIDIA's files: the CUDA EULA, 1.2, forbids to put them under such a licence."""
+
+_OWNERS = "This package holds files of several owners. Each is listed below the path of its licence text."
+
+_TERMS = (
+    "They are NVIDIA's, byte for byte as in the wheels named here, under the CUDA Toolkit End User License "
+    "Agreement and the cuDNN licence: they may be passed on as part of an application that uses them, not as "
+    "a product of their own and not modified, for systems with NVIDIA GPUs."
+)
+
+_NOT_HERE = "not in the archive"
+
+_THIN = (
+    f'Files marked "{_NOT_HERE}" are taken, unchanged, from the wheel named beside each by whoever installs '
+    "the package. They belong to the installed package, and all of the above holds for them too."
+)
+
+_WHERE = (
+    'Beside each file stands the wheel it comes from; "built" is what ortpacks compiled or wrote. '
+    "manifest.json has each file's size and sha256."
+)
+
+_WIDTH = 110
+
+_INDENT = "  "
+
+
+def notice(name: str, files: Sequence[Listed]) -> str:
+    """The text for a package called ``name``, the same for the same files."""
+    ordered = sorted(files, key=lambda file: (file.licence, file.path))
+    groups = ((licence, list(group)) for licence, group in groupby(ordered, key=lambda file: file.licence))
+    sections = ["\n".join([_title(licence, group), *_lines(group)]) for licence, group in groups]
+    nvidia = [f"{STATEMENT} {_TERMS}"] if any(file.vendor == NVIDIA for file in files) else []
+    thin = [_THIN] if any(not file.packed for file in files) else []
+    head = [fill(text, _WIDTH) for text in (name, _OWNERS, *nvidia, *thin, _WHERE)]
+    return "\n\n".join([*head, *sections]) + "\n"
+
+
+def read_notice(text: str) -> set[tuple[str, str, str]]:
+    """Licence, path and source of every file that a NOTICE lists; of text that is none, nothing."""
+    found = set()
+    licence = ""
+    for line in text.splitlines():
+        if line.startswith(_INDENT):
+            path, _, rest = line.strip().partition(_INDENT)
+            found.add((licence, path, rest.strip().partition(";")[0]))
+        else:
+            licence = line.rpartition(" (")[0]
+    return found
+
+
+def _title(licence: str, group: Sequence[Listed]) -> str:
+    return f"{licence} ({', '.join(sorted({file.vendor for file in group}))})"
+
+
+def _lines(group: Sequence[Listed]) -> Iterator[str]:
+    width = max(len(file.path) for file in group)
+    for file in group:
+        marks = ["RUNPATH set to $ORIGIN"] if file.modified else []
+        marks += [] if file.packed else [_NOT_HERE]
+        yield f"{_INDENT}{file.path:<{width}}{_INDENT}{'; '.join([file.source, *marks])}"

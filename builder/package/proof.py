@@ -1,0 +1,166 @@
+"""What an unpacked package must hold to be what its name and manifest say. Values in, findings out.
+
+Whether a manifest's absent files can be fetched safely: its words become paths, and may be anybody's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from builder.findings.finding import Code, Finding
+from builder.formats.manifest import FileEntry, Manifest, WheelEntry
+from builder.formats.package_names import REDUCED, PackageName
+from builder.package.archive import MANIFEST, Digest
+from builder.package.contents import NOTICE, NVIDIA, SBOM, licences
+from builder.package.notice import STATEMENT, read_notice
+
+
+def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
+    """B002 for each part of the name that the manifest tells otherwise."""
+    ort = manifest.onnxruntime
+    for part, said, told in (
+        ("name", manifest.name, str(name)),
+        ("layout", manifest.layout, name.layout),
+        ("variant", manifest.variant, name.variant),
+        ("onnxruntime.version", ort.version, name.ort),
+        ("onnxruntime.profile", ort.profile if ort.profile in REDUCED else None, name.profile),
+        ("onnxruntime.cannot_run", _some(bool(ort.cannot_run)), _some(name.profile is not None)),
+        ("cuda", manifest.cuda, name.cuda),
+        ("platform", manifest.platform, name.platform),
+    ):
+        if said != told:
+            message = f"{part} differs between file name and manifest"
+            yield Finding(Code.B002, str(name), message, wanted=str(told), got=str(said))
+
+
+def _some(there: bool) -> str:
+    return "operators" if there else "none"
+
+
+def check_files(manifest: Manifest, unpacked: Mapping[str, Digest]) -> Iterator[Finding]:
+    """B003 to B006, B001 and B014: an archive gave exactly the packed files, with their bytes and texts.
+
+    ``unpacked`` is what came out of the archive, by path. Files that it leaves to their wheels have their
+    licence texts in it all the same.
+    """
+    packed = {entry.path: entry for entry in manifest.packed}
+    for path in unpacked:
+        if path not in packed and path != MANIFEST:
+            yield Finding(Code.B003, path, _why_not(path, manifest))
+    for path, entry in packed.items():
+        yield from _check_bytes(entry, unpacked.get(path))
+    for entry in manifest.files:
+        if entry.vendor == NVIDIA and entry.modified:
+            yield Finding(Code.B001, entry.path, "NVIDIA's terms allow it only unmodified")
+    if SBOM not in packed:
+        yield Finding(Code.B014, SBOM, "every package carries it")
+    yield from _check_licences(manifest, packed)
+
+
+def check_completed(manifest: Manifest, completed: Mapping[str, Digest]) -> Iterator[Finding]:
+    """B004 and B005: what the archive left to its wheels is there now, with the manifest's bytes."""
+    for entry in manifest.absent:
+        yield from _check_bytes(entry, completed.get(entry.path))
+
+
+def check_installed(manifest: Manifest, found: Mapping[str, Digest]) -> Iterator[Finding]:
+    """Both of the above for a folder that holds all of a package: ``found`` is every file in it, by path."""
+    absent = {entry.path for entry in manifest.absent}
+    yield from check_files(manifest, {path: digest for path, digest in found.items() if path not in absent})
+    yield from check_completed(manifest, found)
+
+
+def check_notice(manifest: Manifest, text: str) -> Iterator[Finding]:
+    """B017 for each file that NOTICE does not map to its licence and source, and for a missing statement.
+
+    The statement is on NVIDIA's files: where there are none, none is due.
+    """
+    holds_nvidia = any(entry.vendor == NVIDIA for entry in manifest.files)
+    if holds_nvidia and STATEMENT not in " ".join(text.split()):
+        yield Finding(Code.B017, NOTICE, "it does not say that LICENSE leaves NVIDIA's files out", STATEMENT)
+    told = read_notice(text)
+    for entry in manifest.files:
+        if (entry.licence, entry.path, entry.source) not in told:
+            wanted = f"{entry.path}  {entry.source}, below {entry.licence}"
+            yield Finding(Code.B017, entry.path, "NOTICE does not say whose it is", wanted)
+
+
+def check_checksum(name: str, digest: Digest, sums: Mapping[str, str]) -> Iterator[Finding]:
+    """B008 when the ``SHA256SUMS`` beside a package names other bytes; it need not name the package."""
+    wanted = sums.get(name)
+    if wanted is not None and wanted != digest.sha256:
+        yield Finding(Code.B008, name, "it changed after it was built", wanted=wanted, got=digest.sha256)
+
+
+def _check_licences(manifest: Manifest, packed: Mapping[str, FileEntry]) -> Iterator[Finding]:
+    """B006: every licence text is in the archive, and has something in it."""
+    for entry in manifest.files:
+        if entry.licence not in packed:
+            yield Finding(Code.B006, entry.path, f"its licence {entry.licence} is not in the package")
+    carried = licences(manifest.provider)
+    for path in carried:
+        if path not in packed:
+            yield Finding(Code.B006, path, "every package carries it")
+    for path in sorted({*carried, *(entry.licence for entry in manifest.files)}):
+        if path in packed and packed[path].size == 0:
+            yield Finding(Code.B006, path, "it is empty")
+
+
+def _why_not(path: str, manifest: Manifest) -> str:
+    for entry in manifest.absent:
+        if entry.path == path:
+            return f"the manifest leaves it to {entry.source}"
+    return "nothing says what it is or whose"
+
+
+def _check_bytes(entry: FileEntry, found: Digest | None) -> Iterator[Finding]:
+    if found is None:
+        yield Finding(Code.B004, entry.path, f"it comes from {entry.source}")
+    elif (found.size, found.sha256) != (entry.size, entry.sha256):
+        yield Finding(
+            code=Code.B005,
+            path=entry.path,
+            message=f"it comes from {entry.source}",
+            wanted=f"{entry.size} bytes, sha256 {entry.sha256}",
+            got=f"{found.size} bytes, sha256 {found.sha256}",
+        )
+
+
+_LIBRARY = re.compile(r"lib/[A-Za-z0-9][A-Za-z0-9._+-]*")
+
+_SOURCE = re.compile(r"wheel:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9][A-Za-z0-9.+]*")
+
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.whl")
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def check_absent(manifest: Manifest) -> Iterator[Finding]:
+    """B004 for each absent file without a plain library name, a plain place in a wheel, or a pinned wheel."""
+    wheels = {wheel.source: wheel for wheel in manifest.wheels}
+    for entry in manifest.absent:
+        if not _is_plain(entry) or not _is_pinned(wheels.get(entry.source)):
+            yield Finding(
+                code=Code.B004,
+                path=entry.path,
+                message="the manifest does not say safely where it comes from: nothing is fetched",
+                wanted="lib/NAME, a path inside its wheel, and that wheel with file name, size and sha256",
+                got=f"{entry.member!r} of {entry.source!r}",
+            )
+
+
+def _is_plain(entry: FileEntry) -> bool:
+    member = entry.member or ""
+    parts = member.split("/")
+    inside = all(part not in {"", ".", ".."} for part in parts) and not set(member) & set("\\:\0")
+    return inside and _LIBRARY.fullmatch(entry.path) is not None
+
+
+def _is_pinned(wheel: WheelEntry | None) -> bool:
+    return (
+        wheel is not None
+        and _SOURCE.fullmatch(wheel.source) is not None
+        and _FILE.fullmatch(wheel.file) is not None
+        and _SHA256.fullmatch(wheel.sha256) is not None
+    )

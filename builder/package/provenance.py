@@ -1,0 +1,262 @@
+"""``<archive>.provenance.json``: from what, by what and by which command a package was made.
+
+An in-toto Statement v1 whose predicate is SLSA provenance v1: github.com/in-toto/attestation, spec/v1, and
+slsa.dev/spec/v1.1/provenance. What our parameters mean: docs/provenance.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import PARTS_SUFFIX, form_of
+from builder.onnxruntime.toolchain import divide, tools
+from builder.package import purl
+from builder.package.contents import wanted
+from builder.project.catalogue import assembled_inputs
+from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin
+from builder.project.plan import BuildPlan, Rendered
+from builder.project.variants import Origin
+
+SUFFIX = ".provenance.json"
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+
+CONFIG = "variants.yaml"
+
+_SHA256 = "sha256:"
+
+PART_OF_BASE = "base"
+
+_OF_BASE = {PART_OF_BASE: True}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file that was made."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Revision:
+    """The builder's own commit, and whether its tree held anything else than that."""
+
+    commit: str
+    dirty: bool
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the builder; times in seconds since 1970."""
+
+    command: str
+    """What makes the package again: no path, no name of a machine or of a person."""
+    started: float
+    finished: float
+    revision: Revision | None
+    """``None`` where the builder is no git checkout."""
+    config_sha256: str
+    """Of ``variants.yaml`` as it was read."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """An in-toto ResourceDescriptor."""
+
+    uri: str
+    digest: Mapping[str, str]
+    name: str = ""
+    annotations: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """All of the file."""
+
+    subjects: tuple[Subject, ...]
+    build_type: str
+    external: Mapping[str, object]
+    """What the user decided."""
+    internal: Mapping[str, object]
+    """What followed from it."""
+    dependencies: tuple[Resource, ...]
+    builder: str
+    started: str
+    finished: str
+
+
+def provenance_name(package: str) -> str:
+    """File name of the provenance that lies beside a package of this file name, be it whole or in parts."""
+    return package.removesuffix(PARTS_SUFFIX) + SUFFIX
+
+
+def used_inputs(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
+    """Everything of ``inputs.lock`` that went into a plan's package, sorted by key.
+
+    The files themselves, and where ORT was compiled its source and its tools. What a package is only checked
+    and tried out with is not among it.
+    """
+    found = {file.source for file in wanted(plan) if file.source}
+    if plan.origin is Origin.SOURCE:
+        found |= {*rendered.contexts.values(), *rendered.debs, *rendered.sources}
+        nvidia = plan.project.bases.nvidia
+        found |= {nvidia.image, nvidia.source} if plan.base == "nvidia" else set()
+    return tuple(sorted(found, key=lambda item: item.key))
+
+
+def base_parts(
+    plan: BuildPlan, pins: Mapping[str, Pin], system: Sequence[DebianPackage]
+) -> tuple[Resource, ...]:
+    """What an assembled base consists of: packages of Debian, sources and tools. None without ``system``."""
+    if not system:
+        return ()
+    inputs = sorted(assembled_inputs(plan.project), key=lambda item: item.key)
+    parts = (
+        *(_dependency(item, pins[item.key]) for item in inputs),
+        *(
+            Resource(purl.deb(one.name, one.version, one.arch), {"sha256": one.sha256}, name=one.path)
+            for one in system
+        ),
+    )
+    return tuple(replace(part, annotations=_OF_BASE) for part in parts)
+
+
+def image_revision(plan: BuildPlan, lock: Lock) -> str | None:
+    """The digest of NVIDIA's image; ``None`` unless it and ORT's source are both pinned."""
+    base = plan.project.bases.nvidia
+    pins = [lock.pins.get(item.key) for item in (base.image, base.source)]
+    revisions = [pin.revision if pin else None for pin in pins]
+    return revisions[0] if all(revisions) else None
+
+
+def base_revision(parts: Iterable[tuple[str, str]]) -> str:
+    """The revision of an assembled base: ``sha256:`` over its parts, each a URI and its hex sha256."""
+    lines = sorted(f"{sha256}  {uri}\n" for uri, sha256 in parts)
+    return _SHA256 + hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def describe_provenance(
+    plan: BuildPlan,
+    manifest: Manifest,
+    used: Mapping[Input, Pin],
+    subjects: Sequence[Subject],
+    run: Run,
+    parts: Sequence[Resource] = (),
+) -> Statement:
+    """The provenance of the package with this manifest.
+
+    ``used`` are the pins of ``used_inputs``, ``subjects`` the archive and then the parts it was cut into,
+    ``parts`` the ``base_parts``.
+    """
+    page = f"https://github.com/{plan.project.publish.repository}/blob/main/docs/provenance.md"
+    listed = assembled_inputs(plan.project) if parts else frozenset()
+    pinned = sorted((pair for pair in used.items() if pair[0] not in listed), key=lambda pair: pair[0].key)
+    return Statement(
+        subjects=tuple(subjects),
+        build_type=f"{page}#build-type-v1",
+        external=_external(plan, manifest, subjects[0].name, run),
+        internal=_internal(plan, manifest),
+        dependencies=(*_builder(plan, run), *(_dependency(item, pin) for item, pin in pinned), *parts),
+        builder=f"{page}#builder-v1",
+        started=_time(run.started),
+        finished=_time(run.finished),
+    )
+
+
+def provenance_json(statement: Statement) -> str:
+    """The file's text: the same statement gives the same bytes."""
+    document = {
+        "_type": STATEMENT_TYPE,
+        "subject": [{"name": one.name, "digest": {"sha256": one.sha256}} for one in statement.subjects],
+        "predicateType": PREDICATE_TYPE,
+        "predicate": {
+            "buildDefinition": {
+                "buildType": statement.build_type,
+                "externalParameters": statement.external,
+                "internalParameters": statement.internal,
+                "resolvedDependencies": [_descriptor(one) for one in statement.dependencies],
+            },
+            "runDetails": {
+                "builder": {"id": statement.builder},
+                "metadata": {"startedOn": statement.started, "finishedOn": statement.finished},
+            },
+        },
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _external(plan: BuildPlan, manifest: Manifest, archive: str, run: Run) -> dict[str, object]:
+    """``variants.yaml`` is handed over as it is, so its digest stands here, not among the dependencies."""
+    return {
+        "command": run.command,
+        "variant": manifest.variant,
+        "layout": manifest.layout,
+        "form": form_of(archive).value,
+        "preset": plan.project.bundle.preset.value,
+        "config": {"path": CONFIG, "sha256": run.config_sha256},
+    }
+
+
+def _internal(plan: BuildPlan, manifest: Manifest) -> dict[str, object]:
+    """Without what is unknown: to SLSA null and nothing are the same."""
+    ort = manifest.onnxruntime
+    told = {
+        "base": manifest.base.name,
+        "baseRevision": manifest.base.revision,
+        "origin": ort.origin,
+        "onnxruntime": ort.version,
+        "profile": ort.profile,
+        "host": ort.host,
+        "toolkit": manifest.toolkit,
+        "ptxas": _ptxas(plan),
+        "added": " ".join(map(str, plan.added)) or None,
+    }
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _ptxas(plan: BuildPlan) -> str | None:
+    """Version of the ptxas beside nvcc, where it made any of the code."""
+    if plan.origin is not Origin.SOURCE:
+        return None
+    nvcc, ptxas = tools(plan)
+    return ptxas if divide(plan.variant.sm, nvcc, ptxas).assembled else None
+
+
+def _builder(plan: BuildPlan, run: Run) -> Iterator[Resource]:
+    if run.revision:
+        yield Resource(
+            uri=f"git+https://github.com/{plan.project.publish.repository}",
+            digest={"gitCommit": run.revision.commit},
+            name="ortpacks",
+            annotations={"dirty": True} if run.revision.dirty else {},
+        )
+
+
+def _dependency(item: Input, pin: Pin) -> Resource:
+    if item.kind is InputKind.WHEEL:
+        return Resource(purl.pypi(item.spec), {"sha256": pin.sha256}, name=pin.filename)
+    if item.kind is InputKind.DEBIAN:
+        return Resource(purl.debian(item.spec), {"sha256": pin.sha256}, name=item.spec)
+    if item.kind is InputKind.GIT:
+        url, _, tag = item.spec.rpartition("@")
+        return Resource(f"git+{url}@refs/tags/{tag}", {"gitCommit": pin.revision} if pin.revision else {})
+    revision = pin.revision.removeprefix(_SHA256) if pin.revision else None
+    return Resource(purl.docker(item.spec), {"sha256": revision} if revision else {})
+
+
+def _descriptor(one: Resource) -> dict[str, object]:
+    told = {"name": one.name, "uri": one.uri, "digest": one.digest, "annotations": one.annotations}
+    return {key: value for key, value in told.items() if value}
+
+
+def _time(seconds: float) -> str:
+    """RFC 3339, UTC, whole seconds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

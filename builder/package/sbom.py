@@ -1,0 +1,294 @@
+"""The software bill of materials, ``sbom.cdx.json``: every file of the installed package, and whose it is.
+
+What stands in it is decided here; how CycloneDX spells it is an adapter's. Two packages of the same content
+have the same SBOM: no clock, no random number. Properties of ours begin with ``ortpacks:``
+(docs/sbom.md).
+
+Holds an SBOM to the manifest of its package. Values in, findings out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from builder.findings.finding import Code, Finding
+from builder.formats.json_values import to_json
+from builder.formats.manifest import Manifest, WheelEntry
+from builder.package import purl
+from builder.package.archive import BUILT, Digest, Member
+from builder.package.contents import (
+    CUDA_LICENCE,
+    CUDNN_LICENCE,
+    DIRECTML_LICENCE,
+    MICROSOFT,
+    NVIDIA,
+    ONNXRUNTIME,
+    ORT_LICENCE,
+    ORT_NOTICES,
+    ORTPACKS,
+    OUR_LICENCE,
+    SBOM,
+)
+from builder.project.plan import BuildPlan
+
+PACKED = "ortpacks:packed"
+"""Property of a file: ``false`` where the archive leaves it to its wheel."""
+
+MODIFIED = "ortpacks:modified"
+"""Property of a file: ``true`` where its bytes are not its wheel's."""
+
+SIZE = "ortpacks:size"
+"""Property of a file: bytes."""
+
+TEXT = "ortpacks:text"
+"""Property of a licence: path of its text in the package."""
+
+ORT_REPOSITORY = "microsoft/onnxruntime"
+
+_ORT_NAME = "onnxruntime"
+
+_MIT = "MIT"
+
+_NAMES = {
+    CUDA_LICENCE: "NVIDIA CUDA Toolkit End User License Agreement",
+    CUDNN_LICENCE: "License Agreement for NVIDIA Software Development Kits, cuDNN Supplement",
+    ORT_NOTICES: "ONNX Runtime third-party notices",
+    DIRECTML_LICENCE: "Microsoft DirectML licence terms",
+}
+
+_SUPPLIERS = {
+    NVIDIA: "NVIDIA Corporation",
+    ONNXRUNTIME: "Microsoft Corporation",
+    MICROSOFT: "Microsoft Corporation",
+    ORTPACKS: "ortpacks",
+}
+
+
+@dataclass(frozen=True)
+class BomLicence:
+    """A licence by its SPDX identifier or, where it has none, by its title."""
+
+    name: str
+    spdx: bool
+    text: str
+    """Path of its text in the package."""
+
+
+@dataclass(frozen=True)
+class BomFile:
+    """One file of the installed package."""
+
+    path: str
+    size: int
+    sha256: str
+    packed: bool
+    modified: bool
+    licence: BomLicence
+
+
+@dataclass(frozen=True)
+class BomComponent:
+    """Somebody's package, and which of its files are here."""
+
+    name: str
+    version: str
+    purl: str
+    supplier: str
+    sha256: str | None
+    """Of the wheel; ``None`` for what was compiled."""
+    licences: tuple[BomLicence, ...]
+    files: tuple[BomFile, ...]
+
+
+@dataclass(frozen=True)
+class Bom:
+    """All of an SBOM, in the order it is written."""
+
+    name: str
+    version: str
+    """Version of ONNX Runtime."""
+    supplier: str
+    components: tuple[BomComponent, ...]
+    files: tuple[BomFile, ...]
+    """Our own."""
+
+    @property
+    def serial(self) -> UUID:
+        """Follows from all the rest: other content, another number."""
+        return uuid5(NAMESPACE_URL, json.dumps(to_json(self), sort_keys=True))
+
+
+class BomWriter(Protocol):
+    """Spells an SBOM."""
+
+    def render(self, bom: Bom) -> bytes:
+        """The document: CycloneDX 1.6, JSON. The same SBOM gives the same bytes."""
+
+
+class BomReader(Protocol):
+    """Reads an SBOM."""
+
+    def problems(self, document: bytes) -> Sequence[str]:
+        """Everything in which it is no strictly valid CycloneDX 1.6, one line each; empty when it is."""
+
+
+def describe_bom(
+    plan: BuildPlan,
+    name: str,
+    members: Sequence[Member],
+    digests: Mapping[str, Digest],
+    wheels: Sequence[WheelEntry],
+) -> Bom:
+    """The SBOM of a plan's package called ``name``.
+
+    ``members`` are all its files but the SBOM and the manifest, ``digests`` are theirs by path, ``wheels``
+    those that they come from.
+    """
+    by_purl: dict[str, list[Member]] = {}
+    for member in sorted(members, key=lambda one: one.path):
+        by_purl.setdefault(origin_of(member.source, member.vendor, plan.ort_version), []).append(member)
+    ours = by_purl.pop("", [])
+    pinned = {origin_of(wheel.source, "", plan.ort_version): wheel.sha256 for wheel in wheels}
+    return Bom(
+        name=name,
+        version=plan.ort_version,
+        supplier=_SUPPLIERS[ORTPACKS],
+        components=tuple(
+            _component(key, found, digests, pinned.get(key), plan.ort_version)
+            for key, found in sorted(by_purl.items())
+        ),
+        files=tuple(_file(member, digests[member.path]) for member in ours),
+    )
+
+
+def origin_of(source: str, vendor: str, ort: str) -> str:
+    """The purl of what a file comes from, by ``source`` and ``vendor`` of its entry; empty for our own.
+
+    ``ort`` is the version of ONNX Runtime that was compiled.
+    """
+    kind, _, spec = source.partition(":")
+    if kind == "wheel":
+        return purl.pypi(spec)
+    return purl.github(ORT_REPOSITORY, f"v{ort}") if vendor == ONNXRUNTIME else ""
+
+
+def _component(
+    key: str, members: Sequence[Member], digests: Mapping[str, Digest], sha256: str | None, ort: str
+) -> BomComponent:
+    first = members[0]
+    name, _, version = first.source.partition(":")[2].partition("@")[0].partition("==")
+    built = first.source == BUILT
+    return BomComponent(
+        name=_ORT_NAME if built else name,
+        version=ort if built else version,
+        purl=key,
+        supplier=_SUPPLIERS.get(first.vendor, first.vendor),
+        sha256=sha256,
+        licences=tuple(_licence(path) for path in sorted({member.licence for member in members})),
+        files=tuple(_file(member, digests[member.path]) for member in members),
+    )
+
+
+def _file(member: Member, digest: Digest) -> BomFile:
+    return BomFile(
+        path=member.path,
+        size=digest.size,
+        sha256=digest.sha256,
+        packed=member.packed,
+        modified=member.modified,
+        licence=_licence(member.licence),
+    )
+
+
+def _licence(path: str) -> BomLicence:
+    spdx = path in (ORT_LICENCE, OUR_LICENCE)
+    return BomLicence(name=_MIT if spdx else _NAMES.get(path, path), spdx=spdx, text=path)
+
+
+_Component = Mapping[str, object]
+
+
+def check_sbom(manifest: Manifest, document: bytes, problems: Sequence[str]) -> Iterator[Finding]:
+    """B014 where the SBOM is not valid, else B015 wherever it and the manifest differ.
+
+    ``problems`` is what ``BomReader`` said of the document.
+    """
+    yield from (Finding(Code.B014, SBOM, problem) for problem in problems)
+    if problems:
+        return
+    bom = cast("_Component", json.loads(document))
+    subject = _named(bom)
+    if subject != manifest.name:
+        yield Finding(Code.B015, SBOM, "it is of another package", wanted=manifest.name, got=subject)
+    yield from _compare(_claimed(manifest), _listed(bom))
+
+
+def _compare(claimed: Mapping[str, str], listed: Mapping[str, list[str]]) -> Iterator[Finding]:
+    for path in sorted({*claimed, *listed}):
+        wanted, got = claimed.get(path), listed.get(path, [])
+        if got != [wanted]:
+            yield Finding(
+                code=Code.B015,
+                path=path,
+                message="the manifest and the SBOM disagree",
+                wanted=wanted or "nothing",
+                got="; ".join(got) or "nothing",
+            )
+
+
+def _claimed(manifest: Manifest) -> dict[str, str]:
+    """A line for each file by path, as the manifest tells it; an SBOM does not list itself."""
+    return {
+        entry.path: _line(
+            entry.sha256,
+            origin_of(entry.source, entry.vendor, manifest.onnxruntime.version),
+            packed=entry.packed,
+            modified=entry.modified,
+        )
+        for entry in manifest.files
+        if entry.path != SBOM
+    }
+
+
+def _listed(bom: _Component) -> dict[str, list[str]]:
+    """The same lines as the SBOM tells them: more than one for a file that stands in it twice."""
+    found: dict[str, list[str]] = {}
+    for path, line in _files(bom, ""):
+        found.setdefault(path, []).append(line)
+    return found
+
+
+def _files(parent: _Component, purl: str) -> Iterator[tuple[str, str]]:
+    """Path and line of every file below a component, at any depth; ``purl`` is what they come from."""
+    for component in cast("Sequence[_Component]", parent.get("components", ())):
+        if component["type"] == "file":
+            told = _properties(component)
+            modified, packed = told.get(MODIFIED) == "true", told.get(PACKED) != "false"
+            yield str(component["name"]), _line(_sha256(component), purl, packed=packed, modified=modified)
+        yield from _files(component, str(component.get("purl", purl)))
+
+
+def _line(sha256: str, purl: str, *, packed: bool, modified: bool) -> str:
+    words = [f"sha256 {sha256}", f"from {purl}" if purl else "our own"]
+    words += ["modified"] if modified else []
+    words += [] if packed else ["not packed"]
+    return ", ".join(words)
+
+
+def _named(bom: _Component) -> str:
+    metadata = cast("_Component", bom.get("metadata", {}))
+    return str(cast("_Component", metadata.get("component", {})).get("name", "nothing"))
+
+
+def _properties(component: _Component) -> dict[str, str]:
+    found = cast("Sequence[Mapping[str, str]]", component.get("properties", ()))
+    return {one.get("name", ""): one.get("value", "") for one in found}
+
+
+def _sha256(component: _Component) -> str:
+    found = cast("Sequence[Mapping[str, str]]", component.get("hashes", ()))
+    return next((one["content"] for one in found if one["alg"] == "SHA-256"), "none")

@@ -1,0 +1,1 @@
+"""One module a step of the pipeline: use cases over the ports of ``builder.ports``."""

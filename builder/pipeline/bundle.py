@@ -1,0 +1,251 @@
+"""bundle: one variant's packages, an archive for each layout and form, each with its manifest.
+
+Fail closed: the old packages of these names go first, and new ones get their names only when all is well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.findings.finding import Code, Finding, require
+from builder.formats.manifest import WheelEntry, dumps
+from builder.formats.package_names import PARTS_SUFFIX, Form, Layout, PackageName
+from builder.package.archive import (
+    BUILT,
+    Archive,
+    ChangedFileError,
+    Checksums,
+    Content,
+    Digest,
+    Member,
+    PackageFile,
+)
+from builder.package.build_record import record_name
+from builder.package.contents import NOTICE, NVIDIA, ORTPACKS, OUR_LICENCE, SBOM
+from builder.package.describe import Packed, Report, describe
+from builder.package.notice import notice
+from builder.package.provenance import provenance_name
+from builder.package.sbom import BomWriter, describe_bom
+from builder.ports import Reporter
+from builder.project.inputs import Lock
+from builder.project.plan import BuildPlan, package_name
+from builder.project.variants import Oversize, Preset
+from builder.rules.wheel_records import check_untouched, recorded
+
+_BIGGEST = 5
+
+_MB = 1_000_000
+
+_LIBRARIES = "lib/"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What bundling works with."""
+
+    archive: Archive
+    bom: BomWriter
+    checksums: Checksums
+    reporter: Reporter
+    dist: Path
+    """Where packages go."""
+    work: Path
+    """Folder for what is written on the way: ``NOTICE`` and the like."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goods:
+    """What a variant's packages are made of, checked: the same for every layout and form."""
+
+    plan: BuildPlan
+    members: tuple[Member, ...]
+    """Libraries and licence texts."""
+    originals: tuple[Member, ...]
+    """What the modified ones of ``members`` are copies of."""
+    report: Report
+    """What the check stage read from ``members``."""
+    record: Callable[[str], str]
+    """The text of a wheel's RECORD by its ``Input.key``."""
+    lock: Lock
+    """The pins of the wheels."""
+    revision: str | None = None
+    """The base image's digest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundled:
+    """One package as it lies in ``dist``: one archive, or parts and the file that joins them."""
+
+    package: PackageFile
+    """``path`` is what a reader opens; size and sha256 are the whole archive's."""
+    layout: Layout
+    files: tuple[Path, ...]
+    """All of it: the archive, or its parts and then the file that joins them."""
+    sums: Mapping[str, str]
+    """Hex sha256 of these by file name."""
+
+    @property
+    def archive(self) -> str:
+        """File name of the whole archive."""
+        return self.package.path.name.removesuffix(PARTS_SUFFIX)
+
+
+def discard(name: PackageName, bench: Bench) -> None:
+    """Remove a package in every form, and what speaks of it: what failed a check must not lie in ``dist``.
+
+    The package goes last: killed in between, nothing speaks of one that is not there.
+    """
+    for form in Form:
+        archive = name.archive(form)
+        pieces = sorted(path.name for path in bench.dist.glob(f"{archive}*"))
+        bench.checksums.update(bench.dist, put={}, drop=tuple(pieces))
+        for file in (record_name(archive), provenance_name(archive), *reversed(pieces)):
+            (bench.dist / file).unlink(missing_ok=True)
+
+
+def bundle(goods: Goods, bench: Bench) -> tuple[Bundled, ...]:
+    """Write the plan's packages and their lines in ``SHA256SUMS``, the full one first.
+
+    Raises ``CheckFailedError`` (a finding of the check, a file that is not its wheel's, over budget),
+    ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then no package of that name is in
+    ``dist``.
+    """
+    for layout in goods.plan.possible_layouts:
+        discard(package_name(goods.plan, layout), bench)
+    what = f"{goods.plan.variant.name} is not packed"
+    require(goods.report.findings, what)
+    digests = _digests(goods, bench, what)
+    return tuple(
+        bundled for layout in goods.plan.layouts for bundled in _layout(layout, goods, digests, bench)
+    )
+
+
+def _digests(goods: Goods, bench: Bench, what: str) -> Mapping[str, Digest]:
+    """What each member's bytes must be. Wheels tell it of theirs, which is proved while they are packed."""
+    told = recorded(goods.members, goods.record)
+    before = bench.archive.digests(goods.originals)
+    require([*told.findings, *check_untouched(goods.originals, before, goods.record)], what)
+    rest = [member for member in goods.members if member.path not in told.digests]
+    return {**told.digests, **bench.archive.digests(rest)}
+
+
+def _layout(layout: Layout, goods: Goods, digests: Mapping[str, Digest], bench: Bench) -> Iterator[Bundled]:
+    """The archives of one layout: the same content in each form."""
+    content = _content(layout, goods, digests, bench)
+    name = package_name(goods.plan, layout)
+    for form in goods.plan.project.bundle.forms:
+        yield _archive(name.archive(form), layout, content, goods, bench)
+
+
+def _content(layout: Layout, goods: Goods, digests: Mapping[str, Digest], bench: Bench) -> Content:
+    """Members, NOTICE, SBOM and manifest: each tells of those before it."""
+    name = str(package_name(goods.plan, layout))
+    work = bench.work / layout.value
+    laid = tuple(replace(member, packed=_is_packed(member, layout)) for member in goods.members)
+    text = notice(name, [*laid, _ours(NOTICE, work), _ours(SBOM, work)])
+    members = (*laid, _written(_ours(NOTICE, work), text.encode()))
+    known = {**digests, **bench.archive.digests(members[-1:])}
+    wheels = _wheels(members, goods.lock)
+    bom = bench.bom.render(describe_bom(goods.plan, name, members, known, wheels))
+    members = (*members, _written(_ours(SBOM, work), bom))
+    known = {**known, **bench.archive.digests(members[-1:])}
+    packed = Packed(members=members, digests=known, wheels=wheels, layout=layout)
+    manifest = dumps(describe(goods.plan, packed, goods.report, goods.revision))
+    return Content(manifest=manifest.encode(), members=members, digests=known)
+
+
+def _is_packed(member: Member, layout: Layout) -> bool:
+    """Thin leaves NVIDIA's libraries to NVIDIA's wheels; their licence texts come along."""
+    theirs = member.vendor == NVIDIA and member.path.startswith(_LIBRARIES)
+    return layout is Layout.FULL or not theirs
+
+
+def _archive(file: str, layout: Layout, content: Content, goods: Goods, bench: Bench) -> Bundled:
+    limit = goods.plan.project.bundle
+    splits = limit.oversize is Oversize.SPLIT
+
+    def accept(package: PackageFile) -> None:
+        if package.size > limit.budget and not splits:
+            require([_too_large(package, content, goods, bench)], f"{package.path.name} is not kept")
+
+    try:
+        written = bench.archive.write(bench.dist / file, content, limit.preset, accept)
+    except ChangedFileError as error:
+        require(list(_touched(error)), f"{file} is not packed")
+        raise
+    files = (
+        bench.archive.split(written.path, limit.budget) if written.size > limit.budget else (written.path,)
+    )
+    sums = {path.name: bench.archive.digest(path).sha256 for path in files}
+    bench.checksums.update(bench.dist, put=sums)
+    bench.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
+    if len(files) > 1:
+        bench.reporter.say(f"{files[-1].name} joins its {len(files) - 1} parts")
+    return Bundled(package=replace(written, path=files[-1]), layout=layout, files=files, sums=sums)
+
+
+def _touched(error: ChangedFileError) -> Iterator[Finding]:
+    """A wheel's file that is not as its RECORD says: somebody touched it after it was unpacked."""
+    member = error.member
+    if member.source != BUILT and not member.modified:
+        yield Finding(
+            code=Code.B001,
+            path=member.path,
+            message=f"{member.file} is not the file of {member.source}. Delete that folder and build again.",
+            wanted=f"{error.wanted.size} bytes, sha256 {error.wanted.sha256} (RECORD)",
+            got=f"{error.got.size} bytes, sha256 {error.got.sha256}" if error.got else "more bytes",
+        )
+
+
+def _ours(path: str, work: Path) -> Member:
+    return Member(path=path, file=work / path, source=BUILT, licence=OUR_LICENCE, vendor=ORTPACKS)
+
+
+def _written(member: Member, data: bytes) -> Member:
+    member.file.parent.mkdir(parents=True, exist_ok=True)
+    part = member.file.with_name(f"{member.file.name}.part")
+    part.write_bytes(data)
+    part.replace(member.file)
+    return member
+
+
+def _wheels(members: Sequence[Member], lock: Lock) -> tuple[WheelEntry, ...]:
+    """The wheels that members come from. Each was unpacked, so each is pinned."""
+    sources = sorted({member.source for member in members} - {BUILT})
+    pins = ((source, lock.pins[source]) for source in sources)
+    return tuple(WheelEntry(source, pin.filename, pin.size, pin.sha256) for source, pin in pins)
+
+
+def _too_large(package: PackageFile, content: Content, goods: Goods, bench: Bench) -> Finding:
+    limit = goods.plan.project.bundle
+    packed = {member.path: content.digests[member.path].size for member in content.members if member.packed}
+    biggest = sorted(packed.items(), key=lambda item: -item[1])[:_BIGGEST]
+    return Finding(
+        code=Code.B009,
+        path=package.path.name,
+        message="raise bundle.budget, or set bundle.oversize: split, or take another preset or layout.\n"
+        + "\n".join(_table(biggest, _alternatives(content, goods, bench))),
+        wanted=f"at most {limit.budget:,} bytes (bundle.budget)",
+        got=f"{package.size:,} bytes",
+    )
+
+
+def _table(biggest: Sequence[tuple[str, int]], alternatives: Mapping[str, int]) -> Iterator[str]:
+    yield "    Its biggest files, unpacked:"
+    yield from (f"    {size:>13,}  {path}" for path, size in biggest)
+    yield "    What it would come to, estimated from samples:"
+    yield from (f"    {size:>13,}  {what}" for what, size in alternatives.items())
+
+
+def _alternatives(content: Content, goods: Goods, bench: Bench) -> Mapping[str, int]:
+    """About how many bytes each layout and preset would give, in the forms that are configured."""
+    return {
+        f"layout {layout.value}, preset {preset.value}, {form.value}": bench.archive.estimate(
+            [member for member in content.members if _is_packed(member, layout)], form, preset
+        )
+        for form in goods.plan.project.bundle.forms
+        for layout in goods.plan.possible_layouts
+        for preset in Preset
+    }

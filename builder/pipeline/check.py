@@ -1,0 +1,255 @@
+"""check: what a package's libraries really hold, read from their bytes and held to the variant.
+
+Native reading says which GPUs each library runs on; cuobjdump, where a toolchain image is at hand, must count
+the same images. Libraries for Windows and macOS are read by ``binary.pe_macho``. All findings are collected;
+the caller decides with ``findings.finding.require``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.binary.coverage import LibraryCoverage, Support, combine, sass_everywhere
+from builder.binary.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
+from builder.binary.elf import Elf
+from builder.binary.fatbin_format import SECTIONS
+from builder.binary.library import Library, Needs, Reading
+from builder.binary.library_names import PROVIDER
+from builder.errors import IntegrityError
+from builder.findings.finding import Code, Finding, Severity
+from builder.formats.providers import CUDA, LINUX
+from builder.gpu.architectures import Arch, Capability
+from builder.package.archive import Member
+from builder.pipeline.library_file import read_file, read_foreign_file
+from builder.ports import Inspector, Reporter
+from builder.project.variants import Limits, Variant
+from builder.rules.architectures import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
+from builder.rules.dependencies import check_closure, needs
+from builder.rules.dlopen import tell_unneeded, unneeded
+from builder.rules.foreign_libraries import check_foreign
+from builder.rules.symbols import check_linkage
+
+_LIBRARIES = "lib/"
+
+_NOTHING = Elf(sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=None, glibc=None, glibcxx=None)
+"""What is known of a file that cannot be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport:
+    """What was found, and what is wrong with it."""
+
+    coverage: tuple[LibraryCoverage, ...]
+    """The libraries with device code, in the members' order."""
+    capabilities: Mapping[Capability, Support]
+    """Of the whole package."""
+    elf: Mapping[str, Elf]
+    """SONAME, NEEDED and the rest by member path; a file that is no ELF file is not in it."""
+    needs: Needs
+    """The newest GLIBC and GLIBCXX that any library asks of its host."""
+    findings: tuple[Finding, ...]
+    idle: tuple[str, ...]
+    """Paths of the libraries that nothing in the package needs or opens: E016 each, and no loss."""
+    _seen: tuple[_Seen, ...] = field(repr=False)
+    _bar: _Bar = field(repr=False)
+
+    def without(self, paths: Collection[str]) -> CheckReport:
+        """The report as if the members at ``paths`` had not been there; nothing is read again."""
+        if not paths:
+            return self
+        return _judge(tuple(one for one in self._seen if one.member.path not in paths), self._bar)
+
+    @property
+    def provider_sass(self) -> tuple[Arch, ...]:
+        """Architectures of the CUDA provider's SASS: what ``rules.toolkits.driver_window`` asks for."""
+        return next((library.sass for library in self.coverage if library.path.endswith(f"/{PROVIDER}")), ())
+
+    @property
+    def compressed(self) -> bool:
+        """Whether images for GPUs before Blackwell are packed with zstd."""
+        return any(library.zstd for library in self.coverage)
+
+
+def check(
+    members: Sequence[Member],
+    variant: Variant,
+    limits: Limits,
+    inspector: Inspector | None,
+    reporter: Reporter,
+) -> CheckReport:
+    """Read every library of a package and hold it to ``variant``; without ``inspector`` natively only.
+
+    Raises what the inspector raises when it cannot be asked at all; what it says wrongly is a finding. Raises
+    ``IntegrityError`` for a library of another platform that cannot be read.
+    """
+    with reporter.step(f"check {variant.name}"):
+        libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
+        if variant.platform != LINUX:
+            return _judge_foreign(libraries, _Bar(variant=variant, limits=limits))
+        seen = tuple(_look_at(member, inspector) for member in libraries)
+        return _judge(seen, _Bar(variant=variant, limits=limits))
+
+
+def _judge(seen: tuple[_Seen, ...], bar: _Bar) -> CheckReport:
+    libraries = [_library(one) for one in seen]
+    coverage = tuple(one.reading.coverage for one in seen if one.reading.coverage is not None)
+    idle = unneeded(libraries)
+    findings = (
+        *(one.problem for one in seen if one.problem is not None),
+        *(finding for one in seen for finding in one.disputed),
+        *_hold(seen, bar.variant, bar.limits),
+        *check_closure(libraries, bar.limits),
+        *check_linkage(libraries),
+        *tell_unneeded(idle),
+    )
+    return CheckReport(
+        coverage=coverage,
+        capabilities=combine(coverage) if bar.variant.provider == CUDA else {},
+        elf={one.member.path: one.reading.elf for one in seen if one.reading.elf is not None},
+        needs=needs(libraries),
+        findings=findings,
+        idle=idle,
+        _seen=seen,
+        _bar=bar,
+    )
+
+
+def _judge_foreign(members: Sequence[Member], bar: _Bar) -> CheckReport:
+    """Nothing of ELF and CUDA is in these: only what is wrong with them is told."""
+    found = [read_foreign_file(member.path, member.source, member.file) for member in members]
+    return CheckReport(
+        coverage=(),
+        capabilities={},
+        elf={},
+        needs=Needs(None, None),
+        findings=tuple(check_foreign(found, bar.variant.provider, bar.variant.platform)),
+        idle=(),
+        _seen=(),
+        _bar=bar,
+    )
+
+
+def native_sm(library: Path) -> tuple[Arch, ...]:
+    """The architectures a library holds SASS for in every container. Raises ``IntegrityError``."""
+    reading = read_file(library.name, library)
+    if reading.problem is not None:
+        why = reading.problem.message
+        raise IntegrityError(f"{library} cannot be read: {why}. Remove it and fetch it again.")
+    return sass_everywhere(reading.containers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Bar:
+    """What a package is held to."""
+
+    variant: Variant
+    limits: Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """One member and what was read of it."""
+
+    member: Member
+    reading: Reading
+    link: str | None
+    """Where it leads, if it is a link."""
+    disputed: tuple[Finding, ...] = ()
+    """Where cuobjdump says otherwise."""
+
+    @property
+    def problem(self) -> Finding | None:
+        """E001 or A004. A link that leads nowhere has none: it is E010 already."""
+        if self.reading.bare:
+            return Finding(code=Code.E001, path=self.member.path, message="a bare fatbin, and no library")
+        return None if self.link and not self.member.file.exists() else self.reading.problem
+
+
+def _look_at(member: Member, inspector: Inspector | None) -> _Seen:
+    link = str(member.file.readlink()) if member.file.is_symlink() else None
+    reading = read_file(member.path, member.file)
+    disputed = tuple(_cross_check(member, reading, inspector)) if inspector else ()
+    return _Seen(member=member, reading=reading, link=link, disputed=disputed)
+
+
+def _library(seen: _Seen) -> Library:
+    """A broken file still counts as being there: its own finding says what is wrong with it."""
+    return Library(
+        path=seen.member.path,
+        vendor=seen.member.vendor,
+        elf=seen.reading.elf or _NOTHING,
+        source=seen.member.source,
+        stamp=seen.reading.stamp,
+        opens=seen.reading.opens,
+        link=seen.link,
+    )
+
+
+def _cross_check(member: Member, reading: Reading, inspector: Inspector) -> Iterator[Finding]:
+    """What cuobjdump lists lies in ``.nv_fatbin`` and ``__nv_relfatbin``: only that can be compared."""
+    if reading.problem or reading.elf is None:
+        return  # it cannot be read: there is nothing to compare with
+    path, tool = member.path, f"cuobjdump {inspector.version}"
+    try:
+        listed = parse_listings(*inspector.list_images(member.file))
+    except CuobjdumpError as error:
+        yield Finding(code=Code.A102, path=path, message=f"{tool} gave no listing: {error}")
+        return
+    differing = disagreements(count_images(one for one in reading.containers if one.listed), listed)
+    if differing:
+        yield Finding(
+            code=Code.A101,
+            path=path,
+            message=f"{tool} and the native reader count different images",
+            wanted="the same counts",
+            got="; ".join(differing),
+        )
+
+
+def _hold(seen: Sequence[_Seen], variant: Variant, limits: Limits) -> Iterator[Finding]:
+    """What the device code promises, library by library; a provider that is not there is one without code."""
+    if variant.provider != CUDA:
+        return
+    path = f"{_LIBRARIES}{PROVIDER}"
+    provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
+    yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.stamp)
+    for one in seen:
+        coverage = one.reading.coverage
+        if coverage is not None:
+            yield from known_kinds(coverage)
+        if one.member.path != path and one.reading.problem is None:
+            yield from hold_code(one.member.path, coverage)
+            yield from hold_library(coverage, variant) if coverage else ()
+
+
+def tell(report: CheckReport, variant: Variant, reporter: Reporter) -> None:
+    """What was found: a line a library with device code, the GPUs by how they are served, every warning."""
+    for library in report.coverage:
+        reporter.say(_line(library, variant))
+    for support in (Support.NATIVE, Support.JIT, Support.PARTIAL):
+        devices = [str(device) for device, found in report.capabilities.items() if found is support]
+        if devices:
+            reporter.say(f"{support.value:<8} on {' '.join(devices)}")
+    if variant.platform == LINUX:
+        glibc, glibcxx = report.needs.glibc or "none", report.needs.glibcxx or "none"
+        reporter.say(f"needs    GLIBC {glibc}, GLIBCXX {glibcxx}")
+    for finding in report.findings:
+        if finding.severity is Severity.WARNING:
+            reporter.warn(str(finding))
+
+
+def _line(library: LibraryCoverage, variant: Variant) -> str:
+    name = library.path.removeprefix(_LIBRARIES)
+    elsewhere = library.containers - sum(library.sections.get(section, 0) for section in SECTIONS)
+    jit = by_jit(library, variant)
+    parts = (
+        f"{name:<42} containers {library.containers:>6,}",
+        f"SASS {names(library.sass)}",
+        f"PTX {names(library.ptx)}" if library.ptx else "",
+        f"LTO IR {names(library.ltoir)}" if library.ltoir else "",
+        f"{elsewhere:,} of them outside of .nv_fatbin" if elsewhere else "",
+        f"by JIT on {' '.join(map(str, jit))}" if jit else "",
+    )
+    return "  ".join(part for part in parts if part)

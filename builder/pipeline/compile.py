@@ -1,0 +1,245 @@
+"""compile: lay out the build context, run BuildKit, bring the libraries back.
+
+Inputs are hard links into their cache, so the context costs no space; BuildKit's cache mounts keep
+ccache and the Ninja tree, so a killed build goes on from there.
+
+What to do about a compile that failed, from its last lines.
+
+Each sign is what the tool itself prints: nvcc 12.4 and GCC 12, tried with a planted fault
+(tests/integration/test_compile_faults.py). nvcc starts cicc and ptxas by a shell, and that says ``Killed``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from re import Pattern
+from typing import NamedTuple
+
+from builder.errors import BuilderError, CommandError, ConfigError, DiskError
+from builder.formats.package_names import Profile
+from builder.ports import Engine, EngineFacts, ImageBuild, Reporter, Rootfs, Store
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan, Rendered, Workplace
+from builder.project.variants import Origin
+
+_SAID = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")
+"""A line meant for the user (``builder/inside``), after the step and seconds that BuildKit puts before it."""
+
+_MEMORY_PER_JOB = {Profile.FULL: 4 << 30, Profile.LEAN: 2 << 30, Profile.MINIMAL: 2 << 30}
+"""Bytes a unit may need: flash attention for sm_80 and newer up to 4 GB, units with cudnn_frontend 1.9 GB."""
+
+
+def lay_out(
+    plan: BuildPlan, rendered: Rendered, place: Workplace, *, store: Store, rootfs: Rootfs, root: Path
+) -> None:
+    """Write Dockerfiles and context. The folder is made afresh, so nothing stale gets into a build.
+
+    A new ``build.log`` begins with it. ``root`` is the project's folder. Raises ``ConfigError`` for patches
+    that are not there or have one name.
+    """
+    patches = _patches(plan, root)
+    shutil.rmtree(place.context, ignore_errors=True)
+    place.context.mkdir(parents=True)
+    place.log.unlink(missing_ok=True)
+    place.dockerfile.write_text(rendered.dockerfile, encoding="utf-8")
+    place.runtime_dockerfile.write_text(rendered.runtime_dockerfile, encoding="utf-8")
+    _copy(root / "templates/smoke.c", place.context / "smoke.c")
+    _copy_all(virtual_card(root), place.context / "virtualcard")
+    if plan.origin is Origin.SOURCE:
+        _copy_all(_programs(root / "builder/inside"), place.context / "inside")
+        _copy_all(patches, place.context / "patches")
+    for folder, items in (("debs", rendered.debs), ("sources", rendered.sources)):
+        _link_all(items, place.context / folder, store)
+    if plan.base == "assembled":
+        base = plan.project.bases.assembled
+        _link(rootfs.tar(base.suite, base.packages), place.context / "rootfs-build.tar")
+        _link(rootfs.tar(base.suite, ()), place.context / "rootfs-bare.tar")
+
+
+def virtual_card(root: Path) -> list[Path]:
+    """What the stand-in for CUDA's runtime is made of."""
+    return sorted(
+        file for file in (root / "builder/virtualcard").iterdir() if file.suffix in {".c", ".h", ".sh"}
+    )
+
+
+def _programs(folder: Path) -> list[Path]:
+    """What runs in the build container, and its table of costs."""
+    return sorted(file for file in folder.iterdir() if file.suffix in {".c", ".py", ".tsv"})
+
+
+def _patches(plan: BuildPlan, root: Path) -> list[Path]:
+    """The base's patches: each is there, and in the context each has its own name."""
+    key = f"variants.yaml: bases.{plan.base}.patches"
+    lost = [f"{key}: {patch} is not there." for patch in plan.patches if not (root / patch).is_file()]
+    names = Counter(Path(patch).name for patch in plan.patches)
+    alike = [f"{key}: {name} stands in two folders; rename one." for name in names if names[name] > 1]
+    if problems := [*lost, *alike]:
+        raise ConfigError(problems)
+    return [root / patch for patch in plan.patches]
+
+
+def _copy_all(files: Iterable[Path], folder: Path) -> None:
+    """Files of the project are copied: a link would change with its original while a build runs."""
+    folder.mkdir()
+    for file in files:
+        _copy(file, folder / file.name)
+
+
+def _link_all(items: tuple[Input, ...], folder: Path, store: Store) -> None:
+    folder.mkdir()
+    for item in items:
+        file = store.fetch(item)
+        _link(file, folder / file.name)
+
+
+def _link(source: Path, target: Path) -> None:
+    """A hard link where the cache lies on the same file system, else a copy. Raises ``DiskError``."""
+    try:
+        os.link(source, target)
+    except OSError:
+        _copy(source, target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    needed, free = source.stat().st_size, shutil.disk_usage(target.parent).free
+    try:
+        shutil.copy2(source, target)
+    except OSError as error:
+        raise DiskError(
+            f"{target} cannot be written: {error.strerror}. It needs {needed:,} bytes, {free:,} were free. "
+            "Free space there and run the same command again."
+        ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """What a stage is built with."""
+
+    engine: Engine
+    store: Store
+    reporter: Reporter
+    builder: str | None = None
+    """A buildx builder other than the current one."""
+    jobs: int = 1
+    """Units compiled at once."""
+    cache: str | None = None
+    """Where layers outlive the builder: ``app.flags``."""
+
+
+def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means: Means) -> None:
+    """Build a stage and bring its files to ``dest``, replacing the last ones only when all went well.
+
+    Raises ``CommandError`` with the last 30 log lines and what to do; the whole log stays in ``build.log``.
+    """
+    for leftover in dest.parent.glob(f"{dest.name}.part-*"):
+        shutil.rmtree(leftover)
+    fresh = dest.with_name(f"{dest.name}.part-{os.getpid()}")
+    request = ImageBuild(
+        dockerfile=place.dockerfile,
+        context=place.context,
+        target=target,
+        contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()},
+        output=fresh,
+        args={"JOBS": str(means.jobs)},
+        builder=means.builder,
+        network=rendered.network,
+        cache=means.cache,
+    )
+    try:
+        _build(request, place.log, means)
+        shutil.rmtree(dest, ignore_errors=True)
+        fresh.rename(dest)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _build(request: ImageBuild, log: Path, means: Means) -> None:
+    try:
+        with log.open("a", buffering=1, encoding="utf-8") as file:
+            means.engine.build(request, _follow(file.write, means.reporter))
+    except BuilderError as error:
+        means.reporter.warn(f"the whole log: {log}")
+        raise _with_advice(error, means.jobs) from error
+
+
+def _with_advice(error: BuilderError, jobs: int) -> BuilderError:
+    found = advice("\n".join(error.tail), jobs) if isinstance(error, CommandError) else None
+    if not isinstance(error, CommandError) or found is None:
+        return error
+    what, _, _ = str(error).partition("\n")
+    return CommandError(what, argv=error.argv, code=error.code, tail=(*error.tail, found))
+
+
+def jobs(facts: EngineFacts, profile: Profile | None) -> int:
+    """Compiler jobs that neither idle a core nor run out of memory.
+
+    In the build container they are held to the memory that is free, and to what the units are known to need.
+    """
+    return max(1, min(facts.cpus, facts.memory // _MEMORY_PER_JOB[profile or Profile.MINIMAL]))
+
+
+def _follow(write: Callable[[str], object], reporter: Reporter) -> Callable[[str], None]:
+    """Everything into the log; to the user what the programs of the build container say to them."""
+
+    def line(text: str) -> None:
+        write(text + "\n")
+        said = _SAID.match(text)
+        if said is not None:
+            reporter.say(said[1])
+
+    return line
+
+
+class _Sign(NamedTuple):
+    pattern: Pattern[str]
+    advice: str
+
+
+_SIGNS: tuple[_Sign, ...] = (
+    _Sign(
+        re.compile(
+            r"^Killed$|died due to signal 9\b|Killed signal terminated program|virtual memory exhausted|"
+            r"out of memory allocating \d+ bytes",
+            re.MULTILINE,
+        ),
+        "A compiler was killed: the machine ran out of memory. Nothing is wrong with the source. Run the "
+        "same command with --jobs {fewer}; finished units are kept.",
+    ),
+    _Sign(
+        re.compile(r"unsupported GNU version! .*not supported"),
+        "This nvcc refuses the host compiler. Name an older one in variants.yaml, "
+        "bases.<base>.packages (nvcc 12.4 takes g++ up to 13).",
+    ),
+    _Sign(
+        re.compile(r"Unsupported gpu architecture|is not defined for option 'gpu-"),
+        "The toolchain does not know an architecture of the set: see variants.<name>.sm and `./run lint`.",
+    ),
+    _Sign(
+        re.compile(r"bases\.\w+\.patches: \S+ does not apply"),
+        "Make the patch anew against this version's source, or take it out of variants.yaml.",
+    ),
+    _Sign(
+        re.compile(
+            r"died due to signal (?!9\b)\d+|internal compiler error|"
+            r"^(?:Segmentation fault|Aborted|Bus error|Illegal instruction)(?: \(core dumped\))?$",
+            re.MULTILINE,
+        ),
+        "A compiler crashed. Run the same command again: finished units are kept. If the same unit crashes "
+        "again, it is a fault of the compiler: another version of it, or a patch to that unit, is needed.",
+    ),
+)
+
+
+def advice(log: str, jobs: int) -> str | None:
+    """What a user can do about it; ``None`` where the log shows no known cause. ``jobs``: so many ran."""
+    for sign in _SIGNS:
+        if sign.pattern.search(log):
+            return sign.advice.format(fewer=max(1, jobs // 2))
+    return None

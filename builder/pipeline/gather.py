@@ -1,0 +1,121 @@
+"""gather: find every file of a package, where the plan says it lies; nothing is globbed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.binary.library_names import PROVIDER, TENSORRT
+from builder.errors import ConfigError, IntegrityError
+from builder.formats.providers import DIRECTML
+from builder.package.archive import BUILT, Member
+from builder.package.contents import DIRECTML_LICENCE, ORTPACKS, OUR_LICENCE, Wanted, wanted
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where a package's files come from."""
+
+    tree: Callable[[Input], Path]
+    """A wheel's unpacked tree: ``Store.unpack``."""
+    artifact: Path | None
+    """What the compile stage left; ``None`` for origin wheel."""
+    licence: Path
+    """Our own licence file."""
+    directml: Path
+    """Our text on the terms for ``DirectML.dll``."""
+    relocate: Callable[[Path], Path]
+    """A copy of one of ORT's libraries that finds its neighbours: RUNPATH ``$ORIGIN``."""
+
+
+def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
+    """Libraries and licence texts of the plan's package: what ``check`` reads and ``bundle`` packs.
+
+    Raises ``IntegrityError`` naming each file that is missing and who needs it.
+    """
+    found = locate(wanted(plan), sources.tree, sources.artifact)
+    members = [_relocated(member, sources) if _looks_elsewhere(plan, member) else member for member in found]
+    texts = [_our_licence(sources.licence)]
+    if plan.variant.provider == DIRECTML:
+        texts.append(_our_text(DIRECTML_LICENCE, sources.directml))
+    return tuple(sorted([*members, *texts], key=lambda member: member.path))
+
+
+def originals(
+    plan: BuildPlan, members: Sequence[Member], tree: Callable[[Input], Path]
+) -> tuple[Member, ...]:
+    """What the modified ones of ``members`` are copies of: those too must be as they came."""
+    changed = {member.path for member in members if member.modified}
+    return locate([file for file in wanted(plan) if file.path in changed], tree, None)
+
+
+def locate(
+    files: Sequence[Wanted], tree: Callable[[Input], Path], artifact: Path | None
+) -> tuple[Member, ...]:
+    """Find every wanted file: links followed, each a regular file with bytes in it.
+
+    ``tree`` and ``artifact`` as in ``Sources``. Raises ``IntegrityError`` naming each file that is missing
+    and who needs it.
+    """
+    wheels = {file.source for file in files if file.source}
+    roots: Mapping[Input | None, Path | None] = {
+        None: artifact,
+        **{wheel: tree(wheel) for wheel in sorted(wheels)},
+    }
+    found = [_find(file, roots[file.source]) for file in files]
+    problems = [one for one in found if isinstance(one, str)]
+    if problems:
+        raise IntegrityError("\n".join(problems))
+    return tuple(one for one in found if isinstance(one, Member))
+
+
+def _find(file: Wanted, root: Path | None) -> Member | str:
+    """The member, or what is wrong."""
+    for place in file.places if root else ():
+        path = Path(root or "", place)
+        if path.is_symlink() and not path.is_file():
+            return f"{path} is a link that leads nowhere; {file.path}: {file.needed_by}."
+        if path.is_file() and path.stat().st_size == 0:
+            return f"{path} is empty; {file.path}: {file.needed_by}."
+        if path.is_file():
+            return _member(file, Path(root or ""), path.resolve())
+    where = file.source.key if file.source else "what the compile stage left"
+    looked = f"Looked for {' or '.join(file.places)} in {where} ({root or 'no folder'})."
+    return f"{file.path} is missing: {file.needed_by}. {looked}"
+
+
+def _member(file: Wanted, root: Path, found: Path) -> Member:
+    return Member(
+        path=file.path,
+        file=found,
+        source=file.source.key if file.source else BUILT,
+        licence=file.licence,
+        vendor=file.vendor,
+        member=found.relative_to(root.resolve()).as_posix() if file.source else None,
+    )
+
+
+def _looks_elsewhere(plan: BuildPlan, member: Member) -> bool:
+    """The official providers have no RUNPATH; the one we compile is linked with it."""
+    ours = plan.origin is Origin.SOURCE and member.path == f"lib/{PROVIDER}"
+    return member.path in (f"lib/{PROVIDER}", f"lib/{TENSORRT}") and not ours
+
+
+def _relocated(member: Member, sources: Sources) -> Member:
+    return replace(member, file=sources.relocate(member.file), modified=True)
+
+
+def _our_licence(file: Path) -> Member:
+    if not file.is_file():
+        raise ConfigError(
+            f"variants.yaml: bundle.licence: {file} is not a file, and a package carries its licence."
+        )
+    return _our_text(OUR_LICENCE, file)
+
+
+def _our_text(path: str, file: Path) -> Member:
+    return Member(path=path, file=file, source=BUILT, licence=path, vendor=ORTPACKS)

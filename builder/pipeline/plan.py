@@ -1,0 +1,297 @@
+"""plan: decide everything about one variant before a byte is compiled.
+
+Which base, which origin, which ORT version, which profile: each with its reason, so that the user reads why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from builder.errors import CompatibilityError, ToolMissingError, TransferError
+from builder.findings import finding
+from builder.findings.finding import Code, Finding, Severity
+from builder.formats.missing_kernels import cannot_run, counted, shortcoming
+from builder.formats.package_names import Host, Layout, Profile
+from builder.formats.providers import CUDA
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.toolchain import made, refused, tools
+from builder.onnxruntime.widening import hold_reach, lost, names, widened
+from builder.ports import Engine, Reporter, Store
+from builder.project.catalogue import ort_wheel, provider_wheel
+from builder.project.inputs import Input
+from builder.project.plan import NO_BASE, BuildPlan
+from builder.project.variants import Origin, Project, Variant
+from builder.rules.toolkits import lint
+
+T = TypeVar("T")
+
+PROVIDER_IN_WHEEL = Path("onnxruntime/capi/libonnxruntime_providers_cuda.so")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the command line asked for; ``None`` and ``"auto"`` leave it to ``variants.yaml``."""
+
+    base: str = "auto"
+    offline: bool = False
+    """Ask no registry: NVIDIA's base only where its image is here already."""
+    origin: Origin | None = None
+    profile: Profile | None = None
+    host: Host | None = None
+    widen: bool = False
+    """Run wherever plain code for the set does, as ``widen: true`` of a variant asks for."""
+    mixed: bool = False
+    """Repack the wheel of ``onnxruntime.version`` where it serves, whatever version the base compiles."""
+    release: bool = False
+    """Make all layouts, and nothing that ``publish`` would refuse."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(Generic[T]):
+    """A decision and why."""
+
+    value: T
+    reason: str
+
+
+def plan(
+    project: Project,
+    variant: Variant,
+    wishes: Wishes,
+    *,
+    engine: Engine,
+    store: Store,
+    native_sm: Callable[[Path], Sequence[Arch]],
+    reporter: Reporter,
+) -> BuildPlan:
+    """One decided variant. Its base decides the ORT version, so all variants of a release have the same.
+
+    A package without CUDA asks no store, and the engine only where the base is open and names its version.
+    ``native_sm`` reads which architectures a provider library holds SASS for in every container.
+    Raises ``CompatibilityError`` for a set the chosen toolchain cannot build, ``TransferError`` for a base
+    that was insisted on and cannot be reached.
+    """
+    if wishes.release:
+        project = replace(project, bundle=replace(project.bundle, layouts=tuple(Layout)))
+    if variant.provider != CUDA:
+        decided = _repack(project, variant, wishes, engine)
+        _tell(decided, reporter)
+        return decided
+    variant = replace(variant, widen=variant.widen or wishes.widen)
+    read = cache(native_sm)
+    base = choose_base(project, wishes, engine)
+    wheel = ort_wheel(_released(project, wishes, base.value))
+    origin = _choose_origin(
+        project,
+        variant,
+        wishes,
+        wheel,
+        patches=_lacking(project, wishes, base.value),
+        native_sm=lambda: read(store.unpack(wheel) / PROVIDER_IN_WHEEL),
+    )
+    decided = widened(_decide(project, variant, wishes, base, origin))
+    warnings = [*_lint(decided), *_reach(decided, store, read)]
+    _tell(decided, reporter)
+    for warning in warnings:
+        reporter.warn(str(warning))
+    return decided
+
+
+def _tell(decided: BuildPlan, reporter: Reporter) -> None:
+    reporter.say(f"base     {decided.base}: {decided.base_reason}")
+    reporter.say(f"origin   {decided.origin.value}: {decided.origin_reason}")
+    made = f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
+    reporter.say(f"ort      {decided.ort_version}, {made}")
+    if decided.added:
+        reporter.say(
+            f"widen    {names(decided.added)} added: ONNX Runtime's CMake narrows the set to its own GPUs"
+        )
+
+
+def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> BuildPlan:
+    """The plan of a package without CUDA: its official wheel, as it is."""
+    wheel = variant.wheel or _of_the_release(project, variant, wishes, engine)
+    return BuildPlan(
+        project=project,
+        variant=variant,
+        base=NO_BASE,
+        base_reason="nothing is compiled",
+        origin=Origin.WHEEL,
+        origin_reason=f"{wheel.requirement} holds the {variant.provider} provider for {variant.platform}",
+        profile=None,
+        host=Host.WHEEL,
+        ort_version=wheel.requirement.rpartition("==")[2],
+        ort_wheel=wheel,
+    )
+
+
+def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> Input:
+    """The wheel of the version that the CUDA packages have. Of a base that was named only the name counts."""
+    base = choose_base(project, wishes, engine).value if wishes.base == "auto" else wishes.base
+    return provider_wheel(variant, _released(project, wishes, base))
+
+
+def _released(project: Project, wishes: Wishes, base: str) -> str:
+    """Version of the official wheels that are repacked."""
+    return project.onnxruntime.version if wishes.mixed else project.bases.ort_version(base)
+
+
+def _lacking(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
+    """The patches of the base that an official wheel of the same version does not hold: all of them."""
+    same = _released(project, wishes, base) == project.bases.ort_version(base)
+    return project.bases.patches(base) if same else ()
+
+
+def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Choice[str]:
+    """``nvidia`` where its image is present or can be had, else ``assembled``.
+
+    Raises ``TransferError`` or ``ToolMissingError`` when ``nvidia`` was insisted on and cannot be had.
+    """
+    image = project.bases.nvidia.image.spec
+    if wishes.base == "assembled":
+        return Choice(value="assembled", reason="asked for")
+    try:
+        return Choice(value="nvidia", reason=f"{image} {_how_to_have(image, wishes, engine)}")
+    except ToolMissingError:
+        if wishes.base == "nvidia":
+            raise
+        return Choice(value="assembled", reason="no Docker engine answers")
+    except TransferError as error:
+        if wishes.base == "nvidia":
+            raise
+        why = f"{image} is neither here nor pullable: {_root_cause(error)}"
+        return Choice(value="assembled", reason=why)
+
+
+def _how_to_have(image: str, wishes: Wishes, engine: Engine) -> str:
+    if engine.has_image(image):
+        return "is on this engine"
+    if wishes.offline:
+        raise TransferError(f"{image} is not on this engine: --offline asks no registry. Pull it first.")
+    engine.resolve(image)
+    return "can be pulled"
+
+
+def _root_cause(error: TransferError) -> str:
+    """Of ``what: who said so: why. Advice.`` only the why: the line is read on every build."""
+    sentence = str(error).split("\n", maxsplit=1)[0].split(". ")[0]
+    return sentence.rsplit(": ", maxsplit=1)[-1].rstrip(".")
+
+
+def _choose_origin(
+    project: Project,
+    variant: Variant,
+    wishes: Wishes,
+    wheel: Input,
+    *,
+    patches: Sequence[str],
+    native_sm: Callable[[], Sequence[Arch]],
+) -> Choice[Origin]:
+    wish = wishes.origin or project.onnxruntime.origin
+    if wish is Origin.SOURCE:
+        return Choice(value=Origin.SOURCE, reason="asked for")
+    if wish is Origin.AUTO and wishes.profile not in (None, Profile.FULL):
+        return Choice(value=Origin.SOURCE, reason=f"profile {wishes.profile.value} was asked for")
+    if wish is Origin.AUTO and wishes.host is Host.SOURCE:
+        return Choice(value=Origin.SOURCE, reason="host source was asked for")
+    sass = native_sm()
+    held = {arch.number for arch in sass}
+    missing = _missing(variant, sass)
+    if not missing and wish is Origin.AUTO and patches:
+        return Choice(value=Origin.SOURCE, reason=f"{wheel.spec} lacks {', '.join(patches)}")
+    if not missing:
+        return Choice(
+            value=Origin.WHEEL, reason=f"{wheel.spec} holds native code for all of {names(variant.sm)}"
+        )
+    lacks = f"{wheel.spec} lacks native code for {', '.join(missing)}"
+    if wish is Origin.WHEEL:
+        raise CompatibilityError(
+            f"variant {variant.name}: --origin wheel is impossible: {lacks}. It holds "
+            f"{', '.join(f'sm_{number}' for number in sorted(held))}. Use --origin source (or auto)."
+        )
+    return Choice(value=Origin.SOURCE, reason=lacks)
+
+
+def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
+    """What a variant promises and ``held`` does not serve: architectures, and what a suffix takes away."""
+    numbers = {arch.number for arch in held}
+    there = [arch for arch in variant.sm if arch.number in numbers]
+    narrowed = lost(there, held) if variant.widen else ()
+    absent = [arch for arch in variant.sm if arch not in there]
+    return [*(f"sm_{arch}" for arch in absent), *(f"compute capability {device}" for device in narrowed)]
+
+
+def _reach(
+    decided: BuildPlan, store: Store, native_sm: Callable[[Path], Sequence[Arch]]
+) -> Iterable[Finding]:
+    """C012, by what the wheel holds or the compiler will make."""
+    sm = decided.variant.sm
+    if decided.origin is Origin.WHEEL:
+        return hold_reach(decided, native_sm(store.unpack(decided.ort_wheel) / PROVIDER_IN_WHEEL))
+    return () if refused(sm, decided.ort_version) else hold_reach(decided, made(sm, decided).sass)
+
+
+def _decide(
+    project: Project, variant: Variant, wishes: Wishes, base: Choice[str], origin: Choice[Origin]
+) -> BuildPlan:
+    compiled = origin.value is Origin.SOURCE
+    version = project.bases.ort_version(base.value) if compiled else _released(project, wishes, base.value)
+    return BuildPlan(
+        project=project,
+        variant=variant,
+        base=base.value,
+        base_reason=base.reason,
+        origin=origin.value,
+        origin_reason=origin.reason,
+        profile=(wishes.profile or project.onnxruntime.profile) if compiled else None,
+        host=(wishes.host or project.onnxruntime.host) if compiled else Host.WHEEL,
+        ort_version=version,
+        ort_wheel=ort_wheel(version),
+    )
+
+
+def _lint(decided: BuildPlan) -> list[Finding]:
+    """Warnings. The toolchain's reach is known only now; the rest was linted with ``variants.yaml``."""
+    if decided.origin is not Origin.SOURCE:
+        return []
+    project = decided.project
+    nvcc, ptxas = tools(decided)
+    findings = lint(
+        variant=decided.variant.name,
+        sm=decided.variant.sm,
+        cuda=project.cuda.version,
+        cudnn=project.cudnn.version,
+        ort=decided.ort_version,
+        nvcc=nvcc,
+        ptxas=ptxas,
+        contrib=decided.profile is Profile.FULL,
+    )
+    findings += _without_kernels(decided)
+    failed = finding.errors(findings)
+    if failed:
+        raise CompatibilityError([str(finding) for finding in failed])
+    return findings
+
+
+def _without_kernels(decided: BuildPlan) -> list[Finding]:
+    """C011: what a package of less than the full profile will not run."""
+    if decided.profile is None:
+        return []
+    missing = cannot_run(decided.profile.value, decided.ort_version)
+    found = shortcoming(missing, decided.host.value)
+    if found is None:
+        return []
+    return [
+        Finding(
+            code=Code.C011,
+            path="onnxruntime.profile",
+            message=f"operators without CUDA kernels in the package: {counted(missing)}. {found.means}",
+            wanted=f"--profile full{found.otherwise}",
+            got=f"profile {decided.profile.value}, host {decided.host.value}",
+            severity=Severity.WARNING,
+        )
+    ]

@@ -1,0 +1,282 @@
+"""render: a decided variant → its Dockerfile, its runtime image's Dockerfile, what the build context holds.
+
+Text in, text out: nothing here touches a disk. Everything computed arrives in the templates ready to print.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from jinja2 import BaseLoader, Environment, StrictUndefined
+
+from builder.errors import ConfigError
+from builder.formats.package_names import Host, Profile
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.launches import narrowed, shared_ptx, without_device_code
+from builder.onnxruntime.profiles import build_targets, cache_entries
+from builder.onnxruntime.toolchain import Targets, cmake_list, divide
+from builder.project.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
+from builder.project.inputs import DebianPackage, Input, Lock
+from builder.project.plan import BuildPlan, Rendered
+from builder.project.variants import AssembledBase, NvidiaBase, Origin
+
+LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
+"""Wheels whose libraries the provider links against."""
+
+_PACKAGE_DIRECTORY = {"cudart": "cuda_runtime"}
+"""Where NVIDIA's wheel names its folder otherwise than the role."""
+
+_CONTEXT_NAME = {"cudart": "cudart-headers", "cudnn_frontend": "cudnn-frontend"}
+"""The toolchain's wheels whose role is also a bundled library's, or no context name."""
+
+_COMPILE_WHEELS = frozenset({"cutlass", "cudnn_frontend", "ptxas"})
+
+_COMPILE_DEBS = frozenset({"mp11", "gsl", "safeint"})
+"""Roles of the assembled base that only the source of ORT wants; the rest makes the toolchain and the kit."""
+
+_INTERFACES = (
+    ("mp11", "boost_mp11", "Boost::mp11"),
+    ("gsl", "GSL", "Microsoft.GSL::GSL"),
+    ("cudnn_frontend", "cudnn_frontend", ""),
+)
+"""Header-only dependencies: folder, CMake target, the alias ORT asks for."""
+
+
+def render(
+    plan: BuildPlan,
+    lock: Lock,
+    loader: BaseLoader,
+    *,
+    package_name: str,
+    system: tuple[DebianPackage, ...] = (),
+) -> Rendered:
+    """Both Dockerfiles of a variant; ``system`` is what the root file system that compiles holds.
+
+    Raises ``ConfigError`` naming every input that the lock lacks.
+    """
+    _require_pins(plan, lock)
+    environment = Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
+    )
+    view = _view(plan, package_name, _toolchain_key(plan, lock), lock)
+    return Rendered(
+        dockerfile=_squeeze(environment.get_template("variant.Dockerfile.j2").render(view)),
+        runtime_dockerfile=_squeeze(environment.get_template("runtime.Dockerfile.j2").render(view)),
+        contexts=_contexts(plan),
+        debs=_debs(plan),
+        sources=_sources(plan),
+        network=plan.base == "nvidia",
+        toolchain_key=str(view["toolchain_key"]),
+        system=system,
+    )
+
+
+def _require_pins(plan: BuildPlan, lock: Lock) -> None:
+    bundled = [*plan.project.cuda.libraries.values(), plan.ort_wheel]
+    inputs = [*_toolchain_inputs(plan), *bundled, SELFTEST_MODEL, SELFTEST_CLASSIFIER, SELFTEST_TRANSFORMER]
+    if plan.base == "nvidia":
+        inputs.append(plan.project.bases.nvidia.runtime)
+    missing = sorted({item.key for item in inputs} - lock.pins.keys())
+    if missing:
+        raise ConfigError(
+            [f"inputs.lock has no entry {key!r}. Run ./run lock and commit the file." for key in missing]
+        )
+
+
+def _squeeze(text: str) -> str:
+    """No more than one blank line in a row: skipped template blocks leave none behind."""
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return text
+
+
+def _view(plan: BuildPlan, package_name: str, key: str, lock: Lock) -> dict[str, object]:
+    profile = plan.profile.value if plan.profile else "official"
+    common: dict[str, object] = {
+        "base": plan.base,
+        "variant": plan.variant.name,
+        "title": _title(plan),
+        "compiles": plan.origin is Origin.SOURCE,
+        "profile": profile,
+        "ort_version": plan.ort_version,
+        "package_name": package_name,
+        "cudnn": plan.project.cudnn.version,
+        "cache_entries": _cache_entries(plan),
+        "targets": build_targets(plan.host),
+        "outputs": _outputs(plan),
+        "compiles_host": plan.host is Host.SOURCE,
+        "architectures": len(plan.variant.sm),
+        "patches": [_base_name(patch) for patch in plan.patches],
+        "link_libraries": [(role, f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib") for role in LINK_ROLES],
+        "toolchain_key": key,
+        "tree": f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}",
+    }
+    bases = plan.project.bases
+    special = (
+        _assembled_view(bases.assembled, plan)
+        if plan.base == "assembled"
+        else _nvidia_view(bases.nvidia, lock, plan)
+    )
+    return common | special
+
+
+def _title(plan: BuildPlan) -> str:
+    names = " ".join(f"sm_{arch}" for arch in plan.variant.sm)
+    how = f"compiled, profile {plan.profile.value}" if plan.profile else "from the official wheel"
+    return f"{plan.variant.name} ({names}): ORT {plan.ort_version} {how}, base {plan.base}"
+
+
+def _cache_entries(plan: BuildPlan) -> tuple[object, ...]:
+    if plan.profile is None:
+        return ()
+    return cache_entries(plan.profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
+
+
+def _outputs(plan: BuildPlan) -> tuple[str, ...]:
+    provider = ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_shared.so")
+    return provider if plan.host is Host.WHEEL else (*provider, f"libonnxruntime.so.{plan.ort_version}")
+
+
+def _assembled_view(base: AssembledBase, plan: BuildPlan) -> dict[str, object]:
+    return {
+        "suite": base.suite,
+        "nvcc": base.nvcc,
+        "debs": {role: _file_name(deb) for role, deb in base.debs.items()},
+        "tarballs": [(name, _file_name(item)) for name, item in _tarballs(base)],
+        "interfaces": _INTERFACES,
+        "dependencies": _dependencies(base),
+        **_targets(divide(plan.variant.sm, base.nvcc, base.ptxas), plan),
+    }
+
+
+def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
+    """What CMake, Ninja's statements and the stand-in for fatbinary are told about the set."""
+    version = plan.ort_version
+    assembled = ":".join(str(arch) for arch in targets.assembled)
+    ptx = () if targets.ptx is None else (f"{targets.ptx}-virtual",)
+    return {
+        "cuda_architectures": ";".join((*_listed(targets.compiled, version), *ptx)),
+        "architectures_reason": f"SASS; the PTX becomes SASS for {assembled}" if ptx else "SASS only",
+        "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if ptx else ())),
+        "parts": list(_parts(targets, plan)),
+        "plain_units": without_device_code(version) if plan.profile is Profile.FULL else (),
+    }
+
+
+def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]:
+    """Beginnings of sources' paths and what these units are compiled for (``builder/inside/narrow.py``)."""
+    version, sm = plan.ort_version, plan.variant.sm
+    for launch, part in narrowed(sm, version) if plan.profile is Profile.FULL else ():
+        yield launch.path, _codes(part, targets, shared_ptx(sorted(part), version, launch))
+    shared = shared_ptx(targets.compiled, version)
+    if shared:
+        yield "", _codes(sm, targets, shared)
+
+
+def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]) -> list[str]:
+    """What nvcc compiles for part of a set: PTX where the newer ptxas assembles any of it."""
+    kept = [arch for arch in targets.compiled if arch in part]
+    sass = [f"sm_{arch}:compute_{shared[arch]}" if arch in shared else f"sm_{arch}" for arch in kept]
+    return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(part) else [])]
+
+
+def _listed(sm: Sequence[Arch], version: str) -> tuple[str, ...]:
+    return (cmake_list(sm, version),) if sm else ()
+
+
+def _nvidia_view(base: NvidiaBase, lock: Lock, plan: BuildPlan) -> dict[str, object]:
+    url, _, tag = base.source.spec.rpartition("@")
+    return {
+        "image": base.image.spec,
+        "image_reference": _reference(base.image, lock),
+        "runtime_image": _reference(base.runtime, lock),
+        "packages": base.packages,
+        "git_source": f"{url}.git#{lock.pins[base.source.key].revision or tag}",
+        **_targets(Targets(compiled=plan.variant.sm, assembled=(), ptx=None), plan),
+    }
+
+
+def _reference(image: Input, lock: Lock) -> str:
+    """The image by its digest; by its tag alone where ``inputs.lock`` could not resolve it."""
+    digest = lock.pins[image.key].revision
+    return f"{image.spec}@{digest}" if digest else image.spec
+
+
+def _dependencies(base: AssembledBase) -> list[tuple[str, str]]:
+    """FetchContent name → folder below /src, in the order of their names."""
+    unpacked = {name: name for name in base.sources}
+    headers = {"cudnn_frontend": "cudnn_frontend", "cutlass": "cutlass", "gsl": "gsl", "mp11": "mp11"}
+    absent = {"safeint": "nothing", "utf8_range": "nothing"}
+    return sorted((name.upper(), folder) for name, folder in (unpacked | headers | absent).items())
+
+
+def _tarballs(base: AssembledBase) -> list[tuple[str, Input]]:
+    return [("onnxruntime", base.source), *sorted(base.sources.items())]
+
+
+def _file_name(item: Input) -> str:
+    return _base_name(item.spec)
+
+
+def _base_name(path: str) -> str:
+    return PurePosixPath(path).name
+
+
+def _by_name(inputs: Mapping[str, Input]) -> list[Input]:
+    return [inputs[name] for name in sorted(inputs)]
+
+
+def _contexts(plan: BuildPlan) -> dict[str, Input]:
+    """Named contexts of the build: only what its stages read."""
+    project = plan.project
+    if plan.base == "nvidia":
+        named = {"cudnn": project.cudnn.wheel, "cmake": project.bases.nvidia.wheels["cmake"]}
+        libraries = project.cuda.libraries if plan.origin is Origin.SOURCE else {}
+        return named | {role: libraries[role] for role in LINK_ROLES if role in libraries}
+    unread = frozenset() if plan.origin is Origin.SOURCE else _COMPILE_WHEELS
+    wheels = project.bases.assembled.wheels.items()
+    toolchain = {_CONTEXT_NAME.get(role, role): wheel for role, wheel in wheels if role not in unread}
+    libraries = {role: wheel for role, wheel in project.cuda.libraries.items() if role in LINK_ROLES}
+    return toolchain | libraries | {"cudnn": project.cudnn.wheel}
+
+
+def _debs(plan: BuildPlan) -> tuple[Input, ...]:
+    if plan.base != "assembled":
+        return ()
+    unread = frozenset() if plan.origin is Origin.SOURCE else _COMPILE_DEBS
+    debs = plan.project.bases.assembled.debs
+    return tuple(_by_name({role: deb for role, deb in debs.items() if role not in unread}))
+
+
+def _sources(plan: BuildPlan) -> tuple[Input, ...]:
+    base = plan.project.bases.assembled
+    if plan.base != "assembled" or plan.origin is not Origin.SOURCE:
+        return ()
+    return (base.source, *_by_name(base.sources))
+
+
+def _toolchain_inputs(plan: BuildPlan) -> list[Input]:
+    """Everything the compiler and ORT's source consist of."""
+    nvidia = plan.project.bases.nvidia
+    common = [*_contexts(plan).values(), *_debs(plan)]
+    if plan.base == "nvidia":
+        return [*common, nvidia.image, nvidia.source]
+    return [*common, *_sources(plan)]
+
+
+def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
+    """Eight hex digits over every toolchain input's pin.
+
+    They name the Ninja tree and the compiler cache. Whether the root file system is another one, the build
+    container tells by its bytes.
+    """
+    base = plan.project.bases.assembled if plan.base == "assembled" else plan.project.bases.nvidia
+    pins = [f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan)]
+    return hashlib.sha256("\n".join([plan.base, *base.packages, *sorted(pins)]).encode()).hexdigest()[:8]

@@ -1,0 +1,137 @@
+"""verify: prove a package from its archive alone: names, hashes, licences, SBOM, binaries, models that run.
+
+Of a thin package NVIDIA's libraries are taken from NVIDIA's wheels, which its manifest names by their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.findings.finding import Finding, require
+from builder.formats.manifest import Manifest, WheelEntry, loads
+from builder.formats.package_names import PackageName
+from builder.formats.providers import LINUX
+from builder.package.archive import Archive, Checksums, Member
+from builder.package.contents import NOTICE, SBOM
+from builder.package.describe import Report, compare, installed_members, promised
+from builder.package.proof import (
+    check_absent,
+    check_checksum,
+    check_completed,
+    check_files,
+    check_name,
+    check_notice,
+)
+from builder.package.provenance import provenance_name
+from builder.package.provenance_check import check_provenance
+from builder.package.sbom import BomReader, check_sbom
+from builder.ports import Reporter
+from builder.project.variants import Variant
+from builder.rules.wheel_records import check_recorded
+
+Stream = Callable[[], Iterable[bytes]]
+"""Opens an uncompressed tar of a package under its top folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifier:
+    """What verifying works with."""
+
+    archive: Archive
+    bom: BomReader
+    checksums: Checksums
+    reporter: Reporter
+    tree: Callable[[WheelEntry], Path]
+    """A wheel's unpacked tree; fetched where it is not here."""
+    record: Callable[[Path], str]
+    """The text of RECORD in such a tree."""
+    check: Callable[[Sequence[Member], Variant], Report]
+    """The check stage: what members hold, held to a variant."""
+    selftest: Callable[[Manifest, Stream], Sequence[Finding]] | None
+    """Runs models on the package; ``None`` where no engine is there to do it."""
+    tar: Callable[[str, Mapping[str, Path]], Iterable[bytes]]
+    """An uncompressed tar of files, by their paths under a top folder."""
+    work: Path
+    """Folder to unpack below."""
+    cards: Callable[[Path, Manifest, Path, Report], Sequence[Finding]] | None = None
+    """Opens models on virtual cards: the package, its manifest, where its libraries lie, what they hold."""
+
+
+def verify(package: Path, verifier: Verifier) -> Manifest:
+    """The manifest of a package that holds what it claims.
+
+    Nothing of the package is run before its bytes are proved. Raises ``CheckFailedError`` with every finding,
+    ``IntegrityError`` (a damaged archive), ``ValidationError`` (no package), ``TransferError`` (a wheel of a
+    thin package cannot be had) or ``DiskError``.
+    """
+    manifest = loads(verifier.archive.read_manifest(package), package.name)
+    what = f"{package.name} is not what it claims"
+    require([*check_name(PackageName.parse(package.name), manifest), *check_absent(manifest)], what)
+    with verifier.archive.scratch(
+        verifier.work / f"verify-{manifest.name}", manifest.unpacked_size
+    ) as folder:
+        with verifier.reporter.step(f"unpack and hash {package.name}"):
+            unpacked = verifier.archive.extract(package, folder)
+            require([*check_files(manifest, unpacked), *_beside(package, manifest, verifier)], what)
+            require(list(_documents(manifest, folder, verifier)), what)
+        files = {entry.path: folder / entry.path for entry in manifest.packed}
+        if manifest.absent:
+            with verifier.reporter.step("take the rest from NVIDIA's wheels"):
+                files.update(_completed(manifest, verifier, what))
+        report = verifier.check(installed_members(manifest, files), promised(manifest))
+        require([*report.findings, *compare(manifest, report)], what)
+        _selftest(package, manifest, files, verifier)
+        if verifier.cards is not None:
+            require(verifier.cards(package, manifest, folder / "lib", report), what)
+    return manifest
+
+
+def _beside(package: Path, manifest: Manifest, verifier: Verifier) -> Iterator[Finding]:
+    """What lies beside the package and speaks of its bytes; nothing need lie there."""
+    archive, sums = verifier.archive, verifier.checksums.read(package.parent)
+    yield from check_checksum(package.name, archive.digest(package), sums)
+    provenance = package.with_name(provenance_name(package.name))
+    if provenance.is_file():
+        document = provenance.read_bytes()
+        yield from check_provenance(package.name, archive.whole(package), document, manifest.base)
+
+
+def _documents(manifest: Manifest, folder: Path, verifier: Verifier) -> Iterator[Finding]:
+    """SBOM and NOTICE against the manifest; that they are there has been proved."""
+    bom = (folder / SBOM).read_bytes()
+    yield from check_sbom(manifest, bom, verifier.bom.problems(bom))
+    yield from check_notice(manifest, (folder / NOTICE).read_text(encoding="utf-8", errors="replace"))
+
+
+def _completed(manifest: Manifest, verifier: Verifier, what: str) -> Mapping[str, Path]:
+    """Where the files lie that the archive leaves to their wheels, proved."""
+    wheels = {wheel.source: verifier.tree(wheel) for wheel in manifest.wheels if _is_asked(wheel, manifest)}
+    files = {entry.path: wheels[entry.source] / str(entry.member) for entry in manifest.absent}
+    there = [member for member in _members_at(files, manifest) if member.file.is_file()]
+    found = list(check_completed(manifest, verifier.archive.digests(there)))
+    records = {source: verifier.record(tree) for source, tree in wheels.items()}
+    require([*found, *check_recorded(manifest, records)], what)
+    return files
+
+
+def _is_asked(wheel: WheelEntry, manifest: Manifest) -> bool:
+    return any(entry.source == wheel.source for entry in manifest.absent)
+
+
+def _members_at(files: Mapping[str, Path], manifest: Manifest) -> tuple[Member, ...]:
+    """The members that lie at ``files``; a wheel without such a file is told as one that lacks it."""
+    return installed_members(replace(manifest, files=manifest.absent), files)
+
+
+def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], verifier: Verifier) -> None:
+    if manifest.platform != LINUX:
+        verifier.reporter.say(f"{package.name}: no model was run: it is for {manifest.platform}")
+        return
+    if verifier.selftest is None:
+        verifier.reporter.warn(f"{package.name}: no model was run on it: only its bytes were asked for.")
+        return
+    with verifier.reporter.step("run models on it in a bare container"):
+        findings = verifier.selftest(manifest, lambda: verifier.tar(manifest.name, files))
+        require(findings, f"{package.name} is not what it claims")

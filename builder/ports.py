@@ -1,0 +1,178 @@
+"""What the stages need from the outside world, as Protocols; ``builder.adapters`` implements them.
+
+A port that only one family of stages needs stands beside its values (``release.assets.ReleaseHost``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from builder.project.inputs import DebianPackage, Input, Lock
+
+
+class Reporter(Protocol):
+    """Where progress and results are told. Library code never prints."""
+
+    def step(self, title: str) -> AbstractContextManager[None]:
+        """A group: its title, what happens inside, then ✓ and seconds (✗ when it raises)."""
+
+    def say(self, line: str) -> None:
+        """One line of result or explanation."""
+
+    def warn(self, line: str) -> None:
+        """One line the user should act on."""
+
+    def progress(self, title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+        """A byte progress; call the yielded function with the bytes just done.
+
+        Without a terminal it says little: a line now and then where it takes long.
+        """
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A finished process: its exit code is the caller's to judge."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout: str
+    stderr: str
+
+
+class Runner(Protocol):
+    """The one door to processes."""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+        check: bool = True,
+    ) -> Completed:
+        """Run to the end. ``on_line`` gets each output line (stderr merged) as it comes.
+
+        Raises ``ToolMissingError`` when the program is not there and, with ``check``, ``CommandError`` with
+        its last lines when it exits non-zero.
+        """
+
+
+class Store(Protocol):
+    """Every input by content: fetched once, verified against ``inputs.lock`` each time it enters."""
+
+    def fetch(self, item: Input) -> Path:
+        """The verified file of a wheel or Debian input, under its own file name.
+
+        Raises ``TransferError`` (not reachable, or offline and not cached), ``IntegrityError`` (wanted/got;
+        the bad file is kept aside) or ``ConfigError`` (not in the lock).
+        """
+
+    def unpack(self, wheel: Input) -> Path:
+        """The wheel's unpacked tree, each file's sha256 proved against the wheel's own RECORD."""
+
+    def lock(self) -> Lock:
+        """The pins in force."""
+
+
+class Rootfs(Protocol):
+    """Debian root file systems."""
+
+    def tar(self, suite: str, packages: Sequence[str]) -> Path:
+        """A tar of Debian ``suite`` with ``packages`` on top of the minimal set, cached by both.
+
+        Raises ``ToolMissingError`` without mmdebstrap or debootstrap, ``TransferError`` without a mirror.
+        """
+
+    def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+        """All packages that are installed in that tar, sorted. Raises what ``tar`` raises."""
+
+
+@dataclass(frozen=True)
+class EngineFacts:
+    """What the engine says of itself."""
+
+    name: str
+    version: str
+    api: str
+    buildx: str
+    storage: str
+    cpus: int
+    memory: int
+    """Bytes of memory the engine's machine has."""
+    disk_free: int | None
+    """Bytes free where images lie; ``None`` when the engine is remote."""
+
+
+@dataclass(frozen=True)
+class ImageBuild:
+    """One ``docker buildx build``."""
+
+    dockerfile: Path
+    context: Path
+    target: str
+    contexts: Mapping[str, Path] = field(default_factory=dict)
+    """Named contexts by name."""
+    tag: str | None = None
+    """Load the result into the engine under this tag, labelled as ours."""
+    output: Path | None = None
+    """Export the target's files into this directory."""
+    args: Mapping[str, str] = field(default_factory=dict)
+    builder: str | None = None
+    network: bool = True
+    """Whether a step may reach a network. An assembled base needs none: everything is in the contexts."""
+    cache: str | None = None
+    """Where layers, but not cache mounts, are read from before and written to after: ``app.flags``."""
+
+
+@dataclass(frozen=True)
+class ContainerRun:
+    """One container, started after its files are copied in, removed after it ends."""
+
+    image: str
+    argv: tuple[str, ...]
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """Files to copy in: absolute container path -> file here."""
+    archives: Mapping[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict)
+    """Tar streams to unpack inside: absolute container directory -> a function that opens the stream."""
+    network: bool = False
+
+
+class Engine(Protocol):
+    """A Docker Engine with BuildKit. Everything it makes carries the label ``io.ortpacks``."""
+
+    def facts(self) -> EngineFacts:
+        """Raises ``ToolMissingError`` when no engine answers or it has no BuildKit."""
+
+    def has_image(self, reference: str) -> bool:
+        """Whether the engine holds the image already."""
+
+    def resolve(self, reference: str) -> str:
+        """``sha256:`` digest of an image on its registry. Raises ``TransferError`` when out of reach."""
+
+    def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        """Raises ``CommandError`` with the last 30 log lines."""
+
+    def run(self, request: ContainerRun) -> Completed:
+        """Run to the end and return exit code and output; raises only when the engine fails."""
+
+    def clean(self) -> Iterator[str]:
+        """Remove what carries our label, naming each thing removed."""
+
+    def drop_caches(self) -> Iterator[str]:
+        """Drop our cache mounts, known by their names, naming each."""
+
+
+class Inspector(Protocol):
+    """A cuobjdump of a known version."""
+
+    @property
+    def version(self) -> str:
+        """E.g. ``12.4.131``."""
+
+    def list_images(self, library: Path) -> tuple[Completed, Completed]:
+        """What ``cuobjdump --list-elf`` and ``--list-ptx`` said of a library, exit codes included."""

@@ -1,0 +1,1 @@
+"""What is built: ``variants.yaml`` and ``inputs.lock`` as values, and the plan of one package."""

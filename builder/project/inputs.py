@@ -1,0 +1,100 @@
+"""What enters a build from outside, and the pins that say which bytes it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from builder.formats.providers import LINUX
+
+
+@dataclass(frozen=True, order=True)
+class DebianPackage:
+    """A binary package as Debian's archive names it."""
+
+    path: str
+    """Of its file below the mirror's root, ``pool/main/p/patch/patch_2.7.6-7_amd64.deb``."""
+    name: str
+    version: str
+    arch: str
+    """``amd64``, or ``all``."""
+    sha256: str
+    """Of its file, as the signed index says it."""
+
+
+class InputKind(Enum):
+    """Where an input comes from."""
+
+    WHEEL = "wheel"
+    """A PyPI wheel, ``name==version``; pip finds it on whatever index the machine uses.
+
+    ``name==version@platform`` for another platform than ``linux-x64``.
+    """
+    DEBIAN = "debian"
+    """A file of Debian's archive by its path, ``pool/main/...``; the mirror is the one apt uses."""
+    GIT = "git"
+    """A git tag, ``https://host/owner/name@tag``."""
+    IMAGE = "image"
+    """A container image, ``nvidia/cuda:12.9.1-devel-ubuntu22.04``."""
+
+
+@dataclass(frozen=True, order=True)
+class Input:
+    """One thing to fetch. ``spec`` is its name in ``inputs.lock``."""
+
+    kind: InputKind
+    spec: str
+
+    @property
+    def key(self) -> str:
+        """``wheel:nvidia-cudnn-cu12==9.10.2.21``: the key in ``inputs.lock``."""
+        return f"{self.kind.value}:{self.spec}"
+
+    @property
+    def requirement(self) -> str:
+        """Of a wheel: ``name==version``, without the platform."""
+        return self.spec.partition("@")[0]
+
+    @property
+    def platform(self) -> str:
+        """Of a wheel: the platform it is for, ``linux-x64`` unless its spec names another."""
+        return self.spec.partition("@")[2] or LINUX
+
+    @classmethod
+    def parse(cls, key: str) -> Input:
+        """The input of a key; ``ValueError`` where no kind stands before the colon."""
+        kind, _, spec = key.partition(":")
+        return cls(InputKind(kind), spec)
+
+    @classmethod
+    def wheel(cls, requirement: str, platform: str = LINUX) -> Input:
+        """A wheel by ``name==version``, for a platform of ``formats.providers.PLATFORMS``."""
+        return cls(InputKind.WHEEL, requirement if platform == LINUX else f"{requirement}@{platform}")
+
+    @classmethod
+    def debian(cls, path: str) -> Input:
+        """A file of Debian's archive by its path below the mirror's root."""
+        return cls(InputKind.DEBIAN, path)
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The bytes an input must be.
+
+    For wheels and Debian files: ``filename``, ``size`` (bytes) and ``sha256`` (hex). For git and images:
+    ``revision`` (commit or ``sha256:`` digest), or ``None`` where the registry could not be reached: allowed
+    for local builds, refused for a release.
+    """
+
+    filename: str = ""
+    size: int = 0
+    sha256: str = ""
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Lock:
+    """``inputs.lock``: every input's pin by ``Input.key``."""
+
+    pins: Mapping[str, Pin]

@@ -1,0 +1,152 @@
+"""What ``render`` hands on: text and names, no files yet.
+
+Where one variant is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.formats.package_names import REDUCED, Host, Layout, PackageName, Profile
+from builder.formats.providers import CUDA
+from builder.gpu.architectures import Arch
+from builder.project.inputs import DebianPackage, Input
+from builder.project.variants import Origin, Project, Variant
+
+NO_BASE = "none"
+"""``BuildPlan.base`` of a package that nothing is compiled for."""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """One variant, fully decided: what ``render`` and every later stage read. Made by the ``plan`` stage."""
+
+    project: Project
+    variant: Variant
+    base: str
+    """``nvidia`` or ``assembled``; ``NO_BASE`` where no image has a part in it."""
+    base_reason: str
+    origin: Origin
+    """``WHEEL`` or ``SOURCE``, never ``AUTO``."""
+    origin_reason: str
+    profile: Profile | None
+    """``None`` for origin wheel: the official build is what it is."""
+    host: Host
+    ort_version: str
+    """Version of the libraries in the package."""
+    ort_wheel: Input
+    """Official ``onnxruntime-gpu`` wheel of that version: the host library, or everything.
+
+    Of a package without CUDA, the wheel that is repacked.
+    """
+    added: tuple[Arch, ...] = ()
+    """What of ``variant.sm`` widening added to the set of ``variants.yaml``."""
+
+    @property
+    def patches(self) -> tuple[str, ...]:
+        """Patches to what is compiled: the base's."""
+        return self.project.bases.patches(self.base)
+
+    @property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The layouts that are made: without NVIDIA's libraries there is nothing to leave out."""
+        return self.project.bundle.layouts if self.variant.provider == CUDA else (Layout.FULL,)
+
+    @property
+    def possible_layouts(self) -> tuple[Layout, ...]:
+        """Those that an earlier build may have made."""
+        return tuple(Layout) if self.variant.provider == CUDA else (Layout.FULL,)
+
+
+def package_name(plan: BuildPlan, layout: Layout = Layout.FULL) -> PackageName:
+    """The name a plan's package will have."""
+    profile = plan.profile.value if plan.profile else None
+    return PackageName(
+        variant=plan.variant.name,
+        ort=plan.ort_version,
+        cuda=plan.project.cuda.version if plan.variant.provider == CUDA else None,
+        profile=profile if profile in REDUCED else None,
+        layout=layout.value,
+        platform=plan.variant.platform,
+    )
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A variant's Dockerfiles and what their build contexts hold."""
+
+    dockerfile: str
+    runtime_dockerfile: str
+    contexts: Mapping[str, Input]
+    """Named build contexts: name -> wheel whose unpacked tree it is."""
+    debs: tuple[Input, ...]
+    """Debian packages of the main context, under ``debs/``."""
+    sources: tuple[Input, ...]
+    """Source tarballs of the main context, under ``sources/``."""
+    network: bool
+    """Whether a step reaches a network: on NVIDIA's image, for packages and ORT's sources."""
+    toolchain_key: str
+    """Eight hex digits that change when anything in the toolchain changes."""
+    system: tuple[DebianPackage, ...] = ()
+    """The packages of the root file system that compiles, where one is assembled."""
+
+
+NOTHING_RENDERED = Rendered(
+    dockerfile="",
+    runtime_dockerfile="",
+    contexts={},
+    debs=(),
+    sources=(),
+    network=False,
+    toolchain_key="",
+)
+"""Of a package that no image has a part in."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """The folder ``dist/<variant>`` and what lies in it."""
+
+    root: Path
+
+    @property
+    def dockerfile(self) -> Path:
+        """The rendered Dockerfile."""
+        return self.root / "Dockerfile"
+
+    @property
+    def runtime_dockerfile(self) -> Path:
+        """The rendered Dockerfile of the runtime image."""
+        return self.root / "runtime.Dockerfile"
+
+    @property
+    def context(self) -> Path:
+        """The main build context."""
+        return self.root / "context"
+
+    @property
+    def artifact(self) -> Path:
+        """ORT's libraries as compiled."""
+        return self.root / "artifact"
+
+    @property
+    def artifact_key(self) -> Path:
+        """What the libraries in ``artifact`` were compiled for."""
+        return self.root / "artifact.key"
+
+    @property
+    def unverified(self) -> Path:
+        """Where a package lies until it is verified."""
+        return self.root / "unverified"
+
+    @property
+    def kit(self) -> Path:
+        """What a package is tried out with: ``ortpacks-smoke``."""
+        return self.root / "kit"
+
+    @property
+    def log(self) -> Path:
+        """The whole log of the last build."""
+        return self.root / "build.log"

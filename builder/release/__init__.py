@@ -1,0 +1,1 @@
+"""From ``dist/`` to a release that is complete or not there: prepared, compared, made equal, published."""

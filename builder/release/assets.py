@@ -1,0 +1,259 @@
+"""A release on a host, compared with the files it should hold, and the steps that make the two equal.
+
+Nothing here talks to a host: ``compare`` and ``converge`` turn what was seen into what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from builder.errors import ConfigError
+
+UPLOADED = "uploaded"
+"""The one asset state that means whole; ``starter`` is what a failed upload leaves behind."""
+
+CHECKSUMS = "SHA256SUMS"
+
+INDEX = "index.json"
+
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
+
+_LAST = (CHECKSUMS, INDEX)
+"""Uploaded after everything they name, so that a half-filled release never looks complete."""
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A file to publish and what its bytes are."""
+
+    path: Path
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The asset name: the file's own name."""
+        return self.path.name
+
+    @property
+    def digest(self) -> str:
+        """The form the host uses: ``sha256:<hex>``."""
+        return f"sha256:{self.sha256}"
+
+
+@dataclass(frozen=True)
+class Asset:
+    """One file of a release as its host tells it. ``digest`` is ``sha256:<hex>``; ``None`` if it has none."""
+
+    name: str
+    size: int
+    digest: str | None
+    state: str
+    id: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release on a host. A draft is seen by its owner only, and not under its tag."""
+
+    id: int
+    tag: str
+    draft: bool
+    immutable: bool
+    assets: tuple[Asset, ...]
+    upload_url: str
+    html_url: str
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """A release as it should be."""
+
+    tag: str
+    title: str
+    body: str
+    """The notes, in Markdown."""
+    files: tuple[LocalFile, ...]
+
+
+class ReleaseHost(Protocol):
+    """Where releases live: GitHub, or a mirror's folder.
+
+    Every method raises ``TransferError`` when the host refuses or is out of reach; a folder's also
+    ``DiskError`` and ``ReleaseConflictError`` (it is somebody else's).
+    """
+
+    def require_access(self) -> None:
+        """Raise ``TransferError`` or ``ConfigError`` where we may not write. Asked before anything else."""
+
+    def published(self, tag: str) -> Release | None:
+        """The published release of a tag; ``None`` when there is none, drafts or not."""
+
+    def latest(self) -> Release | None:
+        """The newest published release of any tag; ``None`` when there is none."""
+
+    def drafts(self, tag: str) -> Sequence[Release]:
+        """Every draft of a tag, oldest first. There can be several."""
+
+    def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:
+        """Make an empty draft. A tag that is not there yet will be made on ``commit``."""
+
+    def assets(self, release: Release) -> tuple[Asset, ...]:
+        """What the release holds now."""
+
+    def download(self, asset: Asset, limit: int) -> bytes:
+        """The bytes of a small asset. Raises ``TransferError`` for one of more than ``limit`` bytes."""
+
+    def upload(self, release: Release, file: LocalFile) -> Asset:
+        """Bring one file up whole: the asset returned has the file's size, and its digest if there is one.
+
+        Raises ``IntegrityError`` when the host keeps saying it holds other bytes.
+        """
+
+    def delete(self, asset: Asset) -> None:
+        """Remove an asset; one that is gone already is fine."""
+
+    def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
+        """Make a draft public, and its tag on ``commit`` where that is not there yet."""
+
+    def withdraw(self, release: Release) -> Release:
+        """Make a published release a draft again, out of sight until it is published anew."""
+
+
+class Status(Enum):
+    """How one name stands on both sides. The value is its mark in the table."""
+
+    EQUAL = "✔"
+    MISSING = "↑"
+    DIFFERS = "✘"
+    BROKEN = "⚠"
+    """An upload that never finished."""
+    EXTRA = "+"
+    """On the host, not here."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the status table."""
+
+    name: str
+    status: Status
+    file: LocalFile | None
+    asset: Asset | None
+    note: str
+
+
+class Verb(Enum):
+    """What to do with a name."""
+
+    DELETE = "delete"
+    UPLOAD = "upload"
+
+
+@dataclass(frozen=True)
+class Action:
+    """One step towards equality: ``asset`` to delete or ``file`` to upload."""
+
+    verb: Verb
+    name: str
+    reason: str
+    file: LocalFile | None = None
+    asset: Asset | None = None
+
+
+def holds(asset: Asset, file: LocalFile) -> bool:
+    """Whether the asset is the file: uploaded, same size, and same digest where the host tells one."""
+    return asset.state == UPLOADED and asset.size == file.size and asset.digest in (None, file.digest)
+
+
+def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[Row]:
+    """Every name of either side, in upload order."""
+    here = {file.name: file for file in files}
+    there = {asset.name: asset for asset in assets}
+    names = sorted({*here, *there}, key=_upload_order)
+    return [_row(name, here.get(name), there.get(name)) for name in names]
+
+
+def converge(rows: Sequence[Row]) -> list[Action]:
+    """The steps for a draft: what must go first, then uploads in order. Empty when both sides are equal."""
+    deletes = [
+        Action(Verb.DELETE, row.name, row.note, asset=row.asset)
+        for row in rows
+        if row.status in (Status.BROKEN, Status.DIFFERS, Status.EXTRA)
+    ]
+    uploads = [
+        Action(Verb.UPLOAD, row.name, row.note, file=row.file)
+        for row in rows
+        if row.file is not None and row.status is not Status.EQUAL
+    ]
+    return deletes + uploads
+
+
+def complete(rows: Sequence[Row]) -> bool:
+    """Whether the release holds exactly the files."""
+    return all(row.status is Status.EQUAL for row in rows)
+
+
+def render_table(rows: Sequence[Row]) -> list[str]:
+    """Lines of mark, name, bytes and note, in columns."""
+    width = max((len(row.name) for row in rows), default=0)
+    return [f"{row.status.value} {row.name:<{width}}  {_bytes(row):>13}  {row.note}".rstrip() for row in rows]
+
+
+def require_tag(tag: str) -> str:
+    """``tag``, if git takes it. Raises ``ConfigError``."""
+    if _TAG.fullmatch(tag) is None or ".." in tag or tag.endswith((".", ".lock")):
+        raise ConfigError(
+            f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
+        )
+    return tag
+
+
+def parse_checksums(text: str) -> Mapping[str, str]:
+    """Name to hex digest. Raises ``ValueError`` naming the line that is not ``<hex>  <name>``."""
+    sums = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        digest, _, name = line.partition(" ")
+        name = name[1:] if name[:1] in (" ", "*") else ""
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef") or not name:  # noqa: PLR2004 - sha256
+            raise ValueError(f"line {number} is not '<sha256>  <name>': {line!r}")
+        sums[name] = digest
+    return sums
+
+
+def _row(name: str, file: LocalFile | None, asset: Asset | None) -> Row:
+    status, note = _judge(file, asset)
+    return Row(name, status, file, asset, note)
+
+
+def _judge(file: LocalFile | None, asset: Asset | None) -> tuple[Status, str]:
+    if asset is None:
+        return Status.MISSING, "not on the release"
+    if asset.state != UPLOADED:
+        return Status.BROKEN, f"upload never finished (state {asset.state})"
+    if file is None:
+        return Status.EXTRA, "not among the local files"
+    if holds(asset, file):
+        return Status.EQUAL, "" if asset.digest else "same size; the host tells no digest"
+    return Status.DIFFERS, _difference(asset, file)
+
+
+def _difference(asset: Asset, file: LocalFile) -> str:
+    if asset.size != file.size:
+        return f"{asset.size} bytes there, {file.size} here"
+    return f"{str(asset.digest)[:23]}… there, {file.digest[:23]}… here"
+
+
+def _upload_order(name: str) -> tuple[int, str]:
+    return (_LAST.index(name) + 1 if name in _LAST else 0, name)
+
+
+def _bytes(row: Row) -> str:
+    if row.file is not None:
+        return f"{row.file.size:,} B"
+    return f"{row.asset.size:,} B" if row.asset is not None else ""

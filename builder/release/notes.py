@@ -1,0 +1,185 @@
+"""The text of a release: which package is for whom, what is in it, how to install, what is new.
+
+What is new in a release for the people who install from it: one index compared with the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jinja2 import BaseLoader, Environment, StrictUndefined
+
+from builder.errors import ConfigError
+from builder.formats import index as index_format
+from builder.formats.index import Index, IndexPackage, by_support, distinct
+from builder.formats.manifest import Driver
+from builder.formats.package_names import PARTS_SUFFIX
+from builder.formats.providers import CUDA
+from builder.gpu.architectures import Capability
+from builder.ports import Reporter
+from builder.project.variants import Project
+from builder.release.assets import INDEX, UPLOADED, Asset
+from builder.release.options import CLIENT, PublishPorts, downloads
+from builder.release.prepare import Prepared
+from builder.report.cards import grid_name, table
+from builder.report.cards import loads as loads_grid
+from builder.selection.reasons import limits
+
+_INDEX_LIMIT = 16 << 20
+"""Bytes; a real one has some thousand."""
+
+
+def previous_index(tag: str, ports: PublishPorts) -> Index | None:
+    """The index of the newest release that is not ``tag``'s; ``None`` where there is none that we read."""
+    release = ports.host.latest()
+    if release is None or release.tag == tag:
+        return None
+    assets = release.assets or ports.host.assets(release)
+    asset = next((asset for asset in assets if asset.name == INDEX), None)
+    if asset is None:
+        return None
+    if not _is_readable(asset):
+        ports.reporter.warn(f"the notes will not say what is new: {INDEX} of {release.tag} is not whole")
+        return None
+    try:
+        content = ports.host.download(asset, _INDEX_LIMIT)
+        return index_format.loads(content.decode("utf-8", errors="replace"), f"{INDEX} of {release.tag}")
+    except ConfigError as error:
+        ports.reporter.warn(f"the notes will not say what is new: {error}")
+        return None
+
+
+def card_tables(prepared: Prepared, reporter: Reporter) -> Mapping[str, str]:
+    """Tables of virtual cards by a package's file, where ``verify --card all`` left a grid of these bytes."""
+    tables = {}
+    places = {file.name: file.path for file in prepared.files}
+    for package in distinct(prepared.index.packages):
+        there = places.get(package.file) or places.get(f"{package.file}{PARTS_SUFFIX}")
+        file = there.with_name(grid_name(package.file)) if there else None
+        lacks = f"the notes have no table of cards for {package.name}"
+        if file is None or not file.is_file():
+            if package.provider == CUDA:
+                reporter.warn(f"{lacks}. ./run verify --card all makes it.")
+            continue
+        try:
+            grid = loads_grid(file.read_bytes(), file.name)
+        except ConfigError as error:
+            reporter.warn(f"{lacks}: {error}")
+            continue
+        if grid.sha256 == package.sha256:
+            tables[package.file] = table(grid)
+        else:
+            reporter.warn(f"{lacks}: {file.name} is of other bytes. ./run verify --card all makes it again.")
+    return tables
+
+
+def _is_readable(asset: Asset) -> bool:
+    return asset.state == UPLOADED and asset.size <= _INDEX_LIMIT
+
+
+def release_notes(
+    prepared: Prepared,
+    previous: Index | None,
+    project: Project,
+    loader: BaseLoader,
+    cards: Mapping[str, str],
+) -> str:
+    """Markdown from ``release-notes.md.j2``; its numbers come from the index and from ``card_tables``."""
+    environment = Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - Markdown, not HTML
+    )
+    index = prepared.index
+    packages = distinct(index.packages)
+    return environment.get_template("release-notes.md.j2").render(
+        index=index,
+        client=CLIENT if any(file.name == CLIENT for file in prepared.files) else None,
+        downloads=downloads(project.publish, index.tag),
+        packages=packages,
+        runs={package.file: by_support(package) for package in packages},
+        limits={package.file: limits(package) for package in packages},
+        previous=previous.tag if previous else None,
+        news=changes(previous, index) if previous else (),
+        tables=cards,
+    )
+
+
+_NOTICEABLE = 0.01
+"""Share of its bytes that an archive must change by to be told."""
+
+
+def changes(old: Index, new: Index) -> tuple[str, ...]:
+    """A sentence each: packages that came and went, versions, GPUs, drivers, sizes, the model table."""
+    before, after = _by_key(old), _by_key(new)
+    told = [*_came_and_went(before, after)]
+    for key in sorted(before.keys() & after.keys()):
+        told += [f"{_title(key)}: {change}." for change in _package_changes(before[key], after[key])]
+    if old.models != new.models:
+        told.append("The table of model sizes has changed.")
+    return tuple(told)
+
+
+_Key = tuple[str, str, str, str]
+
+
+def _by_key(index: Index) -> dict[_Key, IndexPackage]:
+    """Packages by variant, platform, layout and kind of archive: what a user would take next."""
+    return {_key(package): package for package in index.packages}
+
+
+def _key(package: IndexPackage) -> _Key:
+    kind = package.file[package.file.rindex(".tar") :]
+    return (package.variant, package.platform, package.layout, kind)
+
+
+def _title(key: _Key) -> str:
+    variant, platform, layout, kind = key
+    return f"{variant} ({platform}, {layout}, {kind})"
+
+
+def _came_and_went(before: dict[_Key, IndexPackage], after: dict[_Key, IndexPackage]) -> Iterator[str]:
+    for key in sorted(after.keys() - before.keys()):
+        yield f"New: {_title(key)}."
+    for key in sorted(before.keys() - after.keys()):
+        yield f"Gone: {_title(key)}."
+
+
+def _package_changes(old: IndexPackage, new: IndexPackage) -> Iterator[str]:
+    if old.sha256 == new.sha256:
+        return
+    if old.onnxruntime.version != new.onnxruntime.version:
+        yield f"ONNX Runtime {old.onnxruntime.version} → {new.onnxruntime.version}"
+    if _how(old) != _how(new):
+        yield f"ONNX Runtime is {_how(new)}; it was {_how(old)}"
+    yield from _gpu_changes(old, new)
+    if old.driver != new.driver:
+        yield f"driver {_window(old.driver)} → {_window(new.driver)}"
+    if abs(new.size - old.size) > _NOTICEABLE * old.size:
+        yield f"{old.size / 1e6:.0f} MB → {new.size / 1e6:.0f} MB"
+
+
+def _how(package: IndexPackage) -> str:
+    ort = package.onnxruntime
+    return "the official build" if ort.profile is None else f"compiled with the {ort.profile} profile"
+
+
+def _gpu_changes(old: IndexPackage, new: IndexPackage) -> Iterator[str]:
+    """Capabilities by what changed for them: ``none → native for 12.1``."""
+    moved: dict[tuple[str, str], list[str]] = {}
+    names: Sequence[str] = sorted({*old.capabilities, *new.capabilities}, key=Capability.parse)
+    for name in names:
+        pair = (old.capabilities.get(name, "none"), new.capabilities.get(name, "none"))
+        if pair[0] != pair[1]:
+            moved.setdefault(pair, []).append(name)
+    for (was, now), capabilities in moved.items():
+        yield f"{was} → {now} on compute capability {', '.join(capabilities)}"
+
+
+def _window(driver: Driver | None) -> str:
+    if driver is None:
+        return "any"
+    return f"{driver.floor} or newer" + (f" up to branch {driver.ceiling}" if driver.ceiling else "")

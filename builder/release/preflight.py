@@ -1,0 +1,210 @@
+"""What must hold before a release is touched. Every check runs, so that one run shows everything.
+
+Sources of the limits: docs.github.com "About releases" (each file under 2 GiB, 1000 assets), and the 422 that
+GitHub gives a body of more than 125,000 characters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from builder.findings.finding import Code, Finding
+from builder.formats.index import Index, IndexPart
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Profile, form_of
+from builder.formats.providers import CUDA
+from builder.package.provenance import image_revision
+from builder.project.inputs import Lock
+from builder.project.plan import BuildPlan, package_name
+from builder.project.variants import Origin
+from builder.release.assets import CHECKSUMS, INDEX, LocalFile
+
+MAX_SIZE = 2**31 - 1
+"""Bytes of an asset: under 2 GiB."""
+
+MAX_ASSETS = 1000
+
+MAX_BODY = 125_000
+"""Characters of the release notes."""
+
+_NO_REVISION = {
+    "nvidia": "base nvidia has no revision. Run `./run lock` where its registry answers, build again",
+    "assembled": "base assembled has no revision: an older ortpacks listed no parts. Build it again",
+}
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]*[A-Za-z0-9_+-])?")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A package to release: what it says of itself, and its bytes."""
+
+    manifest: Manifest
+    file: LocalFile
+    """The archive, or the ``.parts.json`` of one that was cut."""
+
+
+@dataclass(frozen=True)
+class Leniency:
+    """What is refused by default and let through on request."""
+
+    lean: bool = False
+    """``--allow-lean``: packages compiled with less than the full profile."""
+    unresolved: bool = False
+    """``--allow-unresolved``: packages compiled on a base whose revision is not known."""
+    mixed: bool = False
+    """``--allow-mixed``: packages of different versions of ONNX Runtime, CUDA or cuDNN."""
+
+
+def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[Finding]:
+    """The files against GitHub's limits and against ``listed``, the ``SHA256SUMS`` that bundling wrote."""
+    findings = [finding for file in files for finding in _check_file(file, listed)]
+    missing = sorted(set(listed) - {file.name for file in files} - {INDEX, CHECKSUMS})
+    findings += [
+        Finding(Code.R003, name, f"{CHECKSUMS} names it, but it is not there. Build it again or clean.")
+        for name in missing
+    ]
+    if len(files) > MAX_ASSETS:
+        findings.append(
+            Finding(Code.R006, "the release", "too many files", f"at most {MAX_ASSETS}", str(len(files)))
+        )
+    return findings
+
+
+def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Finding]:
+    """The packages one by one, and against each other."""
+    checks: Sequence[Callable[[Sequence[Candidate], Leniency], Iterator[Finding]]] = (
+        _check_profile,
+        _check_base,
+        _check_versions,
+        _check_twins,
+        _check_layouts,
+    )
+    return [finding for check in checks for finding in check(candidates, allow)]
+
+
+def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
+    """What ``check_packages`` would refuse in each package of a plan, told before any is made."""
+    if plan.origin is not Origin.SOURCE:
+        return []
+    known = plan.base != "nvidia" or image_revision(plan, lock) is not None
+    name, profile = str(package_name(plan)), plan.profile.value if plan.profile else None
+    return [
+        *([] if profile == Profile.FULL.value else [_too_small(name, profile)]),
+        *([] if known else [_unknown_base(name, plan.base)]),
+    ]
+
+
+def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
+    """Every archive or part that the index names, against the files that go up."""
+    there = {(file.name, file.size, file.sha256) for file in files}
+    named = (
+        part
+        for package in index.packages
+        for part in package.parts or (IndexPart(package.file, package.size, package.sha256),)
+    )
+    advice = f"{INDEX} would name it, and an installer would not find these bytes. Bundle it again."
+    return [
+        Finding(Code.R013, part.file, advice, f"{part.size} bytes, sha256 {part.sha256}", "no such file")
+        for part in named
+        if (part.file, part.size, part.sha256) not in there
+    ]
+
+
+def check_notes(body: str) -> list[Finding]:
+    """The release notes' length."""
+    if len(body) <= MAX_BODY:
+        return []
+    return [Finding(Code.R007, "release notes", "too long", f"at most {MAX_BODY} characters", str(len(body)))]
+
+
+def _check_file(file: LocalFile, listed: Mapping[str, str]) -> Iterator[Finding]:
+    if _NAME.fullmatch(file.name) is None:
+        yield Finding(
+            Code.R004, file.name, "GitHub would rename it", "only [A-Za-z0-9._+-], no dot at the ends"
+        )
+    if not 0 < file.size <= MAX_SIZE:
+        yield Finding(
+            Code.R005, file.name, "GitHub refuses it", "1 byte to under 2 GiB", f"{file.size} bytes"
+        )
+    wanted = listed.get(file.name)
+    if wanted is None:
+        yield Finding(
+            Code.R001, file.name, f"no line in {CHECKSUMS}: nothing vouches for it. Bundle it again."
+        )
+    elif wanted != file.sha256:
+        yield Finding(
+            Code.R002, file.name, "changed since it was bundled. Bundle it again.", wanted, file.sha256
+        )
+
+
+def _check_profile(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    for candidate in candidates:
+        ort = candidate.manifest.onnxruntime
+        if _compiled(candidate) and ort.profile != Profile.FULL.value and not allow.lean:
+            yield _too_small(candidate.file.name, ort.profile)
+
+
+def _too_small(name: str, profile: str | None) -> Finding:
+    advice = "Build with --profile full, or pass --allow-lean to publish."
+    return Finding(Code.R008, name, advice, Profile.FULL.value, str(profile))
+
+
+def _check_base(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    for candidate in candidates:
+        base = candidate.manifest.base
+        if _compiled(candidate) and base.revision is None and not allow.unresolved:
+            yield _unknown_base(candidate.file.name, base.name)
+
+
+def _unknown_base(name: str, base: str) -> Finding:
+    what = _NO_REVISION.get(base, f"base {base} has no revision, and is none of ours. Build it again")
+    return Finding(Code.R009, name, f"{what}, or pass --allow-unresolved to publish.")
+
+
+def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    # Packages for other providers are official builds, and DirectML's has versions of its own.
+    manifests = [item.manifest for item in candidates if item.manifest.provider == CUDA]
+    for what, found in (
+        ("ONNX Runtime", {manifest.onnxruntime.version for manifest in manifests}),
+        ("CUDA", {manifest.cuda for manifest in manifests if manifest.cuda}),
+        ("cuDNN", {manifest.cudnn for manifest in manifests if manifest.cudnn}),
+    ):
+        if len(found) > 1 and not allow.mixed:
+            advice = "Build all variants of one version, or pass --allow-mixed."
+            yield Finding(Code.R010, "the release", advice, f"one {what} version", ", ".join(sorted(found)))
+
+
+def _check_twins(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    del allow  # a client could not choose between two archives of one layout and kind for the same GPUs
+    first: dict[tuple[str, str, str, str], str] = {}
+    for candidate in candidates:
+        manifest, name = candidate.manifest, candidate.file.name
+        key = (manifest.variant, manifest.platform, manifest.layout, form_of(name).value)
+        other = first.setdefault(key, name)
+        if other != name:
+            advice = f"{other} is for the same variant, in the same layout. Remove one of them."
+            yield Finding(Code.R011, name, advice)
+
+
+def _check_layouts(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+    """What installs the same must run on the same: a client chooses by one of them and may take another."""
+    del allow
+    first: dict[tuple[str, str], Candidate] = {}
+    for candidate in candidates:
+        manifest = candidate.manifest
+        other = first.setdefault((manifest.variant, manifest.platform), candidate)
+        if _promise(other.manifest) != _promise(manifest):
+            advice = f"{other.file.name} promises other GPUs, drivers or systems. Build both anew, together."
+            yield Finding(Code.R014, candidate.file.name, advice)
+
+
+def _promise(manifest: Manifest) -> tuple[object, ...]:
+    return (manifest.capabilities, manifest.driver, manifest.glibc, manifest.onnxruntime)
+
+
+def _compiled(candidate: Candidate) -> bool:
+    """A repacked official wheel has no profile of ours and owes nothing to the base."""
+    return candidate.manifest.onnxruntime.origin == Origin.SOURCE.value

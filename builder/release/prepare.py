@@ -1,0 +1,118 @@
+"""From dist/ to the files of a release: every one hashed, every package proved, before the host is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.errors import BuilderError
+from builder.findings.finding import Code, Finding, require
+from builder.formats import index as index_format
+from builder.formats import manifest as manifest_format
+from builder.formats import parts as parts_format
+from builder.formats.index import Index, IndexPart, Stored, build_index
+from builder.formats.package_names import PARTS_SUFFIX
+from builder.package.archive import Archive
+from builder.project.variants import Project
+from builder.release.assets import CHECKSUMS, INDEX, LocalFile
+from builder.release.options import CLIENT, PublishOptions, PublishPorts, archives_in, tag_of, versions_of
+from builder.release.pages import LICENCES_PAGE, SBOM_SUFFIX, write_pages
+from builder.release.preflight import Candidate, check_files, check_index, check_packages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A release as it should be, but for its notes."""
+
+    tag: str
+    title: str
+    index: Index
+    files: tuple[LocalFile, ...]
+    """Every asset. ``SHA256SUMS`` in ``dist`` names all of them but itself."""
+
+
+def prepare(directory: Path, project: Project, ports: PublishPorts, options: PublishOptions) -> Prepared:
+    """Prove what lies in ``directory`` and write what belongs beside it: SBOMs, licences, index, sums.
+
+    Raises ``NothingToDoError`` (no packages) or ``CheckFailedError`` (every finding).
+    """
+    archives = archives_in(directory)
+    what = f"{directory} cannot be released"
+    sums = ports.checksums.read(directory)
+    listed = {name: digest for name, digest in sums.items() if not _made_anew(name)}
+    files = [_local_file(path, ports.archive) for path in _release_files(directory, archives, listed)]
+    candidates, findings = _candidates([file for file in files if file.path in archives], ports)
+    findings += check_files(files, {**listed, **_client_line(files)})
+    findings += check_packages(candidates, options.allow)
+    require(findings, what)
+    versions = versions_of(item.manifest for item in candidates)
+    tag = tag_of(project, options.tag, versions)
+    index = build_index(tag, [(item.manifest, stored(item.file)) for item in candidates], project.models)
+    require(check_index(index, files), what)
+    pages = write_pages(directory, candidates, ports)
+    files += [_local_file(path, ports.archive) for path in pages]
+    files += _write_index(directory, index, files, ports)
+    title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
+    return Prepared(tag=tag, title=title, index=index, files=tuple(files))
+
+
+def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
+    """What ``SHA256SUMS`` names, and it itself, as all of it lies there now."""
+    names = {*ports.checksums.read(directory), CHECKSUMS}
+    found = sorted(directory / name for name in names)
+    return [_local_file(path, ports.archive) for path in found if path.is_file()]
+
+
+def stored(file: LocalFile) -> Stored:
+    """The archive that ``file`` is, or whose parts it names. ``ConfigError`` when it does not say which."""
+    if not file.name.endswith(PARTS_SUFFIX):
+        return Stored(file.name, file.size, file.sha256)
+    whole = parts_format.loads(file.path.read_text(encoding="utf-8"), file.name)
+    parts = tuple(IndexPart(part.file, part.size, part.sha256) for part in whole.parts)
+    return Stored(whole.file, whole.size, whole.sha256, parts)
+
+
+def _release_files(directory: Path, archives: Iterable[Path], listed: Mapping[str, str]) -> list[Path]:
+    """Packages, the client, and whatever else ``SHA256SUMS`` vouches for."""
+    named = [directory / name for name in {*listed, CLIENT}]
+    return sorted({*archives, *(path for path in named if path.is_file())})
+
+
+def _local_file(path: Path, archive: Archive) -> LocalFile:
+    digest = archive.digest(path)
+    return LocalFile(path, digest.size, digest.sha256)
+
+
+def _made_anew(name: str) -> bool:
+    """Whether every publish writes this file itself: what the last one wrote counts for nothing."""
+    return name in {INDEX, CHECKSUMS, LICENCES_PAGE} or name.endswith(SBOM_SUFFIX)
+
+
+def _client_line(files: Iterable[LocalFile]) -> dict[str, str]:
+    """The client was made just before, so its old line vouches for nothing."""
+    return {file.name: file.sha256 for file in files if file.name == CLIENT}
+
+
+def _candidates(files: Iterable[LocalFile], ports: PublishPorts) -> tuple[list[Candidate], list[Finding]]:
+    candidates: list[Candidate] = []
+    findings: list[Finding] = []
+    for file in files:
+        try:
+            manifest = manifest_format.loads(ports.archive.read_manifest(file.path), file.name)
+            candidates.append(Candidate(manifest, file))
+            ports.verify(file.path)
+        except BuilderError as error:
+            findings.append(Finding(Code.R012, file.name, str(error)))
+    return candidates, findings
+
+
+def _write_index(
+    directory: Path, index: Index, files: Sequence[LocalFile], ports: PublishPorts
+) -> list[LocalFile]:
+    """Write ``index.json`` and the whole ``SHA256SUMS``: both are ready before the host is touched."""
+    with ports.write(directory / INDEX) as stream:
+        stream.write(index_format.dumps(index).encode())
+    written = _local_file(directory / INDEX, ports.archive)
+    ports.checksums.update(directory, put={file.name: file.sha256 for file in (*files, written)})
+    return [written, _local_file(directory / CHECKSUMS, ports.archive)]

@@ -1,0 +1,1 @@
+"""What was found, for readers: heat maps, sentences, tables and pages."""

@@ -1,0 +1,175 @@
+"""Coverage in plain words: what a package runs on, and what to know about one library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from builder.binary.coverage import LibraryCoverage, Support, Tally, combine
+from builder.binary.fatbin_format import SECTIONS
+from builder.binary.library import Inspected
+from builder.binary.library_names import must_hold_code
+from builder.formats.text import printable
+from builder.gpu.architectures import Capability
+from builder.gpu.generations import CAPABILITIES, JETSON, MODELS, Model
+
+SPECIALISED = (
+    "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
+    "as native"
+)
+"""What the star at a library's name stands for."""
+
+_HOW = {
+    Support.NATIVE: "natively on",
+    Support.JIT: "by JIT on",
+    Support.PARTIAL: "in part, with kernels missing, on",
+    Support.NONE: "not on",
+}
+
+_MODELS: Mapping[Capability, Model] = {model.device: model for model in MODELS}
+
+_EVERYTHING = f"every GPU from {CAPABILITIES[0]} to {CAPABILITIES[-1]}"
+
+_NAMED = 3
+"""How many sections are named before the rest is counted."""
+
+_STRIPPED = "as it is made it has device code; this copy has none"
+
+
+def summary(libraries: Sequence[Inspected]) -> str:
+    """Where all libraries of a source run together: the worst of them decides."""
+    unread = sum(bool(item.problem) for item in libraries)
+    if unread and unread == len(libraries):
+        return "Nothing is known: none of its libraries can be read."
+    covered = [item.runnable for item in libraries if item.runnable]
+    said = _runs(combine(covered)) if covered else "There is no device code here that a GPU could run."
+    return f"{said} {_caution(unread, len(libraries))}" if unread else said
+
+
+def notes(item: Inspected) -> tuple[str, ...]:
+    """What the heat map does not show of a library, a sentence each, without its name."""
+    coverage = item.coverage
+    if coverage is None:
+        return (_STRIPPED,) if _is_stripped(item) else ()
+    return (
+        *_partial(coverage),
+        *_elsewhere(coverage, bare=item.bare),
+        *_idle(coverage),
+        *_unknown(coverage),
+        *_zstd(coverage),
+    )
+
+
+def counts(tally: Tally) -> str:
+    """``183 of 184 containers native, 1 with nothing that runs``."""
+    parts = [
+        (tally.native, "native"),
+        (tally.jit, "by JIT"),
+        (tally.none, "with nothing that runs"),
+    ]
+    (first, how), *rest = [(count, how) for count, how in parts if count] or [(0, "with anything to run")]
+    others = "".join(f", {count:,} {how}" for count, how in rest)
+    return f"{_of(first, tally.total, 'containers')} {how}{others}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _caution(unread: int, total: int) -> str:
+    what = "it holds" if unread == 1 else "they hold"
+    return f"But {_of(unread, total, 'libraries')} cannot be read: what {what} is not known."
+
+
+def _runs(support: Mapping[Capability, Support]) -> str:
+    found = {kind: [device for device in CAPABILITIES if support[device] is kind] for kind in Support}
+    clauses = [f"{_HOW[kind]} {_where(devices)}" for kind, devices in found.items() if devices]
+    if len(found[Support.NONE]) == len(CAPABILITIES):
+        return f"Does not run as a whole on any GPU from {CAPABILITIES[0]} to {CAPABILITIES[-1]}."
+    return f"Runs {'; '.join(clauses)}."
+
+
+def _where(devices: Sequence[Capability]) -> str:
+    if len(devices) == len(CAPABILITIES):
+        return _EVERYTHING
+    models = [_MODELS[device] for device in devices]
+    return listed([*_by_generation(models), *_modules(models)])
+
+
+def _by_generation(models: Iterable[Model]) -> Iterator[str]:
+    cards = (model for model in models if not model.module)
+    for name, group in groupby(cards, key=lambda model: model.generation):
+        yield f"{name} ({', '.join(str(model.device) for model in group)})"
+
+
+def _modules(models: Iterable[Model]) -> Iterator[str]:
+    """Jetsons run code of their own only, so they stand apart from their generation's cards."""
+    title = f"{JETSON} "
+    for model in models:
+        if model.module:
+            yield f"{title}{model.module} ({model.device})"
+            title = ""
+
+
+def _is_stripped(item: Inspected) -> bool:
+    """Whether a library that was read and has no device code is one that cannot do its work so."""
+    return not item.problem and must_hold_code(item.name.rpartition("/")[2])
+
+
+def _partial(coverage: LibraryCoverage) -> Iterator[str]:
+    """Which GPUs lack how many containers; those that lack as many in one sentence."""
+    alike: dict[Tally, list[str]] = {}
+    for device, support in coverage.support.items():
+        if support is Support.PARTIAL:
+            alike.setdefault(coverage.tally[device], []).append(str(device))
+    for tally, devices in alike.items():
+        has = "has" if tally.none == 1 else "have"
+        yield f"for {listed(devices)}, {_of(tally.none, tally.total, 'containers')} {has} nothing that runs"
+
+
+def _elsewhere(coverage: LibraryCoverage, *, bare: bool) -> Iterator[str]:
+    others = {name: count for name, count in coverage.sections.items() if name not in SECTIONS}
+    if others and not bare:
+        count = sum(others.values())
+        lie = "lies" if count == 1 else "lie"
+        where = f"{_share(count, coverage.containers)} {lie} {_sections(list(others))}"
+        yield f"{where}, where cuobjdump does not look"
+
+
+def _sections(names: Sequence[str]) -> str:
+    named = [f"in {printable(name)}" if name else "outside of any section" for name in names[:_NAMED]]
+    rest = len(names) - _NAMED
+    return listed([*named, f"in {rest:,} more sections"] if rest > 0 else named)
+
+
+def _idle(coverage: LibraryCoverage) -> Iterator[str]:
+    if coverage.idle:
+        linked = "LTO IR for a link at run time, or " if coverage.ltoir else ""
+        has, what = ("has", "a unit") if coverage.idle == 1 else ("have", "units")
+        share = _share(coverage.idle, coverage.containers)
+        yield f"{share} {has} nothing to run: {linked}{what} without kernels"
+
+
+def _unknown(coverage: LibraryCoverage) -> Iterator[str]:
+    if coverage.unknown == 1:
+        yield "1 image is of a kind that nobody knows"
+    elif coverage.unknown:
+        yield f"{coverage.unknown:,} images are of a kind that nobody knows"
+
+
+def _zstd(coverage: LibraryCoverage) -> Iterator[str]:
+    if coverage.zstd:
+        yield "images are packed with zstd, which needs driver 550.54.14 or newer"
+
+
+def _of(count: int, total: int, things: str) -> str:
+    """``1 of 184 containers``."""
+    return f"{count:,} of {total:,} {things}"
+
+
+def _share(count: int, total: int) -> str:
+    """``1 of 184 containers``, ``all 12 containers``, ``its only container``."""
+    if count < total:
+        return _of(count, total, "containers")
+    return "its only container" if total == 1 else f"all {total:,} containers"

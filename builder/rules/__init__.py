@@ -1,0 +1,1 @@
+"""Values to findings: architectures, dependencies, symbols, dlopen, toolkits, wheel records."""

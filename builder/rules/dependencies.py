@@ -1,0 +1,300 @@
+"""Whether a package finds the libraries it needs, in itself or on any host, and whether they fit together.
+
+What ``ldd`` says of a package's libraries in a bare container, and how that is judged. Pure.
+
+The listing is the self-test script's: a line ``ldd PATH`` for each library, below it what ldd said.
+Source of ldd's lines: glibc's ``elf/rtld.c`` and ``elf/ldd.bash.in``.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import AbstractSet
+
+from builder.binary.library import Library, Needs, highest, numbers, of_one_version
+from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME
+from builder.findings.finding import Code, Finding, Severity
+from builder.package.archive import BUILT
+from builder.package.contents import is_users
+from builder.project.variants import Limits
+from builder.rules.dlopen import opened
+
+__all__ = ["HOST_LIBRARIES", "Library", "Needs", "check_closure", "missing", "needs"]
+
+HOST_LIBRARIES = frozenset(
+    {
+        *("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"),
+        *("libstdc++.so.6", "libgcc_s.so.1"),
+        "libcuda.so.1",  # the driver's, never bundled
+    }
+)
+"""What a package may expect of a host."""
+
+_HOST_OF_NVIDIA = frozenset({"libz.so.1"})
+"""What only NVIDIA's files may expect too: dpkg and rpm need it, so every host has it.
+
+Seven of cuDNN 9.10's eight libraries name it, and they may not be changed.
+"""
+
+_EVERYWHERE = ((HOST, "every program that uses the package loads it"), (BRIDGE, f"{HOST} opens it"))
+"""What no NEEDED names, and why a package is nothing without. The provider has a finding of its own, A002.
+
+Source: ORT's provider_bridge_ort.cc.
+"""
+
+_INNER = re.compile(
+    r"lib(?:absl_\w+|protobuf(?:-lite)?|utf8_\w+|onnx|onnx_proto|re2|flatbuffers|nsync\w*|date(?:-tz)?"
+    r"|cpuinfo|pthreadpool|XNNPACK)\.so(?:\..*)?"
+)
+"""Dependencies of ORT that its release links static, by their file names in Debian.
+
+Source: ``readelf -d`` of the official wheels, and of Debian's own libonnxruntime.so.1.21, which needs seven.
+"""
+
+_ORIGIN = "$ORIGIN"
+
+_CUDNN_BEGINNING = "libcudnn"
+
+
+def needs(libraries: Iterable[Library]) -> Needs:
+    """The highest needs over all libraries."""
+    elves = [library.elf for library in libraries]
+    return Needs(highest(elf.glibc for elf in elves), highest(elf.glibcxx for elf in elves))
+
+
+def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]:
+    """E002 to E013 and E017 over all libraries of a package."""
+    names = {library.name for library in libraries}
+    return [
+        *_absent(names),
+        *(finding for library in libraries for rule in _RULES for finding in rule(library, names)),
+        *(finding for library in libraries for finding in _too_new(library, limits)),
+        *of_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries)),
+        *of_one_version(Code.E009, "cuDNN's libraries", _cudnn_versions(libraries)),
+    ]
+
+
+def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
+    for name, why in _EVERYWHERE:
+        if name not in names:
+            yield Finding(
+                code=Code.E012,
+                path=f"lib/{name}",
+                message=f"is not in the package, and {why}",
+                wanted=f"lib/{name}",
+            )
+
+
+def missing(library: Library, names: AbstractSet[str]) -> list[str]:
+    """What it needs that is neither in the package, whose libraries are ``names``, nor on any host."""
+    host = HOST_LIBRARIES | _HOST_OF_NVIDIA if library.vendor == NVIDIA else HOST_LIBRARIES
+    return [needed for needed in library.elf.needed if needed not in names and needed not in host]
+
+
+def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    """What belongs inside ORT's own libraries has a finding of its own, E013; so has the user's, E017."""
+    inside = _belonging_inside(library)
+    for needed in missing(library, names):
+        if needed not in inside and not is_users(library.name, needed):
+            yield Finding(
+                code=Code.E002,
+                path=library.path,
+                message=f"needs {needed}, which nothing will provide",
+                wanted=f"{needed} in the package's lib/, or a build without it",
+            )
+
+
+def _brought(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    """A warning: the package is whole, and of use to who has the rest."""
+    users = [needed for needed in missing(library, names) if is_users(library.name, needed)]
+    if users:
+        yield Finding(
+            code=Code.E017,
+            path=library.path,
+            message=f"needs {', '.join(users)}, and no package holds TensorRT",
+            wanted="TensorRT where the package runs, or onnxruntime.tensorrt: false in variants.yaml",
+            severity=Severity.WARNING,
+        )
+
+
+def _dependencies_inside(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    """Also where the package holds them: an application that loads its own would share one with ORT."""
+    inside = _belonging_inside(library)
+    if inside:
+        yield Finding(
+            code=Code.E013,
+            path=library.path,
+            message=f"was linked with {', '.join(inside)} of the machine it was built on",
+            wanted="these inside the library, compiled from source, static and position-independent",
+        )
+
+
+def _belonging_inside(library: Library) -> list[str]:
+    if library.vendor != ONNXRUNTIME:
+        return []
+    return [needed for needed in library.elf.needed if _INNER.fullmatch(needed)]
+
+
+def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    for asked in opened(library, names):
+        if not fnmatch.filter(names, asked):
+            yield Finding(
+                code=Code.E003,
+                path=library.path,
+                message=f"opens {asked} at run time, and the package does not hold it",
+                wanted=f"lib/{asked}",
+            )
+
+
+def _soname(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    if library.elf.soname not in (None, library.name):
+        yield Finding(
+            code=Code.E004,
+            path=library.path,
+            message="stands under a name the loader does not ask for",
+            wanted=f"lib/{library.elf.soname}",
+            got=library.path,
+        )
+
+
+def _beside_itself(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    """ORT's official provider has no RUNPATH, and that of the library that opens it is not inherited."""
+    uses_neighbours = any(needed in names for needed in library.elf.needed)
+    wrong = library.search != _ORIGIN if uses_neighbours else library.search not in (None, _ORIGIN)
+    if library.vendor == ONNXRUNTIME and wrong:
+        yield Finding(
+            code=Code.E005,
+            path=library.path,
+            message="will not find the libraries that lie beside it",
+            wanted=f"RUNPATH {_ORIGIN}",
+            got=f"RUNPATH {library.search}" if library.search else "no RUNPATH",
+        )
+
+
+def _absolute(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    """Only a warning for NVIDIA's files."""
+    absolute = [folder for folder in (library.search or "").split(":") if folder.startswith("/")]
+    if absolute:
+        yield Finding(
+            code=Code.E006,
+            path=library.path,
+            message="looks for libraries in a folder of the machine it was built on",
+            wanted=f"RUNPATH {_ORIGIN}",
+            got=f"RUNPATH {library.search}",
+            severity=library.severity,
+        )
+
+
+def _linked(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    """A package is unpacked, copied and mounted: what a link leads to need not come along."""
+    if library.link is not None:
+        yield Finding(
+            code=Code.E010,
+            path=library.path,
+            message="is a link, and a package holds files only",
+            wanted=f"the library itself as {library.path}",
+            got=f"a link to {library.link}",
+        )
+
+
+def _executable_stack(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    """From glibc 2.41 on such a library does not load. Only a warning for NVIDIA's files."""
+    if library.elf.executable_stack:
+        yield Finding(
+            code=Code.E011,
+            path=library.path,
+            message="asks for an executable stack, which glibc refuses from 2.41 on",
+            wanted="PT_GNU_STACK without the flag X (linker option -z noexecstack)",
+            severity=library.severity,
+        )
+
+
+def _too_new(library: Library, limits: Limits) -> Iterator[Finding]:
+    for family, key, need, most in (
+        ("GLIBC", "glibc", library.elf.glibc, limits.glibc),
+        ("GLIBCXX", "glibcxx", library.elf.glibcxx, limits.glibcxx),
+    ):
+        if need is not None and numbers(need) > numbers(most):
+            yield Finding(
+                code=Code.E007,
+                path=library.path,
+                message=f"does not load on a system with {family}_{most}",
+                wanted=f"{family}_{most} at most (variants.yaml: check.{key})",
+                got=f"{family}_{need}",
+            )
+
+
+def _ort_versions(libraries: Sequence[Library]) -> dict[str, str | None]:
+    """What we compiled comes from one source tree: its bridge, which holds no mark, is as its provider."""
+    ours = [library for library in libraries if library.vendor == ONNXRUNTIME]
+    if all(library.source == BUILT and library.stamp is None for library in ours):
+        return {}
+    built = {library.stamp for library in ours if library.source == BUILT and library.stamp}
+    compiled = next(iter(built)) if len(built) == 1 else None
+    return {
+        library.path: library.version or (compiled if library.source == BUILT else None) for library in ours
+    }
+
+
+def _cudnn_versions(libraries: Sequence[Library]) -> dict[str, str | None]:
+    return {
+        library.path: library.version for library in libraries if library.name.startswith(_CUDNN_BEGINNING)
+    }
+
+
+_RULES: tuple[Callable[[Library, AbstractSet[str]], Iterator[Finding]], ...] = (
+    _needed,
+    _brought,
+    _dependencies_inside,
+    _opened,
+    _soname,
+    _beside_itself,
+    _absolute,
+    _linked,
+    _executable_stack,
+)
+
+_HEAD = "ldd "
+
+_DRIVER = "libcuda.so.1"
+
+_FOUND = re.compile(r"\t(?:\S+ => )?\S+ \(0x[0-9a-f]+\)|\tstatically linked")
+
+_NOT_FOUND = re.compile(r"\t(?P<name>\S+) => not found")
+
+
+def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
+    """B018 for each library that ldd found no answer for, or not all of its needs.
+
+    The driver is the host's and TensorRT the user's: these alone may be missing.
+    """
+    said = _by_library(listing)
+    if not said:
+        return (Finding(Code.B018, package, "ldd was asked about no library", got=listing[:200]),)
+    return tuple(finding for path, lines in said.items() for finding in _judge(path, lines))
+
+
+def _by_library(listing: str) -> Mapping[str, list[str]]:
+    said: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in listing.splitlines():
+        if line.startswith(_HEAD):
+            lines = said.setdefault(line[len(_HEAD) :], [])
+        else:
+            lines.append(line)
+    return said
+
+
+def _judge(path: str, lines: list[str]) -> Iterator[Finding]:
+    name = path.rpartition("/")[2]
+    if not lines:
+        yield Finding(Code.B018, f"lib/{name}", "ldd said nothing of it")
+    for line in dict.fromkeys(lines):
+        missing = _NOT_FOUND.fullmatch(line)
+        if missing and not (missing["name"] == _DRIVER or is_users(name, missing["name"])):
+            what = f"needs {missing['name']}, which the loader does not find in a bare container"
+            yield Finding(Code.B018, f"lib/{name}", what, wanted=f"lib/{missing['name']}")
+        elif not missing and not _FOUND.fullmatch(line):
+            yield Finding(Code.B018, f"lib/{name}", "ldd could not list its needs", got=line.strip()[:300])

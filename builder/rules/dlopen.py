@@ -1,0 +1,131 @@
+"""What a library opens at run time, as files of its package: no NEEDED tells.
+
+The libraries of a package that nothing in it needs or opens: what it can leave out.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from typing import AbstractSet
+
+from builder.binary.library import Library
+from builder.binary.library_names import BRIDGE, HOST, PROVIDER, TENSORRT
+from builder.findings.finding import Code, Finding, Severity
+from builder.onnxruntime.versions import OPENS_LIBRARIES, opened_at_run_time
+
+_CUDART = "libcudart.so."
+
+_CUDART_12 = f"{_CUDART}12"
+
+_BUILTINS = "libnvrtc-builtins.so."
+
+_UNFINISHED = (".", ".%d")
+
+_SOMETIMES = (
+    ("libcublasLt.so.", "libnvrtc.so.*"),
+    ("libcudnn_adv.so.", "libcublasLt.so.*"),
+    ("libcudnn_engines_precompiled.so.", "libcublasLt.so.*"),
+)
+"""Names alone between zero bytes in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10, each before its functions'.
+
+Nobody tried what fails without them: they stay where they are, and are not asked for where they are not.
+"""
+
+
+def opened(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
+    """The files it must find: ``fnmatch`` patterns, for a package whose libraries are ``names``."""
+    told = (_file_of(name, library, names) for name in library.opens)
+    return tuple(dict.fromkeys((*told, *_by_table(library))))
+
+
+def followed(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
+    """The files it must find and those it may open: whoever leaves libraries out follows both."""
+    sometimes = (pattern for beginning, pattern in _SOMETIMES if library.name.startswith(beginning))
+    return (*opened(library, names), *sometimes)
+
+
+def tells_all(library: Library) -> bool:
+    """Whether all that it opens is known.
+
+    Not of a file that cannot be read, nor of a CUDA provider without a version, nor of one that opens what
+    neither its bytes nor a table tells.
+    """
+    if not library.elf.sections:
+        return False
+    if library.name != PROVIDER:
+        return True
+    return library.stamp is not None and (
+        not OPENS_LIBRARIES.holds(library.stamp) or bool(_by_table(library))
+    )
+
+
+def _by_table(library: Library) -> Sequence[str]:
+    """What a provider of its version opens although its bytes do not name it; known for CUDA 12 alone."""
+    if library.name != PROVIDER or library.stamp is None or _CUDART_12 not in library.elf.needed:
+        return ()
+    return opened_at_run_time(library.stamp)
+
+
+def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
+    """The file that a name in a library's bytes comes to; ``*`` stands for what nothing in the package tells.
+
+    Without a number it gets the library's own, as cuDNN's parts do; with half a name the number of the
+    package's CUDA, of which the built-ins have the minor one too.
+    """
+    if name.endswith(".so"):
+        return f"{name}.{library.name.partition('.so.')[2]}"
+    if not name.endswith(_UNFINISHED):
+        return name
+    cudart = [one[len(_CUDART) :] for one in names if one.startswith(_CUDART)]
+    beginning = f"{name.partition('.so.')[0]}.so.{cudart[0] if len(cudart) == 1 else '*'}"
+    return f"{beginning}.*" if name == _BUILTINS else beginning
+
+
+_ROOTS = (HOST, BRIDGE, PROVIDER, TENSORRT)
+"""What programs open, and what the host library opens: no NEEDED names them."""
+
+
+def unneeded(libraries: Sequence[Library]) -> tuple[str, ...]:
+    """Paths of the libraries that no NEEDED and no name leads to from ONNX Runtime's own, sorted.
+
+    None where that cannot be told: without a CUDA provider, or where what is reached does not tell all it
+    opens.
+    """
+    by_name = {library.name: library for library in libraries}
+    if PROVIDER not in by_name:
+        return ()
+    reached = _reached(by_name)
+    if not all(tells_all(by_name[name]) for name in reached):
+        return ()
+    return tuple(sorted(library.path for library in libraries if library.name not in reached))
+
+
+def tell_unneeded(paths: Iterable[str]) -> list[Finding]:
+    """E016 for each."""
+    return [
+        Finding(
+            code=Code.E016,
+            path=path,
+            message="no library of the package names it in NEEDED or opens it",
+            wanted="a package without it",
+            severity=Severity.WARNING,
+        )
+        for path in paths
+    ]
+
+
+def _reached(by_name: Mapping[str, Library]) -> frozenset[str]:
+    reached: set[str] = set()
+    waiting = [name for name in _ROOTS if name in by_name]
+    while waiting:
+        name = waiting.pop()
+        if name not in reached:
+            reached.add(name)
+            waiting += _next(by_name[name], by_name.keys())
+    return frozenset(reached)
+
+
+def _next(library: Library, names: AbstractSet[str]) -> list[str]:
+    wanted = (*library.elf.needed, *followed(library, names))
+    return [name for pattern in wanted for name in fnmatch.filter(names, pattern)]

@@ -1,0 +1,146 @@
+"""What a machine should run, and why nothing else.
+
+A choice as a table: a row a package, a column a GPU, and under each row why it was not the one.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Iterator, List, Optional, Sequence, Tuple
+
+from builder.formats.index import Index, IndexPackage, distinct, is_same
+from builder.formats.providers import CUDA
+from builder.gpu.devices import Device
+from builder.selection.reasons import MUSL, refusal, support_of, system_refusal
+from builder.selection.shares import by_number
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """A package that was not chosen and why, in one sentence."""
+
+    package: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to run. ``package`` is ``None`` where the index has nothing for this system, GPU or not."""
+
+    package: Optional[IndexPackage]
+    device: Optional[Device]
+    """The GPU it is for: of those the package runs on, the one with the most memory. ``None``: no GPU."""
+    support: Optional[str]
+    """How the package's code runs on ``device``: ``native`` or ``jit``; ``None`` without one."""
+    reasons: Tuple[Rejection, ...]
+    """One for each other package, sorted by its name."""
+    summary: str
+    """What was chosen and why; without a GPU also what would change it, after ``CPU:``, ``DirectML:`` or
+    ``CoreML:``."""
+    others: Tuple[Device, ...] = ()
+    """The machine's other GPUs, by their number."""
+    visible: Optional[str] = None
+    """``CUDA_VISIBLE_DEVICES`` that leaves only GPUs this package runs on, the one with the most memory
+    first; ``None`` where nothing has to be hidden, or where ``notes`` say why no line can be given."""
+    notes: Tuple[str, ...] = ()
+    """What the user has to know or do besides, a sentence or two each."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the package will run on an NVIDIA GPU of this machine."""
+        return self.package is not None and self.device is not None
+
+
+WIDTH = 120
+
+_GAP = "  "
+
+_INDENT = "    "
+
+_NOTHING = "-"
+
+_NUMBERS = ("size",)
+
+
+def lines(
+    choice: Choice, devices: Sequence[Device], index: Index, platform: str, glibc: Optional[str] = None
+) -> List[str]:
+    """The machine, a line for each GPU, then the table; ``WIDTH`` columns where the names allow it."""
+    packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
+    gpus = by_number(devices)
+    rows = [_row(package, choice, gpus, platform, glibc) for package in packages]
+    reasons = {rejection.package: rejection.reason for rejection in choice.reasons}
+    told = [list(_told(reasons.get(package.name))) for package in packages]
+    return [*_machine(gpus, platform, glibc), "", *_table([_head(gpus), *rows], [[], *told])]
+
+
+def _machine(devices: Sequence[Device], platform: str, glibc: Optional[str]) -> Iterator[str]:
+    library = {None: "glibc unknown", MUSL: "musl"}.get(glibc, f"glibc {glibc}")
+    yield f"{platform}, {library}" if platform.startswith("linux") else platform
+    for device in devices:
+        yield f"GPU {device.index}: {device}, driver {device.driver or 'unknown'}"
+    if not devices:
+        yield "no NVIDIA GPU"
+
+
+def _head(devices: Sequence[Device]) -> List[str]:
+    gpus = (f"GPU {device.index}" for device in devices)
+    return ["package", *gpus, "driver", "glibc", "size", "verdict"]
+
+
+def _row(
+    package: IndexPackage, choice: Choice, devices: Sequence[Device], platform: str, glibc: Optional[str]
+) -> List[str]:
+    cuda = package.provider == CUDA
+    support = (support_of(package, device) if cuda else _NOTHING for device in devices)
+    verdict = _verdict(package, choice, devices, platform, glibc)
+    return [package.name, *support, _window(package), package.glibc or _NOTHING, _size(package), verdict]
+
+
+def _verdict(
+    package: IndexPackage, choice: Choice, devices: Sequence[Device], platform: str, glibc: Optional[str]
+) -> str:
+    if choice.package is not None and is_same(package, choice.package):
+        return "chosen"
+    if package.provider != CUDA:
+        runs = system_refusal(package, platform, glibc) is None
+    else:
+        runs = any(refusal(package, device, platform, glibc) is None for device in devices)
+    return "runs too" if runs else "refused"
+
+
+def _window(package: IndexPackage) -> str:
+    if package.driver is None:
+        return _NOTHING
+    last = f" to {package.driver.ceiling}" if package.driver.ceiling else " on"
+    return f"{package.driver.floor}{last}"
+
+
+def _size(package: IndexPackage) -> str:
+    return f"{package.size / 1e6:,.1f} MB"
+
+
+def _told(reason: Optional[str]) -> Iterator[str]:
+    if reason is not None:
+        yield from textwrap.wrap(
+            reason, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
+        )
+
+
+def _table(rows: Sequence[Sequence[str]], told: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Aligned; names that would make it too wide stand on lines of their own, above their rows."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    apart = sum(widths) + len(_GAP) * (len(widths) - 1) > WIDTH
+    for row, below in zip(rows, told):
+        cells = [_cell(text, width, head) for text, width, head in zip(row, widths, rows[0])]
+        if apart:
+            yield row[0]
+            yield (_GAP + _GAP.join(cells[1:])).rstrip()
+        else:
+            yield _GAP.join(cells).rstrip()
+        yield from below
+
+
+def _cell(text: str, width: int, head: str) -> str:
+    return f"{text:>{width}}" if head in _NUMBERS else f"{text:<{width}}"

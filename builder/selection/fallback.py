@@ -1,0 +1,128 @@
+"""What runs where no package for NVIDIA's GPUs does, why, and what would change that."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from builder.formats.index import IndexPackage
+from builder.formats.providers import COREML, CPU, CUDA, DIRECTML
+from builder.gpu.devices import Device
+from builder.selection.choice import Choice, Rejection
+from builder.selection.reasons import (
+    TITLES,
+    code_refusal,
+    driver_refusal,
+    glibc_refusal,
+    gpus_refusal,
+    system_refusal,
+)
+
+_BY_SYSTEM: Dict[str, Tuple[str, ...]] = {"linux": (CPU,), "win": (DIRECTML, CPU), "macos": (COREML, CPU)}
+"""Best first, by what a platform's name begins with."""
+
+_NO_GPU = (
+    "no NVIDIA GPU was found. If there is one, its driver is missing or hidden from this process; `detect` "
+    "shows what each probe said."
+)
+
+_NO_CUDA = "there is no CUDA for macOS."
+
+
+def fall_back(
+    devices: Sequence[Device], packages: Sequence[IndexPackage], platform: str, glibc: Optional[str]
+) -> Choice:
+    """The package for this platform that needs no NVIDIA GPU, if there is one.
+
+    ``devices`` and ``packages`` are in the order in which they are to be told.
+    """
+    fitting = [package for package in packages if _refusal(package, platform, glibc) is None]
+    chosen = min(fitting, key=lambda package: _preference(package, platform), default=None)
+    title = TITLES[chosen.provider if chosen else CPU]
+    instead = [f"{chosen.name} is taken instead."] if chosen else []
+    return Choice(
+        package=chosen,
+        device=None,
+        support=None,
+        reasons=tuple(_rejections(packages, chosen, devices, platform, glibc)),
+        summary=" ".join([f"{title}:", *_why(devices, packages, platform, glibc), *instead]),
+    )
+
+
+def _providers(platform: str) -> Tuple[str, ...]:
+    return _BY_SYSTEM.get(platform.partition("-")[0], (CPU,))
+
+
+def _refusal(package: IndexPackage, platform: str, glibc: Optional[str]) -> Optional[str]:
+    if package.provider not in _providers(platform):
+        title = TITLES.get(package.provider, package.provider)
+        return system_refusal(package, platform, glibc) or f"{title} is not for {platform}"
+    return system_refusal(package, platform, glibc)
+
+
+def _preference(package: IndexPackage, platform: str) -> Tuple[int, int, str]:
+    return (_providers(platform).index(package.provider), package.size, package.name)
+
+
+def _rejections(
+    packages: Iterable[IndexPackage],
+    chosen: Optional[IndexPackage],
+    devices: Sequence[Device],
+    platform: str,
+    glibc: Optional[str],
+) -> Iterator[Rejection]:
+    for package in packages:
+        if package is chosen:
+            continue
+        if package.provider == CUDA:
+            reason = system_refusal(package, platform, glibc) or gpus_refusal(package, devices)
+        else:
+            reason = _refusal(package, platform, glibc) or _why_less(package, chosen)
+        yield Rejection(package.name, reason)
+
+
+def _why_less(package: IndexPackage, chosen: Optional[IndexPackage]) -> str:
+    """Both would run; where one does, one is chosen."""
+    name = chosen.name if chosen else ""
+    if chosen and chosen.provider != package.provider:
+        return f"it runs too, {name} is for {TITLES[chosen.provider]}, which goes first on {package.platform}"
+    smaller = chosen is not None and chosen.size < package.size
+    return f"it runs too, {name} is smaller" if smaller else f"it runs too, {name} goes first by its name"
+
+
+def _why(
+    devices: Sequence[Device], packages: Sequence[IndexPackage], platform: str, glibc: Optional[str]
+) -> List[str]:
+    mine = [package for package in packages if package.provider == CUDA and package.platform == platform]
+    if platform.startswith("macos"):
+        return [_NO_CUDA]
+    if not devices:
+        return [_NO_GPU]
+    if not mine:
+        return [f"this release has no GPU package for {platform}; one would change that."]
+    cards = "; ".join(dict.fromkeys(str(device) for device in devices))
+    return [f"no package of this release runs on {cards}.", *_ways_out(devices, mine, glibc)]
+
+
+def _ways_out(
+    devices: Sequence[Device], packages: Iterable[IndexPackage], glibc: Optional[str]
+) -> Iterable[str]:
+    """What would change it: another driver or system, where the code itself would run."""
+    ways = [way for package in packages for way in [_way(package, devices, glibc)] if way is not None]
+    if ways:
+        return ways
+    if any(device.capability is None for device in devices):
+        return ["Stating the compute capability with ORTPACKS_FORCE_CC would change that."]
+    return ["A package that is built for such a compute capability would change that."]
+
+
+def _way(package: IndexPackage, devices: Sequence[Device], glibc: Optional[str]) -> Optional[str]:
+    runs = [device for device in devices if device.capability and code_refusal(package, device) is None]
+    if not runs:
+        return None
+    drivers = {
+        reason: "another driver" for device in runs for reason in [driver_refusal(package, device)] if reason
+    }
+    system = {reason: "another system" for reason in [glibc_refusal(package, glibc)] if reason}
+    found = {**system, **drivers}
+    means = " and ".join(dict.fromkeys(found.values()))
+    return f"With {means} {package.name} would run: {'; '.join(found)}."

@@ -1,0 +1,197 @@
+"""Which package this machine should run, by what is in the packages' bytes.
+
+The GPUs a user names: ``--device 0``, ``--device GPU-4f0c``, ``--device 0,2``.
+
+Which model a machine can hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Iterable, Iterator, List, Optional, Sequence, Tuple
+
+from builder.errors import ValidationError
+from builder.formats.index import Index, distinct, offers
+from builder.formats.manifest import ModelRule
+from builder.formats.missing_kernels import counted
+from builder.formats.providers import CUDA
+from builder.gpu.devices import Device
+from builder.selection.choice import Choice, Rejection
+from builder.selection.fallback import fall_back
+from builder.selection.reasons import (
+    JIT,
+    NATIVE,
+    TITLES,
+    gpus_refusal,
+    lacking,
+    limits,
+    refusal,
+    support_of,
+    system_refusal,
+)
+from builder.selection.shares import Served, Share, by_number, note, serve, visible
+
+__all__ = [
+    "JIT",
+    "NATIVE",
+    "Choice",
+    "Rejection",
+    "distinct",
+    "lacking",
+    "limits",
+    "offers",
+    "only",
+    "recommend",
+    "refusal",
+    "select",
+    "support_of",
+    "usable_vram",
+]
+
+
+def select(
+    devices: Sequence[Device],
+    index: Index,
+    platform: str,
+    glibc: Optional[str] = None,
+    hidden: Sequence[Device] = (),
+) -> Choice:
+    """The package that serves the GPUs best (see ``selection.shares``); else what needs no NVIDIA GPU.
+
+    A package whose map says ``partial`` or ``none``, whose driver window leaves the driver out, or that needs
+    a newer glibc is never chosen. The same machine and index give the same choice in whatever order they are
+    listed. A package that is there in several layouts or kinds of archive stands here once: ``offers`` has
+    them all.
+
+    ``glibc``: the system's version, ``""`` where it is musl, ``None`` where it is not known.
+    ``hidden``: GPUs that are there too and must not be used; ``visible`` leaves them out.
+    """
+    devices, present = by_number(devices), by_number((*devices, *hidden))
+    packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
+    candidates = [serve(package, devices, platform, glibc) for package in packages]
+    best = min((one for one in candidates if one.devices), key=lambda one: one.rank, default=None)
+    if best is None:
+        return replace(fall_back(devices, packages, platform, glibc), others=present)
+    return Choice(
+        package=best.package,
+        device=best.devices[0],
+        support=support_of(best.package, best.devices[0]),
+        reasons=tuple(_rejections(candidates, best, devices, platform, glibc)),
+        summary=_summary(best, devices),
+        others=tuple(device for device in present if device is not best.devices[0]),
+        visible=visible(best.devices, present),
+        notes=(*limits(best.package), *note(best.devices, present)),
+    )
+
+
+def _summary(best: Served, devices: Sequence[Device]) -> str:
+    device, name = best.devices[0], best.package.name
+    how = "has native code for" if device in best.native.devices else "runs by just-in-time compilation on"
+    sentences = [f"{name} {how} {device.name} (compute capability {device.capability})."]
+    if len(devices) > 1:
+        sentences.append(f"It runs on {len(best.devices)} of {len(devices)} GPUs here.")
+    if any(one.driver is None for one in best.devices):
+        sentences.append("The driver's version is not known and was not checked.")
+    return " ".join(sentences)
+
+
+def _rejections(
+    candidates: Iterable[Served],
+    best: Served,
+    devices: Sequence[Device],
+    platform: str,
+    glibc: Optional[str],
+) -> Iterator[Rejection]:
+    for one in candidates:
+        if one is best:
+            continue
+        reason = system_refusal(one.package, platform, glibc) or _why_not(one, best, devices)
+        yield Rejection(one.package.name, reason)
+
+
+def _why_not(one: Served, best: Served, devices: Sequence[Device]) -> str:
+    if one.package.provider != CUDA:
+        title = TITLES.get(one.package.provider, one.package.provider)
+        return f"its provider is {title}, {best.package.name} uses the GPU"
+    if not one.devices:
+        return gpus_refusal(one.package, devices)
+    return _why_less(one, best)
+
+
+def _why_less(one: Served, best: Served) -> str:
+    name = best.package.name
+    if lacking(one.package) > lacking(best.package):
+        missing = counted(one.package.onnxruntime.cannot_run)
+        return f"it has no CUDA kernels for operators that {name} runs ({missing})"
+    if one.worth == best.worth:
+        smaller = best.package.size < one.package.size
+        return f"it runs too, {name} is smaller" if smaller else f"it runs too, {name} goes first by its name"
+    if not one.native.devices and best.native.devices:
+        return f"it runs by just-in-time compilation only, {name} has native code"
+    if one.worth[:2] != best.worth[:2]:
+        return f"it runs natively on {_told(one.native)}, {name} on {_told(best.native)}"
+    if not one.jit.devices:
+        return f"it runs too, {name} adds {_told(best.jit)} by just-in-time compilation"
+    return f"it runs by just-in-time compilation on {_told(one.jit)}, {name} on {_told(best.jit)}"
+
+
+def _told(share: Share) -> str:
+    count = len(share.devices)
+    return f"{count} GPU{'' if count == 1 else 's'} with {share.mib:,} MiB"
+
+
+def only(devices: Sequence[Device], wanted: str) -> Tuple[Device, ...]:
+    """Those of ``devices`` that ``wanted`` names, in its order: numbers and UUIDs, separated by commas.
+
+    A UUID (``GPU-…``, ``MIG-…``) may be cut short as long as it means one GPU. Raises ``ValidationError``,
+    which names what there is.
+    """
+    return tuple(dict.fromkeys(_named(devices, part.strip()) for part in wanted.split(",")))
+
+
+def _named(devices: Sequence[Device], name: str) -> Device:
+    found = _matching(devices, name)
+    if len(found) == 1:
+        return found[0]
+    problem = f"means {len(found)} GPUs" if found else "is no GPU of this machine"
+    raise ValidationError(f"--device {name or '(empty)'} {problem}. {_inventory(found or devices)}")
+
+
+def _matching(devices: Sequence[Device], name: str) -> List[Device]:
+    if name.isdecimal():
+        return [device for device in devices if str(device.index) == name]
+    lowered = name.lower()
+    exact = [device for device in devices if lowered and device.uuid.lower() == lowered]
+    return exact or [device for device in devices if lowered and device.uuid.lower().startswith(lowered)]
+
+
+def _inventory(devices: Sequence[Device]) -> str:
+    if not devices:
+        return "No NVIDIA GPU was found; `detect` shows what each probe said."
+    known = "; ".join(f"{device.index}: {device.uuid or 'no UUID'}, {device.name}" for device in devices)
+    return f"By number or UUID: {known}."
+
+
+_UNIFIED = ("macos-arm64",)
+
+_SHARE_PERCENT = 35
+"""Of unified memory for a model: the system and the application live in it too."""
+
+
+def usable_vram(platform: str, ram_mib: int, vram_mib: Optional[int]) -> Optional[int]:
+    """MiB of GPU memory that a model may take: the GPU's own, or a share of memory that the CPU uses too.
+
+    ``vram_mib``: of the chosen GPU, ``None`` without one or where it is unknown.
+    """
+    return ram_mib * _SHARE_PERCENT // 100 if platform in _UNIFIED else vram_mib
+
+
+def recommend(
+    models: Iterable[ModelRule], vram_mib: Optional[int], cores: int, ram_gib: int
+) -> Optional[ModelRule]:
+    """The first line whose floors are met; ``vram_mib`` is ``None`` without a GPU or where it is unknown."""
+    for rule in models:
+        memory_fits = rule.device != "gpu" or (vram_mib is not None and vram_mib >= rule.vram_mib)
+        if memory_fits and cores >= rule.cores and ram_gib >= rule.ram_gib:
+            return rule
+    return None

@@ -27,7 +27,7 @@ from builder.binary.fatbin_format import Compression, Container, Image
 from builder.binary.library_names import HOST, PROVIDER
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
-from tests.nvidia import Code, packed
+from tests.support.factories.nvidia import Code, packed
 
 ROUNDS = 9
 _THREADS = 2

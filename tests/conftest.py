@@ -17,7 +17,8 @@ from builder.package.contents import wanted
 from builder.project.catalogue import ort_wheel
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin
-from tests.verbs import ROOT, build
+from tests.support import ROOT
+from tests.support.fakes.verbs import build
 
 TIERS = {
     "integration": "needs a Docker engine with BuildKit, and minutes: add --integration",

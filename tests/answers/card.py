@@ -16,7 +16,7 @@ from builder.virtualcard.opening import ALL, Opening, Runtime, open_model
 from tests.answers import pairs
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 COMPILER = "gcc"
 NO_COMPILER = f"no {COMPILER} here: it compiles what stands in for a GPU"

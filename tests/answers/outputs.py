@@ -13,7 +13,7 @@ from tests.answers.feeds import load, save
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
 from tests.answers.worker import open_with
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 
 def outputs(

@@ -15,7 +15,7 @@ from builder.formats.package_names import PackageName
 from tests.answers import pairs
 from tests.answers.pairs import Pair
 from tests.integration.test_road import manifest
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 DIST = ROOT / "dist"
 

@@ -16,7 +16,7 @@ from builder.adapters.store import FileStore
 from builder.builds.workshop import Workshop
 from builder.errors import ConfigError
 from builder.project.catalogue import ort_wheel
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 HOST = "libonnxruntime.so"
 PROVIDER = "libonnxruntime_providers_cuda.so"

@@ -16,7 +16,7 @@ from tests.answers import pairs
 from tests.answers.pairs import Pair
 from tests.answers.verdict import PASSED
 from tests.answers.worker import INEXPRESSIBLE
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 BATCH = 400
 """Tests in one process: one crash costs a start, not the run."""

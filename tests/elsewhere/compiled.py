@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builder.builds.workshop import Workshop
 from tests.elsewhere.systems import DEBIAN_11, run, tar
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _FOR_DEBIAN_11 = """

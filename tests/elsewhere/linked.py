@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.binaries import RW, _file, _Strings
+from tests.support.factories.binaries import RW, _file, _Strings
 
 LOCAL, GLOBAL, WEAK, UNIQUE = 0, 1, 2, 10
 DEFAULT, INTERNAL, HIDDEN, PROTECTED = 0, 1, 2, 3

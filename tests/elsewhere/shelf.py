@@ -22,9 +22,9 @@ from builder.release.options import PublishOptions, State, index_url
 from builder.release.preflight import Leniency
 from builder.release.publish import publish_release
 from tests.doubles.github import GitHubDouble
-from tests.fakes import FakeReporter
-from tests.publishing import ports, project_at
-from tests.verbs import ROOT
+from tests.support import ROOT
+from tests.support.factories.publishing import ports, project_at
+from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs-test"
 AS_THEY_COME = Leniency(lean=True, unresolved=True, mixed=True)

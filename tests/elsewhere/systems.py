@@ -16,7 +16,7 @@ from pathlib import Path
 from builder.adapters.docker.buildx import LABEL
 from builder.builds.workshop import Workshop
 from tests.elsewhere.hidden import hide
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _HOOKS = "/usr/share/mmdebstrap/hooks/merged-usr"

@@ -18,7 +18,7 @@ import pytest
 
 from builder.adapters.docker.buildx import LABEL
 from builder.builds.workshop import Workshop
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 CLIENT = ("python3", "/root/ortpacks.pyz")
 _DRIVER = Path(__file__).with_name("cards.c")

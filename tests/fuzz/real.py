@@ -6,9 +6,9 @@ from pathlib import Path
 
 import markupsafe._speedups
 
-from tests.binaries import elf
 from tests.fuzz.seeds import Seed
-from tests.nvidia import SMALL, compiled, compiled_lto, packed
+from tests.support.factories.binaries import elf
+from tests.support.factories.nvidia import SMALL, compiled, compiled_lto, packed
 
 
 def real() -> tuple[Seed, ...]:

@@ -7,8 +7,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tests.binaries import BLACKWELL, LTOIR, LZ4, PTX, SASS, ZSTD, A, F, container, elf, image, sass
 from tests.elsewhere.linked import UNDEFINED, Row, linked
+from tests.support.factories.binaries import (
+    BLACKWELL,
+    LTOIR,
+    LZ4,
+    PTX,
+    SASS,
+    ZSTD,
+    A,
+    F,
+    container,
+    elf,
+    image,
+    sass,
+)
 
 _ELF = ((16, 2), (18, 2), (32, 8), (40, 8), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2))
 _SEGMENT = ((0, 4), (4, 4), (8, 8), (32, 8), (40, 8), (48, 8))

@@ -9,7 +9,7 @@ import pytest
 from builder.app.verbs import check_golden, goldens
 from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError
-from tests.fakes import FakeReporter
+from tests.support.fakes.ports import FakeReporter
 
 
 @pytest.fixture

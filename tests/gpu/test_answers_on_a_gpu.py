@@ -21,7 +21,7 @@ from tests.answers.packages import built, pair_of
 from tests.answers.pairs import Pair
 from tests.answers.table import ask_library, differing
 from tests.integration.test_road import manifest
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 pytestmark = pytest.mark.gpu
 

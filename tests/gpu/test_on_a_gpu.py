@@ -13,7 +13,8 @@ import pytest
 from builder.builds.kit import stock_outputs
 from builder.pipeline.selftest_models import silero_inputs
 from tests.integration.test_road import silero_model
-from tests.verbs import ROOT, invoke
+from tests.support import ROOT
+from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.gpu
 

@@ -14,7 +14,7 @@ from testinfra.host import Host
 from builder.builds.kit import stock_outputs
 from builder.pipeline.selftest_models import silero_inputs
 from tests.integration.test_road import LIBRARIES, MINIMAL, silero_model
-from tests.verbs import invoke
+from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.images
 

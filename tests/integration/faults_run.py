@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 VARIANTS = {"legacy": ("--profile", "minimal"), "modern": ("--mixed",)}
 """One that is compiled, and is small; one that is repacked, and is large."""

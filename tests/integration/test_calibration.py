@@ -21,8 +21,8 @@ from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Compression, Container, Kind
 from builder.gpu.architectures import Arch
 from builder.ports import Completed
-from tests.binaries import elf
-from tests.nvidia import (
+from tests.support.factories.binaries import elf
+from tests.support.factories.nvidia import (
     ARCHES,
     BIG,
     NO_KERNEL,
@@ -35,7 +35,7 @@ from tests.nvidia import (
     packed,
     unpack_cuobjdump,
 )
-from tests.payloads import unpacked
+from tests.support.factories.payloads import unpacked
 
 pytestmark = pytest.mark.integration
 

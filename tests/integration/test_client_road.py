@@ -23,7 +23,8 @@ from tests.elsewhere import users
 from tests.elsewhere.shelf import address, cpu_packages, released
 from tests.elsewhere.users import Bought, Card, User, compile_c, computer, driver
 from tests.integration.test_road import silero_model
-from tests.verbs import ROOT, build
+from tests.support import ROOT
+from tests.support.fakes.verbs import build
 
 pytestmark = pytest.mark.integration
 

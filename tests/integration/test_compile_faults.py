@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.faults_run import Run, promised
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 pytestmark = pytest.mark.integration
 

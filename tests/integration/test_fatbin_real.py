@@ -18,8 +18,8 @@ from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
 from builder.gpu.architectures import Capability
 from builder.gpu.generations import CAPABILITIES
-from tests import cudnn928
-from tests.payloads import unpacked
+from tests.support.factories import cudnn928
+from tests.support.factories.payloads import unpacked
 
 pytestmark = pytest.mark.integration
 

@@ -27,7 +27,8 @@ from tests.integration.faults_run import (
     sha256,
 )
 from tests.integration.faults_world import dying_engine, need_root, small_disk
-from tests.verbs import ROOT, thin_of
+from tests.support import ROOT
+from tests.support.fakes.verbs import thin_of
 
 pytestmark = pytest.mark.integration
 

@@ -19,7 +19,7 @@ from tests.answers import pairs
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
 from tests.answers.packages import built
 from tests.answers.pairs import Pair
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 pytestmark = [
     pytest.mark.integration,

@@ -24,7 +24,7 @@ from tests.elsewhere.compiled import Compiler
 from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run
 from tests.integration.test_road import LIBRARIES, MINIMAL
 from tests.integration.test_truth import FAILED_CHECK, check, replace, unpack
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 pytestmark = pytest.mark.integration
 

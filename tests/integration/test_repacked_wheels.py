@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_truth import unpack
-from tests.verbs import invoke
+from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.integration
 

@@ -21,7 +21,8 @@ from builder.pipeline.plan import PROVIDER_IN_WHEEL
 from builder.pipeline.selftest_models import silero_inputs
 from builder.project.catalogue import SELFTEST_MODEL, ort_wheel
 from tests.doubles.github import GitHubDouble
-from tests.verbs import ROOT, build, invoke, thin_of
+from tests.support import ROOT
+from tests.support.fakes.verbs import build, invoke, thin_of
 
 pytestmark = pytest.mark.integration
 

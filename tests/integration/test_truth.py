@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from builder.binary.library_names import PROVIDER
-from tests import cudnn928
 from tests.integration.test_road import LIBRARIES, MINIMAL
-from tests.verbs import invoke
+from tests.support.factories import cudnn928
+from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ from builder.virtualcard.opening import Opening
 from tests.answers import pairs
 from tests.answers.card import place
 from tests.answers.models import models
-from tests.verbs import invoke
+from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.answers import pairs
 from tests.answers.card import COMPILER, NO_COMPILER
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 pytestmark = [
     pytest.mark.integration,

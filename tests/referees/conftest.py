@@ -10,7 +10,7 @@ from builder.builds.workshop import Workshop
 from tests.referees.cut import cut
 from tests.referees.install import Referees, UnavailableError, install
 from tests.referees.openapi import Json
-from tests.verbs import ROOT
+from tests.support import ROOT
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub
 from builder.release.assets import LocalFile, Release
-from tests.fakes import FakeReporter
+from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs/v1.31.1+full"
 COMMIT = "e83c5163316f89bfbde7d9ab23ca2e25604af290"

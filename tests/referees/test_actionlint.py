@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.component.test_workflow_linters import INJECTED, SPELT, UNKNOWN
+from tests.component.app.test_workflow_linters import INJECTED, SPELT, UNKNOWN
 from tests.referees.install import HERE, Referees
 
 _NEWER = (

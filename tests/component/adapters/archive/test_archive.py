@@ -1,0 +1,183 @@
+"""Archives: what goes in comes out, the same bytes each time, whatever the machine."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.archive.archive import EARLIEST_MTIME
+from builder.errors import DiskError, IntegrityError
+from builder.formats.package_names import Form
+from builder.package.archive import Digest
+from builder.project.variants import Preset
+from tests.support.factories.archiving import (
+    FILES,
+    MANIFEST,
+    NAME,
+    accept,
+    archive,
+    content,
+    pack,
+    unpacked_by_gzip_or_zstd,
+)
+
+GZIP_SHA256 = "969eb22240caac5e2278d6f4aadbb730c28504f202d7831f4bc10950d955ee8d"
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_gnu_tar_lists_the_manifest_first_then_sorted_names_without_owner_or_time(
+    tmp_path: Path, form: Form
+) -> None:
+    tar = unpacked_by_gzip_or_zstd(pack(tmp_path, FILES, form=form))
+    listed = subprocess.run(
+        ["tar", "--full-time", "--utc", "--numeric-owner", "-tvf", "-"],
+        input=tar,
+        capture_output=True,
+        check=True,
+    )
+    rows = [line.split() for line in listed.stdout.decode().splitlines()]
+    assert [row[-1].removeprefix(f"{NAME}/") for row in rows] == [
+        "manifest.json",
+        "LICENSE",
+        "lib/libb.so",
+        "lib/libcudnn.so.9",
+    ]
+    assert {tuple(row[1:2] + row[3:5]) for row in rows} == {("0/0", "1980-01-01", "00:00:00")}
+    assert [row[0] for row in rows] == ["-rw-r--r--", "-rw-r--r--", "-rwxr-xr-x", "-rwxr-xr-x"]
+    assert EARLIEST_MTIME == 315532800
+
+
+@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("preset", list(Preset))
+def test_the_bytes_depend_neither_on_the_thread_count_nor_on_the_folder_nor_on_the_order(
+    tmp_path: Path, preset: Preset, form: Form
+) -> None:
+    noise = b"".join(hashlib.sha256(str(number).encode()).digest() * 3 for number in range(120_000))
+    files = {"lib/b": noise, "lib/a": noise[:7_000_001], "NOTICE": b"x"}
+    one = pack(tmp_path / "one", files, workers=1, preset=preset, form=form)
+    for workers in (2, 5):
+        other = tmp_path / f"{workers}"
+        again = pack(other, dict(reversed(files.items())), workers=workers, preset=preset, form=form)
+        os.utime(other / "in/input1", (1, 1))
+        assert hashlib.sha256(one.read_bytes()).digest() == hashlib.sha256(again.read_bytes()).digest()
+    assert one.stat().st_size < 12_000_000
+
+
+def test_gzip_s_bytes_are_these_on_any_machine(tmp_path: Path) -> None:
+    """Read under qemu-user as qemu64, core2duo, Nehalem and Haswell too: zlib-ng chooses code by the CPU."""
+    text = b"".join(b"%d %x\n" % (number, number * number * 40503 % 65521) for number in range(200_000))
+    package = pack(tmp_path, {"lib/text": text}, workers=2, form=Form.GZ)
+    assert hashlib.sha256(package.read_bytes()).hexdigest() == GZIP_SHA256
+
+
+def test_a_gzip_header_holds_no_name_no_time_and_no_system(tmp_path: Path) -> None:
+    package = pack(tmp_path, FILES, form=Form.GZ)
+    assert package.read_bytes()[:10] == bytes.fromhex("1f8b 08 00 00000000 00 ff")  # RFC 1952, 2.3
+    assert gzip.decompress(package.read_bytes()) == unpacked_by_gzip_or_zstd(package)
+
+
+def test_what_stays_in_its_wheel_is_not_packed_and_not_even_read(tmp_path: Path) -> None:
+    made = content(tmp_path / "in", FILES)
+    thin = replace(
+        made, members=tuple(replace(one, packed=one.path != "lib/libcudnn.so.9") for one in made.members)
+    )
+    (tmp_path / "in/input0").unlink()
+    dest = tmp_path / f"{NAME}.tar.zst"
+    told = archive().write(dest, thin, Preset.FAST, accept)
+    assert list(archive().extract(dest, tmp_path / "out")) == ["manifest.json", "LICENSE", "lib/libb.so"]
+    assert told.unpacked_size == len(MANIFEST) + 4 + 4
+
+
+def test_size_and_hash_told_are_those_of_the_file_written(tmp_path: Path) -> None:
+    dest = tmp_path / f"{NAME}.tar.zst"
+    told = archive().write(dest, content(tmp_path / "in", FILES), Preset.FAST, accept)
+    hashed = subprocess.run(
+        ["sha256sum", str(dest)], capture_output=True, check=True, text=True
+    ).stdout.split()[0]
+    assert (told.sha256, told.size) == (hashed, dest.stat().st_size)
+    assert told.unpacked_size == len(MANIFEST) + sum(map(len, FILES.values()))
+    assert archive().digest(dest) == Digest(told.size, hashed)
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_what_went_in_comes_out_of_the_extraction_of_the_head_and_of_tar(tmp_path: Path, form: Form) -> None:
+    package = pack(tmp_path, FILES, form=form)
+    out = archive().extract(package, tmp_path / "out")
+    assert {path: (tmp_path / "out" / path).read_bytes() for path in FILES} == FILES
+    assert out["lib/libb.so"] == Digest(4, hashlib.sha256(b"\x7fELF").hexdigest())
+    assert next(iter(out)) == "manifest.json"
+    assert archive().read_manifest(package) == MANIFEST
+    listed = subprocess.run(["tar", "-tf", package], capture_output=True, check=True, text=True)
+    assert len(listed.stdout.splitlines()) == 4
+
+
+def test_modes_are_the_archive_s_whatever_the_umask(tmp_path: Path) -> None:
+    """Else the user of a runtime image could not read what root unpacked."""
+    package = pack(tmp_path, {**FILES, "licenses/x.txt": b"text"})
+    before = os.umask(0o077)
+    try:
+        archive().extract(package, tmp_path / "out")
+    finally:
+        os.umask(before)
+    listed = subprocess.run(
+        ["find", "out", "-printf", "%m %P\n"], cwd=tmp_path, capture_output=True, check=True, text=True
+    )
+    assert sorted(listed.stdout.splitlines()) == [
+        "644 LICENSE",
+        "644 licenses/x.txt",
+        "644 manifest.json",
+        "755 ",
+        "755 lib",
+        "755 lib/libb.so",
+        "755 lib/libcudnn.so.9",
+        "755 licenses",
+    ]
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_the_manifest_is_read_from_the_head_of_a_package_cut_in_half(tmp_path: Path, form: Form) -> None:
+    package = pack(tmp_path, {"lib/big": os.urandom(3_000_000)}, form=form)
+    os.truncate(package, package.stat().st_size // 2)
+    assert archive().read_manifest(package) == MANIFEST
+    with pytest.raises(IntegrityError, match="is damaged"):
+        archive().extract(package, tmp_path / "out")
+
+
+def test_a_scratch_folder_goes_and_takes_what_a_killed_run_left_with_it(tmp_path: Path) -> None:
+    (tmp_path / "verify.part-1" / "verify" / "lib").mkdir(parents=True)
+    with archive().scratch(tmp_path / "verify", 10) as folder:
+        assert not folder.exists()
+        archive().extract(pack(tmp_path, FILES), folder)
+        assert not (tmp_path / "verify.part-1").exists()
+    assert [path.name for path in tmp_path.iterdir() if "verify" in path.name] == []
+    with (
+        pytest.raises(DiskError, match="verify does not fit"),
+        archive().scratch(tmp_path / "verify", 1 << 60),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("form", list(Form))
+@pytest.mark.parametrize("preset", list(Preset))
+def test_an_estimate_is_near_what_comes_out(tmp_path: Path, form: Form, preset: Preset) -> None:
+    """Of noise and text: nothing far back repeats, which zstd's estimate allows for, so it is too low."""
+    text = b"".join(b"%d %x\n" % (number, number * 40503 % 65521) for number in range(500_000))
+    made = content(tmp_path / "in", {"lib/noise": os.urandom(5_000_000), "lib/text": text})
+    dest = tmp_path / f"{NAME}{form.value}"
+    written = archive().write(dest, made, preset, accept)
+    guessed = archive().estimate(made.members, form, preset)
+    assert 0.8 < guessed / written.size < 1.2
+    assert archive().estimate(made.members[:1], form, preset) < guessed
+
+
+def test_an_estimate_of_a_file_that_is_gone_names_it(tmp_path: Path) -> None:
+    made = content(tmp_path / "in", FILES)
+    made.members[2].file.unlink()
+    with pytest.raises(IntegrityError, match="input2 cannot be read: No such file"):
+        archive().estimate(made.members, Form.ZST, Preset.FAST)

@@ -1,0 +1,111 @@
+"""kill -9 at random moments: what has its final name is whole, and the next run clears up and completes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.archive.archive import PackageArchive
+from builder.formats.package_names import Form
+from builder.package.archive import Content, Digest, Member
+from builder.project.variants import Preset
+from tests.support.fakes.ports import FakeReporter
+
+NAME = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
+
+KILLS = 20
+
+NOISE = hashlib.shake_256(b"noise").digest(4_000_000)
+
+ARCHIVE = PackageArchive(reporter=FakeReporter(), workers=2)
+
+
+def content(folder: Path) -> Content:
+    file = folder / "noise"
+    file.write_bytes(NOISE)
+    member = Member(path="lib/x", file=file, source="built", licence="LICENSE", vendor="ortpacks")
+    return Content(b"{}\n", (member,), {"lib/x": Digest(len(NOISE), hashlib.sha256(NOISE).hexdigest())})
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def killed_after(delay: float, work: Callable[[], object]) -> bool:
+    """Work in a process of its own that is killed; whether it was still at it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    time.sleep(delay)
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("form", list(Form))
+def test_a_kill_while_writing_leaves_the_old_package_or_the_new_one(tmp_path: Path, form: Form) -> None:
+    dest = tmp_path / "dist" / f"{NAME}{form.value}"
+    made = content(tmp_path)
+
+    def write() -> None:
+        ARCHIVE.write(dest, made, Preset.FAST, lambda _: None)
+
+    whole = min(seconds(write), seconds(write))
+    expected = dest.read_bytes()
+    moments = random.Random(form.value)  # noqa: S311 - moments, not keys
+    at_it = 0
+    for _ in range(KILLS):
+        dest.write_bytes(b"old")
+        at_it += killed_after(moments.uniform(0, whole), write)
+        assert dest.read_bytes() in {b"old", expected}
+    write()
+    assert names(dest.parent) == [dest.name]
+    assert dest.read_bytes() == expected
+    assert at_it > KILLS // 4
+
+
+def test_a_kill_while_splitting_leaves_the_archive_or_all_of_its_parts(tmp_path: Path) -> None:
+    """Two archives of one name in turn, so that parts of one never pass for the other's."""
+    dest = tmp_path / "dist" / f"{NAME}.tar.zst"
+    joins = dest.with_name(f"{dest.name}.parts.json")
+    ARCHIVE.write(dest, content(tmp_path), Preset.FAST, lambda _: None)
+    one = dest.read_bytes()
+    two = one[::-1]
+    digests = [Digest(len(data), hashlib.sha256(data).hexdigest()) for data in (one, two)]
+
+    def split() -> None:
+        ARCHIVE.split(dest, 500_000)
+
+    whole = seconds(split)
+    expected = names(dest.parent)
+    moments = random.Random("split")  # noqa: S311
+    at_it = 0
+    for number in range(KILLS):
+        archive = (two, one)[number % 2]
+        dest.write_bytes(archive)  # and what the last run left is still there
+        at_it += killed_after(moments.uniform(0, whole), split)
+        assert not joins.exists() or ARCHIVE.whole(joins) in digests
+        if dest.exists():
+            assert dest.read_bytes() == archive
+        else:
+            assert ARCHIVE.whole(joins) == digests[archive is two]
+    dest.write_bytes(one)
+    split()
+    assert names(dest.parent) == expected
+    assert ARCHIVE.whole(joins) == digests[0]
+    assert at_it > KILLS // 4

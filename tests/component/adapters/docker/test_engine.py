@@ -1,0 +1,196 @@
+"""The engine adapter's command lines and messages, over a fake runner; the real engine is integration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from docker.errors import APIError
+
+from builder.adapters.docker.buildx import Buildx
+from builder.adapters.docker.engine import DockerEngine
+from builder.errors import CommandError, DiskError, ToolMissingError
+from builder.ports import Completed, ContainerRun, ImageBuild
+from tests.support.fakes.ports import FakeRunner
+
+NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
+
+
+def request(**changes: object) -> ImageBuild:
+    base = {"dockerfile": Path("D"), "context": Path("ctx"), "target": "artifact"}
+    return ImageBuild(**{**base, **changes})  # type: ignore[arg-type]
+
+
+def test_no_engine_says_where_it_looked_and_what_to_do() -> None:
+    with pytest.raises(
+        ToolMissingError, match=r"No Docker engine answers at unix:///nonexistent/docker.sock"
+    ):
+        DockerEngine(FakeRunner(), NOWHERE).facts()
+
+
+def test_build_exports_with_named_contexts_in_a_stable_order() -> None:
+    runner = FakeRunner()
+    contexts = {"b": Path("/two"), "a": Path("/one")}
+    DockerEngine(runner, NOWHERE).build(request(contexts=contexts, output=Path("out")), lambda _: None)
+    argv = runner.calls[0]
+    assert argv[:3] == ["docker", "buildx", "build"]
+    assert [word for word in argv if word.startswith("--build-context")] == [
+        "--build-context=a=/one",
+        "--build-context=b=/two",
+    ]
+    assert "--output=type=local,dest=out" in argv
+    assert "--label=io.ortpacks=artifact" in argv
+    assert "--network=none" not in argv
+    assert argv[-1] == "ctx"
+
+
+def test_a_build_that_needs_no_network_gets_none() -> None:
+    runner = FakeRunner()
+    DockerEngine(runner, NOWHERE).build(request(network=False, tag="ortpacks/x:1"), lambda _: None)
+    (argv,) = runner.calls
+    assert "--network=none" in argv
+    assert argv[-3:] == ["--load", "--tag=ortpacks/x:1", "ctx"]
+
+
+def test_layers_are_read_from_a_cache_and_all_of_them_written_to_it() -> None:
+    runner = FakeRunner()
+    DockerEngine(runner, NOWHERE).build(request(cache="type=gha,scope=legacy"), lambda _: None)
+    (argv,) = runner.calls
+    assert [word for word in argv if word.startswith("--cache")] == [
+        "--cache-from=type=gha,scope=legacy",
+        "--cache-to=type=gha,scope=legacy,mode=max,ignore-error=true",
+    ]
+    assert argv[-1] == "ctx"
+
+
+def test_without_a_cache_none_is_asked_for() -> None:
+    runner = FakeRunner()
+    DockerEngine(runner, NOWHERE).build(request(), lambda _: None)
+    assert not [word for word in runner.calls[0] if "cache" in word]
+
+
+ECHO = [
+    '#23 ERROR: process "/bin/sh -c ninja" did not complete successfully: exit code: 1',
+    "------",
+    " > [build 5/5] RUN ninja:",
+    "------",
+    "Dockerfile:71",
+    "--------------------",
+    "  70 |     cmake -B /build",
+    "  71 | >>> ninja",
+    "--------------------",
+    'ERROR: failed to solve: process "/bin/sh -c ninja" did not complete successfully: exit code: 1',
+]
+"""What buildx prints after a step that failed."""
+
+
+def failed(*output: str) -> CommandError:
+    """What a build ends with whose log is ``output``; every line of it was passed on."""
+    runner = FakeRunner(answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=output)
+    lines: list[str] = []
+    with pytest.raises(CommandError) as caught:
+        DockerEngine(runner, NOWHERE).build(request(), lines.append)
+    assert lines == list(output)
+    return caught.value
+
+
+def test_a_failed_build_shows_the_last_30_lines_of_its_own_programs() -> None:
+    steps = [f"#23 {number}.125 x.cu({number}): warning" for number in range(49)]
+    error = failed("#5 [build 1/5] COPY", *steps, "#23 49.5 ninja: build stopped: subcommand failed.", *ECHO)
+    assert error.tail == (
+        *(f"x.cu({number}): warning" for number in range(20, 49)),
+        "ninja: build stopped: subcommand failed.",
+    )
+    assert str(error).splitlines()[0] == (
+        "docker buildx build of stage artifact exited with 1; last 30 lines:"
+    )
+
+
+def test_a_build_that_ran_no_program_shows_what_buildx_said() -> None:
+    said = ["#1 [internal] load build definition", "", "ERROR: failed to solve: dockerfile parse error"]
+    assert failed(*said).tail == (said[0], said[2])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR: failed to receive status: rpc error: desc = error reading from server: EOF",
+        "ERROR: rpc error: code = Unavailable desc = read unix @->/d.sock: read: connection reset by peer",
+        "ERROR: Cannot connect to the Docker daemon at unix:///d.sock. Is the docker daemon running?",
+    ],
+)
+def test_daemon_that_dies_mid_build_is_told_apart_from_a_compile_error(said: str) -> None:
+    """What buildx 0.13 printed when dockerd 26.1 got SIGKILL, SIGTERM, and before it was there."""
+    runner = FakeRunner(
+        answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=["#7 [1/9] gcc", said]
+    )
+    with pytest.raises(ToolMissingError, match=r"went away while building artifact.*run the same command"):
+        DockerEngine(runner, NOWHERE).build(request(), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "ERROR: failed to solve: write /out/x: no space left on device",  # BuildKit
+        "#9 81.20 {standard input}: fatal error: cannot write to /tmp/ccx.o: No space left on device",  # as
+        "#9 81.20 OSError: [Errno 28] No space left on device: '/ccache/ortpacks-costs.tsv.part'",
+    ],
+)
+def test_a_full_disk_is_told_apart_from_a_compile_error(said: str) -> None:
+    runner = FakeRunner(
+        answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=["#7 [1/9] gcc", said]
+    )
+    with pytest.raises(DiskError, match=r"full while building artifact: the Docker engine's or there\."):
+        DockerEngine(runner, NOWHERE).build(request(output=Path("there/artifact")), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Completed(("docker",), 1, "", "unknown command"), "has no BuildKit front"),
+        (
+            Completed(("docker",), 0, "github.com/docker/buildx v0.7.1 abc", ""),
+            "buildx is 0.7.1; 0.8 or newer",
+        ),
+    ],
+)
+def test_engine_without_buildkit(answer: Completed, message: str) -> None:
+    with pytest.raises(ToolMissingError, match=message):
+        Buildx(FakeRunner(answers={"docker buildx version": answer})).version()
+
+
+def test_buildx_that_will_do_says_its_version() -> None:
+    answer = Completed(("docker",), 0, "github.com/docker/buildx v0.8.0 abc\n", "")
+    assert Buildx(FakeRunner(answers={"docker buildx version": answer})).version() == "0.8.0"
+
+
+class Refusing:
+    """An SDK whose engine answers every container with the same words."""
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+        self.containers = self
+
+    def list(self, **_: object) -> tuple[()]:
+        return ()
+
+    def create(self, *_: object, **__: object) -> None:
+        raise APIError("500 Server Error", explanation=self._said)
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "told"),
+    [
+        (
+            "write /inspect/libx.so: no space left on device",  # dockerd 26.1, while a file was copied in
+            DiskError,
+            r"The Docker engine's disk is full: write /inspect/libx\.so.*Free space there",
+        ),
+        ("no such image: bare", CommandError, "The Docker engine refused: no such image"),
+    ],
+)
+def test_a_full_disk_is_told_apart_from_a_refusal(said: str, error: type[Exception], told: str) -> None:
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = Refusing(said)  # type: ignore[assignment]
+    with pytest.raises(error, match=told):
+        engine.run(ContainerRun(image="bare", argv=("true",)))

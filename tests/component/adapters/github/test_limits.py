@@ -1,0 +1,115 @@
+"""How long the client waits when GitHub says to. Expected values: RFC 9110 and docs.github.com."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.adapters.github.refusals import (
+    Fault,
+    Patience,
+    lacks_scope,
+    named_wait,
+    rate_limit_wait,
+    sent_at,
+)
+from builder.errors import TransferError
+from tests.support.factories.publishing import Desk, here, open_desk
+
+NOVEMBER_1994 = 784_111_777
+"""``date -u -d "Sun, 06 Nov 1994 08:49:37 GMT" +%s``, the example of RFC 9110, 5.6.7."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with open_desk(tmp_path) as desk:
+        yield desk
+
+
+def pauses(desk: Desk) -> list[float]:
+    return [pause for pause in desk.time.slept if pause > 1]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "message", "wait"),
+    [
+        (429, {"Retry-After": "Sun, 06 Nov 1994 08:49:37 GMT"}, "", 30.0),
+        (403, {"Retry-After": "Sunday, 06-Nov-94 08:49:37 GMT"}, "", 30.0),
+        (403, {"Retry-After": "Sun, 06 Nov 1994 08:49:00 GMT"}, "", 1.0),
+        (403, {"Retry-After": "soon"}, "", 60.0),
+        (403, {"Retry-After": "-5"}, "", 60.0),
+        (403, {"Retry-After": "\u00b2"}, "", 60.0),
+        (
+            429,
+            {"Retry-After": "soon", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "784111757"},
+            "",
+            10.0,
+        ),
+        (429, {"Retry-After": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "784111757"}, "", 5.0),
+        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "never"}, "API rate limit exceeded", 60.0),
+        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "\u00b2"}, "API rate limit exceeded", 60.0),
+        (403, {}, "You have triggered an abuse detection mechanism.", 60.0),
+        (403, {}, "Resource not accessible by integration", None),
+        (502, {"Retry-After": "30"}, "", None),
+    ],
+)
+def test_what_github_asks_to_wait(
+    status: int, headers: dict[str, str], message: str, wait: float | None
+) -> None:
+    assert rate_limit_wait(status, headers, message, now=NOVEMBER_1994 - 30) == wait
+
+
+@given(st.text(), st.text())
+def test_no_header_is_too_odd_to_be_read(after: str, reset: str) -> None:
+    headers = {"Retry-After": after, "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset, "Date": after}
+    wait = named_wait(headers, 0.0)
+    assert wait is None or wait >= 0
+    sent_at(headers)
+    lacks_scope({"X-OAuth-Scopes": after})
+
+
+def test_pauses_of_our_own_double_up_to_the_cap_and_those_of_a_limit_from_a_minute_on() -> None:
+    patience = Patience()
+    numbers = range(1, 7)
+    assert [patience.pause(Fault(""), number) for number in numbers] == [10, 20, 40, 80, 160, 300]
+    limit = Fault("", wait=60.0, grows=True)
+    assert [patience.pause(limit, number) for number in numbers] == [60, 120, 240, 300, 300, 300]
+    assert [patience.pause(Fault("", wait=7.0), number) for number in numbers] == [7] * 6
+
+
+def test_a_secondary_limit_that_lasts_is_waited_for_longer_each_time(desk: Desk) -> None:
+    """docs.github.com: "wait for at least one minute", then "an exponentially increasing amount of time"."""
+    desk.github.fail("create", "secondary", times=3)
+    desk.publish()
+    assert pauses(desk) == [60.0, 120.0, 240.0]
+
+
+@pytest.mark.parametrize("kind", ["retry-after", "429"])
+def test_a_wait_in_seconds_is_kept_to_each_time(desk: Desk, kind: str) -> None:
+    desk.github.fail("upload", kind, times=3, seconds=42)
+    desk.publish()
+    assert pauses(desk) == [42.0, 42.0, 42.0]
+
+
+@pytest.mark.parametrize("kind", ["date", "reset"])
+def test_a_time_to_come_back_is_read_by_githubs_clock_not_by_ours(desk: Desk, kind: str) -> None:
+    """The desk's own clock is months off."""
+    desk.github.fail("upload", kind, seconds=90)
+    desk.publish()
+    (pause,) = pauses(desk)
+    assert 88 <= pause <= 92
+
+
+@pytest.mark.parametrize("kind", ["429", "date", "reset"])
+def test_a_wait_of_more_than_an_hour_ends_the_run_and_says_so(desk: Desk, kind: str) -> None:
+    desk.github.fail("upload", kind, seconds=4000)
+    with pytest.raises(TransferError, match=r"GitHub asks to wait (3999|4000|4001) s; run it again then"):
+        desk.publish()
+    assert pauses(desk) == []
+    desk.publish()
+    (release,) = desk.github.releases.values()
+    assert {asset.name for asset in release.assets.values()} == set(here(desk.dist))

@@ -1,0 +1,184 @@
+"""An SBOM as CycloneDX spells it: valid, complete, and the same bytes from the same package."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from packageurl import PackageURL
+
+from builder.adapters.cyclonedx import CycloneDx
+from builder.formats.package_names import Layout
+from builder.package.sbom import Bom, check_sbom, describe_bom
+from tests.support.factories.documents import digests, manifest, members, name, wheels
+from tests.support.factories.packages import official, plan
+
+SBOM = "sbom.cdx.json"
+
+CUBLAS = "pkg:pypi/nvidia-cublas-cu12@12.9.1.4"
+
+Json = dict[str, object]
+
+
+def bom(layout: Layout = Layout.FULL, **changes: object) -> Bom:
+    made = plan(**changes)
+    files = [member for member in members(made, layout) if member.path != SBOM]
+    return describe_bom(made, name(made, layout), files, digests(files), wheels(files))
+
+
+def component(document: Json, purl: str) -> Json:
+    components = document["components"]
+    assert isinstance(components, list)
+    return next(one for one in components if one.get("purl") == purl)
+
+
+def files(document: object) -> list[tuple[str, str]]:
+    """Name and sha256 of every component of type file, however deep, by a walk over plain JSON."""
+    if isinstance(document, list):
+        return [file for one in document for file in files(one)]
+    if not isinstance(document, dict):
+        return []
+    own = [(document["name"], document["hashes"][0]["content"])] if document.get("type") == "file" else []
+    return own + files([value for key, value in document.items() if key == "components"])
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_it_is_valid_by_the_formats_own_schema_and_by_the_librarys_validator(layout: Layout) -> None:
+    document = CycloneDx().render(bom(layout))
+    assert CycloneDx().problems(document) == ()
+    told = json.loads(document)
+    assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
+    subject = told["metadata"]["component"]
+    thin = "-thin" if layout is Layout.THIN else ""
+    assert subject["name"] == f"ortpacks-legacy-1.21.0-cuda12.9-lean{thin}-linux-x64"
+    assert subject["version"] == "1.21.0"
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_every_file_of_the_installed_package_is_in_it_once_with_its_sha256(layout: Layout) -> None:
+    """22 files: three of ORT, seven of CUDA, eight of cuDNN, four licence texts; and our own two."""
+    found = files(json.loads(CycloneDx().render(bom(layout)))["components"])
+    assert len(found) == len(dict(found)) == 24
+    assert dict(found)["lib/libcublasLt.so.12"] == hashlib.sha256(b"lib/libcublasLt.so.12").hexdigest()
+    assert "manifest.json" not in dict(found)
+
+
+def test_a_wheel_is_a_component_with_purl_version_licence_hash_and_its_files() -> None:
+    told = component(json.loads(CycloneDx().render(bom())), CUBLAS)
+    assert PackageURL.from_string(str(told["purl"])).name == told["name"] == "nvidia-cublas-cu12"
+    assert told["version"] == "12.9.1.4"
+    assert told["hashes"] == [
+        {"alg": "SHA-256", "content": hashlib.sha256(b"wheel:nvidia-cublas-cu12==12.9.1.4").hexdigest()}
+    ]
+    assert told["licenses"] == [
+        {
+            "license": {
+                "name": "NVIDIA CUDA Toolkit End User License Agreement",
+                "properties": [{"name": "ortpacks:text", "value": "licenses/nvidia-cuda.txt"}],
+            }
+        }
+    ]
+    assert [path for path, _ in files(told)] == ["lib/libcublas.so.12", "lib/libcublasLt.so.12"]
+
+
+def test_onnx_runtime_compiled_from_source_is_a_component_of_its_own() -> None:
+    document = json.loads(CycloneDx().render(bom()))
+    compiled = component(document, "pkg:github/microsoft/onnxruntime@v1.21.0")
+    assert [path for path, _ in files(compiled)] == [
+        "lib/libonnxruntime_providers_cuda.so",
+        "lib/libonnxruntime_providers_shared.so",
+    ]
+    assert "hashes" not in compiled
+    licence = compiled["licenses"]
+    assert isinstance(licence, list)
+    assert licence[0]["license"]["id"] == "MIT"
+    host = component(document, "pkg:pypi/onnxruntime-gpu@1.21.0")
+    assert "lib/libonnxruntime.so.1" in dict(files(host))
+
+
+def test_what_is_not_packed_or_was_modified_is_marked() -> None:
+    made = official()
+    them = [member for member in members(made, Layout.THIN) if member.path != SBOM]
+    document = CycloneDx().render(describe_bom(made, "x", them, digests(them), wheels(them)))
+    told = json.loads(document)
+    marks = {
+        file["name"]: {one["name"]: one["value"] for one in file["properties"]}
+        for parent in told["components"]
+        for file in parent.get("components", [])
+    }
+    cudnn, provider = marks["lib/libcudnn.so.9"], marks["lib/libonnxruntime_providers_cuda.so"]
+    assert cudnn == {"ortpacks:size": "17", "ortpacks:packed": "false"}
+    assert provider == {"ortpacks:size": "36", "ortpacks:modified": "true"}
+    assert sum("ortpacks:packed" in mark for mark in marks.values()) == 15
+
+
+def test_the_same_bytes_whatever_the_order_of_members_and_of_the_interpreters_sets() -> None:
+    code = (
+        "import sys; from tests.component.adapters.test_cyclonedx import *;"
+        "sys.stdout.buffer.write(CycloneDx().render(bom(Layout.THIN)))"
+    )
+    made = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("0", "1", "4711")
+    }
+    backwards = plan()
+    them = [member for member in reversed(members(backwards, Layout.THIN)) if member.path != SBOM]
+    turned = describe_bom(
+        backwards, name(backwards, Layout.THIN), them, digests(them), tuple(reversed(wheels(them)))
+    )
+    assert made == {CycloneDx().render(turned)}
+
+
+def test_the_serial_number_follows_from_the_content_alone() -> None:
+    first = bom()
+    assert bom().serial == first.serial
+    assert json.loads(CycloneDx().render(first))["serialNumber"] == f"urn:uuid:{first.serial}"
+    assert bom(Layout.THIN).serial != first.serial
+    other = replace(first.files[0], sha256="0" * 64)
+    assert replace(first, files=(other, *first.files[1:])).serial != first.serial
+
+
+def test_it_speaks_of_no_machine_and_no_time() -> None:
+    text = CycloneDx().render(bom()).decode()
+    assert "timestamp" not in text
+    assert "nowhere" not in text  # where the members lie
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda bom: bom.update(colour="red"), "Additional properties are not allowed ('colour'"),
+        (lambda bom: bom.pop("bomFormat"), "'bomFormat' is a required property"),
+        (lambda bom: bom.update(serialNumber="1"), "$.serialNumber"),
+        (lambda bom: bom["components"][0].pop("name"), "'name' is a required property"),
+        (lambda bom: bom["components"][0]["hashes"][0].update(content="xyz"), "$.components[0].hashes[0]"),
+        (lambda bom: bom["components"][0].update(type="wheel"), "$.components[0].type"),
+        (lambda bom: bom.update(specVersion="1.4"), "$.specVersion: 1.6 is wanted, found '1.4'"),
+    ],
+)
+def test_what_is_not_strictly_valid_is_told_by_key(change: Callable[[Json], object], told: str) -> None:
+    document = json.loads(CycloneDx().render(bom()))
+    change(document)
+    assert told in "\n".join(CycloneDx().problems(json.dumps(document).encode()))
+
+
+@pytest.mark.parametrize("document", [b"", b"{", b"\xff", b"null", b"[]", b'"x"', b"[" * 100_000])
+def test_what_is_no_document_at_all_is_told_and_never_a_traceback(document: bytes) -> None:
+    assert CycloneDx().problems(document)
+
+
+def test_what_is_made_from_a_packages_members_fits_its_manifest() -> None:
+    for made in (plan(), official()):
+        for layout in Layout:
+            them = [member for member in members(made, layout) if member.path != SBOM]
+            document = CycloneDx().render(
+                describe_bom(made, name(made, layout), them, digests(them), wheels(them))
+            )
+            assert list(check_sbom(manifest(made, layout), document, ())) == []

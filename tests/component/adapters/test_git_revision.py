@@ -1,0 +1,131 @@
+"""Which commit the builder runs from, asked of real git in real repositories."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.git import revision_of
+from builder.adapters.process import ProcessRunner
+from tests.support.fakes.ports import FakeRunner
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
+WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "commit.gpgsign=false")
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", *WHO, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> ProcessRunner:
+    return ProcessRunner({"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home")})
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "a tree"
+    folder.mkdir()
+    git(folder, "init", "--quiet")
+    (folder / "file").write_text("one\n")
+    (folder / ".gitignore").write_text("dist/\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "one")
+    return folder
+
+
+def test_a_clean_tree_is_its_commit(repository: Path, runner: ProcessRunner) -> None:
+    found = revision_of(repository, runner)
+    assert found is not None
+    assert (found.commit, found.dirty) == (git(repository, "rev-parse", "HEAD"), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "dirty"), [("file", True), ("builder.py", True), ("dist", False), ("-n", True)]
+)
+def test_anything_that_git_does_not_ignore_makes_it_dirty(
+    repository: Path, runner: ProcessRunner, name: str, dirty: bool
+) -> None:
+    path = repository / name
+    if name == "dist":
+        path.mkdir()
+        path = path / "package"
+    path.write_text("two\n")
+    found = revision_of(repository, runner)
+    assert found is not None
+    assert found.dirty is dirty
+
+
+def test_looking_changes_nothing(repository: Path, runner: ProcessRunner) -> None:
+    index = repository / ".git/index"
+    (repository / "file").write_text("one\n")  # same bytes, other time: status would refresh the index
+    os.utime(repository / "file", (1, 1))
+    before = index.read_bytes()
+    found = revision_of(repository, runner)
+    assert found is not None
+    assert not found.dirty
+    assert index.read_bytes() == before
+
+
+def test_a_shallow_clone_and_a_linked_work_tree_tell_it_too(
+    repository: Path, runner: ProcessRunner, tmp_path: Path
+) -> None:
+    commit = git(repository, "rev-parse", "HEAD")
+    git(tmp_path, "clone", "--quiet", "--depth", "1", repository.as_uri(), "shallow")
+    git(repository, "worktree", "add", "--quiet", str(tmp_path / "linked"))
+    for folder in ("shallow", "linked"):
+        found = revision_of(tmp_path / folder, runner)
+        assert found is not None
+        assert (found.commit, found.dirty) == (commit, False)
+
+
+def test_another_repository_around_an_unpacked_archive_is_not_ours(
+    repository: Path, runner: ProcessRunner
+) -> None:
+    unpacked = repository / "ortpacks-main"
+    unpacked.mkdir()
+    assert revision_of(unpacked, runner) is None
+
+
+def test_a_repository_that_the_environment_names_is_not_ours(
+    repository: Path, runner: ProcessRunner, tmp_path: Path
+) -> None:
+    """A git hook runs with GIT_DIR set."""
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    env = {"PATH": os.environ["PATH"], "GIT_DIR": str(repository / ".git"), "GIT_WORK_TREE": str(repository)}
+    assert revision_of(plain, ProcessRunner(env)) is None
+    assert revision_of(repository, ProcessRunner(env)) == revision_of(repository, runner)
+
+
+def test_no_repository_no_commit_a_bare_one_and_a_broken_one_are_no_error(
+    runner: ProcessRunner, tmp_path: Path
+) -> None:
+    for name, words in (
+        ("plain", []),
+        ("empty", ["init", "--quiet"]),
+        ("bare", ["init", "--quiet", "--bare"]),
+    ):
+        folder = tmp_path / name
+        folder.mkdir()
+        if words:
+            git(folder, *words)
+        assert revision_of(folder, runner) is None
+    (tmp_path / "plain/.git").write_text("gitdir: /nowhere\n")
+    assert revision_of(tmp_path / "plain", runner) is None
+    assert revision_of(tmp_path / "not there", runner) is None
+
+
+def test_without_git_there_is_no_commit(repository: Path, tmp_path: Path) -> None:
+    assert revision_of(repository, ProcessRunner({"PATH": str(tmp_path)})) is None
+
+
+def test_what_is_no_commit_is_not_taken_for_one(tmp_path: Path) -> None:
+    """A program called git that answers anything."""
+    assert revision_of(tmp_path, FakeRunner()) is None

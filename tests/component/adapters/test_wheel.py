@@ -1,0 +1,141 @@
+"""Wheels: each file proved against RECORD, nothing outside the tree, nothing half-made."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import pytest
+
+from builder.adapters.wheel import unpack_wheel
+from builder.errors import IntegrityError
+
+HELLO = "sha256=WJG1tSLV3whtD_CxEPvZ0hu0_HFjrzTQgoai6Eb2vgM"
+"""``printf 'hello\\n' | openssl dgst -sha256 -binary | basenc --base64url`` without the padding."""
+
+HELLO_HEX = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+"""``printf 'hello\\n' | sha256sum``."""
+
+RECORD = "p-1.dist-info/RECORD"
+
+
+def make(path: Path, files: dict[str, bytes], record_text: str, modes: dict[str, int] | None = None) -> Path:
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        for name, data in {**files, RECORD: record_text.encode()}.items():
+            info = ZipInfo(name)
+            info.external_attr = (modes or {}).get(name, 0o644) << 16
+            archive.writestr(info, data, ZIP_DEFLATED)
+    return path
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    files = {"p/a.txt": b"hello\n", "p/bin/tool": b"hello\n"}
+    lines = f"p/a.txt,{HELLO},6\np/bin/tool,{HELLO},6\n{RECORD},,\n"
+    return make(tmp_path / "p-1-py3-none-any.whl", files, lines, {"p/bin/tool": 0o100755})
+
+
+def tree_names(tree: Path) -> list[str]:
+    return sorted(str(path.relative_to(tree)) for path in tree.rglob("*") if path.is_file())
+
+
+def leftovers(tmp_path: Path) -> list[str]:
+    return [path.name for path in tmp_path.iterdir() if not path.name.endswith(".whl")]
+
+
+def test_every_file_is_there_with_its_mode(good: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    unpack_wheel(good, tree)
+    assert tree_names(tree) == [RECORD, "p/a.txt", "p/bin/tool"]
+    assert (tree / "p/a.txt").read_bytes() == b"hello\n"
+    assert stat.S_IMODE((tree / "p/bin/tool").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tree / "p/a.txt").stat().st_mode) == 0o644
+
+
+def test_every_byte_is_on_disk_before_the_tree_has_its_name(
+    good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[list[str]] = []
+    monkeypatch.setattr(os, "sync", lambda: synced.append(tree_names(tmp_path)))
+    unpack_wheel(good, tmp_path / "tree")
+    part = f"tree.part-{os.getpid()}"
+    assert synced == [[good.name, f"{part}/{RECORD}", f"{part}/p/a.txt", f"{part}/p/bin/tool"]]
+
+
+def test_a_changed_file_is_named_with_wanted_and_got(tmp_path: Path) -> None:
+    wheel = make(tmp_path / "p-1.whl", {"p/a.txt": b"hullo\n"}, f"p/a.txt,{HELLO},6\n{RECORD},,\n")
+    with pytest.raises(
+        IntegrityError, match=rf"p/a\.txt: RECORD wants sha256 {HELLO_HEX}, got [0-9a-f]{{64}}"
+    ):
+        unpack_wheel(wheel, tmp_path / "tree")
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("keep", [0, 10, 200, -30])
+def test_a_truncated_wheel(good: Path, tmp_path: Path, keep: int) -> None:
+    good.write_bytes(good.read_bytes()[:keep])
+    with pytest.raises(IntegrityError, match="is not a whole wheel"):
+        unpack_wheel(good, tmp_path / "tree")
+    assert leftovers(tmp_path) == []
+
+
+def test_rotten_bytes_in_the_middle(good: Path, tmp_path: Path) -> None:
+    data = bytearray(good.read_bytes())
+    data[38:42] = b"\xff\xff\xff\xff"
+    good.write_bytes(data)
+    with pytest.raises(IntegrityError):
+        unpack_wheel(good, tmp_path / "tree")
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "p/../../evil", "p\\..\\evil"])
+def test_a_name_that_leads_outside(tmp_path: Path, name: str) -> None:
+    wheel = make(tmp_path / "p-1.whl", {name: b"hello\n"}, f"{name},{HELLO},6\n{RECORD},,\n")
+    with pytest.raises(IntegrityError, match="leads outside the wheel"):
+        unpack_wheel(wheel, tmp_path / "tree")
+    assert leftovers(tmp_path) == []
+
+
+def test_a_link_becomes_a_plain_file(tmp_path: Path) -> None:
+    wheel = make(
+        tmp_path / "p-1.whl", {"p/link": b"hello\n"}, f"p/link,{HELLO},6\n{RECORD},,\n", {"p/link": 0o120777}
+    )
+    unpack_wheel(wheel, tmp_path / "tree")
+    assert not (tmp_path / "tree/p/link").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("files", "lines", "message"),
+    [
+        ({"p/a": b"hello\n", "p/b": b"x"}, f"p/a,{HELLO},6\n", "p/b is not listed in RECORD"),
+        ({"p/a": b"hello\n"}, f"p/a,{HELLO},6\np/b,{HELLO},6\n", "p/b is listed in RECORD and not there"),
+        ({"p/a": b"hello\n"}, "p/a,md5=abcd,6\n", "RECORD has no sha256 for p/a"),
+        ({"p/a": b"hello\n"}, "p/a,sha256=short,6\n", "RECORD has no sha256 for p/a"),
+        ({"p/a": b"hello\n", "q-1.dist-info/RECORD": b""}, f"p/a,{HELLO},6\n", "has 2 files"),
+    ],
+)
+def test_record_and_files_must_agree(
+    tmp_path: Path, files: dict[str, bytes], lines: str, message: str
+) -> None:
+    wheel = make(tmp_path / "p-1.whl", files, f"{lines}{RECORD},,\n")
+    with pytest.raises(IntegrityError, match=message):
+        unpack_wheel(wheel, tmp_path / "tree")
+    assert leftovers(tmp_path) == []
+
+
+def test_the_same_name_twice(tmp_path: Path) -> None:
+    wheel = make(tmp_path / "p-1.whl", {"p/a": b"hello\n"}, f"p/a,{HELLO},6\n{RECORD},,\n")
+    with ZipFile(wheel, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("p/a", b"other")
+    with pytest.raises(IntegrityError, match="p/a is there twice"):
+        unpack_wheel(wheel, tmp_path / "tree")
+
+
+def test_what_a_killed_run_left_is_removed(good: Path, tmp_path: Path) -> None:
+    orphan = tmp_path / "tree.part-1"
+    orphan.mkdir()
+    (orphan / "half").write_text("x")
+    unpack_wheel(good, tmp_path / "tree")
+    assert leftovers(tmp_path) == ["tree"]

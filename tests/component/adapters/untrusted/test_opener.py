@@ -1,0 +1,592 @@
+"""Files, folders, archives and URLs that hold libraries; and everything that is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import tarfile
+import time
+import tracemalloc
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from backports.zstd import compress
+
+from builder.adapters.transfer import HttpTransfer
+from builder.adapters.untrusted.opener import Opener
+from builder.errors import (
+    BuilderError,
+    DiskError,
+    IntegrityError,
+    NothingToDoError,
+    TransferError,
+    ValidationError,
+)
+from tests.doubles.fileserver import FileServer, serve
+from tests.support.factories.archives import files, member, pax_tar, tar
+from tests.support.factories.binaries import elf, sass
+from tests.support.fakes.ports import FakeReporter
+
+LIBRARY = elf({".nv_fatbin": sass(75)})
+
+OTHER = elf({".nv_fatbin": sass(80, 86)})
+
+FATBIN = sass(90)
+
+TREE = {
+    "lib/libone.so": LIBRARY,
+    "lib/libtwo.so.1.2": OTHER,
+    "lib/plugin": OTHER + b"plugin",
+    "lib/empty.so": b"",
+    "lib/text.so.6": b"INPUT(-lone)\n",
+    "kernels/all.fatbin": FATBIN,
+    "README": b"text",
+    "etc/ld.so.conf": b"include x\n",
+    "etc/nothing": b"",
+}
+
+WANTED = {name: data for name, data in TREE.items() if name.startswith(("lib/", "kernels/"))}
+
+EXBIBYTE = 1 << 60
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Path]:
+    """Where sources lie. Whatever happens, nothing else may lie above it afterwards."""
+    folder = tmp_path / "work"
+    (tmp_path / "dist").mkdir()
+    folder.mkdir()
+    yield folder
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dist", "work"]
+    assert list((tmp_path / "dist").iterdir()) == []
+
+
+@pytest.fixture
+def opener(tmp_path: Path) -> Opener:
+    transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda seconds: None)
+    return Opener(transfer=transfer, reporter=FakeReporter(), scratch=tmp_path / "dist" / "inspect")
+
+
+@pytest.fixture
+def tree(work: Path) -> Path:
+    """Libraries of every sort, links, and files that are none."""
+    folder = work / "tree"
+    for name, data in TREE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    (folder / "lib/libone.so.1").symlink_to("libone.so")
+    (folder / "lib/libaway.so").symlink_to("/etc/passwd")
+    (folder / "away").symlink_to("/usr/lib")
+    return folder
+
+
+def found(opener: Opener, source: Path | str) -> dict[str, bytes]:
+    with opener.libraries(str(source)) as libraries:
+        names = [name for name, _ in libraries]
+        assert len(names) == len(set(names))
+        return {name: path.read_bytes() for name, path in libraries}
+
+
+def said(opener: Opener, source: Path | str, kind: type[BuilderError]) -> str:
+    with pytest.raises(kind) as caught:
+        found(opener, source)
+    assert type(caught.value) is kind or kind is TransferError
+    return str(caught.value)
+
+
+def packed(folder: Path, target: Path, *options: str) -> Path:
+    """By GNU tar and its compressors."""
+    subprocess.run(["tar", *options, "-cf", target, "-C", folder, "."], check=True)
+    return target
+
+
+def test_a_folder_is_its_libraries_by_magic_or_by_name(opener: Opener, tree: Path) -> None:
+    """The link to one of them is no library more; that to what lies outside is one."""
+    assert found(opener, tree) == {**WANTED, "lib/libaway.so": Path("/etc/passwd").read_bytes()}
+
+
+def linked(work: Path, links: dict[str, str]) -> Path:
+    """A folder with one library, text, and links; a library and a folder outside of it."""
+    folder = work / "linked"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "liba.so.1").write_bytes(LIBRARY)
+    (folder / "README").write_bytes(b"text")
+    (work / "outside").write_bytes(OTHER)
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
+    return folder
+
+
+def shown_links(opener: Opener, folder: Path) -> list[str]:
+    with opener.libraries(str(folder)) as libraries:
+        return [name for name, path in libraries if path.is_symlink()]
+
+
+@pytest.mark.parametrize(
+    ("links", "told"),
+    [
+        ({"liba.so": "liba.so.1", "libb.so": "liba.so", "sub/libc.so": "../liba.so.1"}, []),
+        ({"liba.so": "../linked/liba.so.1"}, []),
+        ({"libx.so.9": "../outside", "libgone.so.9": "libgone.so.9.1"}, ["libgone.so.9", "libx.so.9"]),
+        ({"libx.so": "libx.so.9", "libx.so.9": "../outside"}, ["libx.so"]),
+        ({"libloop.so": "libloop.so", "libgone.so": "gone"}, ["libgone.so", "libloop.so"]),
+        ({"libtext.so": "README"}, ["libtext.so"]),
+        ({"libfolder.so": "sub", "libnull.so": "/dev/null"}, ["libfolder.so", "libnull.so"]),
+        ({"tool": "../outside", "gone": "gone.py"}, []),
+    ],
+)
+def test_a_link_is_shown_unless_its_file_is(
+    opener: Opener, work: Path, links: dict[str, str], told: list[str]
+) -> None:
+    assert shown_links(opener, linked(work, links)) == told
+
+
+def test_a_folder_with_nothing_but_a_dangling_link_is_not_empty(opener: Opener, work: Path) -> None:
+    (work / "libcudnn.so.9").symlink_to("libcudnn.so.9.1.0")
+    assert shown_links(opener, work) == ["libcudnn.so.9"]
+
+
+def test_a_file_outside_is_read_under_its_links_name(opener: Opener, work: Path) -> None:
+    folder = linked(work, {"libx.so.9": "../outside"})
+    assert found(opener, folder) == {"liba.so.1": LIBRARY, "libx.so.9": OTHER}
+
+
+@pytest.mark.parametrize("name", ["lib/libone.so", "lib/plugin", "kernels/all.fatbin", "lib/empty.so"])
+def test_a_file_by_itself_is_shown_by_its_name(opener: Opener, tree: Path, name: str) -> None:
+    assert found(opener, tree / name) == {Path(name).name: TREE[name]}
+
+
+def test_a_link_that_is_named_is_followed(opener: Opener, tree: Path) -> None:
+    assert found(opener, tree / "lib/libone.so.1") == {"libone.so.1": LIBRARY}
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("x.tar", "--format=gnu"),
+        ("x.tar", "--format=v7"),
+        ("x.tar", "--format=posix"),
+        ("x.tar.gz", "--gzip"),
+        ("x.tgz", "--gzip"),
+        ("x.tar.zst", "--zstd"),
+        ("x.tar.bz2", "--bzip2"),
+        ("x.tar.xz", "--xz"),
+        ("name-says-nothing", "--zstd"),
+    ],
+)
+def test_a_tar_of_any_compression_and_layout(
+    opener: Opener, tree: Path, work: Path, name: str, option: str
+) -> None:
+    assert found(opener, packed(tree, work / name, option)) == WANTED
+
+
+@pytest.mark.parametrize("name", ["x.whl", "x.zip", "x.nupkg"])
+def test_a_zip_under_any_name(opener: Opener, tree: Path, work: Path, name: str) -> None:
+    subprocess.run(["zip", "-qry", work / "x.zip", "."], cwd=tree, check=True)
+    (work / "x.zip").rename(work / name)
+    assert found(opener, work / name) == WANTED
+
+
+def test_only_libraries_are_written(opener: Opener, work: Path, tmp_path: Path) -> None:
+    (work / "big.tar").write_bytes(files({"data.bin": b"x" * 4_000_000, "lib.so": LIBRARY}))
+    with opener.libraries(str(work / "big.tar")) as libraries:
+        written = [path for path in (tmp_path / "dist").rglob("*") if path.is_file()]
+        assert [path.stat().st_size for path in written] == [len(LIBRARY)]
+        assert [path for _, path in libraries] == written
+
+
+def test_a_top_folder_named_like_the_archive_is_left_out(opener: Opener, work: Path) -> None:
+    data = files({"app-1.0/lib/a.so": LIBRARY, "app-1.0/README": b""})
+    (work / "app-1.0.tar.gz").write_bytes(gzip.compress(data))
+    (work / "other.tar").write_bytes(data)
+    assert list(found(opener, work / "app-1.0.tar.gz")) == ["lib/a.so"]
+    assert list(found(opener, work / "other.tar")) == ["app-1.0/lib/a.so"]
+
+
+def test_links_in_a_tar_are_second_names(opener: Opener, work: Path) -> None:
+    members = [
+        member("lib/a.so.1", LIBRARY),
+        member("lib/a.so", type=tarfile.SYMTYPE, linkname="a.so.1"),
+        member("lib/b.so", type=tarfile.LNKTYPE, linkname="./lib/a.so.1"),
+        member("lib/passwd.so", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+    ]
+    (work / "x.tar").write_bytes(tar(*members))
+    assert found(opener, work / "x.tar") == {"lib/a.so.1": LIBRARY}
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../etc/passwd", "gone.so", "README"])
+def test_a_hard_link_to_what_the_tar_does_not_hold_is_told(opener: Opener, work: Path, target: str) -> None:
+    members = [member("README", b"text"), member("a.so", type=tarfile.LNKTYPE, linkname=target)]
+    (work / "x.tar").write_bytes(tar(*members))
+    assert "x.tar: a.so is a hard link to " in said(opener, work / "x.tar", IntegrityError)
+
+
+def test_names_that_lead_outside_are_only_shown(opener: Opener, work: Path) -> None:
+    names = ["../../x.so", "/abs/y.so", "a/../../z.so"]
+    (work / "x.tar").write_bytes(files(dict.fromkeys(names, LIBRARY)))
+    assert sorted(found(opener, work / "x.tar")) == ["../../x.so", "a/../../z.so", "abs/y.so"]
+    with zipfile.ZipFile(work / "x.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, LIBRARY)
+    assert sorted(found(opener, work / "x.zip")) == ["../../x.so", "a/../../z.so", "abs/y.so"]
+
+
+def test_a_name_twice_is_what_unpacking_leaves(opener: Opener, work: Path) -> None:
+    again = [member("a.so", LIBRARY), member("./a.so", OTHER), member("b.so", LIBRARY)]
+    gone = member("b.so", type=tarfile.SYMTYPE, linkname="a.so")
+    (work / "x.tar").write_bytes(tar(*again, gone))
+    assert found(opener, work / "x.tar") == {"a.so": OTHER}
+    with zipfile.ZipFile(work / "x.zip", "w") as archive:
+        archive.writestr("a.so", LIBRARY)
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.writestr("a.so", OTHER)
+    assert found(opener, work / "x.zip") == {"a.so": OTHER}
+
+
+@pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
+def test_devices_are_no_libraries(opener: Opener, work: Path, kind: bytes) -> None:
+    (work / "x.tar").write_bytes(tar(member("dev/a.so", type=kind), member("b.so", LIBRARY)))
+    assert found(opener, work / "x.tar") == {"b.so": LIBRARY}
+
+
+def test_a_member_of_a_kind_that_nobody_knows_is_a_file(opener: Opener, work: Path) -> None:
+    (work / "x.tar").write_bytes(tar(member("a.so", LIBRARY, type=b"Z")))
+    subprocess.run(["tar", "-xf", work / "x.tar", "-C", work], check=True, stderr=subprocess.DEVNULL)
+    assert found(opener, work / "x.tar") == {"a.so": (work / "a.so").read_bytes()}
+
+
+def test_names_are_shown_without_what_a_terminal_would_obey(opener: Opener, work: Path) -> None:
+    (work / "x.tar").write_bytes(files({"\x1b[2Ja\nb.so": LIBRARY, "caf\udce9.so": LIBRARY, "é.so": OTHER}))
+    assert sorted(found(opener, work / "x.tar")) == ["\\x1b[2Ja\\nb.so", "caf\\udce9.so", "é.so"]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_sparse_library_is_whole(opener: Opener, work: Path, compressed: bool) -> None:
+    folder = work / "sparse"
+    folder.mkdir()
+    with (folder / "a.so").open("wb") as file:
+        file.write(LIBRARY)
+        file.seek(5_000_000)
+        file.write(b"end")
+    for layout in ("--format=gnu", "--format=posix"):
+        options = ("--sparse", layout, *(["--gzip"] if compressed else []))
+        archive = packed(folder, work / "x.tar", *options)
+        assert archive.stat().st_size < 1_000_000
+        assert found(opener, archive) == {"a.so": (folder / "a.so").read_bytes()}
+
+
+def oversized(name: str) -> bytes:
+    return tar(member(name, LIBRARY, size=len(LIBRARY) + 9999), end=b"")
+
+
+def header(name: str, kind: bytes, place: int, data: bytes) -> bytes:
+    """A header with other bytes in one place, and the checksum for them."""
+    made = bytearray(member(name, type=kind)[0].tobuf(tarfile.GNU_FORMAT))
+    made[place : place + len(data)] = data
+    made[148:156] = b"        "
+    made[148:156] = b"%06o\0 " % sum(made)
+    return bytes(made)
+
+
+def below_zero(name: str, size: int) -> bytes:
+    """A size in base 256, which may be negative."""
+    told = size.to_bytes(12, "big", signed=True)
+    return files({"README": b"text"})[:1024] + header(name, tarfile.REGTYPE, 124, told) + bytes(2048)
+
+
+def around_in_a_circle() -> bytes:
+    """The second member's pax records say that it ends where its own header begins."""
+    first = files({"README": b"text"})[:1024]
+    return first + pax_tar({"size": "-1536"}, "a.txt", b"text")
+
+
+def broken_header() -> bytes:
+    data = bytearray(files({"a.so": LIBRARY, "b.so": OTHER}))
+    second = 512 + len(LIBRARY) + -len(LIBRARY) % 512
+    data[second] ^= 0xFF
+    return bytes(data)
+
+
+LIES = {
+    "past-the-end": oversized("a.so"),
+    "past-the-end-of-no-library": oversized("a.txt"),
+    "exbibytes": tar(member("a.txt", LIBRARY, size=EXBIBYTE << 20)),
+    "exbibytes-to-skip": tar(member("a.txt", bytes(99_999), size=EXBIBYTE << 20)),
+    "below-zero": below_zero("a.so", -256),
+    "below-zero-no-library": below_zero("a.txt", -1536),
+    "circle": around_in_a_circle(),
+    "sparse-cut": header("a.so", tarfile.GNUTYPE_SPARSE, 482, b"\1"),
+    "below-zero-by-pax": pax_tar({"size": "-4096"}, "a.so", LIBRARY),
+    "pax-size-no-number": pax_tar({"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}, "a.so", LIBRARY),
+    "broken-second-header": broken_header(),
+    "cut-second-header": files({"a.so": LIBRARY})[: 512 + len(LIBRARY) + -len(LIBRARY) % 512 + 100],
+    "endless-name": tar(member("n", b"n" * 100_000, type=tarfile.GNUTYPE_LONGNAME), member("a.so", LIBRARY)),
+    "headers-of-headers": tar(
+        *[member("x", b"9 a=b\n...", type=tarfile.XHDTYPE)] * 3000, member("a.so", LIBRARY)
+    ),
+}
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("lie", LIES)
+def test_a_tar_whose_headers_lie_is_told(opener: Opener, work: Path, lie: str, compressed: bool) -> None:
+    path = work / "x.tar"
+    path.write_bytes(gzip.compress(LIES[lie]) if compressed else LIES[lie])
+    assert said(opener, path, IntegrityError).startswith(f"{path}")
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_library_larger_than_the_disk_is_told_before_it_is_written(
+    opener: Opener, work: Path, sparse: bool
+) -> None:
+    records = {"GNU.sparse.size": str(EXBIBYTE), "GNU.sparse.map": "0,512"} if sparse else {}
+    data = (
+        pax_tar(records, "a.so", LIBRARY)
+        if sparse
+        else tar(member("a.so", LIBRARY + bytes(99_999), size=EXBIBYTE))
+    )
+    (work / "x.tar").write_bytes(data)
+    told = said(opener, work / "x.tar", DiskError)
+    assert f"about {EXBIBYTE:,} bytes are needed" in told
+    assert told.endswith("Free space there and run again.")
+
+
+def test_a_zip_that_unpacks_to_more_than_the_disk_is_told(
+    opener: Opener, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(work / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(4):
+            archive.writestr(f"{number}.so", bytes(300_000))
+    free = shutil.disk_usage(work)._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
+    told = said(opener, work / "bomb.zip", DiskError)
+    assert "about 1,200,000 bytes are needed, 1,000,000 are free" in told
+
+
+def sparse_by_pax(pieces: int) -> bytes:
+    """GNU's format 1.0: the map lies before the bytes, two numbers a piece."""
+    told = b"%d\n" % pieces + b"0\n0\n" * pieces
+    records = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
+    return pax_tar(records, "a.so", told + bytes(-len(told) % 512))
+
+
+def sparse_by_gnu(blocks: int) -> bytes:
+    """GNU's old format: 21 pieces a block, the last but eighth byte tells of one more block."""
+    block = b"00000000001\0" * 42 + b"\1" + bytes(7)
+    return header("a.so", tarfile.GNUTYPE_SPARSE, 482, b"\1") + block * blocks + bytes(1024)
+
+
+def pax_block(body: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    return tar(member("x", body, type=kind), end=b"")
+
+
+RECORDS = b"".join(b"9 %04d=a\n" % place for place in range(7000))
+
+EMPTY = member("a.txt")[0].tobuf(tarfile.GNU_FORMAT)
+
+ENDLESS = {
+    "sparse-pax": (sparse_by_pax(8_000_000), "the headers of one member have more than 131,072 bytes"),
+    "sparse-gnu": (sparse_by_gnu(200_000), "the headers of one member have more than 131,072 bytes"),
+    "sparse-often": (sparse_by_pax(2500), "a.so is sparse, in more than 2,000 pieces"),
+    "empty-files": (EMPTY * 400_000, "has more files than belong into an archive of its size"),
+    "empty-libraries": (
+        b"".join(tar(member(f"{place}.so"), end=b"") for place in range(9000)),
+        "has more libraries than belong into an archive of its size",
+    ),
+    "digits": (pax_block(b"1" * 65_000) * 400, "a record in it has a number of 40 digits"),
+    "records-for-all": (
+        pax_block(RECORDS, tarfile.XGLTYPE) + EMPTY * 20_000,
+        "it has more than 64 records for all of its members",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_little_that_would_take_long_is_told_soon(opener: Opener, work: Path, kind: str) -> None:
+    data, told = ENDLESS[kind]
+    path = work / "x.tgz"
+    path.write_bytes(gzip.compress(data + bytes(1024), 6))
+    assert path.stat().st_size < 1_500_000
+    started = time.process_time()
+    assert told in said(opener, path, IntegrityError)
+    assert time.process_time() - started < 12
+
+
+def test_members_are_not_kept(opener: Opener, work: Path) -> None:
+    """``tarfile`` alone would keep some 400 bytes of each: 5 MB in all."""
+    many = b"".join(tar(member(f"{place:05}"), end=b"") for place in range(8000))
+    (work / "x.tar").write_bytes(many + files({"a.so": LIBRARY}))
+    tracemalloc.start()
+    try:
+        assert found(opener, work / "x.tar") == {"a.so": LIBRARY}
+        assert tracemalloc.get_traced_memory()[1] < 3_500_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("option", ["--gzip", "--zstd", "--bzip2", "--xz"])
+@pytest.mark.parametrize("part", [0.02, 0.5, 0.98])
+def test_a_compressed_tar_that_is_cut_is_told(
+    opener: Opener, work: Path, tmp_path: Path, option: str, part: float
+) -> None:
+    folder = work / "folder"
+    folder.mkdir()
+    (folder / "a.so").write_bytes(LIBRARY + os.urandom(300_000))
+    archive = packed(folder, work / "x.tar", option)
+    data = archive.read_bytes()
+    archive.write_bytes(data[: int(len(data) * part)])
+    told = said(opener, archive, IntegrityError)
+    assert told.startswith(f"{archive}")
+    assert told.endswith("It may be damaged or cut short; fetch or make it again.")
+
+
+def test_a_checksum_behind_the_last_member_is_compared(opener: Opener, work: Path) -> None:
+    data = bytearray(gzip.compress(tar(member("a.so", LIBRARY), end=bytes(3_000_000))))
+    data[-8] ^= 0xFF
+    (work / "x.tgz").write_bytes(data)
+    assert "CRC check failed" in said(opener, work / "x.tgz", IntegrityError)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "size", "method"])
+def test_a_damaged_zip_is_told(opener: Opener, work: Path, damage: str) -> None:
+    path = work / "ort-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("capi/a.so", LIBRARY * 50)
+    data = bytearray(path.read_bytes())
+    if damage == "flipped":
+        data[60:90] = bytes(30)
+    if damage == "size":
+        where = data.index(b"PK\x01\x02") + 24
+        data[where : where + 4] = struct.pack("<I", len(LIBRARY) * 51)
+    if damage == "method":
+        central = data.index(b"PK\x01\x02") + 10
+        data[8:10] = data[central : central + 2] = struct.pack("<H", 99)
+    path.write_bytes(data[:-40] if damage == "cut" else data)
+    assert said(opener, path, IntegrityError).startswith(f"{path}")
+
+
+def test_an_encrypted_zip_is_told(opener: Opener, tree: Path, work: Path) -> None:
+    subprocess.run(["zip", "-qr", "-P", "secret", work / "x.zip", "lib/libone.so"], cwd=tree, check=True)
+    assert said(opener, work / "x.zip", ValidationError) == (
+        f"{work / 'x.zip'}: lib/libone.so is encrypted. Unpack it with its password and name the folder."
+    )
+
+
+@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.whl", "x.tar.zst"])
+@pytest.mark.parametrize("data", [b"<html>Sign in</html>\n" * 99, b""], ids=["page", "empty"])
+def test_an_archive_in_name_only_is_told(opener: Opener, work: Path, name: str, data: bytes) -> None:
+    (work / name).write_bytes(data)
+    told = said(opener, work / name, ValidationError)
+    assert told.startswith(f"{work / name} is no archive, whatever its name says: ")
+    assert told.endswith("fetch it again.")
+
+
+def test_what_is_compressed_and_no_tar_is_told(opener: Opener, work: Path) -> None:
+    (work / "a.so.gz").write_bytes(gzip.compress(LIBRARY * 9))
+    assert said(opener, work / "a.so.gz", ValidationError).endswith(
+        "what is compressed in it is no tar archive. Decompress it and name what comes out."
+    )
+
+
+@pytest.mark.parametrize("name", ["README", "empty", "empty.zip", "none.tar.gz", "folder"])
+def test_what_holds_no_library_is_told_and_what_could(opener: Opener, work: Path, name: str) -> None:
+    (work / "README").write_text("no library")
+    (work / "empty").touch()
+    (work / "folder").mkdir()
+    zipfile.ZipFile(work / "empty.zip", "w").close()
+    (work / "none.tar.gz").write_bytes(gzip.compress(files({"README": b"text"})))
+    assert said(opener, work / name, NothingToDoError) == (
+        f"No shared library in {work / name}. Name a .so, a folder, a wheel, a zip or tar archive, a "
+        "container image's file, or the URL of one."
+    )
+
+
+@pytest.mark.parametrize("name", ["gone.so", "fifo", "n" * 300, "file.so/x", "a\0b"])
+def test_a_path_that_is_nothing_is_told(opener: Opener, work: Path, name: str) -> None:
+    os.mkfifo(work / "fifo")
+    (work / "file.so").touch()
+    told = said(opener, f"{work}/{name}", ValidationError)
+    assert told.startswith(f"{work}/{name}".replace("\0", "\\x00"))
+
+
+def test_a_zstd_with_a_window_for_another_machine_is_told(opener: Opener, work: Path) -> None:
+    """A frame that is whole and asks for 256 MiB of the reader's memory: RFC 8878, 3.1.1.1.2."""
+    data = files({"a.so": LIBRARY})
+    block = struct.pack("<I", len(data) << 3 | 1)[:3] + data  # the last one, raw
+    (work / "x.tar.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00" + bytes([18 << 3]) + block)
+    assert "x.tar.zst cannot be read: " in said(opener, work / "x.tar.zst", IntegrityError)
+
+
+def test_several_zstd_frames_are_one_stream(opener: Opener, work: Path) -> None:
+    data = files({"a.so": LIBRARY, "b.so": OTHER})
+    skippable = struct.pack("<II", 0x184D2A50, 3) + b"abc"
+    (work / "x.tar.zst").write_bytes(compress(data[:700]) + compress(data[700:]) + skippable)
+    assert found(opener, work / "x.tar.zst") == {"a.so": LIBRARY, "b.so": OTHER}
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    wheel = io.BytesIO()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("capi/a.so", LIBRARY)
+    with serve(
+        FileServer({"a.whl": wheel.getvalue(), "libb.so?token=x": OTHER, "x.tar": b"sign in"})
+    ) as running:
+        yield running
+
+
+def test_a_url_is_fetched_and_opened(opener: Opener, work: Path, server: FileServer) -> None:
+    assert found(opener, f"{server.url}/a.whl") == {"capi/a.so": LIBRARY}
+    assert found(opener, f"{server.url}/libb.so?token=x#y") == {"libb.so": OTHER}
+
+
+def test_a_download_that_broke_off_goes_on(opener: Opener, work: Path, server: FileServer) -> None:
+    server.faults += ["cut", "503"]
+    assert found(opener, f"{server.url}/a.whl") == {"capi/a.so": LIBRARY}
+    assert [asked for _, asked in server.requests if asked]
+
+
+@pytest.mark.parametrize(
+    ("name", "faults", "told"),
+    [
+        ("gone.whl", [], "is not there (404). Check the address."),
+        ("a.whl", ["403"], "the server answers 403 Forbidden."),
+        ("a.whl", ["204"], "the server answers 204 No Content."),
+        ("a.whl", ["500"] * 5, "the server answers 500, 5 times in a row."),
+    ],
+)
+def test_a_status_other_than_200_is_a_message(
+    opener: Opener, work: Path, server: FileServer, name: str, faults: list[str], told: str
+) -> None:
+    server.faults += faults
+    message = said(opener, f"{server.url}/{name}", TransferError)
+    assert message.startswith(f"{server.url}/{name}")
+    assert told in message
+
+
+def test_a_body_that_is_always_cut_is_told(opener: Opener, work: Path, server: FileServer) -> None:
+    server.ranges = False
+    server.faults += ["cut"] * 20
+    assert "5 times in a row" in said(opener, f"{server.url}/a.whl", TransferError)
+
+
+def test_a_server_that_is_not_there_is_told(opener: Opener, work: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    told = said(opener, f"http://user:secret@127.0.0.1:{port}/a.whl", TransferError)
+    assert "Connection refused" in told
+    assert "secret" not in told
+
+
+def test_a_page_in_place_of_an_archive_is_told_by_its_url(
+    opener: Opener, work: Path, server: FileServer
+) -> None:
+    told = said(opener, f"{server.url}/x.tar", ValidationError)
+    assert told.startswith(f"{server.url}/x.tar is no archive, whatever its name says: ")

@@ -1,0 +1,148 @@
+"""inspect as a verb: several sources, what goes to stdout, and what is left on the disk."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from builder.app.inspection import look_inside, require_read
+from builder.app.program import with_flags
+from builder.builds.workshop import Workshop
+from builder.errors import CheckFailedError, ValidationError
+from tests.doubles.fileserver import FileServer, serve
+from tests.support.factories.archives import files
+from tests.support.factories.binaries import elf, sass
+from tests.support.factories.place import Place
+from tests.support.fakes.ports import FakeReporter
+
+LIBRARY = elf({".nv_fatbin": sass(75)})
+
+VALUED = frozenset({"--also", "--html", "--png", "-p"})
+
+
+@pytest.fixture
+def shop(tmp_path: Path, root: Path) -> Workshop:
+    return Workshop(root, dist=tmp_path / "dist", reporter=FakeReporter())
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[str]:
+    """A library, a wheel and a tar with one that cannot be read."""
+    (tmp_path / "liba.so").write_bytes(LIBRARY)
+    with zipfile.ZipFile(tmp_path / "b.whl", "w") as archive:
+        archive.writestr("capi/libb.so", LIBRARY)
+        archive.writestr("capi/libplain.so", elf({".text": b"code"}))
+    (tmp_path / "c.tar").write_bytes(files({"libc.so": b"", "libd.so": LIBRARY}))
+    return [str(tmp_path / name) for name in ("liba.so", "b.whl", "c.tar")]
+
+
+def test_each_source_has_its_report_and_nothing_is_left(shop: Workshop, sources: list[str]) -> None:
+    reports = look_inside(shop, sources)
+    assert [(label, [item.name for item in found]) for label, found in reports] == [
+        (sources[0], ["liba.so"]),
+        (sources[1], ["capi/libb.so", "capi/libplain.so"]),
+        (sources[2], ["libc.so", "libd.so"]),
+    ]
+    assert list(shop.dist.iterdir()) == []
+
+
+def test_what_cannot_be_read_fails_by_name_and_cause(shop: Workshop, sources: list[str]) -> None:
+    reports = look_inside(shop, sources)
+    require_read(reports[:2])
+    with pytest.raises(CheckFailedError) as caught:
+        require_read(reports)
+    assert str(caught.value) == (
+        "1 of 5 libraries cannot be read\nlibc.so: E001 the file is empty (at offset 0x0)"
+    )
+
+
+def test_a_wrong_path_is_told_before_anything_is_fetched(shop: Workshop, tmp_path: Path) -> None:
+    with serve(FileServer({})) as server:
+        with pytest.raises(ValidationError, match=r"gone\.so is neither a file nor a folder\."):
+            look_inside(shop, [f"{server.url}/a.whl", str(tmp_path / "gone.so")])
+        assert server.requests == []
+
+
+def test_a_password_in_a_url_is_not_in_the_report(shop: Workshop) -> None:
+    with serve(FileServer({"liba.so": LIBRARY})) as server:
+        url = server.url.replace("//", "//me:secret@")
+        ((label, _),) = look_inside(shop, [f"{url}/liba.so"])
+    assert label == f"{server.url}/liba.so".replace("//", "//…@", 1)
+
+
+def test_only_the_report_is_on_stdout_when_a_server_stumbles(place: Place) -> None:
+    with serve(FileServer({"liba.so": LIBRARY}, faults=["500"])) as server:
+        done = place.run("inspect", f"{server.url}/liba.so", "--json")
+    assert done.returncode == 0
+    assert isinstance(json.loads(done.stdout), dict)
+    assert "the server answers 500; trying again" in done.stderr
+
+
+def test_several_sources_by_flag_and_as_bare_words(place: Place, sources: list[str]) -> None:
+    done = place.run("inspect", sources[0], "--also", sources[1], "--json")
+    bare = subprocess.run(
+        [sys.executable, "-m", "builder.app.program", "inspect", "--json", *sources[:2]],
+        cwd=place.folder,
+        env=place.env,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, bare.returncode, bare.stderr) == (0, 0, "")
+    assert bare.stdout == done.stdout
+    assert all(name in done.stdout for name in ("liba.so", "libb.so", "libplain.so"))
+
+
+@pytest.mark.parametrize(
+    ("given", "put"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("a b c", "a --also b --also c"),
+        ("--json a b", "--json a --also b"),
+        ("a --html x b --png=y c", "a --html x --also b --png=y --also c"),
+        ("-p x a b --json c", "-p x a --also b --json --also c"),
+        ("a --also b c", "a --also b --also c"),
+        ("--html -odd a b", "--html -odd a --also b"),
+    ],
+)
+def test_bare_words_after_the_first_become_flags(given: str, put: str) -> None:
+    assert list(with_flags(given.split(), VALUED)) == put.split()
+
+
+@pytest.mark.parametrize(
+    ("given", "put"),
+    [
+        ("", ""),
+        ("a", "--package a"),
+        ("a b --base nvidia c", "--package a --package b --base nvidia --package c"),
+        ("--package a b", "--package a --package b"),
+    ],
+)
+def test_every_bare_word_of_a_verb_over_packages_is_one(given: str, put: str) -> None:
+    valued = frozenset({"--package", "--base"})
+    assert list(with_flags(given.split(), valued, "--package")) == put.split()
+
+
+def test_a_link_that_leads_nowhere_fails_by_name(shop: Workshop, tmp_path: Path) -> None:
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    (folder / "libcudart.so.12").write_bytes(LIBRARY)
+    (folder / "libcudnn.so.9").symlink_to("libcudnn.so.9.1")
+    (folder / "libcudnn_ops.so.9").symlink_to("../liboutside")
+    (tmp_path / "liboutside").write_bytes(LIBRARY)
+    reports = look_inside(shop, [str(folder)])
+    assert [item.name for item in reports[0][1] if not item.problem] == [
+        "libcudart.so.12",
+        "libcudnn_ops.so.9",
+    ]
+    with pytest.raises(CheckFailedError) as caught:
+        require_read(reports)
+    assert str(caught.value) == (
+        "1 of 3 libraries cannot be read\nlibcudnn.so.9: E010 a link to libcudnn.so.9.1, where no file is"
+    )

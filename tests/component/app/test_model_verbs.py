@@ -1,0 +1,351 @@
+"""inspect --operators and --model in-process: libraries as packages lay them, the child's answers played."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import jsonschema
+import onnx
+import onnxruntime
+import pytest
+from backports.zstd import compress
+from onnx import TensorProto, helper
+
+from builder.app.model_verbs import tell_model, tell_operators
+from builder.console import Console
+from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ValidationError
+from builder.pipeline.plan import Wishes
+from builder.ports import Completed
+from tests.support.factories.archives import files
+from tests.support.factories.binaries import elf
+from tests.support.factories.place import Place
+from tests.support.factories.workplace import Site
+
+TOP = "ortpacks-modern-1.21.0-cuda12.9-linux-x64"
+
+HOST = elf({".text": b"the host"}, defines=["VERS_1.21.0"])
+
+PROVIDER = elf({".text": b"the provider"}, needed=["libcudart.so.12", "libcublas.so.12"])
+
+BRIDGE = elf({".text": b"the bridge"})
+
+OWN = {
+    "lib/libonnxruntime.so.1": HOST,
+    "lib/libonnxruntime_providers_cuda.so": PROVIDER,
+    "lib/libonnxruntime_providers_shared.so": BRIDGE,
+}
+
+NVIDIA = {"lib/libcublas.so.12": elf({".text": b"cublas"}), "lib/libcudart.so.12": elf({".text": b"cudart"})}
+
+OF_A_WHEEL = {
+    "onnxruntime/capi/libonnxruntime.so.1.21.0": HOST,
+    "onnxruntime/capi/libonnxruntime_providers_cuda.so": PROVIDER,
+    "onnxruntime/capi/libonnxruntime_providers_shared.so": BRIDGE,
+    "onnxruntime/capi/onnxruntime_pybind11_state.so": elf({".text": b"python"}),
+}
+
+TABLE = {
+    "format": 1,
+    "onnxruntime": "1.21.0",
+    "opsets": {"ai.onnx": 22},
+    "asked": 2,
+    "unasked": [],
+    "kernels": [
+        {
+            "domain": "ai.onnx",
+            "operator": "Relu",
+            "since": 6,
+            "until": None,
+            "types": {"T": ["tensor(float)"]},
+        }
+    ],
+}
+
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+
+ANSWER = {
+    **{
+        name: []
+        for name in ("nodes", "no_kernel", "unsupported", "cheaper", "containers", "kernels", "calls")
+    },
+    "error": "",
+}
+
+
+@dataclass
+class Child:
+    """In place of the process that opens models: keeps the bytes it was shown, and gives ``answer``."""
+
+    answer: Mapping[str, object] = field(default_factory=lambda: ANSWER)
+    shown: dict[str, bytes] = field(default_factory=dict)
+
+    def run(self, argv: list[str], **_: object) -> Completed:
+        host, folder = map(Path, argv[-2:])
+        self.shown = {path.name: path.read_bytes() for path in host.parent.iterdir()}
+        (folder / "answers.jsonl").write_text(json.dumps(self.answer) + "\n", encoding="utf-8")
+        return Completed(argv=tuple(argv), code=0, stdout="", stderr="")
+
+
+@dataclass
+class Desk:
+    """A workshop with such a child, and what it prints."""
+
+    site: Site
+    child: Child
+    out: io.StringIO
+
+    def operators(self, source: Path, *, as_json: bool = False) -> str:
+        tell_operators(self.site.shop, str(source), Wishes(base="assembled"), as_json=as_json)
+        return self.out.getvalue()
+
+    def model(self, source: Path, model: Path, *, as_json: bool = False) -> str:
+        tell_model(self.site.shop, str(source), model, Wishes(base="assembled"), as_json=as_json)
+        return self.out.getvalue()
+
+    def knows(self, table: Mapping[str, object]) -> None:
+        """The answer of these very libraries is kept from an earlier time."""
+        asking = f"operators-1-{onnxruntime.__version__}"
+        folder = self.site.shop.cache / asking / sha256(PROVIDER).hexdigest()
+        folder.mkdir(parents=True)
+        (folder / f"{sha256(HOST).hexdigest()}.json").write_text(json.dumps(table))
+
+
+@pytest.fixture
+def desk(root: Path, tmp_path: Path) -> Desk:
+    site, child, out = Site(root, tmp_path), Child(), io.StringIO()
+    site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(tmp_path / "cache")}
+    site.shop.console = Console(env={}, stream=out)
+    site.shop.__dict__["runner"] = child
+    return Desk(site, child, out)
+
+
+def full(folder: Path) -> Path:
+    return _archive(folder / f"{TOP}.tar.zst", {**OWN, **NVIDIA})
+
+
+def thin(folder: Path) -> Path:
+    return _archive(folder / f"{TOP.replace('linux', 'thin-linux')}.tar.zst", OWN)
+
+
+def _archive(path: Path, content: Mapping[str, bytes]) -> Path:
+    top = path.name.removesuffix(".tar.zst")
+    path.write_bytes(compress(files({f"{top}/{name}": data for name, data in content.items()})))
+    return path
+
+
+def unpacked(folder: Path) -> Path:
+    top = folder / TOP
+    for name, data in {**OWN, **NVIDIA}.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(data)
+    return top
+
+
+def wheel(folder: Path) -> Path:
+    path = folder / "onnxruntime_gpu-1.21.0-cp311-cp311-manylinux_2_28_x86_64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in OF_A_WHEEL.items():
+            archive.writestr(name, data)
+    return path
+
+
+SOURCES = pytest.mark.parametrize("source", [full, thin, unpacked, wheel])
+
+Made = Callable[[Path], Path]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 2])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [])
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Det", ["r"], ["y"], name="d")]
+    opsets = [helper.make_opsetid("", 17)]
+    made = helper.make_model(helper.make_graph(nodes, "g", [value], [result]), opset_imports=opsets)
+    onnx.save(made, tmp_path / "my.onnx")
+    return tmp_path / "my.onnx"
+
+
+def fits(root: Path, name: str, said: str) -> dict[str, object]:
+    value: dict[str, object] = json.loads(said)
+    schema = json.loads((root / f"docs/schemas/{name}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(value, schema)
+    return value
+
+
+@SOURCES
+def test_the_libraries_of_a_source_are_those_that_are_asked(
+    desk: Desk, tmp_path: Path, source: Made, model: Path
+) -> None:
+    desk.model(source(tmp_path), model)
+    assert desk.child.shown == {name.removeprefix("lib/"): data for name, data in OWN.items()}
+
+
+@SOURCES
+def test_an_answer_is_kept_by_the_libraries_bytes(
+    desk: Desk, tmp_path: Path, source: Made, root: Path
+) -> None:
+    desk.knows(TABLE)
+    path = source(tmp_path)
+    assert fits(root, "inspect-operators", desk.operators(path, as_json=True)) == TABLE
+    assert desk.child.shown == {}, "nobody was asked"
+
+
+def test_the_operators_as_text(desk: Desk, tmp_path: Path) -> None:
+    desk.knows(TABLE)
+    path = thin(tmp_path)
+    lines = desk.operators(path).splitlines()
+    assert lines[0] == f"{path}, ONNX Runtime 1.21.0: operators with CUDA kernels"
+    assert "  Relu  6+     T: float" in lines
+
+
+def test_a_model_s_nodes_and_why_some_are_on_the_cpu(
+    desk: Desk, tmp_path: Path, model: Path, root: Path
+) -> None:
+    desk.knows(TABLE)
+    nodes = [
+        (CUDA, "Relu", "", 1),
+        (CPU, "Det", "d\n\x1b[31m", 1),
+        (CPU, "Relu", "int", 2),
+        (CPU, "Shape", "s", 1),
+    ]
+    missing = [("Det", "d\n\x1b[31m"), ("Relu", "int")]
+    desk.child.answer = {**ANSWER, "nodes": nodes, "no_kernel": missing, "cheaper": ["s"]}
+    path = thin(tmp_path)
+    assert desk.model(path, model).splitlines() == [
+        f"my.onnx with {path}, ONNX Runtime 1.21.0: 5 nodes, 4 on {CPU}, 1 on {CUDA}",
+        (
+            "  CPU: 2 Relu (int): no CUDA kernel for Relu of its opset and types. There are some for ai.onnx "
+            "6+ T: float"
+        ),
+        r"  CPU: 1 Det (d\n\x1b[31m): no CUDA kernel for Det",
+        (
+            "  CPU: 1 Shape (s): computes shapes: ONNX Runtime leaves that to the CPU, although there is a "
+            "CUDA kernel"
+        ),
+    ]
+    desk.out.truncate(0)
+    desk.out.seek(0)
+    value = fits(root, "inspect-model", desk.model(path, model, as_json=True))
+    assert (value["opsets"], value["nodes"]) == ({"ai.onnx": 17}, {CPU: 4, CUDA: 1})
+
+
+def test_of_a_model_that_is_on_the_cpu_alone_all_reasons_are_told(
+    desk: Desk, tmp_path: Path, model: Path, root: Path
+) -> None:
+    """ONNX Runtime lists no node then, but has said which operators it found no kernels for."""
+    desk.knows({**TABLE, "kernels": []})
+    nodes, missing = [(CPU, "every node", "", 2)], [("Relu", ""), ("Det", "d")]
+    desk.child.answer = {**ANSWER, "nodes": nodes, "no_kernel": missing}
+    path = thin(tmp_path)
+    assert desk.model(path, model).splitlines()[1:] == ["  CPU: every node: no CUDA kernel for Det, Relu"]
+    desk.out.truncate(0)
+    desk.out.seek(0)
+    fits(root, "inspect-model", desk.model(path, model, as_json=True))
+
+
+def test_a_model_that_is_all_on_the_gpu(desk: Desk, tmp_path: Path, model: Path) -> None:
+    desk.child.answer = {**ANSWER, "nodes": [(CUDA, "every node", "", 1)]}
+    told = desk.model(thin(tmp_path), model)
+    assert told.endswith(f"ONNX Runtime 1.21.0: 1 node, 1 on {CUDA}\n  no node runs on the CPU\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Opset 99 is under development. Current official support for domain ai.onnx is till opset 22.",
+            "ONNX Runtime 1.21.0 knows ai.onnx up to 22; this model asks for 99: export it again with",
+        ),
+        (
+            "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'b' ep:'CUDAExecutionProvider').",
+            "has no kernel for com.microsoft.BiasGelu: it was compiled with less than the full profile.",
+        ),
+        (
+            "Fatal error: com.microsoft:BiasGelu(-1) is not a registered function/op",
+            "has no kernel for com.microsoft.BiasGelu: it was compiled with less than the full profile.",
+        ),
+        (
+            "Fatal error: my.domain:Own(-1) is not a registered function/op",
+            "it comes with a library of custom operators",
+        ),
+        (
+            "Node input\n'\x1b[31m' is not",
+            r"Node input '\x1b[31m' is not Check it with onnx.checker, or export",
+        ),
+    ],
+)
+def test_a_model_that_is_refused_is_told_why_and_what_to_do(
+    desk: Desk, tmp_path: Path, model: Path, said: str, told: str
+) -> None:
+    desk.child.answer = {**ANSWER, "error": said}
+    path = thin(tmp_path)
+    with pytest.raises(CheckFailedError) as error:
+        desk.model(path, model)
+    assert str(error.value).startswith(f"my.onnx does not open with {path}: ")
+    assert told in str(error.value)
+
+
+LACKS = (
+    "only ONNX Runtime with its CUDA provider can be asked. Name a package for CUDA, its folder, or the wheel"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "words"),
+    [
+        (
+            {"lib/libonnxruntime.so.1": HOST},
+            ValidationError,
+            f"has no libonnxruntime_providers_cuda.so and no libonnxruntime_providers_shared.so: {LACKS}",
+        ),
+        (
+            NVIDIA,
+            ValidationError,
+            "has no libonnxruntime.so.1 and no libonnxruntime_providers_cuda.so and no l",
+        ),
+        (
+            {**OWN, "lib/libonnxruntime.so.1": elf({".text": b"some other"})},
+            ValidationError,
+            "its libonnxruntime.so.1 names no version of ONNX Runtime. Name another package.",
+        ),
+        ({"README": b"text"}, NothingToDoError, "No shared library in "),
+    ],
+)
+@pytest.mark.parametrize("verb", ["operators", "model"])
+def test_what_is_no_package_for_cuda(
+    desk: Desk,
+    tmp_path: Path,
+    model: Path,
+    verb: str,
+    content: Mapping[str, bytes],
+    kind: type[BuilderError],
+    words: str,
+) -> None:
+    path = _archive(tmp_path / "other.tar.zst", content)
+    with pytest.raises(kind) as error:
+        desk.operators(path) if verb == "operators" else desk.model(path, model)
+    assert str(path) in str(error.value)
+    assert words in str(error.value)
+    assert error.value.exit_code == {ValidationError: 2, NothingToDoError: 3}[kind]
+
+
+def test_a_model_is_read_before_a_package_is_opened(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "text.onnx").write_text("text")
+    with pytest.raises(ValidationError, match=r"text\.onnx is not an ONNX model"):
+        desk.model(tmp_path / "no such package", tmp_path / "text.onnx")
+
+
+@pytest.mark.parametrize("flags", [["--also", "b.whl"], ["--model", "m.onnx"]])
+def test_flags_that_do_not_go_together(place: Place, flags: list[str]) -> None:
+    said = place.fails(2, "inspect", "a.whl", "--operators", *flags)
+    assert said == (
+        "error: --operators and --model take one package, go without each other, and write no --html and no "
+        "--png. Use --json for programs.\n"
+    )

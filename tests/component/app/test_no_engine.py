@@ -1,0 +1,92 @@
+"""Without a Docker engine: what still works, what says so at once, and one that never answers."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.factories.place import NO_ENGINE, NO_ENGINE_MESSAGE, Place
+
+
+@pytest.mark.parametrize("verb", ["build", "check", "bundle", "image"])
+def test_without_an_engine_nothing_is_fetched_or_made(place: Place, verb: str) -> None:
+    assert place.fails(4, verb, "--variant", "legacy") == NO_ENGINE_MESSAGE
+    assert place.made() == set()
+
+
+def test_without_an_engine_several_variants_are_told_one_by_one(place: Place) -> None:
+    sentence = NO_ENGINE_MESSAGE.removeprefix("error: ")
+    chosen = [word for name in ("legacy", "modern", "latest") for word in ("--variant", name)]
+    assert place.fails(4, "build", *chosen) == (
+        f"error: legacy: {sentence}\nmodern: {sentence}\nlatest: {sentence}"
+    )
+    assert place.made() == set()
+
+
+def test_without_an_engine_a_package_without_cuda_is_planned(place: Place) -> None:
+    done = place.run("plan", "--variant", "directml")
+    assert done.stdout.splitlines()[:4] == [
+        "• plan directml",
+        "  base     none: nothing is compiled",
+        "  origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
+        "  ort      1.23.0, as released",
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert place.made() == set()
+
+
+def test_a_package_without_cuda_has_neither_dockerfile_nor_image(place: Place) -> None:
+    assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
+    said = place.fails(3, "image", "--variant", "cpu")
+    assert said == "error: cpu has no runtime image: images are made of packages for CUDA.\n"
+    assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
+
+
+def test_without_an_engine_a_plan_is_the_assembled_bases(place: Place) -> None:
+    done = place.run("plan", "--variant", "legacy", "--origin", "source")
+    assert done.stdout.splitlines()[:4] == [
+        "• plan legacy",
+        "  base     assembled: no Docker engine answers",
+        "  origin   source: asked for",
+        "  ort      1.21.0, profile full, host wheel",
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
+    assert place.made() == set()
+
+
+def test_a_plan_on_nvidias_image_wants_an_engine(copied: Place) -> None:
+    assert copied.fails(4, "plan", "--variant", "modern", "--base", "nvidia") == NO_ENGINE_MESSAGE
+
+
+def test_offline_names_the_input_that_is_not_in_the_cache(place: Place) -> None:
+    said = place.fails(10, "plan", "--variant", "modern", "--offline")
+    assert said == (
+        f"error: wheel:onnxruntime-gpu==1.21.0 is not in the cache ({place.folder / 'cache'}) and --offline "
+        "was given. Run the same command once without --offline.\n"
+    )
+
+
+def test_doctor_says_what_is_there_and_what_is_not(copied: Place) -> None:
+    done = copied.run("doctor")
+    assert done.returncode == 1
+    assert "  ✓ variants.yaml  3 variants\n" in done.stdout
+    assert f"  ✗ engine         No Docker engine answers at {NO_ENGINE}" in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["plan", "build"])
+def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str) -> None:
+    """An engine that takes the call and never answers."""
+    address = tmp_path / "e.sock"
+    with socket.socket(socket.AF_UNIX) as engine:
+        engine.bind(str(address))
+        engine.listen()
+        place.env["DOCKER_HOST"] = f"unix://{address}"
+        process = place.start(verb, "--variant", "legacy")
+        with engine.accept()[0]:
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=20)
+    assert process.returncode == 130, said
+    assert said == "interrupted; the same command goes on from here\n"

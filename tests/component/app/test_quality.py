@@ -1,0 +1,169 @@
+"""./run test: gates first, then pytest with the tiers that this machine can run; doctor's probes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from builder.app import quality
+from builder.builds.workshop import Workshop
+from builder.errors import CommandError, ToolMissingError
+from builder.ports import Completed, EngineFacts
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
+
+GATES = ["ruff check --quiet .", "ruff format --quiet --check .", "mypy --no-error-summary"]
+
+GATES += ["lint-imports --no-logo"]
+
+WORKFLOWS = ".github/workflows/check.yml .github/workflows/release.yml"
+
+GATES += [f"zizmor --offline --no-progress --quiet --strict-collection --min-severity=low {WORKFLOWS}"]
+
+PYTEST = f"{sys.executable} -m pytest"
+
+SIDE_BY_SIDE = f"{PYTEST} --numprocesses=2"
+
+
+class NoEngine(FakeEngine):
+    def facts(self) -> EngineFacts:
+        raise ToolMissingError("No Docker engine answers.")
+
+
+@dataclass
+class RedRunner(FakeRunner):
+    """What has a flag fails."""
+
+    red: str = ""
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+        check: bool = True,
+    ) -> Completed:
+        done = super().run(argv, cwd=cwd, env=env, on_line=on_line, check=check)
+        return replace(done, code=1 if self.red in argv else 0)
+
+
+class Bench:
+    """A workshop whose engine, programs and PATH are the test's."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.reporter = FakeReporter()
+        self.runner = FakeRunner()
+        self.shop = Workshop(root, dist=folder / "dist", reporter=self.reporter)
+        self.shop.env = {"PATH": str(folder), "ORTPACKS_CACHE": str(folder / "cache")}
+        self.use(FakeEngine())
+        self.shop.__dict__["runner"] = self.runner
+
+    def use(self, engine: FakeEngine) -> None:
+        self.shop.__dict__["engine"] = engine
+
+    def ran(self) -> list[str]:
+        return [" ".join(call) for call in self.runner.calls]
+
+
+def install(folder: Path, program: str) -> None:
+    """A program that does nothing, on the bench's PATH."""
+    (folder / program).write_text("#!/bin/sh\n")
+    (folder / program).chmod(0o755)
+
+
+@pytest.fixture
+def bench(root: Path, tmp_path: Path) -> Bench:
+    return Bench(root, tmp_path)
+
+
+def test_everything_runs_in_order(bench: Bench) -> None:
+    quality.test(bench.shop, fast=False, only=None)
+    tiers = "--integration --images"
+    runs = [f"{SIDE_BY_SIDE} -m=not engine {tiers}", f"{PYTEST} -m=engine {tiers}"]
+    assert bench.ran() == [*GATES, *runs]
+
+
+@pytest.mark.parametrize("red", ["--numprocesses=2", "-m=engine"])
+def test_both_runs_of_pytest_come_to_their_end_and_either_can_fail(bench: Bench, red: str) -> None:
+    bench.shop.__dict__["runner"] = bench.runner = RedRunner(red=red)
+    with pytest.raises(CommandError, match=f"pytest exited with 1: .*{red}"):
+        quality.test(bench.shop, fast=False, only=None)
+    assert len([line for line in bench.ran() if line.startswith(PYTEST)]) == 2
+
+
+def test_fast_asks_for_no_tier(bench: Bench) -> None:
+    bench.use(NoEngine())
+    quality.test(bench.shop, fast=True, only=None)
+    assert bench.ran() == [*GATES, SIDE_BY_SIDE]
+    assert not [line for line in bench.reporter.lines if "tier" in line]
+
+
+def test_actionlint_is_a_gate_where_it_is(bench: Bench, tmp_path: Path) -> None:
+    install(tmp_path, "actionlint")
+    quality.test(bench.shop, fast=True, only=None)
+    assert bench.ran() == [*GATES, f"actionlint -no-color -shellcheck= -pyflakes= {WORKFLOWS}", SIDE_BY_SIDE]
+    assert not [line for line in bench.reporter.lines if line.startswith("!")]
+
+
+def test_where_actionlint_is_not_it_is_said(bench: Bench) -> None:
+    quality.test(bench.shop, fast=True, only=None)
+    (said,) = [line for line in bench.reporter.lines if line.startswith("!")]
+    assert said.startswith("! gate actionlint does not run: it is not on PATH")
+
+
+def test_only_is_pytest_alone(bench: Bench) -> None:
+    quality.test(bench.shop, fast=True, only="stamp or plan")
+    assert bench.ran() == [f"{PYTEST} -k=stamp or plan"]
+
+
+def test_the_first_gate_that_fails_ends_it(bench: Bench) -> None:
+    bench.runner.answers = {"mypy": CommandError("mypy exited with 1", tail=["x.py:1: error"])}
+    with pytest.raises(CommandError, match=r"x\.py:1: error"):
+        quality.test(bench.shop, fast=True, only=None)
+    assert bench.ran() == GATES[:3]
+
+
+def test_red_tests_are_an_error_with_pytests_code(bench: Bench) -> None:
+    bench.runner.answers = {PYTEST: Completed(argv=(), code=1, stdout="", stderr="")}
+    with pytest.raises(CommandError, match="pytest exited with 1") as caught:
+        quality.test(bench.shop, fast=True, only=None)
+    assert caught.value.exit_code == 5
+
+
+def test_a_tier_that_cannot_run_says_why(bench: Bench) -> None:
+    bench.use(NoEngine())
+    assert list(quality.tiers(bench.shop)) == []
+    assert bench.reporter.lines == [
+        "! tiers integration and images do not run: No Docker engine answers.",
+        "! tier gpu does not run: no nvidia-smi on this machine",
+        "! tier referees does not run: no Node.js with npm on this machine",
+    ]
+
+
+def test_tiers_run_where_a_driver_and_node_are(bench: Bench, tmp_path: Path) -> None:
+    for program in ("nvidia-smi", "node", "npm"):
+        install(tmp_path, program)
+    assert list(quality.tiers(bench.shop)) == ["--integration", "--images", "--gpu", "--referees"]
+    assert bench.reporter.lines == []
+
+
+def test_doctor_tells_the_engine_in_numbers(bench: Bench) -> None:
+    quality.doctor(bench.shop)
+    assert (
+        "✓ engine         Docker 26.1.5, buildx 0.13.1, overlay2, 2 CPUs, 26 GB memory, 64 GB free"
+        in bench.reporter.lines
+    )
+
+
+def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: Path) -> None:
+    assert not quality.doctor(bench.shop)
+    assert (
+        "✗ mmdebstrap     mmdebstrap is not on PATH: --base assembled needs it (apt-get install mmdebstrap)."
+        in bench.reporter.lines
+    )
+    assert bench.reporter.lines[-1].startswith(f"✓ dist           {tmp_path / 'dist'}, ")

@@ -1,0 +1,221 @@
+"""./run in a copied folder, with every program it calls replaced: what it installs, refuses and passes on.
+
+These tests go up to the decision to install an engine; what is installed then is test_run_install's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REAL = ("bash", "cat", "cut", "dirname", "flock", "grep", "head", "mkdir", "rm", "sha256sum", "chmod", "cp")
+"""Programs that are what they are; nothing else of this machine is on PATH."""
+
+PYTHON = """\
+printf 'python %s\\n' "$*" >>"$CALLS"
+case "$*" in
+--version) echo Python 3.12.0 ;;
+"-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+"-m pip"*) exit "${PIP_EXIT:-0}" ;;
+"-m builder.app.program"*) printf '[%s]' "$@"; echo ;;
+esac
+"""
+
+REFUSAL = "Start Docker, or set DOCKER_HOST. As root on Debian or Ubuntu, ./run installs one (without "
+
+REMEDY = f"{REFUSAL}--no-engine-install).\n"
+
+
+class Machine:
+    """A folder with ``run``, a PATH of stubs and what they were called with."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.folder = folder / "project with a space"
+        self.bin = folder / "bin"
+        self.calls = folder / "calls"
+        self.folder.mkdir()
+        self.bin.mkdir()
+        shutil.copy(root / "run", self.folder / "run")
+        (self.folder / "requirements.lock").write_text("invoke==2.2.0\n")
+        for name in REAL:
+            (self.bin / name).symlink_to(shutil.which(name) or pytest.fail(f"{name} is not on this machine"))
+        self.stub("python3", PYTHON)
+        self.stub("docker", 'case "$1" in version) exit 0 ;; context) echo default ;; esac')
+        self.stub("id", "echo 0")
+        for name in ("apt-get", "dockerd", "setsid"):
+            self.stub(name, "")
+        self.calls.touch()
+
+    def stub(self, name: str, script: str) -> None:
+        """A program that notes its call, then does as ``script`` says."""
+        note = "" if name == "python3" else f'printf \'{name} %s\\n\' "$*" >>"$CALLS"\n'
+        (self.bin / name).write_text(f"#!{shutil.which('bash')}\n{note}{script}\n")
+        (self.bin / name).chmod(0o755)
+
+    def no_engine(self, context: str = "default") -> None:
+        self.stub("docker", f'case "$1" in version) exit 1 ;; context) echo {context} ;; esac')
+
+    def run(self, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.folder / "run", *words],
+            cwd="/",
+            env={"PATH": str(self.bin), "CALLS": str(self.calls), **env},
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=30,
+        )
+
+    def called(self, program: str) -> list[str]:
+        lines = self.calls.read_text().splitlines()
+        return [line.removeprefix(f"{program} ") for line in lines if line.startswith(f"{program} ")]
+
+    def installed(self) -> list[str]:
+        """What was done to the machine."""
+        return [line for name in ("apt-get", "dockerd", "setsid") for line in self.called(name)]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, root: Path) -> Machine:
+    return Machine(tmp_path, root)
+
+
+def test_with_a_running_engine_nothing_is_installed(machine: Machine) -> None:
+    done = machine.run("build", "--variant", "legacy")
+    assert done.returncode == 0, done.stderr
+    assert machine.installed() == []
+    assert done.stdout == "[-m][builder.app.program][--search-root][.][build][--variant][legacy]\n"
+
+
+def test_alone_it_lists_the_verbs_and_asks_no_engine(machine: Machine) -> None:
+    assert machine.run().stdout == "[-m][builder.app.program][--search-root][.][--list]\n"
+    assert machine.called("docker") == []
+
+
+def test_arguments_pass_through_as_they_are(machine: Machine) -> None:
+    words = ("test", "--only", "a b  c", "*", "$HOME", "", "--no-engine-install", "-k")
+    done = machine.run(*words)
+    assert (
+        done.stdout == "[-m][builder.app.program][--search-root][.][test][--only][a b  c][*][$HOME][][-k]\n"
+    )
+
+
+def test_the_exit_code_is_invokes(machine: Machine) -> None:
+    machine.stub("python3", PYTHON.replace("echo ;;\nesac", "exit 6 ;;\nesac"))
+    assert machine.run("plan").returncode == 6
+
+
+def test_the_environment_is_made_once_and_says_so(machine: Machine) -> None:
+    first, second = machine.run("--list"), machine.run("--list")
+    assert first.stderr == "run: making .venv with Python 3.12.0 and requirements.lock\n"
+    assert second.stderr == ""
+    assert len([call for call in machine.called("python") if "venv" in call]) == 1
+    installing = [call for call in machine.called("python") if call.startswith("-m pip")]
+    assert installing == [
+        "-m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock"
+    ]
+
+
+def test_a_changed_lock_makes_the_environment_anew(machine: Machine) -> None:
+    machine.run("--list")
+    (machine.folder / ".venv" / "stale").touch()
+    (machine.folder / "requirements.lock").write_text("invoke==2.2.1\n")
+    assert "making .venv" in machine.run("--list").stderr
+    assert not (machine.folder / ".venv" / "stale").exists()
+
+
+def test_an_environment_whose_python_is_gone_is_made_anew(machine: Machine) -> None:
+    machine.run("--list")
+    (machine.folder / ".venv" / "bin" / "python").unlink()
+    done = machine.run("--list")
+    assert done.returncode == 0, done.stderr
+    assert "making .venv" in done.stderr
+
+
+def test_an_installation_that_failed_is_tried_again(machine: Machine) -> None:
+    failed = machine.run("--list", PIP_EXIT="1")
+    assert failed.returncode == 4
+    assert "run: installing requirements.lock failed (above). Check pip's index and run" in failed.stderr
+    assert machine.run("--list").returncode == 0
+
+
+def test_an_old_python_is_refused(machine: Machine) -> None:
+    machine.stub("python3", "exit 1")
+    done = machine.run("--list")
+    assert done.returncode == 4
+    assert done.stderr == (
+        "run: Python 3.11 or newer is needed and not on PATH. Install python3 and python3-venv.\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["build", "bundle", "check", "verify", "image", "test"])
+def test_an_engine_is_refused_when_told_so(machine: Machine, verb: str) -> None:
+    machine.no_engine()
+    done = machine.run(verb, "--no-engine-install")
+    assert done.returncode == 4
+    assert done.stderr.endswith(f"run: no Docker engine answers. {REMEDY}")
+    assert (done.stdout, machine.installed()) == ("", [])
+
+
+def test_an_engine_named_by_docker_host_is_respected(machine: Machine) -> None:
+    machine.no_engine()
+    done = machine.run("build", DOCKER_HOST="ssh://builder")
+    assert done.returncode == 4
+    assert f"run: no Docker engine answers at ssh://builder. {REMEDY}" in done.stderr
+    assert machine.installed() == []
+
+
+@pytest.mark.parametrize("env", [{"DOCKER_CONTEXT": "remote"}, {}], ids=["variable", "docker context use"])
+def test_an_engine_named_by_a_context_is_respected(machine: Machine, env: dict[str, str]) -> None:
+    machine.no_engine("default" if env else "remote")
+    done = machine.run("build", **env)
+    assert done.returncode == 4
+    assert f"run: no Docker engine answers at remote. {REMEDY}" in done.stderr
+    assert machine.installed() == []
+
+
+def test_only_root_installs(machine: Machine) -> None:
+    machine.no_engine()
+    machine.stub("id", "echo 1000")
+    done = machine.run("build")
+    assert done.returncode == 4
+    assert done.stderr.endswith(f"run: no Docker engine answers. {REMEDY}")
+    assert machine.installed() == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "--variant", "legacy"),
+        ("inspect", "lib.so"),
+        ("doctor",),
+        ("--help", "build"),
+        ("build", "--help"),
+        ("test", "--fast"),
+    ],
+    ids=" ".join,
+)
+def test_verbs_that_need_no_engine_ask_for_none(machine: Machine, words: tuple[str, ...]) -> None:
+    machine.no_engine()
+    assert machine.run(*words).returncode == 0
+    assert machine.called("docker") == []
+    assert machine.installed() == []
+
+
+def test_clean_installs_no_engine_to_clean_it(machine: Machine) -> None:
+    machine.no_engine()
+    (machine.bin / "dockerd").unlink()
+    assert machine.run("clean").returncode == 0
+    assert machine.installed() == []
+
+
+def test_a_second_start_costs_little(machine: Machine) -> None:
+    machine.run("--list")
+    before = os.times()
+    machine.run("--list")
+    after = os.times()
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 1

@@ -1,0 +1,115 @@
+"""show: the page and the picture appear whole or not at all, and stdout is a table or nothing but JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from builder.app.inspection import require_places, show
+from builder.binary.library import Report
+from builder.builds.workshop import Workshop
+from builder.console import Console
+from builder.errors import DiskError, ValidationError
+from tests.support.factories.libraries import BROKEN, OWN, PLAIN, PROVIDER
+from tests.support.fakes.ports import FakeReporter
+
+REPORTS: list[Report] = [("my.whl", [PROVIDER, PLAIN]), ("other.whl", [OWN, BROKEN])]
+
+
+@pytest.fixture
+def out() -> io.StringIO:
+    """What a user sees on stdout."""
+    return io.StringIO()
+
+
+@pytest.fixture
+def shop(tmp_path: Path, root: Path, out: io.StringIO) -> Workshop:
+    made = Workshop(root, dist=tmp_path / "dist", reporter=FakeReporter())
+    made.console = Console(env={}, stream=out)
+    return made
+
+
+def test_a_table_and_a_line_for_each_file(shop: Workshop, tmp_path: Path, out: io.StringIO) -> None:
+    html, png = tmp_path / "map.html", tmp_path / "map.png"
+    show(shop, REPORTS, as_json=False, html=html, png=png)
+    assert out.getvalue().startswith("my.whl\n")
+    assert isinstance(shop.reporter, FakeReporter)
+    assert shop.reporter.lines == [f"{path}  {path.stat().st_size:,} bytes" for path in (html, png)]
+    assert html.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.html", "map.png"]
+
+
+def test_json_is_all_there_is_on_stdout(shop: Workshop, tmp_path: Path, out: io.StringIO, root: Path) -> None:
+    show(shop, REPORTS, as_json=True, html=tmp_path / "map.html", png=None)
+    said = json.loads(out.getvalue())
+    jsonschema.validate(
+        said, json.loads((root / "docs/schemas/inspect.schema.json").read_text(encoding="utf-8"))
+    )
+    assert isinstance(shop.reporter, FakeReporter)
+    assert shop.reporter.lines == []
+    assert (tmp_path / "map.html").is_file()
+
+
+def test_what_was_there_is_replaced(shop: Workshop, tmp_path: Path) -> None:
+    html = tmp_path / "map.html"
+    html.write_text("old")
+    show(shop, REPORTS, as_json=True, html=html, png=None)
+    assert "old" not in html.read_text(encoding="utf-8")[:100]
+
+
+@pytest.mark.parametrize("kind", ["html", "png"])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (".", r" is a folder\. Name a file in it\.$"),
+        ("gone/map", r"gone is no folder, so map cannot be written there\. Make it first\.$"),
+        ("pipe", r"pipe is no regular file\. Name one that may be replaced\.$"),
+    ],
+)
+def test_a_place_where_no_file_can_be_is_told(
+    shop: Workshop, tmp_path: Path, kind: str, name: str, said: str, out: io.StringIO
+) -> None:
+    path = tmp_path / name
+    if name == "pipe":
+        os.mkfifo(path)
+    before = list(tmp_path.iterdir())
+    with pytest.raises(ValidationError, match=said):
+        show(
+            shop,
+            REPORTS,
+            as_json=False,
+            html=path if kind == "html" else None,
+            png=path if kind == "png" else None,
+        )
+    assert out.getvalue() == ""
+    assert list(tmp_path.iterdir()) == before
+
+
+def test_one_file_cannot_be_both(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match=r"--html and --png both name .*map\. Give each a file"):
+        require_places(tmp_path / "map", tmp_path / "map")
+
+
+def test_a_file_that_cannot_be_written_is_told_by_name(
+    shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builder.adapters.files.part_file._locked_file", refuse)
+    with pytest.raises(
+        DiskError, match=r"map\.html cannot be written: Permission denied\. Check the folder's"
+    ):
+        show(shop, REPORTS, as_json=False, html=tmp_path / "map.html", png=None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_too_long_for_the_disk_is_told(tmp_path: Path) -> None:
+    with pytest.raises(DiskError, match="File name too long"):
+        require_places(tmp_path / (300 * "x"), None)

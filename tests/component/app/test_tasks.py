@@ -1,0 +1,218 @@
+"""The command line as a user meets it: bad input is a message and an exit code, nothing is left half-made."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from backports.zstd import compress
+from invoke.tasks import Task
+
+import tasks
+from tests.support.factories.binaries import elf, sass
+from tests.support.factories.place import Place
+
+OVER_VARIANTS = (tasks.plan, tasks.check, tasks.bundle, tasks.image, tasks.build, tasks.render)
+
+GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+
+
+def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
+    said = copied.fails(2, "build", "--variant", "legcy")
+    assert said == (
+        "error: 'legcy' is not a variant (there are: legacy, modern, latest, cpu, directml, coreml). "
+        "Did you mean legacy?\n"
+    )
+
+
+@pytest.mark.parametrize("verb", ["build", "image"])
+def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
+    assert copied.fails(3, verb) == (
+        "error: No variant is chosen. Name some with --variant (legacy, modern, latest, cpu, directml, "
+        "coreml), or give --all.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("--base", "ubuntu", "error: --base 'ubuntu' is none of auto, nvidia, assembled.\n"),
+        ("--profile", "tiny", "error: --profile 'tiny' is none of full, lean, minimal.\n"),
+        ("--host", "", "error: --host '' is none of wheel, source.\n"),
+    ],
+)
+def test_a_flag_names_its_values(copied: Place, flag: str, value: str, said: str) -> None:
+    assert copied.fails(2, "build", "--variant", "legacy", f"{flag}={value}") == said
+
+
+def test_flags_are_read_before_anything_is_made(copied: Place) -> None:
+    assert not (copied.folder / "dist").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("format: 1", "format: [1", "variants.yaml:"),
+        ("origin: auto", "orgin: auto", "origin"),
+        ("sm: [75, 80, 86]", "sm: [75, 80, 91]", "variants.modern.sm"),
+        ("  modern:", "  legacy:", "legacy"),
+    ],
+    ids=["syntax", "unknown-key", "sm-91", "twice"],
+)
+def test_a_broken_configuration_names_file_and_key(place: Place, old: str, new: str, said: str) -> None:
+    place.edit(old, new)
+    told = place.fails(2, "build", "--variant", "legacy")
+    assert told.startswith("error: variants.yaml:")
+    assert said in told
+
+
+@pytest.mark.parametrize("name", ["variants.yaml", "inputs.lock"])
+def test_a_missing_file_is_named(place: Place, name: str) -> None:
+    (place.folder / name).unlink()
+    said = place.fails(2, "plan", "--variant", "legacy")
+    assert said == f"error: {place.folder / name} is not there. Run this in the project's folder.\n"
+
+
+@pytest.mark.parametrize("name", ["variants.yaml", "inputs.lock"])
+def test_a_file_that_is_no_text_is_named(place: Place, name: str) -> None:
+    (place.folder / name).write_bytes(b"\xff\xfe\x00")
+    assert place.fails(2, "plan", "--variant", "legacy").startswith(f"error: {place.folder / name} ")
+
+
+def test_verbs_over_variants_take_the_same_flags() -> None:
+    named = {
+        verb.name: {argument.name for argument in verb.get_arguments()}
+        for verb in OVER_VARIANTS
+        if isinstance(verb, Task)
+    }
+    shared = {
+        "variant",
+        "all",
+        "base",
+        "origin",
+        "profile",
+        "host",
+        "widen",
+        "mixed",
+        "release",
+        "builder",
+        "offline",
+        "dist",
+    }
+    assert named == {
+        "plan": shared,
+        "check": shared | {"package"},
+        "bundle": shared,
+        "image": shared,
+        "build": shared | {"cache", "force", "jobs"},
+        "render": shared - {"builder"} | {"check", "explain", "golden"},
+    }
+
+
+@pytest.mark.parametrize("verb", ["publish", "verify", "client"])
+def test_an_empty_dist_is_nothing_to_do(copied: Place, tmp_path: Path, verb: str) -> None:
+    said = copied.fails(3, verb, "--dist", str(tmp_path))
+    assert said == f"error: {tmp_path} holds no package. `./run build --all` makes them.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_package_is_told(copied: Place, tmp_path: Path) -> None:
+    (tmp_path / GARBAGE).write_bytes(b"garbage")
+    said = copied.fails(7, "verify", "--package", str(tmp_path / GARBAGE), "--dist", str(tmp_path))
+    assert said.startswith(f"error: {tmp_path / GARBAGE} is damaged: ")
+    assert said.endswith("Build or download it again.\n")
+    assert [path.name for path in tmp_path.iterdir()] == [GARBAGE]
+
+
+@pytest.mark.parametrize("name", ["my.tar.zst", "."])
+def test_a_package_that_is_not_there_is_told(copied: Place, name: str) -> None:
+    said = copied.fails(2, "verify", "--package", name)
+    assert said == f"error: {name}: no such package. `./run build` leaves its packages in dist/.\n"
+
+
+def test_an_archive_that_is_no_package_is_told_before_anything_is_planned(
+    copied: Place, tmp_path: Path
+) -> None:
+    archive, text = tmp_path / "photos.tar.zst", tmp_path / "holiday.txt"
+    text.write_text("sun\n")
+    packed = subprocess.run(["tar", "--create", text], capture_output=True, check=True).stdout
+    archive.write_bytes(compress(packed))
+    done = copied.run("verify", "--package", str(archive), "--dist", str(tmp_path / "dist"))
+    assert done.returncode == 7
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"error: {archive}: its first member is '")
+    assert done.stderr.endswith("holiday.txt', not manifest.json: no ortpacks package.\n")
+    assert not (tmp_path / "dist").exists()
+
+
+def test_inspect_says_only_json_on_stdout(copied: Place, tmp_path: Path) -> None:
+    library = tmp_path / "libfoo.so"
+    library.write_bytes(elf({".nv_fatbin": sass(75)}))
+    done = copied.run("inspect", str(library), "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["sources"][0]["libraries"][0]["sass"] == ["75"]
+
+
+@pytest.mark.parametrize("name", ["README.txt", "empty"])
+def test_inspect_of_what_holds_no_library(copied: Place, tmp_path: Path, name: str) -> None:
+    (tmp_path / "README.txt").write_text("text")
+    (tmp_path / "empty").mkdir()
+    said = copied.fails(3, "inspect", str(tmp_path / name))
+    assert said.startswith(f"error: No shared library in {tmp_path / name}.")
+
+
+def test_inspect_of_a_cut_library_says_so(copied: Place, tmp_path: Path) -> None:
+    library = tmp_path / "libfoo.so"
+    library.write_bytes(elf({".nv_fatbin": sass(75)})[:-100])
+    done = copied.run("inspect", str(library))
+    assert done.returncode == 6
+    assert "libfoo.so  cannot be read: " in done.stdout
+    assert done.stderr.startswith("error: 1 of 1 libraries cannot be read\nlibfoo.so: ")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 16 KiB that holds a package's name."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(["mount", *options], check=False, capture_output=True).returncode:
+        pytest.skip("a small disk needs root and the right to mount")
+    (folder / GARBAGE).touch()
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_and_nothing_half_made_is_left(copied: Place, tiny: Path) -> None:
+    said = copied.fails(11, "client", "--dist", str(tiny))
+    assert said.startswith(f"error: {tiny / 'ortpacks.pyz'}")
+    assert "No space left on device" in said
+    assert [path.name for path in tiny.iterdir()] == [GARBAGE]
+
+
+def test_a_folder_that_takes_no_file_is_told(copied: Place, tiny: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny)], check=True)
+    said = copied.fails(11, "client", "--dist", str(tiny))
+    assert said.startswith(f"error: {tiny / 'ortpacks.pyz'}")
+    assert "Read-only file system" in said
+
+
+def test_an_output_without_room_is_a_message(copied: Place) -> None:
+    """``/dev/full`` is a disk on which nothing is left."""
+    words = ("plan", "--variant", "legacy", "--base", "assembled", "--origin", "source", "--offline")
+    argv = [sys.executable, "-m", "builder.app.program", *words]  # as ./run starts it
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(
+            argv, cwd=copied.folder, env=copied.env, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 11
+    assert said == (
+        "error: a file or the output cannot be written: No space left on device. "
+        "Free space or fix its permissions.\n"
+    )

@@ -1,0 +1,153 @@
+"""Files of a few megabytes that ask for far more than their size: refused soon, and in little memory.
+
+Each is read by a process of its own, for its memory is the point. ``ru_maxrss`` would be the parent's.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builder.binary.fatbin_format import BEGIN
+from tests.support.factories.binaries import SASS, container, elf, image
+
+SECONDS, MIB = 8, 200
+"""Processor time and memory of one file; the interpreter's own 17 MiB and the file itself are in it."""
+
+READ = r"""
+import re, sys, time
+from pathlib import Path
+from builder.libraryfile import read_file
+
+begin = time.process_time()
+reading = read_file(sys.argv[2], Path(sys.argv[1]))
+seconds = time.process_time() - begin
+(peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+print(f"{seconds:.2f} {int(peak) // 1024}")
+print(reading.problem.message if reading.problem else f"{len(reading.containers):,} containers")
+"""
+
+NAME = b"n" * 4000
+
+HEADERS = 65_000
+
+SMALL = image(SASS, 50, payload=8)
+
+
+def _headers_again(library: bytes, name: str, count: int) -> bytes:
+    """The library with ``count`` more headers like the one of the section of this name."""
+    (table,) = struct.unpack_from("<Q", library, 40)
+    header = next(
+        library[at : at + 64] for at in range(table, len(library), 64) if _name(library, at) == name.encode()
+    )
+    total = struct.pack("<H", struct.unpack_from("<H", library, 60)[0] + count)
+    return library[:60] + total + library[62:] + header * count
+
+
+def _name(library: bytes, header: int) -> bytes:
+    """Of the section with the header at this place; the last section holds the names."""
+    (names,) = struct.unpack_from("<Q", library, len(library) - 64 + 24)
+    (start,) = struct.unpack_from("<I", library, header)
+    return library[names + start : library.index(b"\0", names + start)]
+
+
+def _sections_with_a_long_name() -> bytes:
+    return _headers_again(elf({"." + NAME.decode(): b"x"}), "." + NAME.decode(), HEADERS)
+
+
+def _a_name_needed_again_and_again() -> bytes:
+    library = elf(needed=[NAME.decode(), *["x"] * HEADERS])
+    dynamic = struct.pack("<qQ", 1, 1)
+    return library.replace(b"".join(_needed(library)), dynamic * (HEADERS + 1))
+
+
+def _needed(library: bytes) -> list[bytes]:
+    """The entries of the dynamic section, as they stand there: each string is two bytes after another."""
+    first = 1 + len(NAME) + 1
+    return [struct.pack("<qQ", 1, 1), *(struct.pack("<qQ", 1, first + 2 * at) for at in range(HEADERS))]
+
+
+def _a_symbol_again_and_again() -> bytes:
+    """A name that is slow to compare, for each of a million symbols."""
+    name = "cudnn_" + "_version" * 500 + "x"
+    library = elf({".rodata": bytes(8)}, symbols={name: (".rodata", 4)})
+    (table,) = struct.unpack_from("<Q", library, 40)
+    header = next(at for at in range(table, len(library), 64) if _name(library, at) == b".dynsym")
+    (start,) = struct.unpack_from("<Q", library, header + 24)
+    symbols = library[start + 24 : start + 48] * (1 << 20)
+    grown = bytearray(library + bytes(-len(library) % 8) + symbols)
+    struct.pack_into("<QQ", grown, header + 24, len(grown) - len(symbols), len(symbols))
+    return bytes(grown)
+
+
+CROWDED: dict[str, tuple[str, Callable[[], bytes], str]] = {
+    "15,000 headers over one .rodata": (
+        "libonnxruntime_x.so",
+        lambda: _headers_again(elf({".rodata": bytes(4 << 20)}), ".rodata", 15_000),
+        "two sections named .rodata",
+    ),
+    "65,000 headers over one section": (
+        "libcudnn_ops.so.9",
+        lambda: _headers_again(elf({".ldata": container(SMALL) * 10_000}), ".ldata", HEADERS),
+        "10,000 containers",
+    ),
+    "65,000 sections with one long name": (
+        "libdemo.so",
+        _sections_with_a_long_name,
+        "more than 1,048,576 bytes of names",
+    ),
+    "65,000 times one long name needed": (
+        "libdemo.so",
+        _a_name_needed_again_and_again,
+        "more than 1,048,576 bytes of names",
+    ),
+    "1,000,000 symbols with one long name": (
+        "libcudnn_ops.so.9",
+        _a_symbol_again_and_again,
+        "more than 16,777,216 bytes of symbols' names",
+    ),
+    "a container of 1,400,000 images": (
+        "demo.fatbin",
+        lambda: container(SMALL * 1_400_000),
+        "more than 262,144 images in a container",
+    ),
+    "300,000 containers": (
+        "demo.fatbin",
+        lambda: container(SMALL) * 300_000,
+        "more than 262,144 images in a file",
+    ),
+    "a small gap behind each of 100,000 containers": (
+        "demo.fatbin",
+        lambda: (container(SMALL) + bytes(24)) * 100_000,
+        "100,000 containers",
+    ),
+    "4,000,000 beginnings at odd places": (
+        "libdemo.so",
+        lambda: elf({".rodata": b"\xff" + BEGIN * 4_000_000}),
+        "more than 262,144 beginnings of containers that are none",
+    ),
+    "2,000,000 empty containers": (
+        "libdemo.so",
+        lambda: elf({".rodata": (BEGIN + bytes(8)) * 2_000_000}),
+        "more than 262,144 beginnings of containers that are none",
+    ),
+}
+"""By what is in it: the name that it is read under, how it is made, and what the reader says."""
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_a_file_that_asks_for_more_than_its_size(name: str, tmp_path: Path, root: Path) -> None:
+    called, make, said = CROWDED[name]
+    file = tmp_path / called
+    file.write_bytes(make())
+    argv = [sys.executable, "-c", READ, str(file), f"lib/{called}"]
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True, timeout=60)
+    took, message = done.stdout.splitlines()
+    seconds, mebibytes = map(float, took.split())
+    assert message.partition(" (at offset ")[0] == said
+    assert (seconds < SECONDS, mebibytes < MIB) == (True, True), took

@@ -1,0 +1,159 @@
+"""How long a plan will compile: sums by hand over a small table, and what is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.builds.estimate import tell, work
+from builder.formats.package_names import Host, Profile
+from builder.gpu.architectures import Arch
+from builder.inside import costs
+from builder.inside.costs import Cost
+from builder.onnxruntime.widening import widened
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin, Variant
+from tests.support.factories import packages
+
+_CUDA = "CMakeFiles/onnxruntime_providers_cuda.dir/src/onnxruntime/onnxruntime"
+
+TABLE = {
+    f"{_CUDA}/core/providers/cuda/math/topk_impl_f64.cu.o": Cost(cpu=2600, architectures=5, peak=800),
+    f"{_CUDA}/core/providers/cuda/math/unary_elementwise_ops_impl.cu.o": Cost(
+        cpu=26, architectures=5, peak=9
+    ),
+    f"{_CUDA}/core/providers/cuda/nn/conv.cc.o": Cost(cpu=400, architectures=4, peak=1900),
+    f"{_CUDA}/core/providers/cuda/cuda_call.cc.o": Cost(cpu=50, architectures=4, peak=900),
+    f"{_CUDA}/core/providers/cuda/integer_gemm.cc.o": Cost(cpu=7, architectures=4, peak=900),
+    f"{_CUDA}/core/providers/cuda/tunable/util.cc.o": Cost(cpu=3, architectures=4, peak=900),
+    f"{_CUDA}/contrib_ops/cuda/bert/attention_softmax.cu.o": Cost(cpu=5200, architectures=5, peak=800),
+    "CMakeFiles/onnxruntime_providers_shared.dir/src/provider.cc.o": Cost(cpu=1, architectures=4, peak=9),
+    "_deps/protobuf-build/CMakeFiles/libprotobuf.dir/src/descriptor.cc.o": Cost(
+        cpu=100, architectures=4, peak=9
+    ),
+}
+
+HOST_UNIT = "CMakeFiles/onnxruntime_optimizer.dir/src/gelu_fusion.cc.o"
+
+LEAN = 2600 + 26 + 400 + 50 + 7 + 3 + 1 + 100
+
+MINIMAL = 26 + 50 + 3 + 1 + 100
+
+
+def two(_: Profile) -> int | None:
+    return 2
+
+
+def planned(profile: Profile = Profile.LEAN, **changes: object) -> BuildPlan:
+    """For five architectures, as the table's CUDA units."""
+    return packages.plan(profile=profile, **changes)
+
+
+def latest(base: str, version: str, *, widen: bool) -> BuildPlan:
+    sm = tuple(map(Arch.parse, ("89", "90", "100", "120")))
+    variant = Variant(name="latest", sm=sm, generations=(), widen=widen)
+    return planned(variant=variant, base=base, ort_version=version)
+
+
+@pytest.mark.parametrize(
+    ("profile", "seconds"), [(Profile.LEAN, LEAN), (Profile.FULL, LEAN + 5200), (Profile.MINIMAL, MINIMAL)]
+)
+def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: float) -> None:
+    """``minimal``: the provider's own folder and tunable without integer_gemm.cc, and one CUDA unit."""
+    assert work(planned(profile), TABLE).total == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("unit", "work_of", "seconds"),
+    [
+        ("bert/cutlass_fmha/fmha_sm80.cu", 5, 100),  # 0.6 + 0.4 of 2.6: one architecture, for the linker
+        ("bert/cutlass_fmha/fmha_sm50.cu", 5, 220),  # 0.6 + 4 x 0.4
+        ("bert/skip_layer_norm_impl.cu", 5, 260),
+    ],
+)
+def test_a_unit_takes_what_its_own_architectures_take(unit: str, work_of: int, seconds: float) -> None:
+    output = f"{_CUDA}/contrib_ops/cuda/{unit}.o"
+    table = {output: Cost(cpu=260, architectures=work_of, peak=9)}
+    assert work(planned(Profile.FULL), table).total == pytest.approx(seconds)
+
+
+def test_the_host_library_counts_where_it_is_compiled() -> None:
+    table = {**TABLE, HOST_UNIT: Cost(cpu=30, architectures=4, peak=9)}
+    assert work(planned(), table).total == pytest.approx(LEAN)
+    assert work(planned(host=Host.SOURCE), table).total == pytest.approx(LEAN + 30)
+
+
+def test_an_architecture_of_ptxas_costs_a_quarter_of_one() -> None:
+    """CUDA units for 89 90 and two of ptxas count 2.5: 1.6 / 2.6 of what five take."""
+    host = 400 + 50 + 7 + 3 + 1 + 100
+    assembled = work(latest("assembled", "1.21.0", widen=False), TABLE).total
+    assert assembled == pytest.approx(host + 2626 * 1.6 / 2.6)
+    nvidia = work(latest("nvidia", "1.21.0", widen=False), TABLE).total
+    assert nvidia == pytest.approx(host + 2626 * 2.2 / 2.6)
+
+
+@pytest.mark.parametrize(("jobs", "minutes"), [(1, 54), (2, 44), (64, 44)])
+def test_minutes_are_those_of_all_jobs_and_not_below_the_longest_unit(jobs: int, minutes: int) -> None:
+    """3,187 s are 53.1 min of one; the longest unit is 2,600 s, 43.3 min, whatever the number of jobs."""
+    assert work(planned(), TABLE).minutes(jobs) == minutes
+
+
+def test_the_default_is_told_with_the_faster_profile_and_what_that_cannot_do() -> None:
+    (line,) = tell(planned(Profile.FULL), TABLE, two)
+    assert line == (
+        "time     about 87 min with 2 jobs (8,400 CPU s); --profile lean takes about 44 min and "
+        "cannot run transformer models at the default optimisation level"
+    )
+
+
+@pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
+def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
+    (line,) = tell(planned(profile), TABLE, two)
+    assert "--profile" not in line
+
+
+def test_a_compiled_host_that_nobody_measured_is_said_to_be_left_out() -> None:
+    (line,) = tell(planned(host=Host.SOURCE), TABLE, two)
+    assert line.endswith("(3,200 CPU s without the host library, which is in no table yet)")
+
+
+def test_without_an_engine_there_are_seconds_and_no_minutes() -> None:
+    (line,) = tell(planned(), TABLE, lambda _: None)
+    assert line == "time     about 3,200 CPU s; no Docker engine says on how many cores"
+
+
+def test_where_nothing_is_compiled_nothing_is_told() -> None:
+    assert list(tell(packages.official(), TABLE, two)) == []
+
+
+def test_what_widening_would_cost_is_told_with_the_proposal() -> None:
+    """Four architectures more two: 2,626 s for five are 404 s an architecture."""
+    lines = list(tell(latest("nvidia", "1.23.2", widen=False), TABLE, two))
+    assert lines[1:] == [
+        "widen    --widen adds sm_103, sm_121: about 810 CPU s and 100 MB in the CUDA provider more"
+    ]
+
+
+def test_what_widening_costs_is_told_where_it_is_done() -> None:
+    lines = list(tell(widened(latest("nvidia", "1.23.2", widen=True)), TABLE, two))
+    assert lines[1:] == ["widen    sm_103, sm_121: about 810 CPU s and 100 MB in the CUDA provider of it"]
+
+
+def test_the_shipped_table_comes_to_what_the_cold_build_took(root: Path) -> None:
+    """legacy, lean, cold: 3,079 CPU s and 1,590 s wall with 2 jobs (docs/builds.md)."""
+    shipped = costs.read(root / "builder/inside/costs.tsv")
+    found = work(planned(), shipped)
+    assert found.total == pytest.approx(3079, rel=0.15)
+    assert found.minutes(2) == pytest.approx(1590 / 60, rel=0.15)
+
+
+def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:
+    """legacy, full: 6,131 CPU s with 300 of 813 units from ccache (docs/builds.md)."""
+    shipped = costs.read(root / "builder/inside/costs.tsv")
+    assert work(planned(Profile.FULL), shipped).total == pytest.approx(6131, rel=0.05)
+
+
+def test_a_repacked_wheel_takes_no_compiler_at_all() -> None:
+    assert work(replace(planned(), origin=Origin.WHEEL), TABLE).total == 0

@@ -1,0 +1,410 @@
+"""Records beside packages, and docs/builds.md made of them: what stands there was read, never guessed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.cyclonedx import CycloneDx
+from builder.adapters.files.digests import ChecksumFile
+from builder.app.verbs import clean
+from builder.builds.records import command_of, note, write_page
+from builder.builds.workshop import Workshop
+from builder.errors import ConfigError, IntegrityError, NothingToDoError
+from builder.formats.package_names import Host, PackageName, Profile
+from builder.package.archive import PackageFile
+from builder.pipeline.bundle import Bench, discard
+from builder.pipeline.plan import Wishes
+from builder.project.catalogue import ort_wheel
+from builder.project.plan import BuildPlan
+from builder.project.variants import OnnxRuntime, Origin
+from tests.support.factories.binaries import elf
+from tests.support.factories.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package
+from tests.support.fakes.ports import FakeEngine, FakeReporter
+
+TOOK = {
+    "format": 1,
+    "units": 1528,
+    "compilations": 1528,
+    "cache_hits": 0,
+    "cpu_s": 3390.6,
+    "wall_s": 1748.2,
+    "runs": 1,
+    "jobs": 2,
+    "busy_percent": 97,
+    "peak_mib": 1830,
+    "longest_unit_s": 760.9,
+}
+"""As the build container writes it."""
+
+MIDNIGHT = 1763683200.0
+"""``date -u -d @1763683200``: Fri Nov 21 00:00:00 UTC 2025."""
+
+COMMAND = "./run build --variant legacy --base assembled"
+
+
+def asks(glibc: str, glibcxx: str = "") -> bytes:
+    versions = {"libc.so.6": ["GLIBC_2.2.5", f"GLIBC_{glibc}"]}
+    return elf(versions=versions | ({"libstdc++.so.6": [f"GLIBCXX_{glibcxx}"]} if glibcxx else {}))
+
+
+FILES = {
+    "lib/libcublas.so.12": asks("2.39"),
+    "lib/libonnxruntime.so.1": asks("2.27", "3.4.29"),
+    PROVIDER: asks("2.32", "3.4.22"),
+    "licenses/onnxruntime.txt": b"MIT",
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path, dist=tmp_path / "dist", reporter=FakeReporter())
+
+
+def artifact(folder: Path, **changes: object) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "record.json").write_text(json.dumps({**TOOK, **changes}))
+    return folder
+
+
+def built(
+    dist: Path,
+    value: Mapping[str, object] = LEGACY,
+    files: Mapping[str, bytes] = FILES,
+    took: Mapping[str, object] | None = None,
+) -> Path:
+    """A package in ``dist`` and its record; ``took`` changes what its compile took."""
+    packed = package(dist, value, files)
+    compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
+    note(packed, manifest(value), dist, command=COMMAND, artifact=compiled, clock=lambda: MIDNIGHT)
+    return packed.package.path
+
+
+def record_of(path: Path) -> Path:
+    return path.with_name(path.name.replace(".tar.zst", ".build.json"))
+
+
+def made(shop: Workshop, *folders: Path) -> str:
+    write_page(shop, folders or [shop.dist])
+    return (shop.root / "docs/builds.md").read_text(encoding="utf-8")
+
+
+def rows(text: str) -> list[list[str]]:
+    """Cells of every table line that begins with a number."""
+    lines = [line.strip("|\n").split("|") for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line] for line in lines]
+    return [line for line in cells if line[0].isdigit()]
+
+
+def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
+    packed = bundled(PackageFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32, 9))
+    path = note(
+        packed,
+        manifest(LEGACY),
+        tmp_path,
+        command=COMMAND,
+        artifact=artifact(tmp_path / "artifact"),
+        clock=lambda: MIDNIGHT,
+    )
+    assert path == tmp_path / "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.build.json"
+    assert json.loads(path.read_text()) == {
+        "format": 1,
+        "package": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
+        "sha256": "ab" * 32,
+        "variant": "legacy",
+        "base": "assembled",
+        "origin": "source",
+        "profile": "lean",
+        "host": "wheel",
+        "ort_version": "1.21.0",
+        "date": "2025-11-21T00:00:00Z",
+        "command": COMMAND,
+        "compile": {
+            "units": 1528,
+            "compilations": 1528,
+            "cache_hits": 0,
+            "cpu_s": 3391,
+            "wall_s": 1748,
+            "runs": 1,
+            "jobs": 2,
+            "busy_percent": 97,
+            "peak_mib": 1830,
+            "longest_unit_s": 761,
+        },
+    }
+
+
+def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> None:
+    packed = package(tmp_path, LEGACY, FILES)
+    artifact(tmp_path / "artifact", units="many")
+    with pytest.raises(ConfigError, match=r"artifact/record\.json: units: a whole number is wanted"):
+        note(packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", clock=lambda: 0)
+    assert not record_of(packed.package.path).exists()
+
+
+@pytest.mark.parametrize(
+    ("ours", "given", "command"),
+    [
+        ("auto lean", {}, "--variant legacy"),
+        ("auto lean", {"profile": Profile.FULL}, "--variant legacy --profile full"),
+        ("auto lean", {"origin": Origin.SOURCE}, "--variant legacy --origin source"),
+        ("auto lean", {"origin": Origin.AUTO, "host": Host.SOURCE}, "--variant legacy --host source"),
+        # Says what variants.yaml says, and yet compiles what would else be repacked:
+        ("auto lean", {"profile": Profile.LEAN}, "--variant legacy --profile lean"),
+        ("source lean", {"profile": Profile.LEAN, "host": Host.WHEEL}, "--variant legacy"),
+        (
+            "wheel lean",
+            {"origin": Origin.SOURCE, "profile": Profile.LEAN},
+            "--variant legacy --origin source",
+        ),
+        ("source full", {"profile": Profile.MINIMAL}, "--variant legacy --profile minimal"),
+    ],
+)
+def test_the_command_names_what_variants_yaml_does_not_say(
+    root: Path, ours: str, given: dict[str, Enum], command: str
+) -> None:
+    origin, profile = ours.split()
+    said = OnnxRuntime(
+        version="1.23.2", origin=Origin(origin), host=Host.WHEEL, profile=Profile(profile), tensorrt=False
+    )
+    wishes = Wishes(**given)  # type: ignore[arg-type]
+    found = command_of(decided(root, said, profile=wishes.profile or said.profile), wishes)
+    assert found == f"./run build {command} --base assembled"
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(root: Path, said: bool) -> None:
+    project = Workshop(root).project
+    legacy = replace(project.variants["legacy"], widen=said)
+    made = decided(root, project.onnxruntime, profile=Profile.LEAN)
+    plan = replace(made, project=replace(made.project, variants={"legacy": legacy}), variant=legacy)
+    assert command_of(plan, Wishes(widen=True)).endswith(" --widen") == (not said)
+    assert "--widen" not in command_of(plan, Wishes())
+
+
+def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(root: Path) -> None:
+    said = OnnxRuntime(
+        version="1.23.2", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
+    )
+    wishes = Wishes(base="auto", origin=Origin.WHEEL, profile=Profile.FULL, host=Host.SOURCE)
+    plan = replace(
+        decided(root, said, profile=None), origin=Origin.WHEEL, base="nvidia", ort_version="1.23.2"
+    )
+    assert command_of(plan, wishes) == "./run build --variant legacy --origin wheel --base nvidia"
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "version", "said"),
+    [
+        ("modern", "assembled", "1.21.0", "--base assembled"),
+        ("modern", "assembled", "1.23.2", "--base assembled --mixed"),
+        ("cpu", "none", "1.21.0", "--base assembled"),
+        ("cpu", "none", "1.23.2", "--base nvidia"),
+        ("cpu", "none", "1.22.0", "--base nvidia --mixed"),
+        ("directml", "none", "1.23.0", ""),
+    ],
+)
+def test_the_command_makes_the_package_of_this_version_again(
+    root: Path, name: str, base: str, version: str, said: str
+) -> None:
+    project = Workshop(root).project
+    plan = replace(decided(root, project.onnxruntime, profile=None), variant=project.packages[name])
+    plan = replace(plan, origin=Origin.WHEEL, base=base, ort_version=version)
+    assert command_of(plan, Wishes(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
+
+
+def decided(root: Path, said: OnnxRuntime, *, profile: Profile | None) -> BuildPlan:
+    project = replace(Workshop(root).project, onnxruntime=said)
+    return BuildPlan(
+        project=project,
+        variant=project.variants["legacy"],
+        base="assembled",
+        base_reason="no such host",
+        origin=Origin.SOURCE,
+        origin_reason="asked for",
+        profile=profile,
+        host=Host.WHEEL,
+        ort_version="1.21.0",
+        ort_wheel=ort_wheel("1.21.0"),
+    )
+
+
+def test_the_page_says_first_what_makes_it_and_of_what(shop: Workshop) -> None:
+    built(shop.dist)
+    first = made(shop).splitlines()[0]
+    assert first.startswith("Generated by `./run builds` from packages")
+
+
+def test_a_compiled_package_has_a_row_of_what_it_is_and_one_of_what_it_took(shop: Workshop) -> None:
+    noise = os.urandom(10_600_000)
+    library = FILES[PROVIDER]
+    built(shop.dist, files={**FILES, PROVIDER: library + noise})
+    text = made(shop)
+    is_, took = rows(text)
+    assert is_[:7] == ["1", "legacy", "1.21.0", "lean", "assembled", "source", "wheel"]
+    assert is_[7:] == [
+        "10.6",
+        "11",
+        "50 52 60 61 70",
+        "none",
+        "2.32",  # the provider's; libcublas asks for 2.39 and is not ours
+        "3.4.29",  # the host library's
+        "2025-11-21",
+    ]
+    wanted = "1|legacy|lean|assembled|1,528|3,391|1,748|2|97 %|1,830|761|cold"
+    assert took == wanted.split("|")
+    assert f"1. `{COMMAND}`" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, "cold"),
+        ({"cache_hits": 12}, "not cold: 12 units from ccache"),
+        ({"runs": 2}, "cold; in 2 runs"),
+        ({"runs": 3, "cache_hits": 12}, "not cold: 12 units from ccache; in 3 runs"),
+        ({"compilations": 1531}, "not cold: 3 compiled again"),
+        (
+            {"cache_hits": 1200, "compilations": 1529},
+            "not cold: 1,200 units from ccache, 1 compiled again",
+        ),
+    ],
+)
+def test_a_build_that_was_not_cold_says_so(shop: Workshop, changes: dict[str, object], kind: str) -> None:
+    built(shop.dist, took=changes)
+    assert rows(made(shop))[1][-1] == kind
+
+
+def test_a_repacked_wheel_compiled_nothing(shop: Workshop) -> None:
+    built(shop.dist, MODERN)
+    text = made(shop)
+    (row,) = rows(text)
+    assert row[3:6] == ["as released", "assembled", "wheel"]
+    assert row[9:11] == ["60 70 75 80 86 90a", "90"]
+    assert "compiling took" not in text
+    built(shop.dist)
+    assert [(row[0], row[1]) for row in rows(made(shop))] == [
+        ("1", "legacy"),
+        ("2", "modern"),
+        ("1", "legacy"),
+    ]
+    assert "left no record" not in made(shop)
+
+
+def test_packages_for_older_gpus_come_first(shop: Workshop) -> None:
+    for name, sm in (("latest", ["100", "90a"]), ("modern", ["80", "75"]), ("wide", ["52", "120"])):
+        package_name = f"ortpacks-{name}-1.23.2-cuda12.9-linux-x64"
+        built(shop.dist, {**MODERN, "name": package_name, "variant": name, "sm": sm})
+    assert [row[1] for row in rows(made(shop))] == ["wide", "modern", "latest"]
+
+
+def test_a_compile_without_a_record_has_no_figures(shop: Workshop) -> None:
+    packed = package(shop.dist, LEGACY, FILES)
+    empty = shop.dist / "artifact"
+    empty.mkdir()
+    note(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=empty, clock=lambda: MIDNIGHT)
+    text = made(shop)
+    assert [row[1] for row in rows(text)] == ["legacy"]
+    assert "- 1: its compile left no record." in text
+
+
+def test_several_folders_make_one_page_and_a_copy_is_no_second_package(
+    shop: Workshop, tmp_path: Path
+) -> None:
+    built(tmp_path / "here")
+    built(tmp_path / "there", MODERN)
+    built(tmp_path / "copy")
+    text = made(shop, *(tmp_path / name for name in ("here", "there", "copy")))
+    assert [row[1] for row in rows(text)] == ["legacy", "modern", "legacy"]
+
+
+def test_what_has_no_record_of_its_own_bytes_is_named_and_left_out(shop: Workshop, tmp_path: Path) -> None:
+    built(shop.dist)
+    silent, other, garbled, lying = (tmp_path / name for name in ("silent", "other", "garbled", "lying"))
+    package(silent, MODERN, FILES)
+    sha = json.loads(record_of(built(other, MODERN)).read_text())["sha256"]
+    spoil(other, MODERN, sha256="0" * 64)
+    built(garbled, MODERN)
+    spoil(garbled, MODERN, sha256=7)
+    built(lying, MODERN)
+    spoil(lying, MODERN, base="nvidia")
+    text = made(shop, shop.dist, silent, other, garbled, lying)
+    name = MODERN["name"]
+    assert [line for line in text.splitlines() if line.startswith("- ")] == [
+        f"- Left out: `{name}.tar.zst`: no {name}.build.json lies beside it.",
+        f"- Left out: `{name}.tar.zst`: its record says sha256 {'0' * 64}, the package {sha}.",
+        f"- Left out: `{name}.tar.zst`: {name}.build.json: sha256: text is wanted, found 7.",
+        f"- Left out: `{name}.tar.zst`: its record says base nvidia, the package assembled.",
+    ]
+    assert [row[1] for row in rows(text)] == ["legacy", "legacy"]
+    assert isinstance(shop.reporter, FakeReporter)
+    assert sum(line.startswith("! left out: ") for line in shop.reporter.lines) == 4
+
+
+def spoil(dist: Path, value: Mapping[str, object], **changes: object) -> None:
+    path = dist / f"{value['name']}.build.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_the_page_names_no_folder_of_this_machine_and_nothing_unpacked_stays(shop: Workshop) -> None:
+    built(shop.dist)
+    package(shop.dist, MODERN, FILES)
+    before = set(shop.dist.rglob("*"))
+    assert str(shop.root) not in made(shop)
+    assert set(shop.dist.rglob("*")) == before
+
+
+def test_the_page_compares_with_providers_made_elsewhere(shop: Workshop) -> None:
+    built(shop.dist)
+    text = made(shop)
+    assert "223, 368 and 682 MB" in text
+    assert "436 MB in the official wheel of\n1.23.2" in text
+
+
+def test_a_library_that_is_none_stops_the_page(shop: Workshop) -> None:
+    built(shop.dist, files={**FILES, PROVIDER: b"no library"})
+    with pytest.raises(IntegrityError, match=r"(?s)ortpacks-legacy.*E001.*libonnxruntime_providers_cuda"):
+        made(shop)
+    assert not (shop.root / "docs/builds.md").exists()
+
+
+def test_a_folder_without_packages_leaves_the_page_as_it_is(shop: Workshop, tmp_path: Path) -> None:
+    built(shop.dist)
+    text = made(shop)
+    with pytest.raises(NothingToDoError):
+        made(shop, shop.dist, tmp_path / "nowhere")
+    assert (shop.root / "docs/builds.md").read_text() == text
+
+
+def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
+    legacy, modern = built(tmp_path), built(tmp_path, MODERN)
+    reporter = FakeReporter()
+    bench = Bench(
+        archive=PackageArchive(reporter=reporter),
+        bom=CycloneDx(),
+        checksums=ChecksumFile(),
+        reporter=reporter,
+        dist=tmp_path,
+        work=tmp_path,
+    )
+    discard(PackageName.parse(legacy.name), bench)
+    left = {path.name for path in tmp_path.iterdir() if path.name.startswith("ortpacks-")}
+    assert left == {modern.name, record_of(modern).name}
+
+
+def test_clean_takes_records_and_no_other_files_of_such_a_name(root: Path, tmp_path: Path) -> None:
+    built(tmp_path)
+    for name in ("notes.build.json", "ortpacks-like-but-mine.build.json"):
+        (tmp_path / name).write_text("{}")
+    shop = Workshop(root, dist=tmp_path, reporter=FakeReporter())
+    shop.__dict__["engine"] = FakeEngine()
+    clean(shop)
+    left = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert left == {"notes.build.json", "ortpacks-like-but-mine.build.json"}

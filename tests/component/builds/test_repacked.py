@@ -1,0 +1,279 @@
+"""Packages without CUDA: the road from an official wheel to a verified package. Inputs are stand-ins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from builder.builds.proving import check_package, verifier
+from builder.builds.records import write_page
+from builder.builds.road import Options, Road
+from builder.builds.workshop import Workshop
+from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ToolMissingError
+from builder.formats import index as index_format
+from builder.formats import manifest as manifest_format
+from builder.formats.index import Stored, build_index
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Layout
+from builder.pipeline.plan import Wishes
+from builder.pipeline.verify import verify
+from builder.ports import Completed, EngineFacts
+from builder.project.variants import Project
+from tests.component.builds.test_road import Kit
+from tests.support.factories import repacked
+from tests.support.factories.workplace import Site
+from tests.support.fakes.ports import FakeEngine
+
+NAMES = {
+    "cpu": "ortpacks-cpu-1.21.0-linux-x64.tar.zst",
+    "directml": "ortpacks-directml-1.23.0-win-x64.tar.zst",
+    "coreml": "ortpacks-coreml-1.23.2-macos-arm64.tar.zst",
+}
+
+TEXTS = {"LICENSE", "NOTICE", "licenses/onnxruntime-third-party.txt", "licenses/onnxruntime.txt"}
+
+LIBRARIES = {
+    "cpu": {"lib/libonnxruntime.so.1", "lib/libonnxruntime_providers_shared.so"},
+    "directml": {"lib/DirectML.dll", "lib/onnxruntime.dll", "lib/onnxruntime_providers_shared.dll"},
+    "coreml": {"lib/libonnxruntime.dylib"},
+}
+
+ANSWER = json.dumps(
+    {
+        "version": "1.21.0",
+        "providers": ["CPUExecutionProvider"],
+        "cuda": {"ok": False, "message": "CUDA execution provider is not enabled in this build."},
+        "outputs": {"output": [0.5]},
+    }
+)
+
+
+class NoEngine(FakeEngine):
+    """No Docker here."""
+
+    def facts(self) -> EngineFacts:
+        raise ToolMissingError("No Docker engine answers.")
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    made = Site(root, tmp_path)
+    repacked.lay(tmp_path / "cache")
+    monkeypatch.setattr(Kit, "site", made, raising=False)
+    monkeypatch.setattr("builder.builds.road.Kit", Kit)
+    made.engine = NoEngine()
+    made.use(made.engine)
+    return made
+
+
+def road(site: Site, name: str, *, force: bool = False) -> Road:
+    options = Options(wishes=Wishes(), force=force)
+    return Road(site.shop, site.shop.project.providers[name], options, site.reporter)
+
+
+def manifest_of(site: Site, package: Path) -> Manifest:
+    return manifest_format.loads(site.shop.archive(site.reporter).read_manifest(package), package.name)
+
+
+def proved(site: Site, package: Path) -> Manifest:
+    return verify(package, verifier(site.shop, site.reporter, None))
+
+
+def edited(site: Site, **changes: object) -> None:
+    """Change keys of ``bundle``."""
+    project: Project = site.shop.project
+    site.shop.__dict__["project"] = replace(
+        project,
+        bundle=replace(project.bundle, **changes),  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wheel_becomes_a_verified_package_without_an_engine(site: Site, root: Path, name: str) -> None:
+    (package,) = road(site, name).build()
+    assert package == site.dist / NAMES[name]
+    manifest = manifest_of(site, package)
+    schema = json.loads((root / "docs/schemas/manifest.schema.json").read_text())
+    jsonschema.validate(json.loads(manifest_format.dumps(manifest)), schema)
+    extra = {"sbom.cdx.json", *(["licenses/directml.txt"] if name == "directml" else [])}
+    assert {entry.path for entry in manifest.files} == LIBRARIES[name] | TEXTS | extra
+    assert (manifest.variant, manifest.provider, manifest.base.name) == (name, name, "none")
+    assert (manifest.driver, manifest.cuda, manifest.sm, dict(manifest.capabilities)) == (None, None, (), {})
+    beside = {f"{NAMES[name]}.provenance.json", "SHA256SUMS"}
+    assert {path.name for path in site.dist.iterdir()} == {NAMES[name], name, ".locks", *beside}
+    assert site.engine.builds == []
+
+
+def test_only_linux_libraries_ask_for_a_glibc(site: Site) -> None:
+    needs = {}
+    for name in NAMES:
+        manifest = manifest_of(site, road(site, name).build()[0])
+        needs[name] = (manifest.glibc, manifest.glibcxx)
+    assert needs == {"cpu": ("2.27", "3.4.22"), "directml": (None, None), "coreml": (None, None)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_library_is_the_wheels_own_byte_for_byte(site: Site, name: str) -> None:
+    manifest = manifest_of(site, road(site, name).build()[0])
+    wheel = next(spec for spec in repacked.WHEELS if f"wheel:{spec}" == manifest.wheels[0].source)
+    theirs = {hashlib.sha256(repacked.content(one)).hexdigest() for one in repacked.WHEELS[wheel]}
+    ours = {entry.sha256 for entry in manifest.files if entry.path.startswith("lib/")}
+    assert ours <= theirs
+    assert not any(entry.modified for entry in manifest.files)
+
+
+def test_an_index_over_them_is_what_its_schema_says(site: Site, root: Path) -> None:
+    listed = []
+    for name in NAMES:
+        (package,) = road(site, name).build()
+        digest = site.shop.archive(site.reporter).digest(package)
+        stored = Stored(package.name, digest.size, digest.sha256)
+        listed.append((manifest_of(site, package), stored))
+    text = index_format.dumps(build_index("t", listed, ()))
+    schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
+    jsonschema.validate(json.loads(text), schema)
+    packages = {package.variant: package for package in index_format.loads(text, "index.json").packages}
+    told = {name: (package.platform, package.provider, package.glibc) for name, package in packages.items()}
+    assert told == {
+        "cpu": ("linux-x64", "cpu", "2.27"),
+        "directml": ("win-x64", "directml", None),
+        "coreml": ("macos-arm64", "coreml", None),
+    }
+
+
+def test_the_same_wheel_gives_the_same_bytes(site: Site) -> None:
+    first = road(site, "directml").build()[0].read_bytes()
+    assert road(site, "directml", force=True).build()[0].read_bytes() == first
+
+
+def test_a_package_that_is_up_to_date_is_not_made_again(site: Site) -> None:
+    road(site, "cpu").build()
+    site.reporter.lines.clear()
+    road(site, "cpu").build()
+    assert f"{NAMES['cpu']} is up to date" in site.reporter.lines
+
+
+def test_there_is_a_full_package_even_where_only_thin_ones_are_asked_for(site: Site) -> None:
+    edited(site, layouts=(Layout.THIN,))
+    assert [path.name for path in road(site, "cpu").build()] == [NAMES["cpu"]]
+
+
+def test_notice_speaks_of_no_file_of_nvidias_and_names_microsofts_terms(site: Site, tmp_path: Path) -> None:
+    (package,) = road(site, "directml").build()
+    site.shop.archive(site.reporter).extract(package, tmp_path / "out")
+    notice = (tmp_path / "out/NOTICE").read_text()
+    assert "NVIDIA" not in notice
+    below = notice.partition("licenses/directml.txt (microsoft, ortpacks)\n")[2]
+    assert below.startswith("  lib/DirectML.dll ")
+    assert "Microsoft.AI.DirectML" in (tmp_path / "out/licenses/directml.txt").read_text()
+    bom = json.loads((tmp_path / "out/sbom.cdx.json").read_text())
+    (component,) = [one for one in bom["components"] if one["type"] != "file"]
+    assert (component["name"], component["version"]) == ("onnxruntime-directml", "1.23.0")
+    assert component["purl"] == "pkg:pypi/onnxruntime-directml@1.23.0"
+
+
+def test_its_provenance_names_the_command_that_makes_it_again(site: Site) -> None:
+    (package,) = road(site, "coreml").build()
+    statement = json.loads((site.dist / f"{package.name}.provenance.json").read_text())
+    made = statement["predicate"]["buildDefinition"]
+    assert made["externalParameters"]["command"] == "./run build --variant coreml"
+    assert "pkg:pypi/onnxruntime@1.23.2" in {one["uri"] for one in made["resolvedDependencies"]}
+
+
+def test_a_package_for_linux_is_tried_out_where_there_is_an_engine(site: Site) -> None:
+    library = "/opt/package/lib/libonnxruntime.so.1"
+    tried = f"ldd {library}\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f0000000000)\nsmoke\n{ANSWER}\n"
+    site.engine = FakeEngine(answer=Completed(argv=(), code=0, stdout=tried, stderr=""))
+    site.use(site.engine)
+    road(site, "cpu").build()
+    assert [run.image for run in site.engine.runs] == ["bare"]
+    road(site, "directml").build()
+    assert len(site.engine.runs) == 1
+
+
+def test_a_package_for_linux_that_fails_its_trial_is_not_kept(site: Site) -> None:
+    wrong = ANSWER.replace("1.21.0", "1.22.0")
+    site.engine = FakeEngine(answer=Completed(argv=(), code=0, stdout=f"\nsmoke\n{wrong}\n", stderr=""))
+    site.use(site.engine)
+    with pytest.raises(CheckFailedError, match="B011"):
+        road(site, "cpu").build()
+    assert not list(site.dist.glob("*.tar.zst"))
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "data", "told"),
+    [
+        ("directml", "onnxruntime.dll", repacked.dylib(b"1.23.0", b"DirectML.dll"), "E018 lib/onnxruntime"),
+        ("directml", "onnxruntime.dll", repacked.dll(b"1.23.0"), "E019 lib/onnxruntime.dll"),
+        ("coreml", "libonnxruntime.1.23.2.dylib", repacked.dylib(b"1.22.0", repacked.COREML), "B011 lib/lib"),
+        ("cpu", "libonnxruntime.so.1.21.0", repacked.dll(), "E001 lib/libonnxruntime.so.1"),
+    ],
+)
+def test_a_library_that_is_not_what_it_should_be_is_not_packed(
+    site: Site, tmp_path: Path, name: str, file: str, data: bytes, told: str
+) -> None:
+    spec = next(spec for spec, names in repacked.WHEELS.items() if file in names)
+    (tmp_path / "cache" / spec / "onnxruntime/capi" / file).write_bytes(data)
+    with pytest.raises(CheckFailedError, match=told):
+        road(site, name).build()
+    assert not list(site.dist.glob("*.tar.zst"))
+
+
+def test_a_file_that_is_not_its_wheels_own_is_not_packed(site: Site, tmp_path: Path) -> None:
+    touched = tmp_path / "cache/onnxruntime-directml==1.23.0@win-x64/onnxruntime/capi/DirectML.dll"
+    touched.write_bytes(repacked.dll(b"DirectML.dlL"))
+    with pytest.raises(CheckFailedError, match=r"B001 lib/DirectML\.dll"):
+        road(site, "directml").build()
+    assert not list(site.dist.glob("*.tar.zst"))
+
+
+def test_a_wheel_without_the_library_is_told_with_who_needs_it(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "cache/onnxruntime==1.23.2@macos-arm64/onnxruntime/capi/libonnxruntime.1.23.2.dylib").unlink()
+    with pytest.raises(IntegrityError, match=r"lib/libonnxruntime\.dylib is missing: every program"):
+        road(site, "coreml").build()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_package_is_proved_from_its_archive_alone(site: Site, name: str) -> None:
+    (package,) = road(site, name).build()
+    assert proved(site, package).variant == name
+    data = package.read_bytes()
+    package.write_bytes(data[:-200] + bytes(200))
+    with pytest.raises((CheckFailedError, IntegrityError)):
+        proved(site, package)
+
+
+def test_a_package_of_any_machine_is_checked_without_an_engine(site: Site) -> None:
+    (package,) = road(site, "directml").build()
+    check_package(site.shop, package, (), Wishes())
+    assert "check directml" in site.reporter.lines
+    assert site.engine.builds == []
+    cpu = site.shop.project.providers["cpu"]
+    with pytest.raises(CheckFailedError, match=r"E012 lib/libonnxruntime\.so\.1"):
+        check_package(site.shop, package, (cpu,), Wishes())
+
+
+def test_the_page_of_builds_has_no_row_for_what_nothing_was_compiled_for(site: Site, tmp_path: Path) -> None:
+    road(site, "coreml").build()
+    (tmp_path / "elsewhere/docs").mkdir(parents=True)
+    write_page(Workshop(tmp_path / "elsewhere", reporter=site.reporter), [site.dist])
+    assert site.reporter.lines[-1].endswith("0 of 0 packages")
+
+
+def test_no_model_is_run_on_a_package_of_another_platform_even_with_a_bench(site: Site) -> None:
+    (package,) = road(site, "coreml").build()
+    verify(package, verifier(site.shop, site.reporter, site.bench()))
+    assert site.engine.runs == []
+    assert site.reporter.lines[-1] == f"{package.name}: no model was run: it is for macos-arm64"
+
+
+def test_check_and_bundle_need_no_engine_and_an_image_cannot_be_made(site: Site) -> None:
+    road(site, "coreml").check()
+    assert [path.name for path in road(site, "coreml").bundle()] == [NAMES["coreml"]]
+    with pytest.raises(NothingToDoError, match="coreml has no runtime image"):
+        road(site, "coreml").image()

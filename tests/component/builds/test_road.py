@@ -1,0 +1,376 @@
+"""The road of one variant: what stands in dist, and when. Only the engine and the inputs are stand-ins."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from builder.builds.road import Options, Road
+from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMissingError
+from builder.formats.package_names import Host, Profile
+from builder.pipeline.plan import Wishes
+from builder.pipeline.selftest import Bench
+from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild
+from builder.project.inputs import Lock
+from builder.project.variants import Origin
+from tests.support.factories.workplace import Site
+from tests.support.fakes.ports import FakeEngine
+
+PACKAGE = "ortpacks-legacy-1.21.0-cuda12.9-linux-x64.tar.zst"
+
+THIN = PACKAGE.replace("-linux-", "-thin-linux-")
+
+BESIDE = {PACKAGE.replace(".tar.zst", ".build.json"), f"{PACKAGE}.provenance.json", f"{THIN}.provenance.json"}
+
+WISHES = Wishes(base="assembled", origin=Origin.SOURCE)
+
+
+class Kit:
+    """The bench of a site; no cuobjdump."""
+
+    site: Site
+
+    def __init__(self, *_: object) -> None:
+        self.folder = self.site.dist / "kit"
+
+    def inspector(self) -> None:
+        return None
+
+    def bench(self) -> Bench:
+        return self.site.bench()
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return with_kit(Site(root, tmp_path), monkeypatch)
+
+
+@pytest.fixture
+def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A site over a copy of the project, with a patch to ORT, that a test may edit."""
+    project = tmp_path / "project"
+    folders = ("templates", "builder/inside", "builder/virtualcard", "patches")
+    for name in (*folders, "variants.yaml", "inputs.lock", "LICENSE"):
+        copy = shutil.copytree if (root / name).is_dir() else shutil.copy
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(root / name, project / name)
+    variants = (project / "variants.yaml").read_text()
+    assert "    patches:\n" in variants
+    changed = variants.replace("    patches:\n", "    patches:\n      - own.patch\n", 1)
+    (project / "variants.yaml").write_text(changed)
+    (project / "own.patch").write_text("a patch")
+    return with_kit(Site(project, tmp_path), monkeypatch)
+
+
+def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    monkeypatch.setattr(Kit, "site", site, raising=False)
+    monkeypatch.setattr("builder.builds.road.Kit", Kit)
+    return site
+
+
+def road(site: Site, *, force: bool = False, **wishes: Enum) -> Road:
+    options = Options(wishes=replace(WISHES, **wishes), force=force)  # type: ignore[arg-type]
+    return Road(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
+
+
+def packages(site: Site) -> list[str]:
+    """What has a package's name in dist."""
+    return [path.name for path in sorted(site.dist.glob("*.tar.zst"))]
+
+
+def sums(site: Site) -> str:
+    path = site.dist / "SHA256SUMS"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def holds(site: Site) -> set[str]:
+    """Everything in dist but what the next run goes on from."""
+    return {path.name for path in site.dist.iterdir()} - {"legacy", ".locks", "SHA256SUMS"}
+
+
+def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
+    assert road(site).build() == (site.dist / PACKAGE, site.dist / THIN)
+    listed = [line.split() for line in sums(site).splitlines()]
+    names = [PACKAGE, f"{PACKAGE}.provenance.json", THIN, f"{THIN}.provenance.json"]
+    assert sorted(name for _, name in listed) == sorted(names)
+    for digest, name in listed:
+        assert hashlib.sha256((site.dist / name).read_bytes()).hexdigest() == digest
+    assert holds(site) == {PACKAGE, THIN, *BESIDE}
+    assert site.built() == ["artifact"]
+    assert [run.image for run in site.engine.runs] == ["bare", "bare"]
+
+
+def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_to_do(site: Site) -> None:
+    road(site).build()
+    lines = site.reporter.lines
+    told = [index for index, line in enumerate(lines) if line.startswith("time     about ")]
+    assert len(told) == 1
+    assert told[0] < lines.index("compile legacy")
+    lines.clear()
+    road(site).build()
+    assert not any(line.startswith("time ") for line in lines)
+    road(site).tell_plan()
+    assert lines[-1].startswith("time     about ")
+
+
+def test_provenance_tells_command_inputs_and_bytes_and_nothing_of_this_machine(
+    site: Site, tmp_path: Path
+) -> None:
+    full = road(site).build()[0]
+    text = (site.dist / f"{PACKAGE}.provenance.json").read_text()
+    statement = json.loads(text)
+    digest = hashlib.sha256(full.read_bytes()).hexdigest()
+    assert statement["subject"] == [{"name": PACKAGE, "digest": {"sha256": digest}}]
+    made = statement["predicate"]["buildDefinition"]
+    assert (
+        made["externalParameters"]["command"]
+        == "./run build --variant legacy --origin source --base assembled"
+    )
+    assert any("nvidia-cudnn-cu12" in one["uri"] for one in made["resolvedDependencies"])
+    assert str(tmp_path) not in text
+    assert str(site.shop.root) not in text
+
+
+def test_a_package_is_tried_out_before_it_stands_in_dist(site: Site) -> None:
+    seen: list[object] = []
+
+    def run(request: ContainerRun) -> Completed:
+        seen.extend([packages(site), sums(site), bool(b"".join(request.archives["/opt"]()))])
+        return site.engine.answer
+
+    site.engine.on_run = run
+    road(site).build()
+    assert seen == [[], "", True] * 2
+
+
+def test_the_second_build_is_up_to_date(site: Site) -> None:
+    first = [package.stat() for package in road(site).build()]
+    again = [package.stat() for package in road(site).build()]
+    assert [(one.st_ino, one.st_mtime_ns) for one in again] == [
+        (one.st_ino, one.st_mtime_ns) for one in first
+    ]
+    assert site.built() == ["artifact"]
+    assert site.reporter.lines[-2:] == [f"{PACKAGE} is up to date", f"{THIN} is up to date"]
+
+
+def test_force_builds_again(site: Site) -> None:
+    road(site).build()
+    road(site, force=True).build()
+    assert site.built() == ["artifact", "artifact"]
+    assert packages(site) == [PACKAGE, THIN]
+
+
+def crash(_: ContainerRun) -> Completed:
+    return Completed(argv=(), code=139, stdout="", stderr="Segmentation fault")
+
+
+def ctrl_c(_: ContainerRun) -> Completed:
+    raise KeyboardInterrupt
+
+
+def disk(_: ContainerRun) -> Completed:
+    raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["first", "rebuild"])
+@pytest.mark.parametrize(
+    ("run", "error"), [(crash, CheckFailedError), (ctrl_c, KeyboardInterrupt), (disk, OSError)]
+)
+def test_what_was_not_proved_does_not_stand_in_dist(
+    site: Site, run: Callable[[ContainerRun], Completed], error: type[BaseException], before: bool
+) -> None:
+    if before:
+        road(site).build()
+    site.engine.on_run = run
+    with pytest.raises(error):
+        road(site, force=before).build()
+    assert (packages(site), sums(site), holds(site)) == ([], "", set())
+    site.engine.on_run = None
+    road(site).build()
+    assert packages(site) == [PACKAGE, THIN]
+
+
+def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
+    site.compiles = (50, 52, 60, 61)
+    with pytest.raises(CheckFailedError, match=r"A001 lib/\w+_cuda\.so: no SASS for sm_70"):
+        road(site).build()
+    assert (packages(site), sums(site), site.engine.runs) == ([], "", [])
+
+
+@pytest.mark.parametrize("wish", [{"profile": Profile.MINIMAL}, {"host": Host.SOURCE}], ids=str)
+@pytest.mark.parametrize("verb", [Road.bundle, Road.check])
+def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
+    site: Site, verb: Callable[[Road], object], wish: dict[str, Enum]
+) -> None:
+    road(site).build()
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan") as caught:
+        verb(road(site, force=False, **wish))
+    assert caught.value.exit_code == 6
+    assert set(packages(site)) <= {PACKAGE, THIN}
+    assert site.built() == ["artifact"]
+
+
+def test_nothing_compiled_is_nothing_to_bundle(site: Site) -> None:
+    with pytest.raises(CheckFailedError, match="or nothing was compiled"):
+        road(site).bundle()
+    assert packages(site) == []
+
+
+def test_bundle_packs_what_was_compiled_with_the_same_flags(site: Site) -> None:
+    first = [package.read_bytes() for package in road(site).build()]
+    for name in packages(site):
+        (site.dist / name).unlink()
+    assert [package.read_bytes() for package in road(site).bundle()] == first
+    assert site.built() == ["artifact"]
+
+
+def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> None:
+    def die(run: ContainerRun) -> Completed:
+        raise KeyboardInterrupt
+
+    site.engine.on_run = die
+    with pytest.raises(KeyboardInterrupt):
+        road(site).build()
+    site.engine.on_run = None
+    road(site).build()
+    assert packages(site) == [PACKAGE, THIN]
+    assert site.built().count("artifact") == 1
+    road(site, force=True).build()
+    assert site.built().count("artifact") == 2
+
+
+@pytest.mark.parametrize("lost", ["artifact", "artifact.key"])
+def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, lost: str) -> None:
+    road(site).build()[0].unlink()
+    path = site.dist / "legacy" / lost
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.write_bytes(b"\xff\xfe")
+    road(site).build()
+    assert packages(site) == [PACKAGE, THIN]
+    assert site.built().count("artifact") == 2
+
+
+@pytest.mark.parametrize(
+    ("file", "compiled"),
+    [
+        ("own.patch", 2),
+        ("builder/inside/fatbinary.py", 2),
+        ("builder/inside/unit.c", 2),
+        ("templates/variant.Dockerfile.j2", 2),
+        ("builder/inside/costs.tsv", 1),  # in which order units are compiled, and nothing else
+        ("templates/release-notes.md.j2", 1),
+        ("builder/virtualcard/runtime.c", 1),
+    ],
+)
+def test_what_is_compiled_follows_from_what_compiles_it(own_site: Site, file: str, compiled: int) -> None:
+    package = road(own_site).build()[0]
+    with (own_site.shop.root / file).open("a") as edited:
+        edited.write("\n")
+    package.unlink()
+    road(own_site).build()
+    assert own_site.built().count("artifact") == compiled
+
+
+def test_a_patch_edited_while_the_compiler_runs_is_not_what_was_compiled(own_site: Site) -> None:
+    export, patch = own_site.engine.on_build, own_site.shop.root / "own.patch"
+
+    def edit(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        patch.write_text("another patch")
+        export(request, on_line)
+
+    own_site.engine.on_build = edit
+    road(own_site).build()
+    (own_site.dist / PACKAGE).unlink()
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
+        road(own_site).bundle()
+
+
+@pytest.mark.parametrize("verb", [Road.render, Road.build, Road.check, Road.bundle])
+def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(
+    own_site: Site, verb: Callable[[Road], object]
+) -> None:
+    (own_site.shop.root / "own.patch").unlink()
+    with pytest.raises(ConfigError, match=r"bases\.assembled\.patches: own\.patch is not there"):
+        verb(road(own_site))
+    assert own_site.built() == []
+
+
+def test_what_is_compiled_takes_the_jobs_of_the_command_line(site: Site) -> None:
+    options = Options(wishes=WISHES, jobs=7)
+    Road(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
+    road(site, force=True).build()
+    assert [request.args for request in site.engine.builds] == [{"JOBS": "7"}, {"JOBS": "2"}]
+
+
+def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:
+    site.compiles = (50, 52, 60, 61)
+    with pytest.raises(CheckFailedError):
+        road(site).build()
+    site.compiles = (50, 52, 60, 61, 70)
+    road(site).build()
+    assert packages(site) == [PACKAGE, THIN]
+
+
+def test_an_input_of_other_bytes_is_compiled_anew(site: Site) -> None:
+    road(site).build()
+    (site.dist / PACKAGE).unlink()
+    key = next(key for key in site.shop.lock.pins if "onnxruntime_1.21.0" in key)
+    pins = {**site.shop.lock.pins, key: replace(site.shop.lock.pins[key], sha256="f" * 64)}
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
+        road(site).bundle()
+
+
+def test_a_compile_that_failed_leaves_nothing_to_bundle(site: Site) -> None:
+    road(site).build()
+
+    def fail(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        raise CommandError("nvcc exited with 1")
+
+    site.engine.on_build = fail
+    with pytest.raises(CommandError):
+        road(site, force=True).build()
+    with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
+        road(site).bundle()
+
+
+def test_an_image_is_made_of_the_package_and_leaves_nothing_else(site: Site) -> None:
+    given: list[set[str]] = []
+    export = site.engine.on_build
+
+    def look(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        if request.target == "runtime":
+            given.append({path.name for path in request.contexts["package"].iterdir()})
+        export(request, on_line)
+
+    site.engine.on_build = look
+    assert road(site).image() == "ortpacks/legacy:1.21.0"
+    request = site.engine.builds[-1]
+    assert (request.target, request.tag, request.network) == ("runtime", "ortpacks/legacy:1.21.0", False)
+    assert request.contexts["smoke"] == site.dist / "kit"
+    assert given == [{"lib", "licenses", "LICENSE", "NOTICE", "manifest.json", "sbom.cdx.json"}]
+    assert holds(site) == {PACKAGE, THIN, *BESIDE}
+
+
+class NoEngine(FakeEngine):
+    def facts(self) -> EngineFacts:
+        raise ToolMissingError("No Docker engine answers.")
+
+
+@pytest.mark.parametrize("verb", [Road.build, Road.check, Road.bundle, Road.image])
+def test_without_an_engine_nothing_is_fetched(site: Site, verb: Callable[[Road], object]) -> None:
+    site.use(NoEngine())
+    with pytest.raises(ToolMissingError):
+        verb(road(site))
+    assert site.store.asked == []
+    assert not site.dist.exists()

@@ -1,0 +1,170 @@
+"""Is a package up to date? The key knows whatever it follows from, and its bytes are still its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.builds.artifact import read_stamp, stamp_key, write_stamp
+from builder.formats.package_names import Host, Profile
+from builder.project.inputs import Lock, Pin
+from builder.project.plan import BuildPlan
+from builder.project.variants import Preset
+from tests.support.factories import packages
+
+LOCK = Lock(pins={"wheel:cmake==3.31.6": Pin(sha256="0" * 64), "image:ubuntu:22.04": Pin()})
+
+KEY = "k" * 64
+
+NAME = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Path]:
+    files = [tmp_path / name for name in ("render.py", "variant.Dockerfile.j2")]
+    for file in files:
+        file.write_text(f"# {file.name}\nbody\n")
+    return files
+
+
+CHANGES: dict[str, Callable[[BuildPlan], BuildPlan]] = {
+    "variant": lambda plan: replace(plan, variant=replace(plan.variant, sm=plan.variant.sm[:-1])),
+    "base": lambda plan: replace(plan, base="nvidia"),
+    "profile": lambda plan: replace(plan, profile=Profile.FULL),
+    "host": lambda plan: replace(plan, host=Host.SOURCE),
+    "version": lambda plan: replace(plan, ort_version="1.23.2"),
+    "preset": lambda plan: replace(
+        plan, project=replace(plan.project, bundle=replace(plan.project.bundle, preset=Preset.SMALL))
+    ),
+    "models": lambda plan: replace(plan, project=replace(plan.project, models=())),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_key_knows_the_plan(sources: list[Path], change: str) -> None:
+    plan = packages.plan()
+    assert stamp_key(CHANGES[change](plan), LOCK, sources) != stamp_key(plan, LOCK, sources)
+
+
+def test_the_key_does_not_hang_on_a_registrys_words(sources: list[Path]) -> None:
+    first = packages.plan(base_reason="x is neither here nor pullable: i/o timeout")
+    later = packages.plan(base_reason="x is neither here nor pullable: no such host")
+    assert stamp_key(first, LOCK, sources) == stamp_key(later, LOCK, sources)
+
+
+@pytest.mark.parametrize(
+    "pins",
+    [
+        {**LOCK.pins, "wheel:cmake==3.31.6": Pin(sha256="1" * 64)},
+        {**LOCK.pins, "image:ubuntu:22.04": Pin(revision="sha256:1")},
+        {**LOCK.pins, "wheel:new==1": Pin()},
+        {"image:ubuntu:22.04": Pin()},
+    ],
+)
+def test_the_key_knows_the_pins(sources: list[Path], pins: dict[str, Pin]) -> None:
+    assert stamp_key(packages.plan(), Lock(pins=pins), sources) != stamp_key(packages.plan(), LOCK, sources)
+
+
+def test_the_key_knows_code_and_templates(sources: list[Path]) -> None:
+    keys = {stamp_key(packages.plan(), LOCK, sources)}
+    for file in sources:
+        file.write_text(file.read_text() + "more\n")
+        keys.add(stamp_key(packages.plan(), LOCK, sources))
+    keys.add(stamp_key(packages.plan(), LOCK, sources[:1]))
+    assert len(keys) == 4
+
+
+def test_the_key_sees_text_that_moves_to_the_next_file_and_a_new_name(sources: list[Path]) -> None:
+    before = stamp_key(packages.plan(), LOCK, sources)
+    first, second = sources
+    first.write_text("# render.py\n")
+    second.write_text("body\n# variant.Dockerfile.j2\nbody\n")
+    moved = stamp_key(packages.plan(), LOCK, sources)
+    renamed = stamp_key(packages.plan(), LOCK, [first.rename(first.with_name("plan.py")), second])
+    assert len({before, moved, renamed}) == 3
+
+
+def test_the_key_is_the_same_in_any_order(sources: list[Path]) -> None:
+    pins = Lock(pins=dict(sorted(LOCK.pins.items())))
+    there, back = stamp_key(packages.plan(), LOCK, sources), stamp_key(packages.plan(), pins, sources[::-1])
+    assert there == back
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """A package in ``dist`` and its stamp in ``dist/legacy``."""
+    (tmp_path / "dist" / "legacy").mkdir(parents=True)
+    path = tmp_path / "dist" / NAME
+    path.write_bytes(b"a package")
+    write_stamp(tmp_path / "dist" / "legacy", KEY, [path], [path])
+    return path
+
+
+def stamp_of(package: Path) -> Path:
+    return package.parent / "legacy" / "built.json"
+
+
+def read(package: Path, key: str = KEY) -> tuple[Path, ...]:
+    return read_stamp(package.parent / "legacy", key, package.parent)
+
+
+def test_a_stamped_package_is_found(package: Path) -> None:
+    assert read(package) == (package,)
+    assert json.loads(stamp_of(package).read_text()) == {
+        "key": KEY,
+        "packages": [NAME],
+        "files": {NAME: "c0cd5ccfdb563a59366e33e73001b78fdb8cca5a6c48e2f90fffcde44b81f1f6"},
+    }
+
+
+def test_another_key_is_not_up_to_date(package: Path) -> None:
+    assert read(package, "x" * 64) == ()
+
+
+def test_changed_bytes_are_not_up_to_date(package: Path) -> None:
+    package.write_bytes(b"A package")
+    assert read(package) == ()
+
+
+def test_a_package_that_is_gone_is_not_up_to_date(package: Path) -> None:
+    package.unlink()
+    assert read(package) == ()
+
+
+def test_no_stamp_is_not_up_to_date(package: Path) -> None:
+    stamp_of(package).unlink()
+    assert read(package) == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '"text"', "{}", '{"key": 1, "packages": 2, "files": 3}', "\udcff", "null"]
+)
+def test_a_stamp_that_is_none_is_not_up_to_date(package: Path, text: str) -> None:
+    stamp_of(package).write_bytes(text.encode(errors="surrogateescape"))
+    assert read(package) == ()
+
+
+def test_a_stamp_that_names_a_folder_is_not_up_to_date(package: Path) -> None:
+    stamp_of(package).write_text(json.dumps({"key": KEY, "packages": ["legacy"], "files": {"legacy": "0"}}))
+    assert read(package) == ()
+
+
+def test_a_package_in_parts_is_up_to_date_while_each_of_them_is(tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    (dist / "legacy").mkdir(parents=True)
+    files = [dist / f"{NAME}.{end}" for end in ("part1", "part2", "parts.json")]
+    for file in files:
+        file.write_text(file.name)
+    write_stamp(dist / "legacy", KEY, [files[-1]], files)
+    assert read_stamp(dist / "legacy", KEY, dist) == (files[-1],)
+    files[0].write_text("other")
+    assert read_stamp(dist / "legacy", KEY, dist) == ()
+
+
+def test_a_stamp_without_any_package_is_not_up_to_date(package: Path) -> None:
+    stamp_of(package).write_text(json.dumps({"key": KEY, "packages": [NAME], "files": {}}))
+    assert read(package) == ()

@@ -1,0 +1,367 @@
+"""doctor from end to end: with a stand-in for the driver, and as the one file on this very machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from builder.client.commands.doctor import answer_doctor
+from builder.client.commands.observe import Rights
+from builder.client.files.folder import Prefix
+from builder.client.install.current import pointed
+from builder.client.trials import session_probe
+from builder.client.world import Answer, Options
+from builder.pipeline.client_zipapp import ClientRequest, build_client
+from tests.component.client.commands.test_observe import pci, put, real_host
+from tests.doubles.gpus import library, machine
+from tests.doubles.library import CREATE_SESSION
+from tests.doubles.library import library as host_library
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, HOST, Build, write_release
+from tests.support import ROOT
+
+Written = dict[str, Any]
+
+REFUSES = host_library(
+    "1.23.2",
+    refuses=[8],
+    why="CUDA failure 209: no kernel image is available for execution on the device ; GPU=0",
+)
+
+
+@pytest.fixture(scope="module")
+def schema() -> Draft202012Validator:
+    return Draft202012Validator(json.loads((ROOT / "docs/schemas/client.schema.json").read_text()))
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """An H200 and a Quadro M2200, driver 570.133.07."""
+    folder = tmp_path_factory.mktemp("driver")
+    return {"cuda": library(folder, "libcuda"), "nvml": library(folder, "nvml")}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "home", platform="linux-x64")
+
+
+def install(home: Machine, folder: Path, host: bytes = FILES[HOST]) -> Path:
+    """The package for 7.5 to 8.6, whole."""
+    index = write_release(folder, files={**FILES, HOST: host})
+    assert home.run("install", "--index", str(index)) == 0, home.err
+    installed = pointed(Prefix(home.prefix))
+    assert installed is not None
+    return installed
+
+
+def manifest_in(folder: Path) -> Written:
+    manifest: Written = json.loads((folder / "manifest.json").read_text())
+    return manifest
+
+
+def examined(
+    home: Machine,
+    root: Path,
+    driver: dict[str, str] | None = None,
+    rights: Rights | None = None,
+    **env: str,
+) -> Answer:
+    around = machine(root, env=env, **(driver or {}))  # type: ignore[arg-type]
+    return answer_doctor(replace(home.world(), around=around), Options(Prefix(home.prefix), None), rights)
+
+
+def codes(answer: Answer) -> list[str]:
+    findings = answer.value["findings"]
+    assert isinstance(findings, list)
+    return [finding["code"] for finding in findings]
+
+
+def test_two_gpus_and_no_package(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
+    answer = examined(home, tmp_path / "root", driver)
+    assert (codes(answer), answer.code) == (["D207", "D201"], 0)
+    assert "Quadro M2200 (5.2) is here." in answer.lines[0]
+    assert "  driver 570.133.07, CUDA 12.8" in answer.lines
+    assert any(line.startswith("  libcuda: found: CUDA 12.9, 2 listed") for line in answer.lines)
+
+
+def test_the_wrong_package_for_both_gpus(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
+    install(home, tmp_path / "release", REFUSES)
+    answer = examined(home, tmp_path / "root", driver)
+    assert (codes(answer), answer.code) == (["D022", "D204", "D402", "D207"], 6)
+    text = "\n".join(answer.lines)
+    assert "NVIDIA H200 (9.0), Quadro M2200 (5.2)" in text
+    assert (
+        "a session of one node does not run on cuda, on cpu it does not run either: CUDA failure 209" in text
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [("35", "D021"), ("803", "D024"), ("999", "D028"), ("804", "D025"), ("500", "D026")],
+)
+def test_cuda_fails_and_nvml_works(
+    home: Machine, tmp_path: Path, driver: dict[str, str], number: str, code: str
+) -> None:
+    answer = examined(home, tmp_path / "root", driver, FAKE_CUDA=number)
+    assert codes(answer)[0] == code
+    assert answer.code == 6
+    assert answer.lines[0].startswith(f"{code} error: The driver lists 2 GPU(s). CUDA fails: ")
+
+
+def test_500_in_a_container_on_wsl(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
+    """The stand-in's driver is 570.133.07."""
+    root = tmp_path / "root"
+    put(root / "dev/dxg")
+    put(root / ".dockerenv")
+    assert codes(examined(home, root, driver, FAKE_CUDA="500"))[0] == "D105"
+    put(root / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libnvdxgdmal.so.1")
+    assert codes(examined(home, root, driver, FAKE_CUDA="500"))[0] == "D026"
+
+
+def test_a_driver_that_crashes(home: Machine, tmp_path: Path, driver: dict[str, str]) -> None:
+    answer = examined(home, tmp_path / "root", driver, FAKE_CUDA="crash")
+    assert codes(answer) == ["D014", "D207", "D201"]
+    assert "SIGSEGV" in answer.lines[0]
+
+
+def test_docker_without_gpus(home: Machine, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    pci(root, "0000:01:00.0", "0x10de", "0x030200", "0x2335", "nvidia")
+    put(root / ".dockerenv")
+    put(root / "sys/module/nvidia/version", b"570.133.07\n")
+    assert codes(examined(home, root)) == ["D101", "D201"]
+
+
+def test_the_device_file_of_a_group(home: Machine, tmp_path: Path) -> None:
+    put(tmp_path / "root/sys/module/nvidia/version", b"570.133.07\n")
+    put(tmp_path / "root/dev/nvidiactl")
+    answer = examined(home, tmp_path / "root", rights=Rights(may_use=lambda path: False))
+    assert codes(answer) == ["D007", "D201"]
+
+
+def test_a_driver_590_that_ignores_the_card_is_known_by_its_library(home: Machine, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    pci(root, "0000:01:00.0", "0x10de", "0x030000", "0x1b80")
+    put(root / "usr/lib/x86_64-linux-gnu/libcuda.so.590.44.01")
+    assert codes(examined(home, root)) == ["D010", "D201"]
+
+
+def test_a_transformer_in_a_lean_package(
+    home: Machine, tmp_path: Path, driver: dict[str, str], schema: Draft202012Validator
+) -> None:
+    """The model of one node runs, the user's does not open."""
+    why = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found"
+    host = host_library("1.23.2", refuses=[CREATE_SESSION], why=why)
+    index = write_release(tmp_path / "release", files={**FILES, HOST: host}, builds=(Build("lean"),))
+    assert home.run("install", "--index", str(index)) == 0, home.err
+    model = put(tmp_path / "minilm.onnx", session_probe.model())
+    around = machine(tmp_path / "root", **driver)  # type: ignore[arg-type]
+    options = Options(Prefix(home.prefix), None, models=(str(model),))
+    answer = answer_doctor(replace(home.world(), around=around), options)
+    assert {"D211", "D404"} <= set(codes(answer))
+    text = "\n".join(answer.lines)
+    assert f"D404 error: {model} does not open with cuda: {why}." in text
+    assert "-lean-linux-x64 has no kernel for com.microsoft.BiasGelu" in text
+    assert f"  {model} does not open with cuda" in answer.lines
+    schema.validate(json.loads(json.dumps(answer.value)))
+
+
+def test_a_model_for_doctor_has_to_be_there_and_so_has_a_package(home: Machine, tmp_path: Path) -> None:
+    assert home.run("doctor", "--try", str(tmp_path / "none.onnx")) == 2
+    assert "none.onnx: no such file, or no regular one. Give a model's path." in home.err
+    text = put(tmp_path / "text.onnx", b"no model")
+    assert home.run("doctor", "--try", str(text)) == 2
+    assert f"{text} is not an ONNX model" in home.err
+    model = put(tmp_path / "model.onnx", session_probe.model())
+    assert home.run("doctor", "--try", str(model)) == 3
+    assert "no package is installed that a model could be opened in" in home.err
+
+
+def test_a_damaged_file_and_no_session_with_it(home: Machine, tmp_path: Path) -> None:
+    folder = install(home, tmp_path / "release")
+    (folder / "LICENSE").write_text("changed")
+    answer = examined(home, tmp_path / "root")
+    assert codes(answer) == ["D203", "D003"]
+    assert answer.value["trial"] is None
+    assert "LICENSE" in answer.lines[0]
+
+
+@pytest.mark.parametrize(
+    "damage", ["dangling", "no manifest", "manifest", "no info", "a loop", "current.txt"]
+)
+def test_a_package_that_cannot_be_read_is_a_finding(home: Machine, tmp_path: Path, damage: str) -> None:
+    folder = install(home, tmp_path / "release")
+    if damage == "dangling":
+        shutil.rmtree(folder)
+    elif damage == "no manifest":
+        (folder / "manifest.json").unlink()
+    elif damage == "manifest":
+        (folder / "manifest.json").write_bytes(b'{"format": 3, "name": "\xff')
+    elif damage == "no info":
+        (folder / "gpu-package-info.json").unlink()
+    elif damage == "current.txt":
+        (home.prefix / "current.txt").write_text("versions/gone-0123456789ab\n")
+    else:
+        (home.prefix / "current").unlink()
+        (home.prefix / "current").symlink_to("current")
+    answer = examined(home, tmp_path / "root")
+    assert (codes(answer), answer.code) == (["D202", "D003"], 6)
+
+
+def test_a_package_that_runs(home: Machine, tmp_path: Path) -> None:
+    """The stock CPU wheel's host library in the package, and no GPU: it is run on the CPU."""
+    folder, content = install(home, tmp_path / "release"), real_host().read_bytes()
+    (folder / HOST).write_bytes(content)
+    manifest = manifest_in(folder)
+    (entry,) = (entry for entry in manifest["files"] if entry["path"] == HOST)
+    entry.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    answer = examined(home, tmp_path / "root")
+    assert (codes(answer), answer.code) == (["D003"], 0)
+    assert answer.lines[0] == "Nothing is wrong."
+    assert "  a session of one node ran on cpu" in answer.lines
+
+
+def test_a_package_without_a_host_library_is_not_tried(home: Machine, tmp_path: Path) -> None:
+    folder = install(home, tmp_path / "release")
+    (folder / HOST).unlink()
+    manifest = manifest_in(folder)
+    manifest["files"] = [entry for entry in manifest["files"] if entry["path"] != HOST]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    answer = examined(home, tmp_path / "root")
+    assert (codes(answer), answer.value["trial"]) == (["D003"], None)
+
+
+def test_a_package_of_another_provider_needs_no_cuda_to_be_tried(home: Machine, tmp_path: Path) -> None:
+    folder = install(home, tmp_path / "release")
+    own: Written = {
+        "provider": "coreml",
+        "sm": [],
+        "cuda": None,
+        "cudnn": None,
+        "driver": None,
+        "capabilities": {},
+    }
+    (folder / "manifest.json").write_text(json.dumps({**manifest_in(folder), **own}))
+    trial = examined(home, tmp_path / "root").value["trial"]
+    assert isinstance(trial, dict)
+    assert trial["provider"] == "coreml"
+
+
+def test_what_stands_between_the_package_and_an_application(home: Machine, tmp_path: Path) -> None:
+    install(home, tmp_path / "release")
+    other = put(tmp_path / "other/libonnxruntime.so.1", b"x")
+    home.environments = (tmp_path / "site",)
+    for name in ("onnxruntime-1.20.1", "onnxruntime_gpu-1.20.1"):
+        put(tmp_path / "site" / f"{name}.dist-info/METADATA")
+    folder = pointed(Prefix(home.prefix))
+    answer = examined(
+        home,
+        tmp_path / "root",
+        rights=Rights(noexec=lambda path: path == folder),
+        LD_LIBRARY_PATH=str(other.parent),
+        ORT_DYLIB_PATH=str(other),
+    )
+    assert {"D301", "D302", "D303", "D304", "D307", "D403"} <= set(codes(answer))
+    assert "D308" not in codes(answer)
+    inside = examined(home, tmp_path / "root", ORT_DYLIB_PATH=str(home.lib / "libonnxruntime.so.1"))
+    assert "D301" not in codes(inside)
+
+
+@pytest.mark.parametrize(("env", "place"), [({"TMPDIR": "/var/tmp"}, "/var/tmp"), ({}, "/tmp")])
+def test_temporary_files_on_noexec(home: Machine, tmp_path: Path, env: dict[str, str], place: str) -> None:
+    rights = Rights(noexec=lambda path: path == Path(place))
+    answer = examined(home, tmp_path / "root", None, rights, **env)
+    assert "D308" in codes(answer)
+
+
+def test_only_linux_searches_that_variable(home: Machine, tmp_path: Path) -> None:
+    install(home, tmp_path / "release")
+    home.platform = "macos-arm64"
+    other = put(tmp_path / "other/libonnxruntime.so.1", b"x")
+    assert "D302" not in codes(examined(home, tmp_path / "root", LD_LIBRARY_PATH=str(other.parent)))
+
+
+def test_stated_gpus_are_told(home: Machine, tmp_path: Path) -> None:
+    answer = examined(home, tmp_path / "root", ORTPACKS_FORCE_CC="8.6")
+    assert codes(answer) == ["D004", "D201"]
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        ({"CUDA_CACHE_DISABLE": "1"}, "CUDA_CACHE_DISABLE=1"),
+        ({"CUDA_CACHE_MAXSIZE": "268435456"}, "CUDA_CACHE_MAXSIZE=268435456"),
+        ({"CUDA_CACHE_PATH": "/proc/none"}, "/proc/none"),
+        ({"HOME": "/proc/none"}, "/proc/none/.nv/ComputeCache"),
+        ({"CUDA_CACHE_MAXSIZE": "4294967296", "CUDA_CACHE_PATH": "/tmp"}, None),
+        ({"CUDA_CACHE_MAXSIZE": "much", "CUDA_CACHE_PATH": "/tmp"}, None),
+        ({}, None),
+    ],
+)
+def test_the_cache_of_a_package_that_is_compiled_just_in_time(
+    home: Machine, tmp_path: Path, driver: dict[str, str], env: dict[str, str], told: str | None
+) -> None:
+    folder = install(home, tmp_path / "release")
+    manifest = manifest_in(folder)
+    manifest["capabilities"]["9.0"] = "jit"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    rights = Rights(may_write=lambda folder: str(folder) == "/tmp")
+    answer = examined(home, tmp_path / "root", driver, rights, **env)
+    seen = [line for line in answer.lines if line.startswith("D309")]
+    assert [told in line for line in seen] == [True] if told else seen == []
+
+
+def test_the_one_file_examines_this_machine_in_two_seconds(
+    tmp_path: Path, schema: Draft202012Validator
+) -> None:
+    pyz = build_client(ClientRequest(source=ROOT, target=tmp_path / "ortpacks.pyz", index_url=None))
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    took = []
+    for argv in (["--json"], []):
+        begin = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", pyz, "doctor", *argv],
+            cwd="/",
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        took.append(time.monotonic() - begin)
+        assert done.stderr == ""
+        assert done.returncode in {0, 6}
+        if argv:
+            answer = json.loads(done.stdout)
+            schema.validate(answer)
+            assert answer["command"] == "doctor"
+            assert "D201" in [finding["code"] for finding in answer["findings"]]
+        else:
+            assert "D201 note: No package is installed." in done.stdout
+            assert "  libcuda: " in done.stdout
+    if not Path("/dev/nvidiactl").exists():
+        assert min(took) < 2
+
+
+def test_json_of_a_package_in_use_holds_the_schema(
+    home: Machine, tmp_path: Path, driver: dict[str, str], schema: Draft202012Validator
+) -> None:
+    install(home, tmp_path / "release", REFUSES)
+    schema.validate(json.loads(json.dumps(examined(home, tmp_path / "root", driver).value)))
+    assert home.run("doctor", "--json") == 6
+    answer = json.loads(home.out)
+    schema.validate(answer)
+    assert answer["trial"]["provider"] == "cpu"
+    assert home.run("doctor") == 6
+    assert "means: " in home.out

@@ -1,0 +1,278 @@
+"""list, rollback and uninstall: what is there, the way back, and the way out; also when they are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from builder.client.files.folder import Prefix, hold
+from builder.client.install import install
+from tests.component.client.install.test_kill import KILLER, run_killer
+from tests.doubles.library import library
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, name_of, write_release
+
+VERSIONS = ("1.22.0", "1.23.2", "1.24.0")
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> dict[str, Path]:
+    return {version: write_release(tmp_path / version, version=version) for version in VERSIONS}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, releases: dict[str, Path]) -> Machine:
+    machine = Machine(tmp_path / "home")
+    for version in VERSIONS[:2]:
+        assert machine.run("install", "--index", str(releases[version])) == 0, machine.err
+    return machine
+
+
+def version_in_use(machine: Machine) -> str:
+    host = (machine.lib / "libonnxruntime.so.1").read_bytes()
+    return next(version for version in VERSIONS if host == library(version))
+
+
+def folders(machine: Machine) -> set[str]:
+    """By the version in their names."""
+    return {path.name.split("-")[2] for path in (machine.prefix / "versions").iterdir()}
+
+
+def test_rollback_goes_one_version_back_and_no_further(machine: Machine) -> None:
+    assert version_in_use(machine) == "1.23.2"
+    assert machine.run("rollback") == 0, machine.err
+    assert version_in_use(machine) == "1.22.0"
+    assert "every file verified" in machine.out
+    assert machine.run("rollback") == 3
+    assert "no package before it is here" in machine.err
+    assert version_in_use(machine) == "1.22.0"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"", b"versions/../../x\n"])
+def test_an_install_with_a_history_that_says_nothing_removes_no_version(
+    machine: Machine, releases: dict[str, Path], content: bytes
+) -> None:
+    (machine.prefix / ".ortpacks/history").write_bytes(content)
+    assert machine.run("install", "--index", str(releases["1.23.2"])) == 0, machine.err
+    assert folders(machine) == {"1.22.0", "1.23.2"}
+
+
+def test_what_was_rolled_back_from_is_not_what_the_next_rollback_goes_to(
+    machine: Machine, releases: dict[str, Path]
+) -> None:
+    machine.run("rollback")
+    assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
+    assert machine.run("rollback") == 0, machine.err
+    assert version_in_use(machine) == "1.22.0"
+
+
+def test_the_same_again_and_back_and_forth_keep_one_way_back(
+    machine: Machine, releases: dict[str, Path]
+) -> None:
+    machine.run("install", "--index", str(releases["1.23.2"]))
+    machine.run("install", "--index", str(releases["1.22.0"]))
+    assert machine.run("rollback") == 0, machine.err
+    assert version_in_use(machine) == "1.23.2"
+
+
+def test_a_damaged_version_before_is_not_gone_back_to(machine: Machine) -> None:
+    (before,) = (machine.prefix / "versions").glob("*1.22.0*")
+    (before / "LICENSE").write_bytes(b"MIT?")
+    assert machine.run("rollback") == 7
+    assert "LICENSE: sha256 differs" in machine.err
+    assert "1.23.2" in machine.err
+    assert version_in_use(machine) == "1.23.2"
+
+
+def test_rollback_where_nothing_is_installed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "bare")
+    assert machine.run("rollback") == 3
+    assert not machine.prefix.exists()
+
+
+def test_install_keeps_the_one_in_use_and_the_one_before_and_names_what_goes(
+    machine: Machine, releases: dict[str, Path]
+) -> None:
+    assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
+    assert folders(machine) == {"1.23.2", "1.24.0"}
+    assert f"freed: {name_of('modern', '1.22.0')}" in machine.out
+
+
+def test_an_older_version_that_cannot_be_removed_undoes_nothing(
+    machine: Machine, releases: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(prefix: Prefix, folders: list[Path]) -> int:
+        raise PermissionError(13, "Permission denied", str(folders[0]))
+
+    monkeypatch.setattr(install, "drop", refuse)
+    assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
+    assert "an older package is not removed: Permission denied" in machine.err
+    assert version_in_use(machine) == "1.24.0"
+    assert "freed" not in machine.out
+
+
+def test_list_shows_the_offer_and_what_is_here(machine: Machine, releases: dict[str, Path]) -> None:
+    assert machine.run("list", "--index", str(releases["1.23.2"]), "--json") == 0, machine.err
+    answer = json.loads(machine.out)
+    assert {item["onnxruntime"]: item["role"] for item in answer["installed"]} == {
+        "1.22.0": "previous",
+        "1.23.2": "current",
+    }
+    assert {item["variant"]: item["here"] for item in answer["offered"]} == {"legacy": False, "modern": True}
+    assert all(item["size"] > sum(map(len, FILES.values())) for item in answer["installed"])
+    assert machine.run("list", "--index", str(releases["1.23.2"])) == 0
+    assert "current" in machine.out
+    assert ", here" in machine.out
+
+
+def test_list_needs_no_release_and_no_install(tmp_path: Path, releases: dict[str, Path]) -> None:
+    bare = Machine(tmp_path / "bare")
+    assert bare.run("list") == 0
+    assert "nothing" in bare.out
+    assert bare.run("list", "--index", "http://127.0.0.1:1/index.json") == 10
+    assert bare.run("list", "--index", "http://127.0.0.1:1/index.json", "--installed") == 0
+
+
+def test_uninstall_leaves_nothing_of_ours(machine: Machine) -> None:
+    size = sum(path.lstat().st_size for path in (machine.prefix / "versions").rglob("*") if path.is_file())
+    assert machine.run("uninstall", "--json") == 0, machine.err
+    answer = json.loads(machine.out)
+    assert (len(answer["removed"]), answer["freed"], answer["in_use"]) == (2, size, None)
+    assert not machine.prefix.exists()
+    assert machine.run("uninstall") == 3
+
+
+def test_uninstall_leaves_what_is_somebody_else_s(machine: Machine) -> None:
+    theirs = [machine.prefix / "thesis.pdf", machine.prefix / "versions" / "novel" / "draft.txt"]
+    for file in theirs:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+    assert machine.run("uninstall") == 0, machine.err
+    assert [path for path in machine.prefix.rglob("*") if path.is_file()] == theirs
+    assert "Not ours, it stays" in machine.out
+
+
+def test_uninstall_old_keeps_what_is_in_use(machine: Machine) -> None:
+    assert machine.run("uninstall", "--old") == 0, machine.err
+    assert folders(machine) == {"1.23.2"}
+    assert machine.run("verify") == 0
+    assert machine.run("rollback") == 3
+
+
+def test_freed_counts_no_library_that_another_version_still_has(machine: Machine) -> None:
+    (old,) = (machine.prefix / "versions").glob("*1.22.0*")
+    shared = old / "lib" / "libonnxruntime_providers_cuda.so"
+    shared.unlink()
+    shared.hardlink_to(machine.lib / shared.name)
+    own = sum(path.stat().st_size for path in old.rglob("*") if path.is_file()) - shared.stat().st_size
+    assert machine.run("uninstall", "--old", "--json") == 0, machine.err
+    assert json.loads(machine.out)["freed"] == own
+
+
+def test_somebody_else_s_current_is_not_uninstalled(tmp_path: Path, machine: Machine) -> None:
+    (machine.prefix / "current").unlink()
+    (machine.prefix / "current").symlink_to("/etc")
+    assert machine.run("uninstall") == 11
+    assert (machine.prefix / "current").is_symlink()
+
+
+@pytest.mark.parametrize("command", ["install", "rollback", "uninstall"])
+def test_who_is_there_to_be_asked_is_asked(machine: Machine, releases: dict[str, Path], command: str) -> None:
+    argv = [command, *(["--index", str(releases["1.24.0"])] if command == "install" else [])]
+    machine.says = [False]
+    assert machine.run(*argv) == 3
+    assert "nothing was changed" in machine.err
+    assert version_in_use(machine) == "1.23.2"
+    assert len(machine.asked) == 1
+    machine.says = [False]
+    assert machine.run(*argv, "--yes") == 0, machine.err
+    assert len(machine.asked) == 1, "--yes answers"
+
+
+def test_what_is_there_already_needs_no_question(machine: Machine, releases: dict[str, Path]) -> None:
+    machine.says = [False]
+    assert machine.run("install", "--index", str(releases["1.23.2"])) == 0, machine.err
+    assert machine.asked == []
+
+
+@pytest.mark.parametrize("command", ["rollback", "uninstall"])
+def test_what_a_killed_command_of_the_same_process_number_left_is_in_nobody_s_way(
+    machine: Machine, command: str
+) -> None:
+    """In containers numbers come again soon."""
+    parts = machine.prefix / ".ortpacks" / "parts"
+    (parts / f"current-{os.getpid()}").symlink_to("nowhere")
+    for folder in (machine.prefix / "versions").iterdir():
+        (parts / f"dropped-{folder.name}-{os.getpid()}" / "lib").mkdir(parents=True)
+    assert machine.run(command) == 0, machine.err
+    assert not (machine.prefix / "current.txt").exists()
+    assert machine.litter() == []
+
+
+def test_a_kill_while_uninstalling_leaves_a_whole_version_or_none(
+    root: Path, tmp_path: Path, releases: dict[str, Path]
+) -> None:
+    def machine(name: str) -> Machine:
+        made = Machine(tmp_path / name)
+        for version in VERSIONS[:2]:
+            made.run("install", "--index", str(releases[version]))
+        return made
+
+    dry = machine("dry")
+    steps = int(run_killer(root, dry.prefix, 0, ["uninstall"], KILLER).stdout.split()[-1])
+    ends = set()
+    for last in range(1, steps + 1, 2):
+        one = machine(f"home-{last}")
+        killed = run_killer(root, one.prefix, last, ["uninstall"], KILLER)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        ends.add(one.run("verify"))
+        assert ends <= {0, 3}, (last, one.out)
+        assert one.run("install", "--index", str(releases["1.23.2"])) == 0, (last, one.err)
+        assert one.run("uninstall") == 0, one.err
+        assert not one.prefix.exists()
+    assert ends == {0, 3}
+
+
+def test_a_kill_while_rolling_back_leaves_one_of_the_two(
+    root: Path, tmp_path: Path, releases: dict[str, Path]
+) -> None:
+    dry = Machine(tmp_path / "dry")
+    for version in VERSIONS[:2]:
+        dry.run("install", "--index", str(releases[version]))
+    steps = int(run_killer(root, dry.prefix, 0, ["rollback"], KILLER).stdout.split()[-1])
+    assert dry.run("install", "--index", str(releases["1.23.2"])) == 0
+    seen = set()
+    for last in range(1, steps + 1):
+        assert run_killer(root, dry.prefix, last, ["rollback"], KILLER).returncode == -signal.SIGKILL
+        assert dry.run("verify") == 0, (last, dry.out)
+        seen.add(version_in_use(dry))
+        dry.run("install", "--index", str(releases["1.23.2"]))
+    assert seen == {"1.22.0", "1.23.2"}
+    assert dry.run("rollback") == 0, dry.err
+
+
+def test_who_waited_for_a_lock_that_was_removed_takes_the_one_that_is_there(tmp_path: Path) -> None:
+    """Else an install that waited for an uninstall would hold a lock that nobody else can see."""
+    path = tmp_path / "state" / "lock"
+    waits, done = Event(), Event()
+    held: list[bool] = []
+
+    def second() -> None:
+        with hold(path, waits.set):
+            held.append(path.is_file())
+        done.set()
+
+    with hold(path, lambda: None):
+        thread = Thread(target=second)
+        thread.start()
+        assert waits.wait(10)
+        path.unlink()
+        path.parent.rmdir()
+    assert done.wait(10)
+    thread.join()
+    assert held == [True]

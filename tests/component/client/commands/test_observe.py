@@ -1,0 +1,313 @@
+"""What doctor looks at: files of a system, libraries of others, Python environments, a session."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import files
+from pathlib import Path
+
+import onnx
+import pytest
+
+from builder.client.commands.observe import distributions, may_write, mounted_noexec, shadows
+from builder.client.probe.kernel import driver_on_disk, look_at_kernel, may_use
+from builder.client.probe.processes import Answer, asker
+from builder.client.trials.session import Sessions
+from builder.client.trials.session_probe import model
+from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Card, Distribution, Kernel, Shadow
+from builder.formats.manifest import FileEntry, Manifest, loads
+from tests.doubles.library import CREATE_SESSION, library
+from tests.doubles.release import FILES, manifest_of
+
+SESSIONS = Sessions(asker({}), sys.executable)
+
+
+def put(path: Path, content: bytes = b"") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def pci(root: Path, address: str, vendor: str, kind: str, device: str, driver: str | None = None) -> None:
+    """As Linux writes it: sysfs-bus-pci in its ABI documents."""
+    folder = root / "sys/bus/pci/devices" / address
+    for name, value in (("vendor", vendor), ("class", kind), ("device", device)):
+        put(folder / name, f"{value}\n".encode())
+    if driver:
+        target = root / "sys/bus/pci/drivers" / driver
+        target.mkdir(parents=True, exist_ok=True)
+        (folder / "driver").symlink_to(os.path.relpath(target, folder))
+
+
+def test_cards_are_nvidias_display_devices(tmp_path: Path) -> None:
+    pci(tmp_path, "0000:00:02.0", "0x8086", "0x030000", "0x9a49", "i915")
+    pci(tmp_path, "0000:01:00.0", "0x10de", "0x030000", "0x1b80", "nvidia")
+    pci(tmp_path, "0000:01:00.1", "0x10de", "0x040300", "0x10f0", "snd_hda_intel")
+    pci(tmp_path, "0000:02:00.0", "0x10de", "0x030200", "0x20b0")
+    put(tmp_path / "sys/bus/pci/devices/0000:03:00.0/vendor", b"what?\n")
+    put(tmp_path / "sys/bus/pci/devices/0000:04:00.0/vendor", b"0x10de\n")
+    pci(tmp_path, "0000:05:00.0", "0x10de", "0x030000", "what?")
+    assert look_at_kernel(tmp_path, may_use).cards == (
+        Card("0000:01:00.0", 0x1B80, "nvidia"),
+        Card("0000:02:00.0", 0x20B0, None),
+    )
+
+
+def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
+    assert look_at_kernel(tmp_path, may_use) == Kernel()
+    assert driver_on_disk(tmp_path) is None
+
+
+def test_modules_and_device_files(tmp_path: Path) -> None:
+    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
+    assert look_at_kernel(tmp_path, may_use) == Kernel(loaded=True, control=ABSENT)
+    put(tmp_path / "dev/nvidiactl")
+    assert look_at_kernel(tmp_path, may_use).control == THERE
+    put(tmp_path / "other/proc/driver/nvidia/version", b"NVRM version: NVIDIA UNIX x86_64 570.133.07")
+    assert look_at_kernel(tmp_path / "other", may_use).loaded
+    assert look_at_kernel(tmp_path, lambda path: path.name != "nvidiactl").control == FORBIDDEN
+
+
+def test_what_wsl_has(tmp_path: Path) -> None:
+    put(tmp_path / "dev/dxg")
+    put(tmp_path / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libcuda.so.1.1")
+    assert look_at_kernel(tmp_path, may_use) == Kernel(dxg=True)
+    put(tmp_path / "usr/lib/wsl/drivers/nv_dispi.inf_amd64_1/libnvdxgdmal.so.1")
+    assert look_at_kernel(tmp_path, may_use) == Kernel(dxg=True, dxgdmal=True)
+
+
+def test_the_version_of_a_driver_that_is_not_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+    put(folder / "libcuda.so.590.44.01")
+    for name in ("libcuda.so", "libcuda.so.1"):
+        (folder / name).symlink_to("libcuda.so.590.44.01")
+    assert driver_on_disk(tmp_path) == "590.44.01"
+
+
+CUDNN, CUBLAS = "lib/libcudnn.so.9", "lib/libcublas.so.12"
+
+OWN = {**FILES, CUDNN: b"cudnn 9.10.2", CUBLAS: b"cublas 12.9"}
+
+WHEELS = {CUDNN: "wheel:nvidia-cudnn-cu12==9.10.2.21", CUBLAS: "wheel:nvidia-cublas-cu12==12.9.1.4"}
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    for path, content in OWN.items():
+        put(tmp_path / "package" / path, content)
+    return tmp_path / "package"
+
+
+def manifest() -> Manifest:
+    text = json.dumps(manifest_of("modern", OWN))
+    value = loads(text, "package")
+    return replace(value, files=tuple(map(_from_wheel, value.files)))
+
+
+def _from_wheel(entry: FileEntry) -> FileEntry:
+    return replace(entry, source=WHEELS.get(entry.path, entry.source))
+
+
+def seen(package: Path, *folders: Path | str, env: Mapping[str, str] | None = None) -> list[Shadow]:
+    variable = {"LD_LIBRARY_PATH": os.pathsep.join(map(str, folders))}
+    return list(shadows(package, manifest(), env or variable))
+
+
+def test_a_library_of_the_same_name_in_a_folder_before_the_packages(package: Path, tmp_path: Path) -> None:
+    other = tmp_path / "cuda/lib64"
+    put(other / "libcublas.so.12.1.3.1", b"cublas 12.1")
+    (other / "libcublas.so.12").symlink_to("libcublas.so.12.1.3.1")
+    path = str(other / "libcublas.so.12")
+    assert seen(package, other) == [Shadow("libcublas.so.12", path, "12.1.3.1", "12.9.1.4")]
+    assert seen(package, other, package / "lib") == seen(package, other)
+    assert seen(package, package / "lib", other) == []
+
+
+def test_the_same_bytes_elsewhere_are_no_shadow(package: Path, tmp_path: Path) -> None:
+    put(tmp_path / "other/libcudnn.so.9", OWN[CUDNN])
+    assert seen(package, tmp_path / "other") == []
+
+
+def test_folders_that_are_not_there_and_empty_names_are_passed_over(package: Path, tmp_path: Path) -> None:
+    put(tmp_path / "other/libcudnn.so.9", b"x")
+    (tmp_path / "loop").symlink_to("loop")
+    found = seen(package, "/no/such", "", tmp_path / "loop", tmp_path / ("x" * 300), tmp_path / "other")
+    assert [shadow.name for shadow in found] == ["libcudnn.so.9"]
+    assert seen(package, env={"PATH": "/usr/bin"}) == []
+
+
+def test_a_wheels_library_has_its_wheels_version(package: Path, tmp_path: Path) -> None:
+    site = tmp_path / "venv/lib/python3.12/site-packages"
+    put(site / "nvidia/cudnn/lib/libcudnn.so.9", b"cudnn 9.1")
+    put(site / "nvidia_cudnn_cu12-9.1.0.70.dist-info/METADATA")
+    put(site / "nvidia_cublas_cu12-12.1.3.1.dist-info/METADATA")
+    (shadow,) = seen(package, site / "nvidia/cudnn/lib")
+    assert (shadow.version, shadow.own) == ("9.1.0.70", "9.10.2.21")
+
+
+def test_a_version_is_of_a_wheel_only_where_wheels_unpack_to(package: Path, tmp_path: Path) -> None:
+    put(tmp_path / "local/cudnn/lib/libcudnn.so.9", b"x")
+    put(tmp_path / "nvidia_cudnn_cu12-9.1.0.70.dist-info/METADATA")
+    (shadow,) = seen(package, tmp_path / "local/cudnn/lib")
+    assert shadow.version is None
+
+
+def test_relative_folders_count_and_empty_names_are_no_folder(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application's working directory is not doctor's."""
+    put(tmp_path / "here/libcudnn.so.9", b"x")
+    monkeypatch.chdir(tmp_path / "here")
+    assert seen(package, "", "") == []
+    assert [shadow.path for shadow in seen(package, "../here")] == ["../here/libcudnn.so.9"]
+
+
+def test_a_library_whose_version_nothing_tells_is_not_loaded_to_ask_it(package: Path, tmp_path: Path) -> None:
+    tripped = tmp_path / "tripped"
+    source = tmp_path / "trap.c"
+    source.write_text(
+        f'#include <stdio.h>\n__attribute__((constructor)) void go(void) {{ fopen("{tripped}", "w"); }}\n'
+    )
+    (tmp_path / "other").mkdir()
+    library = tmp_path / "other/libcudnn.so.9"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    (shadow,) = seen(package, tmp_path / "other")
+    assert shadow.version is None
+    assert not tripped.exists()
+
+
+def test_distributions_are_read_from_their_records(tmp_path: Path) -> None:
+    site = tmp_path / "venv/lib/python3.12/site-packages"
+    for name in (
+        "onnxruntime-1.20.1",
+        "onnxruntime_gpu-1.23.2",
+        "onnxruntime_extensions-0.14.0",
+        "onnx-1.17.0",
+        "onnxruntime",
+    ):
+        put(site / f"{name}.dist-info/METADATA")
+    expected = [
+        Distribution("onnxruntime", "1.20.1", str(site)),
+        Distribution("onnxruntime-gpu", "1.23.2", str(site)),
+    ]
+    assert list(distributions([tmp_path / "venv", site, tmp_path / "none"])) == expected
+
+
+def test_where_this_user_may_write(tmp_path: Path) -> None:
+    assert may_write(tmp_path / "not" / "made" / "yet")
+    assert not may_write(put(tmp_path / "file") / "below")
+    assert not may_write(tmp_path / ("x" * 300))
+
+
+def test_noexec_is_read_from_the_mount() -> None:
+    """By /proc/mounts, which the kernel writes."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()]
+    known = {fields[1]: "noexec" in fields[3].split(",") for fields in mounts if "\\" not in fields[1]}
+    places = [place for place in ("/proc", "/sys", "/dev/shm", "/") if place in known]
+    assert {place: mounted_noexec(Path(place)) for place in places} == {
+        place: known[place] for place in places
+    }
+    assert not mounted_noexec(Path("/no/such"))
+
+
+def test_the_model_is_what_onnx_itself_would_write() -> None:
+    floats = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "abc"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["a", "b"], ["c"])], "add", floats[:2], floats[2:]
+    )
+    made = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 13)])
+    assert model() == made.SerializeToString()
+    onnx.checker.check_model(onnx.load_from_string(model()), full_check=True)
+
+
+def real_host() -> Path:
+    """The host library of the stock CPU wheel."""
+    (found,) = [
+        path
+        for path in files("onnxruntime") or ()
+        if path.name.startswith("libonnxruntime.so.") or path.name == "libonnxruntime.so"
+    ]
+    return Path(str(found.locate()))
+
+
+def test_a_session_runs_in_a_real_onnx_runtime() -> None:
+    tried = SESSIONS.run(real_host(), "cpu")
+    assert (tried.provider, tried.failure) == ("cpu", None)
+
+
+def test_a_provider_that_is_not_there_fails_where_the_cpu_runs() -> None:
+    """The CPU wheel has no library of CUDA's."""
+    tried = SESSIONS.run(real_host(), "cuda")
+    assert tried.failure is not None
+    assert (tried.code, tried.on_cpu) == (None, True)
+
+
+CUDA_35 = (
+    "core/providers/cuda/cuda_call.cc:123 CUDA failure 35: CUDA driver version is insufficient for "
+    "CUDA runtime version ; GPU=-1 ; hostname=x ; expr=cudaSetDevice(info_.device_id);"
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "failure", "code"),
+    [
+        (
+            library("1.23.2", refuses=[8], why=CUDA_35),
+            "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version",
+            35,
+        ),
+        (library("1.23.2", refuses=[8], why="No such  node"), "No such node", None),
+        (library("1.23.2", refuses=[CREATE_SESSION]), "NULL pointer", None),
+        (library("1.23.2", crashes=[9]), "the process died of SIGILL", None),
+        (b"<html>" * 99, "invalid ELF header", None),
+    ],
+    ids=["CUDA's number", "other words", "it makes nothing", "it crashes", "no library"],
+)
+def test_a_session_that_fails_says_why(tmp_path: Path, host: bytes, failure: str, code: int | None) -> None:
+    tried = SESSIONS.run(put(tmp_path / "libonnxruntime.so.1", host), "cuda")
+    assert failure in (tried.failure or "")
+    assert (tried.code, tried.on_cpu) == (code, False)
+
+
+def test_a_python_that_is_not_there_is_a_failure_and_no_traceback(tmp_path: Path) -> None:
+    tried = Sessions(asker({}), str(tmp_path / "python")).run(tmp_path, "cpu")
+    assert "No such file" in (tried.failure or "")
+
+
+@pytest.mark.parametrize(
+    ("provider", "answer", "asked", "on_cpu"),
+    [
+        ("cuda", '{"sum": 3.75}', ["cuda"], None),
+        ("cpu", '{"failed": "x"}', ["cpu"], None),
+        ("cuda", '{"failed": "x"}', ["cuda", "cpu"], False),
+    ],
+)
+def test_the_cpu_is_tried_where_the_gpu_fails(
+    tmp_path: Path, provider: str, answer: str, asked: list[str], on_cpu: bool | None
+) -> None:
+    providers: list[str] = []
+
+    def ask(argv: Sequence[str], seconds: float) -> Answer:
+        providers.append(argv[-1])
+        return Answer(0, answer, "")
+
+    assert Sessions(ask, "python3").run(tmp_path, provider).on_cpu == on_cpu
+    assert providers == asked
+
+
+def test_a_session_with_a_wrong_sum_is_a_failure(tmp_path: Path) -> None:
+    tried = Sessions(lambda argv, seconds: Answer(0, '{"sum": 0.0}', ""), "python3").run(tmp_path, "cpu")
+    assert tried.failure == "1.5 + 2.25 gives 0.0"
+
+
+def test_the_loaders_words_in_the_log_are_the_reason(tmp_path: Path) -> None:
+    log = "Failed to load library /x/libonnxruntime_providers_cuda.so with error: libcufft.so.11: cannot open"
+    tried = Sessions(lambda argv, seconds: Answer(0, '{"failed": "CUDA EP"}', log), "python3").run(
+        tmp_path, "cuda"
+    )
+    assert tried.failure == "libcufft.so.11: cannot open"

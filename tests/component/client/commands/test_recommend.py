@@ -1,0 +1,255 @@
+"""recommend by the table, and by opening models in the installed package; gpu-info.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from builder.client.trials import session_probe
+from tests.doubles import release as release_double
+from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, HOST, Build, name_of, write_release
+
+CUDA_35 = (
+    "/onnxruntime_src/onnxruntime/core/providers/cuda/cuda_call.cc:129 CUDA failure 35: CUDA driver version "
+    "is insufficient for CUDA runtime version ; GPU=-1 ; hostname=vm ; expr=cudaSetDevice(info_.device_id);"
+)
+
+TABLE = [
+    {"model": "big", "device": "gpu", "vram_mib": 6000, "cores": 0, "ram_gib": 0},
+    {"model": "small", "device": "gpu", "vram_mib": 3500, "cores": 0, "ram_gib": 0},
+    {"model": "tiny", "device": "cpu", "vram_mib": 0, "cores": 0, "ram_gib": 0},
+]
+
+
+@pytest.fixture(autouse=True)
+def _table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release_double, "MODELS", TABLE)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "model.onnx").write_bytes(session_probe.model())
+    return tmp_path / "model.onnx"
+
+
+def machine_with(tmp_path: Path, host: bytes = FILES[HOST], *, vram: str = "8192") -> tuple[Machine, str]:
+    env = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "ORTPACKS_FORCE_MEMORY": vram}
+    machine = Machine(tmp_path / "home", env=env)
+    index = str(write_release(tmp_path / "release", files={**FILES, HOST: host}))
+    assert machine.run("install", "--index", index) == 0, machine.err
+    return machine, index
+
+
+def answer(machine: Machine, *argv: str) -> dict[str, object]:
+    assert machine.run("recommend", *argv, "--json") == 0, machine.err
+    value = json.loads(machine.out)
+    assert isinstance(value, dict)
+    return value
+
+
+def gpu_info(machine: Machine) -> dict[str, object]:
+    value = json.loads((machine.prefix / "gpu-info.json").read_text())
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize(("vram", "wanted"), [("8192", "big"), ("4096", "small"), ("2048", "tiny")])
+def test_the_table_decides_by_the_memory_there_is(tmp_path: Path, vram: str, wanted: str) -> None:
+    machine, index = machine_with(tmp_path, vram=vram)
+    said = answer(machine, "--index", index)
+    assert (said["model"], said["tested"], said["attempts"]) == (wanted, False, [])
+
+
+def test_a_model_that_opens_is_tested(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    said = answer(machine, "--index", index, "--try", str(model))
+    assert (said["model"], said["device"], said["tested"]) == ("big", "gpu", True)
+    assert [(one["provider"], one["opens"]) for one in said["attempts"]] == [("cuda", True)]  # type: ignore[attr-defined]
+    info = gpu_info(machine)
+    assert (info["recommendedModel"], info["tested"], info["vramVerified"]) == ("big", True, True)
+
+
+def test_one_that_fails_on_cuda_is_tried_on_the_cpu_and_the_next_size_is_said(
+    tmp_path: Path, model: Path
+) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    broken = library("1.23.2", refuses=[CREATE_SESSION], why=CUDA_35)
+    replace_host(machine, broken)
+    said = answer(machine, "--index", index, "--try", str(model))
+    failure = "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"
+    assert [(one["model"], one["provider"], one["failure"]) for one in said["attempts"]] == [  # type: ignore[attr-defined]
+        ("big", "cuda", failure),
+        ("big", "cpu", failure),
+    ]
+    assert (said["model"], said["tested"]) == ("small", False)
+    assert gpu_info(machine)["tested"] is False
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found",
+        "Fatal error: com.microsoft:BiasGelu(-1) is not a registered function/op",  # host: source
+    ],
+)
+def test_a_model_that_misses_a_kernel_of_a_lean_package_says_so(
+    tmp_path: Path, model: Path, why: str
+) -> None:
+    machine = Machine(
+        tmp_path / "home",
+        env={"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_MEMORY": "8192"},
+    )
+    host = library("1.23.2", refuses=[CREATE_SESSION], why=why)
+    lean = write_release(tmp_path / "lean", files={**FILES, HOST: host}, builds=(Build("lean"),))
+    assert machine.run("install", "--index", str(lean)) == 0, machine.err
+    assert machine.run("recommend", "--index", str(lean), "--try", str(model)) == 0
+    named = f"{name_of('modern', build=Build('lean'))} has no kernel for com.microsoft.BiasGelu"
+    assert f"{why} {named}: it was compiled with less than the full profile." in machine.out
+    tried = answer(machine, "--index", str(lean), "--try", str(model))["attempts"]
+    assert [str(one["cause"])[: len(named)] for one in tried] == [named, named]  # type: ignore[attr-defined]
+
+
+def test_the_next_size_is_tried_where_its_file_is_given(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    replace_host(machine, library("1.23.2", crashes=[APPEND_CUDA]))
+    files = [word for name in ("big", "small", "tiny") for word in ("--try", f"{name}={model}")]
+    said = answer(machine, "--index", index, *files)
+    assert [(one["model"], one["provider"], one["opens"]) for one in said["attempts"]] == [  # type: ignore[attr-defined]
+        ("big", "cuda", False), ("big", "cpu", True),
+        ("small", "cuda", False), ("small", "cpu", True),
+        ("tiny", "cpu", True),
+    ]  # fmt: skip
+    assert (said["model"], said["device"], said["tested"]) == ("tiny", "cpu", True)
+    assert gpu_info(machine)["vramVerified"] is False
+    assert machine.run("recommend", "--index", index, *files) == 0
+    assert "big on cuda: does not open: the process died of SIGILL" in machine.out
+
+
+def test_where_nothing_can_be_tried_the_table_stands(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    machine.python = "/no/such/python"
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
+    assert "big on cuda: not tried: /no/such/python cannot be started" in machine.out
+    assert "on cpu" not in machine.out, "nor is the CPU tried then"
+    assert "\nbig: 8192 MiB" in machine.out
+    assert gpu_info(machine)["tested"] is False
+
+
+def replace_host(machine: Machine, content: bytes) -> None:
+    """A library that installs well and fails later, as on a machine that has changed since; the manifest is
+    made to agree, because only whole packages are run."""
+    folder = (machine.prefix / "current").resolve()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for entry in manifest["files"]:
+        if entry["path"] == HOST:
+            entry.update(release_double.digest(content))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    (folder / HOST).write_bytes(content)
+
+
+def test_two_files_of_one_name_are_both_tried(
+    tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(release_double, "MODELS", ())
+    machine, index = machine_with(tmp_path)
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other/model.onnx"
+    other.write_bytes(model.read_bytes())
+    tried = answer(machine, "--index", index, "--try", str(model), "--try", str(other))["attempts"]
+    assert [one["model"] for one in tried] == ["model.onnx", str(other)]  # type: ignore[attr-defined]
+
+
+def test_a_damaged_package_is_not_run(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    (machine.lib / "libonnxruntime.so.1").write_bytes(library("1.23.2") + b"!")
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 7
+    assert "Run install again" in machine.err
+
+
+def test_nothing_is_tried_where_nothing_is_installed(tmp_path: Path, model: Path) -> None:
+    machine = Machine(tmp_path / "home")
+    index = str(write_release(tmp_path / "release"))
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 3
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    assert machine.run("recommend", "--index", index, "--try", "huge=/no/such.onnx") == 2
+    assert "big, small, tiny" in machine.err
+
+
+def test_gpu_info_says_what_install_found(tmp_path: Path) -> None:
+    machine, _ = machine_with(tmp_path)
+    info = gpu_info(machine)
+    assert str(info.pop("package")).startswith("ortpacks-modern")
+    assert "has native code for" in str(info.pop("reason"))
+    assert info == {
+        "format": 1,
+        "hasGPU": True,
+        "gpuName": "GPU stated by ORTPACKS_FORCE_CC",
+        "vramMB": 8192,
+        "vramGB": 8.0,
+        "cudaVersion": None,
+        "driverVersion": "570.133.07",
+        "recommendedModel": "big",
+        "tested": False,
+        "vramVerified": False,
+        "fallbackToCpu": False,
+        "checkedAt": "2026-11-21T02:00:00+00:00",
+    }
+
+
+def test_gpu_info_says_why_it_is_the_cpu(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "home", env={"ORTPACKS_FORCE_CC": "none"})
+    assert machine.run("install", "--index", str(write_release(tmp_path / "release"))) == 0
+    info = gpu_info(machine)
+    assert (info["hasGPU"], info["fallbackToCpu"], info["recommendedModel"]) == (False, True, "tiny")
+    assert str(info["reason"]).startswith("CPU: no NVIDIA GPU was found")
+
+
+def test_a_cpu_answer_stands_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    machine = Machine(tmp_path / "home", env={"ORTPACKS_FORCE_CC": "none"})
+    argv = ["--prefix", str(tmp_path / "file" / "prefix")]
+    assert machine.run("install", "--index", str(write_release(tmp_path / "release")), *argv) == 0
+    assert "gpu-info.json: not written" in machine.err
+
+
+def test_an_opset_that_the_host_does_not_know_is_told_in_a_sentence(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    why = "Opset 24 is under development. Current official support for domain ai.onnx is till opset 23."
+    replace_host(machine, library("1.23.2", refuses=[CREATE_SESSION], why=why))
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
+    sentence = "ONNX Runtime 1.23.2 knows ai.onnx up to 23; this model asks for 24: export it again"
+    assert f"big on cuda: does not open: {sentence}" in machine.out
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "words"), [(b"text", 2, "not an ONNX model"), (b"", 7, "cut short")]
+)
+def test_a_file_that_is_no_model_is_a_message(tmp_path: Path, data: bytes, code: int, words: str) -> None:
+    machine, index = machine_with(tmp_path)
+    (tmp_path / "bad.onnx").write_bytes(data)
+    assert machine.run("recommend", "--index", index, "--try", str(tmp_path / "bad.onnx")) == code
+    assert words in machine.err
+
+
+def test_a_pipe_and_a_folder_are_no_models(tmp_path: Path) -> None:
+    machine, index = machine_with(tmp_path)
+    os.mkfifo(tmp_path / "pi\npe.onnx")
+    for name, told in (("pi\npe.onnx", r"pi\npe.onnx"), (".", "")):
+        assert machine.run("recommend", "--index", index, "--try", str(tmp_path / name)) == 2
+        assert f"{told}: no such file, or no regular one. Give a model's path, or NAME=PATH" in machine.err
+
+
+def test_onnx_runtime_s_own_words_are_shown_on_one_line(tmp_path: Path, model: Path) -> None:
+    machine, index = machine_with(tmp_path, library("1.23.2"))
+    why = "node 'a\x1b[31m' has no input"
+    replace_host(machine, library("1.23.2", refuses=[CREATE_SESSION], why=why))
+    assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
+    assert r"big on cuda: does not open: node 'a\x1b[31m' has no input" in machine.out

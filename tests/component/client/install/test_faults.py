@@ -1,0 +1,247 @@
+"""Whatever a network answers, what is installed stays usable, and the next install succeeds.
+
+``pytest -rP`` shows the table of what was tried. Disks are in ``test_client_faults_disk``, archives that want
+out in ``test_client_faults_tar``, kills in ``test_client_faults_kill``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.client.fetch import http
+from tests.doubles import hostile
+from tests.doubles.release import Fault, Handler, Server, name_of, serving
+from tests.support.faults.client import Ground, Quick, Tally, lay_ground, outlive
+
+SEED = 20_261_122
+
+ARCHIVE = f"{name_of('modern')}.tar.zst"
+
+TRIES = http.FRUITLESS_TRIES
+
+DATE = {"Date": "Sun, 22 Nov 2026 00:00:00 GMT"}
+
+FIRST = hostile.cut_at(300)
+"""Leaves a beginning, so that the next request asks for a range."""
+
+
+@pytest.fixture(scope="module")
+def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    return lay_ground(tmp_path_factory.mktemp("ground"))
+
+
+@pytest.fixture
+def server(ground: Ground) -> Iterator[Server]:
+    with serving(ground.newer.parent) as running:
+        yield running
+
+
+@pytest.fixture
+def machine(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here, and each takes milliseconds
+    return ground.machine(tmp_path / "home")
+
+
+def meet(
+    machine: Quick, server: Server, tally: Tally, family: str, faults: list[Fault], codes: set[int]
+) -> str:
+    """What an install says that meets all of ``faults``; the next one meets none."""
+    tally.tried[family] += 1
+    server.faults += faults
+    index = f"{server.url}/index.json"
+    code = machine.run("install", "--index", index)
+    assert code in codes, (code, machine.err)
+    said = machine.err
+    assert server.faults == [], "a fault was never met"
+    assert outlive(machine, index, {0}) == 0
+    tally.survived[family] += 1
+    return said
+
+
+@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("how", ["closed", "reset"])
+def test_a_connection_that_ends_at_any_byte_is_gone_on_from_there(
+    machine: Quick, server: Server, tally: Tally, how: str, number: int
+) -> None:
+    size = (server.folder / ARCHIVE).stat().st_size
+    points = sorted(random.Random(f"{SEED} {how} {number}").sample(range(1, size), 3))  # noqa: S311 any do
+    fault = hostile.cut_at if how == "closed" else hostile.reset_at
+    meet(machine, server, tally, f"{how} at random bytes", [fault(point) for point in points], {0})
+
+
+RANGES: dict[str, tuple[list[Fault], int]] = {
+    "200 for 206": ([hostile.whole], 0),
+    "a shifted start": ([hostile.ranged(shift=100)], 0),
+    "an earlier start": ([hostile.ranged(shift=-100)], 0),
+    "another total": ([hostile.ranged(total=7)], 0),
+    "no Content-Range": ([hostile.ranged(header="")], 0),
+    "a garbled Content-Range": ([hostile.ranged(header="bytes ?-?/*")], 0),
+    "other bytes": ([hostile.ranged(flip=1)], 7),
+    "more bytes": ([hostile.ranged(more=10)], 7),
+    "416": ([hostile.status(416)], 0),
+    "416 again and again": ([hostile.status(416), FIRST, hostile.status(416)], 0),
+    "204": ([hostile.status(204)], 0),
+}
+
+
+@pytest.mark.parametrize("kind", RANGES)
+def test_a_range_that_lies_is_not_believed(machine: Quick, server: Server, tally: Tally, kind: str) -> None:
+    faults, code = RANGES[kind]
+    meet(machine, server, tally, "a range that lies", [FIRST, *faults], {code})
+
+
+def test_a_file_that_was_replaced_meanwhile_is_fetched_anew(
+    machine: Quick, server: Server, tally: Tally
+) -> None:
+    meet(machine, server, tally, "a stale ETag", [hostile.stale], {0})
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404, 410, 451])
+def test_a_final_status_ends_it(machine: Quick, server: Server, tally: Tally, code: int) -> None:
+    meet(machine, server, tally, "a status that is final", [hostile.status(code)], {10})
+    assert machine.waits == []
+
+
+@pytest.mark.parametrize("times", [1, TRIES])
+@pytest.mark.parametrize("code", [408, 425, 429, 500, 502, 503, 504])
+def test_a_passing_status_is_waited_out_or_given_up(
+    machine: Quick, server: Server, tally: Tally, code: int, times: int
+) -> None:
+    ends = {10} if times == TRIES else {0}
+    meet(machine, server, tally, "a status that passes", [hostile.status(code)] * times, ends)
+
+
+@pytest.mark.parametrize(
+    ("headers", "wait"),
+    [
+        ({"Retry-After": "17"}, 17.0),
+        ({"Retry-After": "86400"}, 60.0),
+        ({**DATE, "Retry-After": "Sun, 22 Nov 2026 00:00:21 GMT"}, 21.0),
+        ({**DATE, "Retry-After": "Sunday, 22-Nov-26 00:00:07 GMT"}, 7.0),
+        ({**DATE, "Retry-After": "Sat, 21 Nov 2026 00:00:00 GMT"}, 0.0),
+        ({"Retry-After": "soon"}, 1.0),
+        ({"Retry-After": "-5"}, 1.0),
+    ],
+)
+def test_retry_after_is_kept_as_seconds_and_as_a_date(
+    machine: Quick, server: Server, tally: Tally, headers: dict[str, str], wait: float
+) -> None:
+    meet(machine, server, tally, "503 with Retry-After", [_only(503, headers)], {0})
+    assert machine.waits == [wait]
+
+
+def _only(code: int, headers: dict[str, str]) -> Fault:
+    """Without the double's own Date."""
+
+    def fault(handler: Handler, content: bytes) -> None:
+        handler.send_response_only(code)
+        for key, value in {"Content-Length": "0", **headers}.items():
+            handler.send_header(key, value)
+        handler.end_headers()
+
+    return fault
+
+
+REDIRECTS = {
+    "to itself": (f"/{ARCHIVE}", 11),
+    "to a file": ("file:///etc/passwd", 1),
+    "to ftp": ("ftp://127.0.0.1:1/x", 1),
+    "nowhere": (None, 1),
+    "to no URL": ("http://[", 1),
+    "to no port": ("http://127.0.0.1:port/", TRIES),
+    "to nobody": ("http://127.0.0.1:1/", TRIES),
+}
+
+
+@pytest.mark.parametrize("kind", REDIRECTS)
+def test_a_redirect_that_leads_nowhere_ends(machine: Quick, server: Server, tally: Tally, kind: str) -> None:
+    location, times = REDIRECTS[kind]
+    server_faults = [hostile.redirect(location)] * times
+    if kind == "to itself":  # urllib counts, each Python as it likes
+        tally.tried["a redirect"] += 1
+        server.faults += server_faults
+        assert machine.run("install", "--index", f"{server.url}/index.json") == 10
+        server.faults.clear()
+        outlive(machine, f"{server.url}/index.json", {0})
+        tally.survived["a redirect"] += 1
+    else:
+        meet(machine, server, tally, "a redirect", server_faults, {10})
+
+
+GARBAGE: dict[str, tuple[Fault, int, int]] = {
+    "nothing": (hostile.says(b""), 1, 0),
+    "no HTTP": (hostile.says(b"SSH-2.0-OpenSSH_9.2\r\n"), TRIES, 10),
+    "half a status line": (hostile.says(b"HTTP/1.1 2"), TRIES, 10),
+    "a status that is none": (hostile.says(b"HTTP/1.1 twohundred OK\r\n\r\n"), TRIES, 10),
+    "an endless line": (hostile.says(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000), TRIES, 10),
+    "a thousand headers": (hostile.says(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000 + b"\r\n"), TRIES, 10),
+    "a negative length": (hostile.says(b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nx"), 1, 7),
+    "another length": (hostile.says(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123456789"), 1, 7),
+    "a proxy's page": (hostile.status(200), 1, 7),
+    "chunks": (hostile.chunked(), 1, 0),
+    "a chunk without a length": (hostile.chunked(b"zz\r\n"), 1, 0),
+    "a chunk cut short": (hostile.chunked(b"ffff\r\n"), 1, 0),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_an_answer_that_is_none_does_no_harm(machine: Quick, server: Server, tally: Tally, kind: str) -> None:
+    fault, times, code = GARBAGE[kind]
+    meet(machine, server, tally, "an answer that is none", [fault] * times, {code})
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: SIZE\r\n\r\n"
+
+
+@pytest.mark.parametrize("head", [HEAD, b"HTTP/1.1 200 OK\r\nX: ", b""], ids=["body", "header", "status"])
+def test_a_server_that_dribbles_is_given_up(
+    machine: Quick, server: Server, tally: Tally, head: bytes
+) -> None:
+    """A byte a second keeps every time limit of a socket; five times half a minute of it is enough."""
+    machine.tick = 1.0
+    said = meet(machine, server, tally, "a byte now and then", [hostile.dribbles(head)] * TRIES, {10})
+    assert "bytes in 30 s" in said
+
+
+def test_a_server_that_falls_silent_is_given_up(
+    machine: Quick, server: Server, tally: Tally, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.1)
+    meet(machine, server, tally, "silence", [hostile.silent], {0})
+
+
+@pytest.mark.parametrize("number", range(30))
+@pytest.mark.parametrize("how", ["flipped", "truncated"])
+def test_an_archive_that_is_spoilt_is_refused_before_anything_is_unpacked(
+    machine: Quick, ground: Ground, tally: Tally, tmp_path: Path, how: str, number: int
+) -> None:
+    family = f"an archive {how}"
+    tally.tried[family] += 1
+    content = bytearray((ground.newer.parent / ARCHIVE).read_bytes())
+    place = random.Random(f"{SEED} {how} {number}").randrange(len(content) * 8)  # noqa: S311 any bit
+    if how == "flipped":
+        content[place // 8] ^= 1 << place % 8
+    else:
+        del content[place // 8 :]
+    release = tmp_path / "release"
+    release.mkdir()
+    (release / "index.json").write_bytes(ground.newer.read_bytes())
+    (release / ARCHIVE).write_bytes(content)
+    with serving(release) as server:
+        assert outlive(machine, f"{server.url}/index.json", {7}, cure=str(ground.newer)) == 7
+    tally.survived[family] += 1
+
+
+def test_every_fault_that_was_tried_was_survived(tally: Tally) -> None:
+    print(f"seed {SEED}\n{tally}")  # noqa: T201 - what this file is for
+    assert tally.survived == tally.tried

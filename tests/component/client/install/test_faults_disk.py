@@ -1,0 +1,223 @@
+"""Disks that are full or read-only, clocks that jump, numbers that come again: an old version stays usable.
+
+``pytest -rP`` shows the table of what was tried.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from builder.client.world import World
+from tests.support.faults.client import (
+    NEW,
+    OLD,
+    Ground,
+    Quick,
+    Tally,
+    lay_ground,
+    require_cured,
+    require_usable,
+    version_in_use,
+)
+
+KIB = 1024
+
+ROOM = 400 * KIB
+"""What the newer release needs beside the older one, at most: two of the stand-in's archives and trees."""
+
+COMMANDS = ["install", "rollback", "uninstall"]
+
+
+@pytest.fixture(scope="module")
+def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    return lay_ground(tmp_path_factory.mktemp("ground"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk:
+    """A file system of its own."""
+
+    place: Path
+
+    def change(self, options: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{options}", str(self.place)], check=True)
+
+    @property
+    def used(self) -> int:
+        """Bytes."""
+        stat = os.statvfs(self.place)
+        return (stat.f_blocks - stat.f_bfree) * stat.f_frsize
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    argv = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(argv, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a disk of a given size needs root and mount(8)")
+    yield Disk(place=place)
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.mark.parametrize("number", range(24))
+def test_a_disk_that_fills_up_at_any_byte_leaves_the_old_version(
+    ground: Ground, disk: Disk, tally: Tally, number: int
+) -> None:
+    """The client is told that there is room: somebody else takes it meanwhile."""
+    tally.tried["a full disk"] += 1
+    machine = ground.machine(disk.place)
+    disk.change(f"size={disk.used + number * ROOM // 24}")
+    code = machine.run("install", "--index", str(ground.newer))
+    assert code in {0, 11}, machine.err
+    assert "No space left on device" in machine.err or code == 0
+    assert machine.run("verify") == 0, machine.out
+    assert version_in_use(machine) == (NEW if code == 0 else OLD)
+    disk.change("size=64m")
+    require_cured(machine, str(ground.newer))
+    tally.survived["a full disk"] += 1
+
+
+def test_some_of_these_disks_were_full_and_some_were_not(ground: Ground, disk: Disk) -> None:
+    machine = ground.machine(disk.place)
+    before = disk.used
+    assert machine.run("install", "--index", str(ground.newer)) == 0
+    assert 0 < disk.used - before < ROOM
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_disk_that_is_full_to_the_brim_lets_rollback_and_uninstall_through_or_unharmed(
+    ground: Ground, disk: Disk, tally: Tally, command: str
+) -> None:
+    tally.tried["a full disk"] += 1
+    machine = ground.machine(disk.place)
+    require_cured(machine, str(ground.newer))
+    disk.change(f"size={disk.used}")
+    argv = [command, *(["--index", str(ground.older)] if command == "install" else [])]
+    code = machine.run(*argv)
+    assert code in {0, 11}, machine.err
+    if (machine.prefix / "current").exists():
+        require_usable(machine, {OLD, NEW})
+    else:
+        assert (command, code) == ("uninstall", 0)
+    disk.change("size=64m")
+    require_cured(machine, str(ground.newer))
+    tally.survived["a full disk"] += 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_disk_that_is_read_only_is_named_and_what_is_there_works(
+    ground: Ground, disk: Disk, tally: Tally, command: str
+) -> None:
+    tally.tried["a read-only disk"] += 1
+    machine = ground.machine(disk.place)
+    require_cured(machine, str(ground.newer))
+    disk.change("ro")
+    argv = [command, *(["--index", str(ground.older)] if command == "install" else [])]
+    assert machine.run(*argv) == 11, machine.err
+    assert "Read-only file system" in machine.err
+    require_usable(machine, {NEW})
+    disk.change("rw")
+    require_cured(machine, str(ground.newer))
+    tally.survived["a read-only disk"] += 1
+
+
+def test_a_disk_that_takes_nothing_to_heart_is_not_relied_on(
+    ground: Ground, tally: Tally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was only written is not installed."""
+
+    def fails(handle: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    tally.tried["a disk that does not sync"] += 1
+    machine = ground.machine(tmp_path / "home")
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", fails)
+        assert machine.run("install", "--index", str(ground.newer)) == 11
+        assert "Input/output error" in machine.err
+    require_usable(machine, {OLD})
+    require_cured(machine, str(ground.newer))
+    tally.survived["a disk that does not sync"] += 1
+
+
+@dataclass
+class Clock(Quick):
+    """A machine whose calendar is set by hand."""
+
+    year: int = 2026
+
+    def world(self) -> World:
+        return replace(super().world(), now=lambda: datetime(self.year, 1, 1, tzinfo=UTC))
+
+
+def test_a_calendar_that_goes_back_changes_nothing(ground: Ground, tally: Tally, tmp_path: Path) -> None:
+    """What was before what is a matter of order, not of dates."""
+    tally.tried["a clock that jumps"] += 1
+    machine = Clock(tmp_path / "home")
+    for year, index in ((2038, ground.older), (1970, ground.newer)):
+        machine.year = year
+        assert machine.run("install", "--index", str(index)) == 0, machine.err
+    assert json.loads((machine.prefix / "gpu-info.json").read_text())["checkedAt"].startswith("1970")
+    assert machine.run("rollback") == 0, machine.err
+    require_usable(machine, {OLD})
+    require_cured(machine, str(ground.newer))
+    tally.survived["a clock that jumps"] += 1
+
+
+@pytest.mark.parametrize("year", [1970, 2100])
+def test_files_of_another_century_are_files(ground: Ground, tally: Tally, tmp_path: Path, year: int) -> None:
+    tally.tried["a clock that jumps"] += 1
+    machine = ground.machine(tmp_path / "home")
+    part = machine.prefix / ".ortpacks" / "parts" / "left-1"
+    part.write_bytes(b"left by a kill")
+    when = datetime(year, 1, 1, tzinfo=UTC).timestamp()
+    for path in machine.prefix.rglob("*"):
+        os.utime(path, (when, when), follow_symlinks=False)
+    require_usable(machine, {OLD})
+    require_cured(machine, str(ground.newer))
+    assert machine.run("rollback") == 0, machine.err
+    require_usable(machine, {OLD})
+    tally.survived["a clock that jumps"] += 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_process_number_that_comes_again_meets_no_leftovers(
+    ground: Ground, tally: Tally, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """In a container a client often has the number that a killed one had."""
+    tally.tried["a process number again"] += 1
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    machine = ground.machine(tmp_path / "home")
+    require_cured(machine, str(ground.newer))
+    parts = machine.prefix / ".ortpacks" / "parts"
+    for version in (machine.prefix / "versions").iterdir():
+        for name in (f"dropped-{version.name}-7", f"{version.name}-7", "damaged-7", "wheel-7"):
+            (parts / name / "lib").mkdir(parents=True, exist_ok=True)
+    (parts / "current-7").symlink_to("nowhere")
+    (parts / "history-7").write_text("half")
+    argv = [command, *(["--index", str(ground.older)] if command == "install" else [])]
+    assert machine.run(*argv) == 0, machine.err
+    assert not (machine.prefix / "current.txt").exists(), "links can be made here"
+    assert machine.litter() == []
+    require_cured(machine, str(ground.newer))
+    tally.survived["a process number again"] += 1
+
+
+def test_every_fault_that_was_tried_was_survived(tally: Tally) -> None:
+    print(tally)  # noqa: T201 - what this file is for
+    assert tally.survived == tally.tried

@@ -1,0 +1,150 @@
+"""kill -9 at random moments of install, rollback and uninstall, and commands at once.
+
+A watcher kills, as an operator or the kernel does, whatever the client is at; ``test_client_kill`` counts its
+steps instead. ``pytest -rP`` shows the table of what was tried.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.release import FILES, write_release
+from tests.support import ROOT
+from tests.support.faults.client import NEW, OLD, Ground, Tally, lay_ground, require_cured, require_usable
+
+SEED = 20_261_122
+
+ENV = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "PATH": "/usr/bin:/bin"}
+
+START = """
+import sys
+from importlib import import_module
+for name in ("installing", "keeping", "install", "__main__"):
+    import_module(f"builder.client.{name}")
+print("ready", flush=True)
+sys.stdin.read(1)
+sys.exit(sys.modules["builder.client.__main__"].run())
+"""
+
+TIMES = {"install": 30, "rollback": 12, "uninstall": 12}
+
+CASES = [(command, number) for command, times in TIMES.items() for number in range(times)]
+
+
+@pytest.fixture(scope="module")
+def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    """With a newer release that is large enough to be killed in the middle of."""
+    folder = tmp_path_factory.mktemp("ground")
+    ground = lay_ground(folder)
+    noise = random.Random(SEED).randbytes(2**22)  # noqa: S311 any bytes
+    write_release(folder / "newer", version=NEW, files={**FILES, "lib/noise.so": noise})
+    return ground
+
+
+class Client:
+    """A client of its own process, ready to begin at a word."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", START, *argv],
+            cwd=ROOT, env=ENV, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def begin(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"!")
+        self.process.stdin.flush()
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and what it said."""
+        said, _ = self.process.communicate()
+        return self.process.returncode, said.decode()
+
+
+def argv_of(command: str, ground: Ground, prefix: Path) -> list[str]:
+    index = ["--index", str(ground.newer)] if command == "install" else []
+    return [command, *index, "--prefix", str(prefix)]
+
+
+@pytest.fixture(scope="module")
+def seconds(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """How long each command takes here when nobody kills it."""
+    machine = ground.machine(tmp_path_factory.mktemp("dry"))
+    taken = {}
+    for command in TIMES:
+        client = Client(argv_of(command, ground, machine.prefix))
+        begin = time.perf_counter()
+        client.begin()
+        code, said = client.end()
+        taken[command] = time.perf_counter() - begin
+        assert code == 0, said
+    return taken
+
+
+@pytest.mark.parametrize(("command", "number"), CASES)
+def test_a_kill_at_any_moment_leaves_a_whole_version_and_the_next_install_cures(
+    ground: Ground,
+    tally: Tally,
+    seconds: dict[str, float],
+    tmp_path: Path,
+    command: str,
+    number: int,
+) -> None:
+    family = f"kill -9 of {command}"
+    tally.tried[family] += 1
+    machine = ground.machine(tmp_path / "home")
+    if command != "install":
+        require_cured(machine, str(ground.newer))
+    client = Client(argv_of(command, ground, machine.prefix))
+    moment = random.Random(f"{SEED} {command} {number}").random() * seconds[command]  # noqa: S311 any moment
+    client.begin()
+    time.sleep(moment)
+    client.process.kill()
+    code, said = client.end()
+    assert code in {0, -signal.SIGKILL}, said
+    if (machine.prefix / "current").exists():
+        require_usable(machine, {OLD, NEW})
+    else:
+        assert command == "uninstall"
+    require_cured(machine, str(ground.newer))
+    tally.survived[family] += 1
+
+
+@pytest.mark.parametrize(
+    "others", [["install"], ["rollback"], ["uninstall"], ["rollback", "uninstall"]], ids="+".join
+)
+def test_commands_at_once_take_turns(ground: Ground, tally: Tally, tmp_path: Path, others: list[str]) -> None:
+    family = "two or three commands at once"
+    tally.tried[family] += 1
+    machine = ground.machine(tmp_path / "home")
+    require_cured(machine, str(ground.newer))
+    clients = [Client(argv_of(command, ground, machine.prefix)) for command in ["install", *others]]
+    for client in clients:
+        client.begin()
+    for code, said in [client.end() for client in clients]:
+        assert code in {0, 3}, said  # 3: nothing left to go back to, or to remove
+        assert "Traceback" not in said
+    if (machine.prefix / "current").exists():
+        require_usable(machine, {OLD, NEW})
+    require_cured(machine, str(ground.newer))
+    tally.survived[family] += 1
+
+
+def test_every_kill_that_was_tried_was_survived(tally: Tally) -> None:
+    print(f"seed {SEED}\n{tally}")  # noqa: T201 - what this file is for
+    assert tally.survived == tally.tried

@@ -1,0 +1,237 @@
+"""Archives that want out, or want too much: whatever was installed stays in use, and nothing comes of them.
+
+Each is what its index says it is, byte for byte: only unpacking can tell. ``pytest -rP`` shows the table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from tests.doubles.release import entry, manifest_of, member, name_of, write_index
+from tests.support.faults.client import Ground, Quick, Tally, lay_ground, outlive
+
+TOP = name_of("modern")
+
+FILES = {"LICENSE": b"MIT\n", "lib/a.so": b"a" * 100}
+
+MEGABYTES = 200 * 2**20
+"""More than an honest install takes; a bomb takes more than this."""
+
+
+def tar(files: dict[str, bytes] = FILES) -> bytes:
+    """An honest package, without the two empty blocks at its end."""
+    manifest = json.dumps(manifest_of("modern", files)).encode()
+    members = [member(f"{TOP}/manifest.json", manifest)]
+    members += [member(f"{TOP}/{path}", text) for path, text in files.items()]
+    return b"".join(info.tobuf() + content + bytes(-len(content) % 512) for info, content in members)
+
+
+def raw(
+    name: str, kind: bytes = b"0", content: bytes = b"", *, size: int | None = None, **named: object
+) -> bytes:
+    """One member, spelled as tar does it; ``size`` may lie."""
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(content) if size is None else size
+    for key, value in named.items():
+        setattr(info, key, value)
+    return info.tobuf(tarfile.GNU_FORMAT) + content + bytes(-len(content) % 512)
+
+
+def pax(**records: str) -> bytes:
+    """An extended header for the next member."""
+    body = b""
+    for key, value in records.items():
+        text = f" {key.replace('__', '.')}={value}\n".encode(errors="surrogateescape")
+        size = len(text) + 1
+        while len(str(size)) + len(text) != size:
+            size += 1
+        body += str(size).encode() + text
+    return raw("pax", b"x", body)
+
+
+def escaping(path: str) -> bytes:
+    return tar() + raw(path, content=b"x")
+
+
+def kind(letter: bytes, link: str = "") -> bytes:
+    return tar() + raw(f"{TOP}/lib/b.so", letter, linkname=link)
+
+
+def listed_as(letter: bytes, link: str) -> bytes:
+    """A file that the manifest lists is something else in the archive."""
+    head = tar({"LICENSE": b"MIT\n"})
+    manifest = json.dumps(manifest_of("modern", FILES)).encode()
+    start = raw(f"{TOP}/manifest.json", content=manifest)
+    return start + head[-1024:] + raw(f"{TOP}/lib/a.so", letter, linkname=link)
+
+
+NEXT = raw(f"{TOP}/lib/b.so", content=b"x")
+
+SPARSE = {"GNU__sparse__major": "1", "GNU__sparse__minor": "0"}
+
+KINDS: dict[str, dict[str, bytes]] = {
+    "absolute": {"/tmp": escaping("/tmp/ortpacks-escaped"), "by pax": tar() + pax(path="/tmp/e") + NEXT},
+    "dot dot": {
+        "up": escaping(f"{TOP}/../escaped"),
+        "at the end": escaping(f"{TOP}/lib/.."),
+        "by pax": tar() + pax(path=f"{TOP}/../../escaped") + NEXT,
+        "by a long name": tar() + raw("././@LongLink", b"L", f"{TOP}/../{'y' * 200}".encode()) + NEXT,
+        "beside": escaping("other/b.so"),
+    },
+    "symlink": {
+        "out": kind(b"2", "/etc"),
+        "in": kind(b"2", "a.so"),
+        "listed": listed_as(b"2", "/etc/passwd"),
+        "then through it": tar() + raw(f"{TOP}/out", b"2", linkname="/tmp") + raw(f"{TOP}/out/x"),
+    },
+    "hard link": {
+        "out": kind(b"1", "/etc/passwd"),
+        "in": kind(b"1", f"{TOP}/LICENSE"),
+        "listed": listed_as(b"1", "/etc/passwd"),
+    },
+    "device or fifo": {
+        "character": kind(b"3"), "block": kind(b"4"), "fifo": kind(b"6"), "contiguous": kind(b"7"),
+        "listed": listed_as(b"3", ""),
+    },
+    "twice": {"file": tar() + raw(f"{TOP}/lib/a.so", content=b"a" * 100), "manifest": tar() + tar()},
+    "case": {"LIB": escaping(f"{TOP}/LIB/a.so"), "license": escaping(f"{TOP}/license")},
+    "a name": {
+        "backslash": escaping(f"{TOP}/lib\\..\\..\\x"),
+        "drive": escaping(f"{TOP}/C:/x"),
+        "stream": escaping(f"{TOP}/lib/a.so:x"),
+        "nul": tar() + pax(path=f"{TOP}/lib/a.so\0x") + NEXT,
+        "empty part": escaping(f"{TOP}//x"),
+        "dot": escaping(f"{TOP}/./x"),
+        "no UTF-8": tar() + pax(path=f"{TOP}/lib/\udc80") + NEXT,
+        "controls": escaping(f"{TOP}/lib/\x1b[2J"),
+    },
+    "sparse": {
+        "old": tar() + raw(f"{TOP}/lib/b.so", b"S"),
+        "map that is none": tar() + pax(GNU__sparse__map="1,2,x,y") + NEXT,
+        "1.0 that ends": tar() + pax(**SPARSE) + NEXT,
+        "1.0 of 2 EiB": tar() + pax(**SPARSE, GNU__sparse__realsize=str(2**61)) + NEXT,
+        "listed": tar({"LICENSE": b"MIT\n"})[:-1024] + pax(GNU__sparse__size="9") + NEXT,
+    },
+    "a header": {
+        "recursion": tar() + pax(comment="x") * 3000 + NEXT,
+        "a long number": tar() + raw("pax", b"x", b"9" * 5000 + b" a=b\n") + NEXT,
+        "2 EiB": tar() + raw(f"{TOP}/lib/b.so", size=2**61),
+        "negative": tar() + pax(size="-5") + NEXT,
+        "truncated": tar()[:-700],
+    },
+    "too many": {
+        "folders": tar({"LICENSE": b"MIT\n"})[:-1024] + raw(f"{TOP}/d", b"5") * 21_000,
+        "files": tar() + b"".join(raw(f"{TOP}/lib/{number}.so") for number in range(3000)),
+    },
+}  # fmt: skip
+
+CASES = [(family, case) for family, cases in KINDS.items() for case in cases]
+
+
+@pytest.fixture(scope="module")
+def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    return lay_ground(tmp_path_factory.mktemp("ground"))
+
+
+@pytest.fixture
+def machine(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here, and each takes milliseconds
+    return ground.machine(tmp_path / "home")
+
+
+def release_of(folder: Path, content: bytes) -> str:
+    folder.mkdir()
+    packed = zstd.compress(content)
+    (folder / f"{TOP}.tar.zst").write_bytes(packed)
+    return str(write_index(folder, [entry("modern", packed, sum(map(len, FILES.values())))]))
+
+
+@pytest.mark.parametrize(("family", "case"), CASES)
+def test_an_archive_that_wants_out_leaves_nothing(
+    machine: Quick, ground: Ground, tally: Tally, tmp_path: Path, family: str, case: str
+) -> None:
+    tally.tried[family] += 1
+    index = release_of(tmp_path / "release", KINDS[family][case] + bytes(1024))
+    before = {path for path in machine.prefix.rglob("*") if "versions" in path.parts}
+    assert machine.run("install", "--index", index) == 7, machine.err
+    assert {path for path in machine.prefix.rglob("*") if "versions" in path.parts} == before
+    assert machine.litter() == [str(path) for path in (machine.prefix / ".ortpacks" / "downloads").iterdir()]
+    outlive(machine, index, {7}, cure=str(ground.newer))
+    assert {path.name for path in tmp_path.iterdir()} == {"release", "home"}
+    assert not list(Path("/tmp").glob("ortpacks-escaped*"))
+    tally.survived[family] += 1
+
+
+def test_an_honest_one_of_the_same_making_is_installed(machine: Quick, tmp_path: Path) -> None:
+    assert machine.run("install", "--index", release_of(tmp_path / "release", tar() + bytes(1024))) == 0
+    assert machine.run("verify") == 0
+
+
+@pytest.mark.parametrize("mode", [0o6777, 0o1777, 0o000])
+def test_modes_are_ours_not_the_archive_s(machine: Quick, tally: Tally, tmp_path: Path, mode: int) -> None:
+    tally.tried["mode"] += 1
+    content = tar({"LICENSE": b"MIT\n"})
+    spelt = raw(f"{TOP}/LICENSE", content=b"MIT\n", mode=mode)
+    folder = tmp_path / "release"
+    folder.mkdir()
+    packed = zstd.compress(content[: -len(spelt)] + spelt + bytes(1024))
+    (folder / f"{TOP}.tar.zst").write_bytes(packed)
+    index = write_index(folder, [entry("modern", packed, 4)])
+    assert machine.run("install", "--index", str(index)) == 0, machine.err
+    assert (machine.prefix / "current" / "LICENSE").stat().st_mode & 0o7777 == 0o644
+    tally.survived["mode"] += 1
+
+
+BOMBS = {
+    "pax": raw("bomb", b"x", size=2**30),
+    "global": raw("bomb", b"g", size=2**30),
+    "name": raw("bomb", b"L", size=2**30),
+    "link": raw("bomb", b"K", size=2**30),
+    "sparse": pax(**SPARSE) + raw("bomb", size=2**30) + b"999999999\n" * 50 + b"1\n" * 6,
+}
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """Of this process: ``MEGABYTES`` more than it has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    old = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEGABYTES, old[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, old)
+
+
+@pytest.mark.parametrize("head", BOMBS.values(), ids=list(BOMBS))
+def test_a_header_of_a_gigabyte_is_not_read_into_memory(
+    machine: Quick, ground: Ground, tally: Tally, tmp_path: Path, little_memory: None, head: bytes
+) -> None:
+    tally.tried["a bomb"] += 1
+    folder = tmp_path / "release"
+    folder.mkdir()
+    name = folder / f"{TOP}.tar.zst"
+    with zstd.open(name, "wb") as stream:
+        stream.write(tar() + head)
+        for _ in range(2**10):
+            stream.write(b"1\n" * 2**19)
+        stream.write(NEXT + bytes(1024))
+    index = write_index(folder, [entry("modern", name.read_bytes(), 104)])
+    outlive(machine, str(index), {7}, cure=str(ground.newer))
+    tally.survived["a bomb"] += 1
+
+
+def test_every_archive_that_was_tried_was_survived(tally: Tally) -> None:
+    print(tally)  # noqa: T201 - what this file is for
+    assert tally.survived == tally.tried

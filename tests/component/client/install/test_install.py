@@ -1,0 +1,253 @@
+"""Install, verify and env against small packages on disk and on a loopback server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.library import library
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, HOST, name_of, serving, write_release
+
+MODERN = name_of("modern")
+
+NEW = library("1.24.0") + b"new"
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return write_release(tmp_path / "release").parent
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "home")
+
+
+def test_install_from_a_server_puts_every_byte_where_current_points(machine: Machine, release: Path) -> None:
+    with serving(release) as server:
+        assert machine.run("install", "--index", f"{server.url}/index.json") == 0, machine.err
+    assert {path.relative_to(machine.prefix / "current").as_posix(): path.read_bytes()
+            for path in (machine.prefix / "current").rglob("*")
+            if path.is_file() and path.suffix != ".json"} == FILES  # fmt: skip
+    assert machine.litter() == []
+
+
+def test_index_may_be_a_file_a_folder_or_a_url_of_one(machine: Machine, release: Path) -> None:
+    for place in (str(release), str(release / "index.json")):
+        assert machine.run("select", "--index", place) == 0, machine.err
+        assert MODERN in machine.out
+    with serving(release) as server:
+        assert machine.run("select", "--index", f"{server.url}/") == 0, machine.err
+
+
+def test_the_info_file_says_what_for_and_what(machine: Machine, release: Path) -> None:
+    machine.run("install", "--index", str(release))
+    info = json.loads((machine.prefix / "current" / "gpu-package-info.json").read_text())
+    assert Path(info["libsPath"], "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
+    del info["libsPath"], info["name"], info["sha256"], info["gpuName"]
+    assert info == {
+        "format": 1,
+        "variant": "modern",
+        "provider": "cuda",
+        "layout": "full",
+        "architectures": ["sm_75", "sm_80", "sm_86"],
+        "smVersion": 86,
+        "computeCap": "8.6",
+        "support": "native",
+        "cudaVisibleDevices": None,
+        "version": "1.23.2",
+        "installedAt": "2026-11-21T02:00:00+00:00",
+    }
+
+
+def test_again_is_already_installed_and_fetches_no_package(machine: Machine, release: Path) -> None:
+    with serving(release) as server:
+        machine.run("install", "--index", server.url + "/index.json")
+        before = len(server.requests)
+        assert machine.run("install", "--index", server.url + "/index.json") == 0
+        assert [path for path, _ in server.requests[before:]] == ["/index.json"]
+    assert "Already installed" in machine.out
+
+
+def test_a_damaged_file_is_seen_by_verify_and_cured_by_install(machine: Machine, release: Path) -> None:
+    machine.run("install", "--index", str(release))
+    library = machine.lib / "libonnxruntime.so.1"
+    library.write_bytes(library.read_bytes()[:-1] + b"!")  # same size: only the hash can tell
+    (machine.lib / "libcudart.so.12").write_bytes(b"stranger")
+    assert machine.run("verify") == 7
+    assert "lib/libonnxruntime.so.1: sha256 differs" in machine.out
+    assert "lib/libcudart.so.12: does not belong" in machine.out
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert machine.run("verify") == 0
+    assert "4 files are as the manifest says" in machine.out
+    assert machine.litter() == []
+
+
+def test_an_upgrade_switches_and_keeps_the_one_before(
+    machine: Machine, release: Path, tmp_path: Path
+) -> None:
+    machine.run("install", "--index", str(release))
+    old = (machine.prefix / "current").resolve()
+    newer = write_release(tmp_path / "newer", version="1.24.0", files={**FILES, HOST: NEW})
+    assert machine.run("install", "--index", str(newer)) == 0, machine.err
+    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == NEW
+    assert (old / "lib" / "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
+    assert old.name in machine.out
+
+
+def test_a_machine_without_gpu_installs_nothing_and_that_is_fine(machine: Machine, release: Path) -> None:
+    machine.env = {}
+    assert machine.run("install", "--index", str(release)) == 0
+    assert machine.out.startswith("CPU: no NVIDIA GPU was found")
+    assert "nvidia-smi is not on PATH" in machine.out
+    assert sorted(path.name for path in machine.prefix.iterdir()) == [
+        ".ortpacks",
+        "gpu-info.json",
+        "versions",
+    ]
+    assert not list((machine.prefix / "versions").iterdir())
+    assert machine.run("env") == 3
+    assert machine.run("verify") == 3
+
+
+def test_variant_overrides_the_card_but_not_the_platform(machine: Machine, release: Path) -> None:
+    machine.env = {}
+    assert machine.run("install", "--index", str(release), "--variant", "legacy") == 0
+    assert "as asked" in machine.out
+    assert "no NVIDIA GPU was found" in machine.out
+    assert machine.run("verify") == 0
+    assert machine.run("select", "--index", str(release), "--variant", "lagacy") == 2
+    assert "legacy, modern" in machine.err
+    machine.platform = "win-x64"
+    assert machine.run("select", "--index", str(release), "--variant", "legacy") == 9
+
+
+def test_the_disk_is_asked_before_anything_is_fetched(machine: Machine, release: Path) -> None:
+    machine.free = 1000
+    with serving(release) as server:
+        assert machine.run("install", "--index", server.url + "/index.json") == 11
+        assert [path for path, _ in server.requests] == ["/index.json"]
+    assert "1000 are free" in machine.err
+    assert machine.litter() == []
+
+
+def test_a_prefix_that_cannot_be_written_is_named(machine: Machine, release: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    assert (
+        machine.run("install", "--index", str(release), "--prefix", str(tmp_path / "file" / "prefix")) == 11
+    )
+    assert str(tmp_path / "file") in machine.err
+
+
+def test_what_dead_installs_left_is_removed_but_a_download_goes_on(machine: Machine, release: Path) -> None:
+    archive = (release / f"{MODERN}.tar.zst").read_bytes()
+    entry = json.loads((release / "index.json").read_text())["packages"][1]
+    downloads, parts = machine.prefix / ".ortpacks" / "downloads", machine.prefix / ".ortpacks" / "parts"
+    (parts / "dead-123" / "lib").mkdir(parents=True)
+    downloads.mkdir()
+    (downloads / "another.tar.zst.part").write_bytes(b"old")
+    (downloads / f"{entry['sha256'][:12]}-{entry['file']}.part").write_bytes(archive[:500])
+    with serving(release) as server:
+        assert machine.run("install", "--index", server.url + "/index.json") == 0, machine.err
+        assert server.requests[1][1]["Range"] == "bytes=500-"
+    assert machine.litter() == []
+    assert machine.run("verify") == 0
+
+
+def test_a_prefix_with_other_things_in_it_keeps_them(machine: Machine, release: Path) -> None:
+    """Somebody's home, say: ``--prefix $HOME``."""
+    theirs = ["downloads/thesis.pdf", "movie.part-1", "versions/novel.part-2/draft.txt", "install.lock"]
+    for name in theirs:
+        file = machine.prefix / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert [(machine.prefix / name).read_text() for name in theirs] == theirs
+    assert {path.name for path in machine.prefix.iterdir()} == {
+        *(name.split("/", maxsplit=1)[0] for name in theirs),
+        ".ortpacks",
+        "current",
+        "gpu-info.json",
+    }
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "loop"])
+def test_somebody_else_s_current_is_not_replaced(machine: Machine, release: Path, kind: str) -> None:
+    current = machine.prefix / "current"
+    machine.prefix.mkdir(parents=True)
+    if kind == "file":
+        current.write_text("mine")
+    elif kind == "folder":
+        current.mkdir()
+    else:
+        current.symlink_to("current" if kind == "loop" else "/etc")
+    before = os.lstat(current)
+    assert machine.run("install", "--index", str(release)) == 11
+    assert "current is in the way" in machine.err
+    assert "--prefix" in machine.err
+    assert os.lstat(current) == before
+
+
+def test_every_user_can_read_what_was_installed_under_a_strict_umask(machine: Machine, release: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        assert machine.run("install", "--index", str(release)) == 0, machine.err
+    finally:
+        os.umask(before)
+    folder = (machine.prefix / "current").resolve()
+    modes = {path.relative_to(folder).as_posix(): path.stat().st_mode & 0o7777 for path in folder.rglob("*")}
+    assert modes == {
+        "LICENSE": 0o644,
+        "gpu-package-info.json": 0o644,
+        "lib": 0o755,
+        "lib/libonnxruntime.so.1": 0o755,
+        "lib/libonnxruntime_providers_cuda.so": 0o755,
+        "licenses": 0o755,
+        "licenses/onnxruntime.txt": 0o644,
+        "manifest.json": 0o644,
+    }
+    assert [path.stat().st_mode & 0o7777 for path in (folder, folder.parent)] == [0o755, 0o755]
+
+
+def test_sh_env_sets_what_a_program_reads(machine: Machine, release: Path, tmp_path: Path) -> None:
+    prefix = tmp_path / "pre fix's"
+    machine.run("install", "--index", str(release), "--prefix", str(prefix))
+    assert machine.run("env", "--prefix", str(prefix)) == 0
+    script = machine.out + 'printf "%s\\n" "$ORT_DYLIB_PATH" "$LD_LIBRARY_PATH"'
+    shell = subprocess.run(
+        ["/bin/sh", "-c", script],
+        env={"LD_LIBRARY_PATH": "/mine"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    dylib, libraries = shell.stdout.splitlines()
+    assert Path(dylib).read_bytes() == FILES["lib/libonnxruntime.so.1"]
+    assert libraries == f"{prefix}/current/lib:/mine"
+
+
+@pytest.mark.parametrize(
+    ("shell", "start"), [("fish", "set -gx ORT_DYLIB_PATH '/"), ("powershell", "$env:ORT_DYLIB_PATH = '/")]
+)
+def test_other_shells(machine: Machine, release: Path, shell: str, start: str) -> None:
+    machine.run("install", "--index", str(release))
+    machine.run("env", "--shell", shell)
+    assert machine.out.startswith(start)
+
+
+def test_an_older_driver_is_the_cpu_with_the_way_out(machine: Machine, release: Path) -> None:
+    machine.env = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "470.256.02"}
+    assert machine.run("install", "--index", str(release)) == 0
+    assert "needs 525.60.13 or newer" in machine.out
+    assert not list((machine.prefix / "versions").iterdir())
+
+
+def test_recommend_counts_gpu_memory_only_where_the_gpu_is_used(machine: Machine, release: Path) -> None:
+    assert machine.run("recommend", "--index", str(release)) == 0
+    assert machine.out.startswith("tiny:")  # a stated GPU has no known memory

@@ -1,0 +1,345 @@
+"""Thin packages: NVIDIA's libraries from this machine, or through the real pip from a loopback index."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.doubles import release as release_double
+from tests.doubles.library import library
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
+from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, PackageIndex, Wheel, indexing
+
+ALL = {**FILES, **libraries(WHEELS)}
+
+CUBLAS_ONLY = {"nvidia/cublas/lib/libcublas.so.12": CUBLAS.libraries["nvidia/cublas/lib/libcublas.so.12"]}
+
+
+@pytest.fixture
+def pypi() -> Iterator[PackageIndex]:
+    with indexing() as server:
+        yield server
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, pypi: PackageIndex) -> Machine:
+    return Machine(tmp_path / "home", pip={"PIP_INDEX_URL": pypi.url})
+
+
+def installed(machine: Machine) -> dict[str, bytes]:
+    folder = machine.prefix / "current"
+    ours = {"manifest.json", "gpu-package-info.json"}
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if name not in ours}
+
+
+def environment(folder: Path, *wheels: Wheel, inner: str = "lib/python3.12/site-packages") -> Path:
+    """A virtual environment with these wheels installed: returns its root."""
+    for wheel in wheels:
+        for member, content in wheel.libraries.items():
+            path = folder / inner / member
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return folder
+
+
+def refused(machine: Machine, release: Path, code: int, *flags: str) -> str:
+    assert machine.run("install", "--index", str(release), *flags) == code, machine.out + machine.err
+    assert not list((machine.prefix / "versions").iterdir())
+    assert [path for path in machine.litter() if not path.endswith(".library")] == []
+    return machine.err
+
+
+def test_the_wheels_are_fetched_through_pip_one_after_the_other(
+    machine: Machine, release: Path, pypi: PackageIndex
+) -> None:
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert installed(machine) == ALL
+    assert pypi.fetched == [CUBLAS.file, CUDNN.file]
+    assert machine.litter() == []
+    assert machine.run("verify") == 0
+    assert "7 files are as the manifest says" in machine.out
+    modes = {path.name: path.stat().st_mode & 0o777 for path in machine.lib.iterdir()}
+    assert set(modes.values()) == {0o755}
+    info = json.loads((machine.prefix / "current" / "gpu-package-info.json").read_text())
+    assert (info["layout"], info["name"]) == ("thin", name_of("modern", layout="thin"))
+
+
+def test_verify_sees_damage_in_what_came_from_a_wheel_and_install_cures_it(
+    machine: Machine, release: Path
+) -> None:
+    machine.run("install", "--index", str(release))
+    library = machine.lib / "libcudnn.so.9"
+    library.write_bytes(b"x" * library.stat().st_size)
+    assert machine.run("verify") == 7
+    assert "lib/libcudnn.so.9: sha256 differs" in machine.out
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert installed(machine) == ALL
+    assert machine.run("verify") == 0
+
+
+@pytest.mark.parametrize(
+    "inner",
+    ["lib/python3.12/site-packages", "lib64/python3.9/site-packages", "lib/python3/dist-packages", "."],
+)
+def test_an_environment_that_has_them_is_copied_from_and_nothing_is_fetched(
+    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path, inner: str
+) -> None:
+    venv = environment(tmp_path / "torch", *WHEELS, inner=inner)
+    assert machine.run("install", "--index", str(release), "--look-in", str(venv)) == 0, machine.err
+    assert installed(machine) == ALL
+    assert pypi.requests == []
+    assert not [path for path in machine.lib.iterdir() if path.is_symlink() or path.stat().st_nlink > 1]
+    shutil.rmtree(venv)  # somebody else's environment may go
+    assert machine.run("verify") == 0
+
+
+def test_look_in_from_the_environment_variable_and_the_running_python(
+    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
+) -> None:
+    venv = environment(tmp_path / "torch", CUDNN)
+    machine.env = {**machine.env, "ORTPACKS_LOOK_IN": f":{venv}:"}
+    machine.environments = (environment(tmp_path / "own", CUBLAS, inner="."),)
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert pypi.requests == []
+    assert "3 of 3 NVIDIA libraries are on this machine already" in machine.err
+
+
+def test_an_environment_in_a_symlink_farm_is_read_through(
+    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
+) -> None:
+    """uv links into its cache."""
+    cache = environment(tmp_path / "cache", *WHEELS, inner=".")
+    for wheel in WHEELS:
+        for member in wheel.libraries:
+            link = tmp_path / "venv" / member
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(cache / member)
+    assert machine.run("install", "--index", str(release), "--look-in", str(tmp_path / "venv")) == 0
+    assert pypi.requests == []
+    assert not [path for path in machine.lib.iterdir() if path.is_symlink()]
+
+
+def test_right_name_and_size_with_other_bytes_is_not_taken(
+    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
+) -> None:
+    venv = environment(tmp_path / "torch", *WHEELS)
+    (library,) = venv.rglob("libcublas.so.12")
+    library.write_bytes(b"!" + library.read_bytes()[1:])
+    assert machine.run("install", "--index", str(release), "--look-in", str(venv)) == 0, machine.err
+    assert installed(machine) == ALL
+    assert pypi.fetched == [CUBLAS.file]  # cuDNN's was good
+
+
+def test_a_folder_to_look_in_that_is_not_there_is_named(machine: Machine, release: Path) -> None:
+    assert machine.run("install", "--index", str(release), "--look-in", "/no/such/venv") == 2
+    assert "/no/such/venv: no such folder" in machine.err
+
+
+def test_an_update_of_onnxruntime_fetches_only_onnxruntime(
+    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
+) -> None:
+    machine.run("install", "--index", str(release))
+    before = (machine.lib / "libcudnn.so.9").stat()
+    pypi.requests.clear()
+    files = {**FILES, HOST: library("1.24.0") + b"newer"}
+    newer = write_release(
+        tmp_path / "newer", version="1.24.0", files=files, layouts=("full", "thin"), wheels=WHEELS
+    )
+    assert machine.run("install", "--index", str(newer)) == 0, machine.err
+    assert pypi.requests == []
+    assert "Layout thin: NVIDIA's libraries are on this machine" in machine.out
+    assert installed(machine) == {**files, **libraries(WHEELS)}
+    after = (machine.lib / "libcudnn.so.9").stat()
+    assert (after.st_ino, after.st_nlink) == (before.st_ino, 2)  # one file, two names
+    assert machine.run("verify") == 0
+
+
+def test_a_link_of_the_package_before_is_not_taken_for_a_library(
+    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
+) -> None:
+    machine.run("install", "--index", str(release))
+    library = machine.lib / "libcudnn.so.9"
+    library.rename(tmp_path / "elsewhere.so")
+    library.symlink_to(tmp_path / "elsewhere.so")
+    pypi.requests.clear()
+    newer = write_release(tmp_path / "newer", version="1.24.0", layouts=("thin",), wheels=WHEELS)
+    assert machine.run("install", "--index", str(newer)) == 0, machine.err
+    assert pypi.fetched == [CUDNN.file]
+
+
+def test_without_pip_it_says_so_and_the_way_out(machine: Machine, release: Path, tmp_path: Path) -> None:
+    python = tmp_path / "python-without-pip"
+    python.write_text(f'#!/bin/sh\nexec {machine.python} -S "$@"\n')  # -S: no site-packages
+    python.chmod(0o755)
+    machine.python, machine.pip = str(python), {"PATH": "/nonexistent"}
+    told = refused(machine, release, 4)
+    assert "has pip" in told
+    assert "--layout full" in told
+
+
+def test_the_next_python_that_has_pip_is_taken(machine: Machine, release: Path, tmp_path: Path) -> None:
+    real = machine.python
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python3").symlink_to(real)
+    machine.python = "/nonexistent/python"
+    machine.pip = {**machine.pip, "PATH": str(tmp_path / "bin"), "PYTHONPATH": _site_packages()}
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert installed(machine) == ALL
+
+
+def _site_packages() -> str:
+    import pip  # noqa: PLC0415 where this Python's lies
+
+    return str(Path(pip.__file__).parents[1])
+
+
+def test_a_pip_that_lies_in_the_users_folder_is_not_run(
+    machine: Machine, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "downloads").mkdir()
+    (tmp_path / "downloads" / "pip.py").write_text("open('ran', 'w')\n")
+    monkeypatch.chdir(tmp_path / "downloads")
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert not (tmp_path / "downloads" / "ran").exists()
+
+
+def test_an_index_without_the_wheel_is_told_in_pips_words(
+    machine: Machine, release: Path, pypi: PackageIndex
+) -> None:
+    del pypi.pages[f"/simple/{CUDNN.name}/"]
+    told = refused(machine, release, 10)
+    assert "nvidia-cudnn-cu12==9.10.2.21: pip could not fetch it" in told
+    assert "No matching distribution found" in told
+    assert "PIP_INDEX_URL" in told
+
+
+def test_an_index_that_serves_other_bytes_is_an_integrity_error(
+    machine: Machine, release: Path, pypi: PackageIndex
+) -> None:
+    other = Wheel(CUDNN.name, CUDNN.version, {next(iter(CUDNN.libraries)): b"evil"})
+    pypi.pages[f"/files/{CUDNN.file}"] = other.content
+    told = refused(machine, release, 7)
+    assert "the package index serves other bytes" in told
+    assert "DO NOT MATCH THE HASHES" in " ".join(told.split())
+
+
+def test_a_wheel_that_lacks_the_library(machine: Machine, tmp_path: Path, pypi: PackageIndex) -> None:
+    empty = Wheel(CUDNN.name, CUDNN.version, {"nvidia/cudnn/lib/libother.so.9": b"other"})
+    claims = _claiming(CUDNN, empty.content)
+    pypi.pages[f"/files/{CUDNN.file}"] = empty.content
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(claims,))
+    told = refused(machine, release, 7)
+    assert f"{CUDNN.file}: it does not hold nvidia/cudnn/lib/libcudnn.so.9" in told
+
+
+def test_a_wheel_whose_library_has_other_bytes(machine: Machine, tmp_path: Path, pypi: PackageIndex) -> None:
+    other = Wheel(CUDNN.name, CUDNN.version, {next(iter(CUDNN.libraries)): b"another build"})
+    pypi.pages[f"/files/{CUDNN.file}"] = other.content
+    release = write_release(
+        tmp_path / "release", layouts=("thin",), wheels=(_claiming(CUDNN, other.content),)
+    )
+    assert "libcudnn.so.9: sha256 differs from the manifest" in refused(machine, release, 7)
+
+
+def test_a_wheel_that_is_damaged_inside(machine: Machine, tmp_path: Path, pypi: PackageIndex) -> None:
+    """Where pip, which reads the metadata only, sees nothing."""
+    damaged = bytearray(CUDNN.content)
+    damaged[90] ^= 255  # in the compressed bytes of its first member, the library
+    pypi.pages[f"/files/{CUDNN.file}"] = bytes(damaged)
+    claims = _claiming(CUDNN, bytes(damaged))
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(claims,))
+    assert "nvidia/cudnn/lib/libcudnn.so.9 cannot be read" in refused(machine, release, 7)
+
+
+def _claiming(wheel: Wheel, content: bytes) -> Wheel:
+    """``wheel`` in the manifest, with the size and hash of other bytes."""
+    claims = dataclasses.replace(wheel)
+    claims.__dict__["content"] = content
+    return claims
+
+
+@pytest.mark.parametrize("name", ["--index-url=http://x", "a b", "a==1 --hash=sha256:0", "../a"])
+def test_a_source_that_pip_could_misread_is_refused(
+    machine: Machine, tmp_path: Path, pypi: PackageIndex, name: str
+) -> None:
+    hostile = _claiming(dataclasses.replace(CUDNN, name=name), CUDNN.content)
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(hostile,))
+    assert "names no wheel that pip could be asked for" in refused(machine, release, 7)
+    assert pypi.requests == []
+
+
+@pytest.mark.parametrize("key", ["files", "wheels"])
+def test_a_hash_that_is_a_path_or_words_for_pip_is_refused(
+    machine: Machine, tmp_path: Path, pypi: PackageIndex, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    real = release_double.manifest_of
+
+    def hostile(*args: object, **kwargs: object) -> dict[str, object]:
+        manifest = real(*args, **kwargs)  # type: ignore[arg-type]
+        manifest[key][-1]["sha256"] = "../../../escaped"  # type: ignore[index]
+        return manifest
+
+    monkeypatch.setattr(release_double, "manifest_of", hostile)
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    assert "'../../../escaped' for a sha256" in refused(machine, release, 7)
+    assert pypi.requests == []
+
+
+def test_a_member_outside_the_environment_is_refused(machine: Machine, tmp_path: Path) -> None:
+    hostile = Wheel("nvidia-x-cu12", "1", {"../../etc/libx.so": b"x"})
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(hostile,))
+    machine.environments = (tmp_path,)
+    assert "../../etc/libx.so" in refused(machine, release, 7)
+
+
+def test_room_for_the_wheels_is_asked_for_before_the_first(
+    machine: Machine, tmp_path: Path, pypi: PackageIndex
+) -> None:
+    files = {"LICENSE": b"MIT"}
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS, files=files)
+    # The libraries, by hand; the largest wheel twice, because pip copies it; 64 MiB to spare.
+    needed = 6 * 3000 + 8 * 5000 + 5 * 2000 + 2 * len(CUBLAS.content) + 64 * 2**20
+    machine.free = needed - 1
+    assert f"{needed} bytes are needed for NVIDIA's libraries" in refused(machine, release, 11)
+    assert pypi.requests == []
+    machine.free = needed
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_what_came_before_a_failure_is_not_fetched_again(
+    machine: Machine, release: Path, pypi: PackageIndex, damage: bool
+) -> None:
+    page = pypi.pages.pop(f"/simple/{CUDNN.name}/")
+    assert machine.run("install", "--index", str(release)) == 10
+    assert pypi.fetched == [CUBLAS.file]
+    waiting = [path for path in machine.litter() if path.endswith(".library")]
+    assert len(waiting) == 2
+    if damage:
+        Path(waiting[0]).write_bytes(b"half")  # what a power cut may leave
+    pypi.pages[f"/simple/{CUDNN.name}/"] = page
+    pypi.requests.clear()
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert pypi.fetched == ([CUBLAS.file, CUDNN.file] if damage else [CUDNN.file])
+    assert installed(machine) == ALL
+    assert machine.litter() == []
+
+
+def test_an_index_that_says_another_layout_than_the_package(machine: Machine, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    index = json.loads(release.read_text())
+    index["packages"][1]["layout"] = "full"
+    release.write_text(json.dumps(index))
+    assert "its manifest and the index disagree" in refused(machine, release, 7)

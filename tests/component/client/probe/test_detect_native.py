@@ -1,0 +1,282 @@
+"""NVML and libcuda: stand-ins in C that work, refuse, hang and crash. Numbers of errors: cuda.h, nvml.h."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.client.probe import cuda_probe, libcuda, nvml, nvml_probe
+from builder.client.probe.child import Outcome
+from builder.client.probe.detect import Detection, detect
+from builder.gpu.architectures import Capability
+from tests.doubles.captures import quoted
+from tests.doubles.gpus import library, machine, probes
+
+H200 = "GPU-11111111-1111-1111-1111-111111111111"
+
+MUSL = "Error loading shared library"
+
+M2200 = "GPU-22222222-2222-2222-2222-222222222222"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("driver")
+
+
+@pytest.fixture(scope="module")
+def cuda_so(folder: Path) -> str:
+    return library(folder, "libcuda")
+
+
+@pytest.fixture(scope="module")
+def nvml_so(folder: Path) -> str:
+    return library(folder, "nvml")
+
+
+def test_cuda_says_which_devices_and_nvml_which_driver(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
+    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so))
+    assert [(card.uuid, card.name, str(card.capability), card.memory_mib) for card in found.devices] == [
+        (H200, "NVIDIA H200", "9.0", 139 * 1024),
+        (M2200, "Quadro M2200", "5.2", 4096),
+    ]
+    assert {card.driver for card in found.devices} == {"570.133.07"}
+    assert [card.uuid for card in probes(found)["NVML"].devices] == [M2200, H200]
+    assert probes(found)["nvidia-smi"].outcome is Outcome.SKIPPED
+
+
+def test_without_nvml_nvidia_smi_is_asked_for_the_driver_alone(tmp_path: Path, cuda_so: str) -> None:
+    smi = quoted("kepler-440").program(tmp_path)
+    found = detect(machine(tmp_path, cuda=cuda_so, smi=(smi,)))
+    assert (found.driver, found.cuda) == ("440.64.00", "12.9")
+    assert [card.uuid for card in found.devices] == [H200, M2200]
+
+
+def test_unified_memory_is_what_cuda_says(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
+    env = {"FAKE_UNKNOWN": "nvmlDeviceGetMemoryInfo"}
+    first = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env)).devices[0]
+    assert (first.uuid, first.memory_mib) == (H200, 139 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("call", "field", "filled"),
+    [
+        ("cuDeviceTotalMem_v2", "memory_mib", 143771),
+        ("cuDeviceGetName", "name", "NVIDIA H200"),
+        ("cuDeviceGetName,cuDeviceGetAttribute", "capability", "9.0"),  # the name would tell it too
+    ],
+)
+def test_what_cuda_does_not_say_is_taken_from_nvml(
+    tmp_path: Path, cuda_so: str, nvml_so: str, call: str, field: str, filled: object
+) -> None:
+    around = machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env={"FAKE_UNKNOWN": call})
+    assert str(getattr(detect(around).devices[0], field)) == str(filled)
+
+
+@pytest.mark.parametrize(
+    ("call", "lost"),
+    [
+        ("nvmlDeviceGetHandleByIndex_v2", ("capability", None)),
+        ("nvmlDeviceGetName", ("name", "NVIDIA GPU")),
+        ("nvmlDeviceGetUUID", ("uuid", "")),
+        ("nvmlDeviceGetCudaComputeCapability", ("capability", Capability(5, 2))),  # by product then
+        ("nvmlDeviceGetMemoryInfo", ("memory_mib", None)),
+        ("nvmlSystemGetDriverVersion", ("driver", None)),
+        ("nvmlSystemGetCudaDriverVersion_v2", ("cuda", None)),
+    ],
+)
+def test_a_call_that_fails_loses_its_field_and_never_the_gpu(
+    tmp_path: Path, nvml_so: str, call: str, lost: tuple[str, object]
+) -> None:
+    found = detect(machine(tmp_path, nvml=nvml_so, env={"FAKE_UNKNOWN": call}))
+    assert len(found.devices) == 2
+    assert lost in {*vars(found.devices[0]).items(), ("driver", found.driver), ("cuda", found.cuda)}
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+        (804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"),
+        (500, "CUDA_ERROR_NOT_FOUND"),
+        (35, "an error without a name"),
+    ],
+)
+def test_where_cuda_fails_nvmls_gpus_stay_and_the_failure_is_kept(
+    tmp_path: Path, cuda_so: str, nvml_so: str, code: int, name: str
+) -> None:
+    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env={"FAKE_CUDA": str(code)}))
+    assert [card.uuid for card in found.devices] == [M2200, H200]
+    said = probes(found)["libcuda"]
+    assert (said.outcome, said.code, said.error) == (Outcome.FAILED, code, name)
+    assert said.detail == f"cuInit: {name} ({code})"
+    assert said.cuda == "12.9"
+
+
+def test_no_device_is_an_answer_and_no_failure(tmp_path: Path, cuda_so: str) -> None:
+    said = probes(detect(machine(tmp_path, cuda=cuda_so, env={"FAKE_CUDA": "100"})))["libcuda"]
+    assert (said.outcome, said.detail) == (Outcome.NONE, "cuInit: CUDA_ERROR_NO_DEVICE (100)")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(9, "Driver Not Loaded"), (18, "Driver/library version mismatch")]
+)
+def test_nvmls_own_words_for_a_failure_are_kept(tmp_path: Path, nvml_so: str, code: int, words: str) -> None:
+    said = probes(detect(machine(tmp_path, nvml=nvml_so, env={"FAKE_NVML": str(code)})))["NVML"]
+    assert (said.outcome, said.code, said.error) == (Outcome.FAILED, code, words)
+
+
+def test_what_the_user_hides_from_cuda_is_not_found_by_other_means(
+    tmp_path: Path, cuda_so: str, nvml_so: str
+) -> None:
+    env = {"FAKE_CUDA": "100", "CUDA_VISIBLE_DEVICES": ""}
+    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env))
+    assert found.devices == ()
+    assert probes(found)["NVML"].detail == "CUDA_VISIBLE_DEVICES hides every GPU of 2"
+
+
+def test_a_mig_instance_has_the_name_that_cuda_visible_devices_takes(
+    tmp_path: Path, cuda_so: str, nvml_so: str
+) -> None:
+    (card,) = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env={"FAKE_MIG": "1"})).devices
+    assert card.uuid == "MIG-feb88891-0321-5fef-9c87-d4af3b54259e"
+    assert (card.name, card.memory_mib) == ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", 9728)
+
+
+def test_a_divided_card_has_the_memory_of_its_largest_instance(tmp_path: Path, nvml_so: str) -> None:
+    (card,) = detect(machine(tmp_path, nvml=nvml_so, env={"FAKE_MIG": "1"})).devices
+    assert (card.uuid, card.memory_mib) == ("GPU-7fdaf0a5-179b-f636-d15d-daf243e3ff16", 9728)
+    assert card.mig == ("MIG-feb88891-0321-5fef-9c87-d4af3b54259e",)
+
+
+@pytest.mark.parametrize("who", ["FAKE_CUDA", "FAKE_NVML"])
+def test_a_library_that_crashes_takes_only_its_own_answer_down(
+    tmp_path: Path, cuda_so: str, nvml_so: str, who: str
+) -> None:
+    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env={who: "crash"}))
+    said = probes(found)["libcuda" if who == "FAKE_CUDA" else "NVML"]
+    assert (said.outcome, said.error) == (Outcome.FAILED, "SIGSEGV")
+    assert {card.uuid for card in found.devices} == {H200, M2200}
+
+
+@pytest.mark.parametrize("who", ["FAKE_CUDA", "FAKE_NVML"])
+def test_a_library_that_hangs_costs_its_time_limit_and_leaves_nothing_behind(
+    tmp_path: Path, cuda_so: str, nvml_so: str, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = libcuda if who == "FAKE_CUDA" else nvml
+    monkeypatch.setattr(module, "LIBRARY", replace(module.LIBRARY, seconds=0.3))
+    pid = tmp_path / "pid"
+    began = time.perf_counter()
+    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env={who: "hang", "FAKE_PID": str(pid)}))
+    assert time.perf_counter() - began < 2
+    assert probes(found)[module.LIBRARY.name].outcome is Outcome.TIMEOUT
+    assert {card.uuid for card in found.devices} == {H200, M2200}
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_both_libraries_are_asked_at_the_same_time(
+    tmp_path: Path, cuda_so: str, nvml_so: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (libcuda, nvml):
+        monkeypatch.setattr(module, "LIBRARY", replace(module.LIBRARY, seconds=0.5))
+    env = {"FAKE_CUDA": "hang", "FAKE_NVML": "hang", "FAKE_PID": str(tmp_path / "pid")}
+    began = time.perf_counter()
+    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env))
+    assert time.perf_counter() - began < 0.9
+    assert [probes(found)[name].outcome for name in ("NVML", "libcuda")] == [Outcome.TIMEOUT] * 2
+
+
+@pytest.mark.parametrize(("script", "who"), [("cuda_probe", "FAKE_CUDA"), ("nvml_probe", "FAKE_NVML")])
+def test_a_probe_that_nobody_waits_for_ends_by_itself(
+    tmp_path: Path, cuda_so: str, nvml_so: str, script: str, who: str
+) -> None:
+    text = Path(libcuda.__file__).with_name(f"{script}.py").read_text()
+    assert "\nLONGEST = 60\n" in text
+    asked = cuda_so if who == "FAKE_CUDA" else nvml_so
+    argv = [sys.executable, "-c", text.replace("LONGEST = 60", "LONGEST = 0.15"), asked]
+    env = {who: "hang", "FAKE_PID": str(tmp_path / "pid")}
+    ended = subprocess.run(argv, env=env, timeout=5, check=False)
+    assert ended.returncode == -signal.SIGALRM
+
+
+@pytest.mark.parametrize("name", ["NVML", "libcuda"])
+def test_a_library_that_is_there_and_does_not_load_is_not_missing(tmp_path: Path, name: str) -> None:
+    broken = tmp_path / "broken.so.1"
+    broken.write_bytes(b"\x7fELF and no more")
+    said = probes(broken_found(tmp_path, str(broken)))[name]
+    assert said.outcome is Outcome.FAILED
+    assert "cannot be loaded" in said.detail
+    assert str(broken) in said.detail
+
+
+def test_a_library_whose_own_library_is_missing_is_not_missing(tmp_path: Path, cuda_so: str) -> None:
+    """Docker Desktop: libcuda is there and libdxcore is not (NVIDIA/nvidia-container-toolkit#1739)."""
+    dxcore, lonely = tmp_path / "libdxcore.so", tmp_path / "libcuda.so.1"
+    for target, needs in ((dxcore, []), (lonely, [str(dxcore)])):
+        compile_empty(target, needs)
+    dxcore.unlink()
+    said = probes(broken_found(tmp_path, str(lonely)))["libcuda"]
+    assert said.outcome is Outcome.FAILED
+    assert "libdxcore.so" in said.detail
+
+
+def test_the_loaders_own_search_path_counts(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
+    for name, target in (("libcuda.so.1", cuda_so), ("libnvidia-ml.so.1", nvml_so)):
+        (tmp_path / name).symlink_to(target)
+    cuda, nvml_name = libcuda.places("linux")[0], nvml.places("linux")[0]
+    around = machine(tmp_path, cuda=cuda, nvml=nvml_name, env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert {probe.outcome for probe in detect(around).probes if probe.devices} == {Outcome.FOUND}
+    assert len(detect(around).devices) == 2
+
+
+def test_windows_has_other_names_for_the_same_libraries() -> None:
+    assert libcuda.places("win32") == ("nvcuda.dll",)
+    assert nvml.places("win32")[0] == "nvml.dll"
+
+
+@pytest.mark.parametrize("absent", [cuda_probe.absent, nvml_probe.absent])
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [  # what glibc, musl and Windows say; the loader's own words, dlopen(3) and LoadLibraryEx
+        ("libcuda.so.1: cannot open shared object file: No such file or directory", True),
+        (f"{MUSL} libcuda.so.1: No such file or directory", True),
+        ("Could not find module 'libcuda.so.1' (or one of its dependencies).", True),
+        ("libdxcore.so: cannot open shared object file: No such file or directory", False),
+        (
+            "Error loading shared library libdxcore.so: No such file or directory (needed by libcuda.so.1)",
+            False,
+        ),
+        ("libcuda.so.1: wrong ELF class: ELFCLASS32", False),
+    ],
+)
+def test_a_missing_library_and_a_missing_dependency_are_told_apart(
+    absent: Callable[[str, str], bool], reason: str, expected: bool
+) -> None:
+    assert absent("libcuda.so.1", reason) is expected
+
+
+def test_a_library_without_the_functions_is_named_by_the_one_it_lacks(tmp_path: Path, cuda_so: str) -> None:
+    empty = tmp_path / "libcuda.so.1"
+    compile_empty(empty, [])
+    found = broken_found(tmp_path, str(empty))
+    assert probes(found)["libcuda"].detail == "cuInit: the library has no such function"
+    assert probes(found)["NVML"].detail == "nvmlInit_v2: the library has no such function"
+
+
+def broken_found(tmp_path: Path, path: str) -> Detection:
+    return detect(machine(tmp_path, cuda=path, nvml=path))
+
+
+def compile_empty(target: Path, needs: list[str]) -> None:
+    """``cuda_so`` was made with the same compiler: it is there."""
+    options = ["-shared", "-fPIC", "-Wl,--no-as-needed", "-x", "c", "/dev/null", "-x", "none"]
+    subprocess.run(["cc", *options, *needs, "-o", target], check=True)

@@ -1,0 +1,105 @@
+"""``ortpacks.pyz`` on every Python it promises, as far as they are here: each command once, no warning."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.client.cli import COMMANDS
+from builder.pipeline.client_zipapp import ClientRequest, build_client
+from tests.doubles.release import FILES, write_release
+from tests.support import ROOT
+
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+
+
+def found(version: str) -> str | None:
+    """On ``PATH``, else the newest of pyenv's. A shim of pyenv that leads nowhere does not count."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    theirs = sorted(pyenv.glob(f"{version}.*/bin/python{version}"))
+    candidates = (shutil.which(f"python{version}"), *map(str, reversed(theirs)))
+    return next((path for path in candidates if path and _answers(path, version)), None)
+
+
+def _answers(path: str, version: str) -> bool:
+    argv = [path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done.stdout.strip() == version
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """Runs the client as a user would, with the Python to be tried."""
+
+    python: str
+    pyz: Path
+    home: Path
+
+    def run(self, *argv: str | Path, code: int = 0) -> str:
+        """What it printed. It warned of nothing: a ``DeprecationWarning`` is an error here."""
+        done = subprocess.run(
+            [self.python, "-W", "error", "-I", "-S", self.pyz, *argv],
+            env={
+                "PATH": "/usr/bin:/bin",
+                "HOME": str(self.home),
+                "ORTPACKS_FORCE_CC": "8.6",
+                "ORTPACKS_FORCE_DRIVER": "570.133.07",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (code, ""), (argv, done.stdout, done.stderr)
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("dist") / "ortpacks.pyz"
+    return build_client(ClientRequest(source=ROOT, target=target, index_url=None))
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An older and a newer one, in both forms: not every Python reads zstd."""
+    place, forms = tmp_path_factory.mktemp("releases"), (".tar.zst", ".tar.gz")
+    older = write_release(place / "older", version="1.22.0", forms=forms)
+    return older, write_release(place / "newer", forms=forms)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_command_runs_on_every_python(
+    pyz: Path, releases: tuple[Path, Path], tmp_path: Path, version: str
+) -> None:
+    python = found(version)
+    if python is None:
+        pytest.skip(f"no python{version} here, neither on PATH nor in pyenv's versions")
+    older, newer = releases
+    shell = Shell(python=python, pyz=pyz, home=tmp_path)
+    asked: list[list[str | Path]] = [
+        ["detect"],
+        ["install", "--index", older],
+        ["select", "--index", newer],
+        ["install", "--index", newer],
+        ["list", "--index", newer],
+        ["recommend", "--index", newer],
+        ["verify"],
+        ["env"],
+        ["rollback"],
+    ]
+    for argv in asked:
+        assert shell.run(*argv)
+    for command in ("detect", "verify"):
+        assert json.loads(shell.run(command, "--json"))["command"] == command
+    host = tmp_path / ".local/share/ortpacks/current/lib/libonnxruntime.so.1"
+    assert host.read_bytes() != FILES["lib/libonnxruntime.so.1"], "rolled back to the older one"
+    assert "session" in shell.run("doctor", code=6), "the stand-in loads and opens no model"
+    shell.run("uninstall")
+    assert list((tmp_path / ".local/share").iterdir()) == []
+    assert {str(argv[0]) for argv in asked} | {"doctor", "uninstall"} == set(COMMANDS)

@@ -1,0 +1,314 @@
+"""The one file: built twice the same, run without site-packages, and its JSON held to the schema."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from builder.client.cli import COMMANDS
+from builder.pipeline.client_zipapp import ClientRequest, build_client
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, HOST, cut, manifest_of, serving, write_release
+from tests.doubles.wheels import WHEELS, indexing
+from tests.support import ROOT
+
+
+@pytest.fixture(scope="module")
+def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+def build(folder: Path, index_url: str | None = None) -> Path:
+    return build_client(ClientRequest(source=ROOT, target=folder / "ortpacks.pyz", index_url=index_url))
+
+
+def run(pyz: Path, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-S", pyz, *argv],
+        cwd="/",
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_same_sources_give_the_same_bytes(pyz: Path, tmp_path: Path) -> None:
+    again = build(tmp_path)
+    assert again.read_bytes() == pyz.read_bytes()
+    assert again.read_bytes().startswith(b"#!/usr/bin/env python3\n")
+    assert os.access(again, os.X_OK)
+    assert [path.name for path in tmp_path.iterdir()] == ["ortpacks.pyz"]
+
+
+def test_it_holds_what_it_imports_and_nothing_of_the_builder(pyz: Path) -> None:
+    with zipfile.ZipFile(pyz) as archive:
+        names = archive.namelist()
+    assert names == sorted(names)
+    assert {
+        "__main__.py",
+        "builder/errors.py",
+        "builder/selection/select.py",
+        "builder/client/probe/cuda_probe.py",
+    } <= set(names)
+    assert not [name for name in names if "stages" in name or "adapters" in name or "fatbin" in name]
+
+
+def test_it_installs_with_nothing_but_python_and_zstd(pyz: Path, tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release")
+    env = {
+        "ORTPACKS_FORCE_CC": "5.2",
+        "ORTPACKS_FORCE_DRIVER": "550.54.14",
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+    }
+    with serving(index.parent) as server:
+        done = run(pyz, "install", "--index", f"{server.url}/index.json", env=env)
+    assert done.returncode == 0, done.stderr
+    lib = tmp_path / "data" / "ortpacks" / "current" / "lib"
+    assert (lib / "libonnxruntime.so.1").read_bytes() == FILES["lib/libonnxruntime.so.1"]
+    assert run(pyz, "verify", env=env).returncode == 0
+    assert str(lib / "libonnxruntime.so.1") in run(pyz, "env", env=env).stdout
+
+
+def test_it_completes_a_thin_package_through_the_machines_pip(pyz: Path, tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    env = {"ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path / "data")}
+    with indexing() as pypi:
+        pip = {"PIP_INDEX_URL": pypi.url, "PIP_CONFIG_FILE": os.devnull}
+        done = run(pyz, "install", "--index", str(index), env={**env, **pip})
+    assert done.returncode == 0, done.stderr
+    assert "Fetching nvidia_cublas_cu12-12.9.1.4-py3-none-manylinux_2_27_x86_64.whl" in done.stderr
+    assert "7 files are as the manifest says" in run(pyz, "verify", env=env).stdout
+
+
+@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13", "3.14"])
+def test_it_runs_on_every_python_from_3_9(pyz: Path, tmp_path: Path, version: str) -> None:
+    env = {**os.environ, "ORTPACKS_FORCE_CC": "8.6", "PYENV_VERSION": version}
+    python = shutil.which(f"python{version}")
+    if (
+        python is None
+        or subprocess.run([python, "-c", ""], env=env, check=False, capture_output=True).returncode != 0
+    ):
+        pytest.skip(f"no python{version} here")
+    index = write_release(
+        tmp_path / "release", forms=(".tar.zst", ".tar.gz"), layouts=("thin",), wheels=WHEELS
+    )
+    cut(index, 500)
+    for wheel in WHEELS:
+        for member, content in wheel.libraries.items():
+            (tmp_path / "venv" / member).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "venv" / member).write_bytes(content)
+    argv: list[str | Path] = [python, "-W", "error", "-I", "-S", pyz, "install", "--index", index]
+    argv += ["--prefix", tmp_path / "prefix", "--look-in", tmp_path / "venv"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "3 of 3 NVIDIA libraries are on this machine already.\n")
+
+
+def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path) -> None:
+    """Debian's python3-minimal has no shutil."""
+    run = "runpy.run_path(sys.argv[1], run_name='__main__')"
+    program = f"import runpy, sys; sys.modules['shutil'] = None; {run}"
+    argv = [sys.executable, "-I", "-S", "-c", program, str(pyz), "detect"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == (
+        "ortpacks: this Python lacks the module shutil of its standard library. "
+        "Install python3; python3-minimal is not enough.\n"
+    )
+
+
+def test_a_proxy_of_the_environment_is_used(pyz: Path, tmp_path: Path) -> None:
+    with serving(tmp_path) as proxy:
+        url = "http://releases.example.invalid/index.json"
+        done = run(pyz, "list", "--index", url, env={"http_proxy": proxy.url})
+        assert [path for path, _ in proxy.requests] == [url]
+    assert done.returncode == 10, done.stderr
+
+
+def test_the_index_it_was_published_with_is_the_default(tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release")
+    with serving(index.parent) as server:
+        own = build(tmp_path / "dist", f"{server.url}/index.json")
+        done = run(own, "select", env={"ORTPACKS_FORCE_CC": "8.6"})
+        assert (done.returncode, "has native code for" in done.stdout) == (0, True), done.stderr
+    assert run(build(tmp_path / "bare"), "select").returncode == 2
+
+
+def test_detect_is_quick_where_there_is_nothing(pyz: Path) -> None:
+    done = run(pyz, "detect", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [probe["name"] for probe in json.loads(done.stdout)["probes"]][:3] == [
+        "environment",
+        "NVML",
+        "libcuda",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["--help"], 0, "exit codes"),
+        (["install", "--help"], 0, "--prefix"),
+        ([], 2, "COMMAND"),
+        (["instal"], 2, "invalid choice"),
+        (["env", "--shell", "tcsh"], 2, "invalid choice"),
+        (["select"], 2, "--index"),
+        (["select", "--index", "/no/such/index.json"], 10, "No such file"),
+        (["select", "--index", "ftp://host/index.json"], 10, "ftp:"),
+        (["select", "--index", "/no/such.tar.zst"], 10, "no such file"),
+        (["select", "--index", "http://[/"], 2, "http://[/: not a URL"),
+        (["select", "--mirror", "http://["], 2, "not a URL"),
+        (["select", "--index", "~nosuchuser/index.json"], 2, "no home is known"),
+        (["verify", "--prefix", "~nosuchuser/x"], 2, "no home is known"),
+        (["env", "--prefix", "/x\nExecStart=/bin/sh"], 2, "holds a line break"),
+        (["verify", "--prefix", "/no/such/prefix"], 3, "Run install"),
+    ],
+)
+def test_wrong_use_is_a_message_and_an_exit_code(pyz: Path, argv: list[str], code: int, words: str) -> None:
+    done = run(pyz, *argv)
+    assert done.returncode == code
+    assert words in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture(scope="module")
+def validator() -> Draft202012Validator:
+    schema = json.loads((ROOT / "docs" / "schemas" / "client.schema.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def test_every_json_answer_holds_its_schema(validator: Draft202012Validator, tmp_path: Path) -> None:
+    release = str(write_release(tmp_path / "release").parent)
+    older = str(write_release(tmp_path / "older", version="1.22.0").parent)
+    (tmp_path / "model.onnx").write_bytes(b"onnx")
+    indexed = ([name, "--index", release] for name in ("select", "install", "list", "recommend"))
+    trial = ["recommend", "--index", release, "--try", str(tmp_path / "model.onnx")]
+    plain = ([name] for name in ("list", "verify", "env", "doctor"))
+    asked = [["detect"], ["install", "--index", older], *indexed, *plain, trial]
+    answers: set[tuple[str, bool, bool]] = set()
+    for env in ({"ORTPACKS_FORCE_CC": "8.6,5.2"}, {"ORTPACKS_FORCE_CC": "8.7"}, {}):
+        machine = Machine(tmp_path / f"home-{len(answers)}", env=env)
+        for argv in (*asked, ["rollback"], ["uninstall"]):
+            machine.run(*argv, "--json")
+            answer = json.loads(machine.out)
+            validator.validate(answer)
+            answers.add((answer["command"], answer.get("package") is None, "error" in answer))
+    assert {command for command, _, failed in answers if not failed} == set(COMMANDS)
+    assert {command for command, _, failed in answers if failed} >= {"verify", "env", "rollback", "uninstall"}
+    assert ("install", False, False) in answers
+    assert ("install", True, False) in answers
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "command"),
+    [
+        ([], 2, ""),
+        (["instal"], 2, ""),
+        (["install", "--layout", "fat"], 2, "install"),
+        (["select"], 2, "select"),
+        (["select", "--index", "/no/such"], 10, "select"),
+        (["select", "--offline", "/no/such"], 2, "select"),
+        (["verify", "--prefix", "/no/such"], 3, "verify"),
+        (["install", "--index", "RELEASE", "--layout", "thin"], 9, "install"),
+        (["install", "--index", "DAMAGED"], 7, "install"),
+        (["install", "--index", "RELEASE", "--prefix", "/proc/x"], 11, "install"),
+        (["install", "--index", "UNLOADABLE"], 12, "install"),
+    ],
+)
+def test_every_failure_is_json_too(
+    pyz: Path, validator: Draft202012Validator, tmp_path: Path, argv: list[str], code: int, command: str
+) -> None:
+    places = {name: tmp_path / name for name in ("RELEASE", "DAMAGED", "UNLOADABLE")}
+    write_release(places["RELEASE"])
+    write_release(places["DAMAGED"])
+    for archive in places["DAMAGED"].glob("*.tar.zst"):
+        archive.write_bytes(archive.read_bytes()[:-1] + b"!")
+    write_release(places["UNLOADABLE"], files={**FILES, HOST: b"no library"})
+    words = [str(places.get(word, word)) for word in argv]
+    env = {"ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path / "data")}
+    done = run(pyz, *words, "--json", env=env)
+    assert done.returncode == code, done.stderr
+    answer = json.loads(done.stdout)
+    validator.validate(answer)
+    assert (answer["command"], answer["error"]["code"]) == (command, code)
+    assert answer["error"]["message"] in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["list", "install", "verify", "env", "rollback", "uninstall"])
+def test_a_path_that_the_system_refuses_is_a_message(pyz: Path, tmp_path: Path, command: str) -> None:
+    index = ["--index", str(write_release(tmp_path / "release"))] if command == "install" else []
+    env = {"ORTPACKS_FORCE_CC": "8.6"}
+    done = run(pyz, command, "--prefix", str(tmp_path / ("x" * 300)), *index, env=env)
+    assert done.returncode == 11, done.stderr
+    assert "File name too long" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_flags_are_spelled_out(pyz: Path) -> None:
+    """Else ``--js`` would be JSON for the command and text for its errors."""
+    assert run(pyz, "list", "--js").returncode == 2
+
+
+def test_a_reader_that_goes_away_is_no_traceback(pyz: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-I", "-S", str(pyz), "detect"]
+    done = subprocess.run(argv, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_name_that_the_terminal_cannot_spell_is_escaped(pyz: Path, tmp_path: Path) -> None:
+    argv = [sys.executable, "-X", "utf8=0", "-S", str(pyz), "list", "--prefix", str(tmp_path / "\N{SNOWMAN}")]
+    env = {"LC_ALL": "POSIX", "PYTHONIOENCODING": "ascii", "PYTHONCOERCECLOCALE": "0", "HOME": "/nonexistent"}
+    done = subprocess.run(argv, env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert b"nothing" in done.stdout
+
+
+@pytest.mark.parametrize(("typed", "code"), [(b"n\n", 3), (b"\n", 0), (b"\x04", 3)])
+def test_it_asks_at_a_terminal(pyz: Path, tmp_path: Path, typed: bytes, code: int) -> None:
+    index = write_release(tmp_path / "release")
+    keyboard, terminal = pty.openpty()
+    env = {"PATH": "/usr/bin:/bin", "ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path / "data")}
+    argv: list[str | Path] = [sys.executable, "-I", "-S", pyz, "install", "--index", index]
+    os.write(keyboard, typed)
+    try:
+        done = subprocess.run(argv, stdin=terminal, env=env, capture_output=True, text=True, check=False)
+    finally:
+        os.close(keyboard)
+        os.close(terminal)
+    assert done.returncode == code, done.stderr
+    assert "Install ortpacks-modern" in done.stderr
+    assert (tmp_path / "data" / "ortpacks" / "current").exists() == (code == 0)
+
+
+def test_its_sources_are_python_3_9(pyz: Path) -> None:
+    """Every module of it by the grammar of 3.9, whatever Python runs the tests."""
+    with zipfile.ZipFile(pyz) as archive:
+        for name in archive.namelist():
+            ast.parse(archive.read(name), name, feature_version=(3, 9))
+
+
+def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Path) -> None:
+    release = write_release(tmp_path, layouts=("full", "thin"), forms=(".tar.zst", ".tar.gz"), wheels=WHEELS)
+    cut(release, 500)
+    schemas = root / "docs" / "schemas"
+    index = Draft202012Validator(json.loads((schemas / "index.schema.json").read_text()))
+    index.validate(json.loads(release.read_text()))
+    manifest = Draft202012Validator(json.loads((schemas / "manifest.schema.json").read_text()))
+    for layout in ("full", "thin"):
+        manifest.validate(manifest_of("modern", FILES, layout=layout, wheels=WHEELS))

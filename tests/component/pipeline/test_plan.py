@@ -1,0 +1,483 @@
+"""plan: which base, origin, version and profile, each with the reason the user reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.errors import CompatibilityError, ToolMissingError, TransferError
+from builder.formats.package_names import Host, Profile
+from builder.gpu.architectures import Arch
+from builder.pipeline.plan import PROVIDER_IN_WHEEL, Wishes, plan
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin, Project, Variant
+from tests.support.factories import packages
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore
+
+IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
+
+OFFICIAL = (60, 70, 75, 80, 86, 90)
+"""What every container of the 1.23.2 wheel's provider holds, by cuobjdump."""
+
+REFUSED = (
+    f'{IMAGE} cannot be resolved: Get "https://registry.example/v2/": dial tcp: lookup registry.example on '
+    "192.0.2.53:53: no such host. Check the network, or use --base assembled, which needs no image registry."
+)
+
+LEGACY = Variant(name="legacy", sm=tuple(map(Arch.parse, ("50", "52", "60", "61", "70"))), generations=())
+
+MODERN = Variant(name="modern", sm=tuple(map(Arch.parse, ("75", "80", "86"))), generations=())
+
+CPU = Variant(name="cpu", sm=(), generations=(), provider="cpu")
+
+LATEST = Variant(name="latest", sm=tuple(map(Arch.parse, ("89", "90", "100", "120"))), generations=())
+
+
+class UnreachableRegistry(FakeEngine):
+    """Answers as Docker does where the registry's name is unknown."""
+
+    def resolve(self, reference: str) -> str:
+        raise TransferError(REFUSED)
+
+
+class NoEngine(FakeEngine):
+    """No Docker here."""
+
+    def has_image(self, reference: str) -> bool:
+        raise ToolMissingError("No Docker engine answers.")
+
+
+def project() -> Project:
+    """The nvidia base compiles 1.23.2, the assembled one 1.21.0."""
+    made = packages.plan().project
+    nvidia = replace(made.bases.nvidia, ort_version="1.23.2")
+    return replace(
+        made,
+        onnxruntime=replace(made.onnxruntime, version="1.23.2"),
+        bases=replace(made.bases, nvidia=nvidia),
+    )
+
+
+class Desk:
+    """Plans with fakes, and keeps what was said and which library was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = FakeStore(folder)
+        self.reporter = FakeReporter()
+        self.read: list[Path] = []
+
+    def plan(
+        self,
+        variant: Variant,
+        *,
+        engine: FakeEngine | None = None,
+        of: Project | None = None,
+        **wishes: object,
+    ) -> BuildPlan:
+        return plan(
+            of or project(),
+            variant,
+            Wishes(**wishes),  # type: ignore[arg-type]
+            engine=engine or FakeEngine(images={IMAGE}),
+            store=self.store,
+            native_sm=self.native_sm,
+            reporter=self.reporter,
+        )
+
+    def native_sm(self, library: Path) -> Sequence[Arch]:
+        self.read.append(library)
+        return [Arch.parse(str(number)) for number in OFFICIAL]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None:
+    wheel = Input.wheel("onnxruntime-directml==1.23.0", "win-x64")
+    directml = Variant("directml", (), (), provider="directml", platform="win-x64", wheel=wheel)
+    decided = desk.plan(directml, engine=NoEngine(), base="nvidia", profile=Profile.LEAN)
+    assert (decided.base, decided.origin, decided.profile) == ("none", Origin.WHEEL, None)
+    assert (decided.ort_version, decided.ort_wheel) == ("1.23.0", wheel)
+    assert desk.reporter.lines == [
+        "base     none: nothing is compiled",
+        "origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
+        "ort      1.23.0, as released",
+    ]
+    assert desk.read == []
+
+
+def test_auto_takes_nvidia_where_its_image_is_here(desk: Desk) -> None:
+    decided = desk.plan(MODERN, engine=FakeEngine(images={IMAGE}))
+    assert (decided.base, decided.base_reason) == ("nvidia", f"{IMAGE} is on this engine")
+
+
+def test_auto_takes_nvidia_where_its_image_can_be_pulled(desk: Desk) -> None:
+    decided = desk.plan(MODERN, engine=FakeEngine(digests={IMAGE: "sha256:" + "a" * 64}))
+    assert (decided.base, decided.base_reason) == ("nvidia", f"{IMAGE} can be pulled")
+
+
+def test_auto_falls_back_to_assembled_and_says_why_in_a_clause(desk: Desk) -> None:
+    decided = desk.plan(MODERN, engine=UnreachableRegistry())
+    assert decided.base == "assembled"
+    assert decided.base_reason == f"{IMAGE} is neither here nor pullable: no such host"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        (
+            "x cannot be resolved: toomanyrequests: You have reached your limit. Pay us.",
+            "You have reached your limit",
+        ),
+        (
+            "x cannot be resolved: dial tcp 192.0.2.1:443: connect: connection refused. Check.",
+            "connection refused",
+        ),
+        ("x cannot be resolved:\nsecond line", "x cannot be resolved:"),
+        ("offline", "offline"),
+    ],
+)
+def test_the_reason_is_the_root_cause_alone(desk: Desk, message: str, cause: str) -> None:
+    class Refusing(FakeEngine):
+        def resolve(self, reference: str) -> str:
+            raise TransferError(message)
+
+    reason = desk.plan(MODERN, engine=Refusing()).base_reason
+    assert reason == f"{IMAGE} is neither here nor pullable: {cause}"
+
+
+def test_nvidia_that_was_insisted_on_never_falls_back(desk: Desk) -> None:
+    with pytest.raises(TransferError) as caught:
+        desk.plan(LEGACY, engine=UnreachableRegistry(), base="nvidia")
+    assert caught.value.exit_code == 10
+    assert str(caught.value) == REFUSED
+    assert desk.reporter.lines == []
+
+
+class Untouchable(FakeEngine):
+    """An engine that must not be asked."""
+
+    def has_image(self, reference: str) -> bool:
+        pytest.fail(f"the engine was asked for {reference}")
+
+    def resolve(self, reference: str) -> str:
+        pytest.fail(f"a registry was asked for {reference}")
+
+
+def test_assembled_asks_no_engine_and_no_registry(desk: Desk) -> None:
+    decided = desk.plan(LEGACY, engine=Untouchable(), base="assembled")
+    assert (decided.base, decided.base_reason) == ("assembled", "asked for")
+
+
+def test_without_an_engine_auto_plans_the_assembled_base(desk: Desk) -> None:
+    decided = desk.plan(LEGACY, engine=NoEngine())
+    assert (decided.base, decided.base_reason) == ("assembled", "no Docker engine answers")
+    assert decided.ort_version == "1.21.0"
+
+
+def test_without_an_engine_nvidia_that_was_insisted_on_is_an_error(desk: Desk) -> None:
+    with pytest.raises(ToolMissingError, match=r"^No Docker engine answers\.$") as caught:
+        desk.plan(MODERN, engine=NoEngine(), base="nvidia")
+    assert caught.value.exit_code == 4
+    assert desk.reporter.lines == []
+
+
+class Offline(FakeEngine):
+    """Its registry must not be asked."""
+
+    def resolve(self, reference: str) -> str:
+        pytest.fail(f"a registry was asked for {reference}")
+
+
+def test_offline_takes_nvidia_only_where_its_image_is_here(desk: Desk) -> None:
+    here = desk.plan(MODERN, engine=Offline(images={IMAGE}), offline=True)
+    assert (here.base, here.base_reason) == ("nvidia", f"{IMAGE} is on this engine")
+    away = desk.plan(MODERN, engine=Offline(), offline=True)
+    assert away.base == "assembled"
+    assert away.base_reason == f"{IMAGE} is neither here nor pullable: --offline asks no registry"
+
+
+def test_offline_and_nvidia_without_its_image_is_an_error_that_says_what_to_do(desk: Desk) -> None:
+    with pytest.raises(TransferError) as caught:
+        desk.plan(MODERN, engine=Offline(), base="nvidia", offline=True)
+    assert str(caught.value) == (f"{IMAGE} is not on this engine: --offline asks no registry. Pull it first.")
+
+
+def test_auto_repacks_the_wheel_where_it_serves_the_whole_set(desk: Desk) -> None:
+    decided = desk.plan(MODERN)
+    assert decided.origin is Origin.WHEEL
+    assert decided.origin_reason == "onnxruntime-gpu==1.23.2 holds native code for all of sm_75, sm_80, sm_86"
+    assert (decided.profile, decided.host, decided.ort_version) == (None, Host.WHEEL, "1.23.2")
+    assert decided.ort_wheel == Input.wheel("onnxruntime-gpu==1.23.2")
+    assert desk.read == [desk.store.folder / "onnxruntime-gpu==1.23.2" / PROVIDER_IN_WHEEL]
+
+
+def test_auto_compiles_where_the_wheel_lacks_one_and_names_it(desk: Desk) -> None:
+    decided = desk.plan(LEGACY)
+    assert decided.origin is Origin.SOURCE
+    assert decided.origin_reason == "onnxruntime-gpu==1.23.2 lacks native code for sm_50, sm_52, sm_61"
+    assert (decided.profile, decided.host) == (Profile.LEAN, Host.WHEEL)
+
+
+def test_the_user_reads_base_origin_and_version(desk: Desk) -> None:
+    desk.plan(LEGACY, engine=UnreachableRegistry())
+    told = [line for line in desk.reporter.lines if not line.startswith("! ")]
+    assert told == [
+        f"base     assembled: {IMAGE} is neither here nor pullable: no such host",
+        "origin   source: onnxruntime-gpu==1.21.0 lacks native code for sm_50, sm_52, sm_61",
+        "ort      1.21.0, profile lean, host wheel",
+    ]
+    assert [line[:15] for line in desk.reporter.lines[3:]] == ["! warning C006 ", "! warning C011 "]
+
+
+def test_a_repacked_wheel_is_as_released(desk: Desk) -> None:
+    desk.plan(MODERN)
+    assert desk.reporter.lines[-1] == "ort      1.23.2, as released"
+
+
+def test_wheel_that_was_insisted_on_names_the_architectures_it_lacks(desk: Desk) -> None:
+    with pytest.raises(CompatibilityError) as caught:
+        desk.plan(LEGACY, origin=Origin.WHEEL)
+    assert caught.value.exit_code == 2
+    assert str(caught.value) == (
+        "variant legacy: --origin wheel is impossible: onnxruntime-gpu==1.23.2 lacks native code for sm_50, "
+        "sm_52, sm_61. It holds sm_60, sm_70, sm_75, sm_80, sm_86, sm_90. Use --origin source (or auto)."
+    )
+
+
+def test_source_that_was_asked_for_reads_no_wheel(desk: Desk) -> None:
+    decided = desk.plan(MODERN, origin=Origin.SOURCE)
+    assert (decided.origin, decided.origin_reason) == (Origin.SOURCE, "asked for")
+    assert desk.read == []
+
+
+@pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
+def test_a_profile_that_leaves_something_out_means_compiling(desk: Desk, profile: Profile) -> None:
+    decided = desk.plan(MODERN, profile=profile)
+    assert (decided.origin, decided.profile) == (Origin.SOURCE, profile)
+    assert decided.origin_reason == f"profile {profile.value} was asked for"
+    assert desk.read == []
+
+
+def test_the_full_profile_is_what_the_wheel_holds(desk: Desk) -> None:
+    decided = desk.plan(MODERN, profile=Profile.FULL)
+    assert (decided.origin, decided.profile) == (Origin.WHEEL, None)
+
+
+def test_the_full_profile_is_compiled_where_the_wheel_lacks_one(desk: Desk) -> None:
+    decided = desk.plan(LEGACY, profile=Profile.FULL)
+    assert (decided.origin, decided.profile) == (Origin.SOURCE, Profile.FULL)
+
+
+def test_a_compiled_host_library_means_compiling(desk: Desk) -> None:
+    decided = desk.plan(MODERN, host=Host.SOURCE)
+    assert (decided.origin, decided.host) == (Origin.SOURCE, Host.SOURCE)
+    assert decided.origin_reason == "host source was asked for"
+    assert desk.read == []
+
+
+def test_the_wheels_own_host_library_means_no_compiling(desk: Desk) -> None:
+    assert desk.plan(MODERN, host=Host.WHEEL).origin is Origin.WHEEL
+
+
+def test_the_host_library_is_compiled_only_when_asked_for(desk: Desk) -> None:
+    assert desk.plan(LEGACY, host=Host.SOURCE).host is Host.SOURCE
+    assert desk.plan(LEGACY).host is Host.WHEEL
+
+
+def test_the_projects_own_origin_and_profile_are_the_default(desk: Desk) -> None:
+    made = project()
+    ort = replace(made.onnxruntime, origin=Origin.SOURCE, profile=Profile.FULL, host=Host.SOURCE)
+    decided = desk.plan(MODERN, of=replace(made, onnxruntime=ort))
+    assert (decided.origin, decided.profile, decided.host) == (Origin.SOURCE, Profile.FULL, Host.SOURCE)
+
+
+@pytest.mark.parametrize(("base", "version"), [("nvidia", "1.23.2"), ("assembled", "1.21.0")])
+def test_each_base_compiles_its_own_version(desk: Desk, base: str, version: str) -> None:
+    decided = desk.plan(LEGACY, base=base)
+    assert decided.ort_version == version
+    assert decided.ort_wheel == Input.wheel(f"onnxruntime-gpu=={version}")
+
+
+def test_latest_is_within_reach_of_the_assembled_base(desk: Desk) -> None:
+    decided = desk.plan(LATEST, base="assembled", origin=Origin.SOURCE)
+    assert (decided.origin, decided.ort_version) == (Origin.SOURCE, "1.21.0")
+
+
+def test_a_suffix_is_beyond_the_assembled_bases_tools(desk: Desk) -> None:
+    accelerated = replace(LATEST, sm=tuple(map(Arch.parse, ("89", "90", "120a"))))
+    with pytest.raises(CompatibilityError) as caught:
+        desk.plan(accelerated, base="assembled", origin=Origin.SOURCE)
+    assert caught.value.exit_code == 2
+    assert str(caught.value) == (
+        "error C004 variants.latest.sm: the base's nvcc 12.4 compiles sm_50 to sm_90 (CUDA release notes), "
+        "ptxas 12.9.86 adds sm_100 101 103 120 121 without a suffix\n"
+        "    wanted: a base with nvcc 12.8 (--base nvidia), or the set 89 90\n"
+        "    got:    sm_120a"
+    )
+
+
+@pytest.mark.parametrize(
+    ("profile", "host", "warned"),
+    [
+        (Profile.LEAN, Host.WHEEL, True),
+        (Profile.LEAN, Host.SOURCE, True),
+        (Profile.FULL, Host.WHEEL, False),
+        (Profile.MINIMAL, Host.WHEEL, True),
+    ],
+)
+def test_less_than_the_full_profile_is_warned_of(
+    desk: Desk, profile: Profile, host: Host, warned: bool
+) -> None:
+    desk.plan(LATEST, profile=profile, host=host)
+    assert any(line.startswith("! warning C011 ") for line in desk.reporter.lines) == warned
+
+
+def test_the_plan_says_what_the_package_will_not_run(desk: Desk) -> None:
+    desk.plan(LATEST, base="assembled", profile=Profile.LEAN)
+    (told,) = (line for line in desk.reporter.lines if line.startswith("! warning C011 "))
+    assert "9 of ai.onnx, 65 of com.microsoft, 1 of com.ms.internal.nhwc" in told
+    assert "Transformer models fail at ONNX Runtime's default optimisation level" in told
+    assert "--profile full, or set ORT_ENABLE_BASIC in the application\n" in told
+    desk.plan(LATEST, base="assembled", profile=Profile.LEAN, host=Host.SOURCE)
+    assert "Transformer" not in desk.reporter.lines[-1]
+    assert "com.microsoft operators (Attention" in desk.reporter.lines[-1]
+
+
+def test_latest_compiles_on_nvidia(desk: Desk) -> None:
+    assert desk.plan(LATEST, base="nvidia", origin=Origin.SOURCE).ort_version == "1.23.2"
+
+
+def test_a_repacked_wheel_needs_no_compiler_that_reaches(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "native_sm", lambda _: LATEST.sm)
+    decided = desk.plan(LATEST, base="assembled", origin=Origin.WHEEL)
+    assert (decided.origin, decided.ort_version) == (Origin.WHEEL, "1.21.0")
+
+
+@pytest.mark.parametrize(("base", "version"), [("nvidia", "1.23.2"), ("assembled", "1.21.0")])
+@pytest.mark.parametrize("variant", [LEGACY, MODERN, LATEST, CPU], ids=lambda variant: variant.name)
+def test_all_packages_of_a_base_have_one_version(
+    desk: Desk, variant: Variant, base: str, version: str
+) -> None:
+    """Whether they are compiled or repacked: what R010 refuses cannot come of one base."""
+    assert desk.plan(variant, base=base).ort_version == version
+
+
+def test_the_wheel_of_the_bases_version_is_read_and_compiled_instead_where_it_lacks_one(desk: Desk) -> None:
+    held = {"onnxruntime-gpu==1.21.0": LATEST.sm, "onnxruntime-gpu==1.23.2": MODERN.sm}
+    desk.native_sm = lambda library: held[library.relative_to(desk.store.folder).parts[0]]  # type: ignore[method-assign]
+    compiled = desk.plan(MODERN, base="assembled")
+    assert (compiled.origin, compiled.ort_version) == (Origin.SOURCE, "1.21.0")
+    assert compiled.origin_reason == "onnxruntime-gpu==1.21.0 lacks native code for sm_75, sm_80, sm_86"
+    mixed = desk.plan(MODERN, base="assembled", mixed=True)
+    assert (mixed.origin, mixed.ort_wheel) == (Origin.WHEEL, Input.wheel("onnxruntime-gpu==1.23.2"))
+
+
+def test_a_wheel_without_the_bases_patches_is_not_repacked(desk: Desk) -> None:
+    """The official 1.21.0 ends with SIGSEGV where no driver is; --mixed takes a version they are not for."""
+    made = project()
+    assembled = replace(made.bases.assembled, patches=("patches/late.patch",))
+    patched = replace(made, bases=replace(made.bases, assembled=assembled))
+    compiled = desk.plan(MODERN, of=patched, base="assembled")
+    assert (compiled.origin, compiled.ort_version) == (Origin.SOURCE, "1.21.0")
+    assert compiled.origin_reason == "onnxruntime-gpu==1.21.0 lacks patches/late.patch"
+    lacking = desk.plan(LEGACY, of=patched, base="assembled").origin_reason
+    assert lacking == "onnxruntime-gpu==1.21.0 lacks native code for sm_50, sm_52, sm_61"
+    assert desk.plan(MODERN, of=patched, base="assembled", origin=Origin.WHEEL).origin is Origin.WHEEL
+    assert desk.plan(MODERN, of=patched, base="assembled", mixed=True).origin is Origin.WHEEL
+    assert desk.plan(MODERN, of=patched, base="nvidia").origin is Origin.WHEEL
+
+
+def test_mixed_repacks_the_newer_wheel_where_it_serves_and_compiles_the_bases_version(desk: Desk) -> None:
+    versions = [desk.plan(one, base="assembled", mixed=True).ort_version for one in (LEGACY, MODERN, CPU)]
+    assert versions == ["1.21.0", "1.23.2", "1.23.2"]
+
+
+def test_the_package_for_the_cpu_has_the_version_of_the_base_that_is_found(desk: Desk) -> None:
+    assert desk.plan(CPU).ort_wheel == Input.wheel("onnxruntime==1.23.2")
+    assert desk.plan(CPU, engine=UnreachableRegistry()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
+    assert desk.plan(CPU, engine=NoEngine()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
+
+
+def test_of_a_base_that_was_named_the_package_for_the_cpu_needs_no_engine(desk: Desk) -> None:
+    assert desk.plan(CPU, engine=NoEngine(), base="nvidia").ort_version == "1.23.2"
+
+
+BLACKWELL = (*OFFICIAL, "120a")
+"""A wheel as from 1.28 on (pull request 29711)."""
+
+
+def held(desk: Desk, sass: Sequence[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "native_sm", lambda _: [Arch.parse(str(one)) for one in sass])
+
+
+def warned(desk: Desk) -> list[str]:
+    return [line[10:14] for line in desk.reporter.lines if line.startswith("! warning ")]
+
+
+def test_a_set_that_orts_cmake_narrows_is_warned_of(desk: Desk) -> None:
+    decided = desk.plan(LATEST, base="nvidia")
+    assert warned(desk) == ["C011", "C012"]
+    assert (decided.variant.sm, decided.added) == (LATEST.sm, ())
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_a_set_is_widened_by_its_flag_or_by_its_key(desk: Desk, flag: bool) -> None:
+    decided = desk.plan(replace(LATEST, widen=not flag), base="nvidia", widen=flag)
+    assert warned(desk) == ["C011"]
+    assert " ".join(map(str, decided.variant.sm)) == "89 90 100 103 120 121"
+    assert decided.variant.widen
+    assert [line for line in desk.reporter.lines if line.startswith("widen ")] == [
+        "widen    sm_103, sm_121 added: ONNX Runtime's CMake narrows the set to its own GPUs"
+    ]
+
+
+def test_on_the_assembled_base_nothing_is_added(desk: Desk) -> None:
+    decided = desk.plan(replace(LATEST, widen=True), base="assembled")
+    assert (decided.variant.sm, decided.added) == (LATEST.sm, ())
+    assert "C012" not in warned(desk)
+
+
+def test_a_wheel_that_narrows_the_set_is_warned_of(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    held(desk, BLACKWELL, monkeypatch)
+    consumer = replace(LATEST, sm=tuple(map(Arch.parse, ("90", "120"))))
+    assert desk.plan(consumer).origin is Origin.WHEEL
+    assert warned(desk) == ["C012"]
+
+
+def test_a_wheel_that_narrows_a_widened_set_is_not_taken(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    held(desk, BLACKWELL, monkeypatch)
+    consumer = replace(LATEST, sm=tuple(map(Arch.parse, ("90", "120"))), widen=True)
+    decided = desk.plan(consumer, base="nvidia")
+    assert decided.origin_reason == "onnxruntime-gpu==1.23.2 lacks native code for compute capability 12.1"
+    assert " ".join(map(str, decided.variant.sm)) == "90 120 121"
+    with pytest.raises(
+        CompatibilityError, match=r"^variant latest: --origin wheel is impossible: .* 12\.1\. "
+    ):
+        desk.plan(consumer, origin=Origin.WHEEL)
+
+
+def test_the_wheel_is_read_once(desk: Desk) -> None:
+    desk.plan(MODERN)
+    assert len(desk.read) == 1
+
+
+@pytest.mark.parametrize(("profile", "refused"), [(Profile.FULL, True), (Profile.LEAN, False)])
+def test_blackwell_alone_is_refused_where_contrib_operators_are_compiled(
+    desk: Desk, profile: Profile, refused: bool
+) -> None:
+    made = project()
+    nvidia = replace(made.bases.nvidia, ort_version="1.27.1")
+    of = replace(made, bases=replace(made.bases, nvidia=nvidia))
+    alone = replace(LATEST, sm=(Arch(12, 0),))
+    if refused:
+        with pytest.raises(CompatibilityError, match="C005"):
+            desk.plan(alone, of=of, base="nvidia", origin=Origin.SOURCE, profile=profile)
+    else:
+        desk.plan(alone, of=of, base="nvidia", origin=Origin.SOURCE, profile=profile)

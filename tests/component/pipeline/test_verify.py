@@ -1,0 +1,326 @@
+"""test_verify."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.tree import stream_files
+from builder.adapters.cyclonedx import CycloneDx
+from builder.adapters.files.digests import ChecksumFile
+from builder.adapters.wheel import record_text
+from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaError
+from builder.findings.finding import Code, Finding
+from builder.formats.manifest import Manifest, WheelEntry
+from builder.package.archive import Content, Member
+from builder.pipeline.bundle import Bench, bundle
+from builder.pipeline.gather import Sources, gather
+from builder.pipeline.verify import Stream, Verifier, verify
+from builder.project.inputs import Input
+from builder.project.variants import Preset, Variant
+from tests.support.factories.bundling import goods_of
+from tests.support.factories.packages import Report, Trees, artifact, plan, report
+from tests.support.fakes.ports import FakeReporter
+
+CUDNN = "lib/libcudnn.so.9"
+
+
+@dataclass
+class Desk:
+    """A finished package and what verifies it; ``ran`` lists what was done with it."""
+
+    package: Path
+    thin: Path
+    work: Path
+    trees: Trees
+    archive: PackageArchive
+    seen: Report = field(default_factory=report)
+    tested: tuple[Finding, ...] = ()
+    ran: list[str] = field(default_factory=list)
+    reporter: FakeReporter = field(default_factory=FakeReporter)
+
+    def verifier(self) -> Verifier:
+        def check(members: Sequence[Member], variant: Variant) -> Report:
+            assert all(member.file.is_file() for member in members)
+            self.ran.append(f"check {variant.name} {len(variant.sm)}")
+            return self.seen
+
+        def selftest(manifest: Manifest, stream: Stream) -> tuple[Finding, ...]:
+            with tarfile.open(fileobj=io.BytesIO(b"".join(stream()))) as tar:
+                files = [info.name for info in tar if info.isfile()]
+            assert all(name.startswith(f"{manifest.name}/") for name in files)
+            self.ran.append(f"selftest {len(files)} files {manifest.onnxruntime.version}")
+            return self.tested
+
+        def tree(wheel: WheelEntry) -> Path:
+            self.ran.append(f"take {wheel.source}")
+            return self.trees(Input.parse(wheel.source))
+
+        return Verifier(
+            archive=self.archive,
+            bom=CycloneDx(),
+            checksums=ChecksumFile(),
+            reporter=self.reporter,
+            tree=tree,
+            record=record_text,
+            check=check,
+            selftest=selftest,
+            tar=lambda top, files: stream_files({f"/{top}/{path}": file for path, file in files.items()}),
+            work=self.work,
+        )
+
+    def verify(self) -> Manifest:
+        return verify(self.package, self.verifier())
+
+    def findings(self) -> list[str]:
+        with pytest.raises(CheckFailedError) as error:
+            self.verify()
+        assert self.left() == []
+        return [" ".join(finding.split(":")[0].split()[1:3]) for finding in error.value.findings]
+
+    def left(self) -> list[str]:
+        return [path.name for path in self.work.iterdir()]
+
+    def repack(self, change: Callable[[dict[str, object], dict[str, Path]], None]) -> None:
+        """Unpack, let ``change`` edit the manifest and the files, pack again under the same name."""
+        folder = self.work.parent / "repacked"
+        shutil.rmtree(folder, ignore_errors=True)
+        files = {path: folder / path for path in self.archive.extract(self.package, folder)}
+        manifest = json.loads(files.pop("manifest.json").read_text())
+        change(manifest, files)
+        members = tuple(Member(path, file, "built", "LICENSE", "ortpacks") for path, file in files.items())
+        digests = self.archive.digests(members)
+        content = Content(manifest=json.dumps(manifest).encode(), members=members, digests=digests)
+        self.archive.write(self.package, content, Preset.FAST, lambda _: None)
+        whole = self.archive.digest(self.package)
+        ChecksumFile().update(self.package.parent, put={self.package.name: whole.sha256})
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    archive = PackageArchive(reporter=FakeReporter(), workers=1)
+    (tmp_path / "dist").mkdir()
+    bench = Bench(
+        archive=archive,
+        bom=CycloneDx(),
+        checksums=ChecksumFile(),
+        reporter=FakeReporter(),
+        dist=tmp_path / "dist",
+        work=tmp_path / "documents",
+    )
+    (tmp_path / "LICENSE").write_text("MIT\n")
+    (tmp_path / "work").mkdir()
+    trees = Trees(tmp_path / "trees").lay()
+    sources = Sources(
+        tree=trees,
+        artifact=artifact(tmp_path / "artifact"),
+        licence=tmp_path / "LICENSE",
+        directml=tmp_path / "LICENSE",
+        relocate=lambda path: path,
+    )
+    goods = goods_of(plan(), gather(plan(), sources), trees)
+    full, thin = (one.package.path for one in bundle(goods, bench))
+    return Desk(full, thin, tmp_path / "work", trees, archive)
+
+
+def test_a_good_package_is_unpacked_read_run_and_cleaned_up(desk: Desk) -> None:
+    manifest = desk.verify()
+    assert manifest.name == "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64"
+    assert desk.ran == ["check legacy 5", "selftest 25 files 1.21.0"]
+    assert desk.left() == []
+
+
+def test_a_thin_package_is_completed_from_the_wheels_that_it_names(desk: Desk) -> None:
+    desk.package = desk.thin
+    assert desk.verify().layout == "thin"
+    *taken, checked, tested = desk.ran
+    assert sorted(taken) == [
+        "take wheel:nvidia-cublas-cu12==12.9.1.4",
+        "take wheel:nvidia-cuda-nvrtc-cu12==12.9.86",
+        "take wheel:nvidia-cuda-runtime-cu12==12.9.79",
+        "take wheel:nvidia-cudnn-cu12==9.10.2.21",
+        "take wheel:nvidia-cufft-cu12==11.4.1.4",
+        "take wheel:nvidia-curand-cu12==10.3.10.19",
+    ]
+    assert (checked, tested) == ("check legacy 5", "selftest 25 files 1.21.0")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda file: file.write_bytes(file.read_bytes() + b"patched"), "B005 lib/libcufft.so.11"),
+        (lambda file: file.unlink(), "B004 lib/libcufft.so.11"),
+    ],
+)
+def test_a_wheel_with_other_files_than_a_thin_package_names_is_refused(
+    desk: Desk, change: Callable[[Path], None], told: str
+) -> None:
+    desk.package = desk.thin
+    change(desk.trees.folder / "nvidia-cufft-cu12==11.4.1.4/nvidia/cufft/lib/libcufft.so.11")
+    assert told in desk.findings()
+    assert not [line for line in desk.ran if not line.startswith("take")]
+
+
+def test_a_thin_manifest_that_leads_elsewhere_is_refused_before_any_wheel_is_asked_for(desk: Desk) -> None:
+    desk.package = desk.thin
+    desk.repack(lambda manifest, files: edit(manifest, "lib/libcufft.so.11", member="../../../etc/shadow"))
+    assert desk.findings() == ["B004 lib/libcufft.so.11"]
+    assert desk.ran == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda files: files["sbom.cdx.json"].write_text("{}"), "B014 sbom.cdx.json"),
+        (lambda files: _edit_bom(files["sbom.cdx.json"], "libcublas.so.12", "libcublas.so.11"), "B015"),
+        (lambda files: files["NOTICE"].write_text("Everything here is ours.\n"), "B017 NOTICE"),
+    ],
+)
+def test_documents_that_say_otherwise_are_found(
+    desk: Desk, change: Callable[[dict[str, Path]], None], told: str
+) -> None:
+    def tamper(manifest: dict[str, object], files: dict[str, Path]) -> None:
+        change(files)
+        for path in ("sbom.cdx.json", "NOTICE"):
+            data = files[path].read_bytes()
+            edit(manifest, path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+    desk.repack(tamper)
+    assert any(line.startswith(told) for line in desk.findings())
+    assert desk.ran == []
+
+
+def _edit_bom(file: Path, old: str, new: str) -> None:
+    file.write_text(file.read_text().replace(f'"lib/{old}"', f'"lib/{new}"'))
+
+
+def test_provenance_of_other_bytes_beside_a_package_is_found(desk: Desk) -> None:
+    (desk.package.parent / f"{desk.package.name}.provenance.json").write_text("{}")
+    assert {line.split()[0] for line in desk.findings()} == {"B016"}
+
+
+def test_a_package_far_from_its_build_tree_and_its_checksums_verifies(desk: Desk, tmp_path: Path) -> None:
+    desk.package = Path(shutil.move(desk.package, tmp_path / "work"))
+    shutil.rmtree(tmp_path / "trees")
+    assert desk.verify().variant == "legacy"
+
+
+def test_without_an_engine_it_says_that_no_model_was_run(desk: Desk) -> None:
+    verify(desk.package, replace(desk.verifier(), selftest=None))
+    assert [line for line in desk.reporter.lines if line.startswith("!") and "no model was run" in line]
+
+
+def edit(manifest: dict[str, object], path: str, **changes: object) -> None:
+    files = manifest["files"]
+    assert isinstance(files, list)
+    next(entry for entry in files if entry["path"] == path).update(changes)
+
+
+def drop(manifest: dict[str, object], path: str, from_files: dict[str, Path] | None = None) -> None:
+    (from_files or {}).pop(path, None)
+    files = manifest["files"]
+    assert isinstance(files, list)
+    manifest["files"] = [entry for entry in files if entry["path"] != path]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda manifest, files: files.pop(CUDNN), f"B004 {CUDNN}"),
+        (lambda manifest, files: drop(manifest, CUDNN), f"B003 {CUDNN}"),
+        (lambda manifest, files: files[CUDNN].write_bytes(b"other"), f"B005 {CUDNN}"),
+        (lambda manifest, files: edit(manifest, CUDNN, size=1), f"B005 {CUDNN}"),
+        (lambda manifest, files: edit(manifest, CUDNN, sha256="0" * 64), f"B005 {CUDNN}"),
+        (lambda manifest, files: edit(manifest, CUDNN, licence="licenses/x.txt"), f"B006 {CUDNN}"),
+        (lambda manifest, files: edit(manifest, CUDNN, modified=True), f"B001 {CUDNN}"),
+        (lambda manifest, files: drop(manifest, "NOTICE", files), "B006 NOTICE"),
+    ],
+)
+def test_planted_faults_are_found_before_anything_is_run(
+    desk: Desk, change: Callable[[dict[str, object], dict[str, Path]], None], told: str
+) -> None:
+    desk.repack(change)
+    assert told in desk.findings()
+    assert desk.ran == []
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda manifest, files: manifest.update(variant="modern"), "B002"),
+        (lambda manifest, files: manifest.update(name="ortpacks-x-1.0.0-cuda12.9-linux-x64"), "B002"),
+        (lambda manifest, files: manifest["onnxruntime"].update(version="1.23.2"), "B002"),
+        (lambda manifest, files: manifest["onnxruntime"].update(profile="full"), "B002"),
+        (lambda manifest, files: manifest.update(cuda="13.0"), "B002"),
+        (lambda manifest, files: manifest["capabilities"].update({"7.5": "native"}), "B007 capabilities.7.5"),
+        (lambda manifest, files: edit(manifest, CUDNN, soname="libcudnn.so.8"), f"B007 files.{CUDNN}"),
+        (
+            lambda manifest, files: manifest.update(coverage=[]),
+            "B007 coverage.lib/libonnxruntime_providers_cuda.so",
+        ),
+    ],
+)
+def test_claims_that_do_not_hold_are_found(
+    desk: Desk, change: Callable[[dict[str, object], dict[str, Path]], None], told: str
+) -> None:
+    desk.repack(change)
+    assert [finding for finding in desk.findings() if finding.startswith(told)]
+    assert "selftest" not in " ".join(desk.ran)
+
+
+def test_findings_of_the_check_and_of_the_self_test_fail_it(desk: Desk) -> None:
+    closure = Finding(Code.B007, "lib/a.so", "needs libz.so.9")
+    desk.seen = report(closure)
+    assert desk.findings() == ["B007 lib/a.so"]
+    desk.seen, desk.tested = report(), (Finding(Code.B008, "numbers", "differ"),)
+    assert desk.findings() == ["B008 numbers"]
+
+
+def test_bytes_that_sha256sums_does_not_name_are_found(desk: Desk) -> None:
+    ChecksumFile().update(desk.package.parent, put={desk.package.name: hashlib.sha256(b"").hexdigest()})
+    assert desk.findings() == [f"B008 {desk.package.name}"]
+
+
+def test_a_renamed_package_is_found(desk: Desk, tmp_path: Path) -> None:
+    desk.package = desk.package.rename(tmp_path / "ortpacks-latest-1.21.0-cuda12.9-lean-linux-x64.tar.zst")
+    told = desk.findings()
+    assert told == ["B002 ortpacks-latest-1.21.0-cuda12.9-lean-linux-x64"] * 2
+
+
+@pytest.mark.parametrize("at", [0.05, 0.5, 0.95])
+def test_a_truncated_or_flipped_package_is_refused_and_nothing_stays(desk: Desk, at: float) -> None:
+    whole = desk.package.read_bytes()
+    middle = int(len(whole) * at)
+    for bad in (whole[:middle], whole[:middle] + bytes([whole[middle] ^ 0x10]) + whole[middle + 1 :]):
+        desk.package.write_bytes(bad)
+        with pytest.raises((IntegrityError, SchemaError, CheckFailedError)):
+            desk.verify()
+        assert desk.left() == []
+    assert desk.ran == []
+
+
+def test_what_a_killed_verify_left_is_removed(desk: Desk) -> None:
+    stale = desk.work / "verify-ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.part-1"
+    (stale / "lib").mkdir(parents=True)
+    desk.verify()
+    assert desk.left() == []
+
+
+def test_a_manifest_that_is_not_text_and_a_name_that_is_none_are_told(desk: Desk, tmp_path: Path) -> None:
+    content = Content(manifest=b"\xff\xfe", members=(), digests={})
+    desk.archive.write(desk.package, content, Preset.FAST, lambda _: None)
+    with pytest.raises(ParseError, match=r"manifest\.json is not JSON"):
+        desk.verify()
+    desk.package.rename(tmp_path / "cudnn.tar.zst")
+    desk.package = tmp_path / "cudnn.tar.zst"
+    with pytest.raises(ParseError, match=r"cudnn\.tar\.zst"):
+        desk.verify()

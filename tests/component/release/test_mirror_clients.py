@@ -1,0 +1,83 @@
+"""A mirror as clients meet it: on a static server, and as a folder."""
+
+from __future__ import annotations
+
+import shutil
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from builder.client.fetch.http import Web, open_url
+from builder.client.fetch.obtain import obtain
+from builder.client.fetch.source import locate, mirrored
+from builder.client.files.folder import Prefix
+from builder.release.options import PublishOptions
+from builder.release.preflight import Leniency
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, write_release
+from tests.support.factories.mirroring import TAG, Stand, bytes_in, open_stand, static_server
+from tests.support.factories.releases import TEXTS, append_sum
+
+
+@pytest.fixture
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    return open_stand(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("where", [TAG, "latest"])
+def test_a_static_server_gives_every_byte_under_the_tag_and_as_latest(stand: Stand, where: str) -> None:
+    stand.mirror()
+    with static_server(stand.root) as url:
+        for name, data in bytes_in(stand.dist).items():
+            with urllib.request.urlopen(f"{url}/{where}/{name}", timeout=5) as response:
+                assert response.read() == data, name
+
+
+@pytest.mark.parametrize(
+    ("published", "where"),
+    [(None, "latest"), (f"https://github.com/o/r/releases/download/{TAG}/index.json", TAG)],
+)
+def test_the_client_gets_every_package_from_the_mirror_it_is_told(
+    stand: Stand, tmp_path: Path, published: str | None, where: str
+) -> None:
+    stand.mirror()
+    with static_server(stand.root) as url:
+        index = mirrored(url, published)
+        assert index == f"{url}/{where}/index.json"
+        require_obtained(stand, index, tmp_path)
+
+
+def test_what_was_mirrored_can_be_installed_from_a_server_and_from_the_folder(
+    stand: Stand, tmp_path: Path
+) -> None:
+    files = {**FILES, **TEXTS}
+    shutil.rmtree(stand.dist)
+    write_release(stand.dist, files=files)
+    for package in sorted(stand.dist.glob("*.tar.zst")):
+        append_sum(stand.dist, package)
+    stand.mirror(PublishOptions(allow=Leniency(unresolved=True)))
+    machines = [Machine(tmp_path / "online"), Machine(tmp_path / "offline")]
+    with static_server(stand.root) as url:
+        assert machines[0].run("install", "--mirror", url) == 0, machines[0].err
+    assert machines[1].run("install", "--offline", str(stand.root / "latest")) == 0, machines[1].err
+    for machine in machines:
+        for name, data in files.items():
+            assert (machine.prefix / "current" / name).read_bytes() == data
+
+
+@pytest.mark.parametrize("where", [TAG, "latest"])
+def test_the_client_gets_every_package_from_the_folder(stand: Stand, tmp_path: Path, where: str) -> None:
+    stand.mirror()
+    require_obtained(stand, str(stand.root / where), tmp_path)
+
+
+def require_obtained(stand: Stand, index: str, tmp_path: Path) -> None:
+    web = Web(open=open_url, sleep=lambda seconds: None, progress=lambda done, total: None)
+    located = locate(index, web)
+    prefix = Prefix(tmp_path / "prefix")
+    prefix.downloads.mkdir(parents=True)
+    assert [package.variant for package in located.index.packages] == ["legacy", "modern"]
+    for package in located.index.packages:
+        got = obtain(package, located, prefix, web)
+        assert got.read_bytes() == (stand.dist / package.file).read_bytes()

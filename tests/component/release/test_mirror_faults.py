@@ -1,0 +1,220 @@
+"""A mirror that is damaged, full or read-only: it is told, and repaired when asked."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.files import copy
+from builder.adapters.mirror_folder import MirrorFolder
+from builder.adapters.mirror_host import DirectoryHost
+from builder.errors import DiskError, IntegrityError, ReleaseConflictError
+from builder.release.assets import LocalFile
+from builder.release.mirror import loads
+from builder.release.options import PublishOptions
+from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, open_stand, whole
+from tests.support.fakes.ports import FakeReporter
+
+REPLACE = PublishOptions(replace=True)
+
+
+@pytest.fixture
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    return open_stand(tmp_path, monkeypatch)
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def shorten(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def replace_by_a_link(path: Path) -> None:
+    shutil.copy(path, path.parent.parent / "copy")
+    path.unlink()
+    path.symlink_to("../copy")
+
+
+def replace_by_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGE: list[Callable[[Path], None]] = [flip, shorten, Path.unlink, replace_by_a_link, replace_by_a_folder]
+
+
+@pytest.mark.parametrize("harm", DAMAGE)
+@pytest.mark.parametrize("name", ["ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst", "index.json"])
+def test_a_damaged_mirror_is_told_and_repaired_when_asked(
+    stand: Stand, harm: Callable[[Path], None], name: str
+) -> None:
+    stand.mirror()
+    files = bytes_in(stand.dist)
+    harm(stand.release() / name)
+    damaged = bytes_in(stand.release())
+    with pytest.raises(ReleaseConflictError, match=r"published with other files.*--replace"):
+        stand.mirror()
+    assert bytes_in(stand.release()) == damaged
+    stand.mirror(REPLACE)
+    (stand.root / "copy").unlink(missing_ok=True)
+    assert bytes_in(stand.root) == whole(stand, files)
+
+
+def test_a_repair_copies_only_what_is_damaged(stand: Stand) -> None:
+    stand.mirror()
+    inodes = {path.name: path.stat().st_ino for path in stand.release().iterdir()}
+    flip(stand.release() / "ortpacks.pyz")
+    stand.mirror(REPLACE)
+    changed = {path.name for path in stand.release().iterdir() if path.stat().st_ino != inodes[path.name]}
+    assert changed == {"ortpacks.pyz"}
+
+
+def test_a_file_too_much_in_a_public_release_is_told_and_goes_when_asked(stand: Stand) -> None:
+    stand.mirror()
+    (stand.release() / "intruder").write_text("x")
+    with pytest.raises(ReleaseConflictError, match=r"published with other files"):
+        stand.mirror()
+    stand.mirror(REPLACE)
+    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
+
+
+def test_a_release_with_a_damaged_index_keeps_its_place_in_the_list(stand: Stand) -> None:
+    stand.mirror()
+    (stand.release() / "index.json").write_bytes(b"{")
+    stand.mirror(PublishOptions(tag="newer"))
+    assert [release.tag for release in loads((stand.root / "releases.json").read_text(), "").releases] == [
+        "newer",
+        TAG,
+    ]
+    stand.mirror(REPLACE)
+    assert (stand.root / "latest").readlink() == Path("newer")
+
+
+def test_a_damaged_list_is_told_with_the_way_out(stand: Stand) -> None:
+    stand.mirror()
+    (stand.root / "releases.json").write_bytes(b"{")
+    with pytest.raises(
+        ReleaseConflictError, match=r"is damaged, or not a mirror's: .*not JSON.*Move it away"
+    ):
+        stand.mirror()
+    (stand.root / "releases.json").unlink()
+    stand.mirror()
+    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
+
+
+def test_a_file_that_changed_since_it_was_hashed_is_not_taken(stand: Stand) -> None:
+    host = DirectoryHost(MirrorFolder(stand.root), FakeReporter())
+    (package, *_) = stand.dist.glob("*.tar.zst")
+    with MirrorFolder(stand.root).alone(lambda: None):
+        draft = host.create_draft(TAG, "", "")
+        with pytest.raises(IntegrityError, match=rf"wanted .* with sha256 {'0' * 64}, on the mirror came"):
+            host.upload(draft, LocalFile(package, package.stat().st_size, "0" * 64))
+    assert [path.name for path in (stand.root / ".drafts" / TAG).iterdir()] == []
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM])
+def test_where_the_kernel_cannot_copy_we_do(stand: Stand, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def cannot(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "copy_file_range", cannot)
+    stand.mirror()
+    assert bytes_in(stand.release()) == bytes_in(stand.dist)
+
+
+def test_where_the_kernel_copies_in_pieces_and_then_no_more_we_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = os.copy_file_range, []
+
+    def piecemeal(source: int, target: int, count: int) -> int:
+        asked.append(count)
+        return real(source, target, min(count, 1000)) if len(asked) < 4 else 0
+
+    monkeypatch.setattr(os, "copy_file_range", piecemeal)
+    data = random.Random(7).randbytes(3_000_001)  # noqa: S311 - noise
+    (tmp_path / "from").write_bytes(data)
+    told: list[int] = []
+    with (tmp_path / "from").open("rb", buffering=0) as source, (tmp_path / "to").open("wb") as target:
+        copy.copy_bytes(source, target, len(data), told.append)
+    assert (tmp_path / "to").read_bytes() == data
+    assert sum(told) == len(data)
+    assert told[:3] == [1000, 1000, 1000]
+
+
+def test_a_disk_that_fills_up_all_the_same_is_told_and_the_next_run_goes_on(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, copied = copy.copy_bytes, []
+
+    def full(*arguments: object) -> None:
+        copied.append(arguments)
+        if len(copied) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("builder.adapters.mirror_host.copy_bytes", full)
+    with pytest.raises(
+        DiskError, match=r"does not fit: the disk or a quota was full.*Free space there and run"
+    ):
+        stand.mirror()
+    assert not stand.release().exists()
+    draft = {path.name: path.stat().st_ino for path in (stand.root / ".drafts" / TAG).iterdir()}
+    assert len(draft) == 2
+    stand.mirror()
+    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
+    assert draft.items() <= {path.name: path.stat().st_ino for path in stand.release().iterdir()}.items()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KiB, where this machine lets us mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs can be mounted here, which takes root: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_is_refused_with_both_numbers_and_keeps_what_is_there(
+    stand: Stand, small_disk: Path
+) -> None:
+    stand.root = small_disk / "mirror"
+    with pytest.raises(
+        DiskError, match=r"does not fit: about 30\d,\d{3} bytes are needed, 2\d\d,\d{3} are free. Free"
+    ):
+        stand.mirror()
+    assert list(small_disk.iterdir()) == []
+    fill(stand.dist, padding=10_000)
+    stand.mirror()
+    assert bytes_in(stand.root) == whole(stand, bytes_in(stand.dist))
+
+
+def test_a_folder_that_may_not_be_written_is_named_before_anything_is_proved(
+    stand: Stand, small_disk: Path
+) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    stand.root = small_disk
+    with pytest.raises(
+        DiskError, match=rf"{small_disk} cannot be written. Check its owner and mode, or pass another"
+    ):
+        stand.mirror()
+    assert "preflight" not in stand.lines

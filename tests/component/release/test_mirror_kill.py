@@ -1,0 +1,175 @@
+"""kill -9 of a mirror: what is public is whole or not there, and the next run completes it."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from builder.errors import ReleaseConflictError
+from builder.release.assets import LocalFile
+from builder.release.mirror import loads
+from builder.release.options import PublishOptions
+from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, local_files, open_stand, whole
+
+KILLS = 20
+
+REPLACE = PublishOptions(replace=True)
+
+# Each of these below the mirror is one step: die on the n-th. Copying is none, but random moments meet it.
+STEPS = {
+    "open",
+    "os.rename",
+    "os.symlink",
+    "os.link",
+    "os.mkdir",
+    "os.remove",
+    "os.rmdir",
+    "os.utime",
+    "os.scandir",
+}
+
+
+@pytest.fixture
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    return open_stand(tmp_path, monkeypatch)
+
+
+def in_a_child(work: Callable[[], object]) -> int:
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with suppress(BaseException):
+            work()
+            status = 0
+        os._exit(status)
+    return child
+
+
+def ended(child: int) -> int:
+    """Exit status, or minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def dies_at(step: int, root: Path, work: Callable[[], object]) -> bool:
+    """Whether a process that works and is killed at its n-th step below ``root`` got that far."""
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal step
+        if event in STEPS and str(root) in str(arguments[0]):
+            step -= 1
+            if step == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched() -> None:
+        sys.addaudithook(watch)
+        work()
+
+    status = ended(in_a_child(watched))
+    assert status in {0, -signal.SIGKILL}
+    return status != 0
+
+
+def require_whole(stand: Stand, *possible: dict[str, bytes]) -> None:
+    """What a client can come by is whole: a release, ``latest`` and the list."""
+    release = stand.release()
+    assert not release.exists() or bytes_in(release) in possible
+    link, list_ = stand.root / "latest", stand.root / "releases.json"
+    if list_.exists():
+        assert [item.tag for item in loads(list_.read_text(), "").releases] == [TAG]
+    if link.is_symlink():
+        assert link.readlink() == Path(TAG)
+
+
+def steps(stand: Stand, work: Callable[[], object]) -> Iterator[int]:
+    """Kill ``work`` at one step after the other, until it gets through."""
+    step = 0
+    while dies_at(step := step + 1, stand.root, work):
+        yield step
+    assert step > 1
+
+
+def three_files(stand: Stand) -> list[LocalFile]:
+    """Of a release that was mirrored once; few, so that there are few steps."""
+    (package, *_) = sorted(stand.dist.glob("*.tar.zst"))
+    return local_files(stand.dist, package.name, "SHA256SUMS", "index.json")
+
+
+def test_a_kill_at_any_step_leaves_a_whole_release_or_none_and_the_next_run_completes_it(
+    stand: Stand,
+) -> None:
+    stand.mirror()
+    files = three_files(stand)
+    expected = {file.name: file.path.read_bytes() for file in files}
+    shutil.rmtree(stand.root)
+    done = 0
+    for step in steps(stand, lambda: stand.converge(files)):
+        require_whole(stand, expected)
+        stand.converge(files)
+        assert bytes_in(stand.root) == whole(stand, expected), step
+        shutil.rmtree(stand.root)
+        done = step
+    assert done > 25, "steps of three files, their folder, the link and the list"
+
+
+def test_a_kill_at_any_step_of_a_replacement_leaves_the_old_release_or_the_new_one(
+    stand: Stand, tmp_path: Path
+) -> None:
+    stand.mirror(PublishOptions(dry_run=True))
+    stand.converge(three_files(stand))
+    old = bytes_in(stand.release())
+    shutil.copytree(stand.root, tmp_path / "before", symlinks=True)
+    fill(stand.dist, padding=90_000)
+    stand.mirror(PublishOptions(dry_run=True, replace=True))
+    files = three_files(stand)
+    new = {file.name: file.path.read_bytes() for file in files}
+    gone = 0
+    for step in steps(stand, lambda: stand.converge(files, REPLACE)):
+        require_whole(stand, old, new)
+        gone += not stand.release().exists()
+        stand.converge(files, REPLACE)
+        assert bytes_in(stand.root) == whole(stand, new), step
+        shutil.rmtree(stand.root)
+        shutil.copytree(tmp_path / "before", stand.root, symlinks=True)
+    assert gone == 1, "between the two renames"
+
+
+def test_a_release_that_a_kill_caught_between_two_renames_comes_back(stand: Stand) -> None:
+    stand.mirror()
+    old = bytes_in(stand.dist)
+    stand.release().rename(stand.root / ".drafts" / f"{TAG}~")
+    fill(stand.dist, padding=90_000)
+    with pytest.raises(ReleaseConflictError, match=r"--replace"):
+        stand.mirror()
+    assert bytes_in(stand.release()) == old
+
+
+def test_kill_9_at_random_moments_of_one_mirror_after_another(stand: Stand) -> None:
+    """What earlier ones left is still there when the next one is killed."""
+    fill(stand.dist, padding=4_000_000)
+    begin = time.perf_counter()
+    stand.mirror()
+    lasts = time.perf_counter() - begin
+    files = bytes_in(stand.dist)
+    shutil.rmtree(stand.root)
+    moments = random.Random("mirror")  # noqa: S311 - moments, not keys
+    at_it = 0
+    for _ in range(KILLS):
+        child = in_a_child(stand.mirror)
+        time.sleep(moments.uniform(0, min(lasts, 0.2)))
+        os.kill(child, signal.SIGKILL)
+        at_it += ended(child) == -signal.SIGKILL
+        require_whole(stand, files)
+        if stand.release().exists() and at_it % 2:
+            shutil.rmtree(stand.release())
+    stand.mirror()
+    assert bytes_in(stand.root) == whole(stand, files)
+    assert at_it > KILLS // 4

@@ -1,0 +1,190 @@
+"""Whatever goes wrong, a release is whole or not to be seen, and the next run completes it.
+
+``pytest -rP`` shows the table of what was tried. Kills are in ``test_publish_kill``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from builder.errors import BuilderError
+from builder.release.options import PublishOptions
+from tests.doubles.github import GitHubDouble
+from tests.support.factories.outsiders import assert_no_name_twice, seen
+from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, here, open_desk, prepare
+from tests.support.factories.releases import FakeTime
+
+SEED = 20_261_121
+
+CUTS = 20
+
+TIMES = (1, ATTEMPTS)
+"""Once, which this run outlasts; and until it gives up, for the next run to go on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A fault, when it comes, and what the host holds before."""
+
+    family: str
+    route: str
+    kind: str
+    times: int = 1
+    skip: int = 0
+    before: str = "nothing"
+
+    def __str__(self) -> str:
+        return f"{self.before}-{self.route}-{self.kind}-{self.skip}x{self.times}"
+
+
+def cases(
+    family: str, routes: str, kinds: str, *, before: str = "nothing", skips: tuple[int, ...] = (0,)
+) -> list[Case]:
+    return [
+        Case(family=family, route=route, kind=kind, times=times, skip=skip, before=before)
+        for route, kind, skip, times in product(routes.split(), kinds.split(), skips, TIMES)
+        if kind != "revoke" or times == 1
+    ]
+
+
+ALL = "access newest list create upload assets publish"
+
+FAULTS = [
+    *cases("502, half an asset left", "upload", "starter", skips=(0, 4)),
+    *cases("500, 502, 503", ALL, "502"),
+    *cases("500, 502, 503", "tag upload", "500 503"),
+    *cases("500, 502, 503", "asset", "502", before="older"),
+    *cases("500, 502, 503", "delete", "500", before="leftovers"),
+    *cases("422, someone was faster: same bytes", "upload", "race", skips=(0, 3)),
+    *cases("422, someone was faster: other bytes", "upload", "race-other", skips=(0, 3)),
+    *cases("429, 403 with Retry-After", ALL, "429"),
+    *cases("429, 403 with Retry-After", "upload", "retry-after date"),
+    *cases("429, 403 with Retry-After", "delete", "429", before="leftovers"),
+    *cases("primary rate limit", "list upload publish", "reset"),
+    *cases("secondary rate limit", "create upload publish", "secondary"),
+    *cases("201 cut short", "upload", "truncated", skips=(0, 4)),
+    *cases("wrong digest in the answer", "upload", "wrong-digest", skips=(0, 4)),
+    *cases("other bytes stored", "upload", "corrupt", skips=(0, 4)),
+    *cases("no digest, or a late one", "upload", "no-digest late-digest"),
+    *cases("hung up without an answer", ALL, "hangup"),
+    *cases("hung up without an answer", "asset", "hangup cut", before="older"),
+    *cases("answer to create lost", "create", "lost landed"),
+    *cases("answer to upload lost", "upload", "lost landed", skips=(0, 4)),
+    *cases("answer to delete lost", "delete", "lost landed", before="leftovers"),
+    *cases("answer to publish lost", "publish", "lost landed"),
+    *cases("token revoked midway", ALL, "revoke"),
+    *cases("token revoked midway", "upload", "revoke", skips=(1, 4)),
+    *cases("connection refused midway", "newest create upload assets publish", "down"),
+    *cases("connection refused midway", "upload", "down", skips=(1, 4)),
+    *cases("while a release is replaced", "publish", "502 lost landed revoke", before="other", skips=(0, 1)),
+    *cases("while a release is replaced", "delete upload", "lost revoke", before="other"),
+]
+
+
+@dataclass
+class Tally:
+    """How often each family of faults was tried, and survived."""
+
+    tried: Counter[str] = field(default_factory=Counter)
+    survived: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        lines = [f"{family:40} {tried:5} {self.survived[family]:8}" for family, tried in self.tried.items()]
+        total = f"{'all':40} {self.tried.total():5} {self.survived.total():8}"
+        return "\n".join([f"{'fault':40} tried survived", *lines, total])
+
+
+@pytest.fixture(scope="module")
+def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here, and each takes milliseconds
+    with open_desk(tmp_path) as desk:
+        yield desk
+
+
+class Outage(FakeTime):
+    """Whoever waits a while finds the double listening again."""
+
+    def __init__(self, github: GitHubDouble) -> None:
+        super().__init__()
+        self.github = github
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        if seconds >= 10:
+            self.github.up()
+
+
+def outlive(desk: Desk, tally: Tally, case: Case, *, after: int = 0) -> None:
+    """A run with the fault, a look from outside, the next run, another look."""
+    prepare(desk, case.before)
+    former = seen(desk.github, TAG)
+    tally.tried[case.family] += 1
+    desk.github.fail(case.route, case.kind, times=case.times, skip=case.skip, after=after)
+    if case.kind == "down" and case.times == 1:
+        desk.time = Outage(desk.github)
+    options = PublishOptions(replace=case.before == "other")
+    try:
+        desk.publish(options)
+    except BuilderError:
+        assert case.times == ATTEMPTS or case.kind in ("revoke", "down", "hangup")
+    desk.github.up()
+    assert len(desk.github.pending()) < case.times, "the fault was never met"
+    desk.github.forget_faults()
+    assert_no_name_twice(desk.github)
+    assert seen(desk.github, TAG) in (None, former, here(desk.dist)), "part of a release is public"
+    if seen(desk.github, TAG) != here(desk.dist):
+        desk.publish(options, token=desk.github.token)
+    assert_no_name_twice(desk.github)
+    assert seen(desk.github, TAG) == here(desk.dist)
+    assert not any(release.draft for release in desk.github.releases.values()), "a second draft"
+    tally.survived[case.family] += 1
+
+
+@pytest.mark.parametrize("case", FAULTS, ids=str)
+def test_a_release_is_whole_or_hidden_and_the_next_run_completes_it(
+    desk: Desk, tally: Tally, case: Case
+) -> None:
+    outlive(desk, tally, case)
+
+
+@pytest.fixture(scope="module")
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
+    """Bytes of a release's files, in the order they are uploaded in."""
+    with open_desk(tmp_path_factory.mktemp("whole")) as desk:
+        desk.publish()
+        (release,) = desk.github.releases.values()
+        return [asset.size for asset in release.assets.values()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"), [*(("cut", n) for n in range(CUTS)), *(("cut-starter", n) for n in range(CUTS // 2))]
+)
+def test_a_network_that_is_cut_at_any_byte_costs_one_upload(
+    desk: Desk, tally: Tally, sizes: list[int], kind: str, number: int
+) -> None:
+    position = random.Random(f"{SEED} {kind} {number}").randrange(sum(sizes))  # noqa: S311 - moments, not keys
+    skip = 0
+    while position >= sizes[skip]:
+        position -= sizes[skip]
+        skip += 1
+    left = ", half an asset left" if kind == "cut-starter" else ""
+    family = f"cut at a random byte{left}"
+    outlive(desk, tally, Case(family=family, route="upload", kind=kind, skip=skip), after=position)
+
+
+def test_every_fault_that_was_tried_was_survived(tally: Tally) -> None:
+    print(f"seed {SEED}\n{tally}")  # noqa: T201 - what this file is for
+    assert tally.survived == tally.tried

@@ -1,0 +1,95 @@
+"""A public release that differs: refused, or taken back and made whole; and how a release stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.errors import ReleaseConflictError, TransferError
+from builder.release.options import PublishOptions, State
+from tests.support.factories.publishing import TAG, Desk, here, open_desk
+from tests.support.factories.releases import manifest, write_package
+
+REPLACE = PublishOptions(replace=True)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with open_desk(tmp_path) as desk:
+        yield desk
+
+
+def build_others(desk: Desk) -> None:
+    """As if both packages had been built anew with other bytes."""
+    (desk.dist / "SHA256SUMS").unlink()
+    write_package(desk.dist, manifest("legacy"), padding=10)
+    write_package(desk.dist, manifest("modern", origin="wheel", profile=None), padding=10)
+
+
+def test_replace_makes_the_release_equal_again_under_its_tag(desk: Desk) -> None:
+    desk.publish()
+    build_others(desk)
+    assert desk.publish(REPLACE).state == State.PUBLISHED
+    (release,) = desk.github.releases.values()
+    assert not release.draft
+    assert desk.github.contents(TAG) == here(desk.dist)
+
+
+def test_while_it_is_replaced_nobody_sees_half_of_it(desk: Desk) -> None:
+    desk.publish()
+    build_others(desk)
+    desk.github.fail("upload", "cut", after=10, times=99)
+    with pytest.raises(TransferError):
+        desk.publish(REPLACE)
+    assert desk.github.published(TAG) is None
+    desk.github.forget_faults()
+    assert desk.publish().state == State.PUBLISHED, "a draft again: the plain command goes on"
+    assert desk.github.contents(TAG) == here(desk.dist)
+
+
+def test_replace_of_an_equal_release_does_nothing(desk: Desk) -> None:
+    desk.publish()
+    before = len(desk.github.writes())
+    assert desk.publish(REPLACE).state == State.UNCHANGED
+    assert len(desk.github.writes()) == before
+
+
+def test_an_immutable_release_is_refused_before_any_write(desk: Desk) -> None:
+    desk.github.immutable = True
+    desk.publish()
+    build_others(desk)
+    before = len(desk.github.writes())
+    with pytest.raises(ReleaseConflictError, match=r"immutable.*Nobody can change it: use a new --tag"):
+        desk.publish(REPLACE)
+    assert len(desk.github.writes()) == before
+
+
+def test_a_dry_run_of_a_replacement_leaves_the_release_public(desk: Desk) -> None:
+    desk.publish()
+    build_others(desk)
+    before = len(desk.github.writes())
+    assert desk.publish(PublishOptions(replace=True, dry_run=True)).state == State.DRY_RUN
+    assert len(desk.github.writes()) == before
+    assert desk.github.published(TAG) is not None
+
+
+def test_the_status_follows_a_release_from_nothing_to_public_and_differing(desk: Desk) -> None:
+    assert desk.status().state == State.ABSENT
+    desk.publish(PublishOptions(draft=True))
+    assert desk.status().state == State.DRAFT
+    desk.publish()
+    assert desk.status().state == State.PUBLISHED
+    (desk.dist / "licences.html").write_bytes(b"other")
+    found = desk.status()
+    assert found.state == State.DIFFERS
+    assert [row.name for row in found.rows if row.status.name != "EQUAL"] == ["licences.html"]
+
+
+def test_the_status_writes_nothing_here_or_there(desk: Desk) -> None:
+    desk.publish()
+    before, there = here(desk.dist), len(desk.github.writes())
+    desk.status()
+    assert here(desk.dist) == before
+    assert len(desk.github.writes()) == there

@@ -1,0 +1,188 @@
+"""From ``build --all`` to ``publish``: what one build of a base makes is published as it is.
+
+Engine, wheels, root file systems and the host are stand-ins; planning, packing, proving, publishing are real.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.app.releasing import Target, publish_dist
+from builder.builds.road import Options, Road
+from builder.errors import CheckFailedError, ToolMissingError
+from builder.formats.manifest import Manifest, loads
+from builder.formats.package_names import Layout, Profile
+from builder.pipeline.plan import Wishes
+from builder.ports import EngineFacts
+from builder.project.inputs import InputKind, Lock, Pin
+from builder.project.variants import Origin
+from builder.release.options import PublishOptions
+from tests.component.builds.test_road import with_kit
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.support.factories import repacked
+from tests.support.factories.place import Place, copied_to
+from tests.support.factories.workplace import Site
+from tests.support.fakes.ports import FakeEngine
+
+EVERY_SM = (50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120)
+
+IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
+
+RELEASE = Wishes(base="assembled", release=True)
+
+
+class NoEngine(FakeEngine):
+    def facts(self) -> EngineFacts:
+        raise ToolMissingError("No Docker engine answers.")
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    made = with_kit(Site(root, tmp_path, code=EVERY_SM), monkeypatch)
+    repacked.lay(tmp_path / "cache")
+    made.compiles = EVERY_SM
+    made.shop.env = {**made.shop.env, "GITHUB_TOKEN": TOKEN}
+    of_profile(made, Profile.FULL)
+    return made
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> Iterator[GitHubDouble]:
+    with GitHubDouble(tmp_path / "github").running() as double:
+        yield double
+
+
+def of_profile(site: Site, profile: Profile) -> None:
+    """What variants.yaml says, whatever it says."""
+    project = site.shop.project
+    onnxruntime = replace(project.onnxruntime, profile=profile, origin=Origin.AUTO)
+    site.shop.__dict__["project"] = replace(project, onnxruntime=onnxruntime)
+
+
+def build(site: Site, name: str, wishes: Wishes) -> list[Manifest]:
+    variant = site.shop.project.packages[name]
+    # What has no CUDA is tried out by another answer than CUDA's packages: here it is not.
+    site.use(site.engine if name in site.shop.project.variants else NoEngine())
+    made = Road(site.shop, variant, Options(wishes=wishes), site.reporter).build()
+    archive = site.shop.archive(site.reporter)
+    return [loads(archive.read_manifest(path), path.name) for path in made]
+
+
+def publish(site: Site, github: GitHubDouble, options: PublishOptions) -> str:
+    publish_dist(site.shop, options, Target(api=github.url, repository=REPOSITORY))
+    return site.reporter.lines[-1]
+
+
+def test_what_build_all_makes_is_published_without_any_allowance(site: Site, github: GitHubDouble) -> None:
+    names = site.shop.project.packages
+    made = [one for name in names for one in build(site, name, Wishes(base="assembled"))]
+    told = {(one.variant, one.layout, one.onnxruntime.version, one.onnxruntime.profile) for one in made}
+    cuda = {
+        (name, layout, "1.21.0", "full")
+        for name in ("legacy", "modern", "latest")
+        for layout in ("full", "thin")
+    }
+    repacked_ones = {
+        ("cpu", "full", "1.21.0", None),
+        ("directml", "full", "1.23.0", None),
+        ("coreml", "full", "1.23.2", None),
+    }
+    assert told == cuda | repacked_ones
+    said = publish(site, github, PublishOptions(dry_run=True))
+    assert said == "gpu-libs-v1.21.0: dry-run"
+    assert github.releases == {}
+    assert publish(site, github, PublishOptions()).startswith("gpu-libs-v1.21.0: published")
+    (release,) = github.releases.values()
+    assert release.title == "ONNX Runtime 1.21.0 for every GPU generation"
+
+
+def test_all_packages_of_a_base_name_its_revision_and_list_its_parts(site: Site) -> None:
+    (revision,) = {one.base.revision for name in ("legacy", "latest") for one in build(site, name, RELEASE)}
+    assert revision is not None
+    assert len(revision) == len("sha256:") + 64
+    site.rootfs.version = "2"
+    (other,) = {
+        one.base.revision
+        for one in build(site, "legacy", replace(RELEASE, profile=Profile.MINIMAL, release=False))
+    }
+    assert other not in {None, revision}
+    for provenance in site.dist.glob("ortpacks-l*.provenance.json"):
+        definition = json.loads(provenance.read_text())["predicate"]["buildDefinition"]
+        assert definition["internalParameters"]["baseRevision"] in {revision, other}
+        listed = {
+            one["name"] for one in definition["resolvedDependencies"] if "base" in one.get("annotations", {})
+        }
+        packages = {
+            name.partition("_")[0] for name in listed if name.endswith(("_1_amd64.deb", "_2_amd64.deb"))
+        }
+        assert packages == {f"pool/{name}" for name in ("dpkg", *site.shop.project.bases.assembled.packages)}
+
+
+def test_what_another_root_file_system_compiled_is_compiled_anew(site: Site) -> None:
+    (first, *_) = build(site, "legacy", RELEASE)
+    for package in site.dist.glob("*.tar.zst"):
+        package.unlink()
+    site.rootfs.version = "2"
+    (second, *_) = build(site, "legacy", RELEASE)
+    assert site.built() == ["artifact", "artifact"]
+    assert first.base.revision != second.base.revision
+
+
+@pytest.mark.parametrize("how", ["variants.yaml", "--profile"])
+@pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
+def test_a_release_of_less_than_the_full_profile_is_refused_before_anything_is_compiled(
+    site: Site, profile: Profile, how: str
+) -> None:
+    of_profile(site, profile if how == "variants.yaml" else Profile.FULL)
+    wishes = RELEASE if how == "variants.yaml" else replace(RELEASE, profile=profile)
+    with pytest.raises(
+        CheckFailedError,
+        match=f"R008 ortpacks-legacy-.*-{profile.value}-linux-x64: Build with --profile full",
+    ):
+        build(site, "legacy", wishes)
+    assert site.built() == []
+    assert list(site.dist.glob("*.tar.zst")) == []
+
+
+def test_a_release_on_an_image_of_unknown_digest_is_refused_before_anything_is_compiled(site: Site) -> None:
+    site.engine.images.add(IMAGE)
+    wishes = Wishes(base="nvidia", origin=Origin.SOURCE, release=True)
+    with pytest.raises(CheckFailedError, match=r"R009 .*base nvidia has no revision\. Run `\./run lock`"):
+        build(site, "legacy", wishes)
+    assert site.built() == []
+    pins = {
+        key: Pin(revision="1" * 40) if pin == Pin() and not key.startswith(InputKind.IMAGE.value) else pin
+        for key, pin in site.shop.lock.pins.items()
+    }
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
+    with pytest.raises(CheckFailedError, match="R009"):  # the source's commit alone is not enough
+        build(site, "legacy", wishes)
+    pins = {key: Pin(revision="sha256:" + "1" * 64) if pin == Pin() else pin for key, pin in pins.items()}
+    site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
+    road = Road(site.shop, site.shop.project.variants["legacy"], Options(wishes=wishes), site.reporter)
+    assert road.plan().base == "nvidia"
+
+
+def test_a_release_has_both_layouts_whatever_variants_yaml_says(site: Site) -> None:
+    project = site.shop.project
+    site.shop.__dict__["project"] = replace(project, bundle=replace(project.bundle, layouts=(Layout.THIN,)))
+    assert [one.layout for one in build(site, "legacy", RELEASE)] == ["full", "thin"]
+    provenance = next(site.dist.glob("ortpacks-legacy*.provenance.json"))
+    command = json.loads(provenance.read_text())["predicate"]["buildDefinition"]["externalParameters"][
+        "command"
+    ]
+    assert command == "./run build --variant legacy --base assembled --release"
+
+
+def test_mixed_versions_are_no_release(tmp_path: Path) -> None:
+    place: Place = copied_to(tmp_path)
+    said = place.fails(2, "build", "--all", "--mixed", "--release")
+    assert said == (
+        "error: --mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), "
+        "so --release cannot be had with it. Leave one of them out.\n"
+    )

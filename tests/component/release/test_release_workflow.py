@@ -1,0 +1,143 @@
+"""The release workflow's own scripts, run as a runner would; and publishing around a signature."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from builder.config.lock import render_lock
+from builder.project.inputs import Lock, Pin
+from builder.release.options import PublishOptions
+from tests.support.factories.publishing import Desk, open_desk
+from tests.support.factories.releases import append_sum
+
+LEGS = '{"include": [{"variant": "legacy", "sm": ["50"]}]}'
+
+
+def script(root: Path, job: str, step: int) -> str:
+    """The script of a job's step, counted from the end as in a list."""
+    jobs = yaml.safe_load((root / ".github/workflows/release.yml").read_text())["jobs"]
+    found = jobs[job]["steps"][step]["run"]
+    assert isinstance(found, str)
+    return found
+
+
+def run(text: str, folder: Path, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """A step's script as a runner starts it: ``bash -e``."""
+    given = {"PATH": "/usr/bin:/bin", "RUNNER_TEMP": str(folder), **(env or {})}
+    shell = ["bash", "-e", "-c", text]
+    return subprocess.run(shell, cwd=folder, env=given, capture_output=True, text=True, check=False)
+
+
+def sums(folder: Path, *names: str) -> str:
+    return "".join(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+
+
+@pytest.fixture
+def dist(tmp_path: Path) -> Path:
+    """``dist`` as publishing finds it, and a ``./run`` that writes down how it was called."""
+    folder = tmp_path / "dist"
+    folder.mkdir()
+    (folder / "ortpacks-legacy.tar.zst").write_text("a package")
+    (folder / "index.json").write_text("{}")
+    (folder / "SHA256SUMS").write_text(sums(folder, "index.json", "ortpacks-legacy.tar.zst"))
+    (tmp_path / "bundle.jsonl").write_text("signed")
+    stand_in(tmp_path, 'echo "$*" >> ran')
+    return folder
+
+
+def stand_in(folder: Path, text: str) -> None:
+    (folder / "run").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "run").chmod(0o755)
+
+
+def test_a_release_with_an_open_revision_ends_before_anything_is_built(root: Path, tmp_path: Path) -> None:
+    text = script(root, "pins", -1)
+    pins = {"image:a:1": Pin(revision=None), "image:b:1": Pin(revision="sha256:" + "0" * 64)}
+    (tmp_path / "inputs.lock").write_text(render_lock(Lock(pins=pins)))
+    told = run(text, tmp_path)
+    assert (told.returncode, "image:a:1" in told.stdout, "image:b:1" in told.stdout) == (1, True, False)
+    assert "::error file=inputs.lock::" in told.stdout
+    assert "'./run lock'" in told.stdout
+    (tmp_path / "inputs.lock").write_text(render_lock(Lock(pins={"image:b:1": pins["image:b:1"]})))
+    assert run(text, tmp_path).returncode == 0
+
+
+def test_the_matrix_is_what_run_says(root: Path, tmp_path: Path) -> None:
+    stand_in(tmp_path, f"""[ "$*" = "matrix --json" ] && echo '{LEGS}' || echo "legacy auto" """)
+    done = run(script(root, "matrix", -1), tmp_path, {"GITHUB_OUTPUT": "out"})
+    assert (done.returncode, done.stdout) == (0, "legacy auto\n")
+    assert (tmp_path / "out").read_text() == f"legs={LEGS}\n"
+
+
+def test_a_matrix_that_cannot_be_made_builds_nothing(root: Path, tmp_path: Path) -> None:
+    stand_in(tmp_path, '[ "$*" = matrix ]')
+    assert run(script(root, "matrix", -1), tmp_path, {"GITHUB_OUTPUT": "out"}).returncode == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_packages_of_all_jobs_lie_in_one_folder_with_one_list(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "dist").mkdir()
+    for name in ("legacy", "modern"):
+        folder = tmp_path / "built" / f"package-{name}"
+        folder.mkdir(parents=True)
+        (folder / f"ortpacks-{name}.tar.zst").write_text(name)
+        (folder / "SHA256SUMS").write_text(sums(folder, f"ortpacks-{name}.tar.zst"))
+    gather = script(root, "publish", 2)
+    assert run(gather, tmp_path).returncode == 0
+    assert len((tmp_path / "dist/SHA256SUMS").read_text().splitlines()) == 2
+    damaged = tmp_path / "built/package-legacy/ortpacks-legacy.tar.zst"
+    damaged.write_text("cut")
+    (tmp_path / "dist/ortpacks-legacy.tar.zst").unlink()
+    assert run(gather, tmp_path).returncode != 0
+
+
+def test_the_attestation_is_listed_beside_what_it_is_of(root: Path, tmp_path: Path, dist: Path) -> None:
+    before = (dist / "SHA256SUMS").read_text()
+    done = run(script(root, "publish", -2), tmp_path, {"BUNDLE": str(tmp_path / "bundle.jsonl")})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (dist / "SHA256SUMS").read_text() == before + sums(dist, "attestation.sigstore.json")
+    assert (tmp_path / "attested").read_text() == before
+
+
+def test_only_a_complete_draft_with_the_bytes_that_were_signed_is_made_public(
+    root: Path, tmp_path: Path, dist: Path
+) -> None:
+    (tmp_path / "attested").write_text((dist / "SHA256SUMS").read_text())
+    assert run(script(root, "publish", -1), tmp_path, {"TAG": "t1"}).returncode == 0
+    assert (tmp_path / "ran").read_text() == "publish --tag t1 --draft\npublish --tag t1\n"
+
+
+def test_bytes_other_than_those_that_were_signed_stay_a_draft(root: Path, tmp_path: Path, dist: Path) -> None:
+    (tmp_path / "attested").write_text((dist / "SHA256SUMS").read_text())
+    stand_in(tmp_path, 'echo "$*" >> ran; echo "{ }" > dist/index.json')
+    done = run(script(root, "publish", -1), tmp_path, {"TAG": "t1"})
+    assert (done.returncode, "index.json: FAILED" in done.stdout) == (1, True)
+    assert (tmp_path / "ran").read_text() == "publish --tag t1 --draft\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    with open_desk(tmp_path) as desk:
+        yield desk
+
+
+def test_a_dry_run_makes_all_that_is_signed_and_publishing_changes_none_of_it(desk: Desk) -> None:
+    listed = desk.dist / "SHA256SUMS"
+    desk.publish(PublishOptions(dry_run=True))
+    signed = listed.read_text()
+    assert {"index.json", "ortpacks.pyz"} <= set(signed.split())
+    attestation = desk.dist / "attestation.sigstore.json"
+    attestation.write_text("signed")
+    append_sum(desk.dist, attestation)
+    desk.publish(PublishOptions(draft=True))
+    done = desk.publish()
+    assert set(listed.read_text().splitlines()) - set(signed.splitlines()) == {
+        sums(desk.dist, attestation.name).strip()
+    }
+    assert attestation.name in {row.name for row in done.rows}

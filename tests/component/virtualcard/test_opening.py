@@ -1,0 +1,69 @@
+"""Opening models on a virtual card: libraries that are none, and a process that dies."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builder.errors import LoadError
+from builder.virtualcard.card import Card
+from builder.virtualcard.opening import HOST, PROVIDER, Asked, Runtime, open_model, open_models
+from tests.answers.card import COMPILER, NO_COMPILER, runtime
+from tests.doubles.library import CREATE_SESSION, library
+from tests.support.factories.binaries import elf
+
+pytestmark = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER)
+
+CARD = Card(capability="8.6")
+
+NEEDS = ["libcudart.so.12", "libcublas.so.12", "libc.so.6"]
+
+
+def libraries(folder: Path, host: bytes, needed: list[str]) -> Path:
+    lib = folder / "a folder: with spaces" / "lib"
+    lib.mkdir(parents=True)
+    (lib / HOST).write_bytes(host)
+    (lib / PROVIDER).write_bytes(elf({}, needed=needed))
+    return lib
+
+
+def test_a_model_that_ends_the_process_leaves_the_others_theirs(tmp_path: Path) -> None:
+    lib = libraries(tmp_path, library("1.21.0", crashes=[CREATE_SESSION]), NEEDS)
+    asked = [Asked(model=tmp_path / name) for name in ("a.onnx", "b.onnx")]
+    seen = list(open_models(lib, asked, CARD, runtime=runtime()))
+    assert [one.error.partition(":")[0] for one in seen] == ["the process ended with signal SIGILL"] * 2
+    assert [one.nodes for one in seen] == [{}, {}]
+
+
+def test_a_session_s_own_words(tmp_path: Path) -> None:
+    lib = libraries(tmp_path, library("1.21.0", refuses=[CREATE_SESSION], why="no such operator"), NEEDS)
+    assert "no such operator" in open_model(lib, tmp_path / "a.onnx", CARD, runtime=runtime()).error
+
+
+@pytest.mark.parametrize(
+    ("host", "needed", "words"),
+    [
+        (b"<html>", NEEDS, "libonnxruntime.so.1 does not load: "),
+        (library("1.21.0"), ["libcudart.so.13"], "needs libcudart.so.13: the virtual card stands in for"),
+        (library("1.21.0"), ["libc.so.6"], "needs nothing of CUDA: the virtual card stands in for"),
+    ],
+)
+def test_libraries_that_are_no_onnx_runtime_for_cuda_12(
+    tmp_path: Path, host: bytes, needed: list[str], words: str
+) -> None:
+    lib = libraries(tmp_path, host, needed)
+    with pytest.raises(LoadError) as error:
+        open_model(lib, tmp_path / "a.onnx", CARD, runtime=runtime())
+    assert words in str(error.value)
+
+
+def test_a_folder_without_libraries(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="cannot be read as a library"):
+        open_model(tmp_path, tmp_path / "a.onnx", CARD, runtime=runtime())
+
+
+def test_the_stand_in_is_asked_before_anything_is_opened() -> None:
+    stand_in: Runtime = runtime()
+    assert [stand_in.error_of(Card(capability=one)) for one in ("8.6", "8.4")] == [0, 100]

@@ -1,0 +1,1 @@
+"""Values and files made for tests."""

@@ -1,0 +1,74 @@
+"""Small archives by the real adapter, and by somebody else."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+from backports import zstd
+
+from builder.adapters.archive.archive import PackageArchive
+from builder.formats.package_names import Form
+from builder.package.archive import Content, Digest, Member, PackageFile
+from builder.project.variants import Preset
+from tests.support.fakes.ports import FakeReporter
+
+NAME = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
+
+MANIFEST = b'{"format": 1}\n'
+
+
+def archive(workers: int = 1) -> PackageArchive:
+    return PackageArchive(reporter=FakeReporter(), workers=workers)
+
+
+def accept(_: PackageFile) -> None: ...
+
+
+def content(folder: Path, files: dict[str, bytes]) -> Content:
+    members = []
+    for number, (path, data) in enumerate(files.items()):
+        file = folder / f"input{number}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        members.append(Member(path=path, file=file, source="built", licence="LICENSE", vendor="ortpacks"))
+    digests = {path: Digest(len(data), hashlib.sha256(data).hexdigest()) for path, data in files.items()}
+    return Content(manifest=MANIFEST, members=tuple(members), digests=digests)
+
+
+FILES = {"lib/libcudnn.so.9": b"cudnn" * 999, "LICENSE": b"MIT\n", "lib/libb.so": b"\x7fELF"}
+
+
+def pack(
+    folder: Path,
+    files: dict[str, bytes],
+    *,
+    workers: int = 1,
+    preset: Preset = Preset.FAST,
+    form: Form = Form.ZST,
+) -> Path:
+    dest = folder / f"{NAME}{form.value}"
+    archive(workers).write(dest, content(folder / "in", files), preset, accept)
+    return dest
+
+
+def unpacked_by_gzip_or_zstd(package: Path) -> bytes:
+    """The tar inside, by somebody else's decoder."""
+    if package.name.endswith(".gz"):
+        return subprocess.run(["gzip", "-dc", package], capture_output=True, check=True).stdout
+    return zstd.decompress(package.read_bytes())
+
+
+def pack_raw(folder: Path, *infos: tuple[tarfile.TarInfo, bytes]) -> Path:
+    """A package as somebody else would make it."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        for info, data in infos:
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    dest = folder / f"{NAME}.tar.zst"
+    dest.write_bytes(zstd.compress(raw.getvalue()))
+    return dest

@@ -1,0 +1,155 @@
+"""Small fatbins and ELF libraries, byte for byte from the published formats: input for the readers' tests."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+
+SASS, PTX, LTOIR = 2, 1, 8
+
+RW, RWX = 6, 7
+
+_ALLOC_EXECINSTR = 0x6
+
+LZ4, ZSTD, A, F, BLACKWELL = 0x2000, 0x8000, 0x100000, 0x200000, 0x1000000
+
+
+def image(
+    kind: int, arch: int, flags: int = 0, *, payload: int = 24, packed: int = 20, header: int = 64
+) -> bytes:
+    """One image; ``header`` as in real files: 64 to 184 bytes."""
+    head = struct.pack(
+        "<HHIQIIHHIIIQQQ",
+        *(kind, 0x0101, header, payload, packed if flags & (LZ4 | ZSTD) else 0, 0, 7, 1, arch, 0, 0),
+        *(flags | 0x11, 0, 4096 if flags & (LZ4 | ZSTD) else 0),
+    )
+    return head.ljust(header, b"\x40") + b"\xcc" * payload
+
+
+def container(*images: bytes) -> bytes:
+    body = b"".join(images)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def sass(*arches: int) -> bytes:
+    """A container with SASS for each of ``arches``."""
+    return container(*(image(SASS, arch, LZ4) for arch in arches))
+
+
+def elf(
+    sections: Mapping[str, bytes] | None = None,
+    *,
+    soname: str | None = None,
+    needed: Sequence[str] = (),
+    runpath: str | None = None,
+    rpath: str | None = None,
+    versions: Mapping[str, Sequence[str]] | None = None,
+    defines: Sequence[str] = (),
+    symbols: Mapping[str, tuple[str, int]] | None = None,
+    stack: int | None = RW,
+    notes: bytes = b"",
+) -> bytes:
+    """An x86-64 shared library with these sections and this dynamic section, and no code.
+
+    ``defines``: its own symbol versions. ``symbols``: objects of four bytes by name: their section and
+    their place in it. ``stack``: the flags of ``PT_GNU_STACK``; ``None`` for a library without one.
+    ``notes``: the bytes of a note segment.
+    """
+    strings = _Strings()
+    tags = [(1, strings.add(name)) for name in needed]
+    tags += [
+        (tag, strings.add(text))
+        for tag, text in ((14, soname), (15, rpath), (29, runpath))
+        if text is not None
+    ]
+    dynamic = b"".join(struct.pack("<qQ", *tag) for tag in [*tags, (0, 0)])
+    verneed = _verneed(versions or {}, strings)
+    plan = [("", 0, b"", 0), (".dynstr", 3, strings.blob, 0), (".dynamic", 6, dynamic, 1)]
+    plan += [(".gnu.version_r", 0x6FFFFFFE, verneed, 1)] if versions else []
+    plan += [(".gnu.version_d", 0x6FFFFFFD, _verdef(defines, strings), 1)] if defines else []
+    own = list(sections or {})
+    table = _symbols(symbols or {}, own, len(plan) + 1, strings)
+    plan += [(".dynsym", 11, table, 1)] if symbols else []
+    plan[1] = (".dynstr", 3, strings.blob, 0)
+    plan += [(name, 1, data, 0) for name, data in (sections or {}).items()]
+    plan += [(".bss", 8, b"", 0)]
+    return _file(plan, stack, notes)
+
+
+def note(owner: bytes, kind: int, text: bytes, *, step: int = 4) -> bytes:
+    """One note; ``step`` is what owner and text are padded to."""
+    whole = struct.pack("<III", len(owner), len(text), kind) + owner
+    whole += b"\0" * (-len(whole) % step) + text
+    return whole + b"\0" * (-len(whole) % step)
+
+
+class _Strings:
+    def __init__(self) -> None:
+        self.blob = b"\0"
+
+    def add(self, text: str) -> int:
+        self.blob += text.encode() + b"\0"
+        return len(self.blob) - len(text) - 1
+
+
+def _verneed(versions: Mapping[str, Sequence[str]], strings: _Strings) -> bytes:
+    blob = b""
+    for index, (library, names) in enumerate(versions.items()):
+        size = 16 + 16 * len(names)
+        following = size if index + 1 < len(versions) else 0
+        blob += struct.pack("<HHIII", 1, len(names), strings.add(library), 16, following)
+        for place, name in enumerate(names):
+            blob += struct.pack("<IHHII", 0, 0, 2, strings.add(name), 16 if place + 1 < len(names) else 0)
+    return blob
+
+
+def _verdef(names: Sequence[str], strings: _Strings) -> bytes:
+    blob = b""
+    for index, name in enumerate(names):
+        following = 28 if index + 1 < len(names) else 0
+        blob += struct.pack("<HHHHIII", 1, 0, index + 1, 1, 0, 20, following)
+        blob += struct.pack("<II", strings.add(name), 0)
+    return blob
+
+
+def _symbols(
+    symbols: Mapping[str, tuple[str, int]], own: Sequence[str], first: int, strings: _Strings
+) -> bytes:
+    """``first`` is the index of the first of one's ``own`` sections."""
+    entries = (
+        struct.pack("<IBBHQQ", strings.add(name), 0x11, 0, first + own.index(section), place, 4)
+        for name, (section, place) in symbols.items()
+    )
+    return bytes(24) + b"".join(entries)
+
+
+def _file(plan: Sequence[tuple[str, int, bytes, int]], stack: int | None, notes: bytes) -> bytes:
+    """ELF header, the sections' bytes, the section names, notes, the program and the section headers."""
+    names = _Strings()
+    body, headers = b"", b""
+    for name, kind, data, link in plan:
+        body += b"\0" * (-len(body) % 8)
+        offset = 64 + len(body) if kind else 0
+        size = 1 << 40 if kind == 8 else len(data)
+        where = names.add(name) if name else 0
+        flags = _ALLOC_EXECINSTR if name == ".text" else 0
+        headers += struct.pack("<IIQQQQIIQQ", where, kind, flags, 0, offset, size, link, 1, 8, 0)
+        body += data
+    where = names.add(".shstrtab")
+    headers += struct.pack("<IIQQQQIIQQ", where, 3, 0, 0, 64 + len(body), len(names.blob), 0, 0, 1, 0)
+    body += names.blob
+    segments = _segments(stack, notes, 64 + len(body))
+    program = 64 + len(body) + len(notes)
+    body += notes + segments
+    ident = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
+    count = len(plan) + 1
+    head = struct.pack("<HHIQQQI", 3, 62, 1, 0, program, 64 + len(body), 0)
+    head += struct.pack("<HHHHHH", 64, 56, len(segments) // 56, 64, count, count - 1)
+    return ident + head + body + headers
+
+
+def _segments(stack: int | None, notes: bytes, notes_at: int) -> bytes:
+    segments = b"" if stack is None else struct.pack("<IIQQQQQQ", 0x6474E551, stack, 0, 0, 0, 0, 0, 16)
+    if notes:
+        segments += struct.pack("<IIQQQQQQ", 4, 4, notes_at, 0, 0, len(notes), len(notes), 4)
+    return segments

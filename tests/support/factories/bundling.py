@@ -1,0 +1,23 @@
+"""What the bundle stage packs, from the tiny trees of ``tests.support.factories.packages``."""
+
+from __future__ import annotations
+
+from builder.adapters.wheel import record_text
+from builder.package.archive import Member
+from builder.pipeline.bundle import Goods
+from builder.pipeline.gather import originals
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan
+from tests.support.factories.packages import Report, Trees, lock, report
+
+
+def goods_of(plan: BuildPlan, members: tuple[Member, ...], trees: Trees, read: Report | None = None) -> Goods:
+    """Checked goods; ``read`` is what the check found in them."""
+    return Goods(
+        plan=plan,
+        members=members,
+        originals=originals(plan, members, trees),
+        report=read or report(),
+        record=lambda key: record_text(trees(Input.parse(key))),
+        lock=lock(),
+    )

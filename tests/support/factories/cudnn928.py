@@ -1,0 +1,23 @@
+"""cuDNN 9.28, which no variant bundles: it no longer knows Maxwell, Pascal and Volta."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builder.builds.workshop import Workshop
+from builder.project.inputs import Input, Lock, Pin
+from tests.support import ROOT
+
+WHEEL = Input.wheel("nvidia-cudnn-cu12==9.28.0.42")
+
+PIN = Pin(
+    filename="nvidia_cudnn_cu12-9.28.0.42-py3-none-manylinux_2_27_x86_64.whl",
+    sha256="9ff58b7f36dacd0a93e89f8f2957b52466889217963701daa15e577317cfa375",
+    size=716538495,
+)
+
+
+def libraries() -> Path:
+    """The folder of its libraries, fetched at first use."""
+    store = Workshop(ROOT).store(Lock(pins={WHEEL.key: PIN}))
+    return store.unpack(WHEEL) / "nvidia" / "cudnn" / "lib"

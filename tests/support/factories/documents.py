@@ -1,0 +1,80 @@
+"""A package's files as values, nothing on disk: what its SBOM, NOTICE and provenance are made from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from builder.formats.manifest import Manifest, WheelEntry
+from builder.formats.package_names import Layout
+from builder.package.archive import BUILT, Digest, Member
+from builder.package.contents import NVIDIA, ORTPACKS, SBOM, wanted
+from builder.package.describe import Packed, describe
+from builder.project.plan import BuildPlan, package_name
+from builder.project.variants import Origin
+from tests.support.factories.packages import PROVIDER, plan, report
+
+
+def digest(text: str) -> Digest:
+    """Of made-up bytes: the text's own."""
+    return Digest(len(text), hashlib.sha256(text.encode()).hexdigest())
+
+
+def members(made: BuildPlan, layout: Layout = Layout.FULL) -> tuple[Member, ...]:
+    """Every file of a plan's package, the SBOM included."""
+    found = (
+        Member(
+            path=file.path,
+            file=Path("nowhere"),
+            source=file.source.key if file.source else BUILT,
+            licence=file.licence,
+            vendor=file.vendor,
+            modified=made.origin is Origin.WHEEL and file.path == PROVIDER,
+            member=file.places[0] if file.source else None,
+            packed=layout is Layout.FULL or file.vendor != NVIDIA or not file.path.startswith("lib/"),
+        )
+        for file in wanted(made)
+    )
+    ours = (Member(path, Path("nowhere"), BUILT, "LICENSE", ORTPACKS) for path in ("LICENSE", "NOTICE", SBOM))
+    return tuple(sorted((*found, *ours), key=lambda member: member.path))
+
+
+def digests(files: Iterable[Member]) -> dict[str, Digest]:
+    """Of each file, made up from its path."""
+    return {file.path: digest(file.path) for file in files}
+
+
+def wheels(files: Iterable[Member]) -> tuple[WheelEntry, ...]:
+    """The wheels that files come from."""
+    sources = sorted({file.source for file in files} - {BUILT})
+    return tuple(WheelEntry(source, f"{source}.whl", 7, digest(source).sha256) for source in sources)
+
+
+def manifest(made: BuildPlan | None = None, layout: Layout = Layout.FULL) -> Manifest:
+    """The manifest over these files."""
+    decided = made or plan()
+    files = members(decided, layout)
+    packed = Packed(members=files, digests=digests(files), wheels=wheels(files), layout=layout)
+    return describe(decided, packed, report(), None)
+
+
+def changed(whole: Manifest, path: str, **values: object) -> Manifest:
+    """The manifest with other values for one file."""
+    files = tuple(
+        replace(entry, **values) if entry.path == path else entry  # type: ignore[arg-type]
+        for entry in whole.files
+    )
+    assert files != whole.files
+    return replace(whole, files=files)
+
+
+def without(whole: Manifest, path: str) -> Manifest:
+    """The manifest without a file."""
+    return replace(whole, files=tuple(entry for entry in whole.files if entry.path != path))
+
+
+def name(made: BuildPlan, layout: Layout) -> str:
+    """The name of a plan's package."""
+    return str(package_name(made, layout))

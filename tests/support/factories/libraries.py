@@ -1,0 +1,70 @@
+"""Libraries as ``inspect`` finds them, made by hand: which containers serve which capability."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from builder.binary.coverage import LibraryCoverage, Tally
+from builder.binary.library import Inspected
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.generations import CAPABILITIES
+
+
+def coverage(
+    *,
+    containers: int = 10,
+    native: str = "",
+    jit: str = "",
+    mixed: Mapping[str, tuple[int, int, int]] | None = None,
+    sections: Mapping[str, int] | None = None,
+    idle: int = 0,
+    ltoir: Sequence[str] = (),
+    unknown: int = 0,
+    specialised: bool = False,
+    zstd: bool = False,
+) -> LibraryCoverage:
+    """``native="8.0 8.6"``: all containers have SASS for these; ``mixed``: native, by JIT, nothing."""
+    active = containers - idle
+    tally = {
+        **dict.fromkeys(CAPABILITIES, Tally(0, 0, active)),
+        **{Capability.parse(device): Tally(active, 0, 0) for device in native.split()},
+        **{Capability.parse(device): Tally(0, active, 0) for device in jit.split()},
+        **{Capability.parse(device): Tally(*counts) for device, counts in (mixed or {}).items()},
+    }
+    return LibraryCoverage(
+        path="unused",
+        containers=containers,
+        sections=sections if sections is not None else {".nv_fatbin": containers},
+        images={},
+        sass=(Arch(8, 0), Arch(9, 0, "a")),
+        ptx=(Arch(9, 0),),
+        ltoir=tuple(map(Arch.parse, ltoir)),
+        unknown=unknown,
+        idle=idle,
+        specialised=specialised,
+        tally=tally,
+        zstd=zstd,
+    )
+
+
+CARDS = "5.0 5.2 6.0 6.1 7.0 7.5 8.0 8.6 8.9 9.0 10.0 10.3 12.0 12.1"
+"""Everything but Jetsons."""
+
+PLAIN = Inspected(name="libplain.so")
+
+BROKEN = Inspected(name="libbroken.so", problem="not an ELF file (at offset 0x0)")
+
+PROVIDER = Inspected(
+    name="libprovider.so",
+    coverage=coverage(
+        containers=184,
+        native="6.0 6.1 7.0 8.0 8.6 8.9 9.0",
+        jit="10.0 10.3 11.0 12.0 12.1",
+        mixed={"7.5": (183, 0, 1)},
+    ),
+)
+"""Like ORT's provider of 1.23.2, with one of its containers cut for 7.5."""
+
+OWN = Inspected(name="libcublas.so.12", coverage=coverage(containers=20, native=CARDS, specialised=True))
+
+IDLE = Inspected(name="libcufftw.so.11", coverage=coverage(containers=1, idle=1, specialised=True))

@@ -1,0 +1,158 @@
+"""A dist folder with two small packages, and ``mirror_dist`` from there into a folder by the real stage."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from builder.adapters.files.part_file import part_file
+from builder.adapters.mirror_folder import MirrorFolder
+from builder.adapters.mirror_host import DirectoryHost
+from builder.app import releasing
+from builder.builds.workshop import Workshop
+from builder.project.variants import Project
+from builder.release.assets import LocalFile, ReleaseHost, ReleasePlan
+from builder.release.converge import converge_release
+from builder.release.options import Published, PublishOptions, PublishPorts
+from builder.release.publish import publish_release
+from tests.support import ROOT
+from tests.support.factories.releases import manifest, write_package
+from tests.support.fakes.ports import FakeReporter
+
+TAG = "gpu-libs-v1.23.2"
+"""``publish.tag`` of variants.yaml with the packages' version."""
+
+
+@dataclass
+class Stand:
+    """``shop.dist`` and the mirror that it goes to."""
+
+    shop: Workshop
+    root: Path
+
+    def mirror(self, options: PublishOptions | None = None) -> None:
+        """The verb."""
+        releasing.mirror_dist(self.shop, options or PublishOptions(), self.root)
+
+    def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> None:
+        """Only what the verb does with the mirror: no packages are read, no pages written."""
+        mirror = MirrorFolder(self.root)
+        plan = ReleasePlan(TAG, "", "", tuple(files))
+        with mirror.alone(lambda: None):
+            ports = _ports(self.shop, DirectoryHost(mirror, self.shop.reporter))
+            converge_release(plan, ports, options or PublishOptions())
+            mirror.finish(TAG)
+
+    def release(self, tag: str = TAG) -> Path:
+        return self.root / tag
+
+    @property
+    def dist(self) -> Path:
+        return self.shop.dist
+
+    @property
+    def lines(self) -> list[str]:
+        assert isinstance(self.shop.reporter, FakeReporter)
+        return self.shop.reporter.lines
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self.lines)
+
+
+def open_stand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    """Packages need not be real ones, and the client is a stand-in."""
+    monkeypatch.setattr(releasing, "publish_on", _publish_on)
+    dist = folder / "dist"
+    fill(dist)
+    return Stand(Workshop(ROOT, dist=dist, reporter=FakeReporter()), folder / "mirror")
+
+
+def fill(dist: Path, padding: int = 150_000) -> None:
+    """Two packages; another ``padding`` makes others of the same names."""
+    dist.mkdir(exist_ok=True)
+    for path in dist.iterdir():
+        path.unlink()
+    write_package(dist, manifest("legacy"), padding=padding)
+    write_package(dist, manifest("modern", origin="wheel", profile=None, revision=None), padding=padding)
+
+
+def local_files(folder: Path, *names: str) -> list[LocalFile]:
+    """Files to publish, hashed."""
+    contents = {folder / name: (folder / name).read_bytes() for name in names}
+    return [LocalFile(path, len(data), hashlib.sha256(data).hexdigest()) for path, data in contents.items()]
+
+
+def _publish_on(shop: Workshop, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
+    (shop.dist / "ortpacks.pyz").write_bytes(b"PK the client")
+    return publish_release(shop.dist, project, _ports(shop, host), options)
+
+
+def _ports(shop: Workshop, host: ReleaseHost) -> PublishPorts:
+    return PublishPorts(
+        host=host,
+        archive=shop.archive(shop.reporter),
+        checksums=shop.checksums,
+        reporter=shop.reporter,
+        verify=lambda path: None,
+        write=part_file,
+        loader=shop.loader,
+    )
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by its path there; links by what they say."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
+    return {
+        path.relative_to(folder).as_posix(): (
+            str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        )
+        for path in found
+    }
+
+
+def whole(stand: Stand, files: dict[str, bytes], tag: str = TAG) -> dict[str, bytes]:
+    """A mirror that holds one release and nothing else; ``releases.json`` is looked at elsewhere."""
+    return {
+        **{f"{tag}/{name}": data for name, data in files.items()},
+        "latest": tag.encode(),
+        ".drafts/.lock": b"",
+        "releases.json": (stand.root / "releases.json").read_bytes(),
+    }
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Inode and time of last change of all below a folder: what is written again has others."""
+    return {
+        str(path): (path.lstat().st_ino, path.lstat().st_ctime_ns)
+        for path in [folder, *folder.rglob("*")]
+        if path.name not in {".drafts", ".lock"}
+    }
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    """The standard library's static server, as ``python -m http.server`` starts it."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
+        """Nothing."""
+
+
+@contextmanager
+def static_server(folder: Path) -> Iterator[str]:
+    """Its URL."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()

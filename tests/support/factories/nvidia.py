@@ -1,0 +1,162 @@
+"""Device code made on the spot by NVIDIA's own compiler and packer: what the native reader is calibrated on.
+
+NVRTC compiles for every architecture of CUDA 12.9 without a GPU, nvFatbin packs the results into fatbins.
+Only this recipe is kept: the tools come from PyPI and Debian's archive, what they make stays in memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import tarfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from cuda.bindings import nvfatbin, nvrtc
+
+from builder.binary.fatbin_format import Kind
+from builder.builds.workshop import Workshop
+from tests.support import ROOT
+
+Made = TypeVar("Made")
+
+PLAIN = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 120, 121)
+
+ARCHES = (
+    *(str(number) for number in PLAIN),
+    *("90a", "100a", "100f", "101a", "101f", "103a", "103f", "120a", "120f", "121a", "121f"),
+)
+"""What NVRTC 12.9 compiles for. Source: its documentation, "Supported Compile Options", ``-arch``."""
+
+SMALL = """
+extern "C" __global__ void scale(float *a, float b, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) a[i] *= b;
+}
+"""
+
+BIG = """
+extern "C" __global__ void blend(float *a, const float *b, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+    #pragma unroll 32
+    for (int j = 0; j < 32; j++) sum += a[i * j] * b[i + j];
+    if (i < n) a[i] = sum;
+}
+"""
+
+NO_KERNEL = "__device__ int unused(int a) { return a + 1; }"
+
+
+@dataclass(frozen=True)
+class Code:
+    """One image's content, for ``arch``: ``90a``."""
+
+    kind: Kind
+    arch: str
+    data: bytes
+
+
+class CompilerError(RuntimeError):
+    """NVRTC refused; the message is its log."""
+
+
+@cache
+def known() -> tuple[int, ...]:
+    """The architectures NVRTC says that it compiles for, suffixes left out."""
+    _load_nvrtc()
+    return tuple(_value(nvrtc.nvrtcGetSupportedArchs()))
+
+
+@cache
+def compiled(source: str, arch: str) -> tuple[Code, Code]:
+    """SASS and PTX of a program."""
+    program = _compile(source, f"--gpu-architecture=sm_{arch}")
+    sass = _take(program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+    ptx = _take(program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)
+    return Code(Kind.SASS, arch, sass), Code(Kind.PTX, arch, ptx)
+
+
+@cache
+def compiled_lto(source: str, arch: str) -> Code:
+    """Its LTO IR."""
+    program = _compile(source, f"--gpu-architecture=compute_{arch}", "-dlto")
+    return Code(Kind.LTOIR, arch, _take(program, nvrtc.nvrtcGetLTOIRSize, nvrtc.nvrtcGetLTOIR))
+
+
+def packed(codes: Iterable[Code], *options: str) -> bytes:
+    """A fatbin of one container, as nvFatbin makes it with ``options``."""
+    handle = nvfatbin.create(list(options), len(options))
+    for code in codes:
+        if code.kind is Kind.SASS:
+            nvfatbin.add_cubin(handle, code.data, len(code.data), code.arch, "demo")
+        elif code.kind is Kind.PTX:
+            nvfatbin.add_ptx(handle, code.data, len(code.data), code.arch, "demo", "")
+        else:
+            nvfatbin.add_ltoir(handle, code.data, len(code.data), code.arch, "demo", "")
+    made = bytearray(nvfatbin.size(handle))
+    nvfatbin.get(handle, made)
+    nvfatbin.destroy(handle)
+    return bytes(made)
+
+
+def unpack_cuobjdump(folder: Path) -> Path:
+    """cuobjdump 12.4 out of Debian's package of nvcc, put into ``folder``."""
+    shop = Workshop(ROOT)
+    deb = shop.store(shop.lock).fetch(shop.project.bases.assembled.debs["nvcc"])
+    with tarfile.open(fileobj=io.BytesIO(_deb_member(deb.read_bytes(), b"data.tar"))) as tree:
+        program = tree.extractfile("./usr/bin/cuobjdump")
+        assert program is not None
+        path = folder / "cuobjdump"
+        path.write_bytes(program.read())
+    path.chmod(0o755)
+    return path
+
+
+def _deb_member(archive: bytes, prefix: bytes) -> bytes:
+    """A member of a Debian package, which is an ``ar`` archive: 60 bytes of header, even offsets."""
+    at = 8
+    while not archive.startswith(prefix, at):
+        size = int(archive[at + 48 : at + 58])
+        at += 60 + size + size % 2
+    return archive[at + 60 : at + 60 + int(archive[at + 48 : at + 58])]
+
+
+@cache
+def _load_nvrtc() -> None:
+    """Make the NVRTC of ``inputs.lock`` the process's own, before the bindings look for another."""
+    shop = Workshop(ROOT)
+    wheel = shop.store(shop.lock).unpack(shop.project.cuda.libraries["nvrtc"])
+    ctypes.CDLL(str(wheel / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"), mode=ctypes.RTLD_GLOBAL)
+
+
+def _compile(source: str, *options: str) -> nvrtc.nvrtcProgram:
+    _load_nvrtc()
+    program = _value(nvrtc.nvrtcCreateProgram(source.encode(), b"demo.cu", 0, [], []))
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        log = _take(program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+        raise CompilerError(log.rstrip(b"\0\n").decode())
+    return program
+
+
+def _take(
+    program: nvrtc.nvrtcProgram,
+    size: Callable[[object], tuple[object, int]],
+    content: Callable[[object, bytes], tuple[object]],
+) -> bytes:
+    """What NVRTC made: it writes into a buffer of the length it names."""
+    buffer = bytes(_value(size(program)))
+    (status,) = content(program, buffer)
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS
+    return buffer
+
+
+def _value(answer: tuple[object, Made]) -> Made:
+    """What a function of the bindings returns beside its status."""
+    status, value = answer
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, status
+    return value

@@ -1,0 +1,260 @@
+"""A plan and the tiny trees it packs: NVIDIA's and ORT's wheels, a few bytes a file, as pip unpacks them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from builder.binary.coverage import LibraryCoverage, Support, Tally
+from builder.binary.elf import Elf
+from builder.binary.library import Needs
+from builder.findings.finding import Finding, Severity
+from builder.formats.manifest import ModelRule
+from builder.formats.package_names import Form, Host, Layout, Profile
+from builder.gpu.architectures import Arch, Capability
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.plan import BuildPlan
+from builder.project.variants import (
+    AssembledBase,
+    Bases,
+    Bundle,
+    Cuda,
+    Cudnn,
+    Limits,
+    NvidiaBase,
+    OnnxRuntime,
+    Origin,
+    Oversize,
+    Preset,
+    Project,
+    Publish,
+    Variant,
+)
+
+PROVIDER = "lib/libonnxruntime_providers_cuda.so"
+
+ORT = "onnxruntime-gpu==1.21.0"
+
+WHEELS = {
+    "nvidia-cuda-runtime-cu12==12.9.79": ("nvidia/cuda_runtime/lib/libcudart.so.12", "licenses/License.txt"),
+    "nvidia-cublas-cu12==12.9.1.4": (
+        "nvidia/cublas/lib/libcublas.so.12",
+        "nvidia/cublas/lib/libcublasLt.so.12",
+        "nvidia/cublas/lib/libnvblas.so.12",
+    ),
+    "nvidia-cufft-cu12==11.4.1.4": ("nvidia/cufft/lib/libcufft.so.11",),
+    "nvidia-curand-cu12==10.3.10.19": ("nvidia/curand/lib/libcurand.so.10",),
+    "nvidia-cuda-nvrtc-cu12==12.9.86": (
+        "nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+        "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9",
+    ),
+    "nvidia-cudnn-cu12==9.10.2.21": (
+        "nvidia/cudnn/lib/libcudnn.so.9",
+        "nvidia/cudnn/lib/libcudnn_adv.so.9",
+        "nvidia/cudnn/lib/libcudnn_cnn.so.9",
+        "nvidia/cudnn/lib/libcudnn_engines_precompiled.so.9",
+        "nvidia/cudnn/lib/libcudnn_engines_runtime_compiled.so.9",
+        "nvidia/cudnn/lib/libcudnn_graph.so.9",
+        "nvidia/cudnn/lib/libcudnn_heuristic.so.9",
+        "nvidia/cudnn/lib/libcudnn_ops.so.9",
+        "License.txt",
+    ),
+    ORT: (
+        "onnxruntime/LICENSE",
+        "onnxruntime/ThirdPartyNotices.txt",
+        "onnxruntime/capi/libonnxruntime.so.1.21.0",
+        "onnxruntime/capi/libonnxruntime_providers_cuda.so",
+        "onnxruntime/capi/libonnxruntime_providers_shared.so",
+        "onnxruntime/capi/libonnxruntime_providers_tensorrt.so",
+    ),
+}
+"""Files of each wheel, read off the real ones; licence texts lie in ``dist-info``."""
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The wheels, unpacked below ``folder``; call it as ``Store.unpack``."""
+
+    folder: Path
+    content: Callable[[str, str], bytes] = lambda spec, path: f"{spec} {path}\n".encode()
+    """A file's bytes by its wheel and path."""
+
+    def __call__(self, wheel: Input) -> Path:
+        return self.folder / wheel.spec
+
+    def lay(self) -> Trees:
+        """Write every file and every ``RECORD``."""
+        for spec, names in WHEELS.items():
+            info = f"{spec.replace('-', '_').replace('==', '-')}.dist-info"
+            paths = [f"{info}/{name}" if name.endswith("icense.txt") else name for name in names]
+            rows = [_row(self.folder / spec, path, self.content(spec, path)) for path in paths]
+            record = self.folder / spec / info / "RECORD"
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.write_text("\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
+        return self
+
+
+def _row(root: Path, path: str, data: bytes) -> str:
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_bytes(data)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"{path},sha256={digest},{len(data)}"
+
+
+def lock() -> Lock:
+    """Pins of the wheels, made up: a wheel of such a tree was never packed."""
+    pins = {
+        f"wheel:{spec}": Pin(filename=f"{spec.replace('==', '-')}-py3-none-any.whl", size=9, sha256="5" * 64)
+        for spec in WHEELS
+    }
+    return Lock(pins=pins)
+
+
+def artifact(folder: Path) -> Path:
+    """What the compile stage leaves with ``host: wheel``."""
+    folder.mkdir(parents=True)
+    for name in ("libonnxruntime_providers_cuda.so", "libonnxruntime_providers_shared.so"):
+        (folder / name).write_bytes(f"built {name}\n".encode())
+    return folder
+
+
+def plan(**changes: object) -> BuildPlan:
+    """Legacy, compiled lean on the assembled base; ``changes`` replace fields."""
+    made = BuildPlan(
+        project=_project(),
+        variant=Variant(
+            name="legacy",
+            sm=tuple(map(Arch.parse, ("50", "52", "60", "61", "70"))),
+            generations=("Maxwell", "Pascal", "Volta"),
+        ),
+        base="assembled",
+        base_reason="nvidia/cuda:12.9.1-devel-ubuntu22.04 is out of reach",
+        origin=Origin.SOURCE,
+        origin_reason="the official wheel has no sm_50",
+        profile=Profile.LEAN,
+        host=Host.WHEEL,
+        ort_version="1.21.0",
+        ort_wheel=Input.wheel(ORT),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def official(**changes: object) -> BuildPlan:
+    """The official wheel, repacked."""
+    modern = Variant(name="modern", sm=(Arch(7, 5), Arch(8, 0), Arch(8, 6)), generations=("Turing", "Ampere"))
+    return plan(**{"origin": Origin.WHEEL, "profile": None, "variant": modern, **changes})
+
+
+NEEDS = Needs(glibc="2.17", glibcxx=None)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check stage would hand on; implements ``package.describe.Report``."""
+
+    findings: tuple[Finding, ...]
+    coverage: tuple[LibraryCoverage, ...]
+    capabilities: Mapping[Capability, Support]
+    elf: Mapping[str, Elf]
+    provider_sass: tuple[Arch, ...]
+    needs: Needs = NEEDS
+    compressed: bool = False
+
+
+def report(*findings: Finding) -> Report:
+    """What a check might read from such a package."""
+    sass = tuple(map(Arch.parse, ("50", "52", "60", "61", "70")))
+    native = {Capability(5, 0): Support.NATIVE, Capability(7, 0): Support.NATIVE}
+    support = {**native, Capability(7, 5): Support.NONE, Capability(12, 1): Support.NONE}
+    elf = Elf(
+        sections=(),
+        soname=None,
+        needed=("libcudart.so.12", "libcudnn.so.9", "libc.so.6"),
+        runpath="$ORIGIN",
+        rpath=None,
+        glibc="2.17",
+        glibcxx=None,
+        build_id="0730ab40c96ce42282bc282a2249dc351612f117",
+    )
+    here, nowhere = Tally(native=54, jit=0, none=0), Tally(native=0, jit=0, none=54)
+    provider = LibraryCoverage(
+        path=PROVIDER,
+        containers=54,
+        sections={".nv_fatbin": 54},
+        images={},
+        sass=sass,
+        ptx=(),
+        ltoir=(),
+        unknown=0,
+        idle=0,
+        specialised=False,
+        tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
+        zstd=False,
+    )
+    return Report(
+        findings=findings,
+        coverage=(provider,),
+        capabilities=support,
+        elf={PROVIDER: elf},
+        provider_sass=sass,
+    )
+
+
+def _project() -> Project:
+    wheel = Input.wheel
+    names = {spec.split("==", maxsplit=1)[0]: spec for spec in WHEELS}
+    roles = {
+        "cudart": "nvidia-cuda-runtime-cu12",
+        "cublas": "nvidia-cublas-cu12",
+        "cufft": "nvidia-cufft-cu12",
+        "curand": "nvidia-curand-cu12",
+        "nvrtc": "nvidia-cuda-nvrtc-cu12",
+    }
+    image = Input(InputKind.IMAGE, "nvidia/cuda:12.9.1-devel-ubuntu22.04")
+    source = Input(InputKind.GIT, "https://github.com/microsoft/onnxruntime@v1.21.0")
+    return Project(
+        onnxruntime=OnnxRuntime(
+            version="1.21.0", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
+        ),
+        cuda=Cuda(version="12.9", libraries={role: wheel(names[name]) for role, name in roles.items()}),
+        cudnn=Cudnn(version="9.10.2.21", wheel=wheel(names["nvidia-cudnn-cu12"])),
+        bases=Bases(
+            nvidia=NvidiaBase(
+                image=image,
+                runtime=image,
+                source=source,
+                ort_version="1.21.0",
+                packages=(),
+                wheels={},
+                patches=(),
+            ),
+            assembled=AssembledBase(
+                suite="bookworm",
+                packages=(),
+                nvcc="12.4",
+                ort_version="1.21.0",
+                source=Input.debian("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
+                debs={},
+                sources={},
+                wheels={"ptxas": wheel("nvidia-cuda-nvcc-cu12==12.9.86")},
+                patches=(),
+            ),
+        ),
+        variants={},
+        check=Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30"),
+        bundle=Bundle(
+            layouts=(Layout.FULL, Layout.THIN),
+            forms=(Form.ZST,),
+            preset=Preset.FAST,
+            budget=2_000_000,
+            oversize=Oversize.REFUSE,
+            licence="LICENSE",
+        ),
+        publish=Publish(
+            api="https://api.github.com", repository="ortpacks/ortpacks", tag="gpu-libs-v{version}"
+        ),
+        models=(ModelRule(model="0.6b-cpu", device="cpu"),),
+    )

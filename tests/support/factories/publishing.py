@@ -1,0 +1,151 @@
+"""A dist folder with two packages, the GitHub double, and publish with the real client between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jinja2 import FileSystemLoader
+
+from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.files.digests import ChecksumFile
+from builder.adapters.files.part_file import part_file
+from builder.adapters.github.http import GitHubHttp
+from builder.adapters.github.refusals import Patience
+from builder.adapters.github.releases import GitHub
+from builder.config.project import load_project
+from builder.project.variants import Project
+from builder.release.options import Published, PublishOptions, PublishPorts
+from builder.release.publish import publish_release, read_release_status
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.support import ROOT
+from tests.support.factories.releases import FakeTime, manifest, write_package
+from tests.support.fakes.ports import FakeReporter
+
+TAG = "gpu-libs-v1.23.2"
+"""``publish.tag`` of variants.yaml with the packages' version."""
+
+ATTEMPTS = 4
+"""Of each request, so that as many faults in a row end a run."""
+
+
+@dataclasses.dataclass
+class Desk:
+    """A dist folder, the double, and everything between."""
+
+    dist: Path
+    github: GitHubDouble
+    project: Project
+    reporter: FakeReporter
+    verified: list[Path] = dataclasses.field(default_factory=list)
+    time: FakeTime = dataclasses.field(default_factory=FakeTime)
+    verify: Callable[[Path], None] = lambda path: None
+
+    def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> Published:
+        return publish_release(self.dist, self.project, self._ports(token), options or PublishOptions())
+
+    def status(self) -> Published:
+        return read_release_status(self.dist, TAG, self._ports(TOKEN))
+
+    def _ports(self, token: str) -> PublishPorts:
+        http = GitHubHttp(
+            api=self.github.url,
+            token=token,
+            reporter=self.reporter,
+            sleep=self.time.sleep,
+            clock=self.time.clock,
+            patience=Patience(attempts=ATTEMPTS),
+        )
+        return ports(http, self.reporter, self._verify)
+
+    def _verify(self, path: Path) -> None:
+        self.verified.append(path)
+        self.verify(path)
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self.reporter.lines)
+
+
+def ports(http: GitHubHttp, reporter: FakeReporter, verify: Callable[[Path], None]) -> PublishPorts:
+    return PublishPorts(
+        host=GitHub(repository=REPOSITORY, http=http, reporter=reporter),
+        archive=PackageArchive(reporter=reporter),
+        checksums=ChecksumFile(),
+        reporter=reporter,
+        verify=verify,
+        write=part_file,
+        loader=FileSystemLoader(ROOT / "templates"),
+    )
+
+
+def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -> None:
+    """Publish by the real clock and without a pause, in a process that may be killed."""
+    reporter = FakeReporter()
+    http = GitHubHttp(
+        api=api,
+        token=token,
+        reporter=reporter,
+        sleep=time.sleep,
+        clock=time.time,
+        patience=Patience(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
+    )
+    publish_release(dist, project_at(api), ports(http, reporter, lambda path: None), options)
+
+
+def project_at(api: str) -> Project:
+    project = _project()
+    target = dataclasses.replace(project.publish, api=api, repository=REPOSITORY)
+    return dataclasses.replace(project, publish=target)
+
+
+@functools.cache
+def _project() -> Project:
+    return load_project((ROOT / "variants.yaml").read_text(), "variants.yaml")
+
+
+@contextmanager
+def open_desk(tmp_path: Path) -> Iterator[Desk]:
+    dist = tmp_path / "dist"
+    dist.mkdir()
+    _bundle(dist)
+    client = dist / "ortpacks.pyz"
+    client.write_bytes(b"PK the client")
+    with GitHubDouble(tmp_path / "github").running() as github:
+        yield Desk(dist, github, project_at(github.url), FakeReporter())
+
+
+def here(dist: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in dist.iterdir()}
+
+
+def prepare(desk: Desk, before: str) -> None:
+    """What the host holds before: ``nothing``, ``leftovers`` in a draft, an ``older`` release, or one with
+    ``other`` files, which is to be replaced.
+    """
+    if before == "leftovers":
+        draft = desk.github.create(TAG, "", "", draft=True)
+        desk.github.store(draft, "index.json", b"old")
+        desk.github.store(draft, "ortpacks.pyz", b"", state="starter")
+        desk.github.store(draft, "other.tar.zst", b"not ours")
+    if before == "older":
+        desk.publish(PublishOptions(tag="older"))
+    if before == "other":
+        desk.publish()
+        _bundle_another(desk.dist)
+
+
+def _bundle_another(dist: Path) -> None:
+    (package,) = dist.glob("ortpacks-legacy*.tar.zst")
+    padding = 120_000 if package.stat().st_size > 150_000 else 200_000
+    (dist / "SHA256SUMS").unlink()
+    _bundle(dist, padding)
+
+
+def _bundle(dist: Path, padding: int = 200_000) -> None:
+    write_package(dist, manifest("legacy"), padding=padding)
+    write_package(dist, manifest("modern", origin="wheel", profile=None, revision=None), padding=150_000)

@@ -1,0 +1,119 @@
+"""Packages with a record beside them: manifests, records and archives of a few bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from builder.adapters.archive.archive import PackageArchive
+from builder.formats import manifest as manifest_format
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Layout
+from builder.package.archive import Content, Member, PackageFile
+from builder.pipeline.bundle import Bundled
+from builder.project.variants import Preset
+from tests.support.fakes.ports import FakeReporter
+
+PROVIDER = "lib/libonnxruntime_providers_cuda.so"
+
+LEGACY: Mapping[str, object] = {
+    "format": 4,
+    "layout": "full",
+    "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",
+    "variant": "legacy",
+    "sm": ["50", "52", "60", "61", "70"],
+    "generations": ["Maxwell", "Pascal", "Volta"],
+    "platform": "linux-x64",
+    "provider": "cuda",
+    "glibc": "2.34",
+    "glibcxx": "3.4.29",
+    "onnxruntime": {
+        "version": "1.21.0",
+        "origin": "source",
+        "origin_reason": "asked for",
+        "profile": "lean",
+        "host": "wheel",
+        "cannot_run": [{"domain": "com.microsoft", "operators": ["Attention", "BiasGelu"]}],
+    },
+    "base": {"name": "assembled", "reason": "asked for", "revision": None},
+    "cuda": "12.9",
+    "cudnn": "9.10.2.21",
+    "toolkit": "12.4",
+    "driver": {"floor": "525.60.13", "ceiling": "580"},
+    "capabilities": {"5.0": "native"},
+    "coverage": [
+        {"path": "lib/libcublas.so.12", "containers": 9, "sass": ["50", "120"], "ptx": ["120"]},
+        {"path": PROVIDER, "containers": 54, "sass": ["50", "52", "60", "61", "70"], "ptx": []},
+    ],
+    "models": [],
+    "wheels": [],
+    "files": [],
+}
+"""A compiled package's manifest, but for its files."""
+
+MODERN: Mapping[str, object] = {
+    **LEGACY,
+    "name": "ortpacks-modern-1.23.2-cuda12.9-linux-x64",
+    "variant": "modern",
+    "sm": ["75", "80", "86"],
+    "onnxruntime": {
+        "version": "1.23.2",
+        "origin": "wheel",
+        "origin_reason": "it serves all",
+        "profile": None,
+        "host": "wheel",
+        "cannot_run": [],
+    },
+    "toolkit": "official",
+    "coverage": [
+        {"path": PROVIDER, "containers": 184, "sass": ["60", "70", "75", "80", "86", "90a"], "ptx": ["90"]}
+    ],
+}
+"""A repacked wheel's."""
+
+
+def manifest(value: Mapping[str, object], sizes: Mapping[str, int] | None = None) -> Manifest:
+    """The manifest of a package with files of these sizes by path; whose they are goes by their name."""
+    files = [_entry(path, size) for path, size in (sizes or {}).items()]
+    return manifest_format.loads(json.dumps({**value, "files": files}), "a test")
+
+
+def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> Bundled:
+    """An archive with this manifest and these files in ``folder``."""
+    told = manifest(value, {path: len(data) for path, data in contents.items()})
+    for path, data in contents.items():
+        (folder / "files" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "files" / path).write_bytes(data)
+    members = tuple(
+        Member(path=path, file=folder / "files" / path, source="built", licence="LICENSE", vendor="")
+        for path in contents
+    )
+    archive = PackageArchive(reporter=FakeReporter(), workers=1)
+    text = manifest_format.dumps(told).encode()
+    content = Content(manifest=text, members=members, digests=archive.digests(members))
+    written = archive.write(folder / f"{told.name}.tar.zst", content, Preset.FAST, lambda _: None)
+    return bundled(written)
+
+
+def bundled(written: PackageFile) -> Bundled:
+    """A package of one file."""
+    sums = {written.path.name: written.sha256}
+    return Bundled(package=written, layout=Layout.FULL, files=(written.path,), sums=sums)
+
+
+def _entry(path: str, size: int) -> Mapping[str, object]:
+    ours = "onnxruntime" if "onnxruntime" in path else "nvidia"
+    return {
+        "path": path,
+        "size": size,
+        "sha256": "0" * 64,
+        "source": "built",
+        "member": None,
+        "packed": True,
+        "licence": "LICENSE",
+        "vendor": ours,
+        "modified": False,
+        "soname": None,
+        "needed": [],
+    }

@@ -1,0 +1,169 @@
+"""Small packages and their manifests for tests of releases."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+from backports.zstd import compress
+
+from builder.formats.manifest import (
+    BaseEntry,
+    CoverageEntry,
+    Driver,
+    FileEntry,
+    Manifest,
+    OrtEntry,
+    WheelEntry,
+    dumps,
+)
+from builder.formats.missing_kernels import MissingKernels
+
+GENERATIONS = {"legacy": ("Maxwell", "Pascal", "Volta"), "modern": ("Turing", "Ampere")}
+
+NATIVE = {"legacy": ("5.0", "5.2", "6.0", "6.1", "7.0"), "modern": ("7.5", "8.0", "8.6")}
+
+TEXTS = {
+    "LICENSE": b"MIT, for a test: <no warranty> & so on\n",
+    "NOTICE": b"which file is whose\n",
+    "sbom.cdx.json": b'{"bomFormat": "CycloneDX"}\n',
+}
+
+CAPABILITIES = ("5.0", "5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0")
+
+
+def package_name(
+    variant: str, version: str = "1.23.2", profile: str | None = "full", layout: str = "full"
+) -> str:
+    reduced = f"-{profile}" if profile in ("lean", "minimal") else ""
+    thin = "-thin" if layout == "thin" else ""
+    return f"ortpacks-{variant}-{version}-cuda12.9{reduced}{thin}-linux-x64"
+
+
+def manifest(
+    variant: str,
+    *,
+    version: str = "1.23.2",
+    origin: str = "source",
+    profile: str | None = "full",
+    revision: str | None = "sha256:" + "1" * 64,
+    layout: str = "full",
+) -> Manifest:
+    return Manifest(
+        format=4,
+        name=package_name(variant, version, profile, layout),
+        layout=layout,
+        variant=variant,
+        sm=tuple(item.replace(".", "") for item in NATIVE[variant]),
+        generations=GENERATIONS[variant],
+        platform="linux-x64",
+        provider="cuda",
+        glibc="2.34",
+        glibcxx="3.4.29",
+        onnxruntime=OrtEntry(
+            version=version,
+            origin=origin,
+            origin_reason="for a test",
+            profile=profile,
+            host="wheel",
+            cannot_run=(MissingKernels("com.microsoft", ()),) if profile in ("lean", "minimal") else (),
+        ),
+        base=BaseEntry(name="nvidia", reason="asked for", revision=revision),
+        cuda="12.9",
+        cudnn="9.10.2.21",
+        toolkit="12.9",
+        driver=Driver(floor="525.60.13", ceiling="580" if variant == "legacy" else None),
+        capabilities={item: "native" if item in NATIVE[variant] else "none" for item in CAPABILITIES},
+        coverage=(CoverageEntry(path="lib/x.so", containers=1, sass=("50",), ptx=()),),
+        models=(),
+        wheels=(WheelEntry("wheel:nvidia-y-cu12==1.2", "nvidia_y_cu12-1.2-py3-none-any.whl", 99, "1" * 64),),
+        files=(
+            file_entry("lib/x.so", 1200),
+            file_entry("LICENSE", 34),
+            replace(
+                file_entry("lib/liby.so.12", 5000),
+                source="wheel:nvidia-y-cu12==1.2",
+                member="nvidia/y/lib/liby.so.12",
+                packed=layout == "full",
+            ),
+        ),
+    )
+
+
+def file_entry(path: str, size: int) -> FileEntry:
+    return FileEntry(
+        path=path,
+        size=size,
+        sha256="0" * 64,
+        source="built",
+        member=None,
+        packed=True,
+        licence="LICENSE",
+        vendor="ortpacks",
+        modified=False,
+        soname=None,
+        needed=(),
+    )
+
+
+def write_package(directory: Path, entry: Manifest, padding: int = 200_000, suffix: str = ".tar.zst") -> Path:
+    """An archive with that manifest in front and ``padding`` bytes of noise, listed in SHA256SUMS."""
+    noise = hashlib.shake_256(entry.name.encode()).digest(padding)
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, data in (("manifest.json", dumps(entry).encode()), ("lib/x.so", noise), *TEXTS.items()):
+            info = tarfile.TarInfo(f"{entry.name}/{name}")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    path = directory / f"{entry.name}{suffix}"
+    path.write_bytes((compress if suffix == ".tar.zst" else gzip.compress)(stream.getvalue()))
+    append_sum(directory, path)
+    return path
+
+
+def cut(package: Path, size: int) -> Path:
+    """Cut a package into parts of ``size`` bytes, by hand; the whole one goes, and its line with it."""
+    data, directory = package.read_bytes(), package.parent
+    sums = (directory / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (directory / "SHA256SUMS").write_text("".join(line for line in sums if package.name not in line))
+    entries: list[dict[str, object]] = []
+    for number, start in enumerate(range(0, len(data), size), start=1):
+        path = directory / f"{package.name}.part{number}"
+        path.write_bytes(data[start : start + size])
+        append_sum(directory, path)
+        entries.append(_bytes(path.name, path.read_bytes()))
+    path = directory / f"{package.name}.parts.json"
+    path.write_text(json.dumps({"format": 1, **_bytes(package.name, data), "parts": entries}))
+    append_sum(directory, path)
+    package.unlink()
+    return path
+
+
+def _bytes(name: str, data: bytes) -> dict[str, object]:
+    return {"file": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def append_sum(directory: Path, path: Path) -> None:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with (directory / "SHA256SUMS").open("a") as sums:
+        sums.write(f"{digest}  {path.name}\n")
+
+
+class FakeTime:
+    """A clock that only ``sleep`` moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def clock(self) -> float:
+        return self.now

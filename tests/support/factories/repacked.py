@@ -1,0 +1,75 @@
+"""Official wheels without CUDA as pip unpacks them: libraries of a few bytes whose headers are true.
+
+Headers by hand from Microsoft's "PE Format" and Apple's ``mach-o/loader.h``; which files a wheel holds was
+read off the real ones of ONNX Runtime 1.21 and 1.23 with ``unzip -l``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.factories.binaries import elf
+
+WHEELS: Mapping[str, tuple[str, ...]] = {
+    "onnxruntime==1.21.0": ("libonnxruntime.so.1.21.0", "libonnxruntime_providers_shared.so"),
+    "onnxruntime-directml==1.23.0@win-x64": (
+        "DirectML.dll",
+        "onnxruntime.dll",
+        "onnxruntime_providers_shared.dll",
+        "onnxruntime_pybind11_state.pyd",
+    ),
+    "onnxruntime==1.23.2@macos-arm64": ("libonnxruntime.1.23.2.dylib", "onnxruntime_pybind11_state.so"),
+}
+"""By spec: what lies in ``onnxruntime/capi``."""
+
+COREML = b"/System/Library/Frameworks/CoreML.framework/Versions/A/CoreML\0"
+
+
+def dll(*texts: bytes, machine: int = 0x8664, characteristics: int = 0x2022, magic: int = 0x20B) -> bytes:
+    """A Windows DLL's headers, and texts behind them."""
+    dos = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x80)
+    coff = struct.pack("<HHIIIHH", machine, 6, 0, 0, 0, 240, characteristics)
+    headers = dos.ljust(0x80, b"\0") + b"PE\0\0" + coff + struct.pack("<H", magic)
+    return headers + bytes(238) + b"\0".join((b"", *texts, b""))
+
+
+def dylib(*texts: bytes, processor: int = 0x0100000C, kind: int = 6, magic: int = 0xFEEDFACF) -> bytes:
+    """A macOS dynamic library's header, and texts behind it."""
+    return struct.pack("<IIIIIIII", magic, processor, 0, kind, 0, 0, 0, 0) + b"\0".join((b"", *texts, b""))
+
+
+def content(name: str) -> bytes:
+    """The bytes of a wheel's library."""
+    if name.endswith((".dll", ".pyd")):
+        return dll(b"1.23.0", b"DirectML.dll") if name == "onnxruntime.dll" else dll(name.encode())
+    if name.endswith(".dylib"):
+        return dylib(b"1.23.2", COREML)
+    soname = "libonnxruntime.so.1" if name.endswith(".so.1.21.0") else name
+    needs = {"libc.so.6": ["GLIBC_2.27"], "libstdc++.so.6": ["GLIBCXX_3.4.22"]}
+    return elf({".text": name.encode()}, soname=soname, needed=list(needs), versions=needs)
+
+
+def lay(folder: Path) -> None:
+    """Every wheel, unpacked into ``folder/<spec>``, each with its ``RECORD``."""
+    for spec, names in WHEELS.items():
+        files = {f"onnxruntime/capi/{name}": content(name) for name in names}
+        files |= {
+            f"onnxruntime/{name}": f"{spec} {name}\n".encode()
+            for name in ("LICENSE", "ThirdPartyNotices.txt")
+        }
+        root = folder / spec
+        for path, data in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_bytes(data)
+        record = root / f"{spec.partition('@')[0].replace('-', '_').replace('==', '-')}.dist-info" / "RECORD"
+        record.parent.mkdir()
+        record.write_text("\n".join(_row(path, data) for path, data in files.items()) + "\n")
+
+
+def _row(path: str, data: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"{path},sha256={digest},{len(data)}"

@@ -1,0 +1,138 @@
+"""A workshop over the real project and templates whose engine, store and root file systems are stand-ins.
+
+Wheels unpack into trees of small but true ELF libraries, so that reading and packing are the real ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builder.binary.library_names import must_hold_code
+from builder.builds.workshop import Workshop
+from builder.pipeline.selftest import Bench
+from builder.pipeline.selftest_models import Trial
+from builder.ports import Completed, ImageBuild, Reporter
+from builder.project.catalogue import wanted_inputs
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from tests.support.factories.binaries import elf, sass
+from tests.support.factories.packages import ORT, WHEELS, Trees
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
+
+LEGACY = (50, 52, 60, 61, 70)
+
+PROVIDER = "libonnxruntime_providers_cuda.so"
+
+BRIDGE = "libonnxruntime_providers_shared.so"
+
+GOOD = json.dumps(
+    {
+        "version": "1.21.0",
+        "providers": ["CUDAExecutionProvider"],
+        "cuda": {"ok": False, "message": "CUDA failure 35"},
+        "outputs": {"output": [0.5]},
+    }
+)
+"""What the smoke program prints where no GPU is."""
+
+TRIED = f"ldd /opt/package/lib/{BRIDGE}\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f0000000000)\nsmoke\n{GOOD}\n"
+"""What all of the self-test prints."""
+
+
+def library(path: str, sm: Sequence[int] = (50, 60, 70)) -> bytes:
+    name = path.rpartition("/")[2]
+    code = {".nv_fatbin": sass(*sm)} if must_hold_code(name) else {".text": b"code"}
+    return elf(code, soname=None if "onnxruntime" in path else name)
+
+
+@dataclass
+class Trove(FakeStore):
+    """Wheels that unpack; ``asked`` lists the inputs that were wanted."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def fetch(self, item: Input) -> Path:
+        self.asked.append(item.spec)
+        return super().fetch(item)
+
+    def unpack(self, wheel: Input) -> Path:
+        self.asked.append(wheel.spec)
+        return Trees(self.folder)(wheel) if wheel.spec in WHEELS else super().unpack(wheel)
+
+
+class Site:
+    """A workshop in ``folder`` and what its stand-ins were asked for."""
+
+    def __init__(self, root: Path, folder: Path, code: Sequence[int] = (50, 60, 70)) -> None:
+        """``code`` is what NVIDIA's libraries hold."""
+        cache = folder / "cache"
+        cache.mkdir()
+        Trees(cache, content=lambda spec, path: _content(spec, path, code)).lay()
+        self.dist = folder / "dist"
+        self.reporter = FakeReporter()
+        self.shop = Workshop(root, dist=self.dist, reporter=self.reporter)
+        pins = {item.key: _pin(item.kind) for item in wanted_inputs(self.shop.project)}
+        self.store = Trove(cache, Lock(pins=pins))
+        self.rootfs = FakeRootfs(cache)
+        self.compiles: tuple[int, ...] = LEGACY
+        self.engine = FakeEngine(
+            answer=Completed(argv=(), code=0, stdout=TRIED, stderr=""), on_build=self._export
+        )
+        self.shop.__dict__["lock"] = self.store.pins
+        self.use(self.engine)
+        self.shop.__dict__["store"] = self._store
+        self.shop.__dict__["rootfs"] = self._rootfs
+        self.shop.__dict__["trials"] = self._trials
+
+    def use(self, engine: FakeEngine) -> None:
+        self.shop.__dict__["engine"] = engine
+
+    def bench(self) -> Bench:
+        return Bench(
+            engine=self.engine,
+            image="bare",
+            script=Path("selftest.sh"),
+            smoke=Path("smoke"),
+            trials=self._trials(self.store),
+            stock_outputs=lambda model, inputs: {"output": [0.5]},
+        )
+
+    def built(self) -> list[str]:
+        """The stages that were built, in order."""
+        return [request.target for request in self.engine.builds]
+
+    def _trials(self, store: Trove) -> tuple[Trial, ...]:
+        """One, where the real ones need real wheels: test_trials.py has those."""
+        return (Trial(name="silero_vad", model=Path("model"), inputs=()),)
+
+    def _store(self, lock: Lock, reporter: Reporter | None = None) -> Trove:
+        assert lock.pins.items() <= self.store.pins.pins.items()
+        return self.store
+
+    def _rootfs(self, reporter: Reporter) -> FakeRootfs:
+        return self.rootfs
+
+    def _export(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        on_line(f"#1 {request.target}")
+        if request.output is None:
+            return
+        request.output.mkdir()
+        if request.target == "kit":
+            (request.output / "ortpacks-smoke").write_text("smoke")
+            (request.output / "libvirtualcard.so").write_bytes(library("libvirtualcard.so"))
+            return
+        provider = elf({".nv_fatbin": sass(*self.compiles)}, needed=["libcudart.so.12"], runpath="$ORIGIN")
+        (request.output / PROVIDER).write_bytes(provider)
+        (request.output / BRIDGE).write_bytes(library(BRIDGE))
+
+
+def _content(spec: str, path: str, sm: Sequence[int]) -> bytes:
+    text = f"{spec} {path}\n".encode()
+    return library(path.replace(".1.21.0", ".1") if spec == ORT else path, sm) if ".so" in path else text
+
+
+def _pin(kind: InputKind) -> Pin:
+    named = kind in (InputKind.GIT, InputKind.IMAGE)
+    return Pin() if named else Pin(filename="file.whl", size=1, sha256="0" * 64)

@@ -1,0 +1,1 @@
+"""Stand-ins for ports, and the verbs in a process."""

@@ -1,0 +1,156 @@
+"""The workflows hold to what docs/releasing.md promises of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+WORKFLOWS = ("check", "release")
+
+PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+
+
+def text(root: Path, name: str) -> str:
+    return (root / f".github/workflows/{name}.yml").read_text()
+
+
+def jobs(root: Path, name: str = "release") -> dict[str, dict[str, object]]:
+    value: dict[str, dict[str, object]] = yaml.safe_load(text(root, name))["jobs"]
+    return value
+
+
+def steps(root: Path, name: str, job: str) -> list[dict[str, object]]:
+    found = jobs(root, name)[job]["steps"]
+    assert isinstance(found, list)
+    return found
+
+
+def scripts(root: Path, name: str) -> Iterator[str]:
+    for job in jobs(root, name):
+        yield from (str(step["run"]) for step in steps(root, name, job) if "run" in step)
+
+
+def uses(root: Path, job: str) -> list[str]:
+    found = (str(step["uses"]).partition("@")[0] for step in steps(root, "release", job) if "uses" in step)
+    return list(found)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_action_is_pinned_by_commit_with_its_version_beside_it(root: Path, name: str) -> None:
+    used = [line.strip(" -") for line in text(root, name).splitlines() if "uses:" in line]
+    assert used
+    assert [line for line in used if PINNED.fullmatch(line) is None] == []
+
+
+def test_an_action_has_one_pin_everywhere(root: Path) -> None:
+    used = {
+        line.strip(" -") for name in WORKFLOWS for line in text(root, name).splitlines() if "uses:" in line
+    }
+    assert len({line.partition("@")[0] for line in used}) == len(used)
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_nothing_is_permitted_but_what_a_job_asks_for(root: Path, name: str) -> None:
+    assert yaml.safe_load(text(root, name))["permissions"] == {}
+    assert all("permissions" in job for job in jobs(root, name).values())
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_every_job_has_an_end(root: Path, name: str) -> None:
+    assert all("timeout-minutes" in job for job in jobs(root, name).values())
+
+
+def test_only_the_publishing_job_may_write_and_no_release_is_cancelled(root: Path) -> None:
+    all_jobs = [job for workflow in WORKFLOWS for job in jobs(root, workflow).items()]
+    writers = [name for name, job in all_jobs if "write" in str(job["permissions"])]
+    assert writers == ["publish"]
+    assert yaml.safe_load(text(root, "release"))["concurrency"]["cancel-in-progress"] is False
+
+
+def test_no_workflow_runs_what_a_fork_wrote_with_our_rights(root: Path) -> None:
+    for name in WORKFLOWS:
+        triggers = yaml.safe_load(text(root, name))[True]  # YAML 1.1 reads `on` as a truth value
+        assert set(triggers) <= {"push", "pull_request", "workflow_dispatch"}
+    assert "pull_request" not in yaml.safe_load(text(root, "release"))[True]
+
+
+@pytest.mark.parametrize("name", WORKFLOWS)
+def test_scripts_get_values_and_secrets_by_the_environment_alone(root: Path, name: str) -> None:
+    found = list(scripts(root, name))
+    assert found
+    assert [script for script in found if "${{" in script or "TOKEN" in script or "secrets" in script] == []
+
+
+def test_the_token_is_given_to_publish_alone(root: Path) -> None:
+    given = [
+        step["run"]
+        for job in jobs(root)
+        for step in steps(root, "release", job)
+        if "github.token" in str(step) or "secrets." in str(step)
+    ]
+    assert len(given) == 2
+    assert all(str(script).startswith("./run publish ") for script in given)
+
+
+def test_what_check_installs_and_asks_for_is_in_the_guide(root: Path) -> None:
+    words = " ".join(scripts(root, "check")).split()
+    assert {"mmdebstrap", "uidmap", "debian-archive-keyring"} <= set(words)
+    last = steps(root, "check", "check")[-1]
+    assert last["run"] == "bash .ci/run"
+    (variable,) = dict(last["env"]).items()  # type: ignore[call-overload]
+    assert variable == ("ORTPACKS_DEBIAN_MIRROR", "${{ vars.ORTPACKS_DEBIAN_MIRROR }}")
+    assert "`ORTPACKS_DEBIAN_MIRROR`" in (root / "docs" / "releasing.md").read_text()
+
+
+def test_what_is_built_is_asked_of_the_project(root: Path) -> None:
+    made = jobs(root)
+    assert made["build"]["needs"] == ["pins", "matrix"]
+    assert made["build"]["strategy"] == {
+        "fail-fast": False,
+        "matrix": "${{ fromJSON(needs.matrix.outputs.legs) }}",
+    }
+    assert made["build"]["runs-on"] == "${{ matrix.runner }}"
+    assert made["build"]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
+    assert made["matrix"]["outputs"] == {"legs": "${{ steps.legs.outputs.legs }}"}
+    assert [name for name in ("legacy", "modern", "latest") if name in text(root, "release")] == []
+
+
+def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: Path) -> None:
+    build = steps(root, "release", "build")
+    assert uses(root, "build") == [
+        "actions/checkout",
+        "docker/setup-buildx-action",
+        "crazy-max/ghaction-github-runtime",
+        "actions/upload-artifact",
+    ]
+    (made,) = [number for number, step in enumerate(build) if "./run build" in str(step.get("run"))]
+    assert '--cache "type=gha,scope=ortpacks-$VARIANT"' in str(build[made]["run"])
+    assert "ghaction-github-runtime" in str(build[made - 1]["uses"])
+
+
+def test_publishing_waits_for_every_build(root: Path) -> None:
+    assert jobs(root)["publish"]["needs"] == "build"
+    assert "if" not in jobs(root)["publish"]
+
+
+def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too(root: Path) -> None:
+    order = [
+        str(step.get("name") or step.get("uses")).partition("@")[0]
+        for step in steps(root, "release", "publish")
+    ]
+    assert order[-4:] == [
+        "Prepare, prove and show the release",
+        "actions/attest-build-provenance",
+        "The attestation goes up too",
+        "Publish",
+    ]
+    *_, prepare, attest, add, publish = steps(root, "release", "publish")
+    assert prepare["run"] == './run publish --tag "$TAG" --dry-run'
+    assert attest["with"] == {"subject-checksums": "dist/SHA256SUMS"}
+    assert add["env"] == {"BUNDLE": "${{ steps.attest.outputs.bundle-path }}"}
+    assert "if" not in prepare
+    assert [step["if"] for step in (attest, add, publish)] == ["env.DRY_RUN != 'true'"] * 3

@@ -1,0 +1,172 @@
+"""test_coverage."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.binary.coverage import (
+    LibraryCoverage,
+    Support,
+    Tally,
+    combine,
+    cover,
+    is_specialised,
+    lacking,
+    sass_everywhere,
+)
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Container
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.generations import CAPABILITIES
+from tests.support.factories.binaries import (
+    BLACKWELL,
+    LTOIR,
+    LZ4,
+    PTX,
+    SASS,
+    ZSTD,
+    A,
+    F,
+    container,
+    elf,
+    image,
+    sass,
+)
+
+
+def _containers(*raw: bytes) -> tuple[Container, ...]:
+    return read_containers(elf({".nv_fatbin": b"".join(raw)}))
+
+
+def _cover(*raw: bytes, specialised: bool = False, path: str = "lib/libx.so.1") -> LibraryCoverage:
+    found = cover(path, _containers(*raw), specialised=specialised)
+    assert found is not None
+    return found
+
+
+def _on(found: LibraryCoverage, *devices: str) -> list[str]:
+    return [found.support[Capability.parse(device)].value for device in devices]
+
+
+def test_a_set_of_maxwell_to_volta() -> None:
+    found = _cover(sass(50, 52, 60, 61, 70), sass(50, 52, 60, 61, 70))
+    native = [str(device) for device, support in found.support.items() if support is Support.NATIVE]
+    assert native == ["5.0", "5.2", "6.0", "6.1", "7.0", "7.5"]
+    assert set(found.support.values()) == {Support.NATIVE, Support.NONE}
+    assert (found.containers, " ".join(map(str, found.sass)), found.ptx) == (2, "50 52 60 61 70", ())
+
+
+def test_one_container_of_many_without_an_architecture_is_partial() -> None:
+    found = _cover(*[sass(75, 80, 86)] * 183, sass(75, 80))
+    assert _on(found, "7.5", "8.0", "8.6", "8.9") == ["native"] * 4
+    found = _cover(*[sass(75, 80, 86)] * 183, sass(80, 86))
+    assert _on(found, "7.5", "8.0", "8.6") == ["partial", "native", "native"]
+
+
+def test_ptx_serves_newer_gpus_only_when_every_container_has_it() -> None:
+    with_ptx = container(image(SASS, 80), image(PTX, 90))
+    assert _on(_cover(with_ptx, with_ptx), "8.0", "9.0", "12.1", "7.5") == ["native", "jit", "jit", "none"]
+    assert _on(_cover(with_ptx, sass(80)), "8.0", "9.0", "12.1") == ["native", "partial", "partial"]
+
+
+def test_code_of_suffix_a_does_not_claim_the_next_minor() -> None:
+    found = _cover(
+        container(image(SASS, 90, A), image(SASS, 100, A | BLACKWELL), image(SASS, 120, A | BLACKWELL))
+    )
+    assert _on(found, "9.0", "10.0", "10.3", "12.0", "12.1") == ["native", "native", "none", "native", "none"]
+    family = _cover(container(image(SASS, 120, F | BLACKWELL)))
+    assert _on(family, "12.0", "12.1") == ["native", "native"]
+
+
+def test_link_time_code_runs_nowhere() -> None:
+    found = _cover(container(image(LTOIR, 50)))
+    assert set(found.support.values()) == {Support.NONE}
+
+
+def test_a_library_of_specialised_containers_is_native_where_one_is() -> None:
+    """The shape of libcublasLt 12.9: containers for one architecture each, one with PTX of compute_52."""
+    raw = (sass(80, 86), sass(89), sass(100), container(image(SASS, 50), image(PTX, 52)))
+    found = _cover(*raw, specialised=True)
+    assert _on(found, "5.0", "8.6", "8.9", "10.0", "10.3") == ["native"] * 5
+    assert _on(found, "9.0", "11.0", "12.0") == ["partial"] * 3
+    assert _on(_cover(*raw), "8.0") == ["partial"]
+
+
+def test_no_device_code_is_no_coverage() -> None:
+    assert cover("lib/libcudart.so.12", (), specialised=True) is None
+
+
+def test_zstd_counts_only_where_an_old_driver_would_meet_it() -> None:
+    assert not _cover(
+        container(image(SASS, 80, LZ4), image(SASS, 120, ZSTD | BLACKWELL), image(PTX, 120, ZSTD))
+    ).zstd
+    assert _cover(container(image(SASS, 80, ZSTD))).zstd
+
+
+def test_a_package_runs_where_its_worst_library_does() -> None:
+    provider = _cover(container(image(SASS, 75), image(PTX, 75)), path="lib/libonnxruntime_providers_cuda.so")
+    maths = _cover(sass(75, 80), sass(120), specialised=True, path="lib/libcublas.so.12")
+    both = combine([provider, maths])
+    devices = ("7.5", "8.0", "9.0", "12.0")
+    assert [both[Capability.parse(device)].value for device in devices] == ["native", "jit", "none", "jit"]
+
+
+def test_a_library_with_nothing_to_run_does_not_drag_a_package_down() -> None:
+    """The shape of libcufftw 11.4: one unit, and no kernel in it."""
+    empty = _cover(container(image(SASS, 52, payload=872)), path="lib/libcufftw.so.11")
+    assert (empty.containers, empty.idle) == (1, 1)
+    assert set(empty.support.values()) == {Support.NONE}
+    assert combine([_cover(sass(75)), empty])[Capability(7, 5)] is Support.NATIVE
+
+
+def test_the_tally_is_in_containers() -> None:
+    """Counted by hand: three units for 8.6, one of them by PTX, one of them not; LTO IR does not count."""
+    found = _cover(
+        sass(80), container(image(SASS, 75), image(PTX, 75)), sass(90), container(image(LTOIR, 50))
+    )
+    assert found.tally[Capability(8, 6)] == Tally(native=1, jit=1, none=1)
+    assert (found.containers, found.idle, [str(arch) for arch in found.ltoir]) == (4, 1, ["50"])
+    assert found.support[Capability(8, 6)] is Support.PARTIAL
+
+
+def test_where_containers_lie_and_what_nobody_knows() -> None:
+    found = cover(
+        "lib/libcufft.so.11",
+        read_containers(elf({".nv_fatbin": sass(52), ".ldata": sass(80) + container(image(0x40, 75))})),
+        specialised=True,
+    )
+    assert found is not None
+    assert (dict(found.sections), found.unknown) == ({".nv_fatbin": 1, ".ldata": 2}, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "specialised"),
+    [
+        ("lib/libcublasLt.so.12", True),
+        ("nvidia/cudnn/lib/libcudnn_ops.so.9", True),
+        ("libonnxruntime_providers_cuda.so", False),
+        ("libonnxruntime_cublas_plugin.so", False),
+        ("libtorch_cuda.so", False),
+    ],
+)
+def test_only_nvidia_s_own_libraries_choose_by_device(path: str, specialised: bool) -> None:
+    assert is_specialised(path) is specialised
+
+
+def test_a_package_without_device_code_runs_on_no_gpu() -> None:
+    assert set(combine([]).values()) == {Support.NONE}
+    assert tuple(combine([])) == CAPABILITIES
+
+
+@pytest.mark.parametrize(("asked", "count"), [("90", 0), ("90a", 0), ("75", 1), ("86", 2)])
+def test_containers_that_lack_an_architecture_whatever_its_suffix(asked: str, count: int) -> None:
+    containers = _containers(sass(75, 90), container(image(SASS, 90, A)))
+    assert len(lacking(containers, Arch.parse(asked))) == count
+
+
+def test_what_every_container_holds() -> None:
+    assert sass_everywhere(_containers(sass(75, 80, 86), sass(80, 86), sass(86, 80, 90))) == (
+        Arch(8, 0),
+        Arch(8, 6),
+    )
+    assert sass_everywhere(()) == ()

@@ -1,0 +1,127 @@
+"""The dynamic symbol table, byte for byte; rows are as readelf shows them on the official 1.21.0 wheel."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from builder.binary.elf import read_elf
+from builder.binary.elf_frame import ElfError
+from builder.binary.elf_symbols import Symbol, Symbols
+from tests.elsewhere.linked import (
+    ABSOLUTE,
+    HIDDEN,
+    INTERNAL,
+    LOCAL,
+    NOT_DEFAULT,
+    PROTECTED,
+    UNDEFINED,
+    UNIQUE,
+    WEAK,
+    Row,
+    linked,
+)
+from tests.support.factories.binaries import elf
+
+VERSIONS = {"libc.so.6": {3: "GLIBC_2.2.5", 5: "GLIBC_2.32"}, "libcudart.so.12": {4: "libcudart.so.12"}}
+
+
+def symbols(*rows: Row, versions: bool = True) -> Symbols:
+    own = {1: "libprovider.so", 2: "VERS_1.0"}
+    return read_elf(linked(*rows, asked=VERSIONS, defined=own, versions=versions)).symbols
+
+
+def test_what_a_provider_shows_and_asks_for() -> None:
+    found = symbols(
+        Row("GetProvider", version=2),
+        Row("VERS_1.0", ABSOLUTE, version=2),
+        Row("cudaMalloc", UNDEFINED, version=4),
+        Row("__libc_single_threaded", UNDEFINED, version=5),
+        Row("Provider_GetHost", UNDEFINED, version=1),
+    )
+    assert found.exports == {Symbol("GetProvider", "VERS_1.0")}
+    assert found.asks == (
+        Symbol("cudaMalloc", "libcudart.so.12", "libcudart.so.12"),
+        Symbol("__libc_single_threaded", "GLIBC_2.32", "libc.so.6"),
+        Symbol("Provider_GetHost"),
+    )
+
+
+@pytest.mark.parametrize("index", [1, 1 | NOT_DEFAULT])
+def test_the_librarys_own_name_is_no_version_of_a_symbol(index: int) -> None:
+    assert symbols(Row("free_for_all", version=index)).exports == {Symbol("free_for_all")}
+
+
+def test_a_version_that_is_not_the_default_is_a_version() -> None:
+    assert symbols(Row("old", version=2 | NOT_DEFAULT)).exports == {Symbol("old", "VERS_1.0")}
+
+
+def test_a_version_that_is_named_nowhere_is_none() -> None:
+    assert symbols(Row("odd", version=77)).exports == {Symbol("odd")}
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        (Row("weak", binding=WEAK), True),
+        (Row("unique", binding=UNIQUE), True),
+        (Row("protected", visibility=PROTECTED), True),
+        (Row("data", ABSOLUTE), True),
+        (Row("local", binding=LOCAL), False),
+        (Row("hidden", visibility=HIDDEN), False),
+        (Row("internal", visibility=INTERNAL), False),
+        (Row("undefined", UNDEFINED), False),
+    ],
+    ids=lambda value: value.name if isinstance(value, Row) else "",
+)
+def test_what_others_see(row: Row, shown: bool) -> None:
+    assert symbols(row).exports == ({Symbol(row.name)} if shown else set())
+
+
+def test_without_a_weak_symbol_a_library_loads_too() -> None:
+    assert symbols(Row("__gmon_start__", UNDEFINED, binding=WEAK)).asks == ()
+
+
+def test_a_library_without_versions() -> None:
+    found = symbols(Row("compress", version=2), Row("crc32", UNDEFINED, version=3), versions=False)
+    assert found == Symbols(exports=frozenset({Symbol("compress")}), asks=(Symbol("crc32"),))
+
+
+def test_a_library_without_dynamic_symbols() -> None:
+    assert read_elf(elf(needed=("libc.so.6",))).symbols == Symbols(exports=frozenset(), asks=())
+
+
+def test_a_name_as_long_as_cutlass_makes_them() -> None:
+    name = "_ZN7cutlass" + "4gemm" * 2000
+    assert symbols(Row(name)).exports == {Symbol(name)}
+
+
+def _refused(data: bytes) -> str:
+    with pytest.raises(ElfError) as raised:
+        read_elf(data)
+    return str(raised.value)
+
+
+def test_a_name_outside_its_string_table() -> None:
+    good = linked(Row("GetProvider"))
+    at = good.index(struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8))
+    for offset in (1 << 20, 0xFFFFFFFF):
+        bad = good[:at] + struct.pack("<I", offset) + good[at + 4 :]
+        assert "does not end within its string table" in _refused(bad)
+
+
+def test_a_version_table_that_is_too_short() -> None:
+    good = linked(Row("GetProvider"), Row("another"))
+    header = struct.pack("<Q", 6)
+    at = good.rindex(header + struct.pack("<I", 2))  # sh_size of three entries, then sh_link
+    bad = good[:at] + struct.pack("<Q", 4) + good[at + 8 :]
+    assert "holds no version for each symbol" in _refused(bad)
+
+
+def test_more_names_than_any_library_has() -> None:
+    """Many rows that name the same 60,000 bytes: no memory is filled with them."""
+    good = linked(Row("x" * 60_000), *(Row("") for _ in range(1200)))
+    same = struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8)
+    at = good.index(same)
+    assert "bytes of symbols' names" in _refused(good[:at] + same * 1201 + good[at + 1201 * 24 :])

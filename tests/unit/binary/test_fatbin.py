@@ -1,0 +1,255 @@
+"""test_fatbin."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from builder.binary import fatbin, fatbin_format
+from builder.binary.elf_frame import ElfError
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Compression, Container, FatbinError, Kind
+from builder.gpu.architectures import Arch
+from tests.support.factories.binaries import (
+    BLACKWELL,
+    LTOIR,
+    LZ4,
+    PTX,
+    SASS,
+    ZSTD,
+    A,
+    F,
+    container,
+    elf,
+    image,
+    sass,
+)
+
+
+def _read(data: bytes, section: str = ".nv_fatbin") -> tuple[Container, ...]:
+    return read_containers(elf({".rodata": b"\xff" * 24, section: data}))
+
+
+def test_a_container_image_by_image() -> None:
+    (found,) = _read(
+        container(
+            image(SASS, 60, payload=32),
+            image(SASS, 90, A | LZ4, payload=40, packed=33),
+            image(SASS, 120, F | BLACKWELL | ZSTD, header=96),
+            image(PTX, 90, LZ4, header=80),
+            image(LTOIR, 50, 0x10000 | LZ4),
+            image(0x40, 75),
+        )
+    )
+    assert [(one.kind, str(one.arch), one.compression) for one in found.images] == [
+        (Kind.SASS, "60", Compression.NONE),
+        (Kind.SASS, "90a", Compression.LZ4),
+        (Kind.SASS, "120f", Compression.ZSTD),
+        (Kind.PTX, "90", Compression.LZ4),
+        (Kind.LTOIR, "50", Compression.LZ4),
+        (Kind.OTHER, "75", Compression.NONE),
+    ]
+    assert [(one.size, one.unpacked_size) for one in found.images[:2]] == [(32, 32), (33, 4096)]
+    assert found.arches(Kind.SASS) == {Arch(6, 0), Arch(9, 0, "a"), Arch(12, 0, "f")}
+
+
+def test_offsets_are_in_the_file() -> None:
+    library = elf({".text": b"\x90" * 80, ".nv_fatbin": sass(50, 52)})
+    (found,) = read_containers(library)
+    assert library[found.offset : found.offset + 4] == b"\x50\xed\x55\xba"
+    assert found.images[0].offset == found.offset + 16
+    assert found.images[1].offset == found.offset + 16 + 64 + 24
+
+
+def test_containers_with_padding_between_and_after() -> None:
+    data = sass(50) + bytes(24) + sass(60, 61) + bytes(8) + sass(70) + bytes(4096)
+    assert [len(one.images) for one in _read(data)] == [1, 2, 1]
+
+
+def test_the_whole_file_is_read_and_each_section_named() -> None:
+    """Only what lies in the first two is listed by cuobjdump 12.4."""
+    among = (
+        b"cuFFT's way: other data, then containers, then other data again".ljust(72) + sass(90) + b"x" * 40
+    )
+    library = elf({".nv_fatbin": sass(80), "__nv_relfatbin": sass(86), ".ldata": among + sass(100)})
+    behind_all = b"\0" * (-len(library) % 8) + sass(120)
+    found = read_containers(library + behind_all)
+    assert [(one.section, one.listed, str(one.images[0].arch)) for one in found] == [
+        (".nv_fatbin", True, "80"),
+        ("__nv_relfatbin", True, "86"),
+        (".ldata", False, "90"),
+        (".ldata", False, "100"),
+        ("", False, "120"),
+    ]
+
+
+def test_a_bare_fatbin() -> None:
+    found = read_containers(sass(50) + sass(90))
+    assert [str(one.images[0].arch) for one in found] == ["50", "90"]
+
+
+BEGIN = struct.pack("<IHH", 0xBA55ED50, 1, 16)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        BEGIN[:4] * 8,  # the magic alone
+        BEGIN + bytes(8),  # an empty container's header: what a program that writes fatbins begins with
+        b"1234" + sass(50),  # no container begins at an odd address
+    ],
+)
+def test_data_that_only_looks_like_a_container(data: bytes) -> None:
+    assert read_containers(elf({".rodata": data})) == ()
+
+
+def test_machine_code_is_not_searched() -> None:
+    """nvFatbin's own .text has the magic as an operand, followed by whatever."""
+    assert read_containers(elf({".text": BEGIN + b"\xff" * 56})) == ()
+    with pytest.raises(FatbinError, match=r"runs past the end of section \.rodata"):
+        read_containers(elf({".rodata": BEGIN + b"\xff" * 56}))
+
+
+def test_a_container_elsewhere_that_is_cut_off() -> None:
+    with pytest.raises(FatbinError, match=r"runs past the end of section \.ldata"):
+        read_containers(elf({".ldata": sass(50) + sass(60)[:-8]}))
+
+
+def test_fatbin_sections_that_overlap() -> None:
+    library = bytearray(elf({".nv_fatbin": sass(50), "__nv_relfatbin": sass(60)}))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    headers = [table + 64 * index for index in range(struct.unpack_from("<H", library, 60)[0])]
+    first, second = (at for at in headers if struct.unpack_from("<Q", library, at + 32)[0] == len(sass(50)))
+    library[second + 24 : second + 32] = library[first + 24 : first + 32]
+    with pytest.raises(FatbinError, match="__nv_relfatbin overlaps"):
+        read_containers(bytes(library))
+
+
+def test_what_has_nothing_to_run() -> None:
+    """A unit without kernels is a cubin of 872, 960 or 1112 bytes (NVRTC 12.9: sm_50, sm_70, sm_90)."""
+    (found,) = _read(
+        container(
+            image(SASS, 52, payload=872),
+            image(SASS, 90, payload=1112),
+            image(LTOIR, 50),
+            image(SASS, 52, payload=1864),
+        )
+    )
+    assert [one.runnable for one in found.images] == [False, False, False, True]
+
+
+def test_a_library_without_device_code_has_no_containers() -> None:
+    assert read_containers(elf({".text": b"\x90"})) == ()
+
+
+GOOD = sass(50, 60)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "offset"),
+    [
+        (bytes(64), "holds no container", 0),
+        (b"\x00" * 8 + b"junk" * 8, "no container where one must begin", 8),
+        (GOOD + b"junk" * 8, "no container where one must begin", len(GOOD)),
+        (GOOD + GOOD[:10], "header runs past the end", len(GOOD)),
+        (GOOD[:-1], r"runs past the end of section \.nv_fatbin", 0),
+        (struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 0) + bytes(64), "size zero", 0),
+        (
+            struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 2**64 - 1) + bytes(64),
+            r"runs past the end of section \.nv_fatbin",
+            0,
+        ),
+        (struct.pack("<IHHQ", 0xBA55ED50, 2, 16, 64) + bytes(64), "unknown container version 2", 0),
+        (struct.pack("<IHHQ", 0xBA55ED50, 1, 0, 64) + bytes(64), "header of 0 bytes", 0),
+        (container(GOOD[16:] + b"\x02\x00\x01\x01"), "image's header runs past", len(GOOD)),
+        (container(image(SASS, 50, payload=0)), "image of 0 bytes does not fit", 16),
+        (container(image(SASS, 50)[:-8]), "image of 24 bytes does not fit", 16),
+        (container(image(SASS, 50, LZ4, payload=24, packed=25)), "compressed image of 25 bytes in 24", 16),
+        (container(image(SASS, 50, LZ4, payload=24, packed=0)), "compressed image of 0 bytes", 16),
+        (container(image(SASS, 50, LZ4 | ZSTD)), "packed in two ways", 16),
+        (container(image(SASS, 5)), "image for architecture 5", 16),
+        (container(image(SASS, 2**32 - 1)), "image for architecture 4294967295", 16),
+        (container(struct.pack("<HHI", 2, 0x0101, 0) + bytes(80)), "header of 0 bytes", 16),
+        (container(struct.pack("<HHI", 2, 0x0202, 64) + bytes(80)), "unknown image version 0x0202", 16),
+    ],
+)
+def test_whatever_is_no_whole_container_says_where(data: bytes, message: str, offset: int) -> None:
+    library = elf({".rodata": b"just before it..", ".nv_fatbin": data})
+    with pytest.raises(FatbinError, match=message) as caught:
+        read_containers(library)
+    assert caught.value.offset == library.index(b"just before it..") + 16 + offset
+
+
+def test_a_file_that_is_neither_elf_nor_fatbin() -> None:
+    with pytest.raises(ElfError):
+        read_containers(b"junk" + GOOD)
+
+
+def test_any_changed_byte_is_read_or_refused() -> None:
+    library = elf({".nv_fatbin": container(image(SASS, 50, LZ4), image(PTX, 90, header=80)) + sass(60, 70)})
+    source = random.Random(9)  # noqa: S311 - mutations that repeat
+    outcomes = set()
+    for _ in range(4000):
+        bad = bytearray(library)
+        for _ in range(source.randint(1, 3)):
+            bad[source.randrange(64, len(bad))] = source.choice((0, 1, 2, 127, 255, source.randrange(256)))
+        try:
+            outcomes.add(len(read_containers(bytes(bad))))
+        except (FatbinError, ElfError):
+            outcomes.add(-1)
+    assert {-1, 2} <= outcomes
+
+
+def test_a_long_run_of_padding_is_not_walked_byte_by_byte() -> None:
+    data = sass(50) + bytes(64 << 20) + sass(60)
+    assert len(_read(data)) == 2
+
+
+def test_a_fatbin_section_that_is_said_to_be_machine_code() -> None:
+    library = bytearray(elf({".text": sass(60), ".nv_fatbin": sass(50)}))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    where = library.rindex(BEGIN)
+    header = next(
+        at for at in range(table, len(library), 64) if struct.unpack_from("<Q", library, at + 24) == (where,)
+    )
+    struct.pack_into("<Q", library, header + 8, 0x6)  # SHF_ALLOC and SHF_EXECINSTR
+    assert [(one.section, one.offset) for one in read_containers(bytes(library))] == [(".nv_fatbin", where)]
+
+
+@pytest.mark.parametrize("flags", [0x10, 0x01, 0x21, 0x41])
+@pytest.mark.parametrize("kind", [SASS, PTX, LTOIR])
+def test_what_is_not_for_64_bit_linux_is_of_no_known_kind(kind: int, flags: int) -> None:
+    """nvFatbin's flags for ``-32``, no system, ``-host=mac`` and ``-host=windows``; real images have 0x11."""
+    other = bytearray(image(kind, 75))
+    struct.pack_into("<Q", other, 40, flags)
+    (found,) = _read(container(image(SASS, 75), bytes(other)))
+    assert [one.kind for one in found.images] == [Kind.SASS, Kind.OTHER]
+    assert found.images[1].runnable, "what it holds is not known"
+
+
+def test_more_images_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real limit takes seconds to reach: cuFFT has 24,454."""
+    monkeypatch.setattr(fatbin, "MOST_IMAGES", 3)
+    monkeypatch.setattr(fatbin_format, "MOST_IMAGES", 3)
+    each = len(image(SASS, 50))
+    assert len(read_containers(sass(50) + sass(50, 60))) == 2
+    with pytest.raises(FatbinError, match="more than 3 images in a file") as caught:
+        read_containers(sass(50) + sass(50, 60, 70))
+    assert caught.value.offset == 16 + each + 16 + 2 * each
+    with pytest.raises(FatbinError, match="more than 3 images in a container") as caught:
+        read_containers(sass(50, 60, 70, 80, 90))
+    assert caught.value.offset == 16 + 3 * each
+
+
+@pytest.mark.parametrize("stray", [b"\xff" * 4 + BEGIN + b"\xff" * 4, BEGIN + bytes(8)], ids=["odd", "empty"])
+def test_more_beginnings_of_nothing_than_any_library_has(
+    stray: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fatbin, "_MOST_STRAYS", 2)
+    assert read_containers(elf({".rodata": stray, ".data": stray})) == ()
+    library = elf({".rodata": stray * 2, ".data": stray})
+    with pytest.raises(FatbinError, match="more than 2 beginnings of containers that are none") as caught:
+        read_containers(library)
+    assert caught.value.offset == library.rindex(BEGIN)

@@ -1,0 +1,215 @@
+"""Files that are not what they seem: each is refused at the exact place, or read for what it is."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from builder.binary.elf import read_elf
+from builder.binary.elf_frame import ElfError, read_sections
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import FatbinError
+from tests.support.factories.binaries import LZ4, PTX, SASS, container, elf, image, sass
+
+BEGIN = bytes.fromhex("50ed55ba01001000")
+
+LIBRARY = elf({".text": b"\x90" * 32, ".nv_fatbin": sass(50, 60)}, needed=("libc.so.6",))
+
+WHERE = LIBRARY.index(BEGIN)
+
+
+def _patched(data: bytes, offset: int, form: str, value: int) -> bytes:
+    changed = bytearray(data)
+    struct.pack_into(form, changed, offset, value)
+    return bytes(changed)
+
+
+def _table(data: bytes) -> int:
+    return int(struct.unpack_from("<Q", data, 40)[0])
+
+
+NO_ELF_FILES = {
+    "zero-length": (b"", "the file is empty", 0),
+    "text": (b"#!/bin/sh\nexec true\n", "not an ELF file", 0),
+    "four bytes": (b"\x7fELF", "truncated: the file ends after 4 bytes, within its header", 4),
+    "cut in its header": (LIBRARY[:63], "truncated: the file ends after 63 bytes, within its header", 63),
+    "cut in half": (
+        LIBRARY[:400],
+        f"truncated: section headers end at {len(LIBRARY):,}, the file at 400",
+        _table(LIBRARY),
+    ),
+    "last byte missing": (
+        LIBRARY[:-1],
+        f"truncated: section headers end at {len(LIBRARY):,}, the file at {len(LIBRARY) - 1:,}",
+        _table(LIBRARY),
+    ),
+    "32-bit": (_patched(LIBRARY, 4, "<B", 1), "not a 64-bit ELF file", 4),
+    "big-endian": (_patched(LIBRARY, 5, "<B", 2), "not a little-endian ELF file", 5),
+    "for ARM": (_patched(LIBRARY, 18, "<H", 183), "not for x86-64 (machine 183)", 18),
+    "no section headers": (_patched(LIBRARY, 60, "<H", 0), "no usable section headers", 58),
+    "a table of headers that wraps round": (
+        _patched(LIBRARY, 40, "<Q", 2**64 - 64),
+        f"truncated: section headers end at {2**64 - 64 + 64 * 7:,}, the file at {len(LIBRARY):,}",
+        2**64 - 64,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_ELF_FILES)
+def test_no_whole_elf_file(name: str) -> None:
+    data, message, offset = NO_ELF_FILES[name]
+    for read in (read_containers, read_elf):
+        with pytest.raises(ElfError) as caught:
+            read(data)
+        assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {offset:#x})", offset)
+
+
+ONE, TWO = sass(50), sass(60)
+
+LONG_WAY = 2**64 - 64 - 24
+"""Of a payload: in 64 bits the next image would be this one again."""
+
+NO_CONTAINERS = {
+    "one byte short": (ONE[:-1], "a container of 88 bytes runs past the end of {}", 0),
+    "cut in its header": (ONE + TWO[:12], "a container's header runs past the end of {}", 104),
+    "a size that runs past the end": (
+        _patched(ONE, 8, "<Q", 1 << 40),
+        "a container of 1,099,511,627,776 bytes runs past the end of {}",
+        0,
+    ),
+    "a size that leads back": (
+        _patched(ONE, 8, "<Q", 2**64 - 16),
+        "a container of 18,446,744,073,709,551,600 bytes runs past the end of {}",
+        0,
+    ),
+    "a container over the next one": (
+        _patched(ONE, 8, "<Q", 88 + len(TWO)) + TWO,
+        "unknown image version 0xba55 with a header of 1048577 bytes",
+        104,
+    ),
+    "a container that ends within its image": (
+        _patched(ONE, 8, "<Q", 80) + TWO,
+        "an image of 24 bytes does not fit its container",
+        16,
+    ),
+    "a container within an image": (
+        container(image(SASS, 50, payload=24), image(SASS, 60)[:63]),
+        "an image's header runs past the end of its container",
+        104,
+    ),
+    "an image that is its own successor": (
+        _patched(ONE, 16 + 8, "<Q", LONG_WAY),
+        f"an image of {LONG_WAY:,} bytes does not fit its container",
+        16,
+    ),
+    "an image without a header": (
+        _patched(ONE, 16 + 4, "<I", 0),
+        "unknown image version 0x0101 with a header of 0 bytes",
+        16,
+    ),
+    "an image over the next one": (
+        container(_patched(image(SASS, 50), 8, "<Q", 24 + 8), image(SASS, 60)),
+        "unknown image version 0x0000 with a header of 0 bytes",
+        16 + 64 + 32,
+    ),
+    "a packed image longer than its payload": (
+        container(image(PTX, 90, LZ4, payload=24, packed=25)),
+        "a compressed image of 25 bytes in 24",
+        16,
+    ),
+}
+"""Data, the message with a place for where it lies, and the offset in the data."""
+
+
+@pytest.mark.parametrize("section", [".nv_fatbin", "__nv_relfatbin", ".ldata", ".rodata"])
+@pytest.mark.parametrize("name", NO_CONTAINERS)
+def test_no_whole_container_in_a_section(name: str, section: str) -> None:
+    data, message, offset = NO_CONTAINERS[name]
+    library = elf({".data": b"just before it..", section: data})
+    _refused(library, message.format(f"section {section}"), library.index(BEGIN) + offset)
+
+
+@pytest.mark.parametrize("name", NO_CONTAINERS)
+def test_no_whole_container_in_a_bare_fatbin(name: str) -> None:
+    data, message, offset = NO_CONTAINERS[name]
+    _refused(data, message.format("the file"), offset)
+
+
+def test_the_first_eight_bytes_alone() -> None:
+    _refused(BEGIN, "a container's header runs past the end of the file", 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        BEGIN[:4] + bytes(60),
+        BEGIN[:4] + bytes.fromhex("02001000") + b"\xff" * 56,
+        BEGIN[:4] + bytes.fromhex("01001800") + b"\xff" * 56,
+        b"\xff" + BEGIN + b"\xff" * 55,
+        b"\xff" * 4 + BEGIN + b"\xff" * 52,
+        BEGIN + bytes(8) + b"\xff" * 48,
+    ],
+    ids=["magic", "version 2", "another header", "at an odd byte", "at a multiple of four", "empty"],
+)
+def test_a_magic_that_is_no_container_s(data: bytes) -> None:
+    assert read_containers(elf({".rodata": data, ".data": data})) == ()
+
+
+def test_a_magic_in_machine_code() -> None:
+    assert read_containers(elf({".text": (BEGIN + b"\xff" * 8) * 4, ".rodata": sass(50)})) != ()
+
+
+def test_what_begins_like_a_container_but_is_none_is_refused_outside_machine_code() -> None:
+    library = elf({".rodata": b"\xff" * 8 + BEGIN + struct.pack("<Q", 64) + bytes(64)})
+    _refused(library, "unknown image version 0x0000 with a header of 0 bytes", library.index(BEGIN) + 16)
+
+
+def test_an_elf_file_without_device_code() -> None:
+    assert read_containers(elf({".text": b"\x90" * 32, ".rodata": b"text"}, needed=("libc.so.6",))) == ()
+
+
+def test_a_fatbin_section_that_two_headers_name_is_not_counted_twice() -> None:
+    library = elf({".nv_fatbin": sass(50), "__nv_relfatbin": sass(60)})
+    first, second = (_header(library, name) for name in (".nv_fatbin", "__nv_relfatbin"))
+    changed = bytearray(library)
+    changed[second + 24 : second + 40] = library[first + 24 : first + 40]
+    where = library.index(BEGIN)
+    _refused(bytes(changed), "section __nv_relfatbin overlaps the one before it", where)
+
+
+def test_containers_that_two_other_sections_share_are_read_once() -> None:
+    library = elf({".data": sass(50) + sass(60), ".ldata": bytes(208)})
+    first, second = (_header(library, name) for name in (".data", ".ldata"))
+    changed = bytearray(library)
+    changed[second + 24 : second + 40] = library[first + 24 : first + 40]
+    assert [found.section for found in read_containers(bytes(changed))] == [".data", ".data"]
+
+
+def test_a_section_that_runs_past_the_end_of_the_file() -> None:
+    at = _header(LIBRARY, ".nv_fatbin")
+    for size in (1 << 40, 2**64 - WHERE):
+        changed = _patched(LIBRARY, at + 32, "<Q", size)
+        message = f"truncated: section .nv_fatbin ends at {WHERE + size:,}, the file at {len(LIBRARY):,}"
+        for read in (read_containers, read_elf):
+            with pytest.raises(ElfError) as caught:
+                read(changed)
+            assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {at:#x})", at)
+
+
+def test_a_fatbin_section_that_claims_the_whole_file() -> None:
+    changed = bytearray(LIBRARY)
+    struct.pack_into("<QQ", changed, _header(LIBRARY, ".nv_fatbin") + 24, 0, len(LIBRARY))
+    _refused(bytes(changed), "no container where one must begin: magic 0x464c457f", 0)
+
+
+def _refused(data: bytes, message: str, offset: int) -> None:
+    with pytest.raises(FatbinError) as caught:
+        read_containers(data)
+    assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {offset:#x})", offset)
+
+
+def _header(library: bytes, name: str) -> int:
+    """Where the section's header is."""
+    index = [section.name for section in read_sections(library)].index(name)
+    return _table(library) + 64 * index

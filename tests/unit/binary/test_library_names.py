@@ -1,0 +1,43 @@
+"""test_library_names."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.binary.coverage import is_specialised
+from builder.binary.library_names import must_hold_code
+from builder.package.contents import vendor_of
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "specialised", "code"),
+    [
+        ("libcublas.so.12", "nvidia", True, True),
+        ("libcublasLt.so.12", "nvidia", True, True),
+        ("libcufft.so.11", "nvidia", True, True),
+        ("libcufftw.so.11", "nvidia", True, False),
+        ("libcurand.so.10", "nvidia", True, True),
+        ("libcudnn.so.9", "nvidia", True, False),
+        ("libcudnn_adv.so.9", "nvidia", True, True),
+        ("libcudnn_cnn.so.9", "nvidia", True, True),
+        ("libcudnn_ops.so.9", "nvidia", True, True),
+        ("libcudnn_engines_precompiled.so.9", "nvidia", True, True),
+        ("libcudnn_engines_runtime_compiled.so.9", "nvidia", True, True),
+        ("libcudnn_engines_tensor_ir.so.9", "nvidia", True, False),
+        ("libcudnn_graph.so.9", "nvidia", True, False),
+        ("libcudnn_heuristic.so.9", "nvidia", True, False),
+        ("libcudart.so.12", "nvidia", False, False),
+        ("libnvrtc-builtins.so.12.9", "nvidia", False, False),
+        ("libnvJitLink.so.12", "nvidia", False, False),
+        ("libnppig.so.12", "nvidia", True, False),
+        ("libnccl.so.2", "nvidia", True, False),
+        ("libonnxruntime.so.1", "onnxruntime", False, False),
+        ("libonnxruntime_cublas_plugin.so", "onnxruntime", False, False),
+        ("libmyops.so", "", False, False),
+        ("libcurl.so.4", "", False, False),
+    ],
+)
+def test_what_a_name_tells(name: str, vendor: str, specialised: bool, code: bool) -> None:
+    assert vendor_of(name) == vendor
+    assert is_specialised(f"lib/{name}") is specialised
+    assert must_hold_code(name) is code

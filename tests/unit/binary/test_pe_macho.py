@@ -1,0 +1,105 @@
+"""Libraries for Windows and macOS: headers written by hand, and programs that other tools made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pip
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.binary.pe_macho import read_foreign
+from builder.findings.finding import Code, Finding
+from builder.rules.foreign_libraries import check_foreign
+from tests.support.factories.binaries import elf
+from tests.support.factories.repacked import COREML, dll, dylib
+
+WHEEL = "wheel:onnxruntime-directml==1.23.0@win-x64"
+
+LIBRARIES = {
+    "lib/onnxruntime.dll": dll(b"1.23.0", b"DirectML.dll"),
+    "lib/onnxruntime_providers_shared.dll": dll(),
+    "lib/DirectML.dll": dll(),
+}
+
+
+def found(
+    libraries: dict[str, bytes], provider: str = "directml", platform: str = "win-x64"
+) -> list[Finding]:
+    read = [read_foreign(path, WHEEL, data) for path, data in libraries.items()]
+    return list(check_foreign(read, provider, platform))
+
+
+def codes(findings: list[Finding]) -> list[tuple[Code, str]]:
+    return [(finding.code, finding.path) for finding in findings]
+
+
+def test_whole_packages_are_fine() -> None:
+    assert found(LIBRARIES) == []
+    mac = {"lib/libonnxruntime.dylib": dylib(b"1.23.0", COREML)}
+    assert found(mac, "coreml", "macos-arm64") == []
+    assert found(mac, "cpu", "macos-arm64") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "platform"),
+    [
+        (dll(), "win-x64"),
+        (dylib(), "macos-arm64"),
+        (dll(machine=0xAA64), None),  # Windows on ARM
+        (dll(machine=0x14C, magic=0x10B), None),  # 32 bits
+        (dll(characteristics=0x0022), None),  # a program
+        (dylib(processor=0x01000007), None),  # macOS on Intel
+        (dylib(kind=2), None),  # a program
+        (dylib(kind=8), None),  # a bundle, as Python's extension modules are
+        (dylib(magic=0xBEBAFECA), None),  # several processors in one file
+        (elf({".text": b"x"}), None),
+        (b"MZ", None),
+        (b"", None),
+        (dll()[:0x90], None),
+        (b"MZ".ljust(0x3C, b"\0") + b"\xff\xff\xff\xff", None),  # its header lies outside the file
+    ],
+)
+def test_the_header_tells_the_platform(data: bytes, platform: str | None) -> None:
+    assert read_foreign("lib/x", "built", data).platform == platform
+
+
+def test_a_program_that_another_tool_made_is_no_library() -> None:
+    launchers = sorted((Path(pip.__file__).parent / "_vendor" / "distlib").glob("t64.exe"))
+    assert [read_foreign("lib/x", "built", file.read_bytes()).platform for file in launchers] in ([None], [])
+
+
+@given(st.binary(max_size=300), st.sampled_from([b"", dll(), dylib()]))
+def test_no_bytes_make_it_raise(data: bytes, before: bytes) -> None:
+    read_foreign("lib/x", "built", before[:0x90] + data)
+
+
+@pytest.mark.parametrize("path", LIBRARIES)
+def test_a_library_that_is_missing_is_named(path: str) -> None:
+    less = {name: data for name, data in LIBRARIES.items() if name != path}
+    assert codes(found(less)) == [(Code.E012, path)]
+
+
+@pytest.mark.parametrize("path", LIBRARIES)
+def test_a_library_of_another_platform_is_named(path: str) -> None:
+    marks = (b"1.23.0", b"DirectML.dll")
+    (finding,) = found({**LIBRARIES, path: dylib(*marks)})
+    assert codes([finding]) == [(Code.E018, path)]
+    assert (finding.wanted, finding.got) == (
+        "a 64-bit DLL for x86-64",
+        "a 64-bit dynamic library for arm64",
+    )
+
+
+def test_a_host_library_without_the_provider_is_named() -> None:
+    plain = {**LIBRARIES, "lib/onnxruntime.dll": dll(b"1.23.0")}
+    assert codes(found(plain)) == [(Code.E019, "lib/onnxruntime.dll")]
+    mac = {"lib/libonnxruntime.dylib": dylib(b"1.23.0")}
+    assert codes(found(mac, "coreml", "macos-arm64")) == [(Code.E019, "lib/libonnxruntime.dylib")]
+
+
+@pytest.mark.parametrize("said", [b"1.22.0", b"11.23.0", b"1.23.01", b""])
+def test_a_host_library_of_another_version_than_its_wheel_is_named(said: bytes) -> None:
+    other = {**LIBRARIES, "lib/onnxruntime.dll": dll(said, b"DirectML.dll")}
+    assert codes(found(other)) == [(Code.B011, "lib/onnxruntime.dll")]

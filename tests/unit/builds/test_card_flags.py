@@ -1,0 +1,41 @@
+"""test_card_flags."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.builds.cards import asked_for
+from builder.errors import ValidationError
+from builder.gpu.generations import CAPABILITIES
+from builder.virtualcard.card import DRIVER
+
+
+def test_no_card_is_asked_for() -> None:
+    assert asked_for([], None, None) is None
+
+
+def test_cards_by_name_and_all_of_them() -> None:
+    some = asked_for(["8.6", "5.2", "8.6"], "535.54.03", None)
+    assert some is not None
+    assert [str(one) for one in some.capabilities] == ["8.6", "5.2"]
+    assert (some.driver, some.whole) == ("535.54.03", False)
+    every = asked_for(["all"], None, "cards.md")
+    assert every is not None
+    assert (every.capabilities, every.driver, every.whole) == (CAPABILITIES, DRIVER, True)
+
+
+@pytest.mark.parametrize(
+    ("cards", "driver", "grid", "words"),
+    [
+        (["8.4"], None, None, "--card 8.4: no NVIDIA GPU has this compute capability. There are 5.0, 5.2"),
+        (["RTX"], None, None, "--card: 'RTX' is not a compute capability like 8.6, nor all."),
+        (["8.6"], "new", None, "--driver: 'new' is not a driver version like 525.60.13."),
+        ([], "535.54", None, "--driver 535.54 says something of a card: name one with --card"),
+        (["8.6"], None, "x.md", "--grid x.md is a page of all cards. Ask for them: --card all."),
+    ],
+)
+def test_what_is_no_card(cards: list[str], driver: str | None, grid: str | None, words: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        asked_for(cards, driver, grid)
+    assert words in str(error.value)
+    assert error.value.exit_code == 2

@@ -1,0 +1,71 @@
+"""test_lock."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.config.lock import parse_lock, render_lock
+from builder.errors import ConfigError
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from tests.unit.config.config_cases import Case, changed, read_cases
+
+ZEROS = "0" * 64
+
+TEXT = f"""{{
+  "format": 1,
+  "inputs": {{
+    "image:nvidia/cuda:12.9.1-devel-ubuntu22.04": {{
+      "revision": null
+    }},
+    "wheel:cmake==3.31.6": {{
+      "filename": "cmake-3.31.6-py3-none-any.whl",
+      "sha256": "{ZEROS}",
+      "size": 27
+    }}
+  }}
+}}
+"""
+
+LOCK = Lock(
+    pins={
+        "wheel:cmake==3.31.6": Pin(filename="cmake-3.31.6-py3-none-any.whl", size=27, sha256=ZEROS),
+        "image:nvidia/cuda:12.9.1-devel-ubuntu22.04": Pin(revision=None),
+    }
+)
+
+
+def test_a_lock_is_written_sorted_and_read_back() -> None:
+    assert render_lock(LOCK) == TEXT
+    assert parse_lock(TEXT, "inputs.lock") == LOCK
+
+
+def test_an_empty_lock_is_a_lock() -> None:
+    assert parse_lock(render_lock(Lock(pins={})), "inputs.lock") == Lock(pins={})
+
+
+def test_a_commit_and_a_digest_are_revisions() -> None:
+    lock = Lock(
+        pins={
+            "git:https://github.com/microsoft/onnxruntime@v1.23.2": Pin(revision="a" * 40),
+            "image:ubuntu:22.04": Pin(revision="sha256:" + "b" * 64),
+        }
+    )
+    assert parse_lock(render_lock(lock), "inputs.lock") == lock
+
+
+def test_tabs_and_one_line_are_json_too() -> None:
+    assert parse_lock(TEXT.replace("  ", "\t"), "inputs.lock") == LOCK
+    assert parse_lock(TEXT.replace("\n", ""), "inputs.lock") == LOCK
+
+
+def test_an_input_is_read_back_from_its_key() -> None:
+    item = Input(InputKind.IMAGE, "nvidia/cuda:12.9.1-devel-ubuntu22.04")
+    assert Input.parse(item.key) == item
+
+
+@pytest.mark.parametrize("case", read_cases("lock-messages.txt"), ids=str)
+def test_a_wrong_lock_names_line_and_key(case: Case) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_lock(changed((case.old, case.new), text=TEXT), "inputs.lock")
+    assert type(caught.value).__name__ == case.kind
+    assert caught.value.problems == tuple(f"inputs.lock:{line}" for line in case.lines)

@@ -1,0 +1,140 @@
+"""What a user reads for each way in which ``variants.yaml`` can be wrong, word for word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
+from tests.unit.config.config_cases import SAMPLE, Case, changed, error_of, read_cases
+
+CASES = read_cases("variants-messages.txt")
+
+SECTIONS = "format, onnxruntime, cuda, cudnn, bases, variants, check, bundle, publish, models"
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_mistake_has_its_message(case: Case) -> None:
+    kind, lines = error_of(changed((case.old, case.new)))
+    assert (kind.__name__, lines) == (case.kind, list(case.lines))
+
+
+def test_the_sample_that_is_broken_here_is_fine_itself() -> None:
+    with pytest.raises(pytest.fail.Exception):
+        error_of(SAMPLE)
+
+
+def test_the_messages_in_the_guide_are_those_that_are_printed(root: Path) -> None:
+    guide = (root / "docs" / "variants.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^variants\.yaml:(.*)$", guide, re.MULTILINE)
+    printed = {line for case in CASES for line in case.lines}
+    assert len(shown) > 10
+    assert [line for line in shown if line not in printed] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", f"1: the file: the file is empty (allowed: {SECTIONS})"),
+        ("# nothing but this\n", f"1: the file: the file is empty (allowed: {SECTIONS})"),
+        ("{}", f"1: the file: the file is empty (allowed: {SECTIONS})"),
+        ("- 1\n- 2\n", f"1: the file: a mapping is wanted (found a list; allowed: {SECTIONS})"),
+        ("hello", f"1: the file: a mapping is wanted (found hello; allowed: {SECTIONS})"),
+    ],
+)
+def test_a_file_that_is_something_else_gets_one_line(text: str, message: str) -> None:
+    assert error_of(text) == (SchemaError, [message])
+
+
+def test_another_format_is_the_only_problem_that_is_told() -> None:
+    text = changed(("format: 1", "format: 2"), ("bundle:", "bundles:"))
+    message = (
+        "1: format: another format (found 2; allowed: 1). "
+        "This program reads format 1: use the release of ortpacks that the file is for."
+    )
+    assert error_of(text) == (ValidationError, [message])
+
+
+def test_a_syntax_error_is_told_alone() -> None:
+    kind, lines = error_of(changed(("[50,", "[91,"), ("models:", "models")))
+    assert (kind.__name__, len(lines)) == ("ParseError", 1)
+
+
+def test_a_long_value_is_cut() -> None:
+    kind, [line] = error_of(changed(("1000000", "9" * 5000)))
+    assert (kind, len(line)) == (
+        SchemaError,
+        len(f"54: bundle.budget: a whole number is wanted (found {'9' * 120})"),
+    )
+
+
+def test_aliases_are_refused_before_they_unfold() -> None:
+    levels = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 60)]
+    kind, lines = error_of("a0: &a0 [x, x]\n" + "\n".join(levels))
+    assert kind is SchemaError
+    assert len(lines) == 60 + 59 * 9  # each anchor and each alias
+
+
+def test_problems_of_all_kinds_are_told_in_one_go_in_the_files_order() -> None:
+    text = changed(
+        ("nvrtc:", "nvrct:"), ('"12.9"', '"13.0"'), ("90a", "95"), ("budget: 1000000", "budget: -1")
+    )
+    kind, lines = error_of(text)
+    assert kind is SchemaError
+    assert [line.partition(": ")[0] for line in lines] == ["5", "6", "10", "47", "50", "54"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind"),
+    [
+        ([("preset:", "prset:"), ("90a", "95"), ('"12.9"', '"13.0"')], SchemaError),
+        ([("90a", "95"), ('"12.9"', '"13.0"')], ValidationError),
+        ([('"12.9"', '"13.0"')], CompatibilityError),
+    ],
+)
+def test_the_class_is_that_of_the_most_basic_problem(
+    broken: list[tuple[str, str]], kind: type[ConfigError]
+) -> None:
+    assert error_of(changed(*broken))[0] is kind
+
+
+@pytest.mark.parametrize(
+    ("changes", "start", "facts"),
+    [
+        (
+            [('"12.9"', '"13.0"'), ("==12.9.79", "==13.0.48")],
+            "47: variants.legacy.sm: C002 ",
+            ["CUDA 13.0", "sm_50, sm_60"],
+        ),
+        (
+            [("9.10.2.21\n", "9.11.0.98\n"), ("==9.10.2.21", "==9.11.0.98")],
+            "47: variants.legacy.sm: C001 ",
+            ["cuDNN 9.11.0.98", "sm_50, sm_60"],
+        ),
+        (
+            [('"12.9"', '"12.4"'), ("==12.9.79", "==12.4.127")],
+            "50: variants.latest.sm: C003 ",
+            ["CUDA 12.4", "sm_120"],
+        ),
+    ],
+)
+def test_what_the_libraries_dropped_is_told_at_the_sets_line(
+    changes: list[tuple[str, str]], start: str, facts: list[str]
+) -> None:
+    kind, [line] = error_of(changed(*changes))
+    assert kind is CompatibilityError
+    assert line.startswith(start)
+    assert all(fact in line for fact in facts)
+
+
+def test_windows_line_ends_count_as_one_line() -> None:
+    [line] = error_of(changed(("90a", "91")).replace("\n", "\r\n"))[1]
+    assert line.startswith("50: variants.latest.sm[0]: ")
+
+
+def test_no_variant_at_all() -> None:
+    head, rest = SAMPLE.split("variants:\n")
+    text = f"{head}variants: {{}}\nbundle:{rest.split('bundle:')[1]}"
+    assert error_of(text) == (ValidationError, ["45: variants: at least one variant is needed"])

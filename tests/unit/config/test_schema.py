@@ -1,0 +1,169 @@
+"""The JSON Schemas that editors use: they accept what the loader accepts and refuse what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from builder.config.lock import parse_lock
+from builder.config.project import load_project
+from builder.errors import ConfigError
+from builder.gpu.generations import GENERATION_NUMBERS
+from builder.gpu.toolkits import KNOWN_SM
+from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
+
+GOOD_LOCK = {
+    "format": 1,
+    "inputs": {
+        "debian:pool/main/r/re2/re2_1.orig.tar.gz": {
+            "filename": "re2_1.tar.gz",
+            "size": 1,
+            "sha256": "0" * 64,
+        },
+        "git:https://github.com/a/b@v1": {"revision": "0" * 40},
+        "image:nvidia/cuda:12.9.1": {"revision": None},
+        "wheel:cmake==3.31.6": {"filename": "cmake-3.31.6-py3-none-any.whl", "size": 9, "sha256": "f" * 64},
+    },
+}
+
+
+def validator(root: Path, name: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((root / "docs" / "schemas" / name).read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> None:
+    schema = validator(root, "variants.schema.json")
+    schema.validate(yaml.safe_load((root / "variants.yaml").read_text(encoding="utf-8")))
+    schema.validate(yaml.safe_load(SAMPLE))
+    patched = changed(
+        ("    suite:", f"    {PATCHES}    suite:"), ("    runtime:", f"    {PATCHES}    runtime:")
+    )
+    schema.validate(yaml.safe_load(patched))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("format: 1", "format: 2"),
+        ("format: 1\n", ""),
+        ("preset:", "prset:"),
+        ("  tag:", "  extra: 1\n  tag:"),
+        ("    nvrtc:", "    nvjpeg: x==1\n    nvrtc:"),
+        ('"12.9"', "12.9"),
+        ('"12.9"', '"12.9.1"'),
+        ("auto", "atuo"),
+        ("lean", "none"),
+        ("host: wheel", "host: none"),
+        ("fast", "none"),
+        ("extra_sm: error", "extra_sm: note"),
+        ("extra_sm: error, ", ""),
+        ("glibc:", "glib:"),
+        ('"2.35"', "2.35"),
+        ('"2.35"', '"2.35.1"'),
+        ("3.4.30", "GLIBCXX_3.4.30"),
+        ("Pascal", "Pascall"),
+        ("device: cpu", "device: npu"),
+        ("cublas-cu12==", "cublas-cu12>="),
+        ("==12.9.1.4", "==12.*"),
+        ("pool/main/r/re2", "pool/../re2"),
+        (".orig.tar.gz", ".dsc"),
+        ("re2:", "Re2:"),
+        ("ubuntu:22.04", "ubuntu:latest"),
+        ("@v1.23.2", ""),
+        ("[g++-12]", "[g;]"),
+        ("[g++-12]", "[]"),
+        ("      ptxas: nvidia-cuda-nvcc-cu12==12.9.86\n", ""),
+        ("    suite:", "    patches: a.patch\n    suite:"),
+        ("    suite:", "    patches: []\n    suite:"),
+        ("    suite:", "    patches: [a.patch, a.patch]\n    suite:"),
+        ("    suite:", "    patches: [/a.patch]\n    suite:"),
+        ("    runtime:", "    patches: [../a.patch]\n    runtime:"),
+        ("docs/LICENSE", "../LICENSE"),
+        ("docs/LICENSE", "/LICENSE"),
+        ("  legacy:", "  Legacy:"),
+        ("http://127.0.0.1:8080", "http://example.org"),
+        ("some-one/", ""),
+        ("{version}", "{versoin}"),
+        ("1000000", "-1"),
+        ("1000000", "2147483648"),
+        ("1000000", "1.5"),
+        ("ram_gib: 4", "vram_mib: 4"),
+        ("ram_gib: 4", "ram_gib: -4"),
+        ("[50,", "[91,"),
+        ("[50,", '["50",'),
+        ("60]", "86a]"),
+        ("60]", "90f]"),
+        ("60]", "60, 50]"),
+        ("[50, 60]", "[]"),
+        ("[50, 60]", "50"),
+        ("[Maxwell, Pascal]", "[Maxwell, Maxwell]"),
+        ("  coreml:", "  cuda:"),
+        ("  coreml:", "  directml:"),
+        ("macos-arm64", "linux-x64"),
+        ("linux-x64, wheel", "solaris, wheel"),
+        ("cpu: {platform: linux-x64, wheel: onnxruntime==1.23.2", "directml: {platform: win-x64"),
+        ("{platform: linux-x64, ", "{"),
+        ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime"),
+        ("linux-x64, wheel: onnxruntime==1.23.2", "linux-x64, wheel: onnxruntime==1.23.2@win-x64"),
+    ],
+)
+def test_what_the_schema_can_say_both_refuse(root: Path, old: str, new: str) -> None:
+    text = changed((old, new))
+    assert not validator(root, "variants.schema.json").is_valid(yaml.safe_load(text))
+    with pytest.raises(ConfigError):
+        load_project(text, "v.yaml")
+
+
+@pytest.mark.parametrize("arch", [*KNOWN_SM, "90a", "100a", "120f", "121f"])
+def test_every_architecture_is_known_to_both(root: Path, arch: int | str) -> None:
+    number = int(str(arch).rstrip("af"))
+    generation = next(name for name, numbers in GENERATION_NUMBERS.items() if number in numbers)
+    text = changed(
+        ("[90a, 89, 120]", f"[{arch}, 75]"), ("[Ada, Hopper, Blackwell]", f"[Turing, {generation}]")
+    )
+    text = text.replace("[Turing, Turing]", "[Turing]").replace("[75, 75]", "[75]")
+    validator(root, "variants.schema.json").validate(yaml.safe_load(text))
+    problems: tuple[str, ...] = ()
+    try:
+        load_project(text, "v.yaml")
+    except ConfigError as error:  # sm_110 needs CUDA 13, and NVIDIA's libraries have none of Jetson's
+        problems = error.problems
+    assert [problem for problem in problems if re.search(r"\bC0\d\d\b", problem) is None] == []
+
+
+def test_the_lock_schema_accepts_what_the_parser_accepts(root: Path) -> None:
+    validator(root, "inputs.schema.json").validate(GOOD_LOCK)
+    assert len(parse_lock(json.dumps(GOOD_LOCK), "inputs.lock").pins) == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"format": 1', '"format": 2'),
+        ('"inputs"', '"pins"'),
+        ("wheel:cmake", "whl:cmake"),
+        ("cmake==3.31.6", "cmake"),
+        ("debian:pool/main", "debian:dists/main"),
+        ('"filename"', '"name"'),
+        ('"re2_1.tar.gz"', '"../re2.tar.gz"'),
+        ('"size": 9', '"size": 0'),
+        ('"size": 9', '"size": "9"'),
+        ("f" * 64, "F" * 64),
+        ("0" * 64, "0" * 63),
+        ('"revision": null', '"revision": ""'),
+        ('"revision": null', '"digest": null'),
+        ('"' + "0" * 40 + '"', '"v1"'),
+    ],
+)
+def test_what_the_lock_schema_refuses_the_parser_refuses(root: Path, old: str, new: str) -> None:
+    text = json.dumps(GOOD_LOCK).replace(old, new, 1)
+    assert not validator(root, "inputs.schema.json").is_valid(json.loads(text))
+    with pytest.raises(ConfigError):
+        parse_lock(text, "inputs.lock")

@@ -1,0 +1,114 @@
+"""The values of a good file, and which variants a command line picks of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.config.project import load_project, pick_variants
+from builder.errors import NothingToDoError, ValidationError
+from builder.findings.finding import Severity
+from builder.formats.manifest import ModelRule
+from builder.formats.package_names import Form, Host, Layout, Profile
+from builder.gpu.architectures import Arch
+from builder.project.inputs import Input, InputKind
+from builder.project.variants import Limits, Origin, Oversize, Preset, Variant
+from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
+
+POOL = "pool/main/r/re2/re2_20240702.orig.tar.gz"
+
+
+def test_a_good_file_becomes_values() -> None:
+    project = load_project(SAMPLE, "v.yaml")
+    assert project.onnxruntime.version == "1.23.2"
+    assert (project.onnxruntime.origin, project.onnxruntime.host) == (Origin.AUTO, Host.WHEEL)
+    assert project.onnxruntime.profile is Profile.LEAN
+    assert project.cuda.libraries["cublas"] == Input(InputKind.WHEEL, "nvidia-cublas-cu12==12.9.1.4")
+    assert project.bases.nvidia.runtime == Input(InputKind.IMAGE, "ubuntu:22.04")
+    assert project.bases.nvidia.packages == ("g++", "git")
+    assert project.bases.assembled.sources == {"re2": Input(InputKind.DEBIAN, POOL)}
+    assert project.check == Limits(extra_sm=Severity.ERROR, glibc="2.35", glibcxx="3.4.30")
+    assert (project.bundle.preset, project.bundle.budget) == (Preset.FAST, 1_000_000)
+    assert project.bundle.layouts == (Layout.FULL, Layout.THIN)
+    assert (project.bundle.forms, project.bundle.oversize) == ((Form.GZ,), Oversize.SPLIT)
+    assert project.onnxruntime.tensorrt is False
+    assert project.publish.tag == "v{version}-1"
+    assert project.models[1] == ModelRule(model="mid", device="gpu", vram_mib=3500, cores=4)
+
+
+def test_a_provider_becomes_a_variant_of_a_wheel_for_its_platform() -> None:
+    project = load_project(SAMPLE, "v.yaml")
+    assert project.providers == {
+        "cpu": Variant("cpu", (), (), "cpu", "linux-x64", Input(InputKind.WHEEL, "onnxruntime==1.23.2")),
+        "coreml": Variant(
+            "coreml",
+            (),
+            (),
+            "coreml",
+            "macos-arm64",
+            Input(InputKind.WHEEL, "onnxruntime==1.23.2@macos-arm64"),
+        ),
+    }
+
+
+def test_there_need_be_no_providers() -> None:
+    text = SAMPLE.partition("providers:")[0]
+    assert load_project(text, "v.yaml").providers == {}
+    assert load_project(text + "providers: {}\n", "v.yaml").providers == {}
+
+
+def test_patches_stay_in_their_order_and_may_be_left_out() -> None:
+    bases = load_project(SAMPLE, "v.yaml").bases
+    assert (bases.nvidia.patches, bases.assembled.patches) == ((), ())
+    text = changed(
+        ("    suite:", f"    {PATCHES}    suite:"), ("    runtime:", "    patches: [c]\n    runtime:")
+    )
+    project = load_project(text, "v.yaml")
+    assert project.bases.assembled.patches == ("b.patch", "ours/a.patch")
+    assert project.bases.nvidia.patches == ("c",)
+    assert project.patches == ("c", "b.patch", "ours/a.patch")
+
+
+def test_the_newer_ptxas_is_of_its_wheels_version() -> None:
+    assert load_project(SAMPLE, "v.yaml").bases.assembled.ptxas == "12.9.86"
+
+
+def test_a_set_has_one_order_however_it_is_written() -> None:
+    latest = load_project(SAMPLE, "v.yaml").variants["latest"]
+    assert latest.sm == (Arch(8, 9), Arch(9, 0, "a"), Arch(12, 0))
+
+
+def test_the_repositorys_own_file_has_the_three_variants(root: Path) -> None:
+    project = load_project((root / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
+    sets = {variant.name: [arch.number for arch in variant.sm] for variant in project.variants.values()}
+    assert sets == {"legacy": [50, 52, 60, 61, 70], "modern": [75, 80, 86], "latest": [89, 90, 100, 120]}
+    assert project.cudnn.version == "9.10.2.21"
+
+
+def test_variants_are_picked_by_name_or_all() -> None:
+    project = load_project(SAMPLE, "v.yaml")
+    legacy, latest = project.variants["legacy"], project.variants["latest"]
+    cpu, coreml = project.providers["cpu"], project.providers["coreml"]
+    assert pick_variants(project, [], all_=True) == (legacy, latest, cpu, coreml)
+    assert pick_variants(project, ["latest"], all_=True) == (legacy, latest, cpu, coreml)
+    assert pick_variants(project, ["coreml", "legacy"], all_=False) == (coreml, legacy)
+    assert pick_variants(project, ["latest", "legacy", "latest"], all_=False) == (latest, legacy)
+
+
+def test_unknown_variants_are_told_with_the_list() -> None:
+    with pytest.raises(ValidationError) as caught:
+        pick_variants(load_project(SAMPLE, "v.yaml"), ["legcy", "latest", "x"], all_=False)
+    assert caught.value.exit_code == 2
+    assert caught.value.problems == (
+        "'legcy' is not a variant (there are: legacy, latest, cpu, coreml). Did you mean legacy?",
+        "'x' is not a variant (there are: legacy, latest, cpu, coreml).",
+    )
+
+
+def test_no_variant_named_lists_them() -> None:
+    with pytest.raises(NothingToDoError) as caught:
+        pick_variants(load_project(SAMPLE, "v.yaml"), [], all_=False)
+    assert caught.value.exit_code == 3
+    chosen = "Name some with --variant (legacy, latest, cpu, coreml), or give --all."
+    assert str(caught.value) == f"No variant is chosen. {chosen}"

@@ -1,0 +1,652 @@
+"""Machines as doctor sees them, and the codes each must get: no more and no fewer.
+
+Sources: NVIDIA's container user guide and CUDA compatibility pages, the threads that the names of the cases
+come from (NVIDIA/nvidia-container-toolkit#520, NixOS/nixos-hardware#1880, microsoft/onnxruntime#21825), the
+error numbers of cuda.h and nvml.h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from builder.findings.observed import (
+    ABSENT,
+    FORBIDDEN,
+    THERE,
+    Around,
+    Cache,
+    Card,
+    Distribution,
+    Installed,
+    Kernel,
+    ModelTrial,
+    Reply,
+    Seen,
+    Shadow,
+    Trial,
+)
+from tests.unit.selection.select_cases import LATEST, LEGACY, MODERN, NOT_MICROSOFTS, gpu, package, plain
+
+RTX3060 = Card("0000:01:00.0", 0x2503, "nvidia")
+
+GTX1080 = Card("0000:02:00.0", 0x1B80)
+
+TITAN_KEPLER = Card("0000:03:00.0", 0x1005)
+
+MISSING = Reply("missing")
+
+FOUND = Reply("found", listed=1)
+
+NO_DEVICE = Reply("none", code=100, error="CUDA_ERROR_NO_DEVICE")
+
+FOLDER = "/data/versions/modern-0123456789ab"
+
+OWN = Installed(package=MODERN, cuda="12.9", folder=FOLDER, support="native", gpu="NVIDIA GeForce RTX 3060")
+
+WELL = Seen(
+    around=Around(glibc="2.36"),
+    kernel=Kernel(cards=(RTX3060,), loaded=True, control=THERE),
+    replies={"NVML": FOUND, "libcuda": FOUND, "nvidia-smi": Reply("skipped")},
+    devices=(gpu("8.6"),),
+    driver="570.133.07",
+    cuda="12.8",
+    installed=OWN,
+    trial=Trial("cuda"),
+)
+"""One card, one package, and a session that ran."""
+
+BARE = replace(
+    WELL,
+    kernel=Kernel(),
+    replies={"NVML": MISSING, "libcuda": MISSING, "nvidia-smi": MISSING},
+    devices=(),
+    driver=None,
+    cuda=None,
+    trial=Trial("cpu"),
+)
+"""The same without any of NVIDIA's."""
+
+DOCKER = Around(glibc="2.36", container="docker")
+
+
+def failing(code: int, error: str, cuda: Reply | None = None) -> Seen:
+    """NVML lists the GPU and CUDA fails."""
+    reply = cuda or Reply("failed", f"cuInit: {error} ({code})", code=code, error=error)
+    return replace(WELL, replies={"NVML": FOUND, "libcuda": reply}, trial=Trial("cpu"))
+
+
+def trying(failure: str, code: int | None, *, on_cpu: bool = True) -> Seen:
+    """CUDA is well, and the session fails."""
+    return replace(WELL, trial=Trial("cuda", failure, code, on_cpu=on_cpu))
+
+
+def jitted(**changes: object) -> Seen:
+    """An H100 with the package for Ampere, whose PTX it runs."""
+    own = replace(OWN, support="jit", cuda="12.8")
+    return replace(WELL, devices=(gpu("9.0"),), installed=own, **changes)  # type: ignore[arg-type]
+
+
+LEAN = replace(OWN, package=package("modern-lean", "7.5 8.0 8.6", lacks=NOT_MICROSOFTS))
+
+NO_BIAS_GELU = (
+    "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Failed to find kernel for com.microsoft.BiasGelu(1) "
+    "(node:'n' ep:'CUDAExecutionProvider'). Kernel not found"
+)
+"""ONNX Runtime 1.21.0, of MiniLM with a lean package."""
+
+
+def opening(failure: str | None, installed: Installed = LEAN) -> Seen:
+    """A user's model is opened in the installed package."""
+    return replace(WELL, installed=installed, models=(ModelTrial("/m/minilm.onnx", "cuda", failure),))
+
+
+def shadow(name: str, version: str | None, own: str | None) -> Seen:
+    """A library of somebody else's before the package's."""
+    return replace(WELL, shadows=(Shadow(name, f"/opt/other/{name}", version, own),))
+
+
+WSL = Around(glibc="2.36", wsl=True)
+
+WSL_500 = replace(
+    failing(500, "CUDA_ERROR_NOT_FOUND"),
+    around=replace(DOCKER, wsl=True),
+    kernel=Kernel(dxg=True),
+    driver="560.94",
+)
+
+UNDRIVEN = replace(RTX3060, driver=None)
+
+CASES: dict[str, tuple[Seen, set[str]]] = {
+    "all is well": (WELL, set()),
+    "all is well on the CPU of a machine without a GPU": (
+        replace(BARE, installed=replace(OWN, package=plain("cpu"), cuda=None)),
+        {"D003"},
+    ),
+    "nothing at all": (replace(BARE, installed=None, trial=None), {"D003", "D201"}),
+    "a Mac": (
+        replace(
+            BARE,
+            around=Around(os="darwin", platform="macos-arm64"),
+            replies={},
+            installed=replace(OWN, package=plain("coreml", "macos-arm64")),
+        ),
+        {"D109"},
+    ),
+    "a card and no driver": (replace(BARE, kernel=Kernel(cards=(UNDRIVEN,))), {"D001"}),
+    "a driver that is installed and not loaded, as with Secure Boot": (
+        replace(
+            BARE,
+            kernel=Kernel(cards=(UNDRIVEN,)),
+            replies={"libcuda": NO_DEVICE, "NVML": Reply("failed", code=9, error="Driver Not Loaded")},
+        ),
+        {"D001"},
+    ),
+    "a card for a virtual machine": (
+        replace(BARE, kernel=Kernel(cards=(replace(RTX3060, driver="vfio-pci"),))),
+        {"D003"},
+    ),
+    "nouveau": (replace(BARE, kernel=Kernel(cards=(replace(RTX3060, driver="nouveau"),))), {"D002"}),
+    "stated GPUs": (
+        replace(
+            WELL,
+            around=Around(stated=("ORTPACKS_FORCE_CC=8.6",)),
+            replies={"environment": FOUND},
+            kernel=Kernel(),
+            trial=Trial("cpu"),
+        ),
+        {"D004"},
+    ),
+    "a stated driver, and a card that is really here": (
+        replace(
+            WELL,
+            around=Around(stated=("ORTPACKS_FORCE_CC=8.6", "ORTPACKS_FORCE_DRIVER=590.1")),
+            replies={"environment": FOUND},
+            kernel=Kernel(cards=(GTX1080,)),
+            driver="590.1",
+            trial=Trial("cpu"),
+        ),
+        {"D004"},
+    ),
+    "CUDA_VISIBLE_DEVICES names a GPU that is not there": (
+        replace(
+            WELL,
+            around=Around(cuda_visible="7"),
+            replies={"NVML": FOUND, "libcuda": NO_DEVICE},
+            devices=(),
+            trial=Trial("cpu"),
+        ),
+        {"D005"},
+    ),
+    "CUDA_VISIBLE_DEVICES is empty": (
+        replace(
+            WELL,
+            around=Around(cuda_visible=""),
+            replies={"NVML": MISSING, "libcuda": NO_DEVICE},
+            devices=(),
+            trial=Trial("cpu"),
+        ),
+        {"D005"},
+    ),
+    "no device files": (
+        replace(
+            BARE, kernel=replace(WELL.kernel, control=ABSENT), driver="570.1", replies={"libcuda": NO_DEVICE}
+        ),
+        {"D006"},
+    ),
+    "device files of a group that the user is not in": (
+        replace(
+            BARE,
+            kernel=replace(WELL.kernel, control=FORBIDDEN),
+            driver="570.1",
+            replies={"libcuda": NO_DEVICE},
+        ),
+        {"D007"},
+    ),
+    "device files of a group, and CUDA says 999": (
+        replace(
+            failing(999, "CUDA_ERROR_UNKNOWN"), kernel=replace(WELL.kernel, control=FORBIDDEN), devices=()
+        ),
+        {"D007", "D028"},
+    ),
+    "a driver without its part for CUDA": (
+        replace(WELL, replies={"NVML": FOUND, "libcuda": MISSING}, trial=Trial("cpu")),
+        {"D008"},
+    ),
+    "all GPUs in MIG mode without an instance": (
+        replace(WELL, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=Trial("cpu")),
+        {"D009"},
+    ),
+    "a Pascal card and driver 590": (
+        replace(
+            BARE,
+            kernel=Kernel(cards=(GTX1080,), loaded=True, control=THERE),
+            replies={"NVML": Reply("none"), "libcuda": NO_DEVICE, "nvidia-smi": Reply("none")},
+            driver="590.44.01",
+            installed=replace(OWN, package=LEGACY),
+        ),
+        {"D010"},
+    ),
+    "a Pascal card beside a newer one and driver 590": (
+        replace(WELL, kernel=replace(WELL.kernel, cards=(RTX3060, GTX1080)), driver="590.44.01"),
+        {"D010"},
+    ),
+    "a Pascal card and driver 580": (
+        replace(
+            WELL,
+            kernel=replace(WELL.kernel, cards=(replace(GTX1080, driver="nvidia"),)),
+            devices=(gpu("6.1", "580.95.05"),),
+            driver="580.95.05",
+            installed=replace(OWN, package=LEGACY),
+        ),
+        set(),
+    ),
+    "a second card that the driver does not list": (
+        replace(WELL, kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0")))),
+        {"D011"},
+    ),
+    "a container that was given one of two cards": (
+        replace(
+            WELL,
+            around=DOCKER,
+            kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0"))),
+        ),
+        set(),
+    ),
+    "a Kepler card beside a newer one": (
+        replace(WELL, kernel=replace(WELL.kernel, cards=(RTX3060, TITAN_KEPLER))),
+        {"D012"},
+    ),
+    "a driver that hangs": (
+        replace(
+            BARE,
+            kernel=WELL.kernel,
+            driver="570.1",
+            replies={"libcuda": Reply("timeout", "no answer within 10 s")},
+        ),
+        {"D013"},
+    ),
+    "a libcuda that cannot be loaded": (
+        replace(
+            WELL,
+            replies={"NVML": FOUND, "libcuda": Reply("failed", "it is there and cannot be loaded: …")},
+            trial=Trial("cpu"),
+        ),
+        {"D014"},
+    ),
+    "35": (
+        trying("CUDA failure 35: CUDA driver version is insufficient for CUDA runtime", 35),
+        {"D021", "D403"},
+    ),
+    "209": (trying("CUDA failure 209: no kernel image is available for execution", 209), {"D022", "D403"}),
+    "222": (trying("CUDA failure 222: the provided PTX was compiled with", 222), {"D023", "D403"}),
+    "803": (failing(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), {"D024"}),
+    "803, and NVML and nvidia-smi say 18": (
+        replace(
+            BARE,
+            kernel=WELL.kernel,
+            driver="570.1",
+            replies={
+                "NVML": Reply("failed", code=18, error="Driver/library version mismatch"),
+                "libcuda": Reply("failed", code=803, error="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+                "nvidia-smi": Reply("failed", code=18, error="Failed to initialize NVML"),
+            },
+        ),
+        {"D024"},
+    ),
+    "804": (failing(804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"), {"D025"}),
+    "500 outside of WSL": (failing(500, "CUDA_ERROR_NOT_FOUND"), {"D026"}),
+    "802": (failing(802, "CUDA_ERROR_SYSTEM_NOT_READY"), {"D027"}),
+    "999": (failing(999, "CUDA_ERROR_UNKNOWN"), {"D028"}),
+    "a number that nobody has met": (failing(719, "CUDA_ERROR_LAUNCH_FAILED"), {"D029"}),
+    "a GPU that fell off the bus": (
+        replace(
+            BARE,
+            kernel=WELL.kernel,
+            driver="570.1",
+            replies={"NVML": Reply("failed", code=15, error="GPU is lost"), "libcuda": NO_DEVICE},
+        ),
+        {"D030"},
+    ),
+    "a driver below the package's floor": (
+        replace(WELL, driver="520.61.05", devices=(gpu("8.6", "520.61.05"),)),
+        {"D031"},
+    ),
+    "a driver below CUDA 12's floor and no package": (
+        replace(WELL, driver="470.256.02", devices=(gpu("8.6"),), installed=None, trial=None),
+        {"D031", "D201"},
+    ),
+    "a driver above the package's ceiling, and no card to be seen on the bus": (
+        replace(
+            WELL,
+            around=WSL,
+            kernel=Kernel(dxg=True),
+            driver="591.20",
+            devices=(gpu("6.1", "591.20"),),
+            installed=replace(OWN, package=LEGACY),
+        ),
+        {"D032"},
+    ),
+    "a limit that is no version": (
+        replace(WELL, installed=replace(OWN, package=package("x", "8.6", floor="?", ceiling="??"))),
+        set(),
+    ),
+    "docker run without --gpus": (
+        replace(BARE, around=DOCKER, kernel=Kernel(cards=(RTX3060,), loaded=True)),
+        {"D101"},
+    ),
+    "docker run of NVIDIA's image without --gpus": (
+        replace(BARE, around=replace(DOCKER, visible="all"), kernel=Kernel(cards=(RTX3060,), loaded=True)),
+        {"D101"},
+    ),
+    "NVIDIA_VISIBLE_DEVICES=void": (
+        replace(BARE, around=replace(DOCKER, visible="void"), kernel=Kernel(cards=(RTX3060,), loaded=True)),
+        {"D102"},
+    ),
+    "a container with utility and without compute": (
+        replace(
+            WELL,
+            around=replace(DOCKER, visible="all", parts="utility"),
+            replies={"NVML": FOUND, "libcuda": MISSING},
+            trial=Trial("cpu"),
+        ),
+        {"D103"},
+    ),
+    "a container with compute and without utility": (
+        replace(
+            WELL,
+            around=replace(DOCKER, visible="all", parts="compute"),
+            replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": Reply("skipped")},
+        ),
+        {"D104"},
+    ),
+    "WSL2's 500 in a container, Windows driver 560": (WSL_500, {"D105"}),
+    "WSL2's 500 with a driver from before 555": (replace(WSL_500, driver="552.44"), {"D026"}),
+    "WSL2's 500 with the library there": (
+        replace(WSL_500, kernel=Kernel(dxg=True, dxgdmal=True)),
+        {"D026"},
+    ),
+    "WSL2's 500 outside of a container": (replace(WSL_500, around=WSL), {"D026"}),
+    "WSL2 that is well": (replace(WELL, around=WSL, kernel=Kernel(dxg=True)), set()),
+    "WSL without a GPU": (replace(BARE, around=WSL), {"D106"}),
+    "a Jetson": (
+        replace(
+            BARE,
+            around=Around(platform="linux-arm64", glibc="2.35", jetson="NVIDIA Jetson Orin Nano"),
+            installed=None,
+            trial=None,
+        ),
+        {"D107", "D201"},
+    ),
+    "a Jetson with its own CUDA": (
+        replace(
+            WELL,
+            around=Around(platform="linux-arm64", glibc="2.35", jetson="NVIDIA Jetson Orin Nano"),
+            kernel=Kernel(loaded=True, control=THERE),
+            devices=(gpu("8.7"),),
+            installed=None,
+            trial=None,
+        ),
+        {"D107", "D201"},
+    ),
+    "Alpine": (replace(BARE, around=Around(glibc=""), installed=None, trial=None), {"D003", "D108", "D201"}),
+    "an Arm server": (
+        replace(BARE, around=Around(platform="linux-arm64", glibc="2.36"), installed=None, trial=None),
+        {"D003", "D109", "D201"},
+    ),
+    "current leads nowhere": (
+        replace(WELL, installed=None, broken="/data/current leads to no package.", trial=None),
+        {"D202"},
+    ),
+    "a library of the package was replaced": (
+        replace(WELL, installed=replace(OWN, problems=("lib/x: sha256 differs", "lib/y: is missing"))),
+        {"D203"},
+    ),
+    "the card was changed": (replace(WELL, devices=(gpu("12.0"),)), {"D204"}),
+    "the card was changed for one that the package runs on by JIT": (
+        replace(jitted(), installed=replace(OWN, cuda="12.8")),
+        {"D205"},
+    ),
+    "two cards of two packages": (
+        replace(
+            WELL,
+            kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0"))),
+            replies={"NVML": Reply("found", listed=2), "libcuda": Reply("found", listed=2)},
+            devices=(gpu("8.6"), gpu("12.0", index=1, uuid="GPU-b")),
+        ),
+        {"D206"},
+    ),
+    "a GTX 970": (
+        replace(
+            WELL,
+            kernel=replace(WELL.kernel, cards=(replace(GTX1080, device=0x13C2, driver="nvidia"),)),
+            devices=(gpu("5.2"),),
+            installed=replace(OWN, package=LEGACY),
+        ),
+        {"D207"},
+    ),
+    "a GPU and the package for the CPU": (
+        replace(WELL, installed=replace(OWN, package=plain("cpu"), cuda=None), trial=Trial("cpu")),
+        {"D208"},
+    ),
+    "an old glibc": (
+        replace(
+            WELL,
+            around=Around(glibc="2.31"),
+            trial=Trial("cuda", "version `GLIBC_2.34' not found", on_cpu=False),
+        ),
+        {"D209", "D402"},
+    ),
+    "PTX of CUDA 12.9 and a driver of 12.8": (
+        replace(jitted(), installed=replace(OWN, support="jit")),
+        {"D210"},
+    ),
+    "ORT_DYLIB_PATH leads elsewhere": (replace(WELL, host="/usr/lib/libonnxruntime.so"), {"D301"}),
+    "another ONNX Runtime first": (shadow("libonnxruntime.so.1", "1.20.1", "1.23.2"), {"D302"}),
+    "a Python with another version": (
+        replace(WELL, distributions=(Distribution("onnxruntime", "1.20.1", "/venv"),)),
+        {"D303"},
+    ),
+    "a Python with the same version": (
+        replace(WELL, distributions=(Distribution("onnxruntime", "1.23.2", "/venv"),)),
+        set(),
+    ),
+    "a Python with both": (
+        replace(
+            WELL,
+            distributions=(
+                Distribution("onnxruntime", "1.23.2", "/venv"),
+                Distribution("onnxruntime-gpu", "1.23.2", "/venv"),
+            ),
+        ),
+        {"D304", "D403"},
+    ),
+    "another cuDNN first": (shadow("libcudnn.so.9", "9.1.0", "9.10.2.21"), {"D305"}),
+    "a cuDNN that does not say its version": (shadow("libcudnn_ops.so.9", None, "9.10.2.21"), {"D305"}),
+    "the same cuDNN of another build": (shadow("libcudnn.so.9", "9.10.2", "9.10.2.21"), {"D306"}),
+    "another cuBLAS first": (shadow("libcublasLt.so.12", "12.1.3.1", "12.9.1.4"), {"D306"}),
+    "the package on noexec": (replace(WELL, noexec=(FOLDER,)), {"D307"}),
+    "temporary files on noexec": (replace(WELL, noexec=("/tmp",)), {"D308"}),
+    "JIT that is kept": (jitted(), set()),
+    "JIT without a cache": (jitted(cache=Cache(disabled=True)), {"D309"}),
+    "JIT with a cache of 256 MiB": (jitted(cache=Cache(max_bytes=2**28)), {"D309"}),
+    "JIT with a cache of 4 GiB": (jitted(cache=Cache(max_bytes=2**32)), set()),
+    "JIT with a cache folder of root's": (jitted(cache=Cache(folder="/root/.nv", writable=False)), {"D309"}),
+    "native code and no cache": (replace(WELL, cache=Cache(disabled=True)), set()),
+    "a provider that does not load": (
+        trying("libcufft.so.11: cannot open shared object file", None),
+        {"D401", "D403"},
+    ),
+    "a host library that does not load": (trying("invalid ELF header", None, on_cpu=False), {"D402"}),
+    "Windows with DirectML and an old driver": (
+        replace(
+            WELL,
+            around=Around(os="win32", platform="win-x64"),
+            kernel=Kernel(),
+            driver="472.12",
+            installed=replace(OWN, package=plain("directml", "win-x64"), cuda=None),
+            trial=Trial("directml"),
+        ),
+        {"D109"},
+    ),
+    "a Pascal card that driver 590 lists all the same": (
+        replace(
+            WELL,
+            kernel=replace(WELL.kernel, cards=(replace(GTX1080, driver="nvidia"),)),
+            devices=(gpu("6.1", "590.44.01"),),
+            driver="590.44.01",
+            installed=replace(OWN, package=LEGACY),
+        ),
+        {"D032"},
+    ),
+    "a Pascal card and no driver": (replace(BARE, kernel=Kernel(cards=(GTX1080,))), {"D001"}),
+    "a Pascal card that driver 570 does not start": (
+        replace(
+            BARE,
+            kernel=Kernel(cards=(GTX1080,), loaded=True, control=THERE),
+            replies={"NVML": Reply("none"), "libcuda": NO_DEVICE},
+            driver="570.1",
+        ),
+        {"D009"},
+    ),
+    "one card of two is hidden and libcuda is missing": (
+        replace(
+            WELL,
+            around=Around(cuda_visible="0"),
+            replies={"NVML": FOUND, "libcuda": MISSING},
+            trial=Trial("cpu"),
+        ),
+        {"D008"},
+    ),
+    "CUDA_VISIBLE_DEVICES on a machine without a GPU": (
+        replace(BARE, around=Around(cuda_visible="0")),
+        {"D003"},
+    ),
+    "the module alone tells of the driver": (
+        replace(BARE, kernel=Kernel(loaded=True, control=THERE), driver="570.1"),
+        {"D008"},
+    ),
+    "NVML alone tells of the driver": (
+        replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": MISSING}, trial=Trial("cpu")),
+        {"D008"},
+    ),
+    "WSL2 without libcuda": (replace(BARE, around=WSL, kernel=Kernel(dxg=True)), {"D008"}),
+    "the module alone is there and CUDA says 100": (
+        replace(
+            BARE, kernel=Kernel(loaded=True, control=THERE), driver="570.1", replies={"libcuda": NO_DEVICE}
+        ),
+        {"D009"},
+    ),
+    "NVML alone lists a GPU and CUDA says 100": (
+        replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=Trial("cpu")),
+        {"D009"},
+    ),
+    "CUDA says 100 on a machine without a GPU": (replace(BARE, replies={"libcuda": NO_DEVICE}), {"D003"}),
+    "NVIDIA_VISIBLE_DEVICES=void outside of a container": (
+        replace(BARE, around=Around(visible="void"), kernel=Kernel(cards=(UNDRIVEN,))),
+        {"D001"},
+    ),
+    "NVIDIA_VISIBLE_DEVICES=void, and the device files are there": (
+        replace(BARE, around=replace(DOCKER, visible="void"), kernel=WELL.kernel),
+        {"D103"},
+    ),
+    "a container, and the card alone tells of the host's": (
+        replace(BARE, around=DOCKER, kernel=Kernel(cards=(RTX3060,))),
+        {"D101"},
+    ),
+    "a container, and the module alone tells of the host's": (
+        replace(BARE, around=DOCKER, kernel=Kernel(loaded=True)),
+        {"D101"},
+    ),
+    "a container on a machine without a GPU": (replace(BARE, around=DOCKER), {"D003"}),
+    "a container on WSL2 without libcuda": (
+        replace(BARE, around=replace(DOCKER, wsl=True), kernel=Kernel(dxg=True)),
+        {"D103"},
+    ),
+    "a container where NVML alone tells of the GPU": (
+        replace(
+            WELL,
+            around=DOCKER,
+            kernel=Kernel(),
+            replies={"NVML": FOUND, "libcuda": MISSING},
+            trial=Trial("cpu"),
+        ),
+        {"D103"},
+    ),
+    "a container where CUDA says 100": (
+        replace(WELL, around=DOCKER, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=Trial("cpu")),
+        {"D009"},
+    ),
+    "no NVML outside of a container": (
+        replace(WELL, replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": Reply("skipped")}),
+        set(),
+    ),
+    "WSL2's 500 with a driver of unknown version": (replace(WSL_500, driver=None), {"D105"}),
+    "500 in a container that is not WSL's": (
+        replace(failing(500, "CUDA_ERROR_NOT_FOUND"), around=DOCKER),
+        {"D026"},
+    ),
+    "another number in a container on WSL2": (
+        replace(
+            failing(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+            around=replace(DOCKER, wsl=True),
+            kernel=Kernel(dxg=True),
+        ),
+        {"D024"},
+    ),
+    "a session that says 100 where CUDA lists a GPU": (
+        trying("CUDA failure 100: no CUDA-capable device is detected", 100),
+        {"D401", "D403"},
+    ),
+    "a Python with ONNX Runtime and no package": (
+        replace(
+            WELL,
+            installed=None,
+            trial=None,
+            distributions=(Distribution("onnxruntime", "1.20.1", "/venv"),),
+        ),
+        {"D201"},
+    ),
+    "a cuDNN of an unknown release in the package": (shadow("libcudnn.so.9", "9.1.0", None), {"D305"}),
+    "JIT with a cache of just 1 GiB": (jitted(cache=Cache(max_bytes=2**30)), set()),
+    "JIT and a driver that does not say its CUDA": (jitted(cuda=None), set()),
+    "one GPU natively and one by JIT": (
+        replace(
+            WELL,
+            replies={"NVML": Reply("found", listed=2), "libcuda": Reply("found", listed=2)},
+            devices=(gpu("8.6"), gpu("9.0", index=1, uuid="GPU-b")),
+            installed=replace(OWN, cuda="12.8"),
+        ),
+        set(),
+    ),
+    "a package on Alpine all the same": (replace(BARE, around=Around(glibc="")), {"D003", "D108"}),
+    "a GPU of unknown capability and the package for the CPU": (
+        replace(
+            WELL,
+            devices=(gpu(None),),
+            installed=replace(OWN, package=plain("cpu"), cuda=None),
+            trial=Trial("cpu"),
+        ),
+        {"D208"},
+    ),
+    "a session that fails on a machine without a GPU": (
+        replace(BARE, trial=Trial("cpu", "invalid ELF header")),
+        {"D003", "D402"},
+    ),
+    "LATEST on a 5090": (
+        replace(WELL, devices=(gpu("12.0"),), installed=replace(OWN, package=LATEST)),
+        set(),
+    ),
+    "a lean package": (replace(WELL, installed=LEAN), {"D211"}),
+    "a lean package, and a model that it runs": (opening(None), {"D211"}),
+    "a lean package, and a transformer": (opening(NO_BIAS_GELU), {"D211", "D404"}),
+    "a lean package, and a model that fails otherwise": (
+        opening("Protobuf parsing failed."),
+        {"D211", "D401"},
+    ),
+    "a full package, and an operator without a kernel": (opening(NO_BIAS_GELU, OWN), {"D401"}),
+    "a full package, and a model that opens": (opening(None, OWN), set()),
+    "a lean package whose own session misses a kernel": (
+        replace(trying("Kernel not found", None), installed=LEAN),
+        {"D211", "D403", "D404"},
+    ),
+}

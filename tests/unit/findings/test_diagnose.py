@@ -1,0 +1,150 @@
+"""What doctor makes of what it sees."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from builder.findings.diagnose import ADVICE, diagnose
+from builder.findings.observed import Seen, Shadow
+from builder.findings.symptom import Severity, Symptom
+from tests.support import ROOT
+from tests.unit.findings.symptom_cases import CASES, OWN, WELL, WSL_500
+from tests.unit.selection.select_cases import gpu
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_machine_gets_its_codes_and_no_others(name: str) -> None:
+    seen, codes = CASES[name]
+    found = diagnose(seen)
+    assert {symptom.code for symptom in found} == codes
+    assert len(found) == len(codes)
+
+
+def test_every_code_has_a_case_and_no_case_a_code_that_is_none() -> None:
+    assert {code for _, codes in CASES.values() for code in codes} == set(ADVICE)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_finding_says_what_was_seen_what_it_means_and_what_to_do(name: str) -> None:
+    for symptom in diagnose(CASES[name][0]):
+        for text in (symptom.seen, symptom.means, symptom.do):
+            assert text.endswith((".", "?"))
+            assert "{" not in text
+            assert "None" not in text
+
+
+def only(seen: Seen) -> Symptom:
+    (symptom,) = diagnose(seen)
+    return symptom
+
+
+def test_the_cause_and_the_cure_of_500_in_a_container_on_wsl() -> None:
+    found = only(WSL_500)
+    assert "CUDA_ERROR_NOT_FOUND (500)" in found.seen
+    assert "libnvdxgdmal.so.1" in found.means
+    for words in ("4.31.0", "1.14.4", "1.15.0", "nvidia-ctk cdi generate"):
+        assert words in found.do
+
+
+@pytest.mark.parametrize("branch", ["555.85", "560.94", "580.97"])
+def test_500_is_wsls_from_555_on(branch: str) -> None:
+    assert only(replace(WSL_500, driver=branch)).code == "D105"
+
+
+def test_a_finding_names_what_was_seen() -> None:
+    seen = {
+        name: only(CASES[name][0]) for name in ("a Pascal card and driver 590", "two cards of two packages")
+    }
+    assert "0000:02:00.0 (10de:1b80)" in seen["a Pascal card and driver 590"].seen
+    assert "590.44.01" in seen["a Pascal card and driver 590"].seen
+    assert "modern runs on card 0 (8.6), not on card 1 (12.0)" in seen["two cards of two packages"].seen
+    assert (
+        "NVIDIA_DRIVER_CAPABILITIES=utility"
+        in only(CASES["a container with utility and without compute"][0]).means
+    )
+    assert "525.60.13" in only(CASES["a driver below the package's floor"][0]).means
+    assert "and 1 more" in only(CASES["a library of the package was replaced"][0]).seen
+    one = replace(OWN, problems=("lib/x: is missing",))
+    assert only(replace(WELL, installed=one)).seen == f"{OWN.folder}: lib/x: is missing."
+    assert "(9.1.0), the package's is 9.10.2.21" in only(CASES["another cuDNN first"][0]).seen
+
+
+def test_a_model_that_misses_a_kernel_names_the_package_and_the_cure() -> None:
+    found = {symptom.code: symptom for symptom in diagnose(CASES["a lean package, and a transformer"][0])}
+    assert found["D404"].seen.startswith("/m/minilm.onnx does not open with cuda: [ONNXRuntimeError]")
+    assert found["D404"].means.startswith("modern-lean has no kernel for com.microsoft.BiasGelu")
+    assert "Install the full package" in found["D404"].do
+    assert "ORT_ENABLE_BASIC" in found["D404"].do
+    assert "1 of com.microsoft" in found["D211"].seen
+    assert "Transformer models fail" in found["D211"].means
+    assert found["D404"].severity is Severity.ERROR
+    assert found["D211"].severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(("count", "rest"), [(3, False), (4, True)])
+def test_of_many_libraries_three_are_named(count: int, *, rest: bool) -> None:
+    libraries = tuple(Shadow(f"libcublas.so.{number}", f"/cuda/{number}") for number in range(count))
+    found = only(replace(WELL, shadows=libraries))
+    assert found.seen.count("/cuda/") == 3
+    assert found.seen.endswith("; and 1 more.") == rest
+    assert (" more" in found.seen) == rest
+
+
+def test_one_cause_from_three_sources_is_one_finding() -> None:
+    found = only(CASES["803, and NVML and nvidia-smi say 18"][0])
+    assert found.seen.count(";") == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "old"),
+    [(0x133F, False), (0x1340, True), (0x1DFF, True), (0x1E00, False)],
+    ids=["Kepler", "GM107, the first Maxwell", "the last before Turing", "Turing"],
+)
+def test_the_generations_that_580_is_the_last_driver_of(device: int, *, old: bool) -> None:
+    card = replace(WELL.kernel.cards[0], device=device, driver=None)
+    cards = (*WELL.kernel.cards, card)
+    seen = replace(WELL, kernel=replace(WELL.kernel, cards=cards), driver="590.1")
+    codes = {symptom.code for symptom in diagnose(seen)}
+    assert ("D010" in codes) == old
+    assert ("D012" in codes) == (device < 0x1340)
+
+
+@pytest.mark.parametrize(
+    ("capability", "warned"), [("5.0", True), ("5.2", True), ("5.3", False), ("6.0", False)]
+)
+def test_half_precision_begins_at_5_3(capability: str, *, warned: bool) -> None:
+    codes = {symptom.code for symptom in diagnose(replace(WELL, devices=(gpu(capability),)))}
+    assert ("D207" in codes) == warned
+
+
+def test_the_worst_comes_first() -> None:
+    seen = replace(WELL, devices=(gpu("5.2"),), noexec=("/tmp",))
+    found = [(symptom.severity, symptom.code) for symptom in diagnose(seen)]
+    assert found == [(Severity.ERROR, "D204"), (Severity.WARNING, "D207"), (Severity.NOTE, "D308")]
+
+
+def test_a_gpu_of_unknown_capability_is_no_finding() -> None:
+    assert diagnose(replace(WELL, devices=(gpu(None),))) == ()
+
+
+def documented() -> dict[str, list[str]]:
+    rows = re.findall(r"^\| (D\d{3}) \| (.+) \|$", (ROOT / "docs" / "doctor.md").read_text(), re.MULTILINE)
+    return {code: [cell.strip() for cell in row.split(" | ")] for code, row in rows}
+
+
+def test_the_page_has_a_row_for_every_code_with_its_severity() -> None:
+    rows = documented()
+    assert list(rows) == sorted(ADVICE)
+    assert {code: cells[0] for code, cells in rows.items()} == {
+        code: advice.severity.value for code, advice in ADVICE.items()
+    }
+    assert all(len(cells) == 4 and all(cells) for cells in rows.values())
+
+
+def test_the_page_says_of_each_code_what_doctor_says() -> None:
+    for code, (_, _, means, do) in documented().items():
+        said = [re.sub(r"\{\w+\}", "…", text) for text in (ADVICE[code].means, ADVICE[code].do)]
+        assert [means.replace(r"\|", "|"), do.replace(r"\|", "|")] == said

@@ -1,0 +1,263 @@
+"""test_manifest."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from builder.binary.coverage import Support
+from builder.binary.library import Needs
+from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from builder.formats.manifest import Driver, Manifest, WheelEntry, dumps, loads
+from builder.formats.package_names import Layout, Profile
+from builder.gpu.architectures import Arch, Capability
+from builder.package.archive import Digest, Member
+from builder.package.describe import Packed, compare, describe, installed_members, promised
+from tests.support import ROOT
+from tests.support.factories.packages import PROVIDER, official, plan, report
+
+OLD = ROOT / "tests" / "data/formats/manifest-3.json"
+
+PATHS = {
+    "lib/libonnxruntime_providers_cuda.so": "built",
+    "LICENSE": "built",
+    "lib/libcudnn.so.9": "wheel:nvidia-cudnn-cu12==9.10.2.21",
+}
+
+
+WHEEL = WheelEntry("wheel:nvidia-cudnn-cu12==9.10.2.21", "nvidia_cudnn_cu12-9.10.2.21.whl", 7, "cd" * 32)
+
+
+def packed(layout: Layout = Layout.FULL) -> Packed:
+    members = [
+        Member(
+            path=path,
+            file=Path(path),
+            source=source,
+            licence="LICENSE",
+            vendor="ortpacks" if source == "built" else "nvidia",
+            member=None if source == "built" else f"nvidia/cudnn/{path}",
+            packed=layout is Layout.FULL or source == "built",
+        )
+        for path, source in PATHS.items()
+    ]
+    digests = {path: Digest(len(path), "ab" * 32) for path in PATHS}
+    return Packed(members=tuple(members), digests=digests, wheels=(WHEEL,), layout=layout)
+
+
+def made() -> Manifest:
+    return describe(plan(), packed(), report(), "sha256:" + "0" * 64)
+
+
+def test_what_is_written_fits_the_schema_and_comes_back(root: Path) -> None:
+    schema = json.loads((root / "docs/schemas/manifest.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    thin = describe(plan(), packed(Layout.THIN), report(), None)
+    for manifest in (made(), thin, describe(official(), packed(), report(), None)):
+        jsonschema.validate(json.loads(dumps(manifest)), schema)
+        assert loads(dumps(manifest), "x") == manifest
+
+
+def test_a_manifest_of_format_3_is_read_and_says_what_it_could_not() -> None:
+    """``manifest-3.json`` was written by the code at 07f663b; nothing else of it changes."""
+    text = OLD.read_text()
+    manifest = loads(text, "x")
+    assert (manifest.name, manifest.onnxruntime.profile) == (
+        "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",
+        "lean",
+    )
+    assert [(one.domain, len(one.operators)) for one in manifest.onnxruntime.cannot_run] == [
+        ("", 9),
+        ("com.microsoft", 65),
+        ("com.ms.internal.nhwc", 1),
+    ]
+    new = json.loads(dumps(manifest))
+    del new["onnxruntime"]["cannot_run"]
+    assert {**new, "format": 3} == json.loads(text)
+    full = text.replace('"profile": "lean"', '"profile": "full"')
+    assert loads(full, "x").onnxruntime.cannot_run == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("format", 2),
+        ("format", 3),
+        ("onnxruntime", {"cannot_run": [{"domain": "com.microsoft"}]}),
+        ("provider", "rocm"),
+        ("provider", "cpu"),
+        ("glibc", "2"),
+        ("sm", []),
+        ("cuda", None),
+        ("layout", "slim"),
+        ("wheels", [{"source": "built", "file": "x.whl", "size": 1, "sha256": "ab" * 32}]),
+        ("toolkit", "new"),
+        ("files", []),
+        ("capabilities", {"5": "native"}),
+        ("driver", {"floor": "525.60.13"}),
+        ("extra", 1),
+    ],
+)
+def test_the_schema_refuses_what_is_no_manifest(root: Path, key: str, value: object) -> None:
+    schema = json.loads((root / "docs/schemas/manifest.schema.json").read_text())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**json.loads(dumps(made())), key: value}, schema)
+
+
+def test_the_text_is_the_same_each_time_indented_and_sorted_by_path() -> None:
+    text = dumps(made())
+    assert text == dumps(replace(made(), capabilities=dict(made().capabilities)))
+    assert text.startswith('{\n  "format": 4,\n  "name": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64",\n')
+    assert text.endswith("}\n")
+    assert [entry["path"] for entry in json.loads(text)["files"]] == sorted(PATHS)
+
+
+def test_it_says_what_was_planned_and_what_was_found() -> None:
+    value = json.loads(dumps(made()))
+    lacks = {entry["domain"]: entry["operators"] for entry in value["onnxruntime"].pop("cannot_run")}
+    assert "BiasGelu" in lacks["com.microsoft"]
+    assert value["onnxruntime"] == {
+        "version": "1.21.0",
+        "origin": "source",
+        "origin_reason": "the official wheel has no sm_50",
+        "profile": "lean",
+        "host": "wheel",
+    }
+    assert (value["toolkit"], value["cuda"], value["cudnn"]) == ("12.4", "12.9", "9.10.2.21")
+    assert value["driver"] == {"floor": "525.60.13", "ceiling": "580"}
+    assert (value["provider"], value["glibc"], value["glibcxx"]) == ("cuda", "2.17", None)
+    assert value["capabilities"] == {"5.0": "native", "7.0": "native", "7.5": "none", "12.1": "none"}
+    provider = value["files"][2]
+    assert (provider["soname"], provider["needed"]) == (
+        None,
+        ["libcudart.so.12", "libcudnn.so.9", "libc.so.6"],
+    )
+    assert value["sm"] == ["50", "52", "60", "61", "70"]
+    assert value["coverage"] == [
+        {"path": PROVIDER, "containers": 54, "sass": ["50", "52", "60", "61", "70"], "ptx": []}
+    ]
+    assert made().unpacked_size == made().installed_size == sum(map(len, PATHS))
+
+
+def test_a_thin_package_names_the_files_that_its_archive_leaves_to_their_wheels() -> None:
+    value = json.loads(dumps(describe(plan(), packed(Layout.THIN), report(), None)))
+    assert (value["layout"], value["name"]) == ("thin", "ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64")
+    assert value["wheels"] == [
+        {
+            "source": "wheel:nvidia-cudnn-cu12==9.10.2.21",
+            "file": "nvidia_cudnn_cu12-9.10.2.21.whl",
+            "size": 7,
+            "sha256": "cd" * 32,
+        }
+    ]
+    told = {entry["path"]: (entry["packed"], entry["member"]) for entry in value["files"]}
+    assert told["lib/libcudnn.so.9"] == (False, "nvidia/cudnn/lib/libcudnn.so.9")
+    assert told["LICENSE"] == (True, None)
+    thin = loads(json.dumps(value), "x")
+    assert [entry.path for entry in thin.absent] == ["lib/libcudnn.so.9"]
+    assert thin.installed_size - thin.unpacked_size == len("lib/libcudnn.so.9")
+
+
+@pytest.mark.parametrize(
+    ("changes", "toolkit"),
+    [({"base": "nvidia", "profile": Profile.FULL}, "12.9"), ({"base": "assembled"}, "12.4")],
+)
+def test_the_toolkit_is_the_compilers_that_ran(changes: dict[str, object], toolkit: str) -> None:
+    assert describe(plan(**changes), packed(), report(), None).toolkit == toolkit
+    assert describe(official(**changes | {"profile": None}), packed(), report(), None).toolkit == "official"
+
+
+def test_the_driver_is_that_of_the_code_found() -> None:
+    """Floors and last branch: CUDA 12 release notes; NVIDIA's notice of the last branch before Turing."""
+    turing = replace(report(), provider_sass=(Arch(7, 5),))
+    assert describe(plan(), packed(), turing, None).driver == Driver("525.60.13", None)
+    packed_tight = replace(report(), compressed=True)
+    assert describe(plan(), packed(), packed_tight, None).driver == Driver("550.54.14", "580")
+
+
+def test_a_manifest_leads_back_to_members_and_to_what_was_promised(tmp_path: Path) -> None:
+    files = {path: tmp_path / path for path in PATHS}
+    members = {member.path: member for member in installed_members(made(), files)}
+    assert members["lib/libcudnn.so.9"].file == tmp_path / "lib/libcudnn.so.9"
+    assert {path: member.source for path, member in members.items()} == PATHS
+    assert promised(made()) == plan().variant
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"format": 2}, "has format 2; this ortpacks reads 3 and 4. Build the package again"),
+        ({"format": 5}, "has format 5; this ortpacks reads 3 and 4. Update ortpacks"),
+        ({"format": True}, "has format True"),
+        ({"onnxruntime": 1}, "onnxruntime: an object is wanted, found 1"),
+        ({"onnxruntime": {}}, r"[\s\S]*onnxruntime\.cannot_run: missing"),
+        ({"onnxruntime": {"cannot_run": [{"domain": 1}]}}, r"[\s\S]*cannot_run\[0\]\.operators: missing"),
+        ({"format": 3, "onnxruntime": 1}, "onnxruntime: an object is wanted, found 1"),
+        ({"format": 3, "onnxruntime": {"profile": 1}}, r"[\s\S]*onnxruntime\.version: missing"),
+        ({"format": "1"}, "has format '1'"),
+        ({"cuda": 12.9}, r"cuda: text is wanted, found 12\.9"),
+        ({"colour": "red"}, "colour: unknown key"),
+        ({"files": [{"path": "x"}]}, r"files\[0\]\.size: missing"),
+        ({"capabilities": {"5.0": True}}, r"capabilities\.5\.0: text is wanted, found True"),
+        ({"sm": ["50", "x"]}, "sm: 'x' is not an architecture"),
+        ({"driver": 525}, "driver: an object is wanted, found 525"),
+        ({"driver": None}, "driver: there must be one with provider cuda"),
+        ({"capabilities": {}}, "capabilities: there must be some with provider cuda"),
+        ({"cuda": None}, "cuda: None does not go with provider cuda"),
+        ({"sm": []}, r"sm: \(\) does not go with provider cuda"),
+        ({"provider": "rocm"}, "provider: 'rocm'; known: cuda, cpu, directml, coreml"),
+        ({"provider": "cpu"}, r"[\s\S]*cudnn: '9\.10\.2\.21' does not go with provider cpu"),
+        ({"files": [{"size": True}]}, r"[\s\S]*size: a whole number is wanted, found True"),
+        ({"generations": "Maxwell"}, "generations: a list is wanted"),
+    ],
+)
+def test_a_wrong_manifest_is_told_by_key_and_never_a_traceback(change: dict[str, object], told: str) -> None:
+    text = json.dumps({**json.loads(dumps(made())), **change})
+    with pytest.raises((SchemaError, ValidationError), match=f"^a.tar.zst: manifest.json.*{told}"):
+        loads(text, "a.tar.zst")
+
+
+def test_all_wrong_keys_are_told_at_once() -> None:
+    value = {**json.loads(dumps(made())), "cuda": 1, "variant": None}
+    del value["platform"]
+    with pytest.raises(SchemaError) as error:
+        loads(json.dumps(value), "x")
+    assert [problem.split(": ")[2] for problem in error.value.problems] == ["platform", "variant", "cuda"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", "[]", "[" * 100_000, '{"format": 2'])
+def test_text_that_is_no_manifest_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^x: manifest\.json"):
+        loads(text, "x")
+    if text.endswith("{"):
+        with pytest.raises(ParseError):
+            loads(text, "x")
+
+
+def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
+    manifest = made()
+    assert compare(manifest, report()) == ()
+    seen = replace(
+        report(),
+        capabilities={**report().capabilities, Capability(5, 0): Support.NONE},
+        elf={},
+        coverage=(),
+        provider_sass=(),
+        needs=Needs("2.34", "3.4.29"),
+    )
+    assert [(finding.path, finding.wanted, finding.got) for finding in compare(manifest, seen)] == [
+        ("capabilities.5.0", "native", "none"),
+        (f"coverage.{PROVIDER}", "54 containers, SASS [50 52 60 61 70], PTX []", "nothing"),
+        ("driver", "floor 525.60.13, ceiling 580", "floor 525.60.13, ceiling none"),
+        (
+            f"files.{PROVIDER}",
+            "SONAME none, NEEDED [libcudart.so.12 libcudnn.so.9 libc.so.6]",
+            "SONAME none, NEEDED []",
+        ),
+        ("glibc", "2.17", "2.34"),
+        ("glibcxx", "none", "3.4.29"),
+    ]

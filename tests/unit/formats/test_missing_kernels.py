@@ -1,0 +1,118 @@
+"""What a package of a smaller profile cannot run, and what ONNX Runtime says when it is to do so anyway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builder.formats.missing_kernels import MissingKernels, cannot_run, cause, counted, failed, shortcoming
+
+LEAN = cannot_run("lean", "1.21.0")
+
+WHOLE = (MissingKernels("com.microsoft", ()),)
+
+NOT_FOUND = (
+    "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Failed to find kernel for {} "
+    "(node:'n1' ep:'CUDAExecutionProvider'). Kernel not found"
+)
+"""1.21.0's kernel_registry_manager.cc line 64; the issue that was seen has BiasGelu in it."""
+
+UNREGISTERED = (
+    "[ONNXRuntimeError] : 1 : FAIL : Fatal error: com.microsoft:{}(-1) is not a registered function/op"
+)
+"""What ``onnxruntime`` 1.31.1 said of an operator that it does not know."""
+
+
+def test_lean_lacks_what_onnx_runtimes_own_table_of_cuda_kernels_has(root: Path) -> None:
+    table = root / "tests/data/operators/cuda-1.21.0-com.microsoft.txt"
+    found = {missing.domain: missing.operators for missing in LEAN}
+    assert found["com.microsoft"] == tuple(table.read_text().split())
+    assert len(found["com.microsoft"]) == 65
+
+
+def test_lean_lacks_the_contrib_operators_in_onnxs_own_domain_too() -> None:
+    """By hand from cuda_contrib_kernels.cc, ``CUDA_ONNX_OP``: nine names. ONNX has two of them from a later
+    opset on, ThresholdedRelu from 10 and LayerNormalization from 17 (its Operators.md)."""
+    found = {missing.domain: missing.operators for missing in LEAN}
+    assert found[""] == (
+        "Affine",
+        "Crop",
+        "DynamicSlice",
+        "ImageScaler",
+        "LayerNormalization(1)",
+        "ParametricSoftplus",
+        "ScaledTanh",
+        "SimplifiedLayerNormalization",
+        "ThresholdedRelu(1)",
+    )
+    assert found["com.ms.internal.nhwc"] == ("GridSample",)
+
+
+def test_of_a_version_that_was_not_read_the_whole_domain() -> None:
+    for version in ("1.20.0", "1.21.1", "1.23.2", "1.40.0"):
+        assert MissingKernels("com.microsoft", ()) in cannot_run("lean", version)
+    assert counted(cannot_run("lean", "1.23.2")) == "9 of ai.onnx, all of com.microsoft"
+
+
+@pytest.mark.parametrize("profile", ["full", None])
+def test_a_full_package_and_a_repacked_wheel_lack_nothing(profile: str | None) -> None:
+    assert cannot_run(profile, "1.21.0") == ()
+    assert shortcoming((), "wheel") is None
+
+
+def test_minimal_lacks_all() -> None:
+    missing = cannot_run("minimal", "1.21.0")
+    assert {one.domain: one.operators for one in missing} == {
+        "": (),
+        "com.microsoft": (),
+        "com.ms.internal.nhwc": (),
+    }
+    found = shortcoming(missing, "source")
+    assert found
+    assert found.means.endswith("nothing runs on the GPU.")
+    assert "ORT_ENABLE_BASIC" not in found.do
+
+
+@pytest.mark.parametrize(("host", "transformers"), [("wheel", True), (None, True), ("source", False)])
+def test_only_the_official_host_makes_what_lean_cannot_run(host: str | None, *, transformers: bool) -> None:
+    found = shortcoming(LEAN, host)
+    assert found
+    assert ("Transformer models fail" in found.means) == transformers
+    assert ("ORT_ENABLE_BASIC" in found.do) == transformers
+    assert found.do.startswith("Install the full package")
+
+
+@pytest.mark.parametrize(
+    ("message", "missing", "operator"),
+    [
+        (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), LEAN, "com.microsoft.BiasGelu"),
+        (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), WHOLE, "com.microsoft.BiasGelu"),
+        (NOT_FOUND.format("LayerNormalization(1)"), LEAN, "LayerNormalization"),
+        (NOT_FOUND.format("SimplifiedLayerNormalization(1)"), LEAN, "SimplifiedLayerNormalization"),
+        (NOT_FOUND.format("LayerNormalization(17)"), LEAN, None),
+        (NOT_FOUND.format("Add(14)"), LEAN, None),
+        (NOT_FOUND.format("Add(14)"), cannot_run("minimal", "1.21.0"), "Add"),
+        (NOT_FOUND.format("com.microsoft.BiasGelu(1)"), (), None),
+        (UNREGISTERED.format("Gelu"), LEAN, "com.microsoft.Gelu"),
+        (UNREGISTERED.format("Nope"), LEAN, None),
+        ("Fatal error: ai.onnx:Crop(-1) is not a registered function/op", LEAN, "Crop"),
+        ("Kernel not found", LEAN, "an operator"),
+        ("Kernel not found", (), None),
+        ("CUDA failure 209: no kernel image is available", LEAN, None),
+    ],
+)
+def test_a_message_of_onnx_runtimes_names_what_is_missing(
+    message: str, missing: tuple[MissingKernels, ...], operator: str | None
+) -> None:
+    assert failed(message, missing) == operator
+
+
+def test_the_cause_names_the_package_and_the_cure() -> None:
+    found = str(cause(NOT_FOUND.format("com.microsoft.BiasGelu(1)"), "x-lean", LEAN, "wheel"))
+    assert found == (
+        "x-lean has no kernel for com.microsoft.BiasGelu: it was compiled with less than the full profile. "
+        "Install the full package, the one with neither -lean nor -minimal in its name, or set "
+        "ORT_ENABLE_BASIC in the application."
+    )
+    assert cause("Kernel not found", "x", (), "wheel") is None

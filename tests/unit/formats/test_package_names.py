@@ -1,0 +1,103 @@
+"""test_package_names."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.errors import ValidationError
+from builder.formats.package_names import Form, PackageName, form_of, stem
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            PackageName(variant="legacy", ort="1.21.0", cuda="12.9", profile="lean"),
+            "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="modern", ort="1.23.2", cuda="12.9"),
+            "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="big-gpus", ort="1.24.0.dev1", cuda="13.0", profile="minimal"),
+            "ortpacks-big-gpus-1.24.0.dev1-cuda13.0-minimal-linux-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="latest", ort="1.21.0", cuda="12.9", profile="lean", layout="thin"),
+            "ortpacks-latest-1.21.0-cuda12.9-lean-thin-linux-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="modern", ort="1.23.2", cuda="12.9", layout="thin"),
+            "ortpacks-modern-1.23.2-cuda12.9-thin-linux-x64.tar.zst",
+        ),
+        (PackageName(variant="cpu", ort="1.23.2", cuda=None), "ortpacks-cpu-1.23.2-linux-x64.tar.zst"),
+        (
+            PackageName(variant="directml", ort="1.23.0", cuda=None, platform="win-x64"),
+            "ortpacks-directml-1.23.0-win-x64.tar.zst",
+        ),
+        (
+            PackageName(variant="coreml", ort="1.23.2", cuda=None, platform="macos-arm64"),
+            "ortpacks-coreml-1.23.2-macos-arm64.tar.zst",
+        ),
+    ],
+)
+def test_a_name_is_written_and_read_back(name: PackageName, text: str) -> None:
+    assert name.archive(Form.ZST) == text
+    assert name.archive(Form.GZ) == text.replace(".zst", ".gz")
+    for said in (text, text.replace(".zst", ".gz"), text.removesuffix(".tar.zst"), f"{text}.parts.json"):
+        assert PackageName.parse(said) == name
+
+
+def test_the_end_of_a_file_name_tells_the_form_and_the_rest_the_package() -> None:
+    name = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
+    assert [stem(f"{name}{end}") for end in (".tar.zst", ".tar.gz", ".tar.zst.parts.json")] == [name] * 3
+    assert form_of(f"{name}.tar.gz.parts.json") is Form.GZ
+    with pytest.raises(ValidationError, match=r"ends in neither \.tar\.zst or \.tar\.gz"):
+        form_of(f"{name}.zip")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "onnxruntime-linux-x64-gpu-1.23.2.tgz",
+        "ortpacks-modern-1.23.2-cuda12.9-full-linux-x64.tar.zst",
+        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.xz",
+        "ortpacks-modern-1.23.2-cuda12.9-thin-lean-linux-x64.tar.zst",
+        "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst.part-12",
+        "../ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        "ortpacks-cpu-1.23.2-thin-linux-x64.tar.zst",
+        "ortpacks-cpu-1.23.2-lean-linux-x64.tar.zst",
+        "ortpacks-cpu-1.23.2.tar.zst",
+        "ortpacks-cpu-1.23.2-solaris-sparc.tar.zst",
+        "ortpacks-mod ern-1.23.2-cuda12.9-linux-x64.tar.zst",
+        "",
+    ],
+)
+def test_anything_else_is_refused_with_the_rule(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"ortpacks-<variant>-<ORT version>\[-cuda<X\.Y>\["):
+        PackageName.parse(text)
+
+
+@pytest.mark.parametrize("variant", ["mødern", "a b", "a/b", "-x", "", "x\n"])
+def test_a_name_that_a_release_host_would_rewrite_cannot_be_made(variant: str) -> None:
+    with pytest.raises(ValidationError):
+        PackageName(variant=variant, ort="1.23.2", cuda="12.9")
+
+
+@given(
+    variant=st.from_regex(r"[a-z0-9][A-Za-z0-9._+-]{0,12}", fullmatch=True),
+    ort=st.from_regex(r"[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,2}(rc[0-9])?", fullmatch=True),
+    profile=st.sampled_from([None, "lean", "minimal"]),
+    layout=st.sampled_from(["full", "thin"]),
+)
+def test_every_name_survives_the_round_trip_in_safe_characters(
+    variant: str, ort: str, profile: str | None, layout: str
+) -> None:
+    name = PackageName(variant=variant, ort=ort, cuda="12.9", profile=profile, layout=layout)
+    assert PackageName.parse(name.archive(Form.ZST)) == name
+    assert re.fullmatch(r"[A-Za-z0-9._+-]+", name.archive(Form.ZST))

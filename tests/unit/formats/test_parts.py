@@ -1,0 +1,105 @@
+"""What joins parts is read strictly: a name that leads elsewhere or a size that does not add up is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from builder.errors import ParseError, SchemaError, ValidationError
+from builder.formats.parts import PartEntry, Parts, dumps, loads, part_names
+
+FILE = "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst"
+
+PARTS = Parts(
+    format=1,
+    file=FILE,
+    size=12,
+    sha256="ab" * 32,
+    parts=(PartEntry(f"{FILE}.part1", 10, "cd" * 32), PartEntry(f"{FILE}.part2", 2, "ef" * 32)),
+)
+
+
+def test_it_is_written_and_read_back_and_its_schema_takes_it(root: Path) -> None:
+    text = dumps(PARTS)
+    assert loads(text, "x") == PARTS
+    assert list(json.loads(text)) == ["format", "file", "size", "sha256", "parts"]
+    schema = json.loads((root / "docs/schemas/parts.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(json.loads(text), schema)
+
+
+def test_names_in_their_order_are_sorted_names() -> None:
+    assert part_names("x.tar.gz", 2) == ("x.tar.gz.part1", "x.tar.gz.part2")
+    twelve = part_names("x", 12)
+    assert (twelve[0], twelve[-1]) == ("x.part01", "x.part12")
+    assert sorted(twelve) == list(twelve)
+
+
+def change(path: str, value: object) -> Callable[[dict[str, object]], None]:
+    """Sets ``parts.0.file`` and the like; a value of ``None`` takes the key away."""
+
+    def apply(made: dict[str, object]) -> None:
+        *steps, last = (int(step) if step.isdigit() else step for step in path.split("."))
+        at: object = made
+        for step in steps:
+            at = at[step]  # type: ignore[index]  # JSON
+        if value is None:
+            del at[last]  # type: ignore[attr-defined]
+        else:
+            at[last] = value  # type: ignore[index]
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "says"),
+    [
+        (
+            change("parts.1.file", "../../etc/passwd"),
+            ValidationError,
+            r"parts\[1\]\.file: '../../etc/passwd'",
+        ),
+        (
+            change("parts.0.file", f"{FILE}.part2"),
+            ValidationError,
+            r"parts\[0\]\.file: .*part2' stands where",
+        ),
+        (change("file", "../x"), ValidationError, "file: '../x' is not a plain file name"),
+        (change("file", "-rf"), ValidationError, "not a plain file name"),
+        (change("size", 13), ValidationError, "size: 13 bytes, and the parts have 12 together"),
+        (change("parts.1.size", 0), ValidationError, r"parts\[1\]\.size: 0 bytes"),
+        (change("parts.1.size", -2), ValidationError, r"parts\[1\]\.size: -2 bytes"),
+        (change("parts.1", None), ValidationError, "the parts have 10 together"),
+        (change("parts", []), ValidationError, "parts: the list is empty"),
+        (change("sha256", "AB" * 32), ValidationError, "sha256: .* is not 64 hex digits"),
+        (change("parts.1.sha256", "ab"), ValidationError, r"parts\[1\]\.sha256: 'ab' is not 64"),
+        (change("format", 2), ValidationError, "format 2; this ortpacks reads 1. Update ortpacks"),
+        (change("format", True), ValidationError, "format True"),
+        (change("sha256", None), SchemaError, "x: sha256: missing"),
+        (change("parts.0.size", "10"), SchemaError, r"x: parts\[0\]\.size: a whole number is wanted"),
+        (change("url", "http://x"), SchemaError, "x: url: unknown key"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_key(
+    changed: Callable[[dict[str, object]], None], error: type[Exception], says: str
+) -> None:
+    made = json.loads(dumps(PARTS))
+    changed(made)
+    with pytest.raises(error, match=says):
+        loads(json.dumps(made), "x")
+
+
+@pytest.mark.parametrize("text", ["", "<html>", b"\xff\xfe", "[" * 100_000])
+def test_what_is_no_json_says_so(text: str | bytes) -> None:
+    with pytest.raises(ParseError, match="x is not JSON"):
+        loads(text, "x")
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "7"])
+def test_json_that_is_no_object_says_so(text: str) -> None:
+    with pytest.raises(SchemaError, match="x: the file: an object is wanted"):
+        loads(text, "x")

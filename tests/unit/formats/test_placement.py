@@ -1,0 +1,64 @@
+"""Where nodes go, out of ONNX Runtime's verbose log; lines as 1.21.0 prints them."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.formats.session_log import Placement
+
+_SAID = "2026-11-22 08:51:31.03 [V:onnxruntime:, session_state.cc:1263 VerifyEachNodeIsAssignedToAnEp]"
+
+_INFO = "2026-11-22 08:51:31.02 [I:onnxruntime:"
+
+_ASKED = f"{_INFO}, cuda_execution_provider.cc:2716 GetCapability]"
+
+_CHEAP = (
+    f"{_INFO}, fallback_cpu_capability.cc:165 GetCpuPreferredNodes] ORT optimization- Force fallback to CPU "
+    "execution for node: shape because the CPU execution path is deemed faster than overhead involved"
+)
+
+LOG = f"""
+{_ASKED} CUDA kernel not found in registries for Op type: StringNormalizer node name: norm
+{_CHEAP}
+{_SAID} Node placements
+{_SAID}  Node(s) placed on [CUDAExecutionProvider]. Number of nodes: 2
+{_SAID}   Relu (n0)
+{_SAID}   Relu (n1)
+{_SAID}  Node(s) placed on [CPUExecutionProvider]. Number of nodes: 2
+{_SAID}   StringNormalizer (norm)
+{_SAID}   Shape (shape)
+"""
+
+
+def heard(log: str) -> Placement:
+    placement = Placement()
+    placement.read(log)
+    return placement
+
+
+def test_each_node_and_why_it_is_not_on_cuda() -> None:
+    placement = heard(LOG)
+    assert placement.counts == {"CUDAExecutionProvider": 2, "CPUExecutionProvider": 2}
+    assert sorted(placement.take()) == [
+        ("CPUExecutionProvider", "Shape", "shape", 1),
+        ("CPUExecutionProvider", "StringNormalizer", "norm", 1),
+        ("CUDAExecutionProvider", "Relu", "n0", 1),
+        ("CUDAExecutionProvider", "Relu", "n1", 1),
+    ]
+    assert (placement.no_kernel, placement.cheaper) == ({("StringNormalizer", "norm")}, {"shape"})
+
+
+def test_a_node_s_name_may_have_several_lines() -> None:
+    placement = heard(LOG.replace("norm", "a (b)\nc"))
+    assert ("CPUExecutionProvider", "StringNormalizer", "a (b)\nc", 1) in placement.take()
+    assert placement.no_kernel == {("StringNormalizer", "a (b)\nc")}
+
+
+def test_one_provider_alone_lists_no_nodes() -> None:
+    all_on = f"{_SAID} All nodes placed on [CUDAExecutionProvider]. Number of nodes: 188"
+    assert heard(all_on).take() == [("CUDAExecutionProvider", "every node", "", 188)]
+
+
+def test_a_line_that_is_not_understood_is_an_error_and_no_small_number() -> None:
+    with pytest.raises(ValueError, match="3 nodes were listed"):
+        heard(LOG.replace("Relu (n1)", "Relu [n1]")).take()

@@ -1,0 +1,98 @@
+"""What runs where. The table is PyTorch's DEVICE_REQUIREMENT and NVIDIA's Blackwell Compatibility Guide."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.gpu.architectures import Arch, Capability, jits_ptx, runs_sass
+from builder.gpu.generations import CAPABILITIES
+from builder.gpu.toolkits import KNOWN_SM
+
+DEVICES = (
+    *("5.0", "5.2", "5.3", "6.0", "6.1", "6.2", "7.0", "7.2", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0"),
+    *("10.0", "10.1", "10.3", "11.0", "12.0", "12.1"),
+)
+
+RUNS = {
+    #      50  53  61  70  75  86  89   100 103 120
+    #        52  60  62  72  80  87  90   101 110 121
+    "50": "S S p p p p p p p p p p p p p p p p p p",
+    "52": ". S p p p p p p p p p p p p p p p p p p",
+    "53": ". . S p p p p p p p p p p p p p p p p p",
+    "60": ". . . S S p p p p p p p p p p p p p p p",
+    "61": ". . . . S p p p p p p p p p p p p p p p",
+    "62": ". . . . . S p p p p p p p p p p p p p p",
+    "70": ". . . . . . S p S p p p p p p p p p p p",
+    "72": ". . . . . . . S p p p p p p p p p p p p",
+    "75": ". . . . . . . . S p p p p p p p p p p p",
+    "80": ". . . . . . . . . S S p S p p p p p p p",
+    "86": ". . . . . . . . . . S p S p p p p p p p",
+    "87": ". . . . . . . . . . . S p p p p p p p p",
+    "89": ". . . . . . . . . . . . S p p p p p p p",
+    "90": ". . . . . . . . . . . . . S p p p p p p",
+    "90a": ". . . . . . . . . . . . . S . . . . . .",
+    "100": ". . . . . . . . . . . . . . S p S p p p",
+    "100a": ". . . . . . . . . . . . . . S . . . . .",
+    "100f": ". . . . . . . . . . . . . . S . S . . .",
+    "101": ". . . . . . . . . . . . . . . S p S p p",
+    "101a": ". . . . . . . . . . . . . . . S . S . .",
+    "101f": ". . . . . . . . . . . . . . . S . S . .",
+    "103": ". . . . . . . . . . . . . . . . S p p p",
+    "103a": ". . . . . . . . . . . . . . . . S . . .",
+    "103f": ". . . . . . . . . . . . . . . . S . . .",
+    "110": ". . . . . . . . . . . . . . . . . S p p",
+    "110a": ". . . . . . . . . . . . . . . . . S . .",
+    "110f": ". . . . . . . . . . . . . . . . . S . .",
+    "120": ". . . . . . . . . . . . . . . . . . S S",
+    "120a": ". . . . . . . . . . . . . . . . . . S .",
+    "120f": ". . . . . . . . . . . . . . . . . . S S",
+    "121": ". . . . . . . . . . . . . . . . . . . S",
+    "121a": ". . . . . . . . . . . . . . . . . . . S",
+    "121f": ". . . . . . . . . . . . . . . . . . . S",
+}
+"""S: SASS runs, and PTX can be compiled. p: PTX only. A dot: neither.
+
+Plain SASS as PyTorch's torch/cuda/__init__.py has it, DEVICE_REQUIREMENT:
+each up to the end of its major, but 50 and 52 not on 5.3, 60 and 61 not on 6.2, 70 not on 7.2, 80 and 86 not
+on 8.7, 100 not on 10.1; 53, 62, 72 and 87 on their own only; 101 on 10.1 and 11.0 only.
+Suffixes and PTX as in NVIDIA's Blackwell Compatibility Guide and its post on family-specific features: ``a``
+exactly its own, ``f`` 100 on 10.0 and 10.3, 103 on 10.3, 120 on 12.0 and 12.1, 121 on 12.1; PTX forward only.
+"""
+
+
+@pytest.mark.parametrize(("code", "row"), RUNS.items())
+def test_sass_runs_on_exactly_these(code: str, row: str) -> None:
+    found = [runs_sass(Arch.parse(code), Capability.parse(device)) for device in DEVICES]
+    assert found == [mark == "S" for mark in row.split()]
+
+
+@pytest.mark.parametrize(("code", "row"), RUNS.items())
+def test_ptx_is_compiled_for_exactly_these(code: str, row: str) -> None:
+    found = [jits_ptx(Arch.parse(code), Capability.parse(device)) for device in DEVICES]
+    assert found == [mark in "Sp" for mark in row.split()]
+
+
+def test_the_table_has_every_architecture_and_every_device() -> None:
+    plain = {str(number) for number in KNOWN_SM}
+    suffixed = {f"{number}{suffix}" for number in KNOWN_SM for suffix in ("a", "f") if number >= 100}
+    assert set(RUNS) == plain | suffixed | {"90a"}
+    assert {str(device) for device in CAPABILITIES} <= set(DEVICES)
+    assert {len(row.split()) for row in RUNS.values()} == {len(DEVICES)}
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "suffix"), [("sm_90a", 90, "a"), ("compute_120f", 120, "f"), ("50", 50, "")]
+)
+def test_an_architecture_is_read_in_every_spelling(text: str, number: int, suffix: str) -> None:
+    assert (Arch.parse(text).number, Arch.parse(text).suffix) == (number, suffix)
+
+
+@pytest.mark.parametrize("text", ["", "9", "8.6", "sm_90b", "sm_", "1000", "sm 90"])
+def test_what_is_no_architecture_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an architecture"):
+        Arch.parse(text)
+
+
+def test_capabilities_are_sorted() -> None:
+    assert list(CAPABILITIES) == sorted(CAPABILITIES)
+    assert Capability.parse("10.3") in CAPABILITIES

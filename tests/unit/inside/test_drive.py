@@ -1,0 +1,205 @@
+"""Following a Ninja run: what it prints, what is told to the user, and how many units fit into memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.inside import drive
+from builder.inside.drive import Failure, Progress, affordable, available_memory, follow, tell
+
+END = " "
+"""Ninja ends the line of a failed unit with a space."""
+
+TRANSCRIPT = f"""\
+[0/2] Re-checking globbed directories...
+[1/5] Building CXX object d/a.cc.o
+[2/5] Building CXX object d/b.cc.o
+FAILED: d/b.cc.o{END}
+g++ -c b.cc -o d/b.cc.o
+b.cc:1:6: error: expected initializer at end of input
+    1 | int b
+      |      ^
+[3/5] Building CUDA object d/c.cu.o
+FAILED: d/c.cu.o{END}
+/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o
+compiling
+c.cu(3): error: expected a ";"
+[4/5] Building CUDA object d/e.cu.o
+warning: not of a failed unit
+ninja: build stopped: cannot make progress due to previous errors.
+"""
+"""Ninja 1.11.1 with ``-k 0`` into a pipe."""
+
+COSTS = {"d/a.cc.o": 10.0, "d/b.cc.o": 10.0, "d/c.cu.o": 60.0, "d/e.cu.o": 20.0}
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock: what is put in front is the time."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def lines(text: str) -> Iterator[str]:
+    return iter(text.splitlines(keepends=True))
+
+
+def test_every_line_goes_on_as_it_came() -> None:
+    seen = list(follow(lines(TRANSCRIPT), Progress(costs=COSTS, jobs=1), []))
+    assert seen == TRANSCRIPT.splitlines()
+
+
+def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
+    failures: list[Failure] = []
+    list(follow(lines(TRANSCRIPT), Progress(costs=COSTS, jobs=1), failures))
+    assert [(failure.output, failure.command, list(failure.lines)) for failure in failures] == [
+        (
+            "d/b.cc.o",
+            "g++ -c b.cc -o d/b.cc.o",
+            ["b.cc:1:6: error: expected initializer at end of input", "    1 | int b", "      |      ^"],
+        ),
+        (
+            "d/c.cu.o",
+            "/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o",
+            ["compiling", 'c.cu(3): error: expected a ";"'],
+        ),
+    ]
+
+
+def test_of_a_long_output_the_last_lines_are_kept() -> None:
+    many = "FAILED: a.o\ng++ -c\n" + "".join(f"line {number}\n" for number in range(1, 41))
+    failures: list[Failure] = []
+    list(follow(lines(many), Progress(costs={}, jobs=1), failures))
+    assert list(failures[0].lines) == [f"line {number}" for number in range(26, 41)]
+
+
+def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    failures: list[Failure] = []
+    list(follow(lines(TRANSCRIPT), Progress(costs=COSTS, jobs=1), failures))
+    capsys.readouterr()
+    tell(failures)
+    told = capsys.readouterr().out.splitlines()
+    assert told[5:] == [
+        "FAILED d/c.cu.o",
+        "/usr/local/cuda/bin/nvcc -x cu -c c.cu -o d/c.cu.o",
+        "compiling",
+        'c.cu(3): error: expected a ";"',
+        "ortpacks: 2 of the units failed; all others are finished and kept for the next run",
+    ]
+    assert told[:2] == ["FAILED d/b.cc.o", "g++ -c b.cc -o d/b.cc.o"]
+
+
+@pytest.mark.parametrize(("count", "each"), [(1, 15), (2, 12), (3, 7), (9, 1), (20, 1)])
+def test_several_failures_share_the_lines_that_an_error_shows(
+    capsys: pytest.CaptureFixture[str], count: int, each: int
+) -> None:
+    """30 lines; of each failure two are its name and command, and one at the end counts them."""
+    names = [f"{number}.o" for number in range(count)]
+    text = "".join(f"FAILED: {name}\ng++ {name}\n" + "line\n" * 39 + f"end {name}\n" for name in names)
+    failures: list[Failure] = []
+    list(follow(lines(text), Progress(costs={}, jobs=1), failures))
+    tell(failures)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == count * (each + 2) + 1
+    assert len(told) <= 30 or count > 9
+    assert [line for line in told if line.startswith("end")] == [f"end {name}" for name in names]
+
+
+def test_without_a_failed_unit_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """``ninja: error: loading 'build.ninja'``: its own words are in the log."""
+    tell([])
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_told_at_each_tenth_of_the_cost_not_of_the_units(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """a and b are a tenth each, c six, e two; one second of work a second."""
+    progress = Progress(costs=COSTS | {"d/f.cc.o": 0.0}, jobs=1, started=clock[0])
+    for number, output in enumerate(["d/a.cc.o", "d/f.cc.o", "d/c.cu.o", "d/b.cc.o", "d/e.cu.o"], start=1):
+        clock[0] += COSTS.get(output, 0.0)
+        progress.finished(output, f"{number}/5")
+    assert capsys.readouterr().out.splitlines() == [
+        "ortpacks: 1/5 units, about 2 min left",  # 90 s: halves are rounded to the even number
+        "ortpacks: 3/5 units, about 1 min left",
+        "ortpacks: 4/5 units, about 1 min left",
+        "ortpacks: 5/5 units, about 1 min left",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "done", "spent", "left"),
+    [
+        (2, 0, 0, "15"),  # 1,800 s of work by two, nothing known of the pace
+        (2, 60, 90, "14"),  # too early for a pace: 1,740 s of work by two
+        (2, 600, 600, "20"),  # a second of work each second: 1,200 to go
+        (2, 600, 300, "10"),  # two
+        (2, 1790, 900, "1"),
+    ],
+)
+def test_the_time_left_follows_the_pace(
+    clock: list[float], jobs: int, done: float, spent: float, left: str
+) -> None:
+    progress = Progress(costs={"a.o": 1800.0}, jobs=jobs, done=done, started=clock[0])
+    clock[0] += spent
+    assert progress.left() == f", about {left} min left"
+
+
+def test_nothing_to_compile_takes_no_time() -> None:
+    assert Progress(costs={}, jobs=2).left() == ""
+
+
+def test_what_is_no_unit_is_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "[0/1] Re-running CMake...\n[1/3] Linking CXX shared library libp.so\n[1/x]\n"
+    list(follow(lines(said), Progress(costs=COSTS, jobs=1), []))
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "jobs", "peaks", "wanted"),
+    [
+        (24, 2, [4, 4, 1], 2),
+        (9, 2, [4, 4, 1], 2),  # 8 fit beside the spare one
+        (8.9, 2, [4, 4, 1], 1),
+        (8, 4, [4, 2, 1, 1, 1], 3),
+        (3, 4, [4, 4], 1),  # fewer units than jobs, and not two of them fit
+        (9, 4, [4, 4], 4),  # both fit; of the others nothing is known
+        (0.5, 3, [4, 1, 1], 1),
+        (8, 4, [], 4),
+        (2, 1, [4], 1),
+    ],
+)
+def test_jobs_by_what_the_heaviest_units_need_together(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    free_gib: float,
+    jobs: int,
+    peaks: list[int],
+    wanted: int,
+) -> None:
+    """1 GiB is left to the rest of the machine."""
+    monkeypatch.setattr(drive, "available_memory", lambda: int(free_gib * GIB))
+    assert affordable(jobs, [peak * GIB for peak in peaks]) == wanted
+    assert (f"{wanted} jobs instead of {jobs}" in capsys.readouterr().out) == (wanted < jobs)
+
+
+def test_why_there_are_fewer_jobs_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(drive, "available_memory", lambda: 6 * GIB)
+    affordable(2, [3 * GIB, 4 * GIB])
+    said = "ortpacks: 1 jobs instead of 2: 5120 MiB are free, a unit takes up to 4096 MiB\n"
+    assert capsys.readouterr().out == said
+
+
+def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "MemTotal:       24689124 kB\nMemFree:          812000 kB\nMemAvailable:   20971520 kB\n"
+    monkeypatch.setattr(Path, "read_text", lambda self, encoding: text)
+    assert available_memory() == 20 * GIB

@@ -1,0 +1,104 @@
+"""The record of a compile: sums and the memory peak by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.inside.costs import Line
+from builder.inside.record import begin, cache_hits, peak_mib, read_runs, write
+
+GIB = 1 << 20
+"""In KiB, as the kernel counts."""
+
+
+def unit(start: int, end: int, gibibytes: float) -> Line:
+    peak = int(gibibytes * GIB)
+    return Line(start=start * 1000, end=end * 1000, cpu=0, peak=peak, status=0, output="a.o")
+
+
+@pytest.mark.parametrize(
+    ("log", "mebibytes"),
+    [
+        ([], 0),
+        ([unit(0, 10, 1)], 1024),
+        ([unit(0, 10, 1), unit(5, 15, 2), unit(12, 20, 1)], 3072),
+        ([unit(12, 20, 1), unit(5, 15, 2), unit(0, 10, 1)], 3072),
+        ([unit(0, 10, 3), unit(10, 20, 3)], 3072),
+        ([unit(0, 30, 0.5), unit(5, 6, 1.5), unit(7, 9, 2)], 2560),
+    ],
+    ids=["nothing", "one", "overlapping", "as they ended", "one after the other", "within"],
+)
+def test_memory_that_units_held_at_once(log: list[Line], mebibytes: int) -> None:
+    assert peak_mib(log) == mebibytes
+
+
+UNITS = """\
+10000 40000 55000 1048576 0 a.cu.o
+12000 20500 8000 524288 0 b.cc.o
+41000 42000 900 524288 1 c.cc.o
+50000 52500 2100 524288 0 c.cc.o
+60000 60100 50 1024 0 b.cc.o
+"""
+
+CACHE = """\
+# /src/a.cu
+cache_miss
+direct_cache_miss
+# /src/b.cc
+direct_cache_hit
+local_storage_hit
+# /src/preprocessed.cc
+preprocessed_cache_hit
+local_storage_hit
+"""
+
+
+def test_a_record_counts_all_that_the_tree_took(tmp_path: Path) -> None:
+    (tmp_path / "units.log").write_text(UNITS)
+    (tmp_path / "ccache-stats.log").write_text(CACHE)
+    begin(tmp_path, 10.0, 2)
+    begin(tmp_path, 46.25, 1)
+    write(tmp_path / "record.json", tmp_path)
+    assert json.loads((tmp_path / "record.json").read_text()) == {
+        "format": 1,
+        "units": 3,
+        "compilations": 5,
+        "cache_hits": 2,
+        "cpu_s": 66.0,  # 55 + 8 + 0.9 + 2.1 + 0.05
+        "wall_s": 45.9,  # 10 to 42, and 46.25 to 60.1
+        "runs": 2,
+        "jobs": 2,
+        "busy_percent": 54,  # 30 + 8.5 + 1 + 2.5 + 0.1 of 2 * 32 + 13.85
+        "peak_mib": 1536,
+        "longest_unit_s": 30.0,
+    }
+
+
+def test_a_run_that_had_nothing_to_do_has_a_record(tmp_path: Path) -> None:
+    begin(tmp_path, 10.0, 4)
+    write(tmp_path / "record.json", tmp_path)
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert (record["units"], record["peak_mib"], record["wall_s"], record["runs"]) == (0, 0, 0, 0)
+
+
+def test_a_run_that_was_killed_counts_to_its_last_unit(tmp_path: Path) -> None:
+    begin(tmp_path, 0, 2)  # killed at some time before 100 s
+    begin(tmp_path, 100, 2)
+    log = [unit(0, 10, 1), unit(0, 20, 1), unit(100, 130, 1)]
+    first, second = read_runs(tmp_path / "runs.log", log)
+    assert (first.start, first.end, first.busy) == (0, 20_000, 30_000)
+    assert (second.start, second.end, second.busy) == (100_000, 130_000, 30_000)
+
+
+def test_a_line_that_a_kill_cut_off_is_no_run(tmp_path: Path) -> None:
+    begin(tmp_path, 0, 2)
+    with (tmp_path / "runs.log").open("a") as file:
+        file.write("100000")
+    assert len(read_runs(tmp_path / "runs.log", [])) == 1
+
+
+def test_a_cache_that_wrote_no_log_had_no_hits(tmp_path: Path) -> None:
+    assert cache_hits(tmp_path / "none") == 0

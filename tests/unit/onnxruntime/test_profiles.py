@@ -1,0 +1,156 @@
+"""What each profile sets for each ORT version, against a table written by hand from ORT's CMakeLists.txt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builder.formats.package_names import Host, Profile
+from builder.formats.versions import Span
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.profiles import COMMON, PROFILES, CacheEntry, build_targets, cache_entries, options
+
+EVERYWHERE = {
+    "CMAKE_BUILD_TYPE": "Release",
+    "onnxruntime_USE_CUDA": "ON",
+    "onnxruntime_BUILD_SHARED_LIB": "ON",
+    "onnxruntime_USE_FULL_PROTOBUF": "ON",
+    "onnxruntime_BUILD_UNIT_TESTS": "OFF",
+    "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
+    "CMAKE_INSTALL_RPATH": "$ORIGIN",
+}
+
+FULL = {
+    "onnxruntime_DISABLE_CONTRIB_OPS": "OFF",
+    "onnxruntime_USE_FLASH_ATTENTION": "ON",
+    "onnxruntime_USE_LEAN_ATTENTION": "ON",
+    "onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION": "ON",
+}
+
+LEAN = {
+    "onnxruntime_DISABLE_CONTRIB_OPS": "ON",
+    "onnxruntime_USE_FLASH_ATTENTION": "OFF",
+    "onnxruntime_USE_LEAN_ATTENTION": "OFF",
+    "onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION": "OFF",
+}
+
+OF_PROFILE = {
+    Profile.FULL: FULL,
+    Profile.LEAN: LEAN,
+    Profile.MINIMAL: LEAN | {"onnxruntime_CUDA_MINIMAL": "ON"},
+}
+
+SINCE_1_22 = {"onnxruntime_NVCC_THREADS": "1"}
+
+SINCE_1_23 = SINCE_1_22 | {"onnxruntime_USE_FPA_INTB_GEMM": "OFF"}
+
+SINCE_1_27 = SINCE_1_23 | {"onnxruntime_FLASH_NVCC_THREADS": "1"}
+
+SINCE_1_29 = SINCE_1_27 | {"onnxruntime_USE_TELEMETRY": "OFF"}
+
+OF_VERSION: dict[str, dict[str, str]] = {
+    "1.20.1": {},
+    "1.21.0": {},
+    "1.21.1": {},
+    "1.22.0": SINCE_1_22,
+    "1.23.0": SINCE_1_23,
+    "1.23.2": SINCE_1_23,
+    "1.24.4": SINCE_1_23,
+    "1.25.1": SINCE_1_23,
+    "1.26.0": SINCE_1_23,
+    "1.27.1": SINCE_1_27,
+    "1.28.0": SINCE_1_27,
+    "1.29.0": SINCE_1_29,
+    "1.30.0": SINCE_1_29,
+    "1.31.1": SINCE_1_29,
+    "1.40.0": SINCE_1_29,
+}
+
+DEFAULTS_OF_1_21 = {
+    "onnxruntime_DISABLE_CONTRIB_OPS": "OFF",
+    "onnxruntime_USE_FLASH_ATTENTION": "ON",
+    "onnxruntime_USE_LEAN_ATTENTION": "ON",
+    "onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION": "ON",
+}
+"""1.21.0's cmake/CMakeLists.txt lines 149 and 97 to 99, for a build with CUDA on Linux."""
+
+LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
+
+LEGACY = tuple(Arch.parse(number) for number in ("50", "52", "60", "61", "70"))
+
+
+def values(profile: Profile, version: str, *, cpuinfo: bool = True) -> dict[str, str]:
+    return {entry.name: entry.value for entry in cache_entries(profile, version, LATEST, cpuinfo=cpuinfo)}
+
+
+@pytest.mark.parametrize("version", OF_VERSION)
+@pytest.mark.parametrize("profile", Profile)
+def test_exactly_these_entries(profile: Profile, version: str) -> None:
+    assert values(profile, version) == EVERYWHERE | OF_PROFILE[profile] | OF_VERSION[version]
+
+
+def test_lean_on_the_assembled_base_is_what_was_measured() -> None:
+    """The entries of the build whose 31 minutes and 54 containers are on record."""
+    assert values(Profile.LEAN, "1.21.0", cpuinfo=False) == {
+        **EVERYWHERE,
+        "onnxruntime_DISABLE_CONTRIB_OPS": "ON",
+        "onnxruntime_USE_FLASH_ATTENTION": "OFF",
+        "onnxruntime_USE_LEAN_ATTENTION": "OFF",
+        "onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION": "OFF",
+        "onnxruntime_ENABLE_CPUINFO": "OFF",
+    }
+
+
+def test_full_for_a_set_that_launches_no_flash_attention_compiles_none() -> None:
+    """1.21.0's flash_api.cc and lean_api.cc ask for 8.x or 9.0."""
+    entries = cache_entries(Profile.FULL, "1.21.0", LEGACY, cpuinfo=True)
+    changed = {entry.name: entry.value for entry in entries} | DEFAULTS_OF_1_21
+    assert {entry.name for entry in entries if entry.value != changed[entry.name]} == {
+        "onnxruntime_USE_FLASH_ATTENTION",
+        "onnxruntime_USE_LEAN_ATTENTION",
+    }
+    unread = cache_entries(Profile.FULL, "1.23.2", LEGACY, cpuinfo=True)
+    assert {entry.value for entry in unread if "ATTENTION" in entry.name} == {"ON"}
+
+
+def test_full_sets_features_to_nothing_but_1_21s_own_defaults() -> None:
+    full = values(Profile.FULL, "1.21.0")
+    assert {name: full[name] for name in full.keys() - EVERYWHERE.keys()} == DEFAULTS_OF_1_21
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_an_unknown_version_gets_the_nearest_known_ones_options(profile: Profile) -> None:
+    assert values(profile, "1.40.0") == values(profile, "1.31.1")
+    assert values(profile, "1.20.1") == values(profile, "1.21.0")
+
+
+def test_an_option_that_ends_with_the_newest_known_line_serves_unknown_ones_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = replace(COMMON[0], entry=CacheEntry("onnxruntime_OLD", "ON", "ends"), span=Span(last=(1, 31)))
+    monkeypatch.setattr("builder.onnxruntime.profiles.COMMON", (ends,))
+    assert "onnxruntime_OLD" in values(Profile.FULL, "1.31.1")
+    assert "onnxruntime_OLD" in values(Profile.FULL, "1.40.0")
+
+
+def test_every_option_has_a_reason_and_a_source() -> None:
+    for option in (*COMMON, *(option for listed in PROFILES.values() for option in listed)):
+        assert option.entry.reason
+        assert option.source
+
+
+@pytest.mark.parametrize("version", OF_VERSION)
+@pytest.mark.parametrize("profile", Profile)
+def test_entries_can_be_written_as_cmake(profile: Profile, version: str) -> None:
+    """They stand between quotes, once each; a switch is a BOOL."""
+    found = options(profile, version, LATEST, cpuinfo=False)
+    for entry in (option.entry for option in found):
+        assert not set(f"{entry.value}{entry.reason}") & set('"\\\n')
+        assert entry.type == ("BOOL" if entry.value in ("ON", "OFF") else "STRING")
+    assert len({option.entry.name for option in found}) == len(found)
+
+
+def test_host_library_is_built_only_when_asked_for() -> None:
+    assert "onnxruntime" not in build_targets(Host.WHEEL)
+    assert "onnxruntime" in build_targets(Host.SOURCE)

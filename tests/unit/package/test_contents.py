@@ -1,0 +1,143 @@
+"""test_contents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builder.errors import ValidationError
+from builder.formats.package_names import Host
+from builder.package.contents import is_users, libraries, licences, wanted
+from builder.project.inputs import Input
+from builder.project.plan import BuildPlan
+from builder.project.variants import Variant
+from tests.support.factories.packages import official, plan
+
+LIBRARIES = [
+    "libcublas.so.12",
+    "libcublasLt.so.12",
+    "libcudart.so.12",
+    "libcudnn.so.9",
+    "libcudnn_adv.so.9",
+    "libcudnn_cnn.so.9",
+    "libcudnn_engines_precompiled.so.9",
+    "libcudnn_engines_runtime_compiled.so.9",
+    "libcudnn_graph.so.9",
+    "libcudnn_heuristic.so.9",
+    "libcudnn_ops.so.9",
+    "libcufft.so.11",
+    "libcurand.so.10",
+    "libnvrtc-builtins.so.12.9",
+    "libnvrtc.so.12",
+    "libonnxruntime.so.1",
+    "libonnxruntime_providers_cuda.so",
+    "libonnxruntime_providers_shared.so",
+]
+
+
+def test_a_package_holds_eighteen_libraries_and_the_licences_of_their_owners() -> None:
+    paths = [file.path for file in wanted(plan())]
+    assert [path.removeprefix("lib/") for path in paths if path.startswith("lib/")] == LIBRARIES
+    assert [path for path in paths if not path.startswith("lib/")] == [
+        "licenses/nvidia-cuda.txt",
+        "licenses/nvidia-cudnn.txt",
+        "licenses/onnxruntime-third-party.txt",
+        "licenses/onnxruntime.txt",
+    ]
+    assert len({file.source for file in wanted(plan()) if file.source}) == 7
+
+
+REPACKED = {
+    "linux-x64": {
+        "lib/libonnxruntime.so.1": "onnxruntime/capi/libonnxruntime.so.1.23.2",
+        "lib/libonnxruntime_providers_shared.so": "onnxruntime/capi/libonnxruntime_providers_shared.so",
+    },
+    "win-x64": {
+        "lib/onnxruntime.dll": "onnxruntime/capi/onnxruntime.dll",
+        "lib/onnxruntime_providers_shared.dll": "onnxruntime/capi/onnxruntime_providers_shared.dll",
+    },
+    "macos-arm64": {"lib/libonnxruntime.dylib": "onnxruntime/capi/libonnxruntime.1.23.2.dylib"},
+}
+"""Path in the package and in the wheel: the C libraries of the wheels of 1.23, by ``unzip -l``."""
+
+TEXTS = {
+    "licenses/onnxruntime-third-party.txt": "onnxruntime/ThirdPartyNotices.txt",
+    "licenses/onnxruntime.txt": "onnxruntime/LICENSE",
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "platform"),
+    [
+        ("cpu", "linux-x64"),
+        ("cpu", "win-x64"),
+        ("cpu", "macos-arm64"),
+        ("directml", "win-x64"),
+        ("coreml", "macos-arm64"),
+    ],
+)
+def test_a_package_without_cuda_holds_the_wheels_libraries_and_texts(provider: str, platform: str) -> None:
+    wheel = Input.wheel("onnxruntime==1.23.2", platform)
+    variant = Variant(provider, (), (), provider=provider, platform=platform, wheel=wheel)
+    files = wanted(official(variant=variant, ort_version="1.23.2", ort_wheel=wheel))
+    directml = {"lib/DirectML.dll": "onnxruntime/capi/DirectML.dll"} if provider == "directml" else {}
+    places = {**REPACKED[platform], **directml, **TEXTS}
+    assert places.items() <= {(file.path, place) for file in files for place in file.places}
+    assert [file.path for file in files] == sorted(places)
+    assert {file.source for file in files} == {wheel}
+    assert {f"lib/{name}" for name in libraries(provider, platform)} == {*REPACKED[platform], *directml}
+
+
+def test_every_package_carries_the_texts_of_whose_files_it_holds() -> None:
+    always = {"LICENSE", "NOTICE", *TEXTS}
+    assert set(licences("cpu")) == set(licences("coreml")) == always
+    assert set(licences("directml")) == {*always, "licenses/directml.txt"}
+    assert set(licences("cuda")) == {*always, "licenses/nvidia-cuda.txt", "licenses/nvidia-cudnn.txt"}
+
+
+def test_a_role_that_variants_yaml_lacks_is_named_with_its_key() -> None:
+    made = plan()
+    libraries = {role: wheel for role, wheel in made.project.cuda.libraries.items() if role != "cufft"}
+    project = replace(made.project, cuda=replace(made.project.cuda, libraries=libraries))
+    with pytest.raises(ValidationError, match=r"cuda\.libraries\.cufft is missing.*libcufft\.so\.11"):
+        wanted(replace(made, project=project))
+
+
+TENSORRT = "lib/libonnxruntime_providers_tensorrt.so"
+
+
+def with_tensorrt(made: BuildPlan) -> BuildPlan:
+    return replace(
+        made, project=replace(made.project, onnxruntime=replace(made.project.onnxruntime, tensorrt=True))
+    )
+
+
+@pytest.mark.parametrize("made", [plan(), official()])
+def test_the_tensorrt_provider_is_the_official_wheel_s_whatever_is_compiled(made: BuildPlan) -> None:
+    files = {file.path: file for file in wanted(with_tensorrt(made))}
+    assert files.keys() - {file.path for file in wanted(made)} == {TENSORRT}
+    assert files[TENSORRT].source == made.ort_wheel
+    assert files[TENSORRT].places == ("onnxruntime/capi/libonnxruntime_providers_tensorrt.so",)
+    assert files[TENSORRT].vendor == "onnxruntime"
+
+
+def test_a_compiled_host_library_and_the_tensorrt_provider_cannot_be_together() -> None:
+    with pytest.raises(ValidationError, match=r"onnxruntime\.tensorrt.*onnxruntime\.host"):
+        wanted(with_tensorrt(plan(host=Host.SOURCE)))
+    assert wanted(with_tensorrt(official(host=Host.SOURCE)))  # of a repacked wheel nothing is compiled
+
+
+@pytest.mark.parametrize(
+    ("library", "needed", "users"),
+    [
+        ("libonnxruntime_providers_tensorrt.so", "libnvinfer.so.10", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvinfer_plugin.so.10", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvonnxparser.so.11", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvinfer.so", False),
+        ("libonnxruntime_providers_tensorrt.so", "libcudnn.so.9", False),
+        ("libonnxruntime_providers_cuda.so", "libnvinfer.so.10", False),
+    ],
+)
+def test_tensorrt_itself_is_the_user_s(library: str, needed: str, users: bool) -> None:
+    assert is_users(library, needed) is users

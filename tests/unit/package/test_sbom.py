@@ -1,0 +1,139 @@
+"""An SBOM against its package's manifest: every planted difference is found, and only that."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+
+import pytest
+
+from builder.adapters.cyclonedx import CycloneDx
+from builder.findings.finding import Code
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import Layout
+from builder.package.sbom import check_sbom, describe_bom, origin_of
+from tests.support.factories.documents import changed, digests, manifest, members, name, wheels, without
+from tests.support.factories.packages import official, plan
+
+CUDNN = "lib/libcudnn.so.9"
+
+PROVIDER = "lib/libonnxruntime_providers_cuda.so"
+
+Json = dict[str, object]
+
+
+def document(layout: Layout = Layout.FULL) -> Json:
+    made = plan()
+    files = [member for member in members(made, layout) if member.path != "sbom.cdx.json"]
+    bom = describe_bom(made, name(made, layout), files, digests(files), wheels(files))
+    told = json.loads(CycloneDx().render(bom))
+    assert isinstance(told, dict)
+    return told
+
+
+def findings(whole: Manifest, told: Json) -> list[str]:
+    return [f"{one.code.name} {one.path}" for one in check_sbom(whole, json.dumps(told).encode(), ())]
+
+
+@pytest.mark.parametrize(
+    ("source", "vendor", "purl"),
+    [
+        ("wheel:nvidia-cudnn-cu12==9.10.2.21", "nvidia", "pkg:pypi/nvidia-cudnn-cu12@9.10.2.21"),
+        ("wheel:onnxruntime-gpu==1.21.0", "onnxruntime", "pkg:pypi/onnxruntime-gpu@1.21.0"),
+        ("built", "onnxruntime", "pkg:github/microsoft/onnxruntime@v1.21.0"),
+        ("built", "ortpacks", ""),
+        ("nonsense", "nvidia", ""),
+    ],
+)
+def test_where_a_file_comes_from_as_a_purl(source: str, vendor: str, purl: str) -> None:
+    assert origin_of(source, vendor, "1.21.0") == purl
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+def test_an_sbom_of_the_manifests_files_is_fine(layout: Layout) -> None:
+    assert findings(manifest(layout=layout), document(layout)) == []
+
+
+def test_one_that_is_not_valid_is_told_line_by_line_and_read_no_further() -> None:
+    found = list(check_sbom(manifest(), b"{", ["$.a: is wrong", "$.b: too"]))
+    assert [(one.code, one.message) for one in found] == [
+        (Code.B014, "$.a: is wrong"),
+        (Code.B014, "$.b: too"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted", "got"),
+    [
+        ({"sha256": "0" * 64}, "sha256 0000", "sha256 "),
+        ({"source": "wheel:nvidia-cudnn-cu12==9.11.0.98"}, "@9.11.0.98", "@9.10.2.21"),
+        ({"packed": False}, "not packed", "9.10.2.21"),
+        ({"modified": True}, "modified", "9.10.2.21"),
+    ],
+)
+def test_a_file_that_the_manifest_tells_otherwise_is_named(
+    change: dict[str, object], wanted: str, got: str
+) -> None:
+    whole = changed(manifest(), CUDNN, **change)
+    (finding,) = check_sbom(whole, json.dumps(document()).encode(), ())
+    assert (finding.code, finding.path) == (Code.B015, CUDNN)
+    assert wanted in finding.wanted
+    assert got in finding.got
+
+
+def test_a_file_that_only_one_of_them_has_is_named() -> None:
+    assert findings(without(manifest(), CUDNN), document()) == [f"B015 {CUDNN}"]
+    lacking = document()
+    for component in items(lacking):
+        component["components"] = [one for one in items(component) if one["name"] != CUDNN]
+    assert findings(manifest(), lacking) == [f"B015 {CUDNN}"]
+
+
+def items(parent: Json) -> list[Json]:
+    found = parent.get("components", [])
+    assert isinstance(found, list)
+    return found
+
+
+def listed_twice(told: Json) -> None:
+    cudnn = next(one for one in items(told) if one["name"] == "nvidia-cudnn-cu12")
+    first = copy.deepcopy(items(cudnn)[0])
+    items(told).append(first)
+
+
+def without_hash(told: Json) -> None:
+    cudnn = next(one for one in items(told) if one["name"] == "nvidia-cudnn-cu12")
+    next(one for one in items(cudnn) if one["name"] == CUDNN).pop("hashes")
+
+
+def elsewhere(told: Json) -> None:
+    """Of the wheel, but said to be ours."""
+    cudnn = next(one for one in items(told) if one["name"] == "nvidia-cudnn-cu12")
+    moved = next(one for one in items(cudnn) if one["name"] == CUDNN)
+    items(cudnn).remove(moved)
+    items(told).append(moved)
+
+
+@pytest.mark.parametrize("change", [listed_twice, without_hash, elsewhere])
+def test_what_an_sbom_can_get_wrong_is_found(change: Callable[[Json], None]) -> None:
+    told = document()
+    change(told)
+    assert findings(manifest(), told) == [f"B015 {CUDNN}"]
+
+
+def test_the_sbom_of_another_package_is_found() -> None:
+    told = document(Layout.THIN)
+    found = findings(manifest(), told)
+    assert found[0] == "B015 sbom.cdx.json"
+    assert len(found) == 1 + 15  # and NVIDIA's 15 libraries, which thin leaves out
+
+
+def test_the_sbom_of_a_compiled_package_is_not_that_of_a_repacked_one() -> None:
+    """The official provider and bridge are the wheel's; one is modified besides."""
+    repacked = manifest(official())
+    assert {finding.split()[1] for finding in findings(repacked, document())} == {
+        "sbom.cdx.json",
+        PROVIDER,
+        "lib/libonnxruntime_providers_shared.so",
+    }

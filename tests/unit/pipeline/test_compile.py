@@ -1,0 +1,99 @@
+"""What to do about a failed compile: from the tools' own words."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.pipeline.compile import advice
+
+KILLED = [
+    "Killed",
+    "g++-12: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.",
+    "nvcc error   : 'cicc' died due to signal 9 (Kill signal)",
+    "cc1plus: out of memory allocating 65536 bytes after a total of 2145058816 bytes",
+    "virtual memory exhausted: Cannot allocate memory",
+]
+"""nvcc 12.4's shell when cicc or ptxas is killed, g++ 12 below nvcc, nvcc without a shell, cc1plus itself."""
+
+CRASHED = [
+    "Segmentation fault",
+    "Segmentation fault (core dumped)",
+    "Aborted",
+    "g++-12: internal compiler error: Segmentation fault signal terminated program cc1plus",
+    "pool.cc:12:1: internal compiler error: in convert_move, at expr.cc:223",
+    "nvcc error   : 'ptxas' died due to signal 11 (Invalid memory reference)",
+    "nvcc error   : 'cudafe++' died due to signal 6",
+]
+"""The same, crashing."""
+
+GNU = (
+    "/usr/local/cuda/include/crt/host_config.h:143:2: error: #error -- unsupported GNU version! gcc versions "
+    "later than 13 are not supported! The nvcc flag '-allow-unsupported-compiler' can be used to override "
+    "this version check; however, using an unsupported host compiler may cause compilation failure or "
+    "incorrect run time execution. Use at your own risk."
+)
+"""``crt/host_config.h`` of CUDA 12.4."""
+
+
+def advised(log: str, jobs: int = 2) -> str:
+    found = advice(f"[12/550] Building CUDA object a.cu.o\n{log}\nortpacks: 1 of the units failed", jobs)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("log", KILLED)
+def test_a_killed_compiler_ran_out_of_memory(log: str) -> None:
+    assert "out of memory" in advised(log)
+    assert "Nothing is wrong with the source" in advised(log)
+
+
+@pytest.mark.parametrize(("jobs", "fewer"), [(16, 8), (3, 1), (2, 1)])
+def test_fewer_jobs_are_named(jobs: int, fewer: int) -> None:
+    assert f"--jobs {fewer};" in advised(KILLED[0], jobs)
+
+
+@pytest.mark.parametrize("log", CRASHED)
+def test_a_crashed_compiler_is_told_apart(log: str) -> None:
+    assert advised(log).startswith("A compiler crashed.")
+    assert "memory" not in advised(log)
+
+
+def test_memory_is_the_cause_where_one_was_killed_and_another_crashed() -> None:
+    assert "out of memory" in advised(f"{CRASHED[0]}\n{KILLED[0]}")
+
+
+def test_a_host_compiler_that_nvcc_refuses() -> None:
+    assert "refuses the host compiler" in advised(GNU)
+    assert "bases.<base>.packages" in advised(GNU)
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+        "ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'",
+    ],
+)
+def test_an_architecture_beyond_the_toolchain(log: str) -> None:
+    assert "variants.<name>.sm" in advised(log)
+
+
+def test_a_patch_that_does_not_apply() -> None:
+    log = "ortpacks: bases.assembled.patches: fix.patch does not apply to ORT 1.21.0"
+    assert advised(log).startswith("Make the patch anew")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "",
+        'a.cu(3): error: expected a ";"',
+        "undefined reference to `pool'",
+        "pool.cc:4:2: error: 'signal' was not declared in this scope",
+        "pool.cc:4:2: error: 'Killed' was not declared in this scope",
+        "pool.cc:4:2: warning: Segmentation fault ahead",
+        "ninja: build stopped: interrupted by user.",
+    ],
+)
+def test_a_plain_error_speaks_for_itself(log: str) -> None:
+    assert advice(log, 2) is None

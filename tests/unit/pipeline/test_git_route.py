@@ -1,0 +1,143 @@
+"""The nvidia base takes any ORT by its git tag: what the Dockerfile of each version must and must not say.
+
+The table below was written by hand from docs/profiles.md's sources, a row a version.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import pytest
+from jinja2 import FileSystemLoader
+
+from builder.config.project import load_project
+from builder.formats.package_names import Host, Profile
+from builder.onnxruntime.toolchain import read_list
+from builder.pipeline.render import render
+from builder.project.catalogue import ort_wheel, wanted_inputs
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.plan import BuildPlan
+from builder.project.variants import Origin, Project
+from tests.support import ROOT
+
+REPOSITORY = "https://github.com/microsoft/onnxruntime"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a version's Dockerfile sets, ``None`` where the option must not be in it."""
+
+    nvcc_threads: str | None
+    flash_nvcc_threads: str | None
+    fpa_intb_gemm: str | None
+    telemetry: str | None
+    becomes: str
+    """SASS of a provider that 89 90 100 120 was asked of."""
+
+
+PLAIN, ACCELERATED = "89 90 100 120", "89 90a 100a 120a"
+
+EXPECTED = {
+    "1.21.0": Row(None, None, None, None, PLAIN),
+    "1.22.0": Row("1", None, None, None, PLAIN),
+    "1.23.2": Row("1", None, "OFF", None, ACCELERATED),
+    "1.24.4": Row("1", None, "OFF", None, ACCELERATED),
+    "1.25.1": Row("1", None, "OFF", None, ACCELERATED),
+    "1.26.0": Row("1", None, "OFF", None, ACCELERATED),
+    "1.27.1": Row("1", "1", "OFF", None, ACCELERATED),
+    "1.28.0": Row("1", "1", "OFF", None, ACCELERATED),
+    "1.29.0": Row("1", "1", "OFF", "OFF", ACCELERATED),
+    "1.30.0": Row("1", "1", "OFF", "OFF", ACCELERATED),
+    "1.31.1": Row("1", "1", "OFF", "OFF", ACCELERATED),
+}
+
+NAMES = {
+    "nvcc_threads": "onnxruntime_NVCC_THREADS",
+    "flash_nvcc_threads": "onnxruntime_FLASH_NVCC_THREADS",
+    "fpa_intb_gemm": "onnxruntime_USE_FPA_INTB_GEMM",
+    "telemetry": "onnxruntime_USE_TELEMETRY",
+}
+
+OF_PROFILE = {
+    Profile.FULL: {"onnxruntime_DISABLE_CONTRIB_OPS": "OFF", "onnxruntime_USE_FLASH_ATTENTION": "ON"},
+    Profile.LEAN: {"onnxruntime_DISABLE_CONTRIB_OPS": "ON", "onnxruntime_USE_FLASH_ATTENTION": "OFF"},
+    Profile.MINIMAL: {"onnxruntime_DISABLE_CONTRIB_OPS": "ON", "onnxruntime_CUDA_MINIMAL": "ON"},
+}
+
+
+@pytest.fixture(scope="module")
+def project() -> Project:
+    return load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
+
+
+def of_version(project: Project, version: str) -> Project:
+    source = Input(InputKind.GIT, f"{REPOSITORY}@v{version}")
+    nvidia = replace(project.bases.nvidia, ort_version=version, source=source)
+    released = replace(project.onnxruntime, version=version)
+    return replace(project, onnxruntime=released, bases=replace(project.bases, nvidia=nvidia))
+
+
+def planned(project: Project, version: str, profile: Profile = Profile.FULL) -> BuildPlan:
+    changed = of_version(project, version)
+    return BuildPlan(
+        project=changed,
+        variant=changed.variants["latest"],
+        base="nvidia",
+        base_reason="asked for",
+        origin=Origin.SOURCE,
+        origin_reason="asked for",
+        profile=profile,
+        host=Host.WHEEL,
+        ort_version=version,
+        ort_wheel=ort_wheel(version),
+    )
+
+
+def dockerfile(plan: BuildPlan) -> str:
+    lock = Lock(pins={item.key: _pin(item.kind) for item in wanted_inputs(plan.project)})
+    templates = FileSystemLoader(ROOT / "templates")
+    return render(plan, lock, templates, package_name="ortpacks-x").dockerfile
+
+
+def _pin(kind: InputKind) -> Pin:
+    named = kind in (InputKind.GIT, InputKind.IMAGE)
+    return Pin() if named else Pin(filename="file", size=1, sha256="0" * 64)
+
+
+def cached(text: str) -> dict[str, str]:
+    """Every cache entry that the Dockerfile preloads."""
+    return dict(re.findall(r'^set\((\w+) "([^"]*)" CACHE ', text, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("profile", Profile)
+@pytest.mark.parametrize("version", EXPECTED)
+def test_options_of_each_version_and_profile(project: Project, version: str, profile: Profile) -> None:
+    found = cached(dockerfile(planned(project, version, profile)))
+    row = EXPECTED[version]
+    assert {field: found.get(name) for field, name in NAMES.items()} == {
+        field: getattr(row, field) for field in NAMES
+    }
+    assert found.items() >= OF_PROFILE[profile].items()
+    assert ("onnxruntime_CUDA_MINIMAL" in found) is (profile is Profile.MINIMAL)
+    assert "onnxruntime_ENABLE_CPUINFO" not in found
+
+
+@pytest.mark.parametrize("version", EXPECTED)
+def test_the_source_is_the_versions_tag(project: Project, version: str) -> None:
+    text = dockerfile(planned(project, version))
+    assert text.count(f"ADD {REPOSITORY}.git#v{version} /src/onnxruntime\n") == 1
+    assert not {other for other in EXPECTED if other != version and f"v{other}" in text}
+
+
+@pytest.mark.parametrize("version", EXPECTED)
+def test_the_list_comes_to_the_set(project: Project, version: str) -> None:
+    told = cached(dockerfile(planned(project, version)))["CMAKE_CUDA_ARCHITECTURES"]
+    assert told == "89-real;90-real;100-real;120-real"
+    made = read_list(told, version)
+    assert (" ".join(map(str, made.sass)), made.ptx) == (EXPECTED[version].becomes, ())
+
+
+def test_an_unknown_version_renders_as_the_nearest_known(project: Project) -> None:
+    known, unknown = (cached(dockerfile(planned(project, version))) for version in ("1.31.1", "1.40.0"))
+    assert known == unknown

@@ -1,0 +1,185 @@
+"""render: what the golden files cannot show: contexts, cache mounts and keys as inputs change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from jinja2 import FileSystemLoader
+
+from builder.config.project import load_project
+from builder.errors import ConfigError
+from builder.formats.package_names import Host, Profile
+from builder.pipeline.render import render
+from builder.project.catalogue import wanted_inputs
+from builder.project.inputs import InputKind, Lock, Pin
+from builder.project.plan import BuildPlan, Rendered
+from builder.project.variants import Origin, Project
+from tests.support import ROOT
+from tests.support.factories import packages
+
+STAGES = {"toolchain", "source", "build", "smoke", "bare"}
+"""What ``--from`` may also name: the file's own stages."""
+
+IMAGE = "image:nvidia/cuda:12.9.1-devel-ubuntu22.04"
+
+SOURCE = "git:https://github.com/microsoft/onnxruntime@v1.23.2"
+
+
+@pytest.fixture(scope="module")
+def project() -> Project:
+    return load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
+
+
+@pytest.fixture
+def lock(project: Project) -> Lock:
+    return Lock(pins={item.key: _pin(item.kind) for item in wanted_inputs(project)})
+
+
+def _pin(kind: InputKind) -> Pin:
+    named = kind in (InputKind.GIT, InputKind.IMAGE)
+    return Pin() if named else Pin(filename="file", size=1, sha256="0" * 64)
+
+
+def decided(project: Project, base: str = "assembled", **changes: object) -> BuildPlan:
+    version = project.bases.nvidia.ort_version if base == "nvidia" else project.bases.assembled.ort_version
+    made = packages.plan(project=project, variant=project.variants["legacy"], base=base, ort_version=version)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def rendered(plan: BuildPlan, lock: Lock) -> Rendered:
+    return render(plan, lock, FileSystemLoader(ROOT / "templates"), package_name="ortpacks-x")
+
+
+def without(lock: Lock, *keys: str) -> Lock:
+    return Lock(pins={key: pin for key, pin in lock.pins.items() if key not in keys})
+
+
+def repinned(lock: Lock, changes: Mapping[str, Pin]) -> Lock:
+    return Lock(pins={**lock.pins, **changes})
+
+
+@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+@pytest.mark.parametrize("origin", [Origin.SOURCE, Origin.WHEEL])
+def test_contexts_are_exactly_those_the_stages_read(
+    project: Project, lock: Lock, base: str, origin: Origin
+) -> None:
+    profile = Profile.FULL if origin is Origin.SOURCE else None
+    made = rendered(decided(project, base, origin=origin, profile=profile), lock)
+    read = set(re.findall(r"(?:--|,)from=([\w-]+)", made.dockerfile)) - STAGES
+    assert set(made.contexts) == read
+
+
+@pytest.mark.parametrize("origin", [Origin.SOURCE, Origin.WHEEL])
+def test_debs_and_sources_are_exactly_those_the_dockerfile_names(
+    project: Project, lock: Lock, origin: Origin
+) -> None:
+    made = rendered(decided(project, origin=origin), lock)
+    laid = {item.spec.rpartition("/")[2] for item in (*made.debs, *made.sources)}
+    assert laid == set(re.findall(r'"(?:/debs/|/sources/)?([^"/ ]+\.(?:deb|tar\.\w+))"', made.dockerfile))
+
+
+def test_the_nvidia_base_needs_nothing_of_debian(project: Project, lock: Lock) -> None:
+    made = rendered(decided(project, "nvidia"), lock)
+    assert (made.debs, made.sources) == ((), ())
+
+
+def test_a_lock_that_lacks_inputs_is_told_before_anything_is_built(project: Project, lock: Lock) -> None:
+    gone = ("wheel:nvidia-cutlass==3.5.1.0", "wheel:nvidia-cuda-nvrtc-cu12==12.9.86")
+    with pytest.raises(ConfigError) as caught:
+        rendered(decided(project), without(lock, *gone))
+    assert caught.value.exit_code == 2
+    assert caught.value.problems == tuple(
+        f"inputs.lock has no entry {key!r}. Run ./run lock and commit the file." for key in sorted(gone)
+    )
+
+
+@pytest.mark.parametrize("key", [IMAGE, SOURCE, "image:ubuntu:22.04", "wheel:onnxruntime-gpu==1.21.0"])
+def test_an_input_of_the_other_kinds_is_missed_too(project: Project, lock: Lock, key: str) -> None:
+    plan = decided(project, "assembled" if "1.21.0" in key else "nvidia")
+    with pytest.raises(ConfigError, match=re.escape(key)):
+        rendered(plan, without(lock, key))
+
+
+def test_inputs_of_the_other_base_may_be_missing(project: Project, lock: Lock) -> None:
+    made = rendered(decided(project), without(lock, IMAGE, SOURCE, "image:ubuntu:22.04"))
+    assert made == rendered(decided(project), lock)
+
+
+@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+def test_each_toolchain_pin_is_in_the_key(project: Project, lock: Lock, base: str) -> None:
+    plan = decided(project, base)
+    made = rendered(plan, lock)
+    inputs = {*made.contexts.values(), *made.debs, *made.sources}
+    keys = {item.key for item in inputs} | ({IMAGE, SOURCE} if base == "nvidia" else set())
+    changed = {
+        key: rendered(plan, repinned(lock, {key: Pin(sha256="1" * 64, revision="sha256:1")})).toolchain_key
+        for key in keys
+    }
+    assert len(keys) > 6
+    assert made.toolchain_key not in changed.values()
+    assert len(set(changed.values())) == len(keys)
+
+
+@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+def test_other_pins_leave_the_key_alone(project: Project, lock: Lock, base: str) -> None:
+    plan = decided(project, base)
+    others = ["wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"]
+    others += ["wheel:nvidia-cuda-nvrtc-cu12==12.9.86", "image:ubuntu:22.04"]
+    changed = repinned(lock, {key: Pin(sha256="1" * 64) for key in others})
+    assert rendered(plan, changed).toolchain_key == rendered(plan, lock).toolchain_key
+
+
+def test_the_key_knows_the_bases_packages(project: Project, lock: Lock) -> None:
+    base = replace(project.bases.assembled, packages=(*project.bases.assembled.packages, "mold"))
+    more = replace(project, bases=replace(project.bases, assembled=base))
+    assert rendered(decided(more), lock).toolchain_key != rendered(decided(project), lock).toolchain_key
+
+
+def cache_mounts(text: str) -> list[str]:
+    return re.findall(r"type=cache,id=([\w.-]+)", text)
+
+
+def test_a_build_tree_is_shared_by_nothing_that_differs(project: Project, lock: Lock) -> None:
+    plan = decided(project)
+    variants = [replace(plan, variant=variant) for variant in project.variants.values()]
+    profiles = [replace(plan, profile=profile) for profile in (Profile.FULL, Profile.MINIMAL)]
+    host = replace(plan, host=Host.SOURCE)
+    trees = [cache_mounts(rendered(each, lock).dockerfile)[1] for each in [*variants, *profiles, host]]
+    newer = repinned(lock, {"wheel:cmake==3.31.6": Pin(sha256="1" * 64)})
+    trees.append(cache_mounts(rendered(plan, newer).dockerfile)[1])
+    assert len(set(trees)) == len(trees) == 7
+    assert trees[0] == f"ortpacks-legacy-lean-wheel-{rendered(plan, lock).toolchain_key}"
+
+
+def test_ccache_is_one_for_all_and_the_build_locks_its_tree(project: Project, lock: Lock) -> None:
+    text = rendered(decided(project), lock).dockerfile
+    assert cache_mounts(text)[0] == "ortpacks-ccache"
+    assert re.search(r"id=ortpacks-legacy-lean-wheel-\w{8},target=/build,sharing=locked", text)
+
+
+def test_unresolved_names_stand_as_they_are(project: Project, lock: Lock) -> None:
+    made = rendered(decided(project, "nvidia"), lock)
+    assert "FROM nvidia/cuda:12.9.1-devel-ubuntu22.04 AS toolchain\n" in made.dockerfile
+    assert "ADD https://github.com/microsoft/onnxruntime.git#v1.23.2 /src/onnxruntime\n" in made.dockerfile
+    assert "FROM ubuntu:22.04 AS bare\n" in made.runtime_dockerfile
+
+
+def test_resolved_names_are_built_by_digest_and_commit(project: Project, lock: Lock) -> None:
+    digest, commit = f"sha256:{'a' * 64}", "b" * 40
+    pins = {IMAGE: digest, "image:ubuntu:22.04": digest, SOURCE: commit}
+    made = rendered(
+        decided(project, "nvidia"), repinned(lock, {key: Pin(revision=to) for key, to in pins.items()})
+    )
+    assert f"FROM nvidia/cuda:12.9.1-devel-ubuntu22.04@{digest} AS toolchain\n" in made.dockerfile
+    assert f"ADD https://github.com/microsoft/onnxruntime.git#{commit} /src/onnxruntime\n" in made.dockerfile
+    assert f"FROM ubuntu:22.04@{digest} AS bare\n" in made.runtime_dockerfile
+
+
+def test_the_host_library_comes_out_only_when_it_is_compiled(project: Project, lock: Lock) -> None:
+    for host, outputs in ((Host.WHEEL, 0), (Host.SOURCE, 1)):
+        text = rendered(decided(project, host=host), lock).dockerfile
+        assert text.count(" libonnxruntime.so.1.21.0;") == outputs
+        assert text.count("onnxruntime_providers_shared onnxruntime\n") == outputs

@@ -1,0 +1,140 @@
+"""How a self-test's answers are judged."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from builder.findings.finding import Code, Finding
+from builder.pipeline.selftest_models import Tensor, judge, magika_inputs, silero_inputs
+from builder.rules.dependencies import judge_loader
+from tests.support.factories.selftests import LISTING, OUTPUTS, answer
+
+REFERENCES = {"silero_vad": OUTPUTS, "magika": OUTPUTS}
+
+
+def judged(first: str, second: str = "") -> tuple[Finding, ...]:
+    return judge(first + (second or answer()), REFERENCES, "1.21.0", "p")
+
+
+def test_a_clean_fallback_with_the_right_numbers_passes() -> None:
+    assert judged(answer(outputs={"output": [0.50001], "stateN": [0.25, -0.75]})) == ()
+
+
+def test_a_machine_with_a_gpu_passes_too() -> None:
+    assert judged(answer(cuda={"ok": True, "message": ""})) == ()
+
+
+def test_a_package_without_cuda_need_not_know_the_provider() -> None:
+    said = answer(providers=["CPUExecutionProvider"], cuda={"ok": False, "message": "not enabled"})
+    assert judge(said + said, REFERENCES, "1.21.0", "p", cuda=False) == ()
+    wrong = answer(version="1.22.0", providers=["CPUExecutionProvider"])
+    found = judge(wrong + wrong, REFERENCES, "1.21.0", "p", cuda=False)
+    assert [finding.code for finding in found] == [Code.B011]
+
+
+WRONG: list[tuple[dict[str, object], Code]] = [
+    ({"version": "1.22.0"}, Code.B011),
+    ({"providers": ["CPUExecutionProvider"]}, Code.B012),
+    # The seed's failure: the provider cannot even be loaded, and the session quietly runs on the CPU.
+    ({"cuda": {"ok": False, "message": "Failed to load shared library"}}, Code.B012),
+    ({"outputs": {"output": [0.6], "stateN": [0.25, -0.75]}}, Code.B013),
+    ({"outputs": {"output": [float("nan")], "stateN": [0.25, -0.75]}}, Code.B013),
+    ({"outputs": {"output": [0.5], "stateN": [0.25, float("nan")]}}, Code.B013),
+    ({"outputs": {"output": [0.5], "stateN": [0.25]}}, Code.B013),
+    ({"outputs": {"output": [0.5], "stateN": []}}, Code.B013),
+    ({"outputs": {"output": [0.5]}}, Code.B013),
+    ({"outputs": {}}, Code.B013),
+]
+
+
+@pytest.mark.parametrize(("changes", "code"), WRONG)
+@pytest.mark.parametrize("model", REFERENCES)
+def test_each_wrong_answer_is_one_finding(changes: dict[str, object], code: Code, model: str) -> None:
+    lines = [answer(**changes) if model == one else answer() for one in REFERENCES]  # type: ignore[arg-type]
+    (finding,) = judged(*lines)
+    assert finding.code is code
+    assert finding.message.startswith(f"{model}: ") == (code is Code.B013)
+
+
+def test_what_is_wrong_for_every_model_is_told_once() -> None:
+    wrong = answer(cuda={"ok": False, "message": "Failed to load shared library"})
+    assert [finding.code for finding in judged(wrong, wrong)] == [Code.B012]
+
+
+@pytest.mark.parametrize("said", ["Segmentation fault\n", "[]\n", "3\n", '{"version"\n'])
+def test_no_json_is_a_finding(said: str) -> None:
+    assert [finding.code for finding in judged(said)] == [Code.B010]
+
+
+@pytest.mark.parametrize("answers", [0, 1, 3])
+def test_not_one_answer_a_model_is_a_finding(answers: int) -> None:
+    (finding,) = judge(answer() * answers, REFERENCES, "1.21.0", "p")
+    assert (finding.code, finding.wanted, finding.got) == (Code.B010, "2", str(answers))
+
+
+def test_numbers_are_read_at_full_length() -> None:
+    assert json.loads(answer())["outputs"] == OUTPUTS
+
+
+@pytest.mark.parametrize("item", [*silero_inputs(), *magika_inputs()], ids=lambda item: item.name)
+def test_inputs_have_the_sizes_they_claim(item: Tensor) -> None:
+    elements = 1
+    for dim in item.dims:
+        elements *= dim
+    assert len(item.data) == elements * {"f32": 4, "i32": 4, "i64": 8}[item.type]
+
+
+def test_the_classifier_reads_a_thousand_bytes_from_either_end() -> None:
+    """Its input is [1, 2048] of int32, little-endian."""
+    (item,) = magika_inputs()
+    assert item.argument == "bytes:i32:1x2048:"
+    assert item.data[:8] == b"#\0\0\0i\0\0\0"
+    assert item.data[-8:] == b"}\0\0\0\n\0\0\0"
+
+
+def test_what_the_loader_finds_passes() -> None:
+    assert judge_loader(LISTING, "p") == ()
+
+
+@pytest.mark.parametrize(
+    ("library", "missing", "passes"),
+    [
+        ("libcudnn_adv.so.9", "libz.so.1", False),
+        ("libonnxruntime_providers_cuda.so", "libcudart.so.12", False),
+        ("libonnxruntime_providers_cuda.so", "libcuda.so.1", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvinfer.so.10", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvinfer_plugin.so.10", True),
+        ("libonnxruntime_providers_tensorrt.so", "libnvonnxparser.so.10", True),
+        ("libonnxruntime_providers_tensorrt.so", "libcublas.so.12", False),
+        ("libonnxruntime_providers_cuda.so", "libnvinfer.so.10", False),
+    ],
+)
+def test_only_the_driver_and_tensorrt_may_be_missing(library: str, missing: str, passes: bool) -> None:
+    listing = f"{LISTING}ldd /opt/p/lib/{library}\n\t{missing} => not found\n"
+    found = judge_loader(listing, "p")
+    assert [(one.code, one.path, one.wanted) for one in found] == (
+        [] if passes else [(Code.B018, f"lib/{library}", f"lib/{missing}")]
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "\tnot a dynamic executable\nldd: exit 1\n",
+        "ldd: /opt/p/lib/*: No such file or directory\nldd: exit 1\n",
+        "/opt/libx.so: /lib/libc.so.6: version `GLIBC_2.38' not found (required by /opt/libx.so)\n",
+        "sh: 1: ldd: not found\n",
+        "\tlibc.so.6 => (0x1)\n",
+    ],
+)
+def test_an_answer_that_ldd_owes_is_a_finding(said: str) -> None:
+    found = judge_loader(f"{LISTING}ldd /opt/p/lib/libx.so\n{said}", "p")
+    assert {(one.code, one.path) for one in found} == {(Code.B018, "lib/libx.so")}
+
+
+@pytest.mark.parametrize("listing", ["", "smoke", "\tstatically linked\n"])
+def test_no_library_is_no_pass(listing: str) -> None:
+    assert [one.code for one in judge_loader(listing, "p")] == [Code.B018]

@@ -1,0 +1,147 @@
+"""What a release holds against what it should hold, and the steps between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.release.assets import (
+    Asset,
+    LocalFile,
+    Status,
+    Verb,
+    compare,
+    complete,
+    converge,
+    holds,
+    parse_checksums,
+    render_table,
+)
+
+A, B = "a" * 64, "b" * 64
+
+
+def local(name: str, size: int = 10, sha256: str = A) -> LocalFile:
+    return LocalFile(Path("dist") / name, size, sha256)
+
+
+def remote(name: str, size: int = 10, digest: str | None = f"sha256:{A}", state: str = "uploaded") -> Asset:
+    return Asset(name, size, digest, state, id=1)
+
+
+@pytest.mark.parametrize(
+    ("asset", "status"),
+    [
+        (remote("x"), Status.EQUAL),
+        (remote("x", digest=None), Status.EQUAL),
+        (remote("x", digest=f"sha256:{B}"), Status.DIFFERS),
+        (remote("x", size=9), Status.DIFFERS),
+        (remote("x", size=9, digest=None), Status.DIFFERS),
+        (remote("x", state="starter"), Status.BROKEN),
+        (remote("x", state="open"), Status.BROKEN),
+        (remote("y"), Status.MISSING),
+    ],
+)
+def test_how_one_file_stands(asset: Asset, status: Status) -> None:
+    rows = {row.name: row.status for row in compare([local("x")], [asset])}
+    assert rows["x"] is status
+
+
+def test_right_bytes_that_are_not_uploaded_yet_do_not_count() -> None:
+    assert holds(remote("x"), local("x"))
+    assert not holds(remote("x", state="open"), local("x"))
+
+
+def test_equal_sides_need_no_step() -> None:
+    rows = compare([local("x")], [remote("x")])
+    assert complete(rows)
+    assert converge(rows) == []
+
+
+def test_each_gap_gets_its_steps_deletes_first() -> None:
+    files = [local("equal"), local("differs"), local("broken"), local("missing")]
+    assets = [
+        remote("equal"),
+        remote("differs", digest=f"sha256:{B}"),
+        remote("broken", size=0, digest=None, state="starter"),
+        remote("extra"),
+    ]
+    steps = [(action.verb, action.name) for action in converge(compare(files, assets))]
+    assert steps == [
+        (Verb.DELETE, "broken"),
+        (Verb.DELETE, "differs"),
+        (Verb.DELETE, "extra"),
+        (Verb.UPLOAD, "broken"),
+        (Verb.UPLOAD, "differs"),
+        (Verb.UPLOAD, "missing"),
+    ]
+
+
+def test_checksums_and_index_go_up_last() -> None:
+    names = ["index.json", "zebra.tar.zst", "SHA256SUMS", "ant.tar.zst", "ortpacks.pyz"]
+    steps = converge(compare([local(name) for name in names], []))
+    assert [action.name for action in steps] == [
+        "ant.tar.zst",
+        "ortpacks.pyz",
+        "zebra.tar.zst",
+        "SHA256SUMS",
+        "index.json",
+    ]
+
+
+_names = st.sampled_from(["a", "b", "c", "index.json", "SHA256SUMS"])
+
+_files = st.dictionaries(_names, st.tuples(st.sampled_from([1, 2]), st.sampled_from([A, B])))
+
+_assets = st.dictionaries(
+    _names,
+    st.tuples(
+        st.sampled_from([1, 2]),
+        st.sampled_from([f"sha256:{A}", f"sha256:{B}", None]),
+        st.sampled_from(["uploaded", "starter"]),
+    ),
+)
+
+
+@given(files=_files, assets=_assets)
+def test_doing_the_steps_always_makes_both_sides_equal(
+    files: dict[str, tuple[int, str]], assets: dict[str, tuple[int, str | None, str]]
+) -> None:
+    here = [local(name, *value) for name, value in files.items()]
+    there = {name: remote(name, *value) for name, value in assets.items()}
+    for action in converge(compare(here, there.values())):
+        if action.verb is Verb.DELETE:
+            del there[action.name]
+        else:
+            assert action.file is not None
+            assert action.name not in there, "an upload over an existing name is a 422"
+            there[action.name] = remote(action.name, action.file.size, action.file.digest)
+    assert complete(compare(here, there.values()))
+    assert set(there) == set(files)
+
+
+def test_the_table_shows_every_name_with_its_mark() -> None:
+    rows = compare(
+        [local("package.tar.zst", 1_234_567), local("new", 5)], [remote("package.tar.zst", 1_234_567)]
+    )
+    assert render_table(rows) == [
+        "↑ new                        5 B  not on the release",
+        "✔ package.tar.zst    1,234,567 B",
+    ]
+
+
+def test_checksums_are_read_as_sha256sum_writes_them() -> None:
+    assert parse_checksums(f"{A}  a\n{B}  name with blanks\n") == {"a": A, "name with blanks": B}
+
+
+def test_binary_marks_are_read() -> None:
+    assert parse_checksums(f"{A} *a\n") == {"a": A}
+
+
+@pytest.mark.parametrize("line", ["", "a", f"{A} a", f"{A[:-1]}  a", f"{A.upper()}  a", f"{A}  "])
+def test_a_line_that_is_none_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="line 2"):
+        parse_checksums(f"{A}  ok\n{line}\n")

@@ -1,0 +1,516 @@
+"""test_dependencies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builder.binary.elf import read_elf
+from builder.binary.library import Library, Needs
+from builder.findings.finding import Finding, Severity
+from builder.project.variants import Limits
+from builder.rules.dependencies import HOST_LIBRARIES, check_closure, needs
+from builder.rules.dlopen import tell_unneeded, unneeded
+from tests.support.factories.binaries import RWX, elf
+
+HOST = "libonnxruntime.so.1"
+
+BRIDGE = "libonnxruntime_providers_shared.so"
+
+PROVIDER = "libonnxruntime_providers_cuda.so"
+
+LIMITS = Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30")
+
+CUDNN_PARTS = ("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops")
+
+OPENED = {
+    "libcudnn.so.9": ("libcudnn_adv.so", "libcudnn_cnn.so", "libcudnn_graph.so", "libcudnn_ops.so"),
+    "libcudnn_graph.so.9": (
+        *("libcudnn_engines_precompiled.so", "libcudnn_engines_runtime_compiled.so", "libcudnn_heuristic.so"),
+        "libnvrtc.so.%d",
+    ),
+    "libcudnn_engines_precompiled.so.9": ("libnvrtc.so.12",),
+    "libnvrtc.so.12": ("libnvrtc-builtins.so.12.9",),
+}
+"""What ``strings`` shows in ``.rodata`` of cuDNN 9.10.2.21 and NVRTC 12.9.86."""
+
+
+def _library(
+    name: str,
+    vendor: str = "nvidia",
+    *,
+    needed: tuple[str, ...] = (),
+    soname: str | None = None,
+    runpath: str | None = None,
+    rpath: str | None = None,
+    stack: int | None = 6,
+    versions: tuple[str, ...] = (),
+    opens: tuple[str, ...] = (),
+) -> Library:
+    data = elf(
+        needed=needed,
+        soname=soname,
+        runpath=runpath,
+        rpath=rpath,
+        stack=stack,
+        versions={"libc.so.6": versions} if versions else None,
+    )
+    source = "wheel:nvidia-x-cu12==9.10.2.21" if vendor == "nvidia" else "wheel:onnxruntime-gpu==1.23.2"
+    return Library(path=f"lib/{name}", vendor=vendor, elf=read_elf(data), source=source, opens=opens)
+
+
+def _found(*libraries: Library) -> list[Finding]:
+    """Of a package with these, its host library and its bridge."""
+    held = {library.name for library in libraries}
+    everywhere = (_library(name, "onnxruntime") for name in (HOST, BRIDGE) if name not in held)
+    return check_closure([*libraries, *everywhere], LIMITS)
+
+
+def _codes(*libraries: Library) -> list[str]:
+    return [finding.code.name for finding in _found(*libraries)]
+
+
+def _package() -> dict[str, Library]:
+    """The shape of a package, as readelf shows it on the 12.9 wheels and cuDNN 9.10.2."""
+    return {
+        library.name: library
+        for library in (
+            _library(
+                "libonnxruntime.so.1", "onnxruntime", needed=("libc.so.6",), soname="libonnxruntime.so.1"
+            ),
+            _library("libonnxruntime_providers_shared.so", "onnxruntime"),
+            _library(PROVIDER, "onnxruntime", needed=("libcudnn.so.9", "libcuda.so.1"), runpath="$ORIGIN"),
+            _library(
+                "libcudnn.so.9",
+                needed=("libdl.so.2",),
+                soname="libcudnn.so.9",
+                runpath="$ORIGIN",
+                opens=OPENED["libcudnn.so.9"],
+            ),
+            *(
+                _library(name, needed=("libz.so.1",), opens=OPENED.get(name, ()))
+                for name in (f"libcudnn_{part}.so.9" for part in CUDNN_PARTS)
+            ),
+            _library(
+                "libnvrtc.so.12",
+                needed=("libpthread.so.0",),
+                runpath="$ORIGIN:",
+                opens=OPENED["libnvrtc.so.12"],
+            ),
+            _library("libnvrtc-builtins.so.12.9"),
+        )
+    }
+
+
+def test_a_whole_package_has_no_findings() -> None:
+    assert _codes(*_package().values()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "opener"),
+    [
+        ("libnvrtc-builtins.so.12.9", "libnvrtc-builtins.so.12.9", "libnvrtc.so.12"),
+        ("libcudnn_ops.so.9", "libcudnn_ops.so.9", "libcudnn.so.9"),
+        ("libcudnn_graph.so.9", "libcudnn_graph.so.9", "libcudnn.so.9"),
+        ("libcudnn_heuristic.so.9", "libcudnn_heuristic.so.9", "libcudnn_graph.so.9"),
+        ("libcudnn_engines_precompiled.so.9", "libcudnn_engines_precompiled.so.9", "libcudnn_graph.so.9"),
+    ],
+)
+def test_what_is_opened_at_run_time_and_missing_is_told_of_the_library_that_opens_it(
+    name: str, wanted: str, opener: str
+) -> None:
+    package = _package()
+    del package[name]
+    (finding,) = _found(*package.values())
+    assert (finding.code.name, finding.path) == ("E003", f"lib/{opener}")
+    assert finding.wanted == f"lib/{wanted}"
+
+
+def test_without_nvrtc_both_of_cudnn_s_libraries_that_open_it_tell() -> None:
+    package = _package()
+    del package["libnvrtc.so.12"]
+    found = [(finding.code.name, finding.path, finding.wanted) for finding in _found(*package.values())]
+    assert sorted(found) == [
+        ("E003", "lib/libcudnn_engines_precompiled.so.9", "lib/libnvrtc.so.12"),
+        ("E003", "lib/libcudnn_graph.so.9", "lib/libnvrtc.so.*"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "needed",
+    [
+        *("libabsl_synchronization.so.20240722", "libprotobuf.so.32", "libprotobuf-lite.so.32"),
+        *("libonnx.so.1", "libonnx_proto.so.1", "libre2.so.11", "libflatbuffers.so.23.5.26"),
+        *("libutf8_validity.so.33.4.0", "libnsync_cpp.so.1", "libdate-tz.so.3", "libcpuinfo.so.0"),
+        *("libpthreadpool.so.0", "libXNNPACK.so.0.20241108"),
+    ],
+)
+def test_a_dependency_that_belongs_inside_onnx_runtime(needed: str) -> None:
+    """Names in Debian 13, whose own libonnxruntime.so.1.21 needs some of them."""
+    provider = _library(PROVIDER, "onnxruntime", needed=("libc.so.6", needed))
+    (finding,) = _found(provider)
+    assert (finding.code.name, finding.path) == ("E013", f"lib/{PROVIDER}")
+    assert needed in finding.message
+    (finding,) = _found(replace(provider, elf=replace(provider.elf, runpath="$ORIGIN")), _library(needed, ""))
+    assert finding.code.name == "E013", "in the package it is an application's second one"
+
+
+@pytest.mark.parametrize("needed", ["libonnxruntime.so.2", "libre2c.so.1", "libabsl.so.1", "libre2.sox.1"])
+def test_other_dependencies_are_only_missing(needed: str) -> None:
+    assert _codes(_library(PROVIDER, "onnxruntime", needed=(needed,))) == ["E002"]
+
+
+def test_what_nvidia_s_libraries_need_is_theirs() -> None:
+    assert _codes(_library("libcublas.so.12", needed=("libprotobuf.so.32",))) == ["E002"]
+
+
+def test_all_dependencies_that_belong_inside_are_one_finding() -> None:
+    needed = ("libabsl_base.so.20240722", "libabsl_hash.so.20240722", "libprotobuf.so.32")
+    (finding,) = _found(_library(PROVIDER, "onnxruntime", needed=needed))
+    assert all(name in finding.message for name in needed)
+
+
+@pytest.mark.parametrize("name", [HOST, BRIDGE])
+def test_what_no_needed_names_and_every_package_holds(name: str) -> None:
+    package = _package()
+    del package[name]
+    (finding,) = check_closure(list(package.values()), LIMITS)
+    assert (finding.code.name, finding.path, finding.severity) == ("E012", f"lib/{name}", Severity.ERROR)
+
+
+def test_the_list_of_a_package_is_not_enough_for_a_cudnn_that_opens_more() -> None:
+    """9.28's main library names ext, and its graph library engines_tensor_ir."""
+    package = _package()
+    more = {"libcudnn.so.9": "ext", "libcudnn_graph.so.9": "engines_tensor_ir"}
+    for name, part in more.items():
+        package[name] = replace(package[name], opens=(*package[name].opens, f"libcudnn_{part}.so"))
+    found = [(finding.code.name, finding.path, finding.wanted) for finding in _found(*package.values())]
+    assert found == [("E003", f"lib/{name}", f"lib/libcudnn_{part}.so.9") for name, part in more.items()]
+
+
+@pytest.mark.parametrize(
+    ("builtins", "codes"), [("libnvrtc-builtins.so.12.9", []), ("libnvrtc-builtins.so.12.8", ["E003"])]
+)
+def test_nvrtc_opens_the_builtins_of_its_own_release(builtins: str, codes: list[str]) -> None:
+    nvrtc = _library("libnvrtc.so.12", opens=OPENED["libnvrtc.so.12"])
+    assert _codes(nvrtc, _library(builtins)) == codes
+
+
+@pytest.mark.parametrize(
+    ("held", "missing"),
+    [
+        (("libcudart.so.12", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), []),
+        (("libcudart.so.13", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), ["13", "13.*"]),
+        (("libcudart.so.12", "libnvrtc.so.12"), ["12.*"]),
+        (("libnvrtc.so.12", "libnvrtc-builtins.so.12.9"), []),
+        ((), ["*", "*.*"]),
+    ],
+)
+def test_half_a_name_gets_the_number_of_the_package_s_cuda(held: tuple[str, ...], missing: list[str]) -> None:
+    """As cuDNN 9.28's ext names them; its graph library says ``%d`` instead."""
+    ext = _library("libcudnn_ext.so.9", opens=("libnvrtc.so.", "libnvrtc-builtins.so."))
+    found = _found(ext, *map(_library, held))
+    assert [finding.wanted.partition(".so.")[2] for finding in found] == missing
+
+
+@pytest.mark.parametrize(("cudart", "codes"), [("libcudart.so.12", []), ("libcudart.so.13", ["E003"])])
+def test_cudnn_opens_the_nvrtc_of_the_package_s_cuda(cudart: str, codes: list[str]) -> None:
+    graph = _library("libcudnn_graph.so.9", opens=("libnvrtc.so.%d",))
+    assert _codes(graph, _library("libnvrtc.so.12"), _library(cudart)) == codes
+
+
+@pytest.mark.parametrize(("vendor", "codes"), [("nvidia", []), ("onnxruntime", ["E002"]), ("", ["E002"])])
+def test_only_nvidia_s_files_may_need_zlib_of_the_host(vendor: str, codes: list[str]) -> None:
+    assert _codes(_library("libx.so", vendor, needed=("libz.so.1",))) == codes
+
+
+def test_a_needed_library_that_nothing_provides() -> None:
+    (finding,) = _found(_library("libx.so.1", needed=("libc.so.6", "libnvinfer.so.10")))
+    assert (finding.code.name, finding.path) == ("E002", "lib/libx.so.1")
+    assert "libnvinfer.so.10" in finding.message
+
+
+def test_a_library_under_another_name_than_its_soname() -> None:
+    (finding,) = _found(_library("libcudart.so.12.9.79", soname="libcudart.so.12"))
+    assert (finding.code.name, finding.wanted) == ("E004", "lib/libcudart.so.12")
+
+
+@pytest.mark.parametrize(
+    ("runpath", "rpath", "codes"),
+    [
+        ("$ORIGIN", None, []),
+        (None, "$ORIGIN", []),
+        (None, None, ["E005"]),
+        ("$ORIGIN/../lib", None, ["E005"]),
+        ("/usr/local/cuda/lib64:$ORIGIN", None, ["E005", "E006"]),
+        ("$ORIGIN", "/opt", []),
+    ],
+)
+def test_where_ort_s_provider_looks(runpath: str | None, rpath: str | None, codes: list[str]) -> None:
+    provider = _library("libx.so", "onnxruntime", needed=("libcudart.so.12",), runpath=runpath, rpath=rpath)
+    assert _codes(provider, _library("libcudart.so.12")) == codes
+
+
+def test_ort_s_host_library_needs_no_runpath() -> None:
+    assert _codes(_library("libonnxruntime.so.1", "onnxruntime", needed=("libc.so.6",))) == []
+
+
+def test_an_absolute_folder_in_nvidia_s_file_is_a_warning() -> None:
+    (finding,) = _found(_library("libcufft.so.11", runpath="/usr/local/cuda/lib64:$ORIGIN"))
+    assert isinstance(finding, Finding)
+    assert (finding.code.name, finding.severity) == ("E006", Severity.WARNING)
+
+
+def test_the_driver_is_the_host_s_and_cuda_is_not() -> None:
+    assert "libcuda.so.1" in HOST_LIBRARIES
+    assert not [name for name in HOST_LIBRARIES if name.startswith(("libcudart", "libcublas", "libcudnn"))]
+
+
+@pytest.mark.parametrize(
+    ("versions", "got"),
+    [
+        (("GLIBC_2.35", "GLIBC_2.4"), []),
+        (("GLIBC_2.36", "GLIBC_2.4"), ["GLIBC_2.36"]),
+        (("GLIBC_2.4", "GLIBCXX_3.4.9"), []),
+        (("GLIBC_3.0",), ["GLIBC_3.0"]),
+        (("GLIBCXX_3.4.30", "GLIBCXX_3.4.9"), []),
+        (("GLIBCXX_3.4.31",), ["GLIBCXX_3.4.31"]),
+        (("GLIBC_2.38", "GLIBCXX_3.4.32"), ["GLIBC_2.38", "GLIBCXX_3.4.32"]),
+        (("GLIBC_PRIVATE", "CXXABI_1.3.15"), []),
+    ],
+)
+def test_a_library_for_newer_systems(versions: tuple[str, ...], got: list[str]) -> None:
+    findings = _found(_library("libcudart.so.12", versions=versions))
+    assert [finding.got for finding in findings] == got
+    assert {finding.code.name for finding in findings} <= {"E007"}
+    assert not [finding for finding in findings if finding.severity is Severity.WARNING]
+
+
+def test_the_highest_needs_of_a_package() -> None:
+    libraries = (
+        _library("a.so", versions=("GLIBC_2.9", "GLIBCXX_3.4.22")),
+        _library("b.so", versions=("GLIBC_2.28", "GLIBCXX_3.4.9")),
+    )
+    assert needs(libraries) == Needs(glibc="2.28", glibcxx="3.4.22")
+    assert needs([_library("c.so")]) == Needs(glibc=None, glibcxx=None)
+
+
+def test_a_link_where_a_file_must_be() -> None:
+    (finding,) = _found(replace(_library("libcudart.so.12"), link="libcudart.so.12.9.79"))
+    assert (finding.code.name, finding.got) == ("E010", "a link to libcudart.so.12.9.79")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "stack", "severity"),
+    [
+        ("onnxruntime", RWX, Severity.ERROR),
+        ("onnxruntime", None, Severity.ERROR),
+        ("nvidia", RWX, Severity.WARNING),
+    ],
+)
+def test_an_executable_stack(vendor: str, stack: int | None, severity: Severity) -> None:
+    (finding,) = _found(_library("libx.so", vendor, stack=stack))
+    assert (finding.code.name, finding.severity) == ("E011", severity)
+
+
+def test_a_provider_of_another_release_than_its_host() -> None:
+    package = _package()
+    package[PROVIDER] = replace(package[PROVIDER], stamp="1.21.0")
+    (finding,) = _found(*package.values())
+    assert (finding.code.name, finding.severity) == ("E008", Severity.ERROR)
+    assert finding.path == f"lib/{PROVIDER}"
+    ours = "lib/libonnxruntime.so.1, lib/libonnxruntime_providers_shared.so"
+    assert finding.got == f"1.21.0: lib/{PROVIDER}; 1.23.2: {ours}"
+
+
+def test_what_was_compiled_together_is_of_one_version() -> None:
+    """The bridge has no mark; its provider has, and both are of one source tree."""
+    package = _package()
+    for name in (PROVIDER, "libonnxruntime_providers_shared.so"):
+        package[name] = replace(package[name], source="built")
+    package[PROVIDER] = replace(package[PROVIDER], stamp="1.23.2")
+    assert _codes(*package.values()) == []
+    package[PROVIDER] = replace(package[PROVIDER], stamp="1.21.0")
+    (finding,) = _found(*package.values())
+    assert finding.got.startswith("1.21.0: lib/libonnxruntime_providers_shared.so, lib/")
+
+
+def test_what_was_compiled_together_without_a_mark_is_of_one_version_too() -> None:
+    names = ("libonnxruntime.so.1", "libonnxruntime_providers_shared.so")
+    assert _codes(*(replace(_library(name, "onnxruntime"), source="built") for name in names)) == []
+
+
+def test_a_cudnn_library_of_another_release() -> None:
+    package = _package()
+    package["libcudnn_ops.so.9"] = replace(package["libcudnn_ops.so.9"], stamp="9.28.0")
+    (finding,) = _found(*package.values())
+    assert (finding.code.name, finding.severity) == ("E009", Severity.ERROR)
+    assert finding.path == "lib/libcudnn_ops.so.9"
+    assert finding.got.endswith("; 9.28.0: lib/libcudnn_ops.so.9")
+
+
+def test_a_folder_without_a_manifest_says_what_cannot_be_told() -> None:
+    """As the marks of the real files are: nothing in the bridge, and three of cuDNN's eight have one."""
+    stamps = {"libonnxruntime.so.1": "1.23.2", PROVIDER: "1.23.2"}
+    stamps |= {f"libcudnn_{part}.so.9": "9.10.2" for part in ("adv", "graph", "ops")}
+    package = [replace(one, source="unknown", stamp=stamps.get(name)) for name, one in _package().items()]
+    ort, cudnn = _found(*package)
+    assert (ort.code.name, cudnn.code.name) == ("E008", "E009")
+    assert {ort.severity, cudnn.severity} == {Severity.WARNING}
+    assert ort.got == "lib/libonnxruntime_providers_shared.so"
+    assert cudnn.got.count("libcudnn") == 5
+
+
+@pytest.mark.parametrize(
+    ("version", "cudart", "missing"),
+    [
+        ("1.28.0", "libcudart.so.12", ["libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12"]),
+        ("1.27.1", "libcudart.so.12", []),  # NEEDED names them still
+        ("1.31.1", "libcudart.so.13", []),  # whose other libraries have other numbers
+        (None, "libcudart.so.12", []),
+    ],
+)
+def test_newer_providers_open_what_their_bytes_do_not_name(
+    version: str | None, cudart: str, missing: list[str]
+) -> None:
+    """Pull requests 29252, 29808 and 29705 of onnxruntime, all in 1.28."""
+    provider = _library(PROVIDER, "onnxruntime", needed=(cudart,), runpath="$ORIGIN")
+    found = _found(replace(provider, stamp=version), _library(cudart))
+    assert [one.wanted.removeprefix("lib/") for one in found if one.code.name == "E003"] == missing
+
+
+TENSORRT = "libonnxruntime_providers_tensorrt.so"
+
+NEEDED_BY_TENSORRT = ("libnvinfer.so.10", "libnvinfer_plugin.so.10", "libnvonnxparser.so.10")
+"""By ``readelf -d`` of the official 1.21.0; 1.23.2 does without the plugins."""
+
+
+def test_tensorrt_is_the_user_s_to_bring_and_all_else_the_package_s() -> None:
+    tensorrt = _library(
+        TENSORRT,
+        "onnxruntime",
+        needed=("libcudart.so.12", *NEEDED_BY_TENSORRT, "libcudnn.so.9", "libc.so.6"),
+        runpath="$ORIGIN",
+    )
+    (finding,) = _found(tensorrt, _library("libcudart.so.12"), _library("libcudnn.so.9"))
+    assert (finding.code.name, finding.path, finding.severity) == (
+        *("E017", f"lib/{TENSORRT}"),
+        Severity.WARNING,
+    )
+    assert all(name in finding.message for name in NEEDED_BY_TENSORRT)
+    assert _codes(tensorrt, _library("libcudart.so.12")) == ["E002", "E017"]
+    brought = [_library(name) for name in NEEDED_BY_TENSORRT]
+    assert _codes(tensorrt, _library("libcudart.so.12"), _library("libcudnn.so.9"), *brought) == []
+
+
+def test_tensorrt_is_nobody_else_s_to_need() -> None:
+    assert _codes(_library(PROVIDER, "onnxruntime", needed=NEEDED_BY_TENSORRT)) == ["E002"] * 3
+
+
+def _linked(name: str, *needed: str, stamp: str | None = None) -> Library:
+    """One of the real package's, with its NEEDED and what ``strings`` shows of what it opens."""
+    own = name.startswith("libonnxruntime")
+    made = _library(name, "onnxruntime" if own else "nvidia", needed=needed, opens=OPENED.get(name, ()))
+    return replace(made, stamp=stamp)
+
+
+BESIDES_PROVIDER = (
+    _linked(HOST),
+    _linked(BRIDGE),
+    _linked("libcudart.so.12"),
+    _linked("libcublas.so.12", "libcublasLt.so.12"),
+    _linked("libcublasLt.so.12"),
+    _linked("libcufft.so.11"),
+    _linked("libcurand.so.10"),
+    _linked("libnvrtc.so.12"),
+    _linked("libnvrtc-builtins.so.12.9"),
+    _linked("libcudnn.so.9"),
+    *(
+        _linked(f"libcudnn_{part}.so.9", "libcudnn_ops.so.9", "libcudnn_graph.so.9", "libz.so.1")
+        for part in ("adv", "cnn")
+    ),
+    *(
+        _linked(f"libcudnn_{part}.so.9", "libcudnn_graph.so.9", "libz.so.1")
+        for part in ("engines_precompiled", "engines_runtime_compiled", "heuristic", "ops")
+    ),
+    _linked("libcudnn_graph.so.9"),
+)
+
+CUDA = {one.name for one in BESIDES_PROVIDER} - {HOST, BRIDGE}
+
+FULL = ("libcublasLt.so.12", "libcublas.so.12", "libcurand.so.10", "libcufft.so.11", "libcudart.so.12")
+
+LEAN = ("libcublasLt.so.12", "libcublas.so.12", "libcudart.so.12", "libcudnn.so.9")
+
+
+def _idle(*libraries: Library) -> set[str]:
+    return {path.removeprefix("lib/") for path in unneeded(libraries)}
+
+
+@pytest.mark.parametrize(
+    ("needed", "idle"),
+    [
+        ((*FULL, "libcudnn.so.9"), set()),
+        (LEAN, {"libcufft.so.11", "libcurand.so.10"}),
+        (("libcudart.so.12",), CUDA - {"libcudart.so.12"}),
+    ],
+    ids=["official 1.23.2", "lean 1.21.0", "minimal 1.21.0"],
+)
+def test_what_no_road_from_ort_leads_to(needed: tuple[str, ...], idle: set[str]) -> None:
+    """NEEDED as ``readelf -d`` shows it of the official provider and of those compiled here."""
+    provider = _linked(PROVIDER, *needed, "libc.so.6", stamp="1.21.0")
+    assert _idle(provider, *BESIDES_PROVIDER) == idle
+
+
+def test_cublaslt_opens_nvrtc_and_cudnn_cublaslt() -> None:
+    """Their names stand in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10."""
+    cublas = _linked(PROVIDER, "libcublas.so.12", stamp="1.21.0")
+    kept = {"libcublas.so.12", "libcublasLt.so.12", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"}
+    assert CUDA - _idle(cublas, *BESIDES_PROVIDER) == kept
+    cudnn = _linked(PROVIDER, "libcudnn.so.9", stamp="1.21.0")
+    assert _idle(cudnn, *BESIDES_PROVIDER) == {
+        *("libcublas.so.12", "libcudart.so.12", "libcufft.so.11", "libcurand.so.10")
+    }
+
+
+def test_what_the_tensorrt_provider_needs_is_needed() -> None:
+    """Its cuDNN, say, beside a provider of ours that is linked without one."""
+    provider = _linked(PROVIDER, "libcudart.so.12", stamp="1.21.0")
+    tensorrt = _linked(TENSORRT, "libcublas.so.12", "libcudnn.so.9", *NEEDED_BY_TENSORRT)
+    assert _idle(provider, tensorrt, *BESIDES_PROVIDER) == {"libcufft.so.11", "libcurand.so.10"}
+
+
+def test_newer_providers_lead_to_what_their_bytes_do_not_name() -> None:
+    provider = _linked(PROVIDER, "libcudart.so.12", "libcublas.so.12", stamp="1.28.0")
+    assert _idle(provider, *BESIDES_PROVIDER) == {"libcurand.so.10"}
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        _linked(PROVIDER, "libcudart.so.12"),  # of no known version
+        _linked(PROVIDER, "libcudart.so.13", stamp="1.31.1"),  # of which no table tells what it opens
+        replace(_linked(PROVIDER, stamp="1.21.0"), elf=replace(read_elf(elf()), sections=())),  # broken
+    ],
+)
+def test_nothing_is_left_out_on_a_provider_s_word_that_is_not_whole(provider: Library) -> None:
+    assert _idle(provider, *BESIDES_PROVIDER) == set()
+
+
+def test_nothing_is_left_out_without_a_provider_or_beyond_a_broken_library() -> None:
+    assert _idle(*BESIDES_PROVIDER) == set()
+    provider = _linked(PROVIDER, "libcudnn.so.9", stamp="1.21.0")
+    broken = [
+        replace(one, elf=replace(one.elf, sections=())) if one.name == "libcudnn.so.9" else one
+        for one in BESIDES_PROVIDER
+    ]
+    assert _idle(provider, *broken) == set()
+
+
+def test_what_nothing_needs_is_a_warning() -> None:
+    (finding,) = tell_unneeded(["lib/libcufft.so.11"])
+    assert (finding.code.name, finding.path, finding.severity) == (
+        *("E016", "lib/libcufft.so.11"),
+        Severity.WARNING,
+    )

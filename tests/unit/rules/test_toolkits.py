@@ -1,0 +1,245 @@
+"""Expected values: NVIDIA's support matrices and release notes, not the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.findings.finding import Finding, Severity
+from builder.gpu.architectures import Arch
+from builder.gpu.toolkits import KNOWN_SM, compilable, driver_window
+from builder.rules.toolkits import lint
+
+LEGACY, MODERN, LATEST = "50 52 60 61 70", "75 80 86", "89 90 100 120"
+
+CUDNN = "9.10.2.21"
+
+
+def _lint(
+    sm: str, cuda: str = "12.9", cudnn: str = CUDNN, ort: str = "1.23.2", nvcc: str | None = None
+) -> list[Finding]:
+    return lint(variant="v", sm=_arches(sm), cuda=cuda, cudnn=cudnn, ort=ort, nvcc=nvcc)
+
+
+def _arches(text: str) -> tuple[Arch, ...]:
+    return tuple(Arch.parse(word) for word in text.split())
+
+
+@pytest.mark.parametrize(
+    ("sm", "cuda", "cudnn", "ort", "nvcc", "codes"),
+    [
+        (MODERN, "12.9", CUDNN, "1.23.2", None, []),
+        (LATEST, "12.9", CUDNN, "1.23.2", "12.9", []),
+        (LEGACY, "12.9", CUDNN, "1.23.2", "12.4", ["C006"]),
+        ("60 61 70", "12.9", CUDNN, "1.23.2", "12.9", []),
+        (LEGACY, "12.9", "9.11.0.98", "1.23.2", None, ["C001", "C006"]),
+        (MODERN, "12.9", "9.28.0.42", "1.23.2", None, []),
+        ("70 75", "13.0", CUDNN, "1.23.2", None, ["C002"]),
+        (MODERN, "13.0", "9.28.0.42", "1.31.1", "13.0", []),
+        ("90 101", "12.9", CUDNN, "1.23.2", None, []),
+        ("90 101", "13.0", CUDNN, "1.23.2", None, ["C002"]),
+        ("70 90 101f", "13.1", CUDNN, "1.23.2", None, ["C002", "C002"]),
+        ("90 110", "13.0", CUDNN, "1.23.2", None, []),
+        ("90 110", "12.9", CUDNN, "1.23.2", None, ["C003"]),
+        ("86 90a", "11.8", CUDNN, "1.23.2", None, ["C003"]),
+        ("86 90", "11.8", CUDNN, "1.23.2", None, []),
+        ("70 110", "12.9", CUDNN, "1.23.2", "12.9", ["C003", "C004"]),
+        (LATEST, "12.6", CUDNN, "1.23.2", None, ["C003", "C003"]),
+        ("90 100 120", "12.8", CUDNN, "1.23.2", None, []),
+        ("90 103", "12.8", CUDNN, "1.23.2", None, ["C003"]),
+        ("90 121", "12.9", CUDNN, "1.23.2", None, []),
+        ("90 120f", "12.8", CUDNN, "1.23.2", None, ["C003"]),
+        (LATEST, "12.9", CUDNN, "1.21.0", "12.4", ["C004"]),
+        ("70 75", "12.9", CUDNN, "1.23.2", "13.0", ["C004"]),
+        ("120", "12.9", CUDNN, "1.27.1", None, []),  # it may be repacked
+        ("120", "12.9", CUDNN, "1.27.1", "12.9", ["C005"]),
+        ("120 121", "12.9", CUDNN, "1.27.0", "12.9", ["C005"]),
+        ("120", "12.9", CUDNN, "1.24.2", "12.9", []),  # issue 26177: compiled, and it runs
+        ("120 121", "12.9", CUDNN, "1.26.0", "12.9", []),
+        ("90 120", "12.9", CUDNN, "1.27.1", "12.9", []),
+        ("120", "12.9", CUDNN, "1.28.0", "12.9", []),
+        ("53 70", "12.9", CUDNN, "1.23.2", None, []),
+        ("80", "12.9", CUDNN, "1.20.1", None, ["C007"]),
+        ("80", "12.9", CUDNN, "1.40.0", "12.9", ["C007"]),
+        ("120", "12.9", CUDNN, "1.20.1", "12.9", ["C007"]),
+        ("90 120f", "12.9", CUDNN, "1.23.2", None, []),
+        ("90 120f", "12.9", CUDNN, "1.23.2", "12.9", ["C008"]),
+        ("80 86", "11.8", CUDNN, "1.24.4", "11.8", []),
+        ("80 86", "11.8", CUDNN, "1.25.1", None, []),
+        ("80 86", "11.8", CUDNN, "1.25.1", "11.8", ["C009"]),
+        ("80 86", "12.0", CUDNN, "1.25.1", "12.0", []),
+        ("60 61 70", "12.9", CUDNN, "1.26.0", "12.9", []),
+        ("60 61 70", "12.9", CUDNN, "1.27.0", None, []),
+        ("60 61 70", "12.9", CUDNN, "1.27.0", "12.9", ["C010"]),
+        (LEGACY, "12.9", CUDNN, "1.31.1", "12.9", ["C006", "C010"]),
+        ("70 75", "12.9", CUDNN, "1.31.1", "12.9", []),
+    ],
+)
+def test_which_rules_a_set_breaks(
+    sm: str, cuda: str, cudnn: str, ort: str, nvcc: str | None, codes: list[str]
+) -> None:
+    assert [finding.code.name for finding in _lint(sm, cuda, cudnn, ort, nvcc)] == codes
+
+
+@pytest.mark.parametrize(("sm", "version"), [("120", "1.27.1"), ("60 61 70", "1.27.0")])
+def test_units_of_contrib_operators_matter_where_these_are_compiled(sm: str, version: str) -> None:
+    """LLM units are contrib operators': onnxruntime_providers_cuda.cmake at 00a7441."""
+    asked = {"variant": "v", "cuda": "12.9", "cudnn": CUDNN, "ort": version, "nvcc": "12.9"}
+    assert len(lint(sm=_arches(sm), contrib=True, **asked)) == 1
+    assert lint(sm=_arches(sm), contrib=False, **asked) == []
+
+
+def test_a_finding_names_key_rule_source_and_what_would_work() -> None:
+    finding = next(one for one in _lint("50 70 75", cudnn="9.11.0.98") if one.code.name == "C001")
+    assert finding.path == "variants.v.sm"
+    assert "support matrix" in finding.message
+    assert "9.10.2.21" in finding.wanted
+    assert finding.wanted.endswith("or the set 75")
+    assert finding.got == "cuDNN 9.11.0.98 with sm_50, sm_70"
+
+
+@pytest.mark.parametrize(
+    ("sm", "nvcc", "wanted"), [(LATEST, "12.4", "nvcc 12.8 "), ("70 103", "13.0", "nvcc 12.9 ")]
+)
+def test_the_nearest_compiler_that_would_do(sm: str, nvcc: str, wanted: str) -> None:
+    assert wanted in _lint(sm, nvcc=nvcc)[0].wanted
+
+
+def test_no_compiler_reaches_from_volta_to_thor() -> None:
+    (finding,) = (one for one in _lint("70 110", nvcc="12.9") if one.code.name == "C004")
+    assert finding.wanted == "the set 70"
+
+
+@pytest.mark.parametrize(
+    ("sm", "cuda", "wanted"),
+    [
+        ("90 101", "12.6", "cuda.version 12.8 to 12.9, or the set 90"),
+        ("90 121", "12.8", "cuda.version 12.9 or newer, or the set 90"),
+    ],
+)
+def test_the_toolkits_that_would_do(sm: str, cuda: str, wanted: str) -> None:
+    assert [one.wanted for one in _lint(sm, cuda)] == [wanted]
+
+
+def test_a_renamed_architecture_is_named_by_its_new_name() -> None:
+    (finding,) = _lint("90 101a 120", cuda="13.0")
+    assert finding.message == "sm_101a is called sm_110a since CUDA 13 (PTX ISA 9.0)"
+    assert finding.wanted == "the set 90 110a 120, or cuda.version 12.9"
+
+
+FIRST_AND_LAST = {
+    **dict.fromkeys((50, 52, 53, 60, 61, 62, 70, 72), ("11.0", "12.9")),
+    75: ("11.0", None),
+    80: ("11.0", None),
+    86: ("11.1", None),
+    87: ("11.4", None),
+    89: ("11.8", None),
+    90: ("11.8", None),
+    100: ("12.8", None),
+    101: ("12.8", "12.9"),
+    103: ("12.9", None),
+    110: ("13.0", None),
+    120: ("12.8", None),
+    121: ("12.9", None),
+}
+"""First and last CUDA that compiles for each, of those from 11.0 on: the CUDA release notes, and for 100 and
+newer the PTX ISA (8.7 is CUDA 12.8, 8.8 is 12.9, 9.0 is 13.0). ``nvrtcGetSupportedArchs`` of 12.9 agrees.
+"""
+
+RELEASES = ("11.0", "11.1", "11.4", "11.8", "12.0", "12.4", "12.6", "12.8", "12.9", "13.0", "13.1")
+
+
+@pytest.mark.parametrize("cuda", RELEASES)
+def test_each_architecture_with_each_toolkit(cuda: str) -> None:
+    at = RELEASES.index(cuda)
+    expected = {
+        sm
+        for sm, (first, last) in FIRST_AND_LAST.items()
+        if RELEASES.index(first) <= at and (last is None or at <= RELEASES.index(last))
+    }
+    assert set(compilable(cuda)) == expected
+    assert {sm for sm in KNOWN_SM if not _refused(sm, cuda)} == expected
+
+
+def _refused(sm: int, cuda: str) -> bool:
+    return bool({"C002", "C003"} & {one.code.name for one in _lint(str(sm), cuda, ort="1.31.1")})
+
+
+def test_half_precision_is_a_warning_only() -> None:
+    assert [finding.severity for finding in _lint(LEGACY)] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("ort", "said"), [("1.21.0", "some contrib operators"), ("1.27.1", "24582"), ("1.28.0", "29580")]
+)
+def test_what_half_precision_does_depends_on_the_version(ort: str, said: str) -> None:
+    (finding,) = _lint("52 70", ort=ort)
+    assert said in finding.message
+    assert (finding.got, finding.wanted) == ("sm_52", "fp16 models only on sm_53 and newer, or the set 70")
+
+
+@pytest.mark.parametrize(("ort", "nearest"), [("1.40.0", "1.31"), ("1.20.1", "1.21")])
+def test_an_unknown_version_and_the_one_it_is_taken_for_are_both_named(ort: str, nearest: str) -> None:
+    (finding,) = _lint(MODERN, ort=ort)
+    assert finding.severity is Severity.WARNING
+    assert f"ONNX Runtime {ort} were never looked up: those of {nearest}, the nearest" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("ort", "severity", "who"),
+    [
+        ("1.22.0", Severity.WARNING, "CMake 3.31.6 refuses"),
+        ("1.24.4", Severity.ERROR, "ONNX Runtime 1.24.4's own CMake refuses"),
+        ("1.31.1", Severity.WARNING, "CMake 3.31.6 refuses"),
+    ],
+)
+def test_who_refuses_a_family(ort: str, severity: Severity, who: str) -> None:
+    (finding,) = _lint("90 100f 120f", ort=ort, nvcc="12.9")
+    assert (finding.severity, finding.got) == (severity, "sm_100f, sm_120f")
+    assert finding.message.startswith(who)
+
+
+def test_a_toolkit_too_old_for_the_version_is_an_error() -> None:
+    (finding,) = _lint("80 86", cuda="11.8", ort="1.25.1", nvcc="11.8")
+    assert finding.severity is Severity.ERROR
+    assert (finding.wanted, finding.got) == ("cuda.version 12.0 or newer", "CUDA 11.8")
+
+
+def test_old_architectures_alone_are_a_warning_that_says_how_far_it_is_known() -> None:
+    (finding,) = _lint("60 70", ort="1.31.1", nvcc="12.9")
+    assert finding.severity is Severity.WARNING
+    assert "Read, not tried" in finding.message
+    assert finding.wanted == "profile lean, the set 60 70 75, or onnxruntime 1.26 and older"
+
+
+def test_what_nvcc_reaches() -> None:
+    assert " ".join(map(str, compilable("12.4"))) == "50 52 53 60 61 62 70 72 75 80 86 87 89 90"
+    assert {100, 101, 120} == set(compilable("12.8")) - set(compilable("12.4"))
+    assert {103, 121} == set(compilable("12.9.86")) - set(compilable("12.8"))
+    assert min(compilable("13.0")) == 75
+
+
+def test_known_architectures() -> None:
+    assert 91 not in KNOWN_SM
+    assert set(_numbers(LEGACY + " " + MODERN + " " + LATEST)) <= set(KNOWN_SM)
+    assert list(KNOWN_SM) == sorted(set(KNOWN_SM))
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("sass", "cuda", "jit", "compressed", "window"),
+    [
+        (LEGACY, "12.9", False, False, ("525.60.13", "580")),
+        (LEGACY, "12.9", False, True, ("550.54.14", "580")),
+        (MODERN, "12.9", False, False, ("525.60.13", None)),
+        ("60 70 75 80 86 90a", "12.9", False, False, ("525.60.13", None)),
+        (LATEST, "12.9", False, True, ("570.26", None)),
+        ("80", "12.9", True, False, ("570.26", None)),
+        (MODERN, "13.0", False, True, ("580.65.06", None)),
+        ("", "12.9", False, False, ("525.60.13", None)),
+    ],
+)
+def test_drivers(sass: str, cuda: str, jit: bool, compressed: bool, window: tuple[str, str | None]) -> None:
+    assert driver_window(_arches(sass), cuda, jit=jit, compressed=compressed) == window

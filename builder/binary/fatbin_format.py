@@ -2,8 +2,8 @@
 
 NVIDIA does not document it. Sources: the readers of n-eiling/cuda-fatbin-decompression, jiegec/fatbinary and
 RWTH-ACS/cricket. Calibrated on what NVIDIA's own packer makes of code compiled for every architecture from
-sm_50 to sm_121 (NVRTC 12.9.86, nvFatbin 12.9.82; ``tests/support/factories/nvidia.py`` is the recipe). Flags of an image, the
-number 40 bytes into its header:
+sm_50 to sm_121 (NVRTC 12.9.86, nvFatbin 12.9.82; the recipe is ``tests/support/factories/nvidia.py``).
+Flags of an image, the number 40 bytes into its header:
 
 =========  ==========================================================================================
 0x1        64-bit

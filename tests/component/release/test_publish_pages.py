@@ -155,7 +155,7 @@ def test_a_release_of_before_without_an_index_is_no_obstacle(desk: Desk) -> None
 
 
 def test_a_package_that_cannot_run_every_model_is_marked(desk: Desk) -> None:
-    """``tests.support.factories.releases`` makes lean packages that lack com.microsoft; the others lack nothing."""
+    """Lean packages of the factory lack com.microsoft; the others lack nothing."""
     for path in desk.dist.glob(f"{LEGACY}*"):
         path.unlink()
     (desk.dist / "SHA256SUMS").unlink()

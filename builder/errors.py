@@ -1,29 +1,56 @@
-"""Every error a user can meet, each class with its own exit code.
+"""The errors that a user can meet, each class with its own exit code.
 
-A message says what is wrong, why, and what to do next; ``tasks.py`` and the client print it without a
-traceback and exit with ``exit_code``. Standard library only, Python 3.9 and newer.
+An error has fields: what is wrong, its cause and what to do about it. ``tasks.py`` and the client print its
+text without a traceback and exit with ``exit_code``. No code reads a text back.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Sequence
+import errno
+from typing import Mapping, Sequence, Tuple, Union
 
 
 class BuilderError(Exception):
-    """Base of every error that is reported as a message instead of a traceback."""
+    """An error that is reported as a message instead of a traceback.
 
-    exit_code: ClassVar[int] = 1
+    ``what`` says what is wrong with which thing. ``cause`` is what the operating system, a program or a host
+    said of it, ``advice`` what the user can do; both may be empty. ``details`` are lines below the first.
+    """
+
+    exit_code: int = 1
+
+    def __init__(self, what: str, *, cause: str = "", advice: str = "", details: Sequence[str] = ()) -> None:
+        self.what = what
+        self.cause = cause
+        self.advice = advice
+        self.details: Tuple[str, ...] = tuple(details)
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        first = f"{self.what}: {_sentence(self.cause)}" if self.cause else self.what
+        if self.details:
+            return "\n".join(line for line in (first, *self.details, self.advice) if line)
+        return f"{_sentence(first)} {self.advice}" if self.advice else first
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."
 
 
 class ConfigError(BuilderError):
-    """``variants.yaml``, ``inputs.lock`` or a flag is wrong. ``problems`` holds one line each."""
+    """``variants.yaml``, ``inputs.lock`` or a flag is wrong."""
 
     exit_code = 2
 
-    def __init__(self, problems: Sequence[str] | str) -> None:
-        lines = (problems,) if isinstance(problems, str) else tuple(problems)
-        self.problems: tuple[str, ...] = lines
-        super().__init__("\n".join(self.problems))
+    def __init__(self, what: Union[str, Sequence[str]], *, cause: str = "", advice: str = "") -> None:
+        """``what`` may be several problems, one line each."""
+        first, *others = (what,) if isinstance(what, str) else what
+        super().__init__(first, cause=cause, advice=advice, details=others)
+
+    @property
+    def problems(self) -> Tuple[str, ...]:
+        """Each problem as one text."""
+        return (self.what, *self.details) if self.details else (str(self),)
 
 
 class ParseError(ConfigError):
@@ -35,7 +62,7 @@ class SchemaError(ConfigError):
 
 
 class ValidationError(ConfigError):
-    """A value of the right type that names nothing we know: ``sm: 91``, an unknown variant."""
+    """A value of the right type that names nothing: ``sm: 91``, an unknown variant, a missing file."""
 
 
 class CompatibilityError(ConfigError):
@@ -55,17 +82,23 @@ class ToolMissingError(BuilderError):
 
 
 class CommandError(BuilderError):
-    """A program ran and failed. ``tail`` holds its last lines."""
+    """A program ran and failed with exit status ``code``. ``tail`` holds its last lines."""
 
     exit_code = 5
 
     def __init__(
-        self, message: str, *, argv: Sequence[str] = (), code: int = 1, tail: Sequence[str] = ()
+        self,
+        what: str,
+        *,
+        argv: Sequence[str] = (),
+        code: int = 1,
+        tail: Sequence[str] = (),
+        advice: str = "",
     ) -> None:
         self.argv = tuple(argv)
         self.code = code
         self.tail = tuple(tail)
-        super().__init__("\n".join([message, *self.tail]))
+        super().__init__(what, advice=advice, details=self.tail)
 
 
 class CheckFailedError(BuilderError):
@@ -73,9 +106,9 @@ class CheckFailedError(BuilderError):
 
     exit_code = 6
 
-    def __init__(self, message: str, findings: Sequence[str] = ()) -> None:
+    def __init__(self, what: str, findings: Sequence[str] = ()) -> None:
         self.findings = tuple(findings)
-        super().__init__("\n".join([message, *self.findings]))
+        super().__init__(what, details=self.findings)
 
 
 class IntegrityError(BuilderError):
@@ -103,7 +136,7 @@ class TransferError(BuilderError):
 
 
 class DiskError(BuilderError):
-    """A file cannot be written: full disk, read-only folder, missing permission."""
+    """A file cannot be read or written: full disk, read-only file system, missing permission, I/O error."""
 
     exit_code = 11
 
@@ -112,3 +145,47 @@ class LoadError(BuilderError):
     """A package that is whole does not load on this machine: its system is too old, or lacks a library."""
 
     exit_code = 12
+
+
+class VariantsFailedError(BuilderError):
+    """Of several variants that were built at once, ``failures`` failed, by variant name.
+
+    The exit code is the first failure's.
+    """
+
+    def __init__(self, failures: Mapping[str, BuilderError]) -> None:
+        self.failures = dict(failures)
+        self.exit_code = next(iter(self.failures.values())).exit_code
+        super().__init__("\n\n".join(f"{name}: {error}" for name, error in self.failures.items()))
+
+
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says where a disk or a quota is full. A write that fails so names no file."""
+
+_WRONG_PATH = {
+    errno.ENOENT: ("there is no such file or folder", "Check the path."),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", "Check the path."),
+    errno.EISDIR: ("it is a folder, and a file is wanted", "Name a file."),
+    errno.ENAMETOOLONG: ("the path is longer than the file system takes", "Choose a shorter one."),
+    errno.ELOOP: ("its symbolic links lead in a circle", "Check the path."),
+}
+
+_DISK = {
+    **dict.fromkeys(FULL_DISK, "Free space there and run the same command again."),
+    errno.EACCES: "Fix its owner or mode, or run as a user who may.",
+    errno.EPERM: "Fix its owner or mode, or run as a user who may.",
+    errno.EROFS: "Choose a folder on another file system, or mount this one writable.",
+    errno.EIO: "The disk may be failing: the kernel's log (dmesg) says more.",
+}
+
+
+def os_error(error: OSError) -> BuilderError:
+    """The error to report for a file that the operating system refused.
+
+    A path that leads nowhere is a ``ValidationError``; the rest is a ``DiskError``, with advice by its errno.
+    """
+    where = str(error.filename) if error.filename else "a file or the output"
+    if error.errno in _WRONG_PATH:
+        cause, advice = _WRONG_PATH[error.errno]
+        return ValidationError(where, cause=cause, advice=advice)
+    return DiskError(where, cause=error.strerror or str(error), advice=_DISK.get(error.errno or 0, ""))

@@ -26,7 +26,7 @@ from invoke.exceptions import Exit
 from builder.builds.road import Options, Road
 from builder.builds.workshop import Workshop
 from builder.config.project import pick_variants
-from builder.errors import BuilderError, DiskError, ValidationError
+from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
 from builder.project.variants import Origin
@@ -41,8 +41,8 @@ INTERRUPTED = 130
 
 _MOST_JOBS = 1024
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What a write says when there is no room; it names no file."""
+_OUTPUT_LOST = (*FULL_DISK, errno.EIO)
+"""What a write to an open file or to the output fails with. Such an error names no file."""
 
 BASES = ("auto", "nvidia", "assembled")
 
@@ -85,13 +85,12 @@ def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concaten
             _give_up_output()
             raise Exit("error: whoever read the output has gone", code=BuilderError.exit_code) from None
         except OSError as error:
-            if error.filename is None and error.errno not in _FULL:
+            if error.filename is None and error.errno not in _OUTPUT_LOST:
                 raise
             if error.filename is None:
                 _give_up_output()
-            where = f"{error.filename}: " if error.filename else "a file or the output cannot be written: "
-            what = f"error: {where}{error.strerror or error}."
-            raise Exit(f"{what} Free space or fix its permissions.", code=DiskError.exit_code) from None
+            told = os_error(error)
+            raise Exit(f"error: {told}", code=told.exit_code) from None
 
     return run
 

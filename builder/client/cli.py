@@ -15,7 +15,7 @@ from typing import Callable, Mapping, Sequence, cast
 
 from builder.client import flags
 from builder.client.world import Answer, Options, World, head
-from builder.errors import BuilderError, DiskError
+from builder.errors import BuilderError, os_error
 
 INTERRUPTED = 130
 
@@ -36,8 +36,8 @@ def main(argv: Sequence[str], world: World, home: Path, out: Print, err: Print) 
     except BuilderError as error:
         return _failed(error.exit_code, str(error), argv, as_json, out, err)
     except OSError as error:
-        message = f"{error.filename or 'the system'}: {error.strerror or error}"
-        return _failed(DiskError.exit_code, message, argv, as_json, out, err)
+        told = os_error(error)
+        return _failed(told.exit_code, str(told), argv, as_json, out, err)
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
     out(_spelled(answer.value) if as_json else "\n".join(answer.lines))

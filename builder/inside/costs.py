@@ -14,6 +14,8 @@ _FRONT_END, _PER_ARCH = 0.6, 0.4
 """Shares of a unit for one architecture: the host's part and the architecture's. Five cost 2.6 times one."""
 _UNKNOWN_CUDA, _UNKNOWN_HOST = 12.0, 4.0
 """CPU seconds of a unit nobody has compiled yet, for one architecture: medians of ORT 1.21."""
+_CACHE_HIT = 0.3
+"""A compile below this share of the known cost was answered by ccache: it says nothing about the cost."""
 _ROW = re.compile(
     r"^(?P<output>[^#\t\n]+)\t(?P<cpu>[0-9]+\.[0-9]+)\t(?P<archs>[0-9]+)\t(?P<peak>[0-9]+)$", re.MULTILINE
 )
@@ -77,21 +79,18 @@ def read_log(file: Path) -> Iterator[Line]:
 def learned(
     costs: Mapping[str, Cost], log: Iterable[Line], architectures: Callable[[str], int]
 ) -> dict[str, Cost]:
-    """The costs with a log's units: of each the dearest compile counts; a compiler cache's are cheap.
+    """The costs, updated with a log: the newest compile of each unit counts, unless ccache answered it.
 
-    ``architectures``: how many a unit was compiled for.
+    ``architectures`` gives the number of architectures that a unit was compiled for. The highest peak stays.
     """
     known = dict(costs)
     for line in log:
         count = architectures(line.output)
         now = Cost(cpu=line.cpu / 1000, architectures=count, peak=line.peak // 1024)
-        if line.status == 0 and now.cpu > estimate(known, line.output, count) * (line.output in known):
-            known[line.output] = replace(now, peak=max(now.peak, _peak(known, line.output)))
+        before = known.get(line.output, now)
+        if line.status == 0 and now.cpu >= _CACHE_HIT * before.seconds(line.output, count):
+            known[line.output] = replace(now, peak=max(now.peak, before.peak))
     return known
-
-
-def _peak(costs: Mapping[str, Cost], output: str) -> int:
-    return costs[output].peak if output in costs else 0
 
 
 def read(file: Path) -> dict[str, Cost]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from re import Pattern
 from typing import NamedTuple
 
-from builder.errors import BuilderError, CommandError, ConfigError, DiskError
+from builder.errors import BuilderError, CommandError, ConfigError, DiskError, os_error
 from builder.formats.package_names import Profile
 from builder.ports import Engine, EngineFacts, ImageBuild, Reporter, Rootfs, Store
 from builder.project.inputs import Input
@@ -113,8 +113,9 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
     except OSError as error:
         raise DiskError(
-            f"{target} cannot be written: {error.strerror}. It needs {needed:,} bytes, {free:,} were free. "
-            "Free space there and run the same command again."
+            f"{target} cannot be written",
+            cause=f"{error.strerror}. It needs {needed:,} bytes, {free:,} were free",
+            advice=os_error(error).advice,
         ) from error
 
 
@@ -166,15 +167,9 @@ def _build(request: ImageBuild, log: Path, means: Means) -> None:
             means.engine.build(request, _follow(file.write, means.reporter))
     except BuilderError as error:
         means.reporter.warn(f"the whole log: {log}")
-        raise _with_advice(error, means.jobs) from error
-
-
-def _with_advice(error: BuilderError, jobs: int) -> BuilderError:
-    found = advice("\n".join(error.tail), jobs) if isinstance(error, CommandError) else None
-    if not isinstance(error, CommandError) or found is None:
-        return error
-    what, _, _ = str(error).partition("\n")
-    return CommandError(what, argv=error.argv, code=error.code, tail=(*error.tail, found))
+        if isinstance(error, CommandError):
+            error.advice = advice("\n".join(error.tail), means.jobs) or error.advice
+        raise
 
 
 def jobs(facts: EngineFacts, profile: Profile | None) -> int:
@@ -219,7 +214,8 @@ _SIGNS: tuple[_Sign, ...] = (
     ),
     _Sign(
         re.compile(r"Unsupported gpu architecture|is not defined for option 'gpu-"),
-        "The toolchain does not know an architecture of the set: see variants.<name>.sm and `./run lint`.",
+        "The toolchain does not know an architecture of the set: see variants.<name>.sm. "
+        "`./run plan` says what the toolchain can build.",
     ),
     _Sign(
         re.compile(r"bases\.\w+\.patches: \S+ does not apply"),

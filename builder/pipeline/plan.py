@@ -163,7 +163,7 @@ def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Choice[str]
     except TransferError as error:
         if wishes.base == "nvidia":
             raise
-        why = f"{image} is neither here nor pullable: {_root_cause(error)}"
+        why = f"{image} is neither here nor pullable: {error.cause or error.what}"
         return Choice(value="assembled", reason=why)
 
 
@@ -171,15 +171,11 @@ def _how_to_have(image: str, wishes: Wishes, engine: Engine) -> str:
     if engine.has_image(image):
         return "is on this engine"
     if wishes.offline:
-        raise TransferError(f"{image} is not on this engine: --offline asks no registry. Pull it first.")
+        raise TransferError(
+            f"{image} is not on this engine", cause="--offline asks no registry", advice="Pull it first."
+        )
     engine.resolve(image)
     return "can be pulled"
-
-
-def _root_cause(error: TransferError) -> str:
-    """Of ``what: who said so: why. Advice.`` only the why: the line is read on every build."""
-    sentence = str(error).split("\n", maxsplit=1)[0].split(". ")[0]
-    return sentence.rsplit(": ", maxsplit=1)[-1].rstrip(".")
 
 
 def _choose_origin(

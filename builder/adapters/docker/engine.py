@@ -78,14 +78,18 @@ class DockerEngine:
         try:
             return str(sdk.images.get_registry_data(reference).id)
         except APIError as error:
-            reason = str(error.explanation or error).strip()
+            said = str(error.explanation or error).strip()
             raise TransferError(
-                f"{reference} cannot be resolved: {reason}. Check the network, or use --base assembled, "
-                "which needs no image registry."
+                f"{reference} cannot be resolved",
+                cause=root_cause(said),
+                details=[f"The Docker engine said: {said}"],
+                advice="Check the network, or use --base assembled, which needs no image registry.",
             ) from error
         except RequestException as error:
             raise TransferError(
-                f"{reference} cannot be resolved: the engine gave no answer ({error}). Try again."
+                f"{reference} cannot be resolved",
+                cause=f"the engine gave no answer ({error})",
+                advice="Try again.",
             ) from error
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
@@ -200,6 +204,11 @@ def _is_dead(owner: str) -> bool:
 def _require_socket(host: str) -> None:
     if host.startswith("unix://") and not Path(host.removeprefix("unix://")).exists():
         raise DockerException("there is no such socket")
+
+
+def root_cause(said: str) -> str:
+    """The last clause of Docker's first sentence: ``Get "https://...": dial tcp: no such host``."""
+    return said.partition("\n")[0].partition(". ")[0].rpartition(": ")[2].rstrip(".")
 
 
 @contextmanager

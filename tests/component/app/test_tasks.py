@@ -213,6 +213,6 @@ def test_an_output_without_room_is_a_message(copied: Place) -> None:
         _, said = process.communicate(timeout=60)
     assert process.returncode == 11
     assert said == (
-        "error: a file or the output cannot be written: No space left on device. "
-        "Free space or fix its permissions.\n"
+        "error: a file or the output: No space left on device. Free space there and run the same command "
+        "again.\n"
     )

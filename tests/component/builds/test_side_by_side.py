@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.builds.side_by_side import side_by_side
-from builder.errors import BuilderError, CheckFailedError, CommandError, TransferError
+from builder.errors import CheckFailedError, CommandError, TransferError, VariantsFailedError
 
 FAR = 10
 """Seconds after which a road that waits for another has waited in vain."""
@@ -58,17 +58,18 @@ def test_a_road_goes_to_its_end_although_another_fails() -> None:
         arrived.append("modern")
         return Path("modern")
 
-    with pytest.raises(CommandError, match="legacy: nvcc exited with 1"):
+    with pytest.raises(VariantsFailedError, match="legacy: nvcc exited with 1"):
         walk(failing, slow)
     assert arrived == ["modern"]
 
 
 def test_one_failure_is_told_under_its_variants_name() -> None:
     error = CheckFailedError("1 error", ["error A001"])
-    with pytest.raises(CheckFailedError) as caught:
+    with pytest.raises(VariantsFailedError) as caught:
         walk(arrives("legacy"), fails(error))
-    assert caught.value is error
-    assert str(error) == "modern: 1 error\nerror A001"
+    assert caught.value.failures == {"modern": error}
+    assert caught.value.exit_code == 6
+    assert str(caught.value) == "modern: 1 error\nerror A001"
 
 
 def test_a_single_road_is_walked_here_and_its_failure_needs_no_name() -> None:
@@ -86,9 +87,9 @@ def test_a_single_road_is_walked_here_and_its_failure_needs_no_name() -> None:
 
 def test_several_failures_are_told_together_with_the_first_ones_exit_code() -> None:
     first, second = TransferError("offline"), CheckFailedError("1 error", ["error A001"])
-    with pytest.raises(BuilderError) as caught:
+    with pytest.raises(VariantsFailedError) as caught:
         walk(fails(first), arrives("latest"), fails(second))
-    assert caught.value is first
+    assert list(caught.value.failures.values()) == [first, second]
     assert caught.value.exit_code == 10
     assert str(caught.value) == "legacy: offline\n\nlatest: 1 error\nerror A001"
 

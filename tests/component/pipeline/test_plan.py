@@ -23,9 +23,10 @@ IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
 OFFICIAL = (60, 70, 75, 80, 86, 90)
 """What every container of the 1.23.2 wheel's provider holds, by cuobjdump."""
 
-REFUSED = (
-    f'{IMAGE} cannot be resolved: Get "https://registry.example/v2/": dial tcp: lookup registry.example on '
-    "192.0.2.53:53: no such host. Check the network, or use --base assembled, which needs no image registry."
+REFUSED = TransferError(
+    f"{IMAGE} cannot be resolved",
+    cause="no such host",
+    advice="Check the network, or use --base assembled, which needs no image registry.",
 )
 
 LEGACY = Variant(name="legacy", sm=tuple(map(Arch.parse, ("50", "52", "60", "61", "70"))), generations=())
@@ -41,7 +42,7 @@ class UnreachableRegistry(FakeEngine):
     """Answers as Docker does where the registry's name is unknown."""
 
     def resolve(self, reference: str) -> str:
-        raise TransferError(REFUSED)
+        raise REFUSED
 
 
 class NoEngine(FakeEngine):
@@ -129,24 +130,19 @@ def test_auto_falls_back_to_assembled_and_says_why_in_a_clause(desk: Desk) -> No
 
 
 @pytest.mark.parametrize(
-    ("message", "cause"),
+    ("error", "cause"),
     [
         (
-            "x cannot be resolved: toomanyrequests: You have reached your limit. Pay us.",
-            "You have reached your limit",
-        ),
-        (
-            "x cannot be resolved: dial tcp 192.0.2.1:443: connect: connection refused. Check.",
+            TransferError("x is unknown", cause="connection refused", advice="Check."),
             "connection refused",
         ),
-        ("x cannot be resolved:\nsecond line", "x cannot be resolved:"),
-        ("offline", "offline"),
+        (TransferError("the registry is offline"), "the registry is offline"),
     ],
 )
-def test_the_reason_is_the_root_cause_alone(desk: Desk, message: str, cause: str) -> None:
+def test_the_reason_is_the_cause_alone(desk: Desk, error: TransferError, cause: str) -> None:
     class Refusing(FakeEngine):
         def resolve(self, reference: str) -> str:
-            raise TransferError(message)
+            raise error
 
     reason = desk.plan(MODERN, engine=Refusing()).base_reason
     assert reason == f"{IMAGE} is neither here nor pullable: {cause}"
@@ -156,7 +152,7 @@ def test_nvidia_that_was_insisted_on_never_falls_back(desk: Desk) -> None:
     with pytest.raises(TransferError) as caught:
         desk.plan(LEGACY, engine=UnreachableRegistry(), base="nvidia")
     assert caught.value.exit_code == 10
-    assert str(caught.value) == REFUSED
+    assert caught.value is REFUSED
     assert desk.reporter.lines == []
 
 

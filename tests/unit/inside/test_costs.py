@@ -43,17 +43,24 @@ def test_what_was_compiled_is_learned_in_seconds_and_mebibytes() -> None:
     assert known == {CUDA: Cost(cpu=30.5, architectures=5, peak=1843)}
 
 
-def test_the_dearest_compile_counts_and_a_cache_hit_does_not() -> None:
+def test_the_newest_compile_counts_and_a_cache_hit_does_not() -> None:
     log = [line(CUDA, 100), line(CUDA, 26_000), line(CUDA, 20_000), line(CUDA, 50)]
-    assert learned({}, log, lambda _: 5)[CUDA].cpu == pytest.approx(26.0)
+    assert learned({}, log, lambda _: 5)[CUDA].cpu == pytest.approx(20.0)
     assert learned({CUDA: cost(26.0)}, [line(CUDA, 50)], lambda _: 5) == {CUDA: cost(26.0)}
 
 
-def test_the_dearest_is_found_across_sets() -> None:
-    """26 s for five are 10 s for one: 11 s for one are dearer, 9 s are not."""
-    assert learned({CUDA: cost(26.0)}, [line(CUDA, 9_000)], lambda _: 1) == {CUDA: cost(26.0)}
-    known = learned({CUDA: cost(26.0)}, [line(CUDA, 11_000)], lambda _: 1)
-    assert known[CUDA] == cost(11.0, architectures=1)
+def test_the_newest_counts_across_sets() -> None:
+    """26 s for five are 10 s for one: 9 s for one are a cheaper compile, 1 s is a hit of the cache."""
+    known = learned({CUDA: cost(26.0)}, [line(CUDA, 9_000)], lambda _: 1)
+    assert known[CUDA] == cost(9.0, architectures=1)
+    assert learned({CUDA: cost(26.0)}, [line(CUDA, 1_000)], lambda _: 1) == {CUDA: cost(26.0)}
+
+
+@pytest.mark.parametrize(("seconds", "learns"), [(7.7, False), (7.9, True)])
+def test_below_three_tenths_it_was_the_cache(seconds: float, learns: bool) -> None:
+    """0.3 of 26 s are 7.8 s."""
+    known = learned({CUDA: cost(26.0)}, [line(CUDA, int(seconds * 1000))], lambda _: 5)
+    assert known[CUDA].cpu == pytest.approx(seconds if learns else 26.0)
 
 
 def test_the_highest_peak_stays() -> None:

@@ -8,7 +8,7 @@ import pytest
 from docker.errors import APIError
 
 from builder.adapters.docker.buildx import Buildx
-from builder.adapters.docker.engine import DockerEngine
+from builder.adapters.docker.engine import DockerEngine, root_cause
 from builder.errors import CommandError, DiskError, ToolMissingError
 from builder.ports import Completed, ContainerRun, ImageBuild
 from tests.support.fakes.ports import FakeRunner
@@ -194,3 +194,19 @@ def test_a_full_disk_is_told_apart_from_a_refusal(said: str, error: type[Excepti
     engine._client = Refusing(said)  # type: ignore[assignment]
     with pytest.raises(error, match=told):
         engine.run(ContainerRun(image="bare", argv=("true",)))
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (
+            'Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host',
+            "no such host",
+        ),
+        ("toomanyrequests: You have reached your limit. Pay us.", "You have reached your limit"),
+        ("manifest unknown", "manifest unknown"),
+        ("denied: no\nsecond line", "no"),
+    ],
+)
+def test_of_a_registrys_chain_of_words_the_last_is_the_cause(said: str, cause: str) -> None:
+    assert root_cause(said) == cause

@@ -1,0 +1,89 @@
+"""What an error says, from its fields; and what the operating system's refusals become."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from builder.errors import (
+    BuilderError,
+    CheckFailedError,
+    CommandError,
+    ConfigError,
+    DiskError,
+    TransferError,
+    ValidationError,
+    VariantsFailedError,
+    os_error,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (BuilderError("x is wrong."), "x is wrong."),
+        (BuilderError("x cannot be read", cause="it is a folder"), "x cannot be read: it is a folder."),
+        (BuilderError("x is wrong", advice="Do y."), "x is wrong. Do y."),
+        (BuilderError("x", cause="why?", advice="Do y."), "x: why? Do y."),
+        (BuilderError("x", cause="why", advice="Do y.", details=["a", "b"]), "x: why.\na\nb\nDo y."),
+        (CommandError("nvcc exited with 1", tail=["a", "b"]), "nvcc exited with 1\na\nb"),
+        (CommandError("nvcc exited with 1", tail=["a"], advice="Do y."), "nvcc exited with 1\na\nDo y."),
+        (CheckFailedError("2 errors", ["A001", "A002"]), "2 errors\nA001\nA002"),
+        (ConfigError(["a is wrong.", "b is wrong."]), "a is wrong.\nb is wrong."),
+    ],
+)
+def test_the_text_is_made_of_the_fields(error: BuilderError, text: str) -> None:
+    assert str(error) == text
+
+
+def test_problems_of_a_configuration_are_told_one_by_one() -> None:
+    assert ConfigError(["a is wrong.", "b is wrong."]).problems == ("a is wrong.", "b is wrong.")
+    assert ConfigError("a", cause="why", advice="Do y.").problems == ("a: why. Do y.",)
+
+
+def test_several_variants_failures_keep_their_own_fields() -> None:
+    first = TransferError("x", cause="offline")
+    both = VariantsFailedError({"legacy": first, "modern": CheckFailedError("1 error", ["A001"])})
+    assert (both.exit_code, both.failures["legacy"].cause) == (10, "offline")
+    assert str(both) == "legacy: x: offline.\n\nmodern: 1 error\nA001"
+    assert TransferError.exit_code == 10
+    assert BuilderError("x").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "exit_code", "advice"),
+    [
+        (errno.ENOENT, ValidationError, 2, "Check the path."),
+        (errno.ENOTDIR, ValidationError, 2, "Check the path."),
+        (errno.EISDIR, ValidationError, 2, "Name a file."),
+        (errno.ENOSPC, DiskError, 11, "Free space"),
+        (errno.EDQUOT, DiskError, 11, "Free space"),
+        (errno.EACCES, DiskError, 11, "owner or mode"),
+        (errno.EPERM, DiskError, 11, "owner or mode"),
+        (errno.EROFS, DiskError, 11, "another file system"),
+        (errno.EIO, DiskError, 11, "dmesg"),
+    ],
+)
+def test_a_refusal_is_told_by_its_number(
+    number: int, kind: type[BuilderError], exit_code: int, advice: str
+) -> None:
+    error = os_error(OSError(number, os.strerror(number), "/data/dist"))
+    assert type(error) is kind
+    assert error.exit_code == exit_code
+    assert advice in error.advice
+    assert str(error).startswith("/data/dist: ")
+
+
+def test_a_refusal_nobody_foresaw_gets_no_advice_that_does_not_help() -> None:
+    assert str(os_error(OSError(errno.ETXTBSY, "Text file busy", "/data/x"))) == "/data/x: Text file busy."
+
+
+def test_a_missing_input_is_no_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        (tmp_path / "model.onnx").read_bytes()
+    assert str(os_error(caught.value)) == (
+        f"{tmp_path / 'model.onnx'}: there is no such file or folder. Check the path."
+    )

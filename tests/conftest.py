@@ -47,11 +47,13 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks for what -m selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A tier is a marker: a folder's name is a keyword too, and tests/unit/gpu needs no GPU."""
     for item in items:
         for tier, why in TIERS.items():
-            if tier in item.keywords and not config.getoption(f"--{tier}"):
+            if item.get_closest_marker(tier) and not config.getoption(f"--{tier}"):
                 item.add_marker(pytest.mark.skip(reason=f"tier {tier} not asked for: {why}"))
-        if ONE_AFTER_ANOTHER & {*item.keywords, *getattr(item, "fixturenames", ())}:
+        marked = {marker.name for marker in item.iter_markers()}
+        if ONE_AFTER_ANOTHER & {*marked, *getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.engine)
 
 

@@ -14,8 +14,8 @@ the worst of all libraries catches: libcudnn_ops, libcudnn_cnn and libcublas car
 of their containers.
 
 LTO IR is input of a link at run time, which the library does itself: cuFFT has 11,651 containers with nothing
-else. These and the units without a kernel, libcufftw's only one, are *idle*: counted, but neither help nor
-hurt.
+else. These and the units without a kernel, libcufftw's only one, have *nothing to run*: they are counted and
+change no support.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """All containers but the idle ones."""
+        """All containers but those with nothing to run."""
         return self.native + self.jit + self.none
 
 
@@ -80,7 +80,7 @@ class LibraryCoverage:
     ltoir: tuple[Arch, ...]
     unknown: int
     """Images of a kind that nobody knows."""
-    idle: int
+    nothing_to_run: int
     """Containers with nothing to run in them."""
     specialised: bool
     tally: Mapping[Capability, Tally]
@@ -95,7 +95,7 @@ class LibraryCoverage:
     @property
     def runnable(self) -> bool:
         """Whether there is anything in it to run."""
-        return self.idle < self.containers
+        return self.nothing_to_run < self.containers
 
 
 def is_specialised(path: str) -> bool:
@@ -123,7 +123,7 @@ def cover(
         ptx=_found(containers, Kind.PTX),
         ltoir=_found(containers, Kind.LTOIR),
         unknown=sum(image.kind is Kind.OTHER for container in containers for image in container.images),
-        idle=sum(not _runnable(container) for container in containers),
+        nothing_to_run=sum(not _runnable(container) for container in containers),
         specialised=specialised,
         tally=_tallies(containers, kinds),
         zstd=any(_is_old_zstd(container) for container in containers),

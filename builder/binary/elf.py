@@ -1,45 +1,92 @@
-"""What the dynamic loader reads of a library: ELF64 little-endian, nothing else.
+"""What the dynamic loader reads of a library: ELF64 little-endian for x86-64, nothing else.
 
-Names and versions are found through the section headers, which no library of a package lacks; build-id and
-stack through the program headers, as the loader does it.
+Dynamic section, symbols and their versions are found through the section headers, which no library of a
+package lacks. Sources: the System V ABI, chapters "Dynamic Linking" and "Symbol Table", and the Linux
+Standard Base on symbol versions.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from builder.binary.elf_dynamic import (
-    NEEDED,
-    RPATH,
-    RUNPATH,
-    SONAME,
-    defined_versions,
-    dynamic_names,
-    needed_versions,
-)
-from builder.binary.elf_frame import (
-    LARGEST,
+from builder.binary.elf_headers import (
     Buffer,
     ElfError,
     Section,
     asks_for_executable_stack,
-    find_build_id,
-    is_elf,
+    names_in,
+    only,
     read_sections,
-    read_segments,
+    strings_of,
 )
-from builder.binary.elf_symbols import NO_SYMBOLS, Symbols, read_symbols
 
-__all__ = ["LARGEST", "Buffer", "Elf", "ElfError", "Section", "is_elf", "read_elf", "read_sections"]
+_NEEDED, _SONAME, _RPATH, _RUNPATH = _TAGS = 1, 14, 15, 29
 
-_VERSION = re.compile(r"(GLIBC|GLIBCXX)_(\d+(?:\.\d+)*)")
+_DYNAMIC, _DYNSYM, _VERDEF, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+
+_ENTRY_SIZE, _VERNEED_SIZE, _VERDEF_SIZE, _VERDAUX_SIZE, _SYMBOL_SIZE = 16, 16, 20, 8, 24
+
+_MOST_ENTRIES = 65_536
+"""Entries of a dynamic section that are read; real ones have some forty."""
+
+_MOST_VERSIONS = 0x7FFF
+"""A symbol names its version in fifteen bits."""
+
+_MOST_SYMBOLS = 1 << 20
+
+_MOST_SYMBOL_TEXT = 16 << 20
+"""Bytes of all symbols' names. A provider that exports all its inner symbols has some ten million."""
+
+_LONGEST_SYMBOL = 1 << 16
+"""CUTLASS has names of several thousand bytes."""
+
+_EMPTY_NAME = 0
+"""Offset of the empty name, which every string table begins with."""
+
+_UNDEFINED, _ABSOLUTE = 0, 0xFFF1
+
+_LOCAL, _WEAK = 0, 2
+
+_VISIBLE_OUTSIDE = (0, 3)
+"""Visibility default and protected; hidden and internal symbols are the library's own."""
+
+_VERSION_INDEX = 0x7FFF
+"""Mask of a symbol's version index; the highest bit says whether the version is the default one."""
+
+_UNVERSIONED = (0, 1)
+"""Version indices of a local symbol and of one without a version; 1 is the library's own name too."""
+
+_GLIBC = re.compile(r"(GLIBC|GLIBCXX)_(\d+(?:\.\d+)*)")
+
+
+class Symbol(NamedTuple):
+    """One dynamic symbol. ``version`` is empty without one, ``library`` where none is named to have it."""
+
+    name: str
+    version: str = ""
+    library: str = ""
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The dynamic symbols of one library that other libraries see."""
+
+    exports: frozenset[Symbol]
+    """Symbols it defines, without the names of its own versions, which linkers define as symbols too."""
+    asks: tuple[Symbol, ...]
+    """Symbols others must define, in the table's order, without weak ones: those may stay undefined."""
+
+
+NO_SYMBOLS = Symbols(exports=frozenset(), asks=())
 
 
 @dataclass(frozen=True)
 class Elf:
-    """What the loader asks of one library."""
+    """What one library tells the loader."""
 
     sections: tuple[Section, ...]
     soname: str | None
@@ -51,41 +98,201 @@ class Elf:
     glibcxx: str | None
     """Highest ``GLIBCXX_`` version it needs, ``3.4.22``."""
     defines: tuple[str, ...] = ()
-    """Symbol versions it defines, ``VERS_1.23.2``."""
-    build_id: str | None = None
-    """GNU build-id in hex."""
+    """Symbol versions it defines, ``VERS_1.23.2``; the first is its own name as a rule."""
     executable_stack: bool = False
     """Whether loading it makes the stack executable."""
     symbols: Symbols = NO_SYMBOLS
-    """What it defines for others and what it asks of them."""
 
 
 def read_elf(buffer: Buffer) -> Elf:
-    """Everything the loader would read. Raises ``ElfError``."""
+    """Read all that the loader would read of a library. Raises ``ElfError``."""
     sections = read_sections(buffer)
-    segments = read_segments(buffer)
-    tags = dynamic_names(buffer, sections)
-    versions = needed_versions(buffer, sections)
+    tags = _dynamic_names(buffer, sections)
+    defined = _versions(buffer, sections, _VERDEF, _definition_entries)
+    needed = _versions(buffer, sections, _VERNEED, _need_entries)
     return Elf(
         sections=sections,
-        soname=_first(tags, SONAME),
-        needed=tuple(tags.get(NEEDED, ())),
-        runpath=_first(tags, RUNPATH),
-        rpath=_first(tags, RPATH),
-        glibc=_highest(versions, "GLIBC"),
-        glibcxx=_highest(versions, "GLIBCXX"),
-        defines=defined_versions(buffer, sections),
-        build_id=find_build_id(buffer, segments),
-        executable_stack=asks_for_executable_stack(segments),
-        symbols=read_symbols(buffer, sections),
+        soname=_first(tags, _SONAME),
+        needed=tuple(tags.get(_NEEDED, ())),
+        runpath=_first(tags, _RUNPATH),
+        rpath=_first(tags, _RPATH),
+        glibc=_highest(needed, "GLIBC"),
+        glibcxx=_highest(needed, "GLIBCXX"),
+        defines=tuple(version.name for version in defined),
+        executable_stack=asks_for_executable_stack(buffer),
+        symbols=_symbols(buffer, sections, {version.number: version for version in (*defined, *needed)}),
     )
 
 
-def _first(tags: dict[int, list[str]], tag: int) -> str | None:
+def _first(tags: Mapping[int, Sequence[str]], tag: int) -> str | None:
     return tags[tag][0] if tag in tags else None
 
 
-def _highest(versions: Sequence[str], family: str) -> str | None:
-    matches = [match for match in map(_VERSION.fullmatch, versions) if match and match[1] == family]
-    numbers = [tuple(int(part) for part in match[2].split(".")) for match in matches]
+def _dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> dict[int, list[str]]:
+    """The names of the dynamic section by their tag, of the tags in ``_TAGS``."""
+    found: dict[int, list[str]] = {}
+    section = only(sections, _DYNAMIC)
+    if section is not None:
+        entries = [entry for entry in _dynamic_entries(buffer, section) if entry[0] in _TAGS]
+        names = names_in(buffer, strings_of(sections, section), (value for _tag, value in entries))
+        for (tag, _value), name in zip(entries, names, strict=True):
+            found.setdefault(tag, []).append(name)
+    return found
+
+
+def _dynamic_entries(buffer: Buffer, section: Section) -> Iterator[tuple[int, int]]:
+    count = min(section.size // _ENTRY_SIZE, _MOST_ENTRIES)
+    whole = bytes(buffer[section.offset : section.offset + count * _ENTRY_SIZE])
+    for tag, value in struct.iter_unpack("<qQ", whole):
+        if tag == 0:
+            return
+        yield tag, value
+    if count == _MOST_ENTRIES:
+        raise ElfError("a dynamic section without an end", section.offset)
+
+
+class _Version(NamedTuple):
+    """A symbol version; ``library`` is the one it is asked of, empty where this library defines it."""
+
+    number: int
+    """The number that symbols name the version by."""
+    library: str
+    name: str
+
+
+_VersionEntry = tuple[int, int, int]
+"""A version as it stands in its section: index, offset of the library's name, offset of its own name."""
+
+
+def _versions(
+    buffer: Buffer,
+    sections: Sequence[Section],
+    kind: int,
+    read: Callable[[Buffer, Section], list[_VersionEntry]],
+) -> list[_Version]:
+    section = only(sections, kind)
+    if section is None:
+        return []
+    entries, strings = read(buffer, section), strings_of(sections, section)
+    libraries = names_in(buffer, strings, (library for _index, library, _name in entries))
+    names = names_in(buffer, strings, (name for _index, _library, name in entries))
+    indices = (index for index, _library, _name in entries)
+    return [_Version(*parts) for parts in zip(indices, libraries, names, strict=True)]
+
+
+def _need_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
+    """The entries of a verneed chain. Links go forward only, and no chain has more of them than room."""
+    entries: list[_VersionEntry] = []
+    room = min(section.size // _VERNEED_SIZE, _MOST_VERSIONS)
+    at, end = section.offset, section.offset + section.size
+    for _ in range(room):
+        _require_inside(at, _VERNEED_SIZE, end)
+        _version, _count, library, step, following = struct.unpack_from("<HHIII", buffer, at)
+        entry = at
+        while step and len(entries) <= room:
+            entry += step
+            _require_inside(entry, _VERNEED_SIZE, end)
+            _hash, _flags, index, name, step = struct.unpack_from("<IHHII", buffer, entry)
+            entries.append((index, library, name))
+        if not following or len(entries) > room:
+            break
+        at += following
+    if len(entries) > room:
+        raise ElfError("symbol versions overlap", at)
+    return entries
+
+
+def _definition_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
+    """The entries of a verdef chain, each by its first name: the other names are its parents."""
+    entries: list[_VersionEntry] = []
+    at, end = section.offset, section.offset + section.size
+    for _ in range(min(section.size // _VERDEF_SIZE, _MOST_VERSIONS)):
+        _require_inside(at, _VERDEF_SIZE, end)
+        _version, _flags, index, count, _hash, first, following = struct.unpack_from("<HHHHIII", buffer, at)
+        if count:
+            _require_inside(at + first, _VERDAUX_SIZE, end)
+            (name,) = struct.unpack_from("<I", buffer, at + first)
+            entries.append((index, _EMPTY_NAME, name))
+        if not following:
+            break
+        at += following
+    return entries
+
+
+def _require_inside(at: int, size: int, end: int) -> None:
+    if at + size > end:
+        raise ElfError("symbol versions run past the end of their section", at)
+
+
+def _highest(versions: Iterable[_Version], family: str) -> str | None:
+    matches = [match for match in (_GLIBC.fullmatch(version.name) for version in versions) if match]
+    numbers = [tuple(map(int, match[2].split("."))) for match in matches if match[1] == family]
     return ".".join(map(str, max(numbers))) if numbers else None
+
+
+class _SymbolRow(NamedTuple):
+    """One row of the symbol table; ``name`` is an offset, ``version`` an index."""
+
+    name: int
+    binding: int
+    visibility: int
+    section: int
+    version: int
+
+
+def _symbols(buffer: Buffer, sections: Sequence[Section], versions: Mapping[int, _Version]) -> Symbols:
+    """All dynamic symbols that other libraries see; a library without a table has none."""
+    table = only(sections, _DYNSYM)
+    if table is None:
+        return NO_SYMBOLS
+    rows = [row for row in _symbol_rows(buffer, sections, table) if row.binding != _LOCAL]
+    wanted = [row for row in rows if row.section == _UNDEFINED and row.binding != _WEAK]
+    defined = [row for row in rows if row.section and row.visibility in _VISIBLE_OUTSIDE]
+    names = _symbol_names(buffer, strings_of(sections, table), [row.name for row in (*wanted, *defined)])
+    found = [_symbol(row, name, versions) for row, name in zip((*wanted, *defined), names, strict=True)]
+    own = {(_ABSOLUTE, version.name) for version in versions.values() if not version.library}
+    shown = zip(defined, found[len(wanted) :], strict=True)
+    exports = frozenset(symbol for row, symbol in shown if (row.section, symbol.name) not in own)
+    return Symbols(exports=exports, asks=tuple(found[: len(wanted)]))
+
+
+def _symbol_rows(buffer: Buffer, sections: Sequence[Section], table: Section) -> Iterator[_SymbolRow]:
+    count = table.size // _SYMBOL_SIZE
+    if count > _MOST_SYMBOLS:
+        raise ElfError(f"{count:,} dynamic symbols", table.offset)
+    rows = bytes(buffer[table.offset : table.offset + count * _SYMBOL_SIZE])
+    versions = _version_indices(buffer, only(sections, _VERSYM), count)
+    for (name, info, other, section, _value, _size), version in zip(
+        struct.iter_unpack("<IBBHQQ", rows), versions, strict=True
+    ):
+        yield _SymbolRow(name, info >> 4, other & 3, section, version)
+
+
+def _version_indices(buffer: Buffer, section: Section | None, count: int) -> Sequence[int]:
+    """One index per symbol; a library without the table has no versions."""
+    if section is None:
+        return [1] * count
+    if section.size < 2 * count:
+        raise ElfError(f"section {section.name} holds no version for each symbol", section.offset)
+    return struct.unpack_from(f"<{count}H", buffer, section.offset)
+
+
+def _symbol(row: _SymbolRow, name: str, versions: Mapping[int, _Version]) -> Symbol:
+    index = row.version & _VERSION_INDEX
+    version = versions.get(index) if index not in _UNVERSIONED else None
+    return Symbol(name, version.name, version.library) if version else Symbol(name)
+
+
+def _symbol_names(buffer: Buffer, strings: Section, offsets: Sequence[int]) -> list[str]:
+    names: list[str] = []
+    room = _MOST_SYMBOL_TEXT
+    for offset in offsets:
+        start = strings.offset + offset
+        end = buffer.find(b"\0", start, min(strings.offset + strings.size, start + _LONGEST_SYMBOL))
+        if end < 0:
+            raise ElfError("a symbol's name does not end within its string table", start)
+        names.append(bytes(buffer[start:end]).decode("utf-8", "replace"))
+        room -= end - start
+        if room < 0:
+            raise ElfError(f"more than {_MOST_SYMBOL_TEXT:,} bytes of symbols' names", start)
+    return names

@@ -12,31 +12,17 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 
-from builder.binary.elf_frame import LARGEST, Buffer, read_sections
+from builder.binary.elf_headers import LARGEST, Buffer, read_sections
 from builder.binary.fatbin_format import (
     BEGIN,
     HEADER,
     MOST_IMAGES,
     SECTIONS,
-    Compression,
     Container,
     FatbinError,
-    Image,
-    Kind,
     Region,
     read_container,
 )
-
-__all__ = [
-    "SECTIONS",
-    "Compression",
-    "Container",
-    "FatbinError",
-    "Image",
-    "Kind",
-    "is_fatbin",
-    "read_containers",
-]
 
 _ALIGNMENT, _PADDING, _ZEROS_AT_ONCE = 8, 16, 1 << 20
 

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from builder.binary.elf_frame import Buffer
+from builder.binary.elf_headers import Buffer
 from builder.gpu.architectures import Arch
 
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")

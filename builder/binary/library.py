@@ -1,10 +1,7 @@
-"""One library of a package, as the rules over a whole package see it.
+"""One library: what its bytes tell the loader and the driver, its version, or why it cannot be read.
 
-One library read whole: what the loader asks of it, its device code, its version; or why it cannot be.
-
-What reading one library brought to light.
-
-Versions as text: the newest of several, and whether libraries that belong together are of one.
+``Reading`` is what one file holds, ``Library`` is a library as the rules over a whole package see it,
+``Inspected`` what ``inspect`` shows of it. Versions are compared as text here too.
 """
 
 from __future__ import annotations
@@ -15,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from builder.binary.coverage import LibraryCoverage, cover, is_specialised
 from builder.binary.elf import Elf, read_elf
-from builder.binary.elf_frame import Buffer, ElfError
+from builder.binary.elf_headers import Buffer, ElfError
+from builder.binary.embedded import dlopened_names, embedded_version
 from builder.binary.fatbin import is_fatbin, read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
 from builder.binary.library_names import NVIDIA, PROVIDER
-from builder.binary.marks import opened_names, stamped_version
 from builder.findings.finding import Code, Finding, Severity
 from builder.onnxruntime.units import UnitSet, kinds_found
 
@@ -33,10 +30,10 @@ class Library:
     elf: Elf
     source: str = ""
     """``Member.source``; anything that is no wheel's key where it is not known."""
-    stamp: str | None = None
-    """The version in its bytes (``binary.version_marks``)."""
-    opens: tuple[str, ...] = ()
-    """The names in its bytes of what it opens at run time (``binary.dlopen``)."""
+    embedded_version: str | None = None
+    """The version in its bytes (``binary.embedded``)."""
+    dlopens: tuple[str, ...] = ()
+    """The names in its bytes of what it opens at run time (``binary.embedded``)."""
     link: str | None = None
     """What it leads to, where it is a link and no file."""
 
@@ -53,7 +50,7 @@ class Library:
     @property
     def version(self) -> str | None:
         """Its version: the bytes are believed before a manifest. ``None`` where neither tells."""
-        return self.stamp or wheel_version(self.source)
+        return self.embedded_version or wheel_version(self.source)
 
     @property
     def severity(self) -> Severity:
@@ -63,15 +60,15 @@ class Library:
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read before anything went wrong."""
+    """What was read of a file, up to the first thing that is wrong with it."""
 
     path: str
     """As it is called in what is shown; its last part is the library's name."""
     elf: Elf | None = None
     """``None`` for a file that is no whole ELF file, and for a bare fatbin."""
-    stamp: str | None = None
+    embedded_version: str | None = None
     """The version in its bytes, where they hold one."""
-    opens: tuple[str, ...] = ()
+    dlopens: tuple[str, ...] = ()
     """The names in its bytes of what it opens at run time."""
     containers: tuple[Container, ...] = ()
     coverage: LibraryCoverage | None = None
@@ -83,7 +80,7 @@ class Reading:
 
 
 def read_library(path: str, buffer: Buffer) -> Reading:
-    """Read a file's bytes; no bytes make it raise."""
+    """Read a file's bytes. Never raises: what is wrong is ``Reading.problem``."""
     reading = Reading(path=path)
     try:
         if is_fatbin(buffer):
@@ -91,8 +88,8 @@ def read_library(path: str, buffer: Buffer) -> Reading:
             return _with_code(reading, buffer)
         elf = read_elf(buffer)
         name = path.rpartition("/")[2]
-        reading = replace(reading, elf=elf, stamp=stamped_version(buffer, name, elf))
-        reading = replace(reading, opens=opened_names(buffer, name, elf))
+        reading = replace(reading, elf=elf, embedded_version=embedded_version(buffer, name, elf))
+        reading = replace(reading, dlopens=dlopened_names(buffer, name, elf))
         return _with_code(reading, buffer)
     except FatbinError as error:
         return replace(reading, problem=Finding(code=Code.A004, path=path, message=str(error)))
@@ -107,9 +104,9 @@ def unreadable(path: str, why: str) -> Reading:
 
 def _kinds(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
     """What the units of ORT's provider are compiled for, where its version makes differences among them."""
-    if reading.path.rpartition("/")[2] != PROVIDER or reading.stamp is None:
+    if reading.path.rpartition("/")[2] != PROVIDER or reading.embedded_version is None:
         return ()
-    return kinds_found((container.arches(Kind.SASS) for container in containers), reading.stamp)
+    return kinds_found((container.arches(Kind.SASS) for container in containers), reading.embedded_version)
 
 
 def _with_code(reading: Reading, buffer: Buffer) -> Reading:
@@ -139,7 +136,7 @@ class Inspected:
     def runnable(self) -> LibraryCoverage | None:
         """Its coverage if there is anything in it to run."""
         coverage = self.coverage
-        return coverage if coverage and coverage.idle < coverage.containers else None
+        return coverage if coverage and coverage.nothing_to_run < coverage.containers else None
 
 
 _WHEEL_VERSION = re.compile(r"==(\d+\.\d+\.\d+)(?:\D|$)")

@@ -12,7 +12,7 @@ import re
 import struct
 from dataclasses import dataclass
 
-from builder.binary.elf_frame import Buffer
+from builder.binary.elf_headers import Buffer
 from builder.formats.providers import COREML, DIRECTML, MACOS, WINDOWS
 
 _DOS, _DOS_SIZE, _PE_AT = b"MZ", 0x40, 0x3C

@@ -46,11 +46,11 @@ class Packing:
         variant = self._making.plan.variant
         inspector = self._inspector()
         report = check(members, variant, self._making.shop.project.check, inspector, self._reporter)
-        for path in report.idle:
+        for path in report.unneeded:
             self._reporter.say(f"left out {path}: nothing in the package needs it")
-        needed = report.without(report.idle)
+        needed = report.without(report.unneeded)
         tell(needed, variant, self._reporter)
-        return tuple(member for member in members if member.path not in report.idle), needed
+        return tuple(member for member in members if member.path not in report.unneeded), needed
 
     def pack(self, members: Sequence[Member]) -> tuple[Bundled, ...]:
         """Check, pack and verify aside; only then do the packages stand in ``dist``."""

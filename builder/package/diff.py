@@ -14,8 +14,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from builder.formats.json_values import to_json
 from builder.formats.manifest import CoverageEntry, FileEntry, Manifest, WheelEntry
 
-__all__ = ["Difference", "difference", "dumps", "tell"]
-
 FORMAT = 1
 
 _PACKED, _FETCHED = "packed", "fetched"

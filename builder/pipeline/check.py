@@ -27,7 +27,7 @@ from builder.ports import Inspector, Reporter
 from builder.project.variants import Limits, Variant
 from builder.rules.architectures import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
 from builder.rules.dependencies import check_closure, needs
-from builder.rules.dlopen import tell_unneeded, unneeded
+from builder.rules.dlopen import report_unneeded, unneeded
 from builder.rules.foreign_libraries import check_foreign
 from builder.rules.symbols import check_linkage
 
@@ -50,16 +50,16 @@ class CheckReport:
     needs: Needs
     """The newest GLIBC and GLIBCXX that any library asks of its host."""
     findings: tuple[Finding, ...]
-    idle: tuple[str, ...]
-    """Paths of the libraries that nothing in the package needs or opens: E016 each, and no loss."""
-    _seen: tuple[_Seen, ...] = field(repr=False)
-    _bar: _Bar = field(repr=False)
+    unneeded: tuple[str, ...]
+    """Paths of the libraries that nothing in the package needs or dlopens: E016 each, and no loss."""
+    _members: tuple[_ReadMember, ...] = field(repr=False)
+    _requirements: _Requirements = field(repr=False)
 
     def without(self, paths: Collection[str]) -> CheckReport:
         """The report as if the members at ``paths`` had not been there; nothing is read again."""
         if not paths:
             return self
-        return _judge(tuple(one for one in self._seen if one.member.path not in paths), self._bar)
+        return _judge(tuple(one for one in self._members if one.member.path not in paths), self._requirements)
 
     @property
     def provider_sass(self) -> tuple[Arch, ...]:
@@ -87,22 +87,22 @@ def check(
     with reporter.step(f"check {variant.name}"):
         libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
         if variant.platform != LINUX:
-            return _judge_foreign(libraries, _Bar(variant=variant, limits=limits))
-        seen = tuple(_look_at(member, inspector) for member in libraries)
-        return _judge(seen, _Bar(variant=variant, limits=limits))
+            return _judge_foreign(libraries, _Requirements(variant=variant, limits=limits))
+        seen = tuple(_read_member(member, inspector) for member in libraries)
+        return _judge(seen, _Requirements(variant=variant, limits=limits))
 
 
-def _judge(seen: tuple[_Seen, ...], bar: _Bar) -> CheckReport:
+def _judge(seen: tuple[_ReadMember, ...], bar: _Requirements) -> CheckReport:
     libraries = [_library(one) for one in seen]
     coverage = tuple(one.reading.coverage for one in seen if one.reading.coverage is not None)
-    idle = unneeded(libraries)
+    left_over = unneeded(libraries)
     findings = (
         *(one.problem for one in seen if one.problem is not None),
         *(finding for one in seen for finding in one.disputed),
         *_hold(seen, bar.variant, bar.limits),
         *check_closure(libraries, bar.limits),
         *check_linkage(libraries),
-        *tell_unneeded(idle),
+        *report_unneeded(left_over),
     )
     return CheckReport(
         coverage=coverage,
@@ -110,13 +110,13 @@ def _judge(seen: tuple[_Seen, ...], bar: _Bar) -> CheckReport:
         elf={one.member.path: one.reading.elf for one in seen if one.reading.elf is not None},
         needs=needs(libraries),
         findings=findings,
-        idle=idle,
-        _seen=seen,
-        _bar=bar,
+        unneeded=left_over,
+        _members=seen,
+        _requirements=bar,
     )
 
 
-def _judge_foreign(members: Sequence[Member], bar: _Bar) -> CheckReport:
+def _judge_foreign(members: Sequence[Member], bar: _Requirements) -> CheckReport:
     """Nothing of ELF and CUDA is in these: only what is wrong with them is told."""
     found = [read_foreign_file(member.path, member.source, member.file) for member in members]
     return CheckReport(
@@ -125,9 +125,9 @@ def _judge_foreign(members: Sequence[Member], bar: _Bar) -> CheckReport:
         elf={},
         needs=Needs(None, None),
         findings=tuple(check_foreign(found, bar.variant.provider, bar.variant.platform)),
-        idle=(),
-        _seen=(),
-        _bar=bar,
+        unneeded=(),
+        _members=(),
+        _requirements=bar,
     )
 
 
@@ -141,7 +141,7 @@ def native_sm(library: Path) -> tuple[Arch, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Bar:
+class _Requirements:
     """What a package is held to."""
 
     variant: Variant
@@ -149,7 +149,7 @@ class _Bar:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Seen:
+class _ReadMember:
     """One member and what was read of it."""
 
     member: Member
@@ -167,22 +167,22 @@ class _Seen:
         return None if self.link and not self.member.file.exists() else self.reading.problem
 
 
-def _look_at(member: Member, inspector: Inspector | None) -> _Seen:
+def _read_member(member: Member, inspector: Inspector | None) -> _ReadMember:
     link = str(member.file.readlink()) if member.file.is_symlink() else None
     reading = read_file(member.path, member.file)
     disputed = tuple(_cross_check(member, reading, inspector)) if inspector else ()
-    return _Seen(member=member, reading=reading, link=link, disputed=disputed)
+    return _ReadMember(member=member, reading=reading, link=link, disputed=disputed)
 
 
-def _library(seen: _Seen) -> Library:
+def _library(seen: _ReadMember) -> Library:
     """A broken file still counts as being there: its own finding says what is wrong with it."""
     return Library(
         path=seen.member.path,
         vendor=seen.member.vendor,
         elf=seen.reading.elf or _NOTHING,
         source=seen.member.source,
-        stamp=seen.reading.stamp,
-        opens=seen.reading.opens,
+        embedded_version=seen.reading.embedded_version,
+        dlopens=seen.reading.dlopens,
         link=seen.link,
     )
 
@@ -208,13 +208,13 @@ def _cross_check(member: Member, reading: Reading, inspector: Inspector) -> Iter
         )
 
 
-def _hold(seen: Sequence[_Seen], variant: Variant, limits: Limits) -> Iterator[Finding]:
+def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iterator[Finding]:
     """What the device code promises, library by library; a provider that is not there is one without code."""
     if variant.provider != CUDA:
         return
     path = f"{_LIBRARIES}{PROVIDER}"
     provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
-    yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.stamp)
+    yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
     for one in seen:
         coverage = one.reading.coverage
         if coverage is not None:

@@ -101,7 +101,7 @@ def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
     """Counts and architectures; all of them nothing without device code."""
     return {
         "containers": coverage.containers if coverage else 0,
-        "idle": coverage.idle if coverage else 0,
+        "idle": coverage.nothing_to_run if coverage else 0,
         "sections": dict(coverage.sections) if coverage else {},
         "images": _images(coverage) if coverage else {},
         "sass": [str(arch) for arch in coverage.sass] if coverage else [],

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from builder.binary.elf_frame import Buffer
+from builder.binary.elf_headers import Buffer
 from builder.binary.library import Reading, read_library, unreadable
 from builder.binary.pe_macho import ForeignLibrary, read_foreign
 from builder.errors import IntegrityError

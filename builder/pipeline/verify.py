@@ -24,8 +24,7 @@ from builder.package.proof import (
     check_name,
     check_notice,
 )
-from builder.package.provenance import provenance_name
-from builder.package.provenance_check import check_provenance
+from builder.package.provenance import check_provenance, provenance_name
 from builder.package.sbom import BomReader, check_sbom
 from builder.ports import Reporter
 from builder.project.variants import Variant

@@ -187,20 +187,20 @@ def is_known_gap(model: ModelOnCard, cannot_run: Sequence[MissingKernels]) -> bo
 def _compare(
     where: str, seen: LibraryOnCard, library: LibraryCoverage, device: Capability
 ) -> Iterator[Finding]:
-    """What coverage calls idle may count on any side; what is not meant for the device may be refused."""
+    """V001. A container with nothing to run may count as any; one not meant for the device may be refused."""
     tally = library.tally[device]
     refused = sum(seen.refused.values())
     if (
         seen.total != library.containers
-        or not tally.native <= seen.native <= tally.native + library.idle
-        or not tally.jit <= seen.jit <= tally.jit + library.idle
+        or not tally.native <= seen.native <= tally.native + library.nothing_to_run
+        or not tally.jit <= seen.jit <= tally.jit + library.nothing_to_run
         or refused < tally.none
     ):
         yield Finding(
             Code.V001,
             where,
             f"{library.path}: the driver takes other code of its containers than the coverage says",
-            wanted=f"{_counts(tally)}, {library.idle} idle, {library.containers} in all",
+            wanted=f"{_counts(tally)}, {library.nothing_to_run} idle, {library.containers} in all",
             got=f"{seen.native} native, {seen.jit} JIT, {refused} refused, {seen.total} in all",
         )
 

@@ -74,7 +74,7 @@ class Detail:
 
     name: str
     containers: int
-    idle: int
+    nothing_to_run: int
     sections: tuple[tuple[str, int], ...]
     images: tuple[tuple[str, str], ...]
     """Kinds of images and their architectures: ``("SASS", "75 80 86")``."""
@@ -150,7 +150,7 @@ def _detail(name: str, item: Inspected) -> Detail:
     return Detail(
         name=name,
         containers=coverage.containers if coverage else 0,
-        idle=coverage.idle if coverage else 0,
+        nothing_to_run=coverage.nothing_to_run if coverage else 0,
         sections=tuple((printable(where), count) for where, count in coverage.sections.items())
         if coverage
         else (),

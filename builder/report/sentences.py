@@ -54,7 +54,7 @@ def notes(item: Inspected) -> tuple[str, ...]:
     return (
         *_partial(coverage),
         *_elsewhere(coverage, bare=item.bare),
-        *_idle(coverage),
+        *_nothing_to_run(coverage),
         *_unknown(coverage),
         *_zstd(coverage),
     )
@@ -143,11 +143,11 @@ def _sections(names: Sequence[str]) -> str:
     return listed([*named, f"in {rest:,} more sections"] if rest > 0 else named)
 
 
-def _idle(coverage: LibraryCoverage) -> Iterator[str]:
-    if coverage.idle:
+def _nothing_to_run(coverage: LibraryCoverage) -> Iterator[str]:
+    if coverage.nothing_to_run:
         linked = "LTO IR for a link at run time, or " if coverage.ltoir else ""
-        has, what = ("has", "a unit") if coverage.idle == 1 else ("have", "units")
-        share = _share(coverage.idle, coverage.containers)
+        has, what = ("has", "a unit") if coverage.nothing_to_run == 1 else ("have", "units")
+        share = _share(coverage.nothing_to_run, coverage.containers)
         yield f"{share} {has} nothing to run: {linked}{what} without kernels"
 
 

@@ -1,9 +1,8 @@
-"""Whether a package finds the libraries it needs, in itself or on any host, and whether they fit together.
+"""Whether a package's libraries find what they need, in the package or on any host, and fit together.
 
-What ``ldd`` says of a package's libraries in a bare container, and how that is judged. Pure.
-
-The listing is the self-test script's: a line ``ldd PATH`` for each library, below it what ldd said.
-Source of ldd's lines: glibc's ``elf/rtld.c`` and ``elf/ldd.bash.in``.
+``check_closure`` reads it from the libraries' bytes (E002 to E013, E017); ``judge_loader`` from what ``ldd``
+printed in a bare container (B018): a line ``ldd PATH`` for each library, below it ldd's lines, whose source
+is glibc's ``elf/rtld.c`` and ``elf/ldd.bash.in``.
 """
 
 from __future__ import annotations
@@ -19,9 +18,7 @@ from builder.findings.finding import Code, Finding, Severity
 from builder.package.archive import BUILT
 from builder.package.contents import is_users
 from builder.project.variants import Limits
-from builder.rules.dlopen import opened
-
-__all__ = ["HOST_LIBRARIES", "Library", "Needs", "check_closure", "missing", "needs"]
+from builder.rules.dlopen import dlopened_files
 
 HOST_LIBRARIES = frozenset(
     {
@@ -138,7 +135,7 @@ def _belonging_inside(library: Library) -> list[str]:
 
 
 def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    for asked in opened(library, names):
+    for asked in dlopened_files(library, names):
         if not fnmatch.filter(names, asked):
             yield Finding(
                 code=Code.E003,
@@ -229,9 +226,11 @@ def _too_new(library: Library, limits: Limits) -> Iterator[Finding]:
 def _ort_versions(libraries: Sequence[Library]) -> dict[str, str | None]:
     """What we compiled comes from one source tree: its bridge, which holds no mark, is as its provider."""
     ours = [library for library in libraries if library.vendor == ONNXRUNTIME]
-    if all(library.source == BUILT and library.stamp is None for library in ours):
+    if all(library.source == BUILT and library.embedded_version is None for library in ours):
         return {}
-    built = {library.stamp for library in ours if library.source == BUILT and library.stamp}
+    built = {
+        library.embedded_version for library in ours if library.source == BUILT and library.embedded_version
+    }
     compiled = next(iter(built)) if len(built) == 1 else None
     return {
         library.path: library.version or (compiled if library.source == BUILT else None) for library in ours

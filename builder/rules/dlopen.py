@@ -1,6 +1,7 @@
-"""What a library opens at run time, as files of its package: no NEEDED tells.
+"""Which files of its package a library opens at run time, and which libraries nothing needs or opens (E016).
 
-The libraries of a package that nothing in it needs or opens: what it can leave out.
+A library that is opened by ``dlopen`` stands in no NEEDED; its name is read from the opener's bytes, or
+follows from the version of ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -33,38 +34,38 @@ Nobody tried what fails without them: they stay where they are, and are not aske
 """
 
 
-def opened(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
-    """The files it must find: ``fnmatch`` patterns, for a package whose libraries are ``names``."""
-    told = (_file_of(name, library, names) for name in library.opens)
+def dlopened_files(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
+    """The files that a library must find at run time, as ``fnmatch`` patterns; ``names`` is its package."""
+    told = (_file_of(name, library, names) for name in library.dlopens)
     return tuple(dict.fromkeys((*told, *_by_table(library))))
 
 
-def followed(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
-    """The files it must find and those it may open: whoever leaves libraries out follows both."""
+def loadable_files(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
+    """The files that a library must find at run time, and those it may open: neither may be left out."""
     sometimes = (pattern for beginning, pattern in _SOMETIMES if library.name.startswith(beginning))
-    return (*opened(library, names), *sometimes)
+    return (*dlopened_files(library, names), *sometimes)
 
 
-def tells_all(library: Library) -> bool:
-    """Whether all that it opens is known.
+def dlopens_are_known(library: Library) -> bool:
+    """Whether all that a library opens at run time is known.
 
-    Not of a file that cannot be read, nor of a CUDA provider without a version, nor of one that opens what
-    neither its bytes nor a table tells.
+    It is not for a file that cannot be read, for a CUDA provider without a version, and for one whose release
+    opens libraries that neither its bytes nor a table names.
     """
     if not library.elf.sections:
         return False
     if library.name != PROVIDER:
         return True
-    return library.stamp is not None and (
-        not OPENS_LIBRARIES.holds(library.stamp) or bool(_by_table(library))
+    return library.embedded_version is not None and (
+        not OPENS_LIBRARIES.holds(library.embedded_version) or bool(_by_table(library))
     )
 
 
 def _by_table(library: Library) -> Sequence[str]:
-    """What a provider of its version opens although its bytes do not name it; known for CUDA 12 alone."""
-    if library.name != PROVIDER or library.stamp is None or _CUDART_12 not in library.elf.needed:
+    """What a CUDA provider of this version opens without naming it in its bytes; known for CUDA 12 alone."""
+    if library.name != PROVIDER or library.embedded_version is None or _CUDART_12 not in library.elf.needed:
         return ()
-    return opened_at_run_time(library.stamp)
+    return opened_at_run_time(library.embedded_version)
 
 
 def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
@@ -83,26 +84,26 @@ def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
 
 
 _ROOTS = (HOST, BRIDGE, PROVIDER, TENSORRT)
-"""What programs open, and what the host library opens: no NEEDED names them."""
+"""Libraries that programs or the host library open: they stand in no NEEDED."""
 
 
 def unneeded(libraries: Sequence[Library]) -> tuple[str, ...]:
-    """Paths of the libraries that no NEEDED and no name leads to from ONNX Runtime's own, sorted.
+    """Paths of the libraries that ONNX Runtime's own neither need nor open, directly or not, sorted.
 
-    None where that cannot be told: without a CUDA provider, or where what is reached does not tell all it
-    opens.
+    Empty where that is not known: without a CUDA provider, or where a reachable library opens files that are
+    not known.
     """
     by_name = {library.name: library for library in libraries}
     if PROVIDER not in by_name:
         return ()
     reached = _reached(by_name)
-    if not all(tells_all(by_name[name]) for name in reached):
+    if not all(dlopens_are_known(by_name[name]) for name in reached):
         return ()
     return tuple(sorted(library.path for library in libraries if library.name not in reached))
 
 
-def tell_unneeded(paths: Iterable[str]) -> list[Finding]:
-    """E016 for each."""
+def report_unneeded(paths: Iterable[str]) -> list[Finding]:
+    """E016 for each path."""
     return [
         Finding(
             code=Code.E016,
@@ -127,5 +128,5 @@ def _reached(by_name: Mapping[str, Library]) -> frozenset[str]:
 
 
 def _next(library: Library, names: AbstractSet[str]) -> list[str]:
-    wanted = (*library.elf.needed, *followed(library, names))
+    wanted = (*library.elf.needed, *loadable_files(library, names))
     return [name for pattern in wanted for name in fnmatch.filter(names, pattern)]

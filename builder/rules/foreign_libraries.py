@@ -1,4 +1,4 @@
-"""foreign_libraries."""
+"""Libraries for Windows and macOS: whether each is for its platform, and the host library of its version."""
 
 from __future__ import annotations
 

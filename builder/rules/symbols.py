@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from re import Pattern
 
-from builder.binary.elf_symbols import Symbol
+from builder.binary.elf import Symbol
 from builder.binary.library import Library
 from builder.binary.library_names import BRIDGE, HOST, ONNXRUNTIME
 from builder.findings.finding import Code, Finding

@@ -8,7 +8,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from builder.binary.elf_frame import ElfError, Section, is_elf, read_sections
+from builder.binary.elf_headers import ElfError, Section, is_elf, read_sections
 
 _VERDEF, _VERNEED = 0x6FFFFFFD, 0x6FFFFFFE
 

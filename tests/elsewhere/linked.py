@@ -48,7 +48,7 @@ def linked(
     plan += [(".gnu.version", 0x6FFFFFFF, indices, 2)] if versions else []
     plan += [(".gnu.version_r", 0x6FFFFFFE, _asked(asked, strings), 1)] if asked else []
     plan += [(".gnu.version_d", 0x6FFFFFFD, _defined(defined, strings), 1)] if defined else []
-    return _file([("", 0, b"", 0), (".dynstr", 3, strings.blob, 0), *plan], RW, b"")
+    return _file([("", 0, b"", 0), (".dynstr", 3, strings.blob, 0), *plan], RW)
 
 
 def _symbol(row: Row, strings: _Strings) -> bytes:

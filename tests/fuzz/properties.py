@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from builder.binary.coverage import cover
 from builder.binary.elf import Elf, read_elf
-from builder.binary.elf_frame import ElfError
+from builder.binary.elf_headers import ElfError
 from builder.binary.fatbin import is_fatbin, read_containers
 from builder.binary.fatbin_format import Container, FatbinError
 from builder.binary.library import read_library
@@ -49,11 +49,11 @@ def _library(data: bytes) -> str:
     found = read_library(LIBRARIES[zlib.crc32(data) % len(LIBRARIES)], data)
     assert found.bare == is_fatbin(data)
     assert found.elf is None or not found.bare
-    assert found.stamp is None or re.fullmatch(r"\d+\.\d+(\.\d+)?", found.stamp)
+    assert found.embedded_version is None or re.fullmatch(r"\d+\.\d+(\.\d+)?", found.embedded_version)
     assert found.problem is None or not found.containers
     if found.problem is None:
         _check_containers(data, found.containers)
-        return f"whole, {'a' if found.stamp else 'no'} version"
+        return f"whole, {'a' if found.embedded_version else 'no'} version"
     return found.problem.code.name
 
 
@@ -87,7 +87,7 @@ def _check_cover(containers: Sequence[Container]) -> None:
         if found is not None:
             assert sum(found.sections.values()) == found.containers == len(containers)
             for tally in found.tally.values():
-                assert tally.native + tally.jit + tally.none == found.containers - found.idle
+                assert tally.native + tally.jit + tally.none == found.containers - found.nothing_to_run
 
 
 def _check_elf(data: bytes, found: Elf) -> None:

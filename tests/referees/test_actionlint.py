@@ -18,6 +18,8 @@ import pytest
 from tests.component.app.test_workflow_linters import INJECTED, SPELT, UNKNOWN
 from tests.referees.install import HERE, Referees
 
+pytestmark = pytest.mark.referees
+
 _NEWER = (
     r'label "ubuntu-24\.04" is unknown\.',
     r'undefined variable "vars"\.',

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -85,14 +83,7 @@ def test_only_the_report_is_on_stdout_when_a_server_stumbles(place: Place) -> No
 
 def test_several_sources_by_flag_and_as_bare_words(place: Place, sources: list[str]) -> None:
     done = place.run("inspect", sources[0], "--also", sources[1], "--json")
-    bare = subprocess.run(
-        [sys.executable, "-m", "builder.app.program", "inspect", "--json", *sources[:2]],
-        cwd=place.folder,
-        env=place.env,
-        text=True,
-        capture_output=True,
-        check=False,
-    )
+    bare = place.run("inspect", "--json", *sources[:2])
     assert (done.returncode, bare.returncode, bare.stderr) == (0, 0, "")
     assert bare.stdout == done.stdout
     assert all(name in done.stdout for name in ("liba.so", "libb.so", "libplain.so"))

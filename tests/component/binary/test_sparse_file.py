@@ -13,7 +13,7 @@ from time import perf_counter
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.elf_frame import ElfError
+from builder.binary.elf_headers import ElfError
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import FatbinError
 from tests.support.factories.binaries import elf, sass

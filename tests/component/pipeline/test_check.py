@@ -341,7 +341,7 @@ def _stamped() -> bytes:
 
 def test_a_library_that_nothing_needs_is_told_and_no_error(desk: Desk) -> None:
     report = desk.check({PROVIDER: _stamped()})
-    assert report.idle == (CUFFT_PATH,)
+    assert report.unneeded == (CUFFT_PATH,)
     (finding,) = report.findings
     assert (finding.code.name, finding.path, finding.severity) == ("E016", CUFFT_PATH, Severity.WARNING)
 
@@ -350,11 +350,11 @@ def test_a_report_without_what_nothing_needs_is_that_of_a_package_without_it(des
     changed = {PROVIDER: _stamped(), CUFFT_PATH: NEEDY}
     report = desk.check(changed)
     assert (report.needs.glibc, report.capabilities[Capability(7, 0)]) == ("2.34", Support.NONE)
-    rest = report.without(report.idle)
+    rest = report.without(report.unneeded)
     members = [member for member in desk.members(changed) if member.path != CUFFT_PATH]
     variant = Variant(name="legacy", sm=tuple(Arch.parse(str(sm)) for sm in LEGACY), generations=())
     assert rest == check(members, variant, LIMITS, None, FakeReporter())
-    assert (rest.findings, rest.idle, rest.needs.glibc) == ((), (), None)
+    assert (rest.findings, rest.unneeded, rest.needs.glibc) == ((), (), None)
     assert rest.capabilities[Capability(7, 0)] is Support.NATIVE
     assert CUFFT_PATH not in rest.elf
     assert CUFFT_PATH not in [library.path for library in rest.coverage]

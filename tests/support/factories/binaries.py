@@ -47,13 +47,11 @@ def elf(
     defines: Sequence[str] = (),
     symbols: Mapping[str, tuple[str, int]] | None = None,
     stack: int | None = RW,
-    notes: bytes = b"",
 ) -> bytes:
     """An x86-64 shared library with these sections and this dynamic section, and no code.
 
     ``defines``: its own symbol versions. ``symbols``: objects of four bytes by name: their section and
     their place in it. ``stack``: the flags of ``PT_GNU_STACK``; ``None`` for a library without one.
-    ``notes``: the bytes of a note segment.
     """
     strings = _Strings()
     tags = [(1, strings.add(name)) for name in needed]
@@ -73,14 +71,7 @@ def elf(
     plan[1] = (".dynstr", 3, strings.blob, 0)
     plan += [(name, 1, data, 0) for name, data in (sections or {}).items()]
     plan += [(".bss", 8, b"", 0)]
-    return _file(plan, stack, notes)
-
-
-def note(owner: bytes, kind: int, text: bytes, *, step: int = 4) -> bytes:
-    """One note; ``step`` is what owner and text are padded to."""
-    whole = struct.pack("<III", len(owner), len(text), kind) + owner
-    whole += b"\0" * (-len(whole) % step) + text
-    return whole + b"\0" * (-len(whole) % step)
+    return _file(plan, stack)
 
 
 class _Strings:
@@ -123,8 +114,8 @@ def _symbols(
     return bytes(24) + b"".join(entries)
 
 
-def _file(plan: Sequence[tuple[str, int, bytes, int]], stack: int | None, notes: bytes) -> bytes:
-    """ELF header, the sections' bytes, the section names, notes, the program and the section headers."""
+def _file(plan: Sequence[tuple[str, int, bytes, int]], stack: int | None) -> bytes:
+    """ELF header, the sections' bytes, the section names, the program and the section headers."""
     names = _Strings()
     body, headers = b"", b""
     for name, kind, data, link in plan:
@@ -138,18 +129,11 @@ def _file(plan: Sequence[tuple[str, int, bytes, int]], stack: int | None, notes:
     where = names.add(".shstrtab")
     headers += struct.pack("<IIQQQQIIQQ", where, 3, 0, 0, 64 + len(body), len(names.blob), 0, 0, 1, 0)
     body += names.blob
-    segments = _segments(stack, notes, 64 + len(body))
-    program = 64 + len(body) + len(notes)
-    body += notes + segments
+    segments = b"" if stack is None else struct.pack("<IIQQQQQQ", 0x6474E551, stack, 0, 0, 0, 0, 0, 16)
+    program = 64 + len(body)
+    body += segments
     ident = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
     count = len(plan) + 1
     head = struct.pack("<HHIQQQI", 3, 62, 1, 0, program, 64 + len(body), 0)
     head += struct.pack("<HHHHHH", 64, 56, len(segments) // 56, 64, count, count - 1)
     return ident + head + body + headers
-
-
-def _segments(stack: int | None, notes: bytes, notes_at: int) -> bytes:
-    segments = b"" if stack is None else struct.pack("<IIQQQQQQ", 0x6474E551, stack, 0, 0, 0, 0, 0, 16)
-    if notes:
-        segments += struct.pack("<IIQQQQQQ", 4, 4, notes_at, 0, 0, len(notes), len(notes), 4)
-    return segments

@@ -17,14 +17,14 @@ def coverage(
     jit: str = "",
     mixed: Mapping[str, tuple[int, int, int]] | None = None,
     sections: Mapping[str, int] | None = None,
-    idle: int = 0,
+    nothing_to_run: int = 0,
     ltoir: Sequence[str] = (),
     unknown: int = 0,
     specialised: bool = False,
     zstd: bool = False,
 ) -> LibraryCoverage:
     """``native="8.0 8.6"``: all containers have SASS for these; ``mixed``: native, by JIT, nothing."""
-    active = containers - idle
+    active = containers - nothing_to_run
     tally = {
         **dict.fromkeys(CAPABILITIES, Tally(0, 0, active)),
         **{Capability.parse(device): Tally(active, 0, 0) for device in native.split()},
@@ -40,7 +40,7 @@ def coverage(
         ptx=(Arch(9, 0),),
         ltoir=tuple(map(Arch.parse, ltoir)),
         unknown=unknown,
-        idle=idle,
+        nothing_to_run=nothing_to_run,
         specialised=specialised,
         tally=tally,
         zstd=zstd,
@@ -67,4 +67,4 @@ PROVIDER = Inspected(
 
 OWN = Inspected(name="libcublas.so.12", coverage=coverage(containers=20, native=CARDS, specialised=True))
 
-IDLE = Inspected(name="libcufftw.so.11", coverage=coverage(containers=1, idle=1, specialised=True))
+IDLE = Inspected(name="libcufftw.so.11", coverage=coverage(containers=1, nothing_to_run=1, specialised=True))

@@ -177,7 +177,6 @@ def report(*findings: Finding) -> Report:
         rpath=None,
         glibc="2.17",
         glibcxx=None,
-        build_id="0730ab40c96ce42282bc282a2249dc351612f117",
     )
     here, nowhere = Tally(native=54, jit=0, none=0), Tally(native=0, jit=0, none=54)
     provider = LibraryCoverage(
@@ -189,7 +188,7 @@ def report(*findings: Finding) -> Report:
         ptx=(),
         ltoir=(),
         unknown=0,
-        idle=0,
+        nothing_to_run=0,
         specialised=False,
         tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
         zstd=False,

@@ -1,16 +1,23 @@
-"""A copy of the project, and its verbs in it as a user runs them: without an engine, with an empty cache."""
+"""A copy of the project, and its verbs in it: without an engine, with an empty cache."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
+from invoke.collection import Collection
+
+import tasks
+from builder.app import flags
+from builder.app.program import Verbs
 from tests.support import ROOT
-
-INVOKE = Path(sys.executable).with_name("invoke")
 
 PARTS = ("tasks.py", "builder", "templates", "patches", "variants.yaml", "inputs.lock", "LICENSE")
 
@@ -22,8 +29,17 @@ NO_ENGINE_MESSAGE = (
 )
 
 
+@dataclass(frozen=True)
+class Done:
+    """How a verb ended and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 class Place:
-    """A copy of the project, and Invoke in it without an engine and with an empty cache."""
+    """A copy of the project without an engine and with an empty cache, whose verbs run in this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -35,8 +51,9 @@ class Place:
         }
 
     def start(self, *words: str) -> subprocess.Popen[str]:
+        """The verb in a process of its own, as ./run starts it."""
         return subprocess.Popen(
-            [INVOKE, *words],
+            [sys.executable, "-m", "builder.app.program", *words],
             cwd=self.folder,
             env=self.env,
             text=True,
@@ -44,11 +61,23 @@ class Place:
             stderr=subprocess.PIPE,
         )
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        process = self.start(*words)
-        out, err = process.communicate(timeout=60)
-        assert "Traceback" not in out + err
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    def run(self, *words: str) -> Done:
+        """The verb through Invoke's ``Program``; an exception that it lets through is the test's."""
+        out, err = io.StringIO(), io.StringIO()
+        code: object = 0
+        with (
+            mock.patch.dict(os.environ, self.env, clear=True),
+            mock.patch.object(flags, "ROOT", self.folder),
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            try:
+                Verbs(name="ortpacks", namespace=Collection.from_module(tasks)).run(["ortpacks", *words])
+            except SystemExit as stop:
+                code = stop.code
+        assert isinstance(code, int)
+        return Done(code, out.getvalue(), err.getvalue())
 
     def fails(self, code: int, *words: str) -> str:
         """What is said on stderr by a command that must exit with ``code``."""

@@ -1,11 +1,10 @@
-"""A client that meets faults: what must hold after each, and a table of what was tried."""
+"""A client that meets faults: what must hold after each."""
 
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,19 +15,6 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 
 OLD, NEW = "1.22.0", "1.23.2"
-
-
-@dataclass
-class Tally:
-    """How often each family of faults was tried, and survived."""
-
-    tried: Counter[str] = field(default_factory=Counter)
-    survived: Counter[str] = field(default_factory=Counter)
-
-    def __str__(self) -> str:
-        lines = [f"{family:44} {tried:5} {self.survived[family]:8}" for family, tried in self.tried.items()]
-        total = f"{'all':44} {self.tried.total():5} {self.survived.total():8}"
-        return "\n".join([f"{'fault':44} tried survived", *lines, total])
 
 
 def no_children(argv: Sequence[str], seconds: float) -> Answer:

@@ -114,7 +114,7 @@ def test_a_package_runs_where_its_worst_library_does() -> None:
 def test_a_library_with_nothing_to_run_does_not_drag_a_package_down() -> None:
     """The shape of libcufftw 11.4: one unit, and no kernel in it."""
     empty = _cover(container(image(SASS, 52, payload=872)), path="lib/libcufftw.so.11")
-    assert (empty.containers, empty.idle) == (1, 1)
+    assert (empty.containers, empty.nothing_to_run) == (1, 1)
     assert set(empty.support.values()) == {Support.NONE}
     assert combine([_cover(sass(75)), empty])[Capability(7, 5)] is Support.NATIVE
 
@@ -125,7 +125,7 @@ def test_the_tally_is_in_containers() -> None:
         sass(80), container(image(SASS, 75), image(PTX, 75)), sass(90), container(image(LTOIR, 50))
     )
     assert found.tally[Capability(8, 6)] == Tally(native=1, jit=1, none=1)
-    assert (found.containers, found.idle, [str(arch) for arch in found.ltoir]) == (4, 1, ["50"])
+    assert (found.containers, found.nothing_to_run, [str(arch) for arch in found.ltoir]) == (4, 1, ["50"])
     assert found.support[Capability(8, 6)] is Support.PARTIAL
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.marks import opened_names
+from builder.binary.embedded import dlopened_names
 from tests.support.factories.binaries import elf
 
 
 def _opens(name: str, rodata: bytes, section: str = ".rodata") -> tuple[str, ...]:
     data = elf({".fini": b"\xc3" * 64, section: rodata})
-    return opened_names(data, name, read_elf(data))
+    return dlopened_names(data, name, read_elf(data))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from builder.binary import elf_frame
+from builder.binary import elf_headers
 from builder.binary.elf import read_elf
-from builder.binary.elf_frame import ElfError, is_elf, read_sections
-from tests.support.factories.binaries import RWX, elf, note
-
-BUILD_ID = note(b"GNU\0", 3, bytes(range(20)))
+from builder.binary.elf_headers import ElfError, is_elf, read_sections
+from tests.support.factories.binaries import RWX, elf
 
 LIBRARY = elf(
     {".text": b"\x90" * 40},
@@ -26,7 +24,6 @@ LIBRARY = elf(
         "libstdc++.so.6": ("GLIBCXX_3.4.9", "CXXABI_1.3"),
     },
     defines=("libdemo.so.1", "VERS_1.23.2"),
-    notes=BUILD_ID,
 )
 
 
@@ -37,14 +34,13 @@ def test_all_the_loader_would_read() -> None:
     assert (found.runpath, found.rpath) == ("$ORIGIN", None)
     assert (found.glibc, found.glibcxx) == ("2.17", "3.4.9")
     assert found.defines == ("libdemo.so.1", "VERS_1.23.2")
-    assert found.build_id == "000102030405060708090a0b0c0d0e0f10111213"
     assert not found.executable_stack
 
 
 def test_a_library_that_asks_for_nothing() -> None:
     found = read_elf(elf(rpath="/opt/x"))
     assert (found.soname, found.needed, found.runpath, found.rpath) == (None, (), None, "/opt/x")
-    assert (found.glibc, found.glibcxx, found.defines, found.build_id) == (None, None, (), None)
+    assert (found.glibc, found.glibcxx, found.defines) == (None, None, ())
 
 
 def test_sections_with_offset_and_size() -> None:
@@ -70,47 +66,6 @@ def test_who_asks_for_an_executable_stack(stack: int | None, asks: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("notes", "build_id"),
-    [
-        (note(b"GNU\0", 1, bytes(16)) + BUILD_ID, bytes(range(20)).hex()),
-        (note(b"stapsdt\0", 3, b"x" * 21) + BUILD_ID, bytes(range(20)).hex()),
-        (note(b"GNUX\0", 3, b"xxxx"), None),
-        (note(b"GNU\0", 3, b"\xab"), "ab"),
-        (b"", None),
-        (bytes(8), None),
-    ],
-)
-def test_the_build_id_is_found_among_other_notes(notes: bytes, build_id: str | None) -> None:
-    assert read_elf(elf(notes=notes)).build_id == build_id
-
-
-def test_notes_that_are_aligned_to_eight_bytes() -> None:
-    """As GCC's property notes: 4 bytes of text would put the next note at 20, and it stands at 24."""
-    notes = note(b"GNU\0", 5, b"abcd", step=8) + note(b"GNU\0", 3, b"\1\2\3", step=8)
-    library = bytearray(elf(notes=notes))
-    (program,) = struct.unpack_from("<Q", library, 32)
-    struct.pack_into("<Q", library, program + 56 + 48, 8)
-    assert read_elf(bytes(library)).build_id == "010203"
-
-
-@pytest.mark.parametrize(
-    ("notes", "message", "offset"),
-    [
-        (struct.pack("<III", 4, 1 << 31, 3) + b"GNU\0", "a note runs past", 0),
-        (struct.pack("<III", 1 << 31, 4, 3) + b"GNU\0", "a note runs past", 0),
-        (note(b"GNU\0", 3, b""), "a build-id of 0 bytes", 16),
-        (note(b"GNU\0", 3, bytes(65)), "a build-id of 65 bytes", 16),
-        (struct.pack("<III", 0, 0, 7) * 4097, "more than 4,096 notes", 4097 * 12),
-    ],
-)
-def test_notes_that_lie(notes: bytes, message: str, offset: int) -> None:
-    library = elf(notes=notes)
-    with pytest.raises(ElfError, match=message) as caught:
-        read_elf(library)
-    assert caught.value.offset == library.index(notes) + offset
-
-
-@pytest.mark.parametrize(
     ("place", "form", "value", "message"),
     [
         (54, "<H", 32, "no usable program headers"),
@@ -128,10 +83,10 @@ def test_program_headers_that_lie(place: int, form: str, value: int, message: st
 def test_a_segment_past_the_end_of_the_file() -> None:
     bad = bytearray(LIBRARY)
     (program,) = struct.unpack_from("<Q", bad, 32)
-    struct.pack_into("<Q", bad, program + 56 + 32, 1 << 40)
+    struct.pack_into("<Q", bad, program + 32, 1 << 40)
     with pytest.raises(ElfError, match="a segment ends at") as caught:
         read_elf(bytes(bad))
-    assert caught.value.offset == program + 56
+    assert caught.value.offset == program
 
 
 @pytest.mark.parametrize("name", [".dynamic", ".gnu.version_r", ".gnu.version_d"])
@@ -156,7 +111,7 @@ def test_a_section_that_is_there_twice(name: str) -> None:
 )
 def test_more_names_than_any_library_has(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Many may be one name: what they come to counts, not the string table's size."""
-    monkeypatch.setattr(elf_frame, "_MOST_TEXT", 50)
+    monkeypatch.setattr(elf_headers, "_MOST_TEXT", 50)
     assert len("".join(section.name for section in read_sections(elf()))) < 79
     read_elf(elf())
     with pytest.raises(ElfError, match="more than 50 bytes of names"):

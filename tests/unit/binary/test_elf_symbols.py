@@ -6,9 +6,8 @@ import struct
 
 import pytest
 
-from builder.binary.elf import read_elf
-from builder.binary.elf_frame import ElfError
-from builder.binary.elf_symbols import Symbol, Symbols
+from builder.binary.elf import Symbol, Symbols, read_elf
+from builder.binary.elf_headers import ElfError
 from tests.elsewhere.linked import (
     ABSOLUTE,
     HIDDEN,

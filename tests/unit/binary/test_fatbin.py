@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from builder.binary import fatbin, fatbin_format
-from builder.binary.elf_frame import ElfError
+from builder.binary.elf_headers import ElfError
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Compression, Container, FatbinError, Kind
 from builder.gpu.architectures import Arch

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.elf_frame import ElfError, read_sections
+from builder.binary.elf_headers import ElfError, read_sections
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import FatbinError
 from tests.support.factories.binaries import LZ4, PTX, SASS, container, elf, image, sass

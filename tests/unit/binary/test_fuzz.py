@@ -39,7 +39,7 @@ def test_a_library_reader_that_lets_an_exception_out_is_caught(monkeypatch: pyte
 
 @pytest.mark.parametrize("name", properties.LIBRARIES)
 def test_each_library_s_version_is_in_a_seed(name: str) -> None:
-    assert any(read_library(name, seed.data).stamp for seed in synthetic())
+    assert any(read_library(name, seed.data).embedded_version for seed in synthetic())
 
 
 def test_a_reader_that_takes_too_long_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

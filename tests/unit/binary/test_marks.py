@@ -9,9 +9,9 @@ from contextlib import suppress
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.elf_frame import ElfError, read_sections
+from builder.binary.elf_headers import ElfError, read_sections
+from builder.binary.embedded import embedded_version
 from builder.binary.library import highest, wheel_version
-from builder.binary.marks import stamped_version
 from tests.support.factories.binaries import elf
 
 PROVIDER, GRAPH = "libonnxruntime_providers_cuda.so", "libcudnn_graph.so.9"
@@ -20,7 +20,7 @@ RELEASE = struct.pack("<II", 7, 0x090A02)
 
 
 def _stamp(name: str, library: bytes) -> str | None:
-    return stamped_version(library, name, read_elf(library))
+    return embedded_version(library, name, read_elf(library))
 
 
 def _cudnn(numbers: bytes, *places: int, names: tuple[str, ...] = ("cudnn_graph_version",)) -> bytes:

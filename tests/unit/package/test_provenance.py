@@ -29,12 +29,12 @@ from builder.package.provenance import (
     Run,
     Subject,
     base_parts,
+    check_provenance,
     describe_provenance,
     provenance_json,
     provenance_name,
     used_inputs,
 )
-from builder.package.provenance_check import check_provenance
 from builder.project.catalogue import assembled_inputs
 from builder.project.inputs import DebianPackage, Input, InputKind, Pin
 from builder.project.plan import BuildPlan, Rendered

@@ -1,4 +1,4 @@
-"""Package URLs, as the purl project's own library spells them."""
+"""Package URLs, spelled as in the purl specification's examples and type definitions."""
 
 from __future__ import annotations
 
@@ -9,37 +9,32 @@ from builder.package import purl
 
 
 @pytest.mark.parametrize(
-    ("made", "package"),
+    ("made", "wanted"),
     [
-        (
-            purl.pypi("nvidia-cublas-cu12==12.9.1.4"),
-            PackageURL("pypi", None, "nvidia-cublas-cu12", "12.9.1.4"),
-        ),
-        (purl.pypi("onnxruntime==1.23.2@macos-arm64"), PackageURL("pypi", None, "onnxruntime", "1.23.2")),
-        (purl.pypi("Torch_Fork==2.1+cu12.post1"), PackageURL("pypi", None, "Torch_Fork", "2.1+cu12.post1")),
-        (
-            purl.github("Microsoft/onnxruntime", "v1.21.0"),
-            PackageURL("github", "Microsoft", "onnxruntime", "v1.21.0"),
-        ),
+        (purl.pypi("nvidia-cublas-cu12==12.9.1.4"), "pkg:pypi/nvidia-cublas-cu12@12.9.1.4"),
+        (purl.pypi("onnxruntime==1.23.2@macos-arm64"), "pkg:pypi/onnxruntime@1.23.2"),
+        (purl.pypi("Torch_Fork==2.1+cu12.post1"), "pkg:pypi/torch-fork@2.1%2Bcu12.post1"),
+        (purl.github("Microsoft/onnxruntime", "v1.21.0"), "pkg:github/microsoft/onnxruntime@v1.21.0"),
         (
             purl.docker("nvidia/cuda:12.9.1-devel-ubuntu22.04"),
-            PackageURL("docker", "nvidia", "cuda", "12.9.1-devel-ubuntu22.04"),
+            "pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04",
         ),
-        (purl.docker("ubuntu:22.04"), PackageURL("docker", None, "ubuntu", "22.04")),
+        (purl.docker("ubuntu:22.04"), "pkg:docker/ubuntu@22.04"),
         (
             purl.debian("pool/non-free/n/x/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"),
-            PackageURL("deb", "debian", "nvidia-cuda-toolkit", "12.4.131~12.4.1-2", {"arch": "amd64"}),
+            "pkg:deb/debian/nvidia-cuda-toolkit@12.4.131~12.4.1-2?arch=amd64",
         ),
+        (purl.deb("g++", "4:12.2.0-3", "amd64"), "pkg:deb/debian/g%2B%2B@4:12.2.0-3?arch=amd64"),
         (
             purl.debian("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
-            PackageURL("deb", "debian", "onnxruntime", "1.21.0+dfsg", {"arch": "source"}),
+            "pkg:deb/debian/onnxruntime@1.21.0%2Bdfsg?arch=source",
         ),
-        (purl.debian("pool/main/x/odd name.zip"), PackageURL("generic", None, "odd name.zip", None)),
+        (purl.debian("pool/main/x/odd name.zip"), "pkg:generic/odd%20name.zip"),
     ],
 )
-def test_a_purl_is_the_librarys_and_reads_back(made: str, package: PackageURL) -> None:
-    assert made == package.to_string()
-    assert PackageURL.from_string(made).to_string() == made
+def test_a_purl_is_spelled_as_specified_and_reads_back(made: str, wanted: str) -> None:
+    assert made == wanted
+    assert PackageURL.from_string(made).to_string() == wanted
 
 
 def test_the_forms_of_debians_names_are_read() -> None:

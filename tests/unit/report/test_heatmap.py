@@ -105,13 +105,13 @@ def test_notes_are_one_sentence_a_library() -> None:
 def test_details_are_of_what_could_be_read() -> None:
     library = Inspected(
         name="libx.so",
-        coverage=coverage(idle=3, ltoir=["75"]),
+        coverage=coverage(nothing_to_run=3, ltoir=["75"]),
         soname="libx.so.1",
         needed=("libc.so.6", "libm.so.6"),
     )
     found = mapped(BROKEN, library)
     (detail,) = found.details
-    assert (detail.name, detail.containers, detail.idle) == ("libx.so", 10, 3)
+    assert (detail.name, detail.containers, detail.nothing_to_run) == ("libx.so", 10, 3)
     assert detail.sections == ((".nv_fatbin", 10),)
     assert detail.images == (("SASS", "80 90a"), ("PTX", "90"), ("LTO IR", "75"))
     assert (detail.soname, detail.needed) == ("libx.so.1", ("libc.so.6", "libm.so.6"))

@@ -83,7 +83,7 @@ def test_what_cuobjdump_does_not_see_and_what_nothing_runs_is_told() -> None:
         containers=24454,
         native=" ".join(map(str, CAPABILITIES)),
         sections={".nv_fatbin": 1, ".ldata": 24453},
-        idle=11652,
+        nothing_to_run=11652,
         ltoir=["50"],
         specialised=True,
     )

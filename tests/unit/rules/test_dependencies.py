@@ -11,7 +11,7 @@ from builder.binary.library import Library, Needs
 from builder.findings.finding import Finding, Severity
 from builder.project.variants import Limits
 from builder.rules.dependencies import HOST_LIBRARIES, check_closure, needs
-from builder.rules.dlopen import tell_unneeded, unneeded
+from builder.rules.dlopen import report_unneeded, unneeded
 from tests.support.factories.binaries import RWX, elf
 
 HOST = "libonnxruntime.so.1"
@@ -46,7 +46,7 @@ def _library(
     rpath: str | None = None,
     stack: int | None = 6,
     versions: tuple[str, ...] = (),
-    opens: tuple[str, ...] = (),
+    dlopens: tuple[str, ...] = (),
 ) -> Library:
     data = elf(
         needed=needed,
@@ -57,7 +57,7 @@ def _library(
         versions={"libc.so.6": versions} if versions else None,
     )
     source = "wheel:nvidia-x-cu12==9.10.2.21" if vendor == "nvidia" else "wheel:onnxruntime-gpu==1.23.2"
-    return Library(path=f"lib/{name}", vendor=vendor, elf=read_elf(data), source=source, opens=opens)
+    return Library(path=f"lib/{name}", vendor=vendor, elf=read_elf(data), source=source, dlopens=dlopens)
 
 
 def _found(*libraries: Library) -> list[Finding]:
@@ -86,17 +86,17 @@ def _package() -> dict[str, Library]:
                 needed=("libdl.so.2",),
                 soname="libcudnn.so.9",
                 runpath="$ORIGIN",
-                opens=OPENED["libcudnn.so.9"],
+                dlopens=OPENED["libcudnn.so.9"],
             ),
             *(
-                _library(name, needed=("libz.so.1",), opens=OPENED.get(name, ()))
+                _library(name, needed=("libz.so.1",), dlopens=OPENED.get(name, ()))
                 for name in (f"libcudnn_{part}.so.9" for part in CUDNN_PARTS)
             ),
             _library(
                 "libnvrtc.so.12",
                 needed=("libpthread.so.0",),
                 runpath="$ORIGIN:",
-                opens=OPENED["libnvrtc.so.12"],
+                dlopens=OPENED["libnvrtc.so.12"],
             ),
             _library("libnvrtc-builtins.so.12.9"),
         )
@@ -184,7 +184,7 @@ def test_the_list_of_a_package_is_not_enough_for_a_cudnn_that_opens_more() -> No
     package = _package()
     more = {"libcudnn.so.9": "ext", "libcudnn_graph.so.9": "engines_tensor_ir"}
     for name, part in more.items():
-        package[name] = replace(package[name], opens=(*package[name].opens, f"libcudnn_{part}.so"))
+        package[name] = replace(package[name], dlopens=(*package[name].dlopens, f"libcudnn_{part}.so"))
     found = [(finding.code.name, finding.path, finding.wanted) for finding in _found(*package.values())]
     assert found == [("E003", f"lib/{name}", f"lib/libcudnn_{part}.so.9") for name, part in more.items()]
 
@@ -193,7 +193,7 @@ def test_the_list_of_a_package_is_not_enough_for_a_cudnn_that_opens_more() -> No
     ("builtins", "codes"), [("libnvrtc-builtins.so.12.9", []), ("libnvrtc-builtins.so.12.8", ["E003"])]
 )
 def test_nvrtc_opens_the_builtins_of_its_own_release(builtins: str, codes: list[str]) -> None:
-    nvrtc = _library("libnvrtc.so.12", opens=OPENED["libnvrtc.so.12"])
+    nvrtc = _library("libnvrtc.so.12", dlopens=OPENED["libnvrtc.so.12"])
     assert _codes(nvrtc, _library(builtins)) == codes
 
 
@@ -209,14 +209,14 @@ def test_nvrtc_opens_the_builtins_of_its_own_release(builtins: str, codes: list[
 )
 def test_half_a_name_gets_the_number_of_the_package_s_cuda(held: tuple[str, ...], missing: list[str]) -> None:
     """As cuDNN 9.28's ext names them; its graph library says ``%d`` instead."""
-    ext = _library("libcudnn_ext.so.9", opens=("libnvrtc.so.", "libnvrtc-builtins.so."))
+    ext = _library("libcudnn_ext.so.9", dlopens=("libnvrtc.so.", "libnvrtc-builtins.so."))
     found = _found(ext, *map(_library, held))
     assert [finding.wanted.partition(".so.")[2] for finding in found] == missing
 
 
 @pytest.mark.parametrize(("cudart", "codes"), [("libcudart.so.12", []), ("libcudart.so.13", ["E003"])])
 def test_cudnn_opens_the_nvrtc_of_the_package_s_cuda(cudart: str, codes: list[str]) -> None:
-    graph = _library("libcudnn_graph.so.9", opens=("libnvrtc.so.%d",))
+    graph = _library("libcudnn_graph.so.9", dlopens=("libnvrtc.so.%d",))
     assert _codes(graph, _library("libnvrtc.so.12"), _library(cudart)) == codes
 
 
@@ -316,7 +316,7 @@ def test_an_executable_stack(vendor: str, stack: int | None, severity: Severity)
 
 def test_a_provider_of_another_release_than_its_host() -> None:
     package = _package()
-    package[PROVIDER] = replace(package[PROVIDER], stamp="1.21.0")
+    package[PROVIDER] = replace(package[PROVIDER], embedded_version="1.21.0")
     (finding,) = _found(*package.values())
     assert (finding.code.name, finding.severity) == ("E008", Severity.ERROR)
     assert finding.path == f"lib/{PROVIDER}"
@@ -329,9 +329,9 @@ def test_what_was_compiled_together_is_of_one_version() -> None:
     package = _package()
     for name in (PROVIDER, "libonnxruntime_providers_shared.so"):
         package[name] = replace(package[name], source="built")
-    package[PROVIDER] = replace(package[PROVIDER], stamp="1.23.2")
+    package[PROVIDER] = replace(package[PROVIDER], embedded_version="1.23.2")
     assert _codes(*package.values()) == []
-    package[PROVIDER] = replace(package[PROVIDER], stamp="1.21.0")
+    package[PROVIDER] = replace(package[PROVIDER], embedded_version="1.21.0")
     (finding,) = _found(*package.values())
     assert finding.got.startswith("1.21.0: lib/libonnxruntime_providers_shared.so, lib/")
 
@@ -343,7 +343,7 @@ def test_what_was_compiled_together_without_a_mark_is_of_one_version_too() -> No
 
 def test_a_cudnn_library_of_another_release() -> None:
     package = _package()
-    package["libcudnn_ops.so.9"] = replace(package["libcudnn_ops.so.9"], stamp="9.28.0")
+    package["libcudnn_ops.so.9"] = replace(package["libcudnn_ops.so.9"], embedded_version="9.28.0")
     (finding,) = _found(*package.values())
     assert (finding.code.name, finding.severity) == ("E009", Severity.ERROR)
     assert finding.path == "lib/libcudnn_ops.so.9"
@@ -354,7 +354,9 @@ def test_a_folder_without_a_manifest_says_what_cannot_be_told() -> None:
     """As the marks of the real files are: nothing in the bridge, and three of cuDNN's eight have one."""
     stamps = {"libonnxruntime.so.1": "1.23.2", PROVIDER: "1.23.2"}
     stamps |= {f"libcudnn_{part}.so.9": "9.10.2" for part in ("adv", "graph", "ops")}
-    package = [replace(one, source="unknown", stamp=stamps.get(name)) for name, one in _package().items()]
+    package = [
+        replace(one, source="unknown", embedded_version=stamps.get(name)) for name, one in _package().items()
+    ]
     ort, cudnn = _found(*package)
     assert (ort.code.name, cudnn.code.name) == ("E008", "E009")
     assert {ort.severity, cudnn.severity} == {Severity.WARNING}
@@ -376,7 +378,7 @@ def test_newer_providers_open_what_their_bytes_do_not_name(
 ) -> None:
     """Pull requests 29252, 29808 and 29705 of onnxruntime, all in 1.28."""
     provider = _library(PROVIDER, "onnxruntime", needed=(cudart,), runpath="$ORIGIN")
-    found = _found(replace(provider, stamp=version), _library(cudart))
+    found = _found(replace(provider, embedded_version=version), _library(cudart))
     assert [one.wanted.removeprefix("lib/") for one in found if one.code.name == "E003"] == missing
 
 
@@ -408,11 +410,11 @@ def test_tensorrt_is_nobody_else_s_to_need() -> None:
     assert _codes(_library(PROVIDER, "onnxruntime", needed=NEEDED_BY_TENSORRT)) == ["E002"] * 3
 
 
-def _linked(name: str, *needed: str, stamp: str | None = None) -> Library:
+def _linked(name: str, *needed: str, embedded_version: str | None = None) -> Library:
     """One of the real package's, with its NEEDED and what ``strings`` shows of what it opens."""
     own = name.startswith("libonnxruntime")
-    made = _library(name, "onnxruntime" if own else "nvidia", needed=needed, opens=OPENED.get(name, ()))
-    return replace(made, stamp=stamp)
+    made = _library(name, "onnxruntime" if own else "nvidia", needed=needed, dlopens=OPENED.get(name, ()))
+    return replace(made, embedded_version=embedded_version)
 
 
 BESIDES_PROVIDER = (
@@ -459,16 +461,16 @@ def _idle(*libraries: Library) -> set[str]:
 )
 def test_what_no_road_from_ort_leads_to(needed: tuple[str, ...], idle: set[str]) -> None:
     """NEEDED as ``readelf -d`` shows it of the official provider and of those compiled here."""
-    provider = _linked(PROVIDER, *needed, "libc.so.6", stamp="1.21.0")
+    provider = _linked(PROVIDER, *needed, "libc.so.6", embedded_version="1.21.0")
     assert _idle(provider, *BESIDES_PROVIDER) == idle
 
 
 def test_cublaslt_opens_nvrtc_and_cudnn_cublaslt() -> None:
     """Their names stand in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10."""
-    cublas = _linked(PROVIDER, "libcublas.so.12", stamp="1.21.0")
+    cublas = _linked(PROVIDER, "libcublas.so.12", embedded_version="1.21.0")
     kept = {"libcublas.so.12", "libcublasLt.so.12", "libnvrtc.so.12", "libnvrtc-builtins.so.12.9"}
     assert CUDA - _idle(cublas, *BESIDES_PROVIDER) == kept
-    cudnn = _linked(PROVIDER, "libcudnn.so.9", stamp="1.21.0")
+    cudnn = _linked(PROVIDER, "libcudnn.so.9", embedded_version="1.21.0")
     assert _idle(cudnn, *BESIDES_PROVIDER) == {
         *("libcublas.so.12", "libcudart.so.12", "libcufft.so.11", "libcurand.so.10")
     }
@@ -476,13 +478,13 @@ def test_cublaslt_opens_nvrtc_and_cudnn_cublaslt() -> None:
 
 def test_what_the_tensorrt_provider_needs_is_needed() -> None:
     """Its cuDNN, say, beside a provider of ours that is linked without one."""
-    provider = _linked(PROVIDER, "libcudart.so.12", stamp="1.21.0")
+    provider = _linked(PROVIDER, "libcudart.so.12", embedded_version="1.21.0")
     tensorrt = _linked(TENSORRT, "libcublas.so.12", "libcudnn.so.9", *NEEDED_BY_TENSORRT)
     assert _idle(provider, tensorrt, *BESIDES_PROVIDER) == {"libcufft.so.11", "libcurand.so.10"}
 
 
 def test_newer_providers_lead_to_what_their_bytes_do_not_name() -> None:
-    provider = _linked(PROVIDER, "libcudart.so.12", "libcublas.so.12", stamp="1.28.0")
+    provider = _linked(PROVIDER, "libcudart.so.12", "libcublas.so.12", embedded_version="1.28.0")
     assert _idle(provider, *BESIDES_PROVIDER) == {"libcurand.so.10"}
 
 
@@ -490,8 +492,12 @@ def test_newer_providers_lead_to_what_their_bytes_do_not_name() -> None:
     "provider",
     [
         _linked(PROVIDER, "libcudart.so.12"),  # of no known version
-        _linked(PROVIDER, "libcudart.so.13", stamp="1.31.1"),  # of which no table tells what it opens
-        replace(_linked(PROVIDER, stamp="1.21.0"), elf=replace(read_elf(elf()), sections=())),  # broken
+        _linked(
+            PROVIDER, "libcudart.so.13", embedded_version="1.31.1"
+        ),  # of which no table tells what it opens
+        replace(
+            _linked(PROVIDER, embedded_version="1.21.0"), elf=replace(read_elf(elf()), sections=())
+        ),  # broken
     ],
 )
 def test_nothing_is_left_out_on_a_provider_s_word_that_is_not_whole(provider: Library) -> None:
@@ -500,7 +506,7 @@ def test_nothing_is_left_out_on_a_provider_s_word_that_is_not_whole(provider: Li
 
 def test_nothing_is_left_out_without_a_provider_or_beyond_a_broken_library() -> None:
     assert _idle(*BESIDES_PROVIDER) == set()
-    provider = _linked(PROVIDER, "libcudnn.so.9", stamp="1.21.0")
+    provider = _linked(PROVIDER, "libcudnn.so.9", embedded_version="1.21.0")
     broken = [
         replace(one, elf=replace(one.elf, sections=())) if one.name == "libcudnn.so.9" else one
         for one in BESIDES_PROVIDER
@@ -509,7 +515,7 @@ def test_nothing_is_left_out_without_a_provider_or_beyond_a_broken_library() -> 
 
 
 def test_what_nothing_needs_is_a_warning() -> None:
-    (finding,) = tell_unneeded(["lib/libcufft.so.11"])
+    (finding,) = report_unneeded(["lib/libcufft.so.11"])
     assert (finding.code.name, finding.path, finding.severity) == (
         *("E016", "lib/libcufft.so.11"),
         Severity.WARNING,

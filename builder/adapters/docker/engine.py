@@ -155,8 +155,10 @@ class DockerEngine:
             client.ping()
         except DockerException as error:
             raise ToolMissingError(
-                f"No Docker engine answers at {host}: {error}. Start Docker, set DOCKER_HOST, or let ./run "
-                "install and start one (root on Debian or Ubuntu)."
+                f"No Docker engine answers at {host}",
+                cause=str(error),
+                advice="Start Docker, or set DOCKER_HOST. As root on Debian or Ubuntu, `./run` installs and "
+                "starts one.",
             ) from error
         return client
 

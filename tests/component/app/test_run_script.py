@@ -25,7 +25,7 @@ case "$*" in
 esac
 """
 
-REFUSAL = "Start Docker, or set DOCKER_HOST. As root on Debian or Ubuntu, ./run installs one (without "
+REFUSAL = "Start Docker, or set DOCKER_HOST. As root on Debian or Ubuntu one is installed (without "
 
 REMEDY = f"{REFUSAL}--no-engine-install).\n"
 

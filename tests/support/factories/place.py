@@ -24,8 +24,8 @@ PARTS = ("tasks.py", "builder", "templates", "patches", "variants.yaml", "inputs
 NO_ENGINE = "unix:///nonexistent/docker.sock"
 
 NO_ENGINE_MESSAGE = (
-    f"error: No Docker engine answers at {NO_ENGINE}: there is no such socket. Start Docker, set "
-    "DOCKER_HOST, or let ./run install and start one (root on Debian or Ubuntu).\n"
+    f"error: No Docker engine answers at {NO_ENGINE}: there is no such socket. Start Docker, or set "
+    "DOCKER_HOST. As root on Debian or Ubuntu, `./run` installs and starts one.\n"
 )
 
 

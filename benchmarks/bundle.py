@@ -32,10 +32,10 @@ from pathlib import Path
 
 from builder.adapters.archive.archive import PackageArchive
 from builder.adapters.archive.compression import compressor
-from builder.adapters.files.digests import chunks_of, file_digest
 from builder.console import Console
+from builder.files.digest import Digest, chunks_of, file_digest
 from builder.formats.package_names import Form, form_of
-from builder.package.archive import Content, Digest, Member
+from builder.package.archive import Content, Member
 from builder.project.variants import Preset
 
 NAME = "ortpacks-benchmark-1.0.0-cuda12.9-linux-x64"

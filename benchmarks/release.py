@@ -8,11 +8,12 @@ from pathlib import Path
 
 from builder.adapters.archive.archive import PackageArchive
 from builder.console import Console
-from builder.formats.index import Stored, build_index
+from builder.files.digest import Digest
+from builder.formats.index import StoredArchive, build_index
 from builder.formats.index import dumps as index_text
 from builder.formats.manifest import BaseEntry, Driver, FileEntry, Manifest, OrtEntry
 from builder.formats.manifest import dumps as manifest_text
-from builder.package.archive import BUILT, Content, Digest, Member
+from builder.package.archive import BUILT, Content, Member
 from builder.project.variants import Preset
 
 NAME = "ortpacks-modern-1.0.0-cuda12.9-linux-x64"
@@ -38,7 +39,7 @@ def make_release(folder: Path, size: int) -> Path:
     for member in members:
         member.file.unlink()
     index = folder / "index.json"
-    stored = Stored(package.path.name, package.size, package.sha256)
+    stored = StoredArchive(package.path.name, package.size, package.sha256)
     index.write_text(index_text(build_index("v1.0.0", [(manifest, stored)], ())))
     return index
 

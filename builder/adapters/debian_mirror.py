@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
-from builder.adapters.transfer import HttpTransfer, NotThereError
+from builder.adapters.transfer import HttpTransfer
 from builder.errors import TransferError
+from builder.files.http_client import NotThereError
 from builder.formats.addresses import without_userinfo
 from builder.project.inputs import Input, Pin
 

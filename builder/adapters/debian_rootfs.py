@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from builder.adapters.debian_mirror import AptMirrors
-from builder.adapters.files.lock import exclusive
-from builder.adapters.files.part_file import disk_errors
 from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError, TransferError
+from builder.files.disk import disk_errors, says_full, sync_file
+from builder.files.file_lock import exclusive
 from builder.ports import Reporter, Runner
 from builder.project.inputs import DebianPackage
 
@@ -168,7 +168,7 @@ class DebianRootfs:
         try:
             self._runner.run(argv, env=env)
         except CommandError as error:
-            if any("No space left on device" in line for line in error.tail):
+            if says_full(error.tail):
                 message = f"the Debian file system does not fit into {self._cache}. Free space and run again."
                 raise DiskError("\n".join([message, *error.tail[-5:]])) from error
             if any(sign in line for line in error.tail for sign in _NETWORK):
@@ -220,8 +220,7 @@ def _require_packages(tar: Path, packages: Sequence[str]) -> None:
         raise IntegrityError(
             f"the Debian file system lacks {', '.join(missing)}. Run the same command again."
         )
-    with tar.open("rb") as file:
-        os.fsync(file.fileno())
+    sync_file(tar)
 
 
 def _listed(tar: Path) -> tuple[DebianPackage, ...]:

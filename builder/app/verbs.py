@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from builder.adapters.files.part_file import part_file
 from builder.adapters.git import GitTags
 from builder.builds.cards import CardBench, Cards, write_page
 from builder.builds.kit import Kit
@@ -22,6 +21,7 @@ from builder.builds.workshop import Workshop
 from builder.config.lock import parse_lock, render_lock
 from builder.console import Console
 from builder.errors import CheckFailedError, ToolMissingError
+from builder.files.atomic_write import part_file
 from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
 from builder.formats.index import build_index

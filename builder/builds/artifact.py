@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from builder.adapters.files.digests import file_digest
-from builder.adapters.files.lock import exclusive
-from builder.adapters.files.part_file import part_file
 from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError, IntegrityError
+from builder.files.atomic_write import part_file
+from builder.files.digest import file_digest
+from builder.files.file_lock import exclusive
 from builder.pipeline.compile import Means, export
 from builder.ports import Reporter
 from builder.project.inputs import Lock

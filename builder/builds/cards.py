@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.adapters.files.part_file import part_file
 from builder.binary.coverage import LibraryCoverage
 from builder.builds.workshop import Workshop
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
+from builder.files.atomic_write import part_file
 from builder.findings.finding import Finding
-from builder.formats.index import Index, IndexPackage, Stored, build_index
+from builder.formats.index import Index, IndexPackage, StoredArchive, build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import PARTS_SUFFIX
 from builder.formats.providers import LINUX
@@ -246,7 +246,7 @@ def _device(capability: Capability, driver: str) -> Device:
 def _index(manifest: Manifest) -> Index:
     """An index with this package alone."""
     return build_index(
-        "local", [(manifest, Stored(file=f"{manifest.name}.tar.zst", size=1, sha256="0" * 64))], ()
+        "local", [(manifest, StoredArchive(file=f"{manifest.name}.tar.zst", size=1, sha256="0" * 64))], ()
     )
 
 

@@ -16,8 +16,8 @@ import numpy as np
 import onnxruntime
 
 from builder.adapters.docker.cuobjdump import ContainerInspector
-from builder.adapters.files.lock import exclusive
 from builder.builds.workshop import Workshop
+from builder.files.file_lock import exclusive
 from builder.formats.package_names import Host
 from builder.pipeline.compile import Means, export, lay_out, virtual_card
 from builder.pipeline.image import build_image

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import onnxruntime
 
-from builder.adapters.files.digests import file_digest
-from builder.adapters.files.part_file import part_file
 from builder.adapters.test_models.one_node import LAST, Definition, Question, definitions, future
 from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError
+from builder.files.atomic_write import part_file
+from builder.files.digest import file_digest
 from builder.onnxruntime.operators import ONNX, OperatorTable, document, parse, ranges
 from builder.ports import Reporter
 from builder.virtualcard.card import Card

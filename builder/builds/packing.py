@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from builder.adapters.files.digests import file_digest
 from builder.adapters.wheel import record_text
 from builder.builds.kit import Kit
 from builder.builds.proving import verifier
 from builder.builds.records import Making, record, vouch
+from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.providers import CUDA
 from builder.package.archive import Member

@@ -11,17 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.adapters.archive.tree import members_in, stream_files
-from builder.adapters.files.part_file import disk_errors
+from builder.adapters.archive.unpacking import members_in, stream_files
 from builder.adapters.wheel import record_text
 from builder.builds.cards import CardBench
 from builder.builds.kit import Kit
 from builder.builds.workshop import Workshop
 from builder.errors import ValidationError
+from builder.files.digest import Digest
+from builder.files.disk import disk_errors
 from builder.findings.finding import Finding, require
-from builder.formats.manifest import Manifest, WheelEntry, loads
+from builder.formats.manifest import MANIFEST, Manifest, WheelEntry, loads
 from builder.formats.providers import CUDA
-from builder.package.archive import MANIFEST, Digest, Member
+from builder.package.archive import Member
 from builder.package.describe import compare, promised
 from builder.package.proof import check_absent, check_installed
 from builder.pipeline.check import CheckReport, check, tell

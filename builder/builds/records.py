@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from builder.adapters.archive.archive import PackageArchive
-from builder.adapters.files.part_file import disk_errors, part_file
 from builder.adapters.git import revision_of
 from builder.binary.library import Library
 from builder.binary.library_names import ONNXRUNTIME
 from builder.builds.workshop import Workshop
 from builder.errors import ConfigError, IntegrityError
+from builder.files.atomic_write import part_file
+from builder.files.disk import disk_errors
 from builder.formats.manifest import Manifest
 from builder.formats.manifest import loads as loads_manifest
 from builder.formats.package_names import PARTS_SUFFIX, Host, Layout, PackageName, Profile, stem

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from builder.adapters.files.lock import exclusive
 from builder.builds.artifact import Artifact, read_stamp, stamp_key, write_stamp
 from builder.builds.estimate import tell as tell_costs
 from builder.builds.kit import Kit
@@ -17,6 +16,7 @@ from builder.builds.proving import complete
 from builder.builds.records import Making
 from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ToolMissingError
+from builder.files.file_lock import exclusive
 from builder.findings.finding import require
 from builder.formats.manifest import loads
 from builder.formats.package_names import Profile

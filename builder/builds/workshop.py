@@ -12,18 +12,18 @@ from pathlib import Path
 from jinja2 import FileSystemLoader
 
 from builder.adapters.archive.archive import EARLIEST_MTIME, PackageArchive
+from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.debian_mirror import AptMirrors, DebianSource
 from builder.adapters.debian_rootfs import DebianRootfs
 from builder.adapters.docker.engine import DockerEngine
-from builder.adapters.files.digests import ChecksumFile
 from builder.adapters.pip import PipSource
 from builder.adapters.process import ProcessRunner
-from builder.adapters.rpath import Patchelf
 from builder.adapters.store import FileStore
 from builder.adapters.test_models.decoder import decoder, hidden_states
 from builder.adapters.test_models.minilm import minilm
 from builder.adapters.transfer import HttpTransfer
+from builder.adapters.wheel import Patchelf
 from builder.config.lock import parse_lock
 from builder.config.project import load_project
 from builder.console import Console

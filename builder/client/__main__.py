@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Callable, Tuple
 
 from builder.client.cli import main
-from builder.client.fetch.http import Web, open_url
-from builder.client.fetch.progress import Meter
+from builder.client.install.obtain import Meter
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
 from builder.client.world import World
+from builder.files.http_client import Web, open_url
 from builder.gpu.devices import platform_of
 
 BROKEN_PIPE = 141
@@ -31,7 +31,12 @@ def run() -> int:
     env = dict(os.environ)  # noqa: TID251 the client's own composition root
     world = World(
         around=Surroundings(env=env, ask=asker(env), python=sys.executable or "python3"),
-        web=Web(open=open_url, sleep=time.sleep, progress=_progress()),
+        web=Web(
+            open=open_url,
+            sleep=time.sleep,
+            progress=_progress(),
+            hint="Check --index: packages lie beside index.json.",
+        ),
         platform=platform_of(platform.system(), platform.machine()),
         cores=os.cpu_count() or 1,
         ram_gib=_ram_gib(),

@@ -11,9 +11,8 @@ import shlex
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping, NoReturn, Optional, Sequence
 
-from builder.client.fetch.offer import AUTO, WISHES
-from builder.client.fetch.source import default_index, expanded, mirrored, offline
-from builder.client.files.folder import Prefix, default_prefix
+from builder.client.install.prefix import Prefix, default_prefix
+from builder.client.install.source import AUTO, WISHES, default_index, expanded, mirrored, offline
 from builder.client.world import Options
 from builder.errors import ConfigError, ValidationError
 

@@ -7,14 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
-from builder.client.fetch.http import Web
-from builder.client.fetch.offer import AUTO
-from builder.client.files.folder import Prefix
 from builder.client.install.current import Symlink, make_symlink
+from builder.client.install.prefix import Prefix
+from builder.client.install.source import AUTO
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import Work
 from builder.client.trials.selftest import Prover
 from builder.errors import NothingToDoError
+from builder.files.http_client import Web
 
 FORMAT = 1
 

@@ -15,6 +15,7 @@ from builder.formats.json_values import from_json, to_json
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of
+from builder.formats.parts import StoredFile
 from builder.formats.providers import impossible
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import parse_driver
@@ -49,22 +50,10 @@ class IndexOrt:
 
 
 @dataclass(frozen=True)
-class IndexPart:
-    """One part of an archive that was cut: an asset of its own. ``size`` in bytes."""
-
-    file: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Stored:
+class StoredArchive(StoredFile):
     """A package's archive, whole whatever it lies in, and the parts it was cut into."""
 
-    file: str
-    size: int
-    sha256: str
-    parts: Tuple[IndexPart, ...] = ()
+    parts: Tuple[StoredFile, ...] = ()
     """In the order they join; empty where ``file`` itself is there."""
 
 
@@ -86,7 +75,7 @@ class IndexPackage:
     size: int
     """Bytes of the archive, joined."""
     sha256: str
-    parts: Tuple[IndexPart, ...]
+    parts: Tuple[StoredFile, ...]
     """What to fetch and join instead of ``file``; empty where that is an asset itself."""
     unpacked_size: int
     """Bytes of the files in the archive."""
@@ -110,7 +99,9 @@ class Index:
     models: Tuple[ModelRule, ...]
 
 
-def build_index(tag: str, packages: Sequence[Tuple[Manifest, Stored]], models: Sequence[ModelRule]) -> Index:
+def build_index(
+    tag: str, packages: Sequence[Tuple[Manifest, StoredArchive]], models: Sequence[ModelRule]
+) -> Index:
     """The index of a release's packages, sorted by file: the same packages give the same index."""
     entries = sorted((_entry(manifest, stored) for manifest, stored in packages), key=lambda item: item.file)
     return Index(format=FORMAT, tag=tag, packages=tuple(entries), models=tuple(models))
@@ -151,7 +142,7 @@ def loads(text: str, where: str) -> Index:
     return index
 
 
-def _entry(manifest: Manifest, stored: Stored) -> IndexPackage:
+def _entry(manifest: Manifest, stored: StoredArchive) -> IndexPackage:
     ort = manifest.onnxruntime
     return IndexPackage(
         name=manifest.name,
@@ -214,7 +205,7 @@ def _impossible_files(package: IndexPackage, where: str, seen: Set[str]) -> Iter
     """The archive and its parts; ``seen`` are the names of all before."""
     if not package.file.endswith(ARCHIVE_SUFFIXES):
         yield f"{where}.file: {package.file!r} ends in neither {' nor '.join(ARCHIVE_SUFFIXES)}"
-    yield from _impossible_file(IndexPart(package.file, package.size, package.sha256), where, seen)
+    yield from _impossible_file(StoredFile(package.file, package.size, package.sha256), where, seen)
     for number, part in enumerate(package.parts):
         yield from _impossible_file(part, f"{where}.parts[{number}]", seen)
     joined = sum(part.size for part in package.parts)
@@ -222,7 +213,7 @@ def _impossible_files(package: IndexPackage, where: str, seen: Set[str]) -> Iter
         yield f"{where}.parts: they join to {joined} bytes, the archive has {package.size}"
 
 
-def _impossible_file(file: IndexPart, where: str, seen: Set[str]) -> Iterator[str]:
+def _impossible_file(file: StoredFile, where: str, seen: Set[str]) -> Iterator[str]:
     # The client joins ``file`` to a folder of its own, so it must be a plain name.
     if _FILE.fullmatch(file.file) is None:
         yield f"{where}.file: {file.file!r} is not a plain file name"

@@ -27,6 +27,9 @@ class ModelRule:
 
 FORMAT = 4
 
+MANIFEST = "manifest.json"
+"""The file's name: an archive's first member, at the root of an installed package."""
+
 _WITHOUT_KERNELS = 3
 """The format before, which does not say what a package cannot run: its profile does."""
 

@@ -24,8 +24,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
-class PartEntry:
-    """One part; ``size`` in bytes."""
+class StoredFile:
+    """A file beside an index or a ``.parts.json``: its name, its size in bytes and its bytes' sha256."""
 
     file: str
     size: int
@@ -41,7 +41,7 @@ class Parts:
     """Name of the archive."""
     size: int
     sha256: str
-    parts: Tuple[PartEntry, ...]
+    parts: Tuple[StoredFile, ...]
 
 
 def part_names(archive: str, count: int) -> Tuple[str, ...]:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.errors import IntegrityError
+from builder.files.digest import Digest
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 
 BUILT = "built"
 """``source`` of what we compiled or wrote."""
-
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,6 @@ class Member:
     """Path inside the wheel; ``None`` for what we compiled or wrote."""
     packed: bool = True
     """Whether the archive holds it; not so NVIDIA's libraries in layout thin."""
-
-
-@dataclass(frozen=True)
-class Digest:
-    """Size in bytes and hex sha256 of some bytes."""
-
-    size: int
-    sha256: str
 
 
 class ChangedFileError(IntegrityError):

@@ -10,6 +10,7 @@ from typing import Protocol
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.elf import Elf
 from builder.binary.library import Needs
+from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import (
     FORMAT,
@@ -26,7 +27,7 @@ from builder.formats.package_names import Layout
 from builder.formats.providers import CUDA
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.toolkits import driver_window
-from builder.package.archive import Digest, Member
+from builder.package.archive import Member
 from builder.project.plan import BuildPlan, package_name
 from builder.project.variants import Origin, Variant
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from builder.errors import ParseError, SchemaError
+from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import BaseEntry, Manifest
 from builder.formats.package_names import PARTS_SUFFIX, form_of
 from builder.onnxruntime.toolchain import divide, tools
 from builder.package import purl
-from builder.package.archive import Digest
 from builder.package.contents import wanted
 from builder.project.catalogue import assembled_inputs
 from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin

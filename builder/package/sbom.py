@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 from uuid import NAMESPACE_URL, UUID, uuid5
 
+from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.json_values import to_json
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.package import purl
-from builder.package.archive import BUILT, Digest, Member
+from builder.package.archive import BUILT, Member
 from builder.package.contents import (
     CUDA_LICENCE,
     CUDNN_LICENCE,

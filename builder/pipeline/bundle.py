@@ -9,19 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.files.atomic_write import part_file
+from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding, require
 from builder.formats.manifest import WheelEntry, dumps
 from builder.formats.package_names import PARTS_SUFFIX, Form, Layout, PackageName
-from builder.package.archive import (
-    BUILT,
-    Archive,
-    ChangedFileError,
-    Checksums,
-    Content,
-    Digest,
-    Member,
-    PackageFile,
-)
+from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member, PackageFile
 from builder.package.build_record import record_name
 from builder.package.contents import NOTICE, NVIDIA, ORTPACKS, OUR_LICENCE, SBOM
 from builder.package.describe import Packed, Report, describe
@@ -204,10 +197,8 @@ def _ours(path: str, work: Path) -> Member:
 
 
 def _written(member: Member, data: bytes) -> Member:
-    member.file.parent.mkdir(parents=True, exist_ok=True)
-    part = member.file.with_name(f"{member.file.name}.part")
-    part.write_bytes(data)
-    part.replace(member.file)
+    with part_file(member.file) as file:
+        file.write(data)
     return member
 
 

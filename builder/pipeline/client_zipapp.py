@@ -8,11 +8,11 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.errors import DiskError
+from builder.files.atomic_write import part_file
 
 NAME = "ortpacks.pyz"
 
-SHIPPED = ("client", "findings", "formats", "gpu", "selection")
+SHIPPED = ("client", "files", "findings", "formats", "gpu", "selection")
 """The rooms of ``builder`` that run on the user's machine: Python 3.9 and its standard library."""
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
@@ -60,7 +60,9 @@ def build_client(request: ClientRequest) -> Path:
     members["__main__.py"] = _START.encode()
     if request.index_url is not None:
         members[_DEFAULT_INDEX] = f"{request.index_url}\n".encode()
-    _write(request.target, _SHEBANG + _zip(members))
+    with part_file(request.target) as file:
+        file.write(_SHEBANG + _zip(members))
+        os.fchmod(file.fileno(), 0o755)
     return request.target
 
 
@@ -81,18 +83,3 @@ def _zip(members: dict[str, bytes]) -> bytes:
             info.external_attr = 0o100644 << 16
             archive.writestr(info, members[name])
     return buffer.getvalue()
-
-
-def _write(target: Path, content: bytes) -> None:
-    part = target.with_name(f"{target.name}.part-{os.getpid()}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o755)
-        part.replace(target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise DiskError(f"{target}: cannot be written: {error.strerror or error}") from error

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.findings.finding import Code, Finding
-from builder.formats.index import Index, IndexPart
+from builder.formats.index import Index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Profile, form_of
+from builder.formats.parts import StoredFile
 from builder.formats.providers import CUDA
 from builder.package.provenance import image_revision
 from builder.project.inputs import Lock
@@ -103,7 +104,7 @@ def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
     named = (
         part
         for package in index.packages
-        for part in package.parts or (IndexPart(package.file, package.size, package.sha256),)
+        for part in package.parts or (StoredFile(package.file, package.size, package.sha256),)
     )
     advice = f"{INDEX} would name it, and an installer would not find these bytes. Bundle it again."
     return [

@@ -11,8 +11,9 @@ from builder.findings.finding import Code, Finding, require
 from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
 from builder.formats import parts as parts_format
-from builder.formats.index import Index, IndexPart, Stored, build_index
+from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.package_names import PARTS_SUFFIX
+from builder.formats.parts import StoredFile
 from builder.package.archive import Archive
 from builder.project.variants import Project
 from builder.release.assets import CHECKSUMS, INDEX, LocalFile
@@ -64,13 +65,13 @@ def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
     return [_local_file(path, ports.archive) for path in found if path.is_file()]
 
 
-def stored(file: LocalFile) -> Stored:
+def stored(file: LocalFile) -> StoredArchive:
     """The archive that ``file`` is, or whose parts it names. ``ConfigError`` when it does not say which."""
     if not file.name.endswith(PARTS_SUFFIX):
-        return Stored(file.name, file.size, file.sha256)
+        return StoredArchive(file.name, file.size, file.sha256)
     whole = parts_format.loads(file.path.read_text(encoding="utf-8"), file.name)
-    parts = tuple(IndexPart(part.file, part.size, part.sha256) for part in whole.parts)
-    return Stored(whole.file, whole.size, whole.sha256, parts)
+    parts = tuple(StoredFile(part.file, part.size, part.sha256) for part in whole.parts)
+    return StoredArchive(whole.file, whole.size, whole.sha256, parts)
 
 
 def _release_files(directory: Path, archives: Iterable[Path], listed: Mapping[str, str]) -> list[Path]:

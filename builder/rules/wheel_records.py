@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.errors import IntegrityError
+from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import Manifest
-from builder.package.archive import BUILT, Digest, Member
+from builder.package.archive import BUILT, Member
 from builder.package.contents import NVIDIA
 
 _HASHED = 2

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from builder.client.cli import main
-from builder.client.fetch.http import Web, open_url
 from builder.client.install.current import Symlink, make_symlink
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
 from builder.client.world import World
+from builder.files.http_client import Web, open_url
 
 
 @dataclass

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from builder.adapters.files.digests import ChecksumFile
+from builder.adapters.checksums import ChecksumFile
 from builder.adapters.github.http import GitHubHttp
 from builder.app.verbs import write_client
 from builder.builds.road import Options, Road

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.adapters.files.lock import exclusive
+from builder.files.file_lock import exclusive
 
 HERE = Path(__file__).parent
 _TAKEN_ALONG = ("package.json", "package-lock.json", ".npmrc")

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from builder.adapters.archive.compression import Compressor, compressor
+from builder.adapters.archive.compression import Compressor, compressor, estimated
 from builder.adapters.archive.parts import split_archive, whole_digest
-from builder.adapters.archive.size_estimate import estimated
 from builder.adapters.archive.unpacking import manifest_of, members_of, texts_of, unpack
-from builder.adapters.files.digests import Hashing, file_digest, proved
-from builder.adapters.files.part_file import disk_errors, part_file, scratch_folder
-from builder.formats.manifest import FOLDER_MODE, file_mode
+from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.digest import Digest, RunningDigest, chunks_of, file_digest
+from builder.files.disk import disk_errors
+from builder.formats.manifest import FOLDER_MODE, MANIFEST, file_mode
 from builder.formats.package_names import Form, form_of, stem
-from builder.package.archive import MANIFEST, Content, Digest, Member, PackageFile
+from builder.package.archive import ChangedFileError, Content, Member, PackageFile
 from builder.ports import Reporter
 from builder.project.variants import Preset
 
@@ -31,6 +31,9 @@ EARLIEST_MTIME = 315532800
 
 _HASHING_THREADS = 2
 """One for what goes in, one for what comes out."""
+
+_STEP = 1 << 20
+"""Bytes that are read, hashed and compressed at a time: the threads hand over as few pieces as they can."""
 
 _WORST_RATIO = 0.75
 """Archive bytes per byte of CUDA libraries that free space is asked for; measured 0.49 to 0.66."""
@@ -69,12 +72,12 @@ class PackageArchive:
             compressor(form_of(dest.name), preset, self.workers) as compress,
             ThreadPoolExecutor(_HASHING_THREADS) as pool,
         ):
-            sink = _Sink(part, compress, Hashing(pool))
+            sink = _Sink(part, compress, _Hashing(pool))
             with self.reporter.progress(dest.name, content.size) as done:
                 for block in self._blocks(stem(dest.name), content, pool, done):
                     sink.write(block)
-                sink.close()
-            package = PackageFile(dest, sink.size, sink.sha256, content.size)
+            digest = sink.close()
+            package = PackageFile(dest, digest.size, digest.sha256, content.size)
             accept(package)
         return package
 
@@ -117,7 +120,7 @@ class PackageArchive:
         for member in content.packed:
             wanted = content.digests[member.path]
             yield self._header(f"{top}/{member.path}", wanted.size, file_mode(member.path))
-            for chunk in proved(member, wanted, pool):
+            for chunk in _proved(member, wanted, pool):
                 yield chunk
                 done(len(chunk))
             yield bytes(-wanted.size % tarfile.BLOCKSIZE)
@@ -129,26 +132,59 @@ class PackageArchive:
         return info.tobuf(tarfile.PAX_FORMAT)
 
 
+class _Hashing:
+    """A sha256 that one of ``pool``'s threads computes a chunk behind, while the next one is read."""
+
+    def __init__(self, pool: Executor) -> None:
+        self._pool = pool
+        self._running = RunningDigest()
+        self._under_way: Future[None] | None = None
+
+    def update(self, chunk: bytes) -> None:
+        """Take a chunk, once the one before is done."""
+        self._wait()
+        self._under_way = self._pool.submit(self._running.update, chunk)
+
+    def digest(self) -> Digest:
+        """Of all chunks."""
+        self._wait()
+        return self._running.digest
+
+    def _wait(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
+
+
+def _proved(member: Member, wanted: Digest, pool: Executor) -> Iterator[bytes]:
+    """The member's bytes; ``ChangedFileError`` as soon as they are known not to be the wanted ones."""
+    hashing, size = _Hashing(pool), 0
+    for chunk in chunks_of(member.file, _STEP):
+        size += len(chunk)
+        if size > wanted.size:
+            raise ChangedFileError(member, wanted, None)
+        hashing.update(chunk)
+        yield chunk
+    got = hashing.digest()
+    if got != wanted:
+        raise ChangedFileError(member, wanted, got)
+
+
 class _Sink:
     """Compresses into a file and hashes what it writes."""
 
-    def __init__(self, file: IO[bytes], compress: Compressor, hashing: Hashing) -> None:
-        self._file, self._compressor, self._hash = file, compress, hashing
-        self.size = 0
-
-    @property
-    def sha256(self) -> str:
-        return self._hash.hexdigest()
+    def __init__(self, file: IO[bytes], compress: Compressor, hashing: _Hashing) -> None:
+        self._file, self._compressor, self._hashing = file, compress, hashing
 
     def write(self, block: bytes) -> None:
         self._put(self._compressor.compress(block))
 
-    def close(self) -> None:
+    def close(self) -> Digest:
         self._put(self._compressor.flush())
+        return self._hashing.digest()
 
     def _put(self, data: bytes) -> None:
-        self._hash.update(data)
-        self.size += self._file.write(data)
+        self._hashing.update(data)
+        self._file.write(data)
 
 
 def _padded(data: bytes) -> bytes:

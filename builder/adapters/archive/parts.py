@@ -5,20 +5,19 @@ Cuts an archive into parts: in one pass, the file that joins them last, and only
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from builder.adapters.files.digests import CHUNK
-from builder.adapters.files.part_file import disk_errors, part_file, require_space, sync_folder
 from builder.errors import IntegrityError, ValidationError
+from builder.files.atomic_write import part_file
+from builder.files.digest import CHUNK, Digest, RunningDigest, chunks_in
+from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.formats import parts as format_
 from builder.formats.package_names import PARTS_SUFFIX
-from builder.formats.parts import FORMAT, PartEntry, Parts, dumps, part_names
-from builder.package.archive import Digest
+from builder.formats.parts import FORMAT, Parts, StoredFile, dumps, part_names
 
 
 @contextmanager
@@ -48,12 +47,11 @@ def blame_part(package: Path, file: IO[bytes]) -> None:
 
 def whole_digest(package: Path) -> Digest:
     """Size and sha256 of the archive's bytes."""
-    hasher, size = hashlib.sha256(), 0
+    running = RunningDigest()
     with opened_whole(package) as file:
-        while chunk := file.read(CHUNK):
-            hasher.update(chunk)
-            size += len(chunk)
-    return Digest(size, hasher.hexdigest())
+        for chunk in chunks_in(file):
+            running.update(chunk)
+    return running.digest
 
 
 def _read(package: Path) -> Parts:
@@ -71,32 +69,31 @@ def _read(package: Path) -> Parts:
 
 def _joined(folder: Path, parts: Parts) -> Iterator[bytes]:
     """The archive's bytes; ``IntegrityError`` at the end of a part that is not what it should be."""
-    whole = hashlib.sha256()
+    whole = RunningDigest()
     for part in parts.parts:
         for chunk in _proved(folder / part.file, part):
             whole.update(chunk)
             yield chunk
-    if whole.hexdigest() != parts.sha256:
+    if whole.digest.sha256 != parts.sha256:
         raise IntegrityError(
             f"{folder / parts.file}: its parts are whole and do not join to it: sha256 {parts.sha256} "
-            f"is wanted, got {whole.hexdigest()}. Download the parts and the file that joins them again."
+            f"is wanted, got {whole.digest.sha256}. Download the parts and the file that joins them again."
         )
 
 
-def _proved(path: Path, part: PartEntry) -> Iterator[bytes]:
-    hasher, size = hashlib.sha256(), 0
+def _proved(path: Path, part: StoredFile) -> Iterator[bytes]:
+    running = RunningDigest()
     try:
         with path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                hasher.update(chunk)
-                size += len(chunk)
+            for chunk in chunks_in(file):
+                running.update(chunk)
                 yield chunk
     except OSError as error:
         raise IntegrityError(
             f"{path} cannot be read: {error.strerror}. It is a part of the package: download it again."
         ) from error
-    got = PartEntry(part.file, size, hasher.hexdigest())
-    if got != part:
+    got = running.digest
+    if got != Digest(part.size, part.sha256):
         raise IntegrityError(
             f"{path} is damaged: {part.size} bytes, sha256 {part.sha256} are wanted, got {got.size} bytes, "
             f"sha256 {got.sha256}. Download it again."
@@ -151,7 +148,7 @@ def _clear(package: Path, joins: Path, paths: tuple[Path, ...]) -> None:
 
 
 def _cut(package: Path, size: int, paths: tuple[Path, ...], most: int) -> Parts:
-    whole = hashlib.sha256()
+    whole = RunningDigest()
     with package.open("rb") as archive:
         entries = tuple(_part(archive, path, most, whole) for path in paths)
         rest = archive.read(1)
@@ -159,17 +156,17 @@ def _cut(package: Path, size: int, paths: tuple[Path, ...], most: int) -> Parts:
         raise IntegrityError(
             f"{package} changed while it was split. Let nothing else write there, and build again."
         )
-    return Parts(format=FORMAT, file=package.name, size=size, sha256=whole.hexdigest(), parts=entries)
+    return Parts(format=FORMAT, file=package.name, size=size, sha256=whole.digest.sha256, parts=entries)
 
 
-def _part(archive: IO[bytes], path: Path, most: int, whole: hashlib._Hash) -> PartEntry:
-    hasher, size = hashlib.sha256(), 0
+def _part(archive: IO[bytes], path: Path, most: int, whole: RunningDigest) -> StoredFile:
+    running = RunningDigest()
     with part_file(path) as file:
         for chunk in _next(archive, most):
-            hasher.update(chunk)
+            running.update(chunk)
             whole.update(chunk)
-            size += file.write(chunk)
-    return PartEntry(path.name, size, hasher.hexdigest())
+            file.write(chunk)
+    return StoredFile(path.name, running.digest.size, running.digest.sha256)
 
 
 def _next(archive: IO[bytes], most: int) -> Iterator[bytes]:

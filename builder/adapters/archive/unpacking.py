@@ -1,9 +1,11 @@
-"""Reads package archives without trusting them: every byte is proved by the archive's own checksums."""
+"""Packages read without trust: archives, whose own checksums prove every byte, and folders of files.
+
+Also tar streams of files on disk, as the engine takes them, made as they are read: a library of 750 MB never
+lies in memory.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import tarfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,27 +15,34 @@ from typing import IO
 
 from builder.adapters.archive.compression import DAMAGED, decompressed
 from builder.adapters.archive.parts import blame_part, opened_whole
-from builder.adapters.files.digests import CHUNK
-from builder.adapters.files.part_file import disk_errors
-from builder.errors import IntegrityError
-from builder.formats.manifest import FOLDER_MODE, file_mode
+from builder.errors import IntegrityError, NothingToDoError
+from builder.files.digest import CHUNK, Digest, chunks_in, write_new
+from builder.files.disk import disk_errors
+from builder.files.package_tar import NO_TAR, forward_tar, inside, place_in, plain_file
+from builder.formats.manifest import MANIFEST, file_mode
 from builder.formats.package_names import form_of, stem
-from builder.package.archive import MANIFEST, Digest
+from builder.package.archive import Member
+from builder.package.contents import vendor_of
 
 _MANIFEST_LIMIT = 4 << 20
 
 _TEXT_LIMIT = 16 << 20
 
+LIBRARIES = "lib"
+
+UNKNOWN = "unknown"
+"""``source`` and ``licence`` of a file that stands in a folder and says nothing of itself."""
+
 
 def manifest_of(package: Path) -> bytes:
     """See ``package.archive.Archive.read_manifest``."""
-    with _opened(package) as archive, archive.tar() as tar:
+    with _opened(package) as archive, forward_tar(archive.stream) as tar:
         first = tar.next()
         path = PurePosixPath(first.name) if first else PurePosixPath()
         if (
             first is None
             or path.parts[1:] != (MANIFEST,)
-            or not first.isreg()
+            or not plain_file(first)
             or first.size > _MANIFEST_LIMIT
         ):
             raise IntegrityError(
@@ -49,7 +58,7 @@ def members_of(package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
     archive and on anything but regular files under the package's own top folder.
     """
     seen: set[str] = set()
-    with _opened(package) as archive, archive.tar() as tar:
+    with _opened(package) as archive, forward_tar(archive.stream) as tar:
         for info in tar:
             path = _safe_path(info, package)
             if path in seen:
@@ -80,15 +89,8 @@ def _text(package: Path, path: str, chunks: Iterator[bytes]) -> bytes:
 def unpack(folder: Path, path: str, chunks: Iterator[bytes]) -> Digest:
     """Write one member below ``folder``; size and sha256 of what was written. Raises ``DiskError``."""
     target = folder / path
-    hasher, size = hashlib.sha256(), 0
     with disk_errors(target):
-        _make_folders(folder, path)
-        with target.open("xb") as file:
-            os.fchmod(file.fileno(), file_mode(path))
-            for chunk in chunks:
-                hasher.update(chunk)
-                size += file.write(chunk)
-    return Digest(size, hasher.hexdigest())
+        return write_new(chunks, place_in(folder, path.split("/")), file_mode(path))
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,6 @@ class _Archive:
     """Its own bytes."""
     stream: IO[bytes]
     """The tar's."""
-
-    @contextmanager
-    def tar(self) -> Iterator[tarfile.TarFile]:
-        with tarfile.open(fileobj=self.stream, mode="r|", bufsize=CHUNK) as tar:
-            yield tar
 
     def content(self, tar: tarfile.TarFile, info: tarfile.TarInfo) -> Iterator[bytes]:
         """The member's chunks. It runs in its reader's frame, so it tells damage itself."""
@@ -122,7 +119,7 @@ class _Archive:
     def damage(self) -> Iterator[None]:
         try:
             yield
-        except (*DAMAGED, tarfile.TarError) as error:
+        except (*DAMAGED, *NO_TAR) as error:
             blame_part(self.package, self.file)
             raise IntegrityError(
                 f"{self.package} is damaged: {error}. Build or download it again."
@@ -145,18 +142,62 @@ def _opened(package: Path) -> Iterator[_Archive]:
 
 def _safe_path(info: tarfile.TarInfo, package: Path) -> str:
     """The member's path below the top folder."""
-    top = stem(package.name)
-    first, _, path = info.name.partition("/")
-    parts = path.split("/")
-    plain = info.isreg() and not info.issparse() and "\\" not in path and "\0" not in path
-    if not plain or first != top or any(part in {"", ".", ".."} for part in parts):
-        raise IntegrityError(f"{package}: {info.name!r} is no regular file under {top}/: not unpacked.")
+    path = "/".join(inside(info.name, stem(package.name)))
+    if not path or not plain_file(info):
+        raise IntegrityError(f"{package}: {info.name!r} is no regular file: not unpacked.")
     return path
 
 
-def _make_folders(folder: Path, path: str) -> None:
-    for parent in reversed(PurePosixPath(path).parents[:-1]):
-        made = folder / parent
-        if not made.is_dir():
-            made.mkdir()
-            made.chmod(FOLDER_MODE)
+def members_in(folder: Path) -> tuple[Member, ...]:
+    """Every file of an unpacked package but its manifest; of a plain folder, its libraries. Sorted by path.
+
+    A link is a member too, also one that leads nowhere. Raises ``NothingToDoError`` without any library.
+    """
+    members = _package(folder) if (folder / LIBRARIES).is_dir() else _plain(folder)
+    if not any(member.path.startswith(f"{LIBRARIES}/") for member in members):
+        raise NothingToDoError(
+            f"No library in {folder}. Name a package, or a folder like the one that a package unpacks to "
+            f"({MANIFEST}, {LIBRARIES}/)."
+        )
+    return members
+
+
+def _package(folder: Path) -> tuple[Member, ...]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
+    members = (_member(file, file.relative_to(folder).as_posix()) for file in files)
+    return tuple(member for member in members if member.path != MANIFEST)
+
+
+def _plain(folder: Path) -> tuple[Member, ...]:
+    files = sorted(path for path in folder.iterdir() if ".so" in path.name)
+    named = (file for file in files if file.is_symlink() or not file.is_dir())
+    return tuple(_member(file, f"{LIBRARIES}/{file.name}") for file in named)
+
+
+def _member(file: Path, path: str) -> Member:
+    return Member(path=path, file=file, source=UNKNOWN, licence=UNKNOWN, vendor=vendor_of(file.name))
+
+
+def stream_files(files: Mapping[str, Path]) -> Iterator[bytes]:
+    """Tar bytes that hold each file under its absolute container path, parents included, mode 0755."""
+    for parent in sorted({str(above) for name in files for above in PurePosixPath(name).parents}):
+        if parent != "/":
+            yield _directory(parent).tobuf(tarfile.PAX_FORMAT)
+    for name, path in sorted(files.items()):
+        yield from _tar_member(name, path)
+    yield b"\0" * (2 * tarfile.BLOCKSIZE)
+
+
+def _directory(name: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name.lstrip("/"))
+    info.type, info.mode = tarfile.DIRTYPE, 0o755
+    return info
+
+
+def _tar_member(name: str, path: Path) -> Iterator[bytes]:
+    info = tarfile.TarInfo(name.lstrip("/"))
+    info.size, info.mode = path.stat().st_size, 0o755
+    yield info.tobuf(tarfile.PAX_FORMAT)
+    with path.open("rb") as file:
+        yield from chunks_in(file)
+    yield b"\0" * (-info.size % tarfile.BLOCKSIZE)

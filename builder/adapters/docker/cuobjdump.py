@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.adapters.files.digests import file_digest
-from builder.adapters.files.part_file import part_file
 from builder.errors import CommandError, ToolMissingError
+from builder.files.atomic_write import part_file
+from builder.files.digest import file_digest
 from builder.ports import Completed, ContainerRun, Engine
 
 _FOLDER = "/inspect"

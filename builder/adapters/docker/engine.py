@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 from requests.exceptions import RequestException
 
-from builder.adapters.archive.tree import stream_files
+from builder.adapters.archive.unpacking import stream_files
 from builder.adapters.docker.buildx import FULL, LABEL, Buildx, require_version
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild, Runner

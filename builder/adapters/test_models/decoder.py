@@ -15,7 +15,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from builder.adapters.files.part_file import part_file
+from builder.files.atomic_write import part_file
 
 WIDTH, HEADS, SHARED, HEAD_SIZE, LENGTH, PAST, INNER = 64, 4, 2, 16, 4, 3, 128
 """Width, heads, heads of keys and values, size of a head, tokens, tokens before them, inner width."""

@@ -19,7 +19,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from builder.adapters.files.part_file import part_file
+from builder.files.atomic_write import part_file
 
 Array: TypeAlias = "NDArray[np.generic]"
 

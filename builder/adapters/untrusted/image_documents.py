@@ -1,11 +1,7 @@
-"""The documents of a container image file: which layers make up which image.
+"""A container image file's documents, and its layers as the files that the final image has.
 
-Sources: OCI image specification v1.1 (image-layout.md, image-index.md, manifest.md); ``docker save``'s
-``manifest.json`` as moby's ``image/tarexport`` writes it.
-
-Layers of a container image, one over the other: which files the final image has.
-
-Source: OCI image specification v1.1, layer.md, "Whiteouts".
+Sources: OCI image specification v1.1 (image-layout.md, image-index.md, manifest.md; layer.md, "Whiteouts");
+``docker save``'s ``manifest.json`` as moby's ``image/tarexport`` writes it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from builder.adapters.untrusted.compressed import damage
 from builder.adapters.untrusted.image_documents import (
     DOCUMENT_LIMIT,
     LAYOUT_FILES,
@@ -27,8 +26,8 @@ from builder.adapters.untrusted.image_documents import (
     plain,
     stack,
 )
-from builder.adapters.untrusted.scratch import Allowance, Shelf
-from builder.adapters.untrusted.tar import Opened, Shelved, opened_tar
+from builder.adapters.untrusted.reading import Allowance, Scratch, damage
+from builder.adapters.untrusted.tar import ForwardTar, LayerReader, opened_tar
 from builder.errors import IntegrityError
 from builder.formats.text import printable
 from builder.ports import Reporter
@@ -95,26 +94,26 @@ class Contents:
         raise IntegrityError(f"{self.what}: {printable(name)} is a link to itself. Save the image again.")
 
 
-def read_tar(path: Path, what: str, shelf: Shelf, reporter: Reporter) -> dict[str, Path]:
+def read_tar(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
     """The libraries of a tar by name: one round where it holds them itself, two where it is an image."""
     allowance = Allowance.of(what, path.stat().st_size)
-    contents, shelved = Contents(what), Shelved(shelf, what, allowance)
+    contents, reader = Contents(what), LayerReader(scratch, what, allowance)
     with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
         for info, content in tar.members():
-            shelved.take(info, content)
+            reader.take(info, content)
             if info.issym() or info.islnk():
                 contents.link(plain(info.name), info.linkname, hard=info.islnk())
             elif not info.isdir():
                 contents.note(plain(info.name), info.size, content)
     found = contents.images()
     if not found:
-        return shelved.layer.libraries
+        return reader.layer.libraries
     wanted = {layer for image in found for layer in image.layers}
     with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
-        return _final_files(found, dict(_layers(tar, wanted, shelf)), what, allowance)
+        return _final_files(found, dict(_layers(tar, wanted, scratch)), what, allowance)
 
 
-def read_layout(files: Mapping[str, Path], what: str, shelf: Shelf) -> dict[str, Path]:
+def read_layout(files: Mapping[str, Path], what: str, scratch: Scratch) -> dict[str, Path]:
     """The libraries of an image that lies unpacked; none when ``files`` are something else."""
     if not LAYOUT_FILES & files.keys():
         return {}
@@ -128,28 +127,28 @@ def read_layout(files: Mapping[str, Path], what: str, shelf: Shelf) -> dict[str,
     allowance = Allowance.of(what, sum(files[name].stat().st_size for name in wanted))
     for name in sorted(wanted):
         with _opened(files[name], _layer(what, name)) as file:
-            layers[name] = _read_layer(file, shelf, _layer(what, name), allowance, seekable=True)
+            layers[name] = _read_layer(file, scratch, _layer(what, name), allowance, seekable=True)
     return _final_files(found, layers, what, allowance)
 
 
-def _layers(tar: Opened, wanted: set[str], shelf: Shelf) -> Iterator[tuple[str, Layer]]:
+def _layers(tar: ForwardTar, wanted: set[str], scratch: Scratch) -> Iterator[tuple[str, Layer]]:
     """The second round over a tar: every wanted layer by its name."""
     for info, content in tar.members():
         name = plain(info.name)
         if content is not None and name in wanted:
             what = _layer(tar.what, name)
-            yield name, _read_layer(content, shelf, what, tar.allowance, seekable=tar.seekable)
+            yield name, _read_layer(content, scratch, what, tar.allowance, seekable=tar.seekable)
 
 
 def _read_layer(
-    content: io.BufferedReader, shelf: Shelf, what: str, allowance: Allowance, *, seekable: bool
+    content: io.BufferedReader, scratch: Scratch, what: str, allowance: Allowance, *, seekable: bool
 ) -> Layer:
     """One layer, marked: a tar, compressed or not."""
-    shelved = Shelved(shelf, what, allowance)
+    reader = LayerReader(scratch, what, allowance)
     with opened_tar(content, what, allowance, seekable=seekable) as tar:
         for info, own in tar.members():
-            shelved.take(info, own)
-    return marked(shelved.layer)
+            reader.take(info, own)
+    return marked(reader.layer)
 
 
 def _final_files(

@@ -1,24 +1,24 @@
-"""Whatever may hold libraries, opened: files, folders, archives, container images, at a path or a URL."""
+"""Opens whatever may hold libraries: files, folders, archives, container images, at a path or a URL."""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
+from zipfile import ZipFile, ZipInfo
 
-from builder.adapters.files.part_file import scratch_folder
-from builder.adapters.transfer import HttpTransfer, NotThereError
-from builder.adapters.untrusted.compressed import damage, is_compressed, is_tar, is_zip
-from builder.adapters.untrusted.image_documents import below_own_top
+from builder.adapters.transfer import HttpTransfer
+from builder.adapters.untrusted.image_documents import Layer, below_own_top, plain
 from builder.adapters.untrusted.image_file import read_layout, read_tar
-from builder.adapters.untrusted.scratch import Shelf
-from builder.adapters.untrusted.zip import read_zip
+from builder.adapters.untrusted.reading import Allowance, Scratch, damage, is_compressed, is_tar, is_zip
 from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
 from builder.errors import NothingToDoError, ValidationError
+from builder.files.atomic_write import scratch_folder
 from builder.formats.addresses import without_userinfo
 from builder.formats.text import printable
 from builder.ports import Reporter
@@ -57,25 +57,25 @@ class Opener:
     @contextmanager
     def _found(self, source: str) -> Iterator[dict[str, Path]]:
         if is_url(source):
-            with self._shelf() as shelf:
-                file = shelf.place()
-                _download(self.transfer, source, file)
-                yield _in_file(file, _name_in(source), shown(source), shelf, self.reporter)
+            with self._scratch() as scratch:
+                file = scratch.place()
+                self.transfer.download(source, file)
+                yield _in_file(file, _name_in(source), shown(source), scratch, self.reporter)
             return
         path = require_path(source)
         if path.is_file() and is_library(path.name, _head(path, shown(source))):
             yield {path.name: path}
             return
-        with self._shelf() as shelf:
+        with self._scratch() as scratch:
             if path.is_dir():
-                yield _in_folder(path, shown(source), shelf)
+                yield _in_folder(path, shown(source), scratch)
             else:
-                yield _in_file(path, path.name, shown(source), shelf, self.reporter)
+                yield _in_file(path, path.name, shown(source), scratch, self.reporter)
 
     @contextmanager
-    def _shelf(self) -> Iterator[Shelf]:
+    def _scratch(self) -> Iterator[Scratch]:
         with scratch_folder(self.scratch, needed=0) as folder:
-            yield Shelf(folder)
+            yield Scratch(folder)
 
 
 def is_url(source: str) -> bool:
@@ -100,13 +100,6 @@ def require_path(source: str) -> Path:
     return path
 
 
-def _download(transfer: HttpTransfer, url: str, file: Path) -> None:
-    try:
-        transfer.download(url, file)
-    except NotThereError as error:
-        raise NotThereError(f"{error} Check the address.") from error
-
-
 def _name_in(url: str) -> str:
     """The file name that a URL ends in."""
     return PurePosixPath(urlsplit(url).path).name or "download"
@@ -117,14 +110,14 @@ def _head(path: Path, what: str) -> bytes:
         return file.read(_BLOCK)
 
 
-def _in_file(path: Path, name: str, what: str, shelf: Shelf, reporter: Reporter) -> dict[str, Path]:
+def _in_file(path: Path, name: str, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
     head = _head(path, what)
     if is_library(name, head):
         return {name: path}
     if is_zip(head):
-        return _without_top(read_zip(path, shelf, what).libraries, name)
+        return _without_top(read_zip(path, scratch, what).libraries, name)
     if is_compressed(head) or is_tar(head):
-        return _without_top(read_tar(path, what, shelf, reporter), name)
+        return _without_top(read_tar(path, what, scratch, reporter), name)
     if _SUFFIX.search(name):
         kinds = "neither zip nor tar, gzip, zstd, bzip2 or xz"
         raise ValidationError(
@@ -139,10 +132,10 @@ def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:
     return below_own_top(files, _SUFFIX.sub("", name))
 
 
-def _in_folder(folder: Path, what: str, shelf: Shelf) -> dict[str, Path]:
+def _in_folder(folder: Path, what: str, scratch: Scratch) -> dict[str, Path]:
     found = sorted(_walk(folder))
     files = {name: path for name, path in found if not path.is_symlink()}
-    images = read_layout(files, what, shelf)
+    images = read_layout(files, what, scratch)
     if images:
         return images
     libraries = {name: path for name, path in files.items() if _is_candidate(path)}
@@ -190,3 +183,31 @@ def _is_candidate(path: Path) -> bool:
             return is_library(path.name, file.read(HEAD))
     except OSError:
         return True
+
+
+_ENCRYPTED = 0x1
+
+
+def read_zip(path: Path, scratch: Scratch, what: str) -> Layer:
+    """What the archive unpacks to. Raises ``IntegrityError``, ``ValidationError``, ``DiskError``."""
+    layer = Layer()
+    with damage(what), ZipFile(path) as archive:
+        files = {plain(info.filename): info for info in archive.infolist() if not info.is_dir()}
+        wanted = {name: info for name, info in files.items() if _is_wanted(archive, name, info, what)}
+        Allowance.of(what, path.stat().st_size).take_libraries(len(wanted))
+        scratch.require(sum(info.file_size for info in wanted.values()), what)
+        for name, info in wanted.items():
+            with archive.open(info) as content:
+                layer.add(name, scratch.keep(content, info.file_size, f"{what}: {printable(name)}"))
+    return layer
+
+
+def _is_wanted(archive: ZipFile, name: str, info: ZipInfo, what: str) -> bool:
+    if stat.S_ISLNK(info.external_attr >> 16):
+        return False
+    if info.flag_bits & _ENCRYPTED:
+        raise ValidationError(
+            f"{what}: {printable(name)} is encrypted. Unpack it with its password and name the folder."
+        )
+    with archive.open(info) as content:
+        return is_library(name, content.read(HEAD))

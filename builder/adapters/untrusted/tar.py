@@ -14,9 +14,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import IO, cast
 
-from builder.adapters.untrusted.compressed import damage, decompressed, is_tar, read_to_end
 from builder.adapters.untrusted.image_documents import Layer, plain
-from builder.adapters.untrusted.scratch import Allowance, Shelf
+from builder.adapters.untrusted.reading import Allowance, Scratch, damage, decompressed, is_tar, read_to_end
 from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
 from builder.errors import IntegrityError, ValidationError
 from builder.formats.text import printable
@@ -124,7 +123,7 @@ class _Forward(tarfile.TarFile):
 
 
 @dataclass(frozen=True)
-class Opened:
+class ForwardTar:
     """A tar that is read forward: its members in order, each with its bytes while it is the current one."""
 
     tar: tarfile.TarFile
@@ -155,7 +154,7 @@ class Opened:
 @contextmanager
 def opened_tar(
     file: io.BufferedReader, what: str, allowance: Allowance, *, seekable: bool
-) -> Iterator[Opened]:
+) -> Iterator[ForwardTar]:
     """The tar in ``file``, compressed or not. ``seekable`` says whether ``file`` can be read in any order."""
     with ExitStack() as stack:
         with damage(what):
@@ -163,7 +162,7 @@ def opened_tar(
             seekable = seekable and stream is None
             _require_tar(stream, what)
             tar = stack.enter_context(_tar(stream or file, seekable=seekable))
-        yield Opened(tar, seekable, what, allowance)
+        yield ForwardTar(tar, seekable, what, allowance)
         if stream is not None:
             with damage(what):
                 read_to_end(stream)
@@ -201,10 +200,10 @@ class _Ending:
 
 
 @dataclass
-class Shelved:
-    """Reads members into a ``Layer``: libraries go to the shelf, of all else the name is enough."""
+class LayerReader:
+    """Reads members into a ``Layer``: libraries go to the scratch, of all else the name is enough."""
 
-    shelf: Shelf
+    scratch: Scratch
     what: str
     allowance: Allowance
     layer: Layer = field(default_factory=Layer)
@@ -218,7 +217,7 @@ class Shelved:
             self._take_link(name, plain(info.linkname))
         elif content is not None and is_library(name, self._head(content, info)):
             self.allowance.take_libraries(1)
-            self.layer.add(name, self.shelf.keep(content, info.size, f"{self.what}: {printable(name)}"))
+            self.layer.add(name, self.scratch.keep(content, info.size, f"{self.what}: {printable(name)}"))
         else:
             self.layer.add(name, None)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Dict, List, Mapping
 
-from builder.client.files.folder import Prefix, read_info
 from builder.client.flags import SHELLS, SYSTEMD
 from builder.client.install.current import installed, lasting
-from builder.client.install.verify import verify
+from builder.client.install.prefix import Prefix, read_info
+from builder.client.install.unpack import verify
 from builder.client.world import Answer, Options, World, head
 from builder.errors import IntegrityError
 from builder.formats.providers import HOSTS, LINUX

@@ -11,11 +11,11 @@ from typing import Dict, List
 from builder.client.commands.detect import choice_value, explained
 from builder.client.commands.recommend import by_table
 from builder.client.commands.select import Scene, choose, look, note_verdict
-from builder.client.fetch.http import without_network
-from builder.client.fetch.wheels import Pip, Wheels
 from builder.client.install.complete import Means, Nearby, site_packages
 from builder.client.install.current import require_ours
-from builder.client.install.install import Installed, Job, install
+from builder.client.install.installer import Installed, Job, install
+from builder.client.install.source import without_network
+from builder.client.install.wheels import Pip, Wheels
 from builder.client.world import Answer, Options, World, head, mib, require_yes
 from builder.formats.index import IndexPackage, offers
 from builder.selection.choice import Choice

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from builder.client.commands.detect import package_value
-from builder.client.fetch.http import without_network
-from builder.client.fetch.source import locate
-from builder.client.files.folder import Prefix, clear_parts, hold, make_folders, read_info, remove
 from builder.client.install.current import (
     before,
     detach,
@@ -26,9 +23,13 @@ from builder.client.install.current import (
     switch,
     versions,
 )
-from builder.client.install.verify import verify
+from builder.client.install.prefix import Prefix, clear_parts, make_folders, read_info
+from builder.client.install.source import locate, without_network
+from builder.client.install.unpack import verify
 from builder.client.world import Answer, Options, World, head, mib, require_yes
 from builder.errors import DiskError, IntegrityError, NothingToDoError
+from builder.files.disk import remove
+from builder.files.file_lock import exclusive
 from builder.formats.index import Index, IndexPackage
 
 
@@ -103,7 +104,7 @@ def _changing(world: World, prefix: Prefix) -> Iterator[None]:
     """With the lock held; what the disk refuses is a ``DiskError``."""
     try:
         require_ours(prefix)
-        with hold(prefix.lock, lambda: world.say("Waiting for another command to finish.")):
+        with exclusive(prefix.lock, lambda: world.say("Waiting for another command to finish.")):
             make_folders(prefix)
             clear_parts(prefix)
             yield

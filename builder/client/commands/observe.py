@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
 
-from builder.client.fetch.source import expanded
-from builder.client.files.digest import sha256_of
-from builder.client.files.folder import Prefix, read_info
 from builder.client.install.current import pointed
-from builder.client.install.verify import Verdict, verify
+from builder.client.install.prefix import Prefix, read_info
+from builder.client.install.source import expanded
+from builder.client.install.unpack import Verdict, verify
 from builder.client.probe import stated
 from builder.client.probe.detect import Detection, detect
 from builder.client.probe.kernel import Allowed, driver_on_disk, look_at_kernel, may_use
@@ -26,6 +25,7 @@ from builder.client.trials.selftest import host_of
 from builder.client.trials.session import Sessions
 from builder.client.world import Options, World
 from builder.errors import BuilderError, NothingToDoError, ValidationError
+from builder.files.digest import sha256_of
 from builder.findings.observed import (
     Around,
     Cache,
@@ -37,7 +37,7 @@ from builder.findings.observed import (
     Shadow,
     Trial,
 )
-from builder.formats.index import Stored, build_index
+from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.onnx_file import read_onnx
 from builder.formats.providers import CPU, CUDA
@@ -178,7 +178,7 @@ def _dangling(prefix: Prefix) -> Optional[str]:
 def _installed(verdict: Verdict, info: Mapping[str, object]) -> Installed:
     manifest = verdict.manifest
     support, gpu = info.get("support"), info.get("gpuName")
-    (package,) = build_index("", [(manifest, Stored("", 0, ""))], ()).packages
+    (package,) = build_index("", [(manifest, StoredArchive("", 0, ""))], ()).packages
     return Installed(
         package=package,
         cuda=manifest.cuda,

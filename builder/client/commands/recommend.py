@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from builder.client.commands.select import Scene, choose, look, note_verdict
-from builder.client.fetch.source import expanded
 from builder.client.install.current import installed
 from builder.client.install.info import Verdict
-from builder.client.install.verify import verify
+from builder.client.install.source import expanded
+from builder.client.install.unpack import verify
 from builder.client.trials.selftest import Prover, Tried, host_of
 from builder.client.world import Answer, Options, World, head
 from builder.errors import IntegrityError, ValidationError

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Optional, Sequence
 
 from builder.client.commands.detect import choice_value, explained
-from builder.client.fetch.http import without_network
-from builder.client.fetch.source import Located, locate
-from builder.client.files.folder import hold, make_folders, write_json
 from builder.client.install.info import Verdict, gpu_info
+from builder.client.install.prefix import make_folders, write_json
+from builder.client.install.source import Located, locate, without_network
 from builder.client.probe.detect import Detection, detect
 from builder.client.world import Answer, Options, World, head
-from builder.errors import NoCompatiblePackageError, ValidationError
+from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
+from builder.files.file_lock import exclusive
 from builder.formats.index import Index, IndexPackage, distinct
 from builder.gpu.devices import Device
 from builder.selection.choice import Choice
@@ -104,8 +104,9 @@ def note_verdict(world: World, options: Options, scene: Scene, choice: Choice, v
     prefix = options.prefix
     try:
         make_folders(prefix)
-        with hold(prefix.lock, lambda: world.say("Waiting for another install to finish.")):
+        with exclusive(prefix.lock, lambda: world.say("Waiting for another install to finish.")):
             make_folders(prefix)
             write_json(prefix, prefix.gpu_info, gpu_info(choice, scene.found, verdict, world.now()))
-    except OSError as error:
-        world.say(f"{prefix.gpu_info}: not written: {error.strerror or error}")
+    except (OSError, DiskError) as error:
+        why = error.strerror or error if isinstance(error, OSError) else error
+        world.say(f"{prefix.gpu_info}: not written: {why}")

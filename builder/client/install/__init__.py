@@ -1,1 +1,6 @@
-"""A package's way onto the machine: completed, verified, tried out, then switched to in one step."""
+"""A package's way onto the machine.
+
+``source`` reads the index and chooses the archive, ``obtain`` fetches it, ``unpack`` proves and unpacks it,
+``complete`` adds NVIDIA's libraries, from this machine or from ``wheels``, ``current`` switches to it in one
+step. ``installer`` walks this road; ``prefix`` is the folder that it leads to.
+"""

@@ -1,6 +1,6 @@
-"""Puts NVIDIA's libraries into a thin package: those of this machine, else those of their wheels.
+"""NVIDIA's libraries of a thin package: those that lie on this machine already, else those of their wheels.
 
-NVIDIA's libraries that are here already: in Python environments, in packages installed before.
+They are looked for in Python environments and in the packages installed before.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from builder.client.fetch.wheels import Wheels
-from builder.client.files.digest import sha256_of, write_file
-from builder.client.files.extract import inside
-from builder.client.files.folder import Prefix, make_folder
+from builder.client.install.prefix import Prefix, make_folder
+from builder.client.install.wheels import Wheels
 from builder.errors import ConfigError, DiskError, IntegrityError
+from builder.files.digest import chunks_in, sha256_of, write_new
+from builder.files.disk import sync_file
+from builder.files.package_tar import inside
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry, file_mode
 
 SPARE_BYTES = 64 * 2**20
@@ -105,7 +106,7 @@ def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: Means) ->
 def _unzip(path: Path, wheel: WheelEntry, entry: FileEntry, target: Path) -> None:
     try:
         with zipfile.ZipFile(path) as archive, archive.open(str(entry.member)) as source:
-            digest = write_file(source, target, file_mode(entry.path))
+            digest = write_new(chunks_in(source), target, file_mode(entry.path), sync_file).sha256
     except KeyError as error:
         raise IntegrityError(f"{wheel.file}: it does not hold {entry.member}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
@@ -121,7 +122,8 @@ def _place(found: Found, entry: FileEntry, folder: Path) -> None:
     target = home / name
     if not (found.ours and _linked(found.path, target)):
         with found.path.open("rb") as source:
-            _require_digest(str(found.path), entry, write_file(source, target, file_mode(entry.path)))
+            digest = write_new(chunks_in(source), target, file_mode(entry.path), sync_file).sha256
+        _require_digest(str(found.path), entry, digest)
 
 
 def _linked(source: Path, target: Path) -> bool:

@@ -1,8 +1,7 @@
-"""Which package is in use: the link ``current``; where links cannot be made, the file ``current.txt``.
+"""The package in use, the ones that were in use before it, and how much room packages take.
 
-Where both are there the file counts, so that there is one answer at any moment of a switch.
-
-Which packages were in use before, and how much room they take.
+The link ``current`` names the package in use; where links cannot be made, the file ``current.txt``. Where
+both are there the file counts, so that there is one answer at any moment of a switch.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ import re
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
-from builder.client.files.extract import MANIFEST
-from builder.client.files.folder import Prefix, remove, sync_folder, write_text
+from builder.client.install.prefix import Prefix, write_text
 from builder.errors import DiskError, NothingToDoError
+from builder.files.disk import remove, sync_folder
+from builder.formats.manifest import MANIFEST
 
 Symlink = Callable[[Path, Path], None]
 """``symlink(target, link)``. Raises ``OSError`` or ``NotImplementedError`` where links cannot be made."""

@@ -102,7 +102,7 @@ def test_a_version_that_is_not_there(source: PipSource, tmp_path: Path) -> None:
 def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
     said = ("ERROR: Could not install packages: [Errno 28] No space left on device",)
     runner = FakeRunner(answers={"python": CommandError("pip failed", tail=said)})
-    with pytest.raises(DiskError, match=r"gpu-thing==1\.0 does not fit"):
+    with pytest.raises(DiskError, match=r"gpu-thing==1\.0: the disk is full\. Free space"):
         PipSource(runner=runner, python="python").download(ITEM, pin(NAMES[6]), tmp_path)
 
 

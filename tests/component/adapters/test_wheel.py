@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -60,8 +61,13 @@ def test_every_byte_is_on_disk_before_the_tree_has_its_name(
     synced: list[list[str]] = []
     monkeypatch.setattr(os, "sync", lambda: synced.append(tree_names(tmp_path)))
     unpack_wheel(good, tmp_path / "tree")
-    part = f"tree.part-{os.getpid()}"
-    assert synced == [[good.name, f"{part}/{RECORD}", f"{part}/p/a.txt", f"{part}/p/bin/tool"]]
+    ((wheel, *files),) = synced
+    scratch = Path(files[0]).parts[0]
+    assert re.fullmatch(rf"tree\.part-{os.getpid()}-[0-9a-f]{{8}}", scratch)
+    assert (wheel, files) == (
+        good.name,
+        [f"{scratch}/tree/{name}" for name in (RECORD, "p/a.txt", "p/bin/tool")],
+    )
 
 
 def test_a_changed_file_is_named_with_wanted_and_got(tmp_path: Path) -> None:

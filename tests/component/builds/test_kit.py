@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.files.lock import exclusive
 from builder.builds.kit import Kit
+from builder.files.file_lock import exclusive
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeReporter
 

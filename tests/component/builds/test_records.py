@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
-from builder.adapters.files.digests import ChecksumFile
 from builder.app.verbs import clean
 from builder.builds.records import command_of, note, write_page
 from builder.builds.workshop import Workshop

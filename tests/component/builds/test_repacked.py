@@ -17,7 +17,7 @@ from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ToolMissingError
 from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
-from builder.formats.index import Stored, build_index
+from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
 from builder.pipeline.plan import Wishes
@@ -132,7 +132,7 @@ def test_an_index_over_them_is_what_its_schema_says(site: Site, root: Path) -> N
     for name in NAMES:
         (package,) = road(site, name).build()
         digest = site.shop.archive(site.reporter).digest(package)
-        stored = Stored(package.name, digest.size, digest.sha256)
+        stored = StoredArchive(package.name, digest.size, digest.sha256)
         listed.append((manifest_of(site, package), stored))
     text = index_format.dumps(build_index("t", listed, ()))
     schema = json.loads((root / "docs/schemas/index.schema.json").read_text())

@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
-from builder.adapters.files.digests import ChecksumFile
 from builder.adapters.process import ProcessRunner
-from builder.adapters.rpath import Patchelf
+from builder.adapters.wheel import Patchelf
 from builder.errors import CheckFailedError, CommandError, ConfigError, IntegrityError
+from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.package_names import Form, Layout
-from builder.package.archive import Digest, Member
+from builder.package.archive import Member
 from builder.pipeline.bundle import Bench, Bundled, Goods, bundle
 from builder.pipeline.gather import Sources, gather
 from builder.ports import Completed

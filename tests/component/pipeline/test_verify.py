@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.archive.archive import PackageArchive
-from builder.adapters.archive.tree import stream_files
+from builder.adapters.archive.unpacking import stream_files
+from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
-from builder.adapters.files.digests import ChecksumFile
 from builder.adapters.wheel import record_text
 from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaError
 from builder.findings.finding import Code, Finding

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.fetch.http import Web, open_url
-from builder.client.fetch.obtain import obtain
-from builder.client.fetch.source import locate, mirrored
-from builder.client.files.folder import Prefix
+from builder.client.install.obtain import obtain
+from builder.client.install.prefix import Prefix
+from builder.client.install.source import locate, mirrored
+from builder.files.http_client import Web, open_url
 from builder.release.options import PublishOptions
 from builder.release.preflight import Leniency
 from tests.doubles.machine import Machine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import random
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.files import copy
 from builder.adapters.mirror_folder import MirrorFolder
 from builder.adapters.mirror_host import DirectoryHost
 from builder.errors import DiskError, IntegrityError, ReleaseConflictError
@@ -123,48 +121,18 @@ def test_a_file_that_changed_since_it_was_hashed_is_not_taken(stand: Stand) -> N
     assert [path.name for path in (stand.root / ".drafts" / TAG).iterdir()] == []
 
 
-@pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EPERM])
-def test_where_the_kernel_cannot_copy_we_do(stand: Stand, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    def cannot(*_: object) -> int:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "copy_file_range", cannot)
-    stand.mirror()
-    assert bytes_in(stand.release()) == bytes_in(stand.dist)
-
-
-def test_where_the_kernel_copies_in_pieces_and_then_no_more_we_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, asked = os.copy_file_range, []
-
-    def piecemeal(source: int, target: int, count: int) -> int:
-        asked.append(count)
-        return real(source, target, min(count, 1000)) if len(asked) < 4 else 0
-
-    monkeypatch.setattr(os, "copy_file_range", piecemeal)
-    data = random.Random(7).randbytes(3_000_001)  # noqa: S311 - noise
-    (tmp_path / "from").write_bytes(data)
-    told: list[int] = []
-    with (tmp_path / "from").open("rb", buffering=0) as source, (tmp_path / "to").open("wb") as target:
-        copy.copy_bytes(source, target, len(data), told.append)
-    assert (tmp_path / "to").read_bytes() == data
-    assert sum(told) == len(data)
-    assert told[:3] == [1000, 1000, 1000]
-
-
 def test_a_disk_that_fills_up_all_the_same_is_told_and_the_next_run_goes_on(
     stand: Stand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, copied = copy.copy_bytes, []
+    real, copied = shutil.copyfile, []
 
-    def full(*arguments: object) -> None:
-        copied.append(arguments)
+    def full(source: Path, target: str) -> str:
+        copied.append(source)
         if len(copied) == 3:
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(*arguments)  # type: ignore[arg-type]
+        return real(source, target)
 
-    monkeypatch.setattr("builder.adapters.mirror_host.copy_bytes", full)
+    monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(
         DiskError, match=r"does not fit: the disk or a quota was full.*Free space there and run"
     ):

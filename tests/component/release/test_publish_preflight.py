@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from builder.errors import CheckFailedError
-from builder.formats.index import IndexPart, Stored, build_index
+from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import BaseEntry, Driver, Manifest
+from builder.formats.parts import StoredFile
 from builder.release.assets import LocalFile
 from builder.release.options import PublishOptions
 from builder.release.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
@@ -135,9 +136,9 @@ def test_layouts_that_do_not_promise_the_same_are_not_of_one_package(desk: Desk,
 
 
 def test_an_index_that_names_what_is_not_there() -> None:
-    parts = (IndexPart("x.tar.zst.part1", 3, SHA), IndexPart("x.tar.zst.part2", 1, SHA))
-    cut_up = (manifest("legacy"), Stored("x.tar.zst", 4, SHA, parts))
-    index = build_index("v1", [cut_up, (manifest("modern"), Stored("y.tar.zst", 5, SHA))], [])
+    parts = (StoredFile("x.tar.zst.part1", 3, SHA), StoredFile("x.tar.zst.part2", 1, SHA))
+    cut_up = (manifest("legacy"), StoredArchive("x.tar.zst", 4, SHA, parts))
+    index = build_index("v1", [cut_up, (manifest("modern"), StoredArchive("y.tar.zst", 5, SHA))], [])
     there = [LocalFile(Path(name), size, SHA) for name, size in (("x.tar.zst.part1", 3), ("y.tar.zst", 6))]
     found = [(finding.code.name, finding.path) for finding in check_index(index, there)]
     assert found == [("R013", "x.tar.zst.part2"), ("R013", "y.tar.zst")], "one is gone, one has another size"

@@ -11,8 +11,9 @@ from pathlib import Path
 from backports import zstd
 
 from builder.adapters.archive.archive import PackageArchive
+from builder.files.digest import Digest
 from builder.formats.package_names import Form
-from builder.package.archive import Content, Digest, Member, PackageFile
+from builder.package.archive import Content, Member, PackageFile
 from builder.project.variants import Preset
 from tests.support.fakes.ports import FakeReporter
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from builder.files.digest import Digest
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import Layout
-from builder.package.archive import BUILT, Digest, Member
+from builder.package.archive import BUILT, Member
 from builder.package.contents import NVIDIA, ORTPACKS, SBOM, wanted
 from builder.package.describe import Packed, describe
 from builder.project.plan import BuildPlan, package_name

@@ -13,11 +13,11 @@ from threading import Thread
 
 import pytest
 
-from builder.adapters.files.part_file import part_file
 from builder.adapters.mirror_folder import MirrorFolder
 from builder.adapters.mirror_host import DirectoryHost
 from builder.app import releasing
 from builder.builds.workshop import Workshop
+from builder.files.atomic_write import part_file
 from builder.project.variants import Project
 from builder.release.assets import LocalFile, ReleaseHost, ReleasePlan
 from builder.release.converge import converge_release

@@ -12,12 +12,12 @@ from pathlib import Path
 from jinja2 import FileSystemLoader
 
 from builder.adapters.archive.archive import PackageArchive
-from builder.adapters.files.digests import ChecksumFile
-from builder.adapters.files.part_file import part_file
+from builder.adapters.checksums import ChecksumFile
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub
 from builder.config.project import load_project
+from builder.files.atomic_write import part_file
 from builder.project.variants import Project
 from builder.release.options import Published, PublishOptions, PublishPorts
 from builder.release.publish import publish_release, read_release_status

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from builder.client.fetch.http import Web, open_url
 from builder.client.probe.processes import Answer
 from builder.client.world import World
+from builder.files.http_client import Web, open_url
 from tests.doubles.machine import Machine
 from tests.doubles.release import write_release
 

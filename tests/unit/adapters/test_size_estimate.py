@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.adapters.archive.size_estimate import Span, extrapolated, sampled
+from builder.adapters.archive.compression import Span, extrapolated, sampled
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 

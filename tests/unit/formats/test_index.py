@@ -9,8 +9,9 @@ import jsonschema
 import pytest
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
-from builder.formats.index import Index, IndexPart, Stored, build_index, by_support, dumps, loads
+from builder.formats.index import Index, StoredArchive, build_index, by_support, dumps, loads
 from builder.formats.manifest import ModelRule
+from builder.formats.parts import StoredFile
 from tests.support import ROOT
 from tests.support.factories.releases import manifest
 
@@ -20,11 +21,11 @@ MODELS = (ModelRule(model="0.6b-gpu", device="gpu", vram_mib=3500), ModelRule(mo
 
 
 def index() -> Index:
-    parts = (IndexPart("modern.tar.zst.part1", 3, SHA), IndexPart("modern.tar.zst.part2", 1, SHA))
+    parts = (StoredFile("modern.tar.zst.part1", 3, SHA), StoredFile("modern.tar.zst.part2", 1, SHA))
     packages = [
-        (manifest("modern"), Stored("modern.tar.zst", 4, SHA, parts)),
-        (manifest("legacy"), Stored("legacy.tar.zst", 5, SHA)),
-        (manifest("legacy", layout="thin"), Stored("legacy-thin.tar.gz", 5, SHA)),
+        (manifest("modern"), StoredArchive("modern.tar.zst", 4, SHA, parts)),
+        (manifest("legacy"), StoredArchive("legacy.tar.zst", 5, SHA)),
+        (manifest("legacy", layout="thin"), StoredArchive("legacy-thin.tar.gz", 5, SHA)),
     ]
     return build_index("gpu-libs-v1.23.2", packages, MODELS)
 

@@ -12,10 +12,11 @@ import pytest
 from builder.binary.coverage import Support
 from builder.binary.library import Needs
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
+from builder.files.digest import Digest
 from builder.formats.manifest import Driver, Manifest, WheelEntry, dumps, loads
 from builder.formats.package_names import Layout, Profile
 from builder.gpu.architectures import Arch, Capability
-from builder.package.archive import Digest, Member
+from builder.package.archive import Member
 from builder.package.describe import Packed, compare, describe, installed_members, promised
 from tests.support import ROOT
 from tests.support.factories.packages import PROVIDER, official, plan, report

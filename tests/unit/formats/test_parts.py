@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.parts import PartEntry, Parts, dumps, loads, part_names
+from builder.formats.parts import Parts, StoredFile, dumps, loads, part_names
 
 FILE = "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst"
 
@@ -19,7 +19,7 @@ PARTS = Parts(
     file=FILE,
     size=12,
     sha256="ab" * 32,
-    parts=(PartEntry(f"{FILE}.part1", 10, "cd" * 32), PartEntry(f"{FILE}.part2", 2, "ef" * 32)),
+    parts=(StoredFile(f"{FILE}.part1", 10, "cd" * 32), StoredFile(f"{FILE}.part2", 2, "ef" * 32)),
 )
 
 

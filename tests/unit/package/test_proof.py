@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from builder.files.digest import Digest
 from builder.findings.finding import Finding
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout, PackageName
-from builder.package.archive import Digest
 from builder.package.notice import notice
 from builder.package.proof import check_completed, check_files, check_installed, check_name, check_notice
 from tests.support.factories.documents import changed, manifest, without

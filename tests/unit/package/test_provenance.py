@@ -20,10 +20,10 @@ from in_toto_attestation.v1.statement import Statement as TheirStatement
 from in_toto_attestation.v1.statement_pb2 import Statement as TheirMessage
 from packageurl import PackageURL
 
+from builder.files.digest import Digest
 from builder.formats.manifest import BaseEntry
 from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch
-from builder.package.archive import Digest
 from builder.package.provenance import (
     Revision,
     Run,

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from builder.formats.index import Index, IndexPackage, Stored, build_index
+from builder.formats.index import Index, IndexPackage, StoredArchive, build_index
 from builder.formats.manifest import Driver, ModelRule
 from builder.release.notes import changes
 from tests.support.factories.releases import manifest
 
-OLD = build_index("v1", [(manifest("legacy"), Stored("l.tar.zst", 1_400_000_000, "a" * 64))], [])
+OLD = build_index("v1", [(manifest("legacy"), StoredArchive("l.tar.zst", 1_400_000_000, "a" * 64))], [])
 
 TITLE = "legacy (linux-x64, full, .tar.zst)"
 

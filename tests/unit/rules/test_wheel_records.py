@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from builder.errors import IntegrityError
-from builder.package.archive import Digest, Member
+from builder.files.digest import Digest
+from builder.package.archive import Member
 from builder.rules.wheel_records import check_recorded, check_untouched, read_record, recorded
 from tests.support.factories.documents import changed, digest, manifest
 

@@ -13,8 +13,8 @@ import pytest
 
 from builder.adapters.archive.archive import EARLIEST_MTIME
 from builder.errors import DiskError, IntegrityError
+from builder.files.digest import Digest
 from builder.formats.package_names import Form
-from builder.package.archive import Digest
 from builder.project.variants import Preset
 from tests.support.factories.archiving import (
     FILES,

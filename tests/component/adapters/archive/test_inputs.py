@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.archive.archive import PackageArchive
-from builder.adapters.files.digests import chunks_of
 from builder.errors import BuilderError, DiskError, IntegrityError
+from builder.files.digest import Digest, chunks_of
 from builder.formats.package_names import Form
-from builder.package.archive import ChangedFileError, Digest, PackageFile
+from builder.package.archive import ChangedFileError, PackageFile
 from builder.project.variants import Preset
 from tests.support.factories.archiving import (
     FILES,

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.archive.archive import PackageArchive
+from builder.files.digest import Digest
 from builder.formats.package_names import Form
-from builder.package.archive import Content, Digest, Member
+from builder.package.archive import Content, Member
 from builder.project.variants import Preset
 from tests.support.fakes.ports import FakeReporter
 

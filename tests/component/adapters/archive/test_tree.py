@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.tree import members_in
+from builder.adapters.archive.unpacking import members_in
 from builder.errors import NothingToDoError
 
 

@@ -556,10 +556,10 @@ def test_a_download_that_broke_off_goes_on(opener: Opener, work: Path, server: F
 @pytest.mark.parametrize(
     ("name", "faults", "told"),
     [
-        ("gone.whl", [], "is not there (404). Check the address."),
-        ("a.whl", ["403"], "the server answers 403 Forbidden."),
-        ("a.whl", ["204"], "the server answers 204 No Content."),
-        ("a.whl", ["500"] * 5, "the server answers 500, 5 times in a row."),
+        ("gone.whl", [], "HTTP 404 Not Found. Check the address."),
+        ("a.whl", ["403"], "HTTP 403 Forbidden."),
+        ("a.whl", ["204"], "HTTP 204, which has no file in it."),
+        ("a.whl", ["500"] * 5, "HTTP 500 Internal Server Error (tried 5 times)."),
     ],
 )
 def test_a_status_other_than_200_is_a_message(
@@ -574,7 +574,7 @@ def test_a_status_other_than_200_is_a_message(
 def test_a_body_that_is_always_cut_is_told(opener: Opener, work: Path, server: FileServer) -> None:
     server.ranges = False
     server.faults += ["cut"] * 20
-    assert "5 times in a row" in said(opener, f"{server.url}/a.whl", TransferError)
+    assert "(tried 5 times)" in said(opener, f"{server.url}/a.whl", TransferError)
 
 
 def test_a_server_that_is_not_there_is_told(opener: Opener, work: Path) -> None:

@@ -17,8 +17,8 @@ from jsonschema import Draft202012Validator
 
 from builder.client.commands.doctor import answer_doctor
 from builder.client.commands.observe import Rights
-from builder.client.files.folder import Prefix
 from builder.client.install.current import pointed
+from builder.client.install.prefix import Prefix
 from builder.client.trials import session_probe
 from builder.client.world import Answer, Options
 from builder.pipeline.client_zipapp import ClientRequest, build_client

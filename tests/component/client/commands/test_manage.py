@@ -10,8 +10,9 @@ from threading import Event, Thread
 
 import pytest
 
-from builder.client.files.folder import Prefix, hold
-from builder.client.install import install
+from builder.client.install import installer
+from builder.client.install.prefix import Prefix
+from builder.files.file_lock import exclusive
 from tests.component.client.install.test_kill import KILLER, run_killer
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
@@ -109,7 +110,7 @@ def test_an_older_version_that_cannot_be_removed_undoes_nothing(
     def refuse(prefix: Prefix, folders: list[Path]) -> int:
         raise PermissionError(13, "Permission denied", str(folders[0]))
 
-    monkeypatch.setattr(install, "drop", refuse)
+    monkeypatch.setattr(installer, "drop", refuse)
     assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
     assert "an older package is not removed: Permission denied" in machine.err
     assert version_in_use(machine) == "1.24.0"
@@ -263,11 +264,11 @@ def test_who_waited_for_a_lock_that_was_removed_takes_the_one_that_is_there(tmp_
     held: list[bool] = []
 
     def second() -> None:
-        with hold(path, waits.set):
+        with exclusive(path, waits.set):
             held.append(path.is_file())
         done.set()
 
-    with hold(path, lambda: None):
+    with exclusive(path, lambda: None):
         thread = Thread(target=second)
         thread.start()
         assert waits.wait(10)

@@ -14,7 +14,7 @@ from threading import Barrier
 
 import pytest
 
-from builder.client.files.folder import Prefix, make_folders
+from builder.client.install.prefix import Prefix, make_folders
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.files import compressed
-from builder.client.files.compressed import open_tar
+from builder.client.install import decompress
+from builder.client.install.decompress import open_tar
 from builder.errors import IntegrityError, ToolMissingError
 from builder.formats.package_names import Form
 from tests.doubles.machine import Machine
@@ -33,7 +33,7 @@ def without_zstd(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise ToolMissingError("Nothing here can unpack zstd.")
 
-    monkeypatch.setattr(compressed, "require_zstd", missing)
+    monkeypatch.setattr(decompress, "require_zstd", missing)
 
 
 def fetched(server: Server) -> list[str]:

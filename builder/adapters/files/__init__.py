@@ -1,1 +1,0 @@
-"""Files of the builder: whole or not at all, locked, hashed."""

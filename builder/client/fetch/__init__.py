@@ -1,1 +1,0 @@
-"""What comes over the network: indexes, archives and wheels, resumed and verified."""

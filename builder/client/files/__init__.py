@@ -1,1 +1,0 @@
-"""The folder that packages are installed in: digests, archives, extraction, locks."""

@@ -1,0 +1,156 @@
+"""The tar inside a package's archive: gzip by the standard library, zstd by whatever reads it here.
+
+From Python 3.14 on the standard library reads zstd too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import shutil
+import zlib
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Callable, Iterator, List, Optional, Protocol, Sequence, Tuple, Type, cast
+
+from builder.client.probe.processes import output_of
+from builder.errors import CommandError, IntegrityError, ToolMissingError
+from builder.formats.package_names import Form
+
+
+def readable(form: Form) -> bool:
+    """Whether this machine can unpack such archives."""
+    if form is Form.GZ:
+        return True
+    try:
+        require_zstd()
+    except ToolMissingError:
+        return False
+    return True
+
+
+@contextmanager
+def open_tar(file: Path, form: Form) -> Iterator[IO[bytes]]:
+    """The tar's bytes. Raises ``IntegrityError`` for damage and ``ToolMissingError`` where zstd is needed."""
+    if form is Form.ZST:
+        with open_zstd(file) as stream:
+            yield stream
+        return
+    with gzip.open(file) as stream:
+        yield cast("IO[bytes]", _Checked(stream, file))
+
+
+class _Checked:
+    """``gzip`` tells damage by an ``OSError``, which would pass for a full disk further up."""
+
+    def __init__(self, stream: gzip.GzipFile, file: Path) -> None:
+        self._stream = stream
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to ``size`` bytes; empty at the end."""
+        try:
+            return self._stream.read(size)
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise IntegrityError(f"{self._file}: not a whole gzip file: {error}") from error
+
+
+MODULES = ("compression.zstd", "backports.zstd", "zstandard")
+
+PROGRAMS: Tuple[Tuple[str, ...], ...] = (
+    ("zstd", "--decompress", "--stdout", "--quiet", "--no-progress", "{file}"),
+    # libarchive's tar reads zstd by itself and copies one archive's members to another; GNU tar calls zstd.
+    ("bsdtar", "--create", "--file", "-", "--format", "pax", "@{file}"),
+)
+
+Find = Callable[[str], Optional[str]]
+
+
+class _ZstdModule(Protocol):
+    """What ``compression.zstd`` and ``backports.zstd`` have in common."""
+
+    ZstdError: Type[Exception]
+
+    def open(self, file: str, mode: str) -> IO[bytes]:
+        """Decompressed bytes, all frames."""
+
+
+class _Decompressor(Protocol):
+    def stream_reader(self, source: IO[bytes], *, read_across_frames: bool, closefd: bool) -> IO[bytes]:
+        """Decompressed bytes."""
+
+
+class _Zstandard(Protocol):
+    """The package ``zstandard``: its own ``open`` stops after the first frame."""
+
+    ZstdError: Type[Exception]
+
+    def ZstdDecompressor(self) -> _Decompressor:  # noqa: N802 its name there
+        """A decompressor with the usual limits."""
+
+
+@contextmanager
+def open_zstd(file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.which) -> Iterator[IO[bytes]]:
+    """The decompressed bytes, as a stream to be read to its end.
+
+    Raises ``ToolMissingError`` when nothing here reads zstd, ``IntegrityError`` when the bytes are no
+    zstd or end early.
+    """
+    module = _module(modules)
+    if module is not None:
+        with _through_module(module, file) as stream:
+            yield stream
+        return
+    with _through_program(_program(file, find), file) as stream:
+        yield stream
+
+
+def require_zstd(modules: Sequence[str] = MODULES, find: Find = shutil.which) -> None:
+    """``ToolMissingError`` when nothing here reads zstd: better said before the download than after."""
+    if _module(modules) is None:
+        _program(Path(), find)
+
+
+def _module(names: Sequence[str]) -> Optional[_ZstdModule]:
+    for name in names:
+        try:
+            return cast("_ZstdModule", importlib.import_module(name))
+        except ImportError:  # noqa: PERF203 three names
+            continue
+    return None
+
+
+def _program(file: Path, find: Find) -> List[str]:
+    for program, *arguments in PROGRAMS:
+        path = find(program)
+        if path is not None:
+            return [path, *(argument.format(file=file) for argument in arguments)]
+    raise ToolMissingError(
+        "Nothing here can unpack zstd. Install one of: the program zstd (apt install zstd, dnf install zstd, "
+        "brew install zstd), the Python package backports.zstd, or Python 3.14."
+    )
+
+
+def _open(module: _ZstdModule, file: Path) -> IO[bytes]:
+    if hasattr(module, "ZstdFile"):
+        return module.open(str(file), "rb")
+    decompressor = cast("_Zstandard", module).ZstdDecompressor()
+    return decompressor.stream_reader(file.open("rb"), read_across_frames=True, closefd=True)
+
+
+@contextmanager
+def _through_module(module: _ZstdModule, file: Path) -> Iterator[IO[bytes]]:
+    with _open(module, file) as stream:
+        try:
+            yield stream
+        except (module.ZstdError, EOFError) as error:
+            raise IntegrityError(f"{file}: not a whole zstd file: {error}") from error
+
+
+@contextmanager
+def _through_program(argv: Sequence[str], file: Path) -> Iterator[IO[bytes]]:
+    try:
+        with output_of(argv) as stream:
+            yield stream
+    except CommandError as error:
+        raise IntegrityError(f"{file}: not a whole zstd file: {error}") from error

@@ -1,0 +1,263 @@
+"""Installs a package: fetched, proved, made aside, tried out, then switched to in one step."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Callable, Optional, Sequence, Tuple
+
+from builder.client.install.complete import SPARE_BYTES, Means, complete, survey
+from builder.client.install.current import (
+    Symlink,
+    before,
+    drop,
+    in_use,
+    remember,
+    require_ours,
+    switch,
+    versions,
+)
+from builder.client.install.decompress import open_tar, readable, require_zstd
+from builder.client.install.info import package_info
+from builder.client.install.obtain import coming, obtain
+from builder.client.install.prefix import (
+    INFO,
+    Prefix,
+    forget_downloads,
+    make_folders,
+    remove_leftovers,
+    top_of,
+    write_json,
+)
+from builder.client.install.source import Located, Pick, pick, within
+from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
+from builder.client.trials.selftest import Prover, Tried, require_loading
+from builder.errors import ConfigError, DiskError, IntegrityError
+from builder.files.disk import sync_folder
+from builder.files.file_lock import exclusive
+from builder.files.http_client import Web
+from builder.formats.index import IndexPackage
+from builder.formats.manifest import Manifest
+from builder.formats.missing_kernels import shortcoming
+from builder.formats.package_names import form_of
+from builder.selection.choice import Choice
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to install, from where, into what, with what."""
+
+    choice: Choice
+    offers: Tuple[IndexPackage, ...]
+    """The chosen package in every layout and kind of archive, best first."""
+    layout: str
+    """``auto``, ``full`` or ``thin``."""
+    located: Located
+    means: Means
+    web: Web
+    now: Callable[[], datetime]
+    prover: Prover
+    symlink: Symlink
+
+    @property
+    def prefix(self) -> Prefix:
+        """Where it goes."""
+        return self.means.prefix
+
+
+@dataclass(frozen=True)
+class Made:
+    """A whole package in its folder, not yet in use."""
+
+    folder: Path
+    package: IndexPackage
+    manifest: Manifest
+    tried: Tried
+    fresh: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Where the package is. ``fresh`` is false when it was there already, whole."""
+
+    folder: Path
+    fresh: bool
+    package: IndexPackage
+    why: str
+    """Which layout, and why that one."""
+    tried: Tried
+    previous: Optional[str]
+    """What ``rollback`` goes back to."""
+    dropped: Tuple[str, ...]
+    """Older packages that were removed."""
+    freed: int
+    """Bytes that this gave back."""
+    upgrade: Optional[str]
+    """Why the package that was in use gives way, where that one could not run every operator."""
+
+
+def install(job: Job) -> Installed:
+    """Install and switch ``current``; what was installed before stays, and in use until the last step.
+
+    Raises ``NoCompatiblePackageError`` (not in that layout), ``TransferError``, ``IntegrityError``,
+    ``DiskError``, ``ToolMissingError`` (no zstd, no pip) or ``LoadError`` (it does not load here).
+    """
+    wanted = within(job.offers, job.layout)
+    if not any(readable(form_of(offer.file)) for offer in wanted):
+        require_zstd()
+    try:
+        require_ours(job.prefix)
+        make_folders(job.prefix)
+        with exclusive(job.prefix.lock, lambda: job.means.say("Waiting for another install to finish.")):
+            make_folders(job.prefix)
+            return _install(job, wanted)
+    except OSError as error:
+        where = error.filename or job.prefix.root
+        raise DiskError(
+            f"{where}: {error.strerror or error}. What is in use is whole; run install again."
+        ) from error
+
+
+def _install(job: Job, wanted: Tuple[IndexPackage, ...]) -> Installed:
+    remove_leftovers(job.prefix, wanted)
+    made = _there(job, wanted) or _bring(
+        job, pick(wanted, job.layout, readable, lambda thin: _nothing_missing(job, thin))
+    )
+    if not made.fresh:
+        _describe(job, made.folder, made.package, made.manifest, made.folder)
+    upgrade = _upgrade(job, made)
+    remember(job.prefix, made.folder.name)
+    switch(job.prefix, made.folder, job.symlink)
+    if job.prefix.pointer.is_file():  # the path that the description tells is another one then
+        _describe(job, made.folder, made.package, made.manifest, made.folder)
+    forget_downloads(job.prefix)
+    return _settle(job, made, upgrade)
+
+
+def _upgrade(job: Job, made: Made) -> Optional[str]:
+    """A sentence, where the package in use lacks kernels that the one to be switched to has."""
+    current = in_use(job.prefix)
+    if current is None or made.manifest.onnxruntime.cannot_run:
+        return None
+    try:
+        old = manifest_in(job.prefix.versions / current)
+    except (IntegrityError, ConfigError):
+        return None
+    found = shortcoming(old.onnxruntime.cannot_run, old.onnxruntime.host)
+    return f"{old.name} gives way to {made.manifest.name}. {found.means}" if found else None
+
+
+def _settle(job: Job, made: Made, upgrade: Optional[str]) -> Installed:
+    """Keep what is in use and the one before it; older ones go."""
+    previous = before(job.prefix)
+    old = [folder for folder in versions(job.prefix) if folder.name not in {made.folder.name, previous}]
+    if previous is None:  # a lost history does not say which of them was good
+        old = []
+    freed = _drop(job, old)
+    dropped = tuple(folder.name for folder in old if not folder.exists())
+    return Installed(
+        made.folder, made.fresh, made.package, made.why, made.tried, previous, dropped, freed, upgrade
+    )
+
+
+def _drop(job: Job, old: Sequence[Path]) -> int:
+    """Bytes that this gives back. A folder that cannot be removed does not undo an install."""
+    try:
+        return drop(job.prefix, old)
+    except OSError as error:
+        job.means.say(f"{error.filename or old[0]}: an older package is not removed: {error.strerror}.")
+        return 0
+
+
+def _there(job: Job, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
+    """What is installed already, whole, the one in use first."""
+    current = in_use(job.prefix)
+    for package in sorted(wanted, key=lambda package: job.prefix.folder(package).name != current):
+        folder = job.prefix.folder(package)
+        manifest = whole(folder) if folder.is_dir() else None
+        if manifest is not None:
+            why = f"Layout {package.layout}: it is there."
+            return Made(folder, package, manifest, _try_out(job, folder, manifest), fresh=False, why=why)
+    return None
+
+
+def _try_out(job: Job, folder: Path, manifest: Manifest) -> Tried:
+    """Load it, or ``LoadError``."""
+    tried = job.prover.load(folder, manifest)
+    require_loading(tried, manifest.name)
+    return tried
+
+
+def _nothing_missing(job: Job, thin: IndexPackage) -> bool:
+    """Whether this machine has all that a thin package lacks. Its archive says what that is, and is small."""
+    nearby = job.means.nearby
+    if not nearby.promising():
+        return False
+    with open_tar(_fetch(job, thin), form_of(thin.file)) as stream:
+        absent = read_manifest(stream, top_of(thin)).absent
+    return len(survey(absent, nearby)) == len(absent)
+
+
+def _bring(job: Job, picked: Pick) -> Made:
+    package = picked.package
+    folder = job.prefix.folder(package)
+    manifest, tried = _unpack(job, package, _fetch(job, package), folder)
+    return Made(folder, package, manifest, tried, fresh=True, why=picked.why)
+
+
+def _fetch(job: Job, package: IndexPackage) -> Path:
+    """The archive, if there is room for it and what is in it: both lie side by side for a while."""
+    needed = coming(package, job.located, job.prefix) + package.unpacked_size + SPARE_BYTES
+    free = job.means.free(job.prefix.root)
+    if free < needed:
+        raise DiskError(
+            f"{job.prefix.root}: {needed} bytes are needed to install {package.name}, {free} are free. "
+            "Free some space or choose another place with --prefix."
+        )
+    return obtain(package, job.located, job.prefix, job.web)
+
+
+def _unpack(job: Job, package: IndexPackage, archive: Path, folder: Path) -> Tuple[Manifest, Tried]:
+    part = job.prefix.part(folder.name)
+    try:
+        part.mkdir()
+        with open_tar(archive, form_of(package.file)) as stream:
+            manifest = extract(stream, top_of(package), part, package.unpacked_size)
+        _require_agreement(manifest, package)
+        complete(manifest, part, job.means)
+        tried = _try_out(job, part, manifest)
+        _describe(job, part, package, manifest, folder)
+        sync_folder(part)
+        _put_in_place(part, folder, aside=job.prefix.part("damaged"))
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    sync_folder(folder.parent)
+    return manifest, tried
+
+
+def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
+    said = (manifest.layout, manifest.installed_size)
+    if said != (package.layout, package.installed_size):
+        raise IntegrityError(
+            f"{package.file}: its manifest and the index disagree.\n    wanted: layout {package.layout}, "
+            f"{package.installed_size} bytes installed\n    got:    layout {said[0]}, {said[1]} bytes"
+        )
+
+
+def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
+    """Give ``part`` its name. A folder that has it already is damaged: whole ones are kept."""
+    if folder.exists():
+        folder.replace(aside)
+    part.replace(folder)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _describe(job: Job, where: Path, package: IndexPackage, manifest: Manifest, folder: Path) -> None:
+    """Write ``gpu-package-info.json`` of the package in ``where``, which will be ``folder``."""
+    home = folder if job.prefix.pointer.is_file() else job.prefix.current.absolute()
+    info = package_info(job.choice, package, manifest, home / "lib", job.now())
+    write_json(job.prefix, where / INFO, info)

@@ -1,0 +1,198 @@
+"""A package's files: unpacked from a verified archive into a fresh folder, and compared again once installed.
+
+Only what the manifest lists comes out of an archive, each file proved on the way: names, kinds, counts and
+sizes are held to ``manifest.json``, the archive's first member. ``tarfile``'s own filters are not in every
+Python 3.9.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Dict, Iterator, Optional, Tuple
+
+from builder.client.install.prefix import INFO
+from builder.errors import ConfigError, DiskError, IntegrityError
+from builder.files.digest import chunks_in, sha256_of, write_new
+from builder.files.disk import Sync, syncing
+from builder.files.package_tar import NO_TAR, forward_tar, inside, place_in, plain_file
+from builder.formats.manifest import FOLDER_MODE, MANIFEST, FileEntry, Manifest, file_mode, loads
+
+MANIFEST_LIMIT = 16 * 2**20
+"""Bytes; a real manifest has some ten thousand."""
+
+COUNT_LIMIT = 10_000
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
+    """Unpack the tar ``stream``, whose members all lie under ``top``, into the empty ``folder``.
+
+    Modes are ``file_mode``'s, not the archive's or the umask's. ``limit`` is the index's ``unpacked_size`` in
+    bytes. Raises ``IntegrityError`` for anything the manifest does not list or lists otherwise, ``DiskError``
+    when a file cannot be written.
+    """
+    try:
+        with forward_tar(stream) as archive, syncing() as sync:
+            members = islice(archive, COUNT_LIMIT * 2)  # folders count too
+            folder.chmod(FOLDER_MODE)
+            content = _first(archive, members, top)
+            write_new([content], folder / MANIFEST, file_mode(MANIFEST), sync)
+            manifest = _parse(content, top)
+            wanted = _wanted(manifest, top, limit)
+            for member in members:
+                _take(archive, member, top, folder, wanted, sync)
+    except NO_TAR as error:
+        raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
+    except OSError as error:
+        raise DiskError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    if wanted:
+        raise IntegrityError(f"{top}: the archive lacks {_some(wanted)}, which its manifest lists")
+    return manifest
+
+
+def read_manifest(stream: IO[bytes], top: str) -> Manifest:
+    """The manifest, from the head of the tar ``stream``. Raises ``IntegrityError`` or ``ConfigError``."""
+    try:
+        with forward_tar(stream) as archive:
+            return _parse(_first(archive, iter(archive), top), top)
+    except NO_TAR as error:
+        raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
+
+
+def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str) -> bytes:
+    """The manifest's bytes: it must be the first member but the top-level folder itself."""
+    member = next((item for item in members if not (item.isdir() and inside(item.name, top) == ())), None)
+    if member is None or inside(member.name, top) != (MANIFEST,) or not plain_file(member):
+        raise IntegrityError(f"{top}: the archive does not begin with {MANIFEST}")
+    if member.size > MANIFEST_LIMIT:
+        raise IntegrityError(f"{top}: {MANIFEST} has {member.size} bytes; at most {MANIFEST_LIMIT} are read")
+    source = archive.extractfile(member)
+    return source.read() if source else b""
+
+
+def _parse(content: bytes, top: str) -> Manifest:
+    """The manifest. Its hashes become file names and words for pip, so they must be hashes."""
+    try:
+        manifest = loads(content.decode(), top)
+    except UnicodeDecodeError as error:
+        raise IntegrityError(f"{top}: {MANIFEST} is not UTF-8 text") from error
+    hashes = [entry.sha256 for entry in manifest.files] + [wheel.sha256 for wheel in manifest.wheels]
+    for sha256 in hashes:
+        if _SHA256.fullmatch(sha256) is None:
+            raise IntegrityError(f"{top}: its manifest has {sha256!r} for a sha256")
+    return manifest
+
+
+def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], FileEntry]:
+    """What must come out of the archive, by place. What comes from elsewhere is held to the same rules."""
+    entries = {inside(f"{top}/{entry.path}", top): entry for entry in manifest.files}
+    if len(manifest.files) > COUNT_LIMIT or len(entries) != len(manifest.files):
+        raise IntegrityError(f"{top}: its manifest lists {len(manifest.files)} files, some twice or too many")
+    if {(MANIFEST,), (INFO,)} & set(entries) or any(entry.size < 0 for entry in manifest.files):
+        raise IntegrityError(f"{top}: its manifest lists itself, {INFO} or a negative size")
+    if manifest.unpacked_size > limit:
+        raise IntegrityError(
+            f"{top}: unpacked size differs.\n    wanted: at most {limit} bytes (index)\n"
+            f"    got:    {manifest.unpacked_size} bytes (manifest)"
+        )
+    return {parts: entry for parts, entry in entries.items() if entry.packed}
+
+
+def _take(
+    archive: tarfile.TarFile,
+    member: tarfile.TarInfo,
+    top: str,
+    folder: Path,
+    wanted: Dict[Tuple[str, ...], FileEntry],
+    sync: Sync,
+) -> None:
+    """Write one member and cross it off ``wanted``."""
+    parts = inside(member.name, top)
+    if member.isdir():
+        return
+    if not plain_file(member):
+        raise IntegrityError(f"{top}: {member.name} is a link or a device; a package has only files")
+    entry = wanted.pop(parts, None)
+    if entry is None:
+        raise IntegrityError(f"{top}: the archive holds {member.name}, not in its manifest or there twice")
+    if member.size != entry.size:
+        raise IntegrityError(_differs(top, entry.path, "size", str(entry.size), str(member.size)))
+    target = place_in(folder, parts)
+    source = archive.extractfile(member)
+    digest = write_new(chunks_in(source), target, file_mode(entry.path), sync).sha256 if source else ""
+    if digest != entry.sha256:
+        raise IntegrityError(_differs(top, entry.path, "sha256", entry.sha256, digest))
+
+
+def _differs(top: str, path: str, what: str, wanted: str, got: str) -> str:
+    return f"{top}: {path}: {what} differs from the manifest.\n    wanted: {wanted}\n    got:    {got}"
+
+
+def _some(wanted: Dict[Tuple[str, ...], FileEntry]) -> str:
+    names = sorted(entry.path for entry in wanted.values())
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found: no problems means every byte is as the manifest says."""
+
+    folder: Path
+    manifest: Manifest
+    problems: Tuple[str, ...]
+
+
+def verify(folder: Path) -> Verdict:
+    """Read every file below ``folder``. ``IntegrityError`` when there is no readable manifest."""
+    manifest = manifest_in(folder)
+    problems = [*_wrong_files(folder, manifest), *_strangers(folder, manifest)]
+    return Verdict(folder, manifest, tuple(problems))
+
+
+def manifest_in(folder: Path) -> Manifest:
+    """The manifest of the package in ``folder``. Raises ``IntegrityError`` or ``ConfigError``."""
+    path = folder / MANIFEST
+    try:
+        return loads(path.read_text(encoding="utf-8"), folder.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise IntegrityError(f"{path}: cannot be read: {error}. Run install again.") from error
+
+
+def whole(folder: Path) -> Optional[Manifest]:
+    """The manifest of the package in ``folder``, if there is one, complete and unchanged."""
+    try:
+        verdict = verify(folder)
+    except (IntegrityError, ConfigError):
+        return None
+    return None if verdict.problems else verdict.manifest
+
+
+def _wrong_files(folder: Path, manifest: Manifest) -> Iterator[str]:
+    for entry in manifest.files:
+        problem = _problem(folder.joinpath(*inside(f"{folder.name}/{entry.path}", folder.name)), entry)
+        if problem:
+            yield f"{entry.path}: {problem}"
+
+
+def _problem(path: Path, entry: FileEntry) -> str:
+    if path.is_symlink() or not path.is_file():
+        return "is missing or not a regular file"
+    size = path.stat().st_size
+    if size != entry.size:
+        return f"size differs: wanted {entry.size} bytes, got {size}"
+    digest = sha256_of(path)
+    return "" if digest == entry.sha256 else f"sha256 differs: wanted {entry.sha256}, got {digest}"
+
+
+def _strangers(folder: Path, manifest: Manifest) -> Iterator[str]:
+    """A library that does not belong here could be loaded in the place of one that does."""
+    known = {entry.path for entry in manifest.files} | {MANIFEST, INFO}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in known and not (path.is_dir() and not path.is_symlink()):
+            yield f"{name}: does not belong to the package"

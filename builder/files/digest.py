@@ -1,0 +1,135 @@
+"""Bytes by content: size and sha256, taken while they are read, written or downloaded."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Iterable, Iterator, Optional, Tuple
+
+from builder.errors import IntegrityError
+from builder.files.disk import Sync
+
+CHUNK = 2**17
+"""Bytes at a time: they stay in a processor's own cache. 1 MiB takes twice the CPU."""
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Size in bytes and hex sha256 of some bytes."""
+
+    size: int
+    sha256: str
+
+
+class RunningDigest:
+    """The digest of bytes that come one chunk after the other."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+        self._size = 0
+
+    def update(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._sha256.update(chunk)
+        self._size += len(chunk)
+
+    def put(self, start: int, chunk: bytes) -> None:
+        """Take ``chunk`` of a file that grows at its end, written at ``start``; at 0 the file begins anew.
+
+        A chunk behind bytes that were not taken is left to ``rest``.
+        """
+        if start == 0:
+            self._sha256, self._size = hashlib.sha256(), 0
+        if start == self._size:
+            self.update(chunk)
+
+    def rest(self, path: Path) -> Digest:
+        """The digest of all of ``path``, of which what was not taken is read now. Raises ``OSError``."""
+        with path.open("rb") as file:
+            file.seek(self._size)
+            for chunk in chunks_in(file):
+                self.update(chunk)
+        return self.digest
+
+    @property
+    def digest(self) -> Digest:
+        """Of all that was taken."""
+        return Digest(self._size, self._sha256.hexdigest())
+
+
+def chunks_in(stream: IO[bytes], step: int = CHUNK) -> Iterator[bytes]:
+    """The rest of a stream."""
+    return iter(lambda: stream.read(step), b"")
+
+
+def chunks_of(path: Path, step: int = CHUNK) -> Iterator[bytes]:
+    """The file's bytes. ``IntegrityError`` when it cannot be read, or was written to by the end."""
+    try:
+        with path.open("rb") as file:
+            before = _state(file)
+            yield from chunks_in(file, step)
+            after = _state(file)
+    except OSError as error:
+        raise IntegrityError(
+            f"{path} cannot be read: {error.strerror}. Check it and its mode, or delete it and build again."
+        ) from error
+    if before != after:
+        raise IntegrityError(
+            f"{path} changed while it was read. Let nothing else write there, and build again."
+        )
+
+
+def _state(file: IO[bytes]) -> Tuple[int, int]:
+    status = os.fstat(file.fileno())
+    return status.st_size, status.st_mtime_ns
+
+
+def file_digest(path: Path) -> Digest:
+    """Size and sha256 of a file's bytes, one pass. Raises ``IntegrityError`` as ``chunks_of`` does."""
+    running = RunningDigest()
+    for chunk in chunks_of(path):
+        running.update(chunk)
+    return running.digest
+
+
+def sha256_of(path: Path) -> str:
+    """Hex sha256 of a file. Raises ``OSError``."""
+    return RunningDigest().rest(path).sha256
+
+
+def require_bytes(path: Path, wanted: Digest, where: str, running: Optional[RunningDigest] = None) -> None:
+    """``IntegrityError`` with wanted and got unless ``path`` has exactly the ``wanted`` bytes.
+
+    ``running`` has taken the first of them already.
+    """
+    size = size_of(path)
+    if size != wanted.size:
+        raise IntegrityError(
+            f"{where}: size differs.\n    wanted: {wanted.size} bytes\n    got:    {size} bytes"
+        )
+    sha256 = (running or RunningDigest()).rest(path).sha256
+    if sha256 != wanted.sha256:
+        raise IntegrityError(
+            f"{where}: sha256 differs, so it is not the file that was promised; nothing was unpacked.\n"
+            f"    wanted: {wanted.sha256}\n    got:    {sha256}"
+        )
+
+
+def write_new(chunks: Iterable[bytes], target: Path, mode: int, sync: Optional[Sync] = None) -> Digest:
+    """Write a new file, never through an existing name, and return its digest. Raises ``OSError``."""
+    running = RunningDigest()
+    with target.open("xb") as file:
+        for chunk in chunks:
+            running.update(chunk)
+            file.write(chunk)
+    target.chmod(mode)
+    if sync:
+        sync(target)
+    return running.digest
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
+    return path.stat().st_size if path.exists() else 0

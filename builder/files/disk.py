@@ -1,0 +1,108 @@
+"""Disks: room, what a refusal means, removal, and the syncs that make files outlive a power cut."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Iterable, Iterator, List
+
+from builder.errors import DiskError
+
+_FULL = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)}
+
+_ADVICE = {
+    errno.EROFS: "Its file system is read-only: mount it writable, or choose another folder.",
+    errno.ENOENT: "The folder it belongs into is gone: let nothing else write there, and run again.",
+    errno.EIO: "The disk may be failing: the kernel's log (dmesg) says more.",
+}
+
+_OWNER = "Check the folder's owner and mode."
+
+Sync = Callable[[Path], None]
+"""``sync(path)`` of a file that is whole and closed. Raises ``OSError``."""
+
+
+def disk_error(error: OSError, path: Path, needed: int = 0) -> DiskError:
+    """The error to report where ``path`` could not be written: cause and advice follow from the errno.
+
+    ``needed`` is how many bytes were expected, 0 where nobody knows.
+    """
+    if error.errno in _FULL:
+        expected = f" About {needed:,} bytes were expected." if needed else ""
+        return DiskError(
+            f"{path} does not fit: the disk or a quota was full while it was written.{expected} "
+            f"{_free(path):,} bytes are free now. Free space there and run again."
+        )
+    advice = _ADVICE.get(error.errno or 0, _OWNER)
+    return DiskError(f"{path} cannot be written: {error.strerror or error}. {advice}")
+
+
+@contextmanager
+def disk_errors(path: Path, needed: int = 0) -> Iterator[None]:
+    """Report any ``OSError`` of writing ``path`` as ``disk_error`` does."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error, path, needed) from error
+
+
+def says_full(lines: Iterable[str]) -> bool:
+    """Whether a program says in ``lines`` that its disk was full."""
+    return any("No space left on device" in line for line in lines)
+
+
+def require_space(path: Path, needed: int) -> None:
+    """``DiskError`` unless ``needed`` bytes are free where ``path`` will be."""
+    free = _free(path)
+    if free < needed:
+        raise DiskError(
+            f"{path} does not fit: about {needed:,} bytes are needed, {free:,} are free. "
+            "Free space there and run again."
+        )
+
+
+def _free(path: Path) -> int:
+    """Bytes free in the nearest folder above ``path`` that exists."""
+    return shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.is_dir())).free
+
+
+def sync_file(path: Path) -> None:
+    """Return when the bytes of ``path`` are on the disk. Raises ``OSError``."""
+    with path.open("rb" if os.name == "posix" else "r+b") as file:  # Windows syncs only what may be written
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in ``folder`` are on the disk, where a system offers that. Raises ``OSError``."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def syncing() -> Iterator[Sync]:
+    """A ``sync`` that a thread does beside the writing of the next files.
+
+    The end of the ``with`` waits for all of them, and raises the first ``OSError``.
+    """
+    begun: List[Future[None]] = []
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda path: begun.append(pool.submit(sync_file, path))
+        for done in begun:
+            done.result()
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all that is in it, if it is there. Raises ``OSError``."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

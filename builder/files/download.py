@@ -1,0 +1,172 @@
+"""Downloads of one file: gone on with where an earlier attempt or run broke off.
+
+Source for conditional ranges: RFC 9110, sections 13.1.5 (If-Range) and 14 (Range).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import Dict, Iterator, Optional
+
+from builder.errors import IntegrityError, TransferError
+from builder.files.digest import CHUNK, Digest, RunningDigest, require_bytes, size_of
+from builder.files.disk import disk_errors, require_space
+from builder.files.http_client import (
+    RangeRefusedError,
+    Response,
+    SlowError,
+    TooSlowError,
+    TransientError,
+    Web,
+    ask,
+    persist,
+)
+from builder.formats.addresses import without_userinfo
+
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A file under a URL, and its promised bytes: ``size`` and ``sha256`` are ``None`` where unknown."""
+
+    url: str
+    size: Optional[int] = None
+    sha256: Optional[str] = None
+
+    @property
+    def shown(self) -> str:
+        """The URL as messages show it."""
+        return without_userinfo(self.url)
+
+
+def fetch(wanted: Wanted, part: Path, web: Web) -> None:
+    """Bring ``wanted`` into ``part``, going on from what is there, and prove what is promised.
+
+    Raises ``TransferError`` (not to be had), ``IntegrityError`` (other bytes than promised; ``part`` is
+    removed) or ``DiskError``.
+    """
+    resumed, running = size_of(part) > 0, RunningDigest()
+    try:
+        persist(lambda: _receive(wanted, part, running, web), lambda: size_of(part), web)
+        if wanted.size is not None and wanted.sha256 is not None:
+            require_bytes(part, Digest(wanted.size, wanted.sha256), wanted.shown, running)
+    except IntegrityError:
+        forget(part)
+        if not resumed:
+            raise
+        # What an earlier run left may come from another file of that name: start over, once.
+        fetch(wanted, part, web)
+
+
+def validator_file(part: Path) -> Path:
+    """Where the server's name for the bytes in ``part`` is kept, for ``If-Range``."""
+    return part.with_name(f"{part.name}.etag")
+
+
+def forget(part: Path) -> None:
+    """Remove what has arrived of a file."""
+    part.unlink(missing_ok=True)
+    validator_file(part).unlink(missing_ok=True)
+
+
+def _receive(wanted: Wanted, part: Path, running: RunningDigest, web: Web) -> None:
+    """One connection's worth of bytes, appended to ``part``.
+
+    Nothing is synced: what a power cut spoils is found by its sha256, and fetched again.
+    """
+    have = size_of(part)
+    if have and have == wanted.size:
+        return
+    try:
+        response = ask(wanted.url, _conditions(wanted, part, have), web)
+    except RangeRefusedError:
+        forget(part)
+        raise
+    try:
+        start = _start_of(response, wanted, part, have)
+        total = wanted.size if wanted.size is not None else start + _length(response)
+        require_space(part, max(0, total - start))
+        with disk_errors(part), part.open("r+b" if start else "wb") as file:
+            file.seek(start)
+            _remember(part, response.headers)
+            file.writelines(_arriving(response, start, total, wanted, running, web))
+    finally:
+        response.close()
+    if size_of(part) < total:
+        raise _broken_off(wanted, size_of(part), total)
+
+
+def _conditions(wanted: Wanted, part: Path, have: int) -> Dict[str, str]:
+    """Headers that ask for the rest: if the file is still the same, or if its sha256 will tell."""
+    validator = validator_file(part)
+    if have and validator.is_file():
+        return {"Range": f"bytes={have}-", "If-Range": validator.read_text(encoding="latin-1")}
+    return {"Range": f"bytes={have}-"} if have and wanted.sha256 is not None else {}
+
+
+def _start_of(response: Response, wanted: Wanted, part: Path, have: int) -> int:
+    """Where in the file the answer begins: 206 at ``have``, 200 at 0. Anything else: start over."""
+    if response.status == HTTPStatus.OK:
+        announced = response.headers.get("Content-Length")
+        if announced is not None and wanted.size is not None and announced != str(wanted.size):
+            sizes = f"    wanted: {wanted.size} bytes\n    got:    {announced} bytes"
+            raise IntegrityError(f"{wanted.shown}: size differs.\n{sizes}")
+        return 0
+    if response.status != HTTPStatus.PARTIAL_CONTENT and not have:
+        raise TransferError(f"{wanted.shown}: HTTP {response.status}, which has no file in it.")
+    answered = response.headers.get("Content-Range", "")
+    match = _CONTENT_RANGE.fullmatch(answered)
+    known = {"*", match[2] if match and wanted.size is None else str(wanted.size)}
+    if match is None or int(match[1]) != have or match[2] not in known:
+        forget(part)
+        raise TransientError(f"{wanted.shown}: asked for bytes {have}-, the server answered {answered!r}")
+    return have
+
+
+def _length(response: Response) -> int:
+    """Bytes of the answer; 0 where the server does not say."""
+    text = response.headers.get("Content-Length", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _arriving(
+    response: Response, start: int, total: int, wanted: Wanted, running: RunningDigest, web: Web
+) -> Iterator[bytes]:
+    """What comes, to the end of the answer. What came before a connection breaks is kept."""
+    done = start
+    while True:
+        try:
+            chunk = response.read1(CHUNK)
+        except TooSlowError as error:
+            raise SlowError(f"{wanted.shown}: {error}") from error
+        except (OSError, HTTPException) as error:
+            raise _broken_off(wanted, done, total) from error
+        if not chunk:
+            return
+        if wanted.size is not None and done + len(chunk) > wanted.size:
+            raise IntegrityError(
+                f"{wanted.shown}: the server sends more than the {wanted.size} bytes promised"
+            )
+        running.put(done, chunk)
+        done += len(chunk)
+        yield chunk
+        web.progress(done, total)
+
+
+def _broken_off(wanted: Wanted, done: int, total: int) -> TransientError:
+    return TransientError(f"{wanted.shown}: ended after {done} of {total or 'all'} bytes")
+
+
+def _remember(part: Path, headers: HTTPMessage) -> None:
+    """Keep what identifies these bytes: a strong ETag, which alone may stand in If-Range, else the date."""
+    tag = headers.get("ETag", "")
+    validator = tag if tag.startswith('"') else headers.get("Last-Modified", "")
+    if validator:
+        validator_file(part).write_text(validator, encoding="latin-1")
+    else:
+        validator_file(part).unlink(missing_ok=True)

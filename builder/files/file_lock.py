@@ -1,0 +1,79 @@
+"""Locks between processes: a lock file that the kernel frees when its holder dies."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Iterator
+
+from builder.files.disk import disk_errors
+
+_POLL_SECONDS = 0.2
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def locked(descriptor: int) -> bool:
+    """Lock an open file or folder for its descriptor's life, unless another descriptor has locked it."""
+    try:
+        _lock(descriptor)
+    except (BlockingIOError, PermissionError):  # the second is Windows' word for it
+        return False
+    return True
+
+
+@contextmanager
+def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock ``path`` alone; ``waiting`` is called once when another process has it.
+
+    ``path`` is a folder that is there, or a file that is made and stays. Where its holder removes the file,
+    who waited takes the lock of the file that is there then. Raises ``DiskError`` where it cannot be made.
+    """
+    told = False
+    while True:
+        with _opened(path) as descriptor:
+            while not locked(descriptor):
+                if not told:
+                    waiting()
+                told = True
+                time.sleep(_POLL_SECONDS)
+            if _still_there(descriptor, path):
+                yield
+                return
+
+
+@contextmanager
+def if_free(path: Path) -> Iterator[bool]:
+    """Whether nobody holds ``path``; while the block runs, this process does."""
+    with _opened(path) as descriptor:
+        yield locked(descriptor)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _still_there(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,346 @@
+"""HTTP through urllib: failures are sorted into final and transient, and transient ones tried again.
+
+Proxies and certificates are the environment's. A redirect leads only to what is as safe, a login that a URL
+holds goes to no other host and into no message, and a server that sends next to nothing is given up.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import urllib.request
+from base64 import b64encode
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, InvalidURL
+from typing import IO, Callable, Dict, List, Optional, Protocol, Tuple, Type, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from builder.errors import TransferError
+from builder.formats.addresses import without_userinfo
+
+TIMEOUT_SECONDS = 30.0
+
+_LOGIN = "Authorization"
+
+_LEFT_ALONE = "!#$%&'()*+,/:;=?@[]~"
+"""What stays as it is in a URL; a blank or a letter that is no ASCII is escaped."""
+
+FRUITLESS_TRIES = 5
+"""Tries in a row that brought nothing beyond what had come before, or next to nothing, before giving up."""
+
+LONGEST_WAIT_SECONDS = 60.0
+
+WINDOW_SECONDS = 30.0
+
+LEAST_BYTES = 30 * 1024
+"""In that time: 1 KiB a second. A package would take weeks."""
+
+Clock = Callable[[], float]
+"""Seconds, of any origin."""
+
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+T = TypeVar("T")
+
+
+class Response(Protocol):
+    """The part of urllib's response that is used."""
+
+    status: int
+    headers: HTTPMessage
+
+    def read(self, amount: int, /) -> bytes:
+        """``amount`` bytes, fewer at the end; what came is lost where the connection breaks."""
+
+    def read1(self, amount: int, /) -> bytes:
+        """What has come, up to ``amount`` bytes; empty at the end."""
+
+    def close(self) -> None:
+        """Give the connection back."""
+
+
+def _unheard(line: str) -> None:
+    """Nobody is told."""
+
+
+Open = Callable[[str, Dict[str, str]], Response]
+
+
+@dataclass(frozen=True)
+class Web:
+    """The network and the clock, so that a test can stand in for both."""
+
+    open: Open
+    """``open(url, headers)``; raises ``HTTPError`` for 4xx and 5xx, ``OSError`` for the network."""
+    sleep: Callable[[float], None]
+    progress: Callable[[int, int], None]
+    """``progress(done, total)`` in bytes; ``total`` is 0 where the server does not say."""
+    again: Callable[[str], None] = _unheard
+    """Told of each failure after which the same is tried again."""
+    hint: str = "Check the address."
+    """What to do where the server has no such file."""
+
+
+class NotThereError(TransferError):
+    """The server answers and does not have the file."""
+
+
+class TransientError(Exception):
+    """Worth another try; ``wait`` is what the server asked for, in seconds."""
+
+    def __init__(self, message: str, wait: Optional[float] = None) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class SlowError(TransientError):
+    """The server sends next to nothing: bytes that came are no reason to go on with it for ever."""
+
+
+class RangeRefusedError(TransientError):
+    """416: the server's file is shorter than what is here already."""
+
+
+def open_url(url: str, headers: Dict[str, str], clock: Clock = time.monotonic) -> Response:
+    """A request by urllib, with its proxies from the environment, and a limit to how slow it may be."""
+    _require_http(url)
+    bare, login = _without_login(quote(url, safe=_LEFT_ALONE))
+    request = urllib.request.Request(bare, headers={"User-Agent": "ortpacks", **headers})  # noqa: S310 checked
+    if login:
+        request.add_unredirected_header(_LOGIN, login)
+    opener = urllib.request.build_opener(_Redirects(), *(kind(clock) for kind in _KINDS))
+    response: Response = opener.open(request, timeout=TIMEOUT_SECONDS)
+    return response
+
+
+def _without_login(url: str) -> Tuple[str, str]:
+    """The URL without ``user:password@``, and the header that says the same; empty where it holds none."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return url, ""
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return bare, f"Basic {b64encode(login.encode()).decode()}"
+
+
+def read_small(url: str, limit: int, web: Web) -> bytes:
+    """A document of at most ``limit`` bytes. Raises ``TransferError``."""
+
+    def once() -> bytes:
+        response = ask(url, {}, web)
+        try:
+            content = response.read(limit + 1)
+        except (OSError, HTTPException) as error:
+            raise TransientError(f"{without_userinfo(url)}: {error}") from error
+        finally:
+            response.close()
+        announced = response.headers.get("Content-Length")
+        if announced and announced.isdecimal() and len(content) < min(int(announced), limit):
+            shown = without_userinfo(url)
+            raise TransientError(f"{shown}: ended after {len(content)} of {announced} bytes")
+        return content
+
+    content = persist(once, lambda: 0, web)
+    if len(content) > limit:
+        raise TransferError(
+            f"{without_userinfo(url)}: larger than {limit} bytes, so it is not what was asked for."
+        )
+    return content
+
+
+def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
+    """Try until it works, was fruitless ``FRUITLESS_TRIES`` times in a row, or fails for good."""
+    fruitless, best = 0, done()
+    while True:
+        try:
+            return attempt()
+        except TransientError as error:  # noqa: PERF203 a try a round
+            gained = done() > best and not isinstance(error, SlowError)
+            best = max(best, done())
+            fruitless = 0 if gained else fruitless + 1
+            if fruitless >= FRUITLESS_TRIES:
+                raise TransferError(
+                    f"{error} (tried {FRUITLESS_TRIES} times). Run the command again: it goes on."
+                ) from error
+            web.again(f"{error}; trying again")
+            pause = error.wait if error.wait is not None else 2.0 ** max(fruitless - 1, 0)
+            web.sleep(min(pause, LONGEST_WAIT_SECONDS))
+
+
+def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
+    """One request. Raises ``TransientError`` where another try may help, else ``TransferError``."""
+    shown = without_userinfo(url)
+    try:
+        return web.open(url, headers)
+    except HTTPError as error:
+        error.close()
+        raise _refusal(shown, error, web) from error
+    except URLError as error:
+        why = without_userinfo(str(error.reason))
+        if isinstance(error.reason, OSError) and not isinstance(error.reason, ValueError):
+            raise TransientError(f"{shown}: {why}") from error
+        # A certificate that fails is an OSError and a ValueError: asking again does not make it better.
+        advice = " Check this machine's certificates and proxy." if isinstance(error.reason, OSError) else ""
+        raise TransferError(f"{shown}: {why}.{advice}") from error
+    except (ValueError, InvalidURL) as error:
+        raise TransferError(f"{shown}: not a URL that can be opened: {error}") from error
+    except (OSError, HTTPException) as error:
+        raise TransientError(f"{shown}: {str(error) or type(error).__name__}") from error
+
+
+def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
+    message = f"{shown}: HTTP {error.code} {error.reason}"
+    if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+        return RangeRefusedError(message)
+    if error.code in TRANSIENT:
+        return TransientError(message, _retry_after(error))
+    if error.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
+        return NotThereError(f"{message}. {web.hint}")
+    if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return TransferError(f"{message}. It may be private, or a proxy refuses it.")
+    return TransferError(f"{message}. {web.hint}")
+
+
+def _retry_after(error: HTTPError) -> Optional[float]:
+    """Seconds. A date is held to the server's own, not to this machine's clock."""
+    text, now = (error.headers.get(name, "") for name in ("Retry-After", "Date"))
+    if text.isdecimal():
+        return float(text)
+    try:
+        return max((parsedate_to_datetime(text) - parsedate_to_datetime(now)).total_seconds(), 0.0)
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+
+
+def _require_http(url: str) -> None:
+    """``URLError`` for any other scheme."""
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise URLError(f"{url}: only http and https are fetched")
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Followed, but never from https to less: the index is trusted by its connection."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> Optional[urllib.request.Request]:
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise URLError(f"{req.full_url} redirects to {newurl}, which is not encrypted")
+        _require_http(newurl)
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        login = req.unredirected_hdrs.get(_LOGIN)
+        if request is not None and login and urlsplit(newurl)[:2] == urlsplit(req.full_url)[:2]:
+            request.add_unredirected_header(_LOGIN, login)
+        return request
+
+
+class TooSlowError(TimeoutError):
+    """Fewer than ``LEAST_BYTES`` came within ``WINDOW_SECONDS`` of waiting."""
+
+
+class _Raw(Protocol):
+    """A socket's bytes as they come."""
+
+    def readinto(self, buffer: memoryview, /) -> Optional[int]:
+        """How many came; waits for the first of them."""
+
+    def close(self) -> None:
+        """Give the socket back."""
+
+
+class _Paced(io.RawIOBase):
+    """``raw``, read as before; raises ``TooSlowError``.
+
+    Only waiting counts, so that whoever reads may take time. The first bytes, which a server may have to look
+    for, have the socket's own limit.
+    """
+
+    def __init__(self, raw: _Raw, clock: Clock) -> None:
+        self._raw = raw
+        self._clock = clock
+        self._begun = False
+        self._waited, self._came = 0.0, 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> Optional[int]:  # type: ignore[override]  # no other buffer comes
+        """As ``io.RawIOBase`` has it."""
+        begin = self._clock()
+        count = self._raw.readinto(buffer)
+        if self._begun:
+            self._count(count or 0, self._clock() - begin)
+        self._begun = True
+        return count
+
+    def close(self) -> None:
+        """Close what is underneath too."""
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+    def _count(self, came: int, seconds: float) -> None:
+        self._came += came
+        self._waited += seconds
+        if self._waited < WINDOW_SECONDS:
+            return
+        if self._came < LEAST_BYTES:
+            raise TooSlowError(f"only {self._came} bytes in {self._waited:.0f} s")
+        self._waited, self._came = 0.0, 0
+
+
+class _PacedResponse(HTTPResponse):
+    """An answer whose headers and body are ``_Paced``."""
+
+    def __init__(self, clock: Clock, *arguments: object, **named: object) -> None:
+        super().__init__(*arguments, **named)  # type: ignore[arg-type]  # as http.client calls it
+        self.fp = io.BufferedReader(_Paced(self.fp.detach(), clock))
+
+
+def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., HTTPConnection]:
+    """``kind`` of connection, with ``_PacedResponse`` for its answers."""
+
+    def connect(*arguments: object, **named: object) -> HTTPConnection:
+        connection = kind(*arguments, **named)
+        connection.response_class = partial(_PacedResponse, clock)  # type: ignore[assignment]  # it is called
+        return connection
+
+    return connect
+
+
+class _Patient(urllib.request.AbstractHTTPHandler):
+    """Connections that end when next to nothing comes."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def do_open(
+        self, http_class: Callable[..., HTTPConnection], req: urllib.request.Request, **named: object
+    ) -> HTTPResponse:
+        return super().do_open(_paced(http_class, self._clock), req, **named)
+
+
+class _Http(_Patient, urllib.request.HTTPHandler):
+    """In the clear."""
+
+
+_KINDS: List[Type[_Patient]] = [_Http]
+
+if hasattr(urllib.request, "HTTPSHandler"):  # a Python may have been built without
+
+    class _Https(_Patient, urllib.request.HTTPSHandler):
+        """Encrypted."""
+
+    _KINDS.append(_Https)

@@ -1,0 +1,105 @@
+"""Packages' tars, read forward and without trust: which names, kinds and headers may be in them.
+
+``tarfile``'s own mode for streams copies all it reads twice, a third of the time of unpacking: here it is
+handed the stream as a file that seeks forwards.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from pathlib import Path
+from typing import IO, Sequence, Tuple, Union, cast
+
+from builder.errors import IntegrityError
+from builder.files.digest import CHUNK
+from builder.formats.manifest import FOLDER_MODE
+
+HEADER_LIMIT = 64 * 2**10
+"""Bytes; long names are spelled in a few hundred."""
+
+NO_TAR = (tarfile.TarError, ValueError, RecursionError, OverflowError)
+"""What ``tarfile`` raises of headers that somebody made up."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def forward_tar(stream: IO[bytes]) -> tarfile.TarFile:
+    """The tar in ``stream``; reading it raises ``NO_TAR``."""
+    return tarfile.open(fileobj=cast("IO[bytes]", Forward(stream)), mode="r:", tarinfo=_Header)
+
+
+def inside(name: str, top: str) -> Tuple[str, ...]:
+    """The parts of a member's path below ``top``; ``IntegrityError`` for a name that could lead elsewhere."""
+    parts = tuple(name.split("/"))
+    plain = all(part not in {"", ".", ".."} for part in parts) and not set(name) & set("\\:\0")
+    if not plain or _SURROGATE.search(name) or parts[0] != top:
+        raise IntegrityError(f"{top}: the archive holds {name!r}, which does not lie in its folder")
+    return parts[1:]
+
+
+def plain_file(member: tarfile.TarInfo) -> bool:
+    """Whether a member is a regular file: no link, device, folder or sparse file."""
+    return member.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and not member.issparse()
+
+
+def place_in(folder: Path, parts: Sequence[str]) -> Path:
+    """The path of a member in ``folder``; the folders above it are made, with a package's mode."""
+    for end in range(1, len(parts)):
+        made = folder.joinpath(*parts[:end])
+        if not made.is_dir():
+            made.mkdir()
+            made.chmod(FOLDER_MODE)
+    return folder.joinpath(*parts)
+
+
+class _Header(tarfile.TarInfo):
+    """Refuses what ``tarfile`` would read into memory however large it says it is."""
+
+    @classmethod
+    def frombuf(cls, buf: Union[bytes, bytearray], encoding: str, errors: str) -> _Header:
+        """As ``TarInfo`` has it. Raises ``ReadError``."""
+        header = super().frombuf(buf, encoding, errors)
+        if not plain_file(header) and header.size > HEADER_LIMIT:
+            raise tarfile.ReadError(f"a header of {header.size} bytes")
+        return header
+
+    def _proc_gnusparse_10(self, *_: object) -> None:
+        raise tarfile.ReadError("a sparse file")
+
+
+class Forward:
+    """Reads to the full and seeks forwards; back by one byte, which ``tarfile`` looks at twice."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._at = 0
+        self._last = b""
+        """The byte before ``_at``, or at it when ``_again``."""
+        self._again = False
+
+    def tell(self) -> int:
+        """Bytes from the stream's beginning."""
+        return self._at
+
+    def seek(self, position: int) -> int:
+        """Go to ``position``. Raises ``StreamError`` for one that has gone by."""
+        if position == self._at - 1 and self._last:
+            self._again, self._at = True, position
+        while self._at < position and self.read(min(CHUNK, position - self._at)):
+            pass
+        if position < self._at:
+            raise tarfile.StreamError("seeking backwards is not allowed")
+        return self._at
+
+    def read(self, size: int) -> bytes:
+        """``size`` bytes; fewer at the end only."""
+        if self._again and size:
+            self._again, self._at = False, self._at + 1
+            return self._last + self.read(size - 1)
+        data = self._stream.read(size) if size else b""
+        while data and len(data) < size and (more := self._stream.read(size - len(data))):
+            data += more
+        self._at += len(data)
+        self._last = data[-1:] or self._last
+        return data

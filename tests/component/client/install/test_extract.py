@@ -1,0 +1,171 @@
+"""Archives that want out: each is refused with its hash correct, and nothing is left outside or inside."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from backports import zstd
+
+from builder.client.install.decompress import open_zstd, require_zstd
+from builder.client.install.unpack import extract, read_manifest
+from builder.client.probe.processes import output_of
+from builder.errors import CommandError, IntegrityError, ToolMissingError
+from tests.doubles.machine import Machine
+from tests.doubles.release import archive, entry, manifest_of, member, name_of, write_index
+
+TOP = name_of("modern")
+
+FILES = {"LICENSE": b"MIT\n", "lib/a.so": b"a" * 100}
+
+Members = list[tuple[tarfile.TarInfo, bytes]]
+
+
+def good(files: dict[str, bytes] | None = None) -> Members:
+    listed = FILES if files is None else files
+    manifest = json.dumps(manifest_of("modern", listed)).encode()
+    return [
+        member(f"{TOP}/manifest.json", manifest),
+        *(member(f"{TOP}/{path}", text) for path, text in listed.items()),
+    ]
+
+
+def device(name: str) -> tuple[tarfile.TarInfo, bytes]:
+    return member(name, kind=tarfile.CHRTYPE)
+
+
+HOSTILE: dict[str, Members] = {
+    "absolute path": [*good(), member("/tmp/ortpacks-escaped", b"x")],
+    "dot dot": [*good(), member(f"{TOP}/../../escaped", b"x")],
+    "dot dot at the end": [*good(), member(f"{TOP}/lib/..", kind=tarfile.DIRTYPE)],
+    "another top": [*good(), member("other/file", b"x")],
+    "backslash": [*good(), member(f"{TOP}/lib\\..\\..\\x", b"x")],
+    "drive": [*good(), member(f"{TOP}/C:/x", b"x")],
+    "symlink out": [*good(), member(f"{TOP}/lib/out", kind=tarfile.SYMTYPE, link="/etc/passwd")],
+    "symlink in": [*good(), member(f"{TOP}/lib/in", kind=tarfile.SYMTYPE, link="a.so")],
+    "hard link": [*good(), member(f"{TOP}/lib/hard", kind=tarfile.LNKTYPE, link=f"{TOP}/LICENSE")],
+    "listed file as symlink": [
+        good()[0], member(f"{TOP}/LICENSE", kind=tarfile.SYMTYPE, link="/etc/passwd"), good()[2],
+    ],
+    "character device": [*good(), device(f"{TOP}/lib/null")],
+    "fifo": [*good(), member(f"{TOP}/lib/pipe", kind=tarfile.FIFOTYPE)],
+    "not listed": [*good(), member(f"{TOP}/lib/extra.so", b"x")],
+    "twice": [*good(), good()[2]],
+    "manifest twice": [*good(), good()[0]],
+    "other bytes": [*good()[:2], member(f"{TOP}/lib/a.so", b"b" * 100)],
+    "longer than listed": [*good()[:2], member(f"{TOP}/lib/a.so", b"a" * 101)],
+    "one missing": good()[:2],
+    "manifest last": [*good()[1:], good()[0]],
+    "no manifest": good()[1:],
+    "empty": [],
+    "manifest lists dot dot": good({"../escaped": b"x"}),
+    "manifest lists itself": good({"manifest.json": b"x"}),
+    "larger than the index says": good({"lib/huge.so": b"0" * 5000}),
+}  # fmt: skip
+
+
+def release_of(folder: Path, content: bytes) -> Path:
+    folder.mkdir()
+    (folder / f"{TOP}.tar.zst").write_bytes(content)
+    return write_index(folder, [entry("modern", content, 104)])
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_archive_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    index = release_of(tmp_path / "release", archive(HOSTILE[kind]))
+    machine = Machine(tmp_path / "home")
+    assert machine.run("install", "--index", str(index)) == 7, machine.err
+    assert TOP in machine.err
+    files = {path.relative_to(machine.prefix).as_posix() for path in machine.prefix.rglob("*")}
+    state = {".ortpacks", ".ortpacks/lock", ".ortpacks/downloads", ".ortpacks/parts"}
+    assert files == {"versions", *state}
+    assert {path.name for path in tmp_path.iterdir()} == {"release", "home"}
+    assert not Path("/tmp/ortpacks-escaped").exists()
+
+
+def test_a_longer_file_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    index = release_of(tmp_path / "release", archive(HOSTILE["longer than listed"]))
+    machine = Machine(tmp_path / "home")
+    machine.run("install", "--index", str(index))
+    assert "size differs from the manifest" in machine.err
+
+
+def test_the_same_members_unspoilt_are_installed_without_setuid(tmp_path: Path) -> None:
+    members = [member(TOP, kind=tarfile.DIRTYPE), *good()]
+    members[-1][0].mode = 0o6777
+    machine = Machine(tmp_path / "home")
+    assert machine.run("install", "--index", str(release_of(tmp_path / "release", archive(members)))) == 0, (
+        machine.err
+    )
+    assert (machine.lib / "a.so").stat().st_mode & 0o7000 == 0
+
+
+@pytest.mark.parametrize("spoil", [lambda text: text[: len(text) // 2], lambda text: b"not zstd at all"])
+def test_bytes_that_are_no_whole_zstd(tmp_path: Path, spoil: object) -> None:
+    content = spoil(archive(good()))  # type: ignore[operator]  # a lambda of the table above
+    machine = Machine(tmp_path / "home")
+    assert machine.run("install", "--index", str(release_of(tmp_path / "release", content))) == 7, machine.err
+
+
+def test_nothing_that_reads_zstd_is_said_before_the_download(tmp_path: Path) -> None:
+    with pytest.raises(ToolMissingError, match="apt install zstd") as caught:
+        require_zstd(modules=(), find=lambda name: None)
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize("modules", [("backports.zstd",), ()], ids=["module", "program"])
+def test_every_reader_gives_the_same_bytes_of_many_frames(tmp_path: Path, modules: tuple[str, ...]) -> None:
+    first, second = archive(good()), archive(good())
+    path = tmp_path / "two frames.zst"
+    path.write_bytes(first + second)
+    with open_zstd(path, modules) as stream:
+        digest = hashlib.sha256(stream.read()).hexdigest()
+    with open_zstd(path, ("backports.zstd",)) as stream:
+        assert hashlib.sha256(stream.read()).hexdigest() == digest
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("gpu-package-info.json", "lists itself, gpu-package-info.json or a negative size"),
+        ("lib/\udc80.so", "does not lie in its folder"),
+    ],
+)
+def test_names_that_could_not_be_verified_later_are_refused(tmp_path: Path, name: str, words: str) -> None:
+    content = zstd.decompress(archive(good({name: b"{}"})))
+    with pytest.raises(IntegrityError, match=words):
+        extract(io.BytesIO(content), TOP, tmp_path, 100)
+
+
+def test_a_program_that_is_left_early_is_ended_and_not_read_to_its_end() -> None:
+    endless = ["sh", "-c", "head -c 3000000 /dev/zero; exit 5"]
+    with output_of(endless) as stream:
+        assert stream.read(10) == bytes(10)
+    with pytest.raises(CommandError), output_of(endless) as stream:
+        stream.read()
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), RecursionError("x"), tarfile.ReadError("x")])
+def test_whatever_tarfile_makes_of_a_header_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def explode(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tarfile.TarInfo, "fromtarfile", explode)
+    with pytest.raises(IntegrityError, match="not a whole tar archive"):
+        extract(io.BytesIO(b""), TOP, tmp_path, 100)
+    with pytest.raises(IntegrityError, match="not a whole tar archive"):
+        read_manifest(io.BytesIO(b""), TOP)
+
+
+@pytest.mark.parametrize("modules", [("backports.zstd",), ()], ids=["module", "program"])
+def test_every_reader_refuses_half_a_file(tmp_path: Path, modules: tuple[str, ...]) -> None:
+    path = tmp_path / "half.zst"
+    path.write_bytes(archive(good())[:-20])
+    with pytest.raises(IntegrityError), open_zstd(path, modules) as stream:
+        stream.read()

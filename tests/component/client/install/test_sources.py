@@ -1,0 +1,184 @@
+"""Where packages come from: a folder or an archive without a network, a mirror, wheels by their bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.client.install.source import mirrored
+from tests.doubles import release as release_double
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, name_of, serving, write_release
+from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
+
+ARCHIVE = f"{name_of('modern')}.tar.zst"
+
+GITHUB = "https://github.com/o/r/releases/download/v1.23.2/index.json"
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return write_release(tmp_path / "release").parent
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "home")
+
+
+def host(machine: Machine) -> bytes:
+    return (machine.lib / "libonnxruntime.so.1").read_bytes()
+
+
+def test_a_folder_is_a_release_without_a_network(machine: Machine, release: Path) -> None:
+    assert machine.run("install", "--offline", str(release)) == 0, machine.err
+    assert host(machine) == FILES["lib/libonnxruntime.so.1"]
+
+
+@pytest.mark.parametrize("form", [".tar.zst", ".tar.gz"])
+def test_an_archive_is_a_release_of_its_own(machine: Machine, tmp_path: Path, form: str) -> None:
+    release = write_release(tmp_path / "release", forms=(form,)).parent
+    archive = release / f"{name_of('modern')}{form}"
+    (release / "index.json").unlink()
+    assert machine.run("select", "--offline", str(archive)) == 0, machine.err
+    assert "has native code for" in machine.out
+    assert machine.run("install", "--offline", str(archive)) == 0, machine.err
+    assert host(machine) == FILES["lib/libonnxruntime.so.1"]
+    assert machine.run("verify") == 0
+
+
+def test_an_archive_for_another_gpu_is_the_cpu_with_the_reason(machine: Machine, release: Path) -> None:
+    assert machine.run("install", "--offline", str(release / f"{name_of('legacy')}.tar.zst")) == 0
+    assert machine.out.startswith("CPU:")
+    assert "it holds no code for compute capability 8.6" in machine.out
+    assert not (machine.prefix / "current").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [(lambda path: path.unlink(), 2), (lambda path: path.write_bytes(path.read_bytes()[:300]), 7)],
+)
+def test_an_archive_that_is_gone_or_cut_is_a_message(
+    machine: Machine, release: Path, spoil: object, code: int
+) -> None:
+    spoil(release / ARCHIVE)  # type: ignore[operator]  # a lambda
+    assert machine.run("install", "--offline", str(release / ARCHIVE)) == code
+    assert ARCHIVE in machine.err or name_of("modern") in machine.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("driver", {"floor": "new", "ceiling": None}), ("capabilities", {"x.y": "native"})]
+)
+def test_what_an_archive_says_of_itself_is_held_to_an_index_s_rules(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object
+) -> None:
+    real = release_double.manifest_of
+
+    def hostile(*args: object, **kwargs: object) -> dict[str, object]:
+        return {**real(*args, **kwargs), key: value}  # type: ignore[arg-type]
+
+    monkeypatch.setattr(release_double, "manifest_of", hostile)
+    release = write_release(tmp_path / "release").parent
+    assert machine.run("install", "--offline", str(release / ARCHIVE)) == 2
+    assert f"{ARCHIVE}: packages[0].{key}" in machine.err
+
+
+def test_offline_fetches_no_wheel(machine: Machine, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    with indexing() as pypi:
+        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        assert machine.run("install", "--offline", str(release.parent)) == 10
+        assert pypi.requests == []
+    assert f"{CUBLAS.file}: not here, and --offline fetches nothing" in machine.err
+    assert "--wheels" in machine.err
+
+
+def test_offline_is_no_url(machine: Machine) -> None:
+    assert machine.run("install", "--offline", "http://127.0.0.1:1/") == 2
+    assert "a folder with index.json" in machine.err
+
+
+def test_wheels_in_a_folder_are_known_by_their_bytes(machine: Machine, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    (folder / CUBLAS.file).write_bytes(CUBLAS.content)
+    (folder / "renamed.whl").write_bytes(CUDNN.content)
+    argv = ["install", "--offline", str(release.parent), "--wheels", str(folder)]
+    assert machine.run(*argv) == 0, machine.err
+    assert machine.run("verify") == 0
+    assert (folder / CUBLAS.file).read_bytes() == CUBLAS.content, "what is the user's stays"
+
+
+def test_a_wheel_of_the_right_name_and_other_bytes_is_fetched_instead(
+    machine: Machine, tmp_path: Path
+) -> None:
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    (folder / CUBLAS.file).write_bytes(CUBLAS.content[:-1] + b"!")
+    (folder / CUDNN.file).write_bytes(CUDNN.content)
+    with indexing() as pypi:
+        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        assert machine.run("install", "--index", str(release), "--wheels", str(folder)) == 0, machine.err
+        assert pypi.fetched == [CUBLAS.file]
+
+
+def test_a_folder_for_wheels_that_is_not_there_is_named(machine: Machine, release: Path) -> None:
+    assert machine.run("install", "--index", str(release), "--wheels", "/no/such") == 2
+    assert "--wheels /no/such: no such folder" in machine.err
+
+
+@pytest.mark.parametrize(
+    ("base", "default", "index"),
+    [
+        ("https://mirror.example/ort", None, "https://mirror.example/ort/latest/index.json"),
+        ("https://mirror.example/ort/", GITHUB, "https://mirror.example/ort/v1.23.2/index.json"),
+        ("http://mirror.example", "https://elsewhere/index.json", "http://mirror.example/latest/index.json"),
+    ],
+)
+def test_a_mirror_has_the_release_this_program_comes_from(base: str, default: str | None, index: str) -> None:
+    assert mirrored(base, default) == index
+
+
+def test_a_mirror_serves_the_newest_release(machine: Machine, release: Path, tmp_path: Path) -> None:
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror" / "latest").symlink_to(release)
+    with serving(tmp_path / "mirror") as server:
+        assert machine.run("install", "--mirror", server.url) == 0, machine.err
+        assert [path for path, _ in server.requests] == ["/latest/index.json", f"/latest/{ARCHIVE}"]
+
+
+@pytest.mark.parametrize(
+    "argv", [["--mirror", "/srv/mirror"], ["--mirror", "http://h", "--index", "x"], ["--offline"]]
+)
+def test_sources_that_cannot_be_are_exit_2(machine: Machine, argv: list[str]) -> None:
+    assert machine.run("install", *argv) == 2
+    assert "--mirror" in machine.err
+
+
+def test_device_chooses_for_that_gpu_only(machine: Machine, release: Path) -> None:
+    machine.env = {**machine.env, "ORTPACKS_FORCE_CC": "8.6,5.2"}
+    assert machine.run("select", "--index", str(release), "--device", "1", "--json") == 0, machine.err
+    answer = json.loads(machine.out)
+    assert (answer["package"]["variant"], answer["device"]["capability"]) == ("legacy", "5.2")
+    assert machine.run("select", "--index", str(release), "--device", "7") == 2
+    assert "--device 7 is no GPU of this machine" in machine.err
+
+
+def test_an_older_glibc_than_the_package_needs_is_the_cpu(machine: Machine, release: Path) -> None:
+    machine.libc = "glibc 2.31"
+    assert machine.run("install", "--index", str(release)) == 0
+    assert machine.out.startswith("CPU:")
+    assert "2.34" in machine.out
+    assert "2.31" in machine.out
+    assert not (machine.prefix / "current").exists()
+
+
+def test_explain_shows_every_package_against_every_gpu(machine: Machine, release: Path) -> None:
+    machine.env = {**machine.env, "ORTPACKS_FORCE_CC": "8.6,5.2"}
+    assert machine.run("select", "--index", str(release), "--explain") == 0, machine.err
+    (head,) = [line for line in machine.out.splitlines() if line.startswith("package")]
+    assert ("GPU 0" in head, "GPU 1" in head, "verdict" in head) == (True, True, True)

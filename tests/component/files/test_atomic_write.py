@@ -1,0 +1,128 @@
+"""Files and scratch folders that appear whole or not at all, whatever ends their writer."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from builder.errors import DiskError
+from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.disk import disk_errors
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from builder.files.atomic_write import part_file, scratch_folder
+dest = Path(sys.argv[1])
+with part_file(dest) as file, scratch_folder(dest.with_name("scratch"), needed=0) as folder:
+    folder.mkdir()
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_kill_9_leaves_the_old_file_and_the_next_run_clears_up(tmp_path: Path, root: Path) -> None:
+    dest = tmp_path / "package"
+    dest.write_bytes(b"old")
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(dest)], cwd=root, check=False)
+    assert killed.returncode == -9
+    assert dest.read_bytes() == b"old"
+    assert len([path for path in tmp_path.iterdir() if ".part-" in path.name]) == 2
+    with part_file(dest) as file, scratch_folder(tmp_path / "scratch", needed=0):
+        file.write(b"new")
+    assert dest.read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["package"]
+
+
+def test_two_threads_may_make_the_same_file_and_the_same_scratch_folder(tmp_path: Path) -> None:
+    both = threading.Barrier(2, timeout=10)
+
+    def write(text: bytes) -> bytes:
+        with part_file(tmp_path / "x") as file, scratch_folder(tmp_path / "work", needed=0) as folder:
+            folder.mkdir()
+            (folder / "mine").write_bytes(text)
+            both.wait()  # both are at it
+            file.write(text)
+            return (folder / "mine").read_bytes()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(write, [b"one", b"two"])) == [b"one", b"two"]
+    assert (tmp_path / "x").read_bytes() in {b"one", b"two"}
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_part_taken_for_an_orphan_before_it_was_locked_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one's search comes between making the part and locking it."""
+    locks: list[int] = []
+
+    def flock(descriptor: int, operation: int) -> None:
+        locks.append(descriptor)
+        for path in tmp_path.glob("*.part-*") if len(locks) in {1, 3} else ():
+            path.rmdir() if path.is_dir() else path.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with part_file(tmp_path / "x") as file:
+        file.write(b"whole")
+    with scratch_folder(tmp_path / "work", needed=0) as folder:
+        folder.mkdir()
+    assert len(locks) == 4
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("x", b"whole")]
+
+
+def interrupt(dest: Path) -> None:
+    with part_file(dest) as file:
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+
+def test_a_file_that_raises_half_way_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(tmp_path / "package")
+    assert list(tmp_path.iterdir()) == []
+
+
+def enter(dest: Path, needed: int = 0) -> None:
+    with part_file(dest, needed=needed):
+        pytest.fail("there is no file to write")
+
+
+def test_more_than_is_free_is_refused_with_both_numbers(tmp_path: Path) -> None:
+    with pytest.raises(DiskError, match=r"package does not fit: about 1,152,921,504,606,846,976 .* are free"):
+        enter(tmp_path / "package", needed=1 << 60)
+
+
+REFUSALS = [
+    (errno.EACCES, "Check the folder's owner and mode"),
+    (errno.EPERM, "Check the folder's owner and mode"),
+    (errno.EROFS, "file system is read-only"),
+    (errno.EIO, "disk may be failing"),
+    (errno.ENOENT, "is gone"),
+]
+
+
+@pytest.mark.parametrize(("code", "advice"), REFUSALS)
+def test_a_file_that_cannot_be_written_is_named_with_the_cause_and_what_to_do(
+    tmp_path: Path, code: int, advice: str
+) -> None:
+    with (
+        pytest.raises(DiskError, match=rf"x cannot be written: {os.strerror(code)}\. .*{advice}"),
+        disk_errors(tmp_path / "x"),
+    ):
+        raise OSError(code, os.strerror(code))
+
+
+def test_a_folder_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "dist").write_text("a file")
+    with pytest.raises(DiskError, match="package cannot be written"):
+        enter(tmp_path / "dist/package")

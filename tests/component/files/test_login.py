@@ -1,0 +1,72 @@
+"""A login in a URL: the server gets it, no other host does."""
+
+from __future__ import annotations
+
+import threading
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from builder.files.download import Wanted, fetch
+from builder.files.http_client import Web, open_url
+
+LOGIN = f"Basic {b64encode(b'user:p@ss word').decode()}"
+
+Asked = list[tuple[str, str | None]]
+"""Path and Authorization header of every request."""
+
+
+@contextmanager
+def served(asked: Asked, redirects: dict[str, str]) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append((self.path, self.headers.get("Authorization")))
+            target = redirects.get(self.path)
+            self.send_response(302 if target else 200)
+            self.send_header("Content-Length", "0" if target else "4")
+            if target:
+                self.send_header("Location", target)
+            self.end_headers()
+            self.wfile.write(b"" if target else b"body")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def web() -> Web:
+    return Web(open=open_url, sleep=lambda seconds: None, progress=lambda done, total: None)
+
+
+def test_a_login_goes_to_its_own_host_alone_also_behind_redirects(tmp_path: Path, web: Web) -> None:
+    here: Asked = []
+    elsewhere: Asked = []
+    with (
+        served(elsewhere, {}) as other,
+        served(here, {"/first": "/second", "/second": f"http://{other}/third"}) as host,
+    ):
+        fetch(Wanted(f"http://user:p%40ss%20word@{host}/first"), tmp_path / "part", web)
+    assert here == [("/first", LOGIN), ("/second", LOGIN)]
+    assert elsewhere == [("/third", None)]
+    assert (tmp_path / "part").read_bytes() == b"body"
+
+
+def test_a_blank_and_an_umlaut_in_a_path_are_escaped(tmp_path: Path, web: Web) -> None:
+    here: Asked = []
+    with served(here, {}) as host:
+        fetch(Wanted(f"http://{host}/größe 1%2B.whl"), tmp_path / "part", web)
+    assert here == [("/gr%C3%B6%C3%9Fe%201%2B.whl", None)]

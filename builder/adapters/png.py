@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from builder.binary.coverage import Support
 from builder.errors import ToolMissingError
-from builder.gpu.generations import GENERATIONS, MODELS
+from builder.gpu.table import GENERATIONS, MODELS
 from builder.report.heatmap import MARKS, MEANINGS, HeatMap, Row, shortened
 from builder.report.sentences import SPECIALISED
 

@@ -27,8 +27,9 @@ from enum import Enum
 
 from builder.binary.fatbin_format import Compression, Container, Kind
 from builder.binary.library_names import family_of
-from builder.gpu.architectures import Arch, Capability, jits_ptx, runs_sass
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.compatibility import jits_ptx, runs_sass
+from builder.gpu.table import DEVICES, GPUS, Gpu
 from builder.onnxruntime.units import UnitSet, meant_for
 
 _BLACKWELL = 10
@@ -133,13 +134,23 @@ def cover(
 def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support]:
     """A package's support: for each capability the worst over its libraries with something to run.
 
-    Without any such library it is none everywhere.
+    Without any such library it is none everywhere. The capabilities are those of ``columns``.
     """
-    found = [library.support for library in libraries if library.runnable]
+    runnable = [library for library in libraries if library.runnable]
+    found = [library.support for library in runnable]
     return {
-        device: max((support[device] for support in found), key=_ORDER.index, default=Support.NONE)
-        for device in CAPABILITIES
+        gpu.device: max((support[gpu.device] for support in found), key=_ORDER.index, default=Support.NONE)
+        for gpu in columns(runnable)
     }
+
+
+def columns(libraries: Iterable[LibraryCoverage]) -> tuple[Gpu, ...]:
+    """The GPUs that a report of these libraries tells of, by capability.
+
+    Those of NVIDIA's list, and of the others each whose own architecture one of the libraries holds.
+    """
+    held = {arch.number for library in libraries for arch in (*library.sass, *library.ptx)}
+    return tuple(gpu for gpu in GPUS if gpu.listed or (gpu.device in DEVICES and gpu.number in held))
 
 
 def sass_everywhere(containers: Sequence[Container]) -> tuple[Arch, ...]:
@@ -152,9 +163,11 @@ def promised_by(arch: Arch, *, widen: bool = False) -> tuple[Capability, ...]:
     """The capabilities that code for an architecture of a set must run on: its own, for ``f`` its family's.
 
     That ``sm_120`` runs on 12.1 too is no promise: ORT's CMake makes ``120a`` of it, which does not. For a
-    variant that is to be widened (``onnxruntime.widening``) it is one.
+    variant that is to be widened (``onnxruntime.widening``) it is one. A GPU that NVIDIA does not list is
+    promised by its own architecture only.
     """
-    runs_on = tuple(device for device in CAPABILITIES if runs_sass(arch, device))
+    gpus = [gpu for gpu in GPUS if gpu.device in DEVICES and (gpu.listed or gpu.number == arch.number)]
+    runs_on = tuple(gpu.device for gpu in gpus if runs_sass(arch, gpu.device))
     return runs_on if widen or arch.suffix == "f" else runs_on[:1]
 
 
@@ -198,7 +211,7 @@ def _tallies(containers: Iterable[Container], kinds: Sequence[UnitSet]) -> Mappi
         for container in containers
         if _runnable(container)
     )
-    return {device: _tally(alike, device, kinds) for device in CAPABILITIES}
+    return {device: _tally(alike, device, kinds) for device in DEVICES}
 
 
 def _runnable(container: Container) -> bool:

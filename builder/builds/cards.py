@@ -20,7 +20,7 @@ from builder.formats.package_names import PARTS_SUFFIX
 from builder.formats.providers import LINUX
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
-from builder.gpu.generations import CAPABILITIES, MODELS
+from builder.gpu.table import CAPABILITIES, MODELS
 from builder.package.describe import Report
 from builder.pipeline.selftest_models import Tensor, Trial
 from builder.report.cards import (

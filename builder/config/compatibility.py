@@ -9,7 +9,7 @@ from builder.config.shapes import items
 from builder.errors import CompatibilityError
 from builder.findings.finding import errors
 from builder.formats.manifest import ModelRule
-from builder.gpu.generations import GENERATION_NUMBERS
+from builder.gpu.table import GENERATION_NUMBERS
 from builder.project.variants import Project, Variant
 from builder.rules.nvidia_libraries import hold_libraries
 from builder.rules.toolkits import lint

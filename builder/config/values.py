@@ -16,8 +16,7 @@ from builder.errors import SchemaError, ValidationError
 from builder.formats.addresses import API, API_FORM, REPOSITORY
 from builder.formats.providers import CUDA, LINUX, PLATFORMS, PROVIDERS
 from builder.gpu.architectures import Arch
-from builder.gpu.generations import GENERATION_NUMBERS
-from builder.gpu.toolkits import KNOWN_SM
+from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM, SUFFIXES
 from builder.project.inputs import Input, InputKind
 
 _WHEEL = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==\d+(?:\.\d+)*(?:rc\d+)?(?:\.post\d+)?")
@@ -42,7 +41,6 @@ _DEPENDENCY = re.compile(r"[a-z][a-z0-9_]*")
 _PACKAGE = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _SUITE = re.compile(r"[a-z][a-z0-9-]*")
 _ARCH = re.compile(r"(?P<number>[1-9]\d{0,3})(?P<suffix>[af]?)")
-_FIRST_WITH = {"": 0, "a": 90, "f": 100}
 _ARCH_SPELLED = re.compile(r"(?:sm_|compute_)?(\d{1,2})\.?(\d)([af]?)")
 
 
@@ -170,7 +168,7 @@ def arch(cursor: Cursor) -> Arch | None:
     if number not in KNOWN_SM:
         _report_unknown_arch(cursor, number)
         return None
-    if number < _FIRST_WITH[found["suffix"]]:
+    if number < SUFFIXES[found["suffix"]].number:
         hint = "Suffix a came with sm_90, suffix f with sm_100."
         cursor.report(ValidationError, "no such suffix here", allowed=str(number), hint=hint)
     return Arch.parse(found[0])

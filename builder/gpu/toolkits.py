@@ -1,4 +1,4 @@
-"""CUDA toolkits by what they compile for, and the driver versions that code made with them needs.
+"""What a CUDA toolkit compiles for, and the driver versions that code made with it needs.
 
 Sources: the CUDA Toolkit release notes 12.8 to 13.0 and the table of drivers in them, the PTX ISA.
 """
@@ -6,55 +6,18 @@ Sources: the CUDA Toolkit release notes 12.8 to 13.0 and the table of drivers in
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Iterable, Mapping, Optional, Tuple
+from typing import Iterable, Optional, Tuple
 
 from builder.gpu.architectures import Arch
-
-Version = Tuple[int, ...]
-
-LAST_12 = (12, 9)
-TURING, BLACKWELL = 75, 100
-
-
-@dataclass(frozen=True)
-class Reach:
-    """From which CUDA on an architecture can be compiled, and up to which; ``last`` is inclusive."""
-
-    number: int
-    first: Version
-    last: Optional[Version] = None
-
-
-REACH = (
-    *(Reach(number, (11, 0), LAST_12) for number in (50, 52, 53, 60, 61, 62, 70, 72)),
-    *(Reach(number, (11, 0)) for number in (75, 80)),
-    *(Reach(number, (11, 1)) for number in (86,)),
-    *(Reach(number, (11, 4)) for number in (87,)),
-    *(Reach(number, (11, 8)) for number in (89, 90)),
-    *(Reach(number, (12, 8)) for number in (100, 120)),
-    Reach(101, (12, 8), LAST_12),
-    *(Reach(number, (12, 9)) for number in (103, 121)),
-    Reach(110, (13, 0)),
-)
-"""Source: the CUDA release notes."""
-
-RENAMED = {101: 110}
-"""Since CUDA 13. Source: the PTX ISA, "sm_101 renamed to sm_110 from PTX ISA version 9.0"."""
-
-KNOWN_SM: Tuple[int, ...] = tuple(sorted(reach.number for reach in REACH))
-"""Every architecture from Maxwell on; there is no sm_91."""
+from builder.gpu.table import COMPILED, FLOOR_12_8, FLOOR_13, GPUS, SUFFIXES, Gpu, Version
 
 NVCCS = ("12.4", "12.8", "12.9", "13.0")
 
-FIRST_WITH: Mapping[str, Version] = {"": (0,), "a": (12, 0), "f": (12, 9)}
-"""First CUDA with a suffix. Source: the PTX ISA: sm_90a came with 8.0, the families with 8.8."""
-
 FLOOR_12 = "525.60.13"
+"""The oldest driver for any CUDA 12."""
+
 FLOOR_ZSTD = "550.54.14"
-FLOOR_BLACKWELL = "570.26"
-FLOOR_13 = "580.65.06"
-LAST_BRANCH_BELOW_75 = "580"
+"""The driver of CUDA 12.4, the first that reads images packed with zstd."""
 
 
 def driver_window(
@@ -68,24 +31,21 @@ def driver_window(
     570.26 for 12.8 and 12.9 together, and so do we.
     """
     numbers = {arch.number for arch in sass}
+    gpus = [gpu for gpu in GPUS if gpu.number in numbers]
+    floors = [FLOOR_ZSTD if compressed else FLOOR_12, *(gpu.floor for gpu in gpus)]
     if version_of(cuda) >= (13,):
-        floor = FLOOR_13
-    elif any(number >= BLACKWELL for number in numbers) or (jit and version_of(cuda) >= (12, 8)):
-        floor = FLOOR_BLACKWELL
-    else:
-        floor = FLOOR_ZSTD if compressed else FLOOR_12
-    only_old = bool(numbers) and all(number < TURING for number in numbers)
-    return floor, LAST_BRANCH_BELOW_75 if only_old else None
+        floors.append(FLOOR_13)
+    elif jit and version_of(cuda) >= (12, 8):
+        floors.append(FLOOR_12_8)
+    branches = [gpu.last_branch for gpu in gpus if gpu.last_branch is not None]
+    only_old = bool(gpus) and len(branches) == len(gpus)
+    return max(floors, key=version_of), max(branches, key=int) if only_old else None
 
 
 def compilable(nvcc: str) -> Tuple[int, ...]:
     """The architectures an nvcc of this version can compile."""
     version = version_of(nvcc)[:2]
-    return tuple(
-        reach.number
-        for reach in sorted(REACH, key=lambda reach: reach.number)
-        if reach.first <= version and (reach.last is None or version <= reach.last)
-    )
+    return tuple(gpu.number for gpu in COMPILED if _reaches(gpu, version))
 
 
 def version_of(text: str) -> Version:
@@ -100,13 +60,13 @@ def dotted(version: Version) -> str:
 
 def first_cuda(arch: Arch) -> Optional[Version]:
     """First CUDA that compiles for ``arch``; ``None`` when it is not one we know."""
-    first = next((reach.first for reach in REACH if reach.number == arch.number), None)
-    return None if first is None else max(first, FIRST_WITH[arch.suffix])
+    first = next((gpu.first_cuda for gpu in COMPILED if gpu.number == arch.number), None)
+    return None if first is None else max(first, SUFFIXES[arch.suffix].first_cuda)
 
 
 def last_cuda(arch: Arch) -> Optional[Version]:
     """Last CUDA that compiles for ``arch``; ``None`` while it is still served."""
-    return next((reach.last for reach in REACH if reach.number == arch.number), None)
+    return next((gpu.last_cuda for gpu in COMPILED if gpu.number == arch.number), None)
 
 
 def is_made(nvcc: str, ptxas: Optional[str], arch: Arch) -> bool:
@@ -127,3 +87,8 @@ def compiles(nvcc: str, arch: Arch) -> bool:
     """Whether a toolkit of this version makes SASS for an architecture."""
     first = first_cuda(arch)
     return arch.number in compilable(nvcc) and first is not None and first <= version_of(nvcc)[:2]
+
+
+def _reaches(gpu: Gpu, version: Version) -> bool:
+    first, last = gpu.first_cuda, gpu.last_cuda
+    return first is not None and first <= version and (last is None or version <= last)

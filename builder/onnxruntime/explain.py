@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.formats.package_names import Host, Profile
-from builder.gpu.architectures import Arch, runs_sass
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.architectures import Arch
+from builder.gpu.compatibility import runs_sass
+from builder.gpu.table import CAPABILITIES
 from builder.onnxruntime.launches import launches, narrowed, shared_ptx, unused_options
 from builder.onnxruntime.official_builds import ArchList, Setting, arch_list, settings
 from builder.onnxruntime.profiles import Option, options

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from builder.findings.finding import Code, Finding, Severity
-from builder.gpu.architectures import Arch, Capability, runs_sass
-from builder.gpu.generations import CAPABILITIES, MODELS
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.compatibility import runs_sass
+from builder.gpu.table import CAPABILITIES, MODELS
 from builder.onnxruntime.toolchain import made, refused
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
-from builder.binary.coverage import LibraryCoverage, Support, combine
+from builder.binary.coverage import LibraryCoverage, Support, columns, combine
 from builder.binary.library import Inspected, Report
 from builder.findings.finding import Code
 from builder.formats.text import printable
-from builder.gpu.generations import GENERATIONS, MODELS
+from builder.gpu.table import GENERATIONS, MODELS
 from builder.pipeline.library_file import read_file
 from builder.report.heatmap import MARKS, MEANINGS, heat_maps
 from builder.report.heatmap_text import text
@@ -125,12 +125,13 @@ def _images(coverage: LibraryCoverage) -> dict[str, object]:
 
 def _capabilities(coverage: LibraryCoverage) -> dict[str, object]:
     support = coverage.support
+    devices = [gpu.device for gpu in columns([coverage])]
     return {
         str(device): {
             "support": support[device].value,
-            "native": tally.native,
-            "jit": tally.jit,
-            "none": tally.none,
+            "native": coverage.tally[device].native,
+            "jit": coverage.tally[device].jit,
+            "none": coverage.tally[device].none,
         }
-        for device, tally in coverage.tally.items()
+        for device in devices
     }

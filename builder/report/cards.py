@@ -18,7 +18,7 @@ from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import MissingKernels, failed
 from builder.formats.package_names import stem
 from builder.gpu.architectures import Capability
-from builder.gpu.generations import MODELS
+from builder.gpu.table import MODELS
 from builder.selection.reasons import RUNS
 
 FORMAT = 1

@@ -1,4 +1,4 @@
-"""A heat map of GPU support: rows are libraries, columns are ``coverage.CAPABILITIES``.
+"""A heat map of GPU support: rows are libraries, columns are ``gpu.table.CAPABILITIES``.
 
 One model for the terminal, the page and the picture: what a cell says and what it tells when pointed at.
 Text in it is printable whatever the libraries are called.
@@ -14,7 +14,7 @@ from builder.binary.coverage import LibraryCoverage, Support, combine
 from builder.binary.library import Inspected, Report
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
-from builder.gpu.generations import CAPABILITIES, MODELS
+from builder.gpu.table import CAPABILITIES, MODELS
 from builder.report.sentences import counts, listed, notes, summary
 
 MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
 from builder.binary.coverage import Support
-from builder.gpu.generations import GENERATIONS
+from builder.gpu.table import GENERATIONS
 from builder.report.heatmap import MARKS, MEANINGS, HeatMap, Row
 from builder.report.sentences import SPECIALISED
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from builder.binary.coverage import LibraryCoverage, Support, Tally, combine
+from builder.binary.coverage import LibraryCoverage, Support, Tally, columns, combine
 from builder.binary.fatbin_format import SECTIONS
 from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
-from builder.gpu.generations import CAPABILITIES, JETSON, MODELS, Model
+from builder.gpu.table import CAPABILITIES, GPUS, JETSON, Gpu
 
 SPECIALISED = (
     "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
@@ -26,7 +26,7 @@ _HOW = {
     Support.NONE: "not on",
 }
 
-_MODELS: Mapping[Capability, Model] = {model.device: model for model in MODELS}
+_MODELS: Mapping[Capability, Gpu] = {model.device: model for model in GPUS}
 
 _EVERYTHING = f"every GPU from {CAPABILITIES[0]} to {CAPABILITIES[-1]}"
 
@@ -83,27 +83,27 @@ def _caution(unread: int, total: int) -> str:
 
 
 def _runs(support: Mapping[Capability, Support]) -> str:
-    found = {kind: [device for device in CAPABILITIES if support[device] is kind] for kind in Support}
+    found = {kind: [device for device in support if support[device] is kind] for kind in Support}
     clauses = [f"{_HOW[kind]} {_where(devices)}" for kind, devices in found.items() if devices]
-    if len(found[Support.NONE]) == len(CAPABILITIES):
+    if len(found[Support.NONE]) == len(support):
         return f"Does not run as a whole on any GPU from {CAPABILITIES[0]} to {CAPABILITIES[-1]}."
     return f"Runs {'; '.join(clauses)}."
 
 
 def _where(devices: Sequence[Capability]) -> str:
-    if len(devices) == len(CAPABILITIES):
+    if set(devices) >= set(CAPABILITIES):
         return _EVERYTHING
     models = [_MODELS[device] for device in devices]
     return listed([*_by_generation(models), *_modules(models)])
 
 
-def _by_generation(models: Iterable[Model]) -> Iterator[str]:
+def _by_generation(models: Iterable[Gpu]) -> Iterator[str]:
     cards = (model for model in models if not model.module)
     for name, group in groupby(cards, key=lambda model: model.generation):
         yield f"{name} ({', '.join(str(model.device) for model in group)})"
 
 
-def _modules(models: Iterable[Model]) -> Iterator[str]:
+def _modules(models: Iterable[Gpu]) -> Iterator[str]:
     """Jetsons run code of their own only, so they stand apart from their generation's cards."""
     title = f"{JETSON} "
     for model in models:
@@ -120,8 +120,9 @@ def _is_stripped(item: Inspected) -> bool:
 def _partial(coverage: LibraryCoverage) -> Iterator[str]:
     """Which GPUs lack how many containers; those that lack as many in one sentence."""
     alike: dict[Tally, list[str]] = {}
-    for device, support in coverage.support.items():
-        if support is Support.PARTIAL:
+    support = coverage.support
+    for device in (gpu.device for gpu in columns([coverage])):
+        if support[device] is Support.PARTIAL:
             alike.setdefault(coverage.tally[device], []).append(str(device))
     for tally, devices in alike.items():
         has = "has" if tally.none == 1 else "have"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from builder.binary.coverage import promised_by
 from builder.findings.finding import Code, Finding
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.generations import MODELS
+from builder.gpu.table import GPUS
 
 MISSING: Mapping[str, tuple[Capability, ...]] = {
     wheel: tuple(map(Capability.parse, devices.split()))
@@ -51,10 +51,10 @@ def _unserved(sm: Sequence[Arch], missing: Sequence[Capability]) -> list[Arch]:
 
 def _cards(arches: Sequence[Arch]) -> str:
     devices = [device for arch in arches for device in promised_by(arch)]
-    cards = {model.device: model.cards for model in MODELS}
+    cards = {model.device: model.cards for model in GPUS}
     return ", ".join(f"{device} ({cards[device]})" for device in dict.fromkeys(devices))
 
 
 def _are_modules(arches: Sequence[Arch]) -> bool:
     devices = {device for arch in arches for device in promised_by(arch)}
-    return all(model.module for model in MODELS if model.device in devices)
+    return all(model.module for model in GPUS if model.device in devices)

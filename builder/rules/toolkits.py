@@ -13,12 +13,9 @@ from dataclasses import dataclass
 
 from builder.findings.finding import Code, Finding
 from builder.gpu.architectures import Arch
+from builder.gpu.table import KNOWN_SM, RENAMED, Version
 from builder.gpu.toolkits import (
-    KNOWN_SM,
     NVCCS,
-    RENAMED,
-    TURING,
-    Version,
     assembles,
     compilable,
     compiles,
@@ -31,6 +28,8 @@ from builder.gpu.toolkits import (
 from builder.onnxruntime.version_rules import Asked, hold_version
 
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
+
+TURING = 75
 
 _FIRST_CUDNN_75: Version = (9, 11)
 

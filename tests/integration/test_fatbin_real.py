@@ -17,7 +17,7 @@ from builder.binary.coverage import Support, cover
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
 from builder.gpu.architectures import Capability
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import CAPABILITIES
 from tests.support.factories import cudnn928
 from tests.support.factories.payloads import unpacked
 

@@ -8,7 +8,7 @@ import pytest
 
 from builder.binary.coverage import Support, combine
 from builder.builds.workshop import Workshop
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import CAPABILITIES
 from builder.pipeline.library_file import read_file
 from builder.rules.nvidia_libraries import MISSING
 

@@ -14,7 +14,8 @@ from typing import Callable, Mapping, Optional, Sequence, Tuple, cast
 
 from builder.client.probe.processes import Answer, Ask
 from builder.gpu.architectures import Capability
-from builder.gpu.devices import Device, capability_of_product
+from builder.gpu.devices import Device
+from builder.gpu.table import capability_of_product
 
 NAMELESS = "NVIDIA GPU"
 """Of a GPU whose name the driver does not say."""

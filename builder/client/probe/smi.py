@@ -11,7 +11,8 @@ from typing import Callable, Dict, Optional, Sequence, Tuple, TypeVar
 from builder.client.probe.child import NAMELESS, Outcome, Probe
 from builder.client.probe.processes import Answer, Ask
 from builder.gpu.architectures import Capability
-from builder.gpu.devices import Device, capability_of_product, parse_driver
+from builder.gpu.devices import Device, parse_driver
+from builder.gpu.table import capability_of_product
 
 NAME = "nvidia-smi"
 

@@ -12,7 +12,7 @@ import pytest
 from jinja2 import FileSystemLoader
 
 from builder.binary.library import Inspected
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import CAPABILITIES
 from builder.pipeline.inspect import document, inspect, page, table
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, container, elf, image, sass
 from tests.support.factories.libraries import BROKEN, IDLE, OWN, PLAIN, PROVIDER

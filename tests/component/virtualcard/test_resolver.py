@@ -14,7 +14,7 @@ import pytest
 from builder.binary.coverage import Support, cover
 from builder.binary.fatbin import read_containers
 from builder.gpu.architectures import Capability
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import CAPABILITIES
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
 from tests.support.factories.binaries import PTX, SASS, ZSTD, A, F, container, elf, image
 from tests.support.factories.nvidia import SMALL, compiled, packed

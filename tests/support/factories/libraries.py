@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from builder.binary.coverage import LibraryCoverage, Tally
 from builder.binary.library import Inspected
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import DEVICES
 
 
 def coverage(
@@ -26,7 +26,7 @@ def coverage(
     """``native="8.0 8.6"``: all containers have SASS for these; ``mixed``: native, by JIT, nothing."""
     active = containers - nothing_to_run
     tally = {
-        **dict.fromkeys(CAPABILITIES, Tally(0, 0, active)),
+        **dict.fromkeys(DEVICES, Tally(0, 0, active)),
         **{Capability.parse(device): Tally(active, 0, 0) for device in native.split()},
         **{Capability.parse(device): Tally(0, active, 0) for device in jit.split()},
         **{Capability.parse(device): Tally(*counts) for device, counts in (mixed or {}).items()},

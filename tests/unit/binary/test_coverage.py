@@ -12,12 +12,13 @@ from builder.binary.coverage import (
     cover,
     is_specialised,
     lacking,
+    promised_by,
     sass_everywhere,
 )
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import CAPABILITIES
 from tests.support.factories.binaries import (
     BLACKWELL,
     LTOIR,
@@ -170,3 +171,20 @@ def test_what_every_container_holds() -> None:
         Arch(8, 6),
     )
     assert sass_everywhere(()) == ()
+
+
+def test_a_gpu_that_nvidia_does_not_list_counts_where_the_bytes_name_it() -> None:
+    rubin = Capability.parse("10.7")
+    blackwell, both = _cover(sass(100)), _cover(container(image(SASS, 100), image(SASS, 107)))
+    assert rubin not in combine([blackwell])
+    assert combine([blackwell, both])[rubin] is Support.NATIVE
+    assert combine([_cover(sass(90)), both])[rubin] is Support.NONE
+
+
+def test_an_unlisted_gpu_is_promised_by_its_own_number_only() -> None:
+    def promised(arch: str, *, widen: bool = False) -> str:
+        return " ".join(map(str, promised_by(Arch.parse(arch), widen=widen)))
+
+    assert (promised("107"), promised("107a"), promised("107f")) == ("10.7", "10.7", "10.7")
+    assert (promised("100f"), promised("103", widen=True)) == ("10.0 10.3", "10.3")
+    assert (promised("88"), promised("86", widen=True)) == ("8.8", "8.6 8.9")

@@ -6,7 +6,7 @@ import pytest
 
 from builder.builds.cards import asked_for
 from builder.errors import ValidationError
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import CAPABILITIES
 from builder.virtualcard.card import DRIVER
 
 

@@ -13,8 +13,7 @@ import yaml
 from builder.config.lock import parse_lock
 from builder.config.project import load_project
 from builder.errors import ConfigError
-from builder.gpu.generations import GENERATION_NUMBERS
-from builder.gpu.toolkits import KNOWN_SM
+from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
 
 GOOD_LOCK = {

@@ -4,51 +4,55 @@ from __future__ import annotations
 
 import pytest
 
-from builder.gpu.architectures import Arch, Capability, jits_ptx, runs_sass
-from builder.gpu.generations import CAPABILITIES
-from builder.gpu.toolkits import KNOWN_SM
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.compatibility import jits_ptx, runs_sass
+from builder.gpu.table import CAPABILITIES, KNOWN_SM
 
 DEVICES = (
-    *("5.0", "5.2", "5.3", "6.0", "6.1", "6.2", "7.0", "7.2", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0"),
-    *("10.0", "10.1", "10.3", "11.0", "12.0", "12.1"),
+    *("5.0", "5.2", "5.3", "6.0", "6.1", "6.2", "7.0", "7.2", "7.5", "8.0", "8.6", "8.7", "8.8", "8.9"),
+    *("9.0", "10.0", "10.1", "10.3", "10.7", "11.0", "12.0", "12.1"),
 )
 
 RUNS = {
-    #      50  53  61  70  75  86  89   100 103 120
-    #        52  60  62  72  80  87  90   101 110 121
-    "50": "S S p p p p p p p p p p p p p p p p p p",
-    "52": ". S p p p p p p p p p p p p p p p p p p",
-    "53": ". . S p p p p p p p p p p p p p p p p p",
-    "60": ". . . S S p p p p p p p p p p p p p p p",
-    "61": ". . . . S p p p p p p p p p p p p p p p",
-    "62": ". . . . . S p p p p p p p p p p p p p p",
-    "70": ". . . . . . S p S p p p p p p p p p p p",
-    "72": ". . . . . . . S p p p p p p p p p p p p",
-    "75": ". . . . . . . . S p p p p p p p p p p p",
-    "80": ". . . . . . . . . S S p S p p p p p p p",
-    "86": ". . . . . . . . . . S p S p p p p p p p",
-    "87": ". . . . . . . . . . . S p p p p p p p p",
-    "89": ". . . . . . . . . . . . S p p p p p p p",
-    "90": ". . . . . . . . . . . . . S p p p p p p",
-    "90a": ". . . . . . . . . . . . . S . . . . . .",
-    "100": ". . . . . . . . . . . . . . S p S p p p",
-    "100a": ". . . . . . . . . . . . . . S . . . . .",
-    "100f": ". . . . . . . . . . . . . . S . S . . .",
-    "101": ". . . . . . . . . . . . . . . S p S p p",
-    "101a": ". . . . . . . . . . . . . . . S . S . .",
-    "101f": ". . . . . . . . . . . . . . . S . S . .",
-    "103": ". . . . . . . . . . . . . . . . S p p p",
-    "103a": ". . . . . . . . . . . . . . . . S . . .",
-    "103f": ". . . . . . . . . . . . . . . . S . . .",
-    "110": ". . . . . . . . . . . . . . . . . S p p",
-    "110a": ". . . . . . . . . . . . . . . . . S . .",
-    "110f": ". . . . . . . . . . . . . . . . . S . .",
-    "120": ". . . . . . . . . . . . . . . . . . S S",
-    "120a": ". . . . . . . . . . . . . . . . . . S .",
-    "120f": ". . . . . . . . . . . . . . . . . . S S",
-    "121": ". . . . . . . . . . . . . . . . . . . S",
-    "121a": ". . . . . . . . . . . . . . . . . . . S",
-    "121f": ". . . . . . . . . . . . . . . . . . . S",
+    #      50  53  61  70  75  86  88  90  101 107 120
+    #        52  60  62  72  80  87  89  100 103 110 121
+    "50": "S S p p p p p p p p p p p p p p p p p p p p",
+    "52": ". S p p p p p p p p p p p p p p p p p p p p",
+    "53": ". . S p p p p p p p p p p p p p p p p p p p",
+    "60": ". . . S S p p p p p p p p p p p p p p p p p",
+    "61": ". . . . S p p p p p p p p p p p p p p p p p",
+    "62": ". . . . . S p p p p p p p p p p p p p p p p",
+    "70": ". . . . . . S p S p p p p p p p p p p p p p",
+    "72": ". . . . . . . S p p p p p p p p p p p p p p",
+    "75": ". . . . . . . . S p p p p p p p p p p p p p",
+    "80": ". . . . . . . . . S S p S S p p p p p p p p",
+    "86": ". . . . . . . . . . S p S S p p p p p p p p",
+    "87": ". . . . . . . . . . . S p p p p p p p p p p",
+    "88": ". . . . . . . . . . . . S S p p p p p p p p",
+    "89": ". . . . . . . . . . . . . S p p p p p p p p",
+    "90": ". . . . . . . . . . . . . . S p p p p p p p",
+    "90a": ". . . . . . . . . . . . . . S . . . . . . .",
+    "100": ". . . . . . . . . . . . . . . S p S S p p p",
+    "100a": ". . . . . . . . . . . . . . . S . . . . . .",
+    "100f": ". . . . . . . . . . . . . . . S . S S . . .",
+    "101": ". . . . . . . . . . . . . . . . S p p S p p",
+    "101a": ". . . . . . . . . . . . . . . . S . . S . .",
+    "101f": ". . . . . . . . . . . . . . . . S . . S . .",
+    "103": ". . . . . . . . . . . . . . . . . S S p p p",
+    "103a": ". . . . . . . . . . . . . . . . . S . . . .",
+    "103f": ". . . . . . . . . . . . . . . . . S S . . .",
+    "107": ". . . . . . . . . . . . . . . . . . S p p p",
+    "107a": ". . . . . . . . . . . . . . . . . . S . . .",
+    "107f": ". . . . . . . . . . . . . . . . . . S . . .",
+    "110": ". . . . . . . . . . . . . . . . . . . S p p",
+    "110a": ". . . . . . . . . . . . . . . . . . . S . .",
+    "110f": ". . . . . . . . . . . . . . . . . . . S . .",
+    "120": ". . . . . . . . . . . . . . . . . . . . S S",
+    "120a": ". . . . . . . . . . . . . . . . . . . . S .",
+    "120f": ". . . . . . . . . . . . . . . . . . . . S S",
+    "121": ". . . . . . . . . . . . . . . . . . . . . S",
+    "121a": ". . . . . . . . . . . . . . . . . . . . . S",
+    "121f": ". . . . . . . . . . . . . . . . . . . . . S",
 }
 """S: SASS runs, and PTX can be compiled. p: PTX only. A dot: neither.
 
@@ -57,6 +61,8 @@ each up to the end of its major, but 50 and 52 not on 5.3, 60 and 61 not on 6.2,
 on 8.7, 100 not on 10.1; 53, 62, 72 and 87 on their own only; 101 on 10.1 and 11.0 only.
 Suffixes and PTX as in NVIDIA's Blackwell Compatibility Guide and its post on family-specific features: ``a``
 exactly its own, ``f`` 100 on 10.0 and 10.3, 103 on 10.3, 120 on 12.0 and 12.1, 121 on 12.1; PTX forward only.
+PyTorch has neither 88 nor 107: these stand as the rule for cards of their major has them, and ptxas 13.5
+takes ``100f`` and ``103f`` PTX for sm_107.
 """
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.gpu.devices import above_ceiling, below_floor, capability_of_product, parse_driver, platform_of
+from builder.gpu.devices import above_ceiling, below_floor, parse_driver, platform_of
+from builder.gpu.table import capability_of_product
 
 # From NVIDIA's "CUDA GPU Compute Capability" (developer.nvidia.com/cuda-gpus) and "Legacy CUDA GPU Compute
 # Capability" (/cuda-legacy-gpus), as published in 2017 and 2025.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.binary.library import Inspected
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import CAPABILITIES
 from builder.report.heatmap import HeatMap, Row, heat_maps, shortened
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 

@@ -7,7 +7,7 @@ import pytest
 from builder.binary.coverage import Tally
 from builder.binary.library import Inspected
 from builder.formats.text import printable
-from builder.gpu.generations import CAPABILITIES
+from builder.gpu.table import CAPABILITIES
 from builder.report.sentences import counts, listed, notes, summary
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 

@@ -6,7 +6,8 @@ import pytest
 
 from builder.findings.finding import Finding, Severity
 from builder.gpu.architectures import Arch
-from builder.gpu.toolkits import KNOWN_SM, compilable, driver_window
+from builder.gpu.table import KNOWN_SM
+from builder.gpu.toolkits import compilable, driver_window
 from builder.rules.toolkits import lint
 
 LEGACY, MODERN, LATEST = "50 52 60 61 70", "75 80 86", "89 90 100 120"
@@ -132,20 +133,23 @@ FIRST_AND_LAST = {
     80: ("11.0", None),
     86: ("11.1", None),
     87: ("11.4", None),
+    88: ("13.0", None),
     89: ("11.8", None),
     90: ("11.8", None),
     100: ("12.8", None),
     101: ("12.8", "12.9"),
     103: ("12.9", None),
+    107: ("13.4", None),
     110: ("13.0", None),
     120: ("12.8", None),
     121: ("12.9", None),
 }
 """First and last CUDA that compiles for each, of those from 11.0 on: the CUDA release notes, and for 100 and
-newer the PTX ISA (8.7 is CUDA 12.8, 8.8 is 12.9, 9.0 is 13.0). ``nvrtcGetSupportedArchs`` of 12.9 agrees.
+newer the PTX ISA (8.7 is CUDA 12.8, 8.8 is 12.9, 9.0 is 13.0, 9.4 is 13.4). ``nvrtcGetSupportedArchs`` of
+12.9 agrees; ptxas 13.0 takes sm_88 and ptxas 12.9 does not.
 """
 
-RELEASES = ("11.0", "11.1", "11.4", "11.8", "12.0", "12.4", "12.6", "12.8", "12.9", "13.0", "13.1")
+RELEASES = ("11.0", "11.1", "11.4", "11.8", "12.0", "12.4", "12.6", "12.8", "12.9", "13.0", "13.1", "13.4")
 
 
 @pytest.mark.parametrize("cuda", RELEASES)

@@ -1,0 +1,140 @@
+"""The table of GPUs: each capability in its place, by NVIDIA's list, and no second list of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.gpu import table, toolkits
+from builder.gpu.architectures import Arch
+from builder.gpu.table import (
+    CAPABILITIES,
+    COMPILED,
+    DEVICES,
+    EMBEDDED,
+    GENERATION_NUMBERS,
+    GENERATIONS,
+    GPUS,
+    KNOWN_SM,
+    MODELS,
+    PRODUCTS,
+    RENAMED,
+    capability_of_product,
+)
+
+ALLOWED = (
+    "gpu/table.py",
+    "onnxruntime/",  # what ONNX Runtime's sources and official builds name
+    "rules/nvidia_libraries.py",  # what was read from NVIDIA's wheels
+)
+"""What may write down several GPUs: the table, and facts of other people's bytes and sources."""
+
+MANY = 4
+
+
+def test_no_gpu_stands_in_the_table_twice_and_it_is_sorted() -> None:
+    devices = [gpu.device for gpu in GPUS]
+    assert devices == sorted(set(devices))
+
+
+def test_every_derived_list_is_made_of_rows_of_the_table() -> None:
+    rows = {gpu.number: gpu for gpu in GPUS}
+    assert tuple(gpu.device for gpu in GPUS if gpu.listed) == CAPABILITIES
+    assert tuple(gpu for generation in GENERATIONS for gpu in generation.models) == MODELS
+    assert tuple(gpu.number for gpu in GPUS if gpu.first_cuda) == KNOWN_SM
+    assert sorted(number for numbers in GENERATION_NUMBERS.values() for number in numbers) == list(KNOWN_SM)
+    assert set(CAPABILITIES) < set(DEVICES) == {gpu.device for gpu in COMPILED} - {rows[101].device}
+    assert RENAMED == {101: 110}
+    assert EMBEDDED == {53: (53,), 62: (62,), 72: (72,), 87: (87,), 101: (101, 110), 110: (110,)}
+    assert {capability for capability, _ in PRODUCTS} == {gpu.device for gpu in GPUS if gpu.products}
+    for gpu in COMPILED:
+        arch = Arch(gpu.device.major, gpu.device.minor)
+        assert (toolkits.first_cuda(arch), toolkits.last_cuda(arch)) == (gpu.first_cuda, gpu.last_cuda)
+        assert toolkits.driver_window([arch], "12.9") == (gpu.floor or toolkits.FLOOR_12, gpu.last_branch)
+
+
+def test_what_nvidia_does_not_list_is_known_and_has_no_column() -> None:
+    unlisted = {str(gpu.device): (gpu.generation, gpu.first_cuda) for gpu in COMPILED if not gpu.listed}
+    assert unlisted == {
+        "8.8": ("Ampere", (13, 0)),
+        "10.1": ("Blackwell", (12, 8)),
+        "10.7": ("Rubin", (13, 4)),
+    }
+
+
+def test_no_other_module_writes_a_list_of_gpus(root: Path) -> None:
+    builder = root / "builder"
+    found = {
+        module.relative_to(builder).as_posix(): list(written)
+        for module in sorted(builder.rglob("*.py"))
+        if (written := _lists(ast.parse(module.read_text(encoding="utf-8"))))
+    }
+    assert {name: lists for name, lists in found.items() if not name.startswith(ALLOWED)} == {}
+    assert "onnxruntime/toolchain.py" in found
+
+
+def _lists(tree: ast.Module) -> list[str]:
+    """Literals that hold ``MANY`` architectures, capabilities or generations."""
+    return [ast.unparse(node)[:60] for node in ast.walk(tree) if len(set(_gpus(node))) >= MANY]
+
+
+def _gpus(node: ast.AST) -> Iterator[object]:
+    if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
+        values = node.elts
+    elif isinstance(node, ast.Dict):
+        values = [key for key in node.keys if key is not None]
+    elif isinstance(node, ast.Call):
+        values = [*node.args]
+    else:
+        return
+    words = {*map(str, table.KNOWN_SM), *map(str, table.CAPABILITIES), *table.GENERATION_NUMBERS}
+    for value in values:
+        held = value.args[0] if isinstance(value, ast.Call) and value.args else value
+        if isinstance(held, ast.Constant) and not isinstance(held.value, bool):
+            yield from (word for word in str(held.value).split() if word in words)
+
+
+def test_generations_are_nvidias() -> None:
+    found = {
+        generation.name: " ".join(str(model.device) for model in generation.models)
+        for generation in GENERATIONS
+    }
+    assert found == {
+        "Maxwell": "5.0 5.2 5.3",
+        "Pascal": "6.0 6.1 6.2",
+        "Volta": "7.0 7.2",
+        "Turing": "7.5",
+        "Ampere": "8.0 8.6 8.7",
+        "Ada": "8.9",
+        "Hopper": "9.0",
+        "Blackwell": "10.0 10.3 11.0 12.0 12.1",
+    }
+
+
+def test_jetsons_are_known_as_such() -> None:
+    found = {model.module: str(model.device) for model in MODELS if model.module}
+    assert found == {"Nano": "5.3", "TX2": "6.2", "Xavier": "7.2", "Orin": "8.7", "Thor": "11.0"}
+    assert all(model.cards.startswith("Jetson ") == bool(model.module) for model in MODELS)
+
+
+@pytest.mark.parametrize(
+    ("product", "named"),
+    [
+        ("GeForce GTX 750", "GeForce GTX 750"),
+        ("Quadro M2000M", "M2000M"),
+        ("Tesla M40", "Tesla M40"),
+        ("Tesla P100-PCIE-16GB", "Tesla P100"),
+        ("Tesla P40", "P40"),
+        ("Tesla V100-SXM2-16GB", "Tesla V100"),
+        ("Tesla T4", "T4"),
+        ("NVIDIA A100-SXM4-40GB", "A100"),
+        ("NVIDIA A40", "A40"),
+        ("NVIDIA RTX A6000", "RTX A6000"),
+    ],
+)
+def test_cards_are_where_the_table_of_products_has_them(product: str, named: str) -> None:
+    (model,) = (model for model in MODELS if model.device == capability_of_product(product))
+    assert named in model.cards

@@ -14,7 +14,7 @@ from hypothesis import settings
 from builder.builds.workshop import Workshop
 from builder.formats.package_names import Host
 from builder.package.contents import wanted
-from builder.project.catalogue import ort_wheel
+from builder.project.inputs import ort_wheel
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin
 from tests.support import ROOT

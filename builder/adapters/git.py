@@ -21,7 +21,7 @@ _ENVIRONMENT = {
 
 
 class GitTags:
-    """Implements ``project.catalogue.Resolver`` for ``https://host/owner/name@tag``."""
+    """Implements ``project.inputs.Resolver`` for ``https://host/owner/name@tag``."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner

@@ -36,7 +36,7 @@ class Source(Protocol):
 
 
 class FileStore:
-    """Implements ``ports.Store`` and ``project.catalogue.Intake``."""
+    """Implements ``ports.Store`` and ``project.inputs.Intake``."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class FileStore:
         return tree
 
     def pin(self, item: Input) -> Pin:
-        """See ``project.catalogue.Intake.pin``."""
+        """See ``project.inputs.Intake.pin``."""
         with self._alone(_identity(item), item.spec):
             file = self._download(item, None)
             digest = _digest(file)

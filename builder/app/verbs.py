@@ -38,8 +38,7 @@ from builder.pipeline.plan import Wishes, choose_base
 from builder.pipeline.render import render
 from builder.pipeline.selftest import Bench
 from builder.pipeline.verify import verify
-from builder.project.catalogue import Resolver, ort_wheel
-from builder.project.inputs import InputKind, Lock
+from builder.project.inputs import InputKind, Lock, Resolver, ort_wheel
 from builder.project.plan import BuildPlan, package_name
 from builder.project.variants import Origin, Project
 from builder.release.assets import CHECKSUMS, INDEX, LocalFile

@@ -25,7 +25,7 @@ from builder.pipeline.render import render
 from builder.pipeline.selftest import Bench
 from builder.pipeline.selftest_models import Outputs, Tensor
 from builder.ports import Inspector, Reporter
-from builder.project.catalogue import ort_wheel
+from builder.project.inputs import ort_wheel
 from builder.project.plan import BuildPlan, Rendered
 from builder.project.variants import Origin, Variant
 

@@ -38,8 +38,7 @@ from builder.pipeline.selftest_models import (
     silero_inputs,
 )
 from builder.ports import Engine, Reporter
-from builder.project.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
-from builder.project.inputs import InputKind, Lock
+from builder.project.inputs import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER, InputKind, Lock
 from builder.project.plan import Workplace
 from builder.project.variants import Project
 

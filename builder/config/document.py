@@ -1,39 +1,282 @@
-"""The opening of a file of ours: a mapping with a ``format`` number that this program reads."""
+"""One file of ours as plain values, the line of each, and everything that is wrong with the file.
+
+pydantic says what is wrong with a value; here that becomes a message with file, line, key path, what was
+found, what is allowed and the nearest spelling. What is allowed stands in the JSON schema that pydantic makes
+of the same types.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Generic, TypeVar
 
-import yaml
+import pydantic
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import ErrorDetails
 
-from builder.config.cursor import Cursor
-from builder.config.shapes import INT, number, section
-from builder.errors import SchemaError, ValidationError
+from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
+
+Location = tuple[str | int, ...]
+"""The keys and list indices that lead from the top of a file to a value."""
+
+T = TypeVar("T")
+
+_BASIC_FIRST: tuple[type[ConfigError], ...] = (SchemaError, ValidationError, CompatibilityError)
+
+_LONGEST = 120
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+_MESSAGES: Mapping[str, tuple[type[ConfigError], str]] = {
+    "missing": (SchemaError, "missing key"),
+    "unexpected_keyword_argument": (SchemaError, "unknown key"),
+    "extra_forbidden": (SchemaError, "unknown key"),
+    "string_type": (SchemaError, "text is wanted"),
+    "int_type": (SchemaError, "a whole number is wanted"),
+    "bool_type": (SchemaError, "true or false is wanted"),
+    "tuple_type": (SchemaError, "a list is wanted"),
+    "dict_type": (SchemaError, "a mapping is wanted"),
+    "mapping_type": (SchemaError, "a mapping is wanted"),
+    "dataclass_type": (SchemaError, "a mapping is wanted"),
+    "enum": (ValidationError, "not one of the choices"),
+    "literal_error": (ValidationError, "not one of the choices"),
+    "greater_than_equal": (ValidationError, "out of range"),
+    "less_than_equal": (ValidationError, "out of range"),
+    "too_short": (ValidationError, "at least one item is needed"),
+}
+"""pydantic's types of errors in our words; those of ``project.kinds.wrong`` bring their own."""
 
 
-def open_document(
-    root: Cursor, version: int, keys: Sequence[str], optional: Sequence[str] = ()
-) -> dict[str, Cursor]:
-    """The places of ``keys`` and of those that may be missing at the top level.
+class _WithoutTitles(GenerateJsonSchema):
+    """JSON schema whose keys have no titles: they would repeat the keys' names."""
 
-    Raises at once, with nothing else, where the file is empty, no mapping, or of another format: there every
-    further message would be noise.
-    """
-    known = ("format", *keys)
-    if root.node is None or not root.node.value:
-        root.report(SchemaError, "the file is empty", found="", allowed=", ".join(known))
-    elif not isinstance(root.node, yaml.MappingNode):
-        root.report(SchemaError, "a mapping is wanted", allowed=", ".join(known))
-    else:
-        _check_format(root.at("format"), version)
-    root.problems.raise_if_any()
-    places = section(root, known, optional)
-    number(places["format"], least=version, most=version)
-    return places
+    def field_title_should_be_set(self, _schema: object) -> bool:
+        return False
 
 
-def _check_format(place: Cursor, version: int) -> None:
-    node = place.node
-    if node is not None and node.tag == INT and node.value != str(version):
-        hint = f"This program reads format {version}: use the release of ortpacks that the file is for."
-        place.report(ValidationError, "another format", allowed=str(version), hint=hint)
+class Reader(Generic[T]):
+    """Reads values of a class from plain data. pydantic compiles the class when a value is first read."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+
+    @cached_property
+    def adapter(self) -> pydantic.TypeAdapter[T]:
+        """What validates; it raises ``pydantic.ValidationError``."""
+        return pydantic.TypeAdapter(self._kind)
+
+    @cached_property
+    def schema(self) -> dict[str, object]:
+        """The JSON schema of what is read."""
+        return self.adapter.json_schema(schema_generator=_WithoutTitles)
+
+    def schema_file(self, title: str) -> str:
+        """The text of the file in ``docs/schemas``."""
+        dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+        return json.dumps({**dialect, **self.schema, "title": title}, indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The line of a value, counted from 1, and the value as a message shows it."""
+
+    line: int
+    found: str
+    unquoted: str = ""
+    """A scalar as it is written without quotes; empty for null, lists and mappings."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a file. An empty location is the whole file."""
+
+    kind: type[ConfigError]
+    line: int
+    location: Location
+    message: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """What stands in a file and where, and what is wrong with it so far."""
+
+    file: str
+    """The name that messages begin with."""
+    data: object = None
+    """Mappings whose keys are text, lists, and scalars."""
+    places: dict[Location, Place] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def line(self, location: Location) -> int:
+        """The line of a value; where none stands, that of the mapping which lacks it."""
+        while location and location not in self.places:
+            location = location[:-1]
+        return self.places[location].line
+
+    def at(self, *location: str | int) -> object:
+        """The value that stands there; ``None`` where none does, or something around it is wrong."""
+        return self._value(location) if self.is_clean(location) else None
+
+    def text(self, *location: str | int) -> str:
+        """The text that stands there; empty where ``at`` gives no text."""
+        value = self.at(*location)
+        return value if isinstance(value, str) else ""
+
+    def keys(self, *location: str | int) -> list[str]:
+        """The keys of the mapping that stands there, whatever is wrong with it."""
+        value = self._value(location)
+        return list(value) if isinstance(value, dict) else []
+
+    def is_clean(self, *locations: Location) -> bool:
+        """Whether nothing is wrong at, below or above these places: their values can be trusted."""
+        return not any(
+            problem.location[: len(location)] == location[: len(problem.location)]
+            for problem in self.problems
+            for location in locations
+        )
+
+    def report(
+        self,
+        kind: type[ConfigError],
+        location: Location,
+        message: str,
+        *,
+        found: str | None = None,
+        allowed: str = "",
+        hint: str = "",
+    ) -> None:
+        """Note a problem. ``found`` is shown instead of what stands there; ``hint`` is a whole sentence."""
+        if found is None:
+            found = self.places[location].found if location in self.places else ""
+        facts = [f"found {found}"] if found else []
+        facts += [f"allowed: {allowed}"] if allowed else []
+        whole = f"{message} ({'; '.join(facts)})" if facts else message
+        whole = f"{whole}. {hint}" if hint else whole
+        self.problems.append(Problem(kind, self.line(location), location, whole))
+
+    def raise_if_any(self) -> None:
+        """Raise every problem, in the file's order, as the class of the most basic one."""
+        if not self.problems:
+            return
+        kind = min((problem.kind for problem in self.problems), key=_BASIC_FIRST.index)
+        in_order = sorted(self.problems, key=lambda problem: (problem.line, problem.location))
+        raise kind(
+            [
+                f"{self.file}:{problem.line}: {key_path(problem.location) or 'the file'}: {problem.message}"
+                for problem in in_order
+            ]
+        )
+
+    def check_format(self, version: int, keys: Iterable[str]) -> None:
+        """Raise at once where the file is empty, no mapping, or of another format: more would be noise."""
+        allowed = ", ".join(keys)
+        if self.data in (None, "", {}, []):
+            self.report(SchemaError, (), "the file is empty", found="", allowed=allowed)
+        elif not isinstance(self.data, dict):
+            self.report(SchemaError, (), "a mapping is wanted", allowed=allowed)
+        elif type(self.data.get("format")) is int and self.data["format"] != version:
+            hint = f"This program reads format {version}: use the release of ortpacks that the file is for."
+            self.report(ValidationError, ("format",), "another format", allowed=str(version), hint=hint)
+        else:
+            return
+        self.raise_if_any()
+
+    def read(self, reader: Reader[T], location: Location = ()) -> T | None:
+        """The value that stands there; ``None`` after reporting all that is wrong with it."""
+        try:
+            return reader.adapter.validate_python(self._value(location))
+        except pydantic.ValidationError as error:
+            for detail in error.errors(include_url=False):
+                self._report_detail(detail, location, reader.schema)
+        return None
+
+    def _report_detail(self, detail: ErrorDetails, above: Location, schema: object) -> None:
+        if detail["type"] == "too_short" and detail["input"]:
+            return  # there are items: what is wrong with them is an error of its own
+        is_key = detail["loc"][-1:] == ("[key]",)
+        inside = detail["loc"][:-1] if is_key else detail["loc"]
+        location = (*above, *inside)
+        kind, message = _MESSAGES.get(detail["type"], (ValidationError, detail["msg"]))
+        kind = SchemaError if detail["type"] == "wrong_type" else kind
+        context = detail.get("ctx", {})
+        allowed, hint = str(context.get("allowed", "")), str(context.get("hint", ""))
+        found = "" if is_key else None
+        match message:
+            case "unknown key":
+                known, found = _choices(schema, inside[:-1]), ""
+                given = self.keys(*location[:-1])
+                missing = [key for key in known if key not in given]
+                key = str(location[-1])
+                allowed, hint = ", ".join(known), nearest(key, missing) or nearest(key, known)
+            case "not one of the choices":
+                known = _choices(schema, inside)
+                allowed, hint = ", ".join(known), nearest(str(detail["input"]), known)
+            case "out of range":
+                limits = _described(schema, inside)
+                allowed = f"{limits['minimum']} to {limits['maximum']}"
+            case "text is wanted" if self.places[location].unquoted:
+                hint = f'Quote it: "{self.places[location].unquoted}".'
+        self.report(kind, location, message, found=found, allowed=allowed, hint=hint)
+
+    def _value(self, location: Location) -> object:
+        value = self.data
+        for step in location:
+            value = value.get(step) if isinstance(value, dict) else None
+        return value
+
+
+def key_path(location: Location) -> str:
+    """``cuda.version``, ``models[2]``; a key with dots is quoted: ``inputs["wheel:cmake==3.31.6"]``."""
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path += f"[{step}]"
+        elif _PLAIN_KEY.fullmatch(step) is None:
+            path += f"[{json.dumps(shorten(step))}]"
+        else:
+            path += f".{step}" if path else step
+    return path
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """``Did you mean legacy?`` for ``legcy``; ``""`` where nothing is near."""
+    close = difflib.get_close_matches(word, list(words), n=1)
+    return f"Did you mean {close[0]}?" if close else ""
+
+
+def shorten(value: str) -> str:
+    """At most 120 characters of it."""
+    return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…"
+
+
+def _choices(schema: object, location: Location) -> list[str]:
+    """The keys or values that a JSON schema allows there."""
+    described = _described(schema, location)
+    allowed = described.get("properties") or described.get("enum") or [described.get("const")]
+    return [str(choice) for choice in allowed] if isinstance(allowed, dict | list) else []
+
+
+def _described(schema: object, location: Location) -> dict[str, object]:
+    """What a JSON schema says of the value at a location."""
+    described = _mapping(schema)
+    definitions = _mapping(described.get("$defs"))
+    for step in location:
+        properties, patterns = described.get("properties"), described.get("patternProperties")
+        if isinstance(step, int):
+            described = _mapping(described["items"])
+        elif properties:
+            described = _mapping(_mapping(properties)[step])
+        else:
+            described = _mapping(next(iter(_mapping(patterns).values())))
+        if "$ref" in described:
+            described = _mapping(definitions[str(described["$ref"]).rpartition("/")[2]])
+    return described
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}

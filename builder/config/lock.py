@@ -4,26 +4,81 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from builder.config import values
-from builder.config.cursor import Cursor
-from builder.config.document import open_document
-from builder.config.problems import nearest
-from builder.config.shapes import entries, matching, number, section
-from builder.config.tree import read_json
+from pydantic import Field
+
+from builder.config.document import Document, Reader, nearest
+from builder.config.syntax import read_json
 from builder.errors import ValidationError
 from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.kinds import SPECS, FileName, Section, Sha256, TextForm
 
 FORMAT = 1
 
-_LARGEST = 2**40
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_-]*")
-_REVISIONS = {
-    InputKind.GIT: (re.compile(r"[0-9a-f]{40}"), "null, or a commit: 40 hex digits"),
-    InputKind.IMAGE: (re.compile(r"sha256:[0-9a-f]{64}"), "null, or a digest: sha256: and 64 hex digits"),
+
+@dataclass(frozen=True)
+class FilePin(Section):
+    """The one file that a wheel or a Debian package is."""
+
+    filename: FileName
+    size: Annotated[int, Field(strict=True, ge=1, le=2**40)]
+    """Bytes."""
+    sha256: Sha256
+
+
+@dataclass(frozen=True)
+class CommitPin(Section):
+    """What a tag of a git repository stands for."""
+
+    revision: (
+        Annotated[str, TextForm("a revision", "[0-9a-f]{40}", "null, or a commit: 40 hex digits")] | None
+    )
+    """null where the host could not be asked: fine for local builds, refused for a release."""
+
+
+@dataclass(frozen=True)
+class DigestPin(Section):
+    """What the name of an image stands for."""
+
+    revision: (
+        Annotated[
+            str, TextForm("a revision", "sha256:[0-9a-f]{64}", "null, or a digest: sha256: and 64 hex digits")
+        ]
+        | None
+    )
+    """null where the host could not be asked: fine for local builds, refused for a release."""
+
+
+_FILE = Reader[Section](FilePin)
+
+_PINS: Mapping[InputKind, Reader[Section]] = {
+    InputKind.WHEEL: _FILE,
+    InputKind.DEBIAN: _FILE,
+    InputKind.GIT: Reader(CommitPin),
+    InputKind.IMAGE: Reader(DigestPin),
 }
-_KINDS = tuple(kind.value for kind in InputKind)
+
+
+def _describe_pins(schema: dict[str, object]) -> None:
+    """Which pin an input has follows from its key."""
+    pins = {f"^{kind.value}:{SPECS[kind]}$": pin.schema for kind, pin in _PINS.items()}
+    schema |= {"additionalProperties": False, "patternProperties": pins}
+
+
+@dataclass(frozen=True)
+class LockFile(Section):
+    """Which bytes every input must be. Written by `./run lock`, never by hand."""
+
+    format: Literal[1]
+    """Version of this file's format."""
+    inputs: Annotated[Mapping[str, object], Field(json_schema_extra=_describe_pins)]
+    """Pins by input: kind, colon, name."""
+
+
+LOCK = Reader(LockFile)
 
 
 def parse_lock(text: str, path: str) -> Lock:
@@ -31,10 +86,11 @@ def parse_lock(text: str, path: str) -> Lock:
 
     Raises ``ParseError`` where it is not JSON, else ``SchemaError`` or ``ValidationError`` with all problems.
     """
-    root = read_json(text, path)
-    keys = open_document(root, FORMAT, ("inputs",))
-    pins = {key: _pin(key, place) for key, place in entries(keys["inputs"]).items()}
-    root.problems.raise_if_any()
+    document = read_json(text, path)
+    document.check_format(FORMAT, ("format", "inputs"))
+    document.read(LOCK)
+    pins = {key: _pin(key, document) for key in document.keys("inputs")}
+    document.raise_if_any()
     return Lock(pins=pins)
 
 
@@ -44,46 +100,27 @@ def render_lock(lock: Lock) -> str:
     return json.dumps({"format": FORMAT, "inputs": inputs}, indent=2, sort_keys=True) + "\n"
 
 
-def _pin(key: str, place: Cursor) -> Pin:
-    kind = _kind(key, place)
-    if kind is None:
-        return Pin()
-    return _revision(kind, place) if kind in _REVISIONS else _file(place)
+def _pin(key: str, document: Document) -> Pin:
+    kind = _kind(key, document)
+    read = document.read(_PINS[kind], ("inputs", key)) if kind else None
+    return Pin(**vars(read)) if read else Pin()
 
 
-def _kind(key: str, place: Cursor) -> InputKind | None:
+def _kind(key: str, document: Document) -> InputKind | None:
+    place = ("inputs", key)
     try:
         item = Input.parse(key)
     except ValueError:
-        kind = key.partition(":")[0]
-        allowed, hint = ", ".join(f"{known}:…" for known in _KINDS), nearest(kind, _KINDS)
-        place.report(ValidationError, "not a kind of input", found=kind, allowed=allowed, hint=hint)
+        kind, known = key.partition(":")[0], [kind.value for kind in InputKind]
+        allowed, hint = ", ".join(f"{kind}:…" for kind in known), nearest(kind, known)
+        document.report(ValidationError, place, "not a kind of input", found=kind, allowed=allowed, hint=hint)
         return None
-    if not values.is_spec(item):
-        place.report(ValidationError, f"not the name of a {item.kind.value} input", found="")
+    if re.fullmatch(SPECS[item.kind], item.spec) is None:
+        document.report(ValidationError, place, f"not the name of a {item.kind.value} input", found="")
     return item.kind
 
 
-def _file(place: Cursor) -> Pin:
-    keys = section(place, ("filename", "size", "sha256"))
-    return Pin(
-        filename=matching(
-            keys["filename"], _FILENAME, "not a file's bare name", "letters, digits, . + ~ _ -"
-        ),
-        size=number(keys["size"], least=1, most=_LARGEST),
-        sha256=matching(keys["sha256"], _SHA256, "not a sha256", "64 hex digits in lower case"),
-    )
-
-
-def _revision(kind: InputKind, place: Cursor) -> Pin:
-    revision = section(place, ("revision",))["revision"]
-    if revision.is_null:
-        return Pin(revision=None)
-    pattern, allowed = _REVISIONS[kind]
-    return Pin(revision=matching(revision, pattern, "not a revision", allowed))
-
-
 def _fields(kind: InputKind, pin: Pin) -> dict[str, str | int | None]:
-    if kind in _REVISIONS:
-        return {"revision": pin.revision}
-    return {"filename": pin.filename, "size": pin.size, "sha256": pin.sha256}
+    if _PINS[kind] is _FILE:
+        return {"filename": pin.filename, "size": pin.size, "sha256": pin.sha256}
+    return {"revision": pin.revision}

@@ -1,20 +1,39 @@
-"""``variants.yaml``: text to a ``Project``, or every problem of the file at once."""
+"""``variants.yaml``: text to a ``Project``, or every problem of the file at once.
+
+pydantic holds each value to its type. What cannot go together though each part is fine is looked for here, in
+the parts that nothing else is wrong with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
-from builder.config import sections
-from builder.config.compatibility import check_models, check_pins, check_providers, check_variants
-from builder.config.document import open_document
-from builder.config.problems import nearest
-from builder.config.tree import read_yaml
-from builder.errors import NothingToDoError, ValidationError
+from builder.config.document import Document, Location, Reader, nearest
+from builder.config.syntax import read_yaml
+from builder.errors import CompatibilityError, NothingToDoError, ValidationError
+from builder.findings.finding import errors
+from builder.formats.manifest import ModelRule
+from builder.gpu.architectures import Arch
+from builder.gpu.table import GENERATION_NUMBERS
 from builder.project.variants import Project, Variant
+from builder.rules.nvidia_libraries import hold_libraries
+from builder.rules.toolkits import lint
 
 FORMAT = 1
 
-_SECTIONS = ("onnxruntime", "cuda", "cudnn", "bases", "variants", "check", "bundle", "publish", "models")
+PROJECT = Reader(Project)
+
+_KEYS = [key.name for key in fields(Project)]
+
+_PINS = (
+    ("cudnn.wheel", "cudnn.version", "=={}$"),
+    ("cuda.libraries.cudart", "cuda.version", "=={}."),
+    ("bases.nvidia.source", "bases.nvidia.onnxruntime", "{}"),
+    ("bases.assembled.source", "bases.assembled.onnxruntime", "_{}"),
+    ("bases.assembled.debs.nvcc", "bases.assembled.nvcc", "_{}."),
+)
+"""A pin's key, the key of the version it must be of, and how it names the version; ``$`` is the pin's end."""
 
 
 def load_project(text: str, path: str) -> Project:
@@ -23,25 +42,14 @@ def load_project(text: str, path: str) -> Project:
     Raises ``ParseError`` where it is not YAML. Else all problems are raised together, as ``SchemaError`` if
     any is one of shape, else ``ValidationError`` if any is one of a value, else ``CompatibilityError``.
     """
-    root = read_yaml(text, path)
-    keys = open_document(root, FORMAT, _SECTIONS, optional=("providers",))
-    project = Project(
-        onnxruntime=sections.read_onnxruntime(keys["onnxruntime"]),
-        cuda=sections.read_cuda(keys["cuda"]),
-        cudnn=sections.read_cudnn(keys["cudnn"]),
-        bases=sections.read_bases(keys["bases"]),
-        variants=sections.read_variants(keys["variants"]),
-        check=sections.read_check(keys["check"]),
-        bundle=sections.read_bundle(keys["bundle"]),
-        publish=sections.read_publish(keys["publish"]),
-        models=sections.read_models(keys["models"]),
-        providers=sections.read_providers(keys["providers"]),
-    )
-    check_pins(project, root)
-    check_variants(project, root)
-    check_providers(project, root)
-    check_models(project, root)
-    root.problems.raise_if_any()
+    document = read_yaml(text, path)
+    document.check_format(FORMAT, [key for key in _KEYS if key != "providers"])
+    project = document.read(PROJECT)
+    for check in (_check_pins, _check_variants, _check_providers, _check_models):
+        check(document)
+    document.raise_if_any()
+    if project is None:
+        raise AssertionError("no value, and nothing wrong with the file")
     return project
 
 
@@ -65,3 +73,86 @@ def pick_variants(project: Project, names: Sequence[str], all_: bool) -> tuple[V
 def _unknown_variant(name: str, project: Project) -> str:
     listed = ", ".join(project.packages)
     return f"{name!r} is not a variant (there are: {listed}). {nearest(name, project.packages)}".rstrip()
+
+
+def _check_pins(document: Document) -> None:
+    """Report each pin that is of another version than the key beside it says."""
+    for pin_path, version_path, form in _PINS:
+        pin, key = tuple(pin_path.split(".")), tuple(version_path.split("."))
+        spec, version = document.text(*pin), document.text(*key)
+        if spec and version and form.format(version) not in f"{spec.rpartition('@')[2]}$":
+            hint = f"Change one of the two; {version_path} stands in line {document.line(key)}."
+            document.report(CompatibilityError, pin, f"is not of {version_path} {version}", hint=hint)
+
+
+def _check_variants(document: Document) -> None:
+    """Report variants whose architectures the toolkit, cuDNN or ORT cannot serve, or of other generations."""
+    for name in document.keys("variants"):
+        numbers, generations = (
+            document.at("variants", name, "sm"),
+            document.at("variants", name, "generations"),
+        )
+        if isinstance(numbers, list):
+            sm = tuple(sorted(Arch.parse(str(number)) for number in numbers))
+            _check_architectures(document, name, sm)
+            if isinstance(generations, list):
+                _check_generations(document, name, sm, generations)
+
+
+def _check_architectures(document: Document, name: str, sm: tuple[Arch, ...]) -> None:
+    place: Location = ("variants", name, "sm")
+    cuda, cudnn, ort = (document.text(key, "version") for key in ("cuda", "cudnn", "onnxruntime"))
+    wheels = [document.text("cuda", "libraries", role) for role in document.keys("cuda", "libraries")] + [
+        document.text("cudnn", "wheel")
+    ]
+    if cuda and cudnn and ort:
+        findings = lint(variant=name, sm=sm, cuda=cuda, cudnn=cudnn, ort=ort, nvcc=None)
+        findings += hold_libraries(f"variants.{name}.sm", sm, wheels)
+        for finding in errors(findings):
+            message = f"{finding.code.name} {finding.message}"
+            document.report(CompatibilityError, place, message, found=finding.got, allowed=finding.wanted)
+
+
+def _check_generations(document: Document, name: str, sm: tuple[Arch, ...], said: list[str]) -> None:
+    meant = [
+        generation
+        for generation, numbers in GENERATION_NUMBERS.items()
+        if any(arch.number in numbers for arch in sm)
+    ]
+    if set(meant) != set(said):
+        place: Location = ("variants", name, "generations")
+        message, allowed = "not the generations of this sm set", ", ".join(meant)
+        document.report(CompatibilityError, place, message, found=", ".join(said), allowed=allowed)
+
+
+def _check_providers(document: Document) -> None:
+    """Report names that two packages would have: both stand in the same files' names."""
+    variants = set(document.keys("variants"))
+    for name in document.keys("providers"):
+        if name in variants:
+            hint = f"Name the variant in line {document.line(('variants', name))} something else."
+            place: Location = ("providers", name)
+            document.report(CompatibilityError, place, "a variant has this name", found="", hint=hint)
+
+
+def _check_models(document: Document) -> None:
+    """Report floors that a line cannot have, and lines of the model table that no machine can reach."""
+    lines = document.at("models")
+    if not isinstance(lines, list):
+        return
+    rules = [ModelRule(**line) for line in lines]
+    for index, rule in enumerate(rules):
+        if rule.device == "cpu" and "vram_mib" in lines[index]:
+            place: Location = ("models", index, "vram_mib")
+            document.report(ValidationError, place, "a cpu line has no floor of GPU memory", found="")
+    for index, rule in enumerate(rules):
+        before = next((first for first in range(index) if _always_wins(rules[first], rule)), None)
+        if before is not None and document.is_clean(("models",)):
+            message = f"never reached: models[{before}] fits every machine that this line fits"
+            document.report(CompatibilityError, ("models", index), message, found="")
+
+
+def _always_wins(earlier: ModelRule, later: ModelRule) -> bool:
+    """Whether ``earlier`` fits each machine that ``later`` fits (see ``selection.select.recommend``)."""
+    gpu_is_enough = earlier.device == "cpu" or (later.device == "gpu" and earlier.vram_mib <= later.vram_mib)
+    return gpu_is_enough and earlier.cores <= later.cores and earlier.ram_gib <= later.ram_gib

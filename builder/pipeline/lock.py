@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from builder.errors import ToolMissingError, TransferError
 from builder.ports import Reporter
-from builder.project.catalogue import Intake, Resolver, wanted_inputs
-from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.variants import Project
+from builder.project.inputs import Input, InputKind, Intake, Lock, Pin, Resolver
+from builder.project.variants import Project, wanted_inputs
 
 
 def lock(

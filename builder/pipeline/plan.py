@@ -21,10 +21,9 @@ from builder.gpu.architectures import Arch
 from builder.onnxruntime.toolchain import made, refused, tools
 from builder.onnxruntime.widening import hold_reach, lost, names, widened
 from builder.ports import Engine, Reporter, Store
-from builder.project.catalogue import ort_wheel, provider_wheel
-from builder.project.inputs import Input
+from builder.project.inputs import Input, ort_wheel
 from builder.project.plan import NO_BASE, BuildPlan
-from builder.project.variants import Origin, Project, Variant
+from builder.project.variants import Origin, Project, Variant, provider_wheel
 from builder.rules.toolkits import lint
 
 T = TypeVar("T")

@@ -17,8 +17,14 @@ from builder.gpu.architectures import Arch
 from builder.onnxruntime.launches import narrowed, shared_ptx, without_device_code
 from builder.onnxruntime.profiles import build_targets, cache_entries
 from builder.onnxruntime.toolchain import Targets, cmake_list, divide
-from builder.project.catalogue import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER
-from builder.project.inputs import DebianPackage, Input, Lock
+from builder.project.inputs import (
+    SELFTEST_CLASSIFIER,
+    SELFTEST_MODEL,
+    SELFTEST_TRANSFORMER,
+    DebianPackage,
+    Input,
+    Lock,
+)
 from builder.project.plan import BuildPlan, Rendered
 from builder.project.variants import AssembledBase, NvidiaBase, Origin
 

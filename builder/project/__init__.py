@@ -1,1 +1,1 @@
-"""What is built: ``variants.yaml`` and ``inputs.lock`` as values, and the plan of one package."""
+"""What is built: the values of ``variants.yaml`` and ``inputs.lock``, and the plan of one package."""

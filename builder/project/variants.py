@@ -1,17 +1,26 @@
-"""``variants.yaml`` as values: what is built, from what, for whom."""
+"""``variants.yaml``: what is built, from what, for whom. One class per section of the file.
+
+pydantic reads the sections from the file (``config.project``), and ``docs/schemas/variants.schema.json`` is
+made of the same annotations and docstrings. Values that code makes are not checked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
 
 from builder.findings.finding import Severity
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import Form, Host, Layout, Profile
-from builder.formats.providers import CUDA, LINUX
+from builder.formats.providers import COREML, CPU, CUDA, DIRECTML, LINUX, SERVED
 from builder.gpu.architectures import Arch
-from builder.project.inputs import Input
+from builder.project import kinds
+from builder.project.inputs import TEST_INPUTS, Input, ort_wheel
+from builder.project.kinds import Section
 
 
 class Origin(Enum):
@@ -38,71 +47,108 @@ class Oversize(Enum):
     """It is cut into parts of at most the budget, with a file that says how they join."""
 
 
-@dataclass(frozen=True)
-class OnnxRuntime:
-    """The ``onnxruntime`` section: how ORT is made by default."""
+Patches = Annotated[tuple[kinds.ProjectPath, ...], kinds.SomeDistinct]
+Packages = Annotated[tuple[kinds.DebianName, ...], kinds.SomeDistinct]
 
-    version: str
-    """The version of the wheels that ``--mixed`` repacks; a package without it has its base's."""
+
+@dataclass(frozen=True)
+class OnnxRuntime(Section):
+    """The ORT a release ships and how it is made by default."""
+
+    version: kinds.ThreeNumbers
+    """Version of the official wheels that --mixed repacks; without it a package has its base's version."""
     origin: Origin
+    """Where ORT's libraries come from: the official wheel, compiled source, or (auto) the wheel where it has
+    native code for the whole set, else source."""
     host: Host
+    """Where libonnxruntime.so comes from when the CUDA provider is compiled."""
     profile: Profile
-    tensorrt: bool
+    """How much of ORT is compiled; a release demands full."""
+    tensorrt: kinds.Flag = False
     """Whether packages hold the official TensorRT provider too; TensorRT itself is the user's to bring."""
 
 
 @dataclass(frozen=True)
-class Cuda:
-    """The ``cuda`` section: toolkit version ``12.9`` and NVIDIA's wheels by role (``cublas`` ...)."""
+class Cuda(Section):
+    """The CUDA run-time libraries in every package."""
 
-    version: str
-    libraries: Mapping[str, Input]
-
-
-@dataclass(frozen=True)
-class Cudnn:
-    """The ``cudnn`` section."""
-
-    version: str
-    wheel: Input
+    version: kinds.TwoNumbers
+    """Version of the toolkit, for example "12.9"."""
+    libraries: Annotated[
+        Mapping[str, Input], kinds.by_role(kinds.Wheel, "cudart", "cublas", "cufft", "curand", "nvrtc")
+    ]
+    """NVIDIA's wheels by role."""
 
 
 @dataclass(frozen=True)
-class NvidiaBase:
+class Cudnn(Section):
+    """The cuDNN in every package."""
+
+    version: kinds.FourNumbers
+    """Four numbers."""
+    wheel: kinds.Wheel
+    """NVIDIA's wheel of exactly that version."""
+
+
+@dataclass(frozen=True)
+class NvidiaBase(Section):
     """The release base: NVIDIA's own devel image, ORT's source by git tag."""
 
-    image: Input
-    runtime: Input
-    """The image without any of CUDA that packages are tried in and runtime images start from."""
-    source: Input
-    ort_version: str
-    packages: tuple[str, ...]
-    wheels: Mapping[str, Input]
-    """Build tools by role (``cmake``)."""
-    patches: tuple[str, ...]
-    """Paths of patches to ORT's source, applied in this order."""
+    image: kinds.Image
+    """The devel image that compiles."""
+    runtime: kinds.Image
+    """An image with nothing of CUDA: packages are tried in it, runtime images start from it."""
+    ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
+    """ORT version that is compiled here."""
+    source: kinds.GitTag
+    """Git tag of ORT's source."""
+    packages: Packages
+    """Debian packages that the build needs beside the image."""
+    wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "cmake")]
+    """Build tools by role."""
+    patches: Patches = ()
+    """Patches to ORT's source, relative to this file, in the order in which they are applied."""
 
 
 @dataclass(frozen=True)
-class AssembledBase:
-    """The base for places without Docker Hub: Debian, tools from Debian and PyPI, sources from Debian."""
+class AssembledBase(Section):
+    """The base without Docker Hub: Debian, tools from Debian and PyPI, sources from Debian."""
 
-    suite: str
-    packages: tuple[str, ...]
-    nvcc: str
-    """Version of nvcc, ``12.4``: decides which sm can be compiled."""
-    ort_version: str
-    source: Input
+    suite: kinds.Suite
+    """Debian's code name."""
+    packages: Packages
+    """Debian packages that the build needs from that suite."""
+    nvcc: kinds.TwoNumbers
+    """nvcc's version: decides which architectures can be compiled."""
+    ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
+    """ORT version that is compiled here."""
+    source: kinds.Tarball
     """ORT's source tarball."""
-    debs: Mapping[str, Input]
-    """Debian binary packages by role (``nvcc``, ``mp11``, ``gsl``, ``safeint``, ``ort_headers``)."""
-    sources: Mapping[str, Input]
-    """ORT's dependencies as source tarballs by FetchContent name (``abseil_cpp`` ...)."""
-    wheels: Mapping[str, Input]
-    """Toolchain wheels by role (``nvcc``, ``ptxas``, ``cudart``, ``cccl``, ``cusparse``, ``cutlass``,
-    ``cudnn_frontend``, ``cmake``)."""
-    patches: tuple[str, ...]
-    """Paths of patches to ORT's source, applied in this order."""
+    debs: Annotated[
+        Mapping[str, Input], kinds.by_role(kinds.Deb, "nvcc", "mp11", "gsl", "safeint", "ort_headers")
+    ]
+    """Debian binary packages by role."""
+    sources: Annotated[Mapping[kinds.DependencyName, kinds.Tarball], kinds.NamedEntries]
+    """ORT's dependencies as source tarballs, by FetchContent name."""
+    wheels: Annotated[
+        Mapping[str, Input],
+        kinds.by_role(
+            *(
+                kinds.Wheel,
+                "nvcc",
+                "ptxas",
+                "cudart",
+                "cccl",
+                "cusparse",
+                "cudnn_frontend",
+                "cutlass",
+                "cmake",
+            ),
+        ),
+    ]
+    """Toolchain wheels by role."""
+    patches: Patches = ()
+    """Patches to ORT's source, relative to this file, in the order in which they are applied."""
 
     @property
     def ptxas(self) -> str:
@@ -111,8 +157,8 @@ class AssembledBase:
 
 
 @dataclass(frozen=True)
-class Bases:
-    """The two bases a variant can be compiled on."""
+class Bases(Section):
+    """The images a variant can be compiled on."""
 
     nvidia: NvidiaBase
     assembled: AssembledBase
@@ -130,7 +176,7 @@ class Bases:
 class Variant:
     """One package: a name, the sm set it promises native code for, and the generations that is.
 
-    One of section ``providers`` has neither, but the official wheel that is repacked.
+    A package of section ``providers`` has neither, but the official wheel that is repacked.
     """
 
     name: str
@@ -146,55 +192,182 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The ``check`` section: how far a package's libraries may go."""
+class CompiledEntry(Section):
+    """One package."""
+
+    sm: kinds.Architectures
+    """Architectures with native code: 86, or 90a with its suffix."""
+    generations: Annotated[tuple[kinds.GenerationName, ...], kinds.SomeDistinct]
+    """The GPU generations that these architectures are."""
+    widen: kinds.Flag = False
+    """true: the package runs wherever plain code for the set does, whatever ORT's CMake makes of it."""
+
+
+@dataclass(frozen=True)
+class CpuEntry(Section):
+    """The official wheel of one platform, repacked."""
+
+    platform: Annotated[str, kinds.one_of(SERVED[CPU])]
+    """What the package runs on."""
+    wheel: Annotated[Input | None, kinds.WHEEL] = None
+    """The official wheel that is repacked; without it onnxruntime of the base's version."""
+
+
+@dataclass(frozen=True)
+class CoremlEntry(CpuEntry):
+    """The official wheel for macOS, repacked."""
+
+    platform: Annotated[str, kinds.one_of(SERVED[COREML])]
+    """What the package runs on."""
+
+
+@dataclass(frozen=True)
+class DirectmlEntry(Section):
+    """The official wheel for Windows, repacked."""
+
+    platform: Annotated[str, kinds.one_of(SERVED[DIRECTML])]
+    """What the package runs on."""
+    wheel: kinds.Wheel
+    """The official wheel that is repacked."""
+
+
+@dataclass(frozen=True)
+class ProviderEntries(Section):
+    """Packages for machines without a fitting NVIDIA GPU: official wheels, repacked."""
+
+    cpu: Annotated[CpuEntry | None, kinds.written_as(CpuEntry)] = None
+    """For the CPU."""
+    directml: Annotated[DirectmlEntry | None, kinds.written_as(DirectmlEntry)] = None
+    """For any GPU on Windows."""
+    coreml: Annotated[CoremlEntry | None, kinds.written_as(CoremlEntry)] = None
+    """For Apple's GPUs and Neural Engine."""
+
+
+def _variants(entries: Mapping[str, CompiledEntry]) -> dict[str, Variant]:
+    return {
+        name: Variant(name, entry.sm, entry.generations, widen=entry.widen) for name, entry in entries.items()
+    }
+
+
+def _provider_variants(section: ProviderEntries) -> dict[str, Variant]:
+    entries = ((key.name, getattr(section, key.name)) for key in fields(section))
+    return {name: _repacked(name, entry) for name, entry in entries if entry is not None}
+
+
+def _repacked(name: str, entry: CpuEntry | DirectmlEntry) -> Variant:
+    wheel = Input.wheel(entry.wheel.spec, entry.platform) if entry.wheel else None
+    return Variant(name, (), (), name, entry.platform, wheel)
+
+
+@dataclass(frozen=True)
+class Limits(Section):
+    """What a package's libraries are held to."""
 
     extra_sm: Severity
-    """How bad it is that the provider holds an architecture that nobody asked for."""
-    glibc: str
-    """Newest ``GLIBC_`` version that a library may need, ``2.35``."""
-    glibcxx: str
-    """Newest ``GLIBCXX_`` version that a library may need, ``3.4.30``."""
+    """How bad it is that the CUDA provider holds an architecture that is not in the set."""
+    glibc: kinds.TwoNumbers
+    """Newest GLIBC_ version that a library may need."""
+    glibcxx: kinds.ThreeNumbers
+    """Newest GLIBCXX_ version that a library may need."""
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """The ``bundle`` section."""
+class Bundle(Section):
+    """How packages are packed."""
 
-    layouts: tuple[Layout, ...]
-    forms: tuple[Form, ...]
+    layouts: Annotated[
+        tuple[Layout, ...], kinds.SomeDistinct, AfterValidator(lambda of: _in_order(of, Layout))
+    ]
+    """What travels in the archives: everything, or all but NVIDIA's libraries."""
+    forms: Annotated[tuple[Form, ...], kinds.SomeDistinct, AfterValidator(lambda of: _in_order(of, Form))]
+    """Kinds of archives, by the end of their names."""
     preset: Preset
-    budget: int
+    """Compression: seconds against bytes."""
+    budget: Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
     """Largest file in bytes; GitHub refuses assets of 2 GiB and more."""
     oversize: Oversize
-    licence: str
-    """Path of our own licence file."""
+    """What happens to an archive over the budget: refused, or cut into parts."""
+    licence: kinds.ProjectPath
+    """Our own licence file, relative to this file."""
+
+
+def _in_order(found: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:
+    return tuple(member for member in order if member in found)
 
 
 @dataclass(frozen=True)
-class Publish:
-    """The ``publish`` section: where a release goes."""
+class Publish(Section):
+    """Where a release goes."""
 
-    api: str
-    repository: str
-    tag: str
-    """Default tag; ``{version}`` is ORT's version."""
+    api: kinds.ApiUrl
+    """Base URL of the GitHub API, without a closing slash."""
+    repository: kinds.Repository
+    """owner/name"""
+    tag: kinds.ReleaseTag
+    """Default tag; {version} is ORT's version."""
 
 
 @dataclass(frozen=True)
-class Project:
-    """All of ``variants.yaml``."""
+class ModelEntry(Section):
+    """One line."""
 
+    model: kinds.ModelName
+    device: Literal["gpu", "cpu"]
+    """What the model runs on."""
+    vram_mib: kinds.Floor = 0
+    """GPU memory in MiB; gpu lines only."""
+    cores: kinds.Floor = 0
+    """CPU cores."""
+    ram_gib: kinds.Floor = 0
+    """Memory in GiB."""
+
+
+def _model_rule(line: ModelEntry) -> ModelRule:
+    return ModelRule(line.model, line.device, line.vram_mib, line.cores, line.ram_gib)
+
+
+_NO_GPU_MEMORY_OF_CPUS = {
+    "if": {"properties": {"device": {"const": "cpu"}}},
+    "then": {"properties": {"vram_mib": False}},
+}
+
+
+@dataclass(frozen=True)
+class Project(Section):
+    """What ortpacks builds. docs/variants.md explains each key."""
+
+    format: Literal[1]
+    """Version of this file's format."""
     onnxruntime: OnnxRuntime
     cuda: Cuda
     cudnn: Cudnn
     bases: Bases
-    variants: Mapping[str, Variant]
+    variants: Annotated[
+        Mapping[str, Variant],
+        kinds.written_as(
+            Annotated[Mapping[kinds.VariantName, CompiledEntry], Field(min_length=1), kinds.NamedEntries],
+            _variants,
+        ),
+    ]
+    """The packages, by name."""
     check: Limits
     bundle: Bundle
     publish: Publish
-    models: tuple[ModelRule, ...]
-    providers: Mapping[str, Variant] = field(default_factory=dict)
+    models: Annotated[
+        tuple[
+            Annotated[
+                ModelRule,
+                kinds.written_as(ModelEntry, _model_rule),
+                Field(json_schema_extra=_NO_GPU_MEMORY_OF_CPUS),
+            ],
+            ...,
+        ],
+        Field(min_length=1),
+    ]
+    """The model table: the first line whose floors a machine meets."""
+    providers: Annotated[Mapping[str, Variant], kinds.written_as(ProviderEntries, _provider_variants)] = (
+        field(default_factory=dict)
+    )
     """Packages for machines without a fitting NVIDIA GPU, by name."""
 
     @property
@@ -206,3 +379,39 @@ class Project:
     def patches(self) -> tuple[str, ...]:
         """Every patch that any base names."""
         return (*self.bases.nvidia.patches, *self.bases.assembled.patches)
+
+
+def provider_wheel(variant: Variant, version: str) -> Input:
+    """The official wheel of a package without CUDA: the one it names, or ``onnxruntime`` of ``version``."""
+    return variant.wheel or Input.wheel(f"onnxruntime=={version}", variant.platform)
+
+
+def assembled_inputs(project: Project) -> frozenset[Input]:
+    """What the assembled base is made of, next to the packages of its root file system."""
+    return frozenset(_named(project.bases.assembled))
+
+
+def wanted_inputs(project: Project) -> tuple[Input, ...]:
+    """Every input that any variant on any base can need, and those of the tests, sorted by key."""
+    bases = project.bases
+    versions = {project.onnxruntime.version, bases.nvidia.ort_version, bases.assembled.ort_version}
+    providers = (
+        provider_wheel(variant, version) for variant in project.providers.values() for version in versions
+    )
+    found = {*_named(project), *map(ort_wheel, versions), *providers, *TEST_INPUTS}
+    return tuple(sorted(found, key=lambda item: item.key))
+
+
+def _named(value: object) -> Iterator[Input]:
+    """Inputs anywhere below a value: none can be forgotten when a section grows a key."""
+    if isinstance(value, Input):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _named(part)
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _named(part)
+    elif is_dataclass(value):
+        for key in fields(value):
+            yield from _named(getattr(value, key.name))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from builder.pipeline.selftest_models import Tensor
-from builder.project.catalogue import SELFTEST_MODEL
+from builder.project.inputs import SELFTEST_MODEL
 from builder.virtualcard.values import Array
 from tests.answers import pairs
 

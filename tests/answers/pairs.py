@@ -15,7 +15,7 @@ from pathlib import Path
 from builder.adapters.store import FileStore
 from builder.builds.workshop import Workshop
 from builder.errors import ConfigError
-from builder.project.catalogue import ort_wheel
+from builder.project.inputs import ort_wheel
 from tests.support import ROOT
 
 HOST = "libonnxruntime.so"

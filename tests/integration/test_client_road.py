@@ -17,7 +17,7 @@ import pytest
 from builder.builds.kit import stock_outputs
 from builder.builds.workshop import Workshop
 from builder.pipeline.selftest_models import silero_inputs
-from builder.project.catalogue import ort_wheel
+from builder.project.inputs import ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.elsewhere import users
 from tests.elsewhere.shelf import address, cpu_packages, released

@@ -19,7 +19,7 @@ from builder.builds.kit import Kit, stock_outputs
 from builder.builds.workshop import Workshop
 from builder.pipeline.selftest import Bench
 from builder.pipeline.selftest_models import silero_inputs
-from builder.project.catalogue import ort_wheel
+from builder.project.inputs import ort_wheel
 from tests.elsewhere.compiled import Compiler
 from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run
 from tests.integration.test_road import LIBRARIES, MINIMAL

@@ -19,7 +19,7 @@ from builder.builds.kit import stock_outputs
 from builder.builds.workshop import Workshop
 from builder.pipeline.plan import PROVIDER_IN_WHEEL
 from builder.pipeline.selftest_models import silero_inputs
-from builder.project.catalogue import SELFTEST_MODEL, ort_wheel
+from builder.project.inputs import SELFTEST_MODEL, ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
 from tests.support.fakes.verbs import build, invoke, thin_of

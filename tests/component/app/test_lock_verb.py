@@ -12,8 +12,8 @@ from builder.builds.workshop import Workshop
 from builder.config.lock import parse_lock, render_lock
 from builder.errors import CommandError, ConfigError, TransferError
 from builder.ports import Completed
-from builder.project.catalogue import wanted_inputs
 from builder.project.inputs import Input, Lock, Pin
+from builder.project.variants import wanted_inputs
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
 
 COMMIT = "c" * 40

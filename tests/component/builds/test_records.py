@@ -22,7 +22,7 @@ from builder.formats.package_names import Host, PackageName, Profile
 from builder.package.archive import PackageFile
 from builder.pipeline.bundle import Bench, discard
 from builder.pipeline.plan import Wishes
-from builder.project.catalogue import ort_wheel
+from builder.project.inputs import ort_wheel
 from builder.project.plan import BuildPlan
 from builder.project.variants import OnnxRuntime, Origin
 from tests.support.factories.binaries import elf

@@ -12,9 +12,8 @@ from builder.config.lock import parse_lock
 from builder.config.project import load_project
 from builder.errors import ToolMissingError, TransferError
 from builder.pipeline.lock import lock
-from builder.project.catalogue import Resolver, wanted_inputs
-from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.variants import Project
+from builder.project.inputs import Input, InputKind, Lock, Pin, Resolver
+from builder.project.variants import Project, wanted_inputs
 from tests.support import ROOT
 from tests.support.fakes.ports import FakeReporter
 

@@ -215,6 +215,7 @@ def _project() -> Project:
     image = Input(InputKind.IMAGE, "nvidia/cuda:12.9.1-devel-ubuntu22.04")
     source = Input(InputKind.GIT, "https://github.com/microsoft/onnxruntime@v1.21.0")
     return Project(
+        format=1,
         onnxruntime=OnnxRuntime(
             version="1.21.0", origin=Origin.AUTO, host=Host.WHEEL, profile=Profile.LEAN, tensorrt=False
         ),

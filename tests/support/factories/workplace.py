@@ -15,8 +15,8 @@ from builder.builds.workshop import Workshop
 from builder.pipeline.selftest import Bench
 from builder.pipeline.selftest_models import Trial
 from builder.ports import Completed, ImageBuild, Reporter
-from builder.project.catalogue import wanted_inputs
 from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.variants import wanted_inputs
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.packages import ORT, WHEELS, Trees
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore

@@ -137,4 +137,7 @@ def test_windows_line_ends_count_as_one_line() -> None:
 def test_no_variant_at_all() -> None:
     head, rest = SAMPLE.split("variants:\n")
     text = f"{head}variants: {{}}\nbundle:{rest.split('bundle:')[1]}"
-    assert error_of(text) == (ValidationError, ["45: variants: at least one variant is needed"])
+    assert error_of(text) == (
+        ValidationError,
+        ["45: variants: at least one item is needed (found an empty mapping)"],
+    )

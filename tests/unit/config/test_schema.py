@@ -10,8 +10,9 @@ import jsonschema
 import pytest
 import yaml
 
-from builder.config.lock import parse_lock
-from builder.config.project import load_project
+from builder.config.document import Reader
+from builder.config.lock import LOCK, parse_lock
+from builder.config.project import PROJECT, load_project
 from builder.errors import ConfigError
 from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
@@ -35,6 +36,20 @@ def validator(root: Path, name: str) -> jsonschema.Draft202012Validator:
     schema = json.loads((root / "docs" / "schemas" / name).read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize(
+    ("name", "reader", "title"),
+    [
+        ("variants.schema.json", PROJECT, "variants.yaml"),
+        ("inputs.schema.json", LOCK, "inputs.lock"),
+    ],
+)
+def test_the_schemas_are_made_of_the_classes_that_read(
+    root: Path, name: str, reader: Reader[object], title: str
+) -> None:
+    written = (root / "docs" / "schemas" / name).read_text(encoding="utf-8")
+    assert written == reader.schema_file(title), f"docs/schemas/{name} is what Reader.schema_file makes"
 
 
 def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> None:

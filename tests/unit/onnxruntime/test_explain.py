@@ -16,7 +16,7 @@ from builder.onnxruntime.explain import Explanation, explain
 from builder.onnxruntime.official_builds import SETTINGS, settings
 from builder.onnxruntime.profiles import cache_entries
 from builder.onnxruntime.widening import widened
-from builder.project.catalogue import ort_wheel
+from builder.project.inputs import ort_wheel
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin, Project
 from tests.support import ROOT

@@ -35,10 +35,9 @@ from builder.package.provenance import (
     provenance_name,
     used_inputs,
 )
-from builder.project.catalogue import assembled_inputs
 from builder.project.inputs import DebianPackage, Input, InputKind, Pin
 from builder.project.plan import BuildPlan, Rendered
-from builder.project.variants import Variant
+from builder.project.variants import Variant, assembled_inputs
 from tests.support.factories.documents import manifest
 from tests.support.factories.packages import official, plan
 

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from builder.config.project import load_project
-from builder.project.catalogue import wanted_inputs
 from builder.project.inputs import InputKind
+from builder.project.variants import wanted_inputs
 
 
 def test_every_input_of_variants_yaml_once(root: Path) -> None:

@@ -1,0 +1,223 @@
+"""The kinds of values that stand in ``variants.yaml`` and ``inputs.lock``, as types that pydantic reads.
+
+Each type says how a value is written, what the value becomes, and what the JSON schema says of it. A pattern
+admits only characters that are safe in a Dockerfile, a shell line and a file name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    GetPydanticSchema,
+    WithJsonSchema,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from builder.formats.addresses import API, API_FORM, REPOSITORY
+from builder.formats.providers import LINUX, PLATFORMS
+from builder.gpu.architectures import Arch
+from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM, SUFFIXES
+from builder.project.inputs import Input, InputKind
+
+S = TypeVar("S")
+
+
+class Section:
+    """Base of the mappings of a file. Unknown keys are refused; docstrings go into the schema."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A scalar of YAML that is no text, whole number, ``true``, ``false`` or null: ``12.9``, ``yes``."""
+
+    spelled: str
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """Text all of which matches a pattern. Other text is an error: not ``what``; ``allowed`` says what is."""
+
+    what: str
+    pattern: str
+    allowed: str
+
+    def __get_pydantic_core_schema__(self, _source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._matched, handler.generate_schema(str))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, object]:
+        return {**handler(core), "pattern": f"^{self.pattern}$"}
+
+    def _matched(self, text: str) -> str:
+        if re.fullmatch(self.pattern, text) is None:
+            raise wrong("wrong_value", f"not {self.what}", self.allowed)
+        return text
+
+
+def wrong(kind: str, message: str, allowed: str, hint: str = "") -> PydanticCustomError:
+    """The error of a value, ``kind`` is ``wrong_type`` or ``wrong_value``; ``hint`` is a sentence."""
+    return PydanticCustomError(kind, "{message}", {"message": message, "allowed": allowed, "hint": hint})
+
+
+def written_as(shape: object, make: Callable[[S], object] | None = None) -> GetPydanticSchema:
+    """The annotation of a value that stands in the file as a ``shape``; ``make`` makes the value of it."""
+
+    def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        written = handler.generate_schema(shape)
+        return core_schema.no_info_after_validator_function(make, written) if make else written
+
+    return GetPydanticSchema(schema)
+
+
+def by_role(kind: object, *roles: str) -> GetPydanticSchema:
+    """The annotation of a mapping that has each of ``roles``, no other key, and a ``kind`` for each."""
+
+    def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        fields = {role: core_schema.typed_dict_field(handler.generate_schema(kind)) for role in roles}
+        return core_schema.typed_dict_schema(fields, extra_behavior="forbid")
+
+    return GetPydanticSchema(schema)
+
+
+def one_of(words: Iterable[str]) -> GetPydanticSchema:
+    """The annotation of text that is one of ``words``."""
+    return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema(list(words)))
+
+
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_SEGMENT = r"[A-Za-z0-9][A-Za-z0-9.+~_-]*"
+_POOL = rf"pool/(?:{_SEGMENT}/)+{_SEGMENT}"
+_WHEEL = r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9]+(?:\.[0-9]+)*(?:rc[0-9]+)?(?:\.post[0-9]+)?"
+_GIT = r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)+@[A-Za-z0-9][A-Za-z0-9._/+-]*"
+_IMAGE_NAME = r"[a-z0-9][a-z0-9.-]*(?::[0-9]+)?(?:/[a-z0-9][a-z0-9._-]*)*"
+_IMAGE = rf"{_IMAGE_NAME}(?::(?!latest$)[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{{64}})"
+_OTHER_PLATFORMS = "|".join(platform for platform in PLATFORMS if platform != LINUX)
+
+SPECS = {
+    InputKind.WHEEL: rf"{_WHEEL}(?:@(?:{_OTHER_PLATFORMS}))?",
+    InputKind.DEBIAN: _POOL,
+    InputKind.GIT: _GIT,
+    InputKind.IMAGE: _IMAGE,
+}
+"""The pattern of an input's name in ``inputs.lock``, by its kind."""
+
+
+def _version(form: str) -> TextForm:
+    return TextForm("a version", r"\.".join([_NUMBER] * (form.count(".") + 1)), form)
+
+
+def _input(kind: InputKind, what: str, pattern: str, allowed: str) -> GetPydanticSchema:
+    return written_as(Annotated[str, TextForm(what, pattern, allowed)], partial(Input, kind))
+
+
+TwoNumbers = Annotated[str, _version("X.Y")]
+ThreeNumbers = Annotated[str, _version("X.Y.Z")]
+FourNumbers = Annotated[str, _version("W.X.Y.Z")]
+
+WHEEL = _input(InputKind.WHEEL, "a pinned wheel", _WHEEL, "name==version, name in lower case")
+Wheel = Annotated[Input, WHEEL]
+Deb = Annotated[
+    Input,
+    _input(InputKind.DEBIAN, "a Debian package's path", rf"{_POOL}\.deb", "pool/…/name_version_arch.deb"),
+]
+_TARBALL, _SUFFIXES = rf"{_POOL}\.tar\.(?:gz|bz2|xz)", "pool/…/name_version.orig.tar.gz, .bz2 or .xz"
+Tarball = Annotated[Input, _input(InputKind.DEBIAN, "a Debian source tarball's path", _TARBALL, _SUFFIXES)]
+GitTag = Annotated[
+    Input, _input(InputKind.GIT, "a tag of a git repository", _GIT, "https://host/owner/name@tag")
+]
+Image = Annotated[
+    Input,
+    _input(InputKind.IMAGE, "a pinned image", _IMAGE, "name:tag or name@sha256:…; latest is no pin"),
+]
+
+ApiUrl = Annotated[str, TextForm("an API's base URL", API.pattern, API_FORM)]
+Repository = Annotated[str, TextForm("a repository", REPOSITORY.pattern.replace(r"\Z", "$"), "owner/name")]
+ReleaseTag = Annotated[
+    str,
+    TextForm(
+        "a tag", r"[A-Za-z0-9](?:[A-Za-z0-9._+-]|\{version\})*", "letters, digits, . _ + - and {version}"
+    ),
+]
+ProjectPath = Annotated[
+    str,
+    TextForm(
+        "a path inside the project",
+        rf"(?:{_SEGMENT}/)*{_SEGMENT}",
+        "letters, digits, . _ + ~ - and / between names",
+    ),
+]
+FileName = Annotated[str, TextForm("a file's bare name", _SEGMENT, "letters, digits, . + ~ _ -")]
+Sha256 = Annotated[str, TextForm("a sha256", "[0-9a-f]{64}", "64 hex digits in lower case")]
+DebianName = Annotated[
+    str, TextForm("a Debian package's name", "[a-z0-9][a-z0-9+.-]+", "lower case letters, digits, + . -")
+]
+Suite = Annotated[str, TextForm("a Debian suite", "[a-z][a-z0-9-]*", "lower case letters, digits and -")]
+ModelName = Annotated[str, TextForm("a model's name", "[A-Za-z0-9][A-Za-z0-9._-]*", "letters, digits, . _ -")]
+VariantName = Annotated[
+    str,
+    TextForm(
+        "a variant's name",
+        "[a-z][a-z0-9-]{0,39}",
+        "a lower case letter, then letters, digits or -, 40 in all",
+    ),
+]
+DependencyName = Annotated[
+    str, TextForm("a FetchContent name", "[a-z][a-z0-9_]*", "lower case letters, digits and _")
+]
+
+Flag = Annotated[bool, Field(strict=True)]
+Floor = Annotated[int, Field(strict=True, ge=0, le=10_000_000)]
+GenerationName = Annotated[str, one_of(GENERATION_NUMBERS)]
+SomeDistinct = Field(min_length=1, json_schema_extra={"uniqueItems": True})
+"""Of a list: at least one item, none twice. ``config.syntax`` sees what stands twice."""
+NamedEntries = Field(json_schema_extra={"additionalProperties": False})
+"""Of a mapping whose keys have a form: no other keys."""
+
+_ARCH = re.compile(r"([1-9][0-9]{0,3})([af]?)")
+_ARCH_SPELLED = re.compile(r"(?:sm_|compute_)?([0-9]{1,2})\.?([0-9])([af]?)")
+
+
+def _architecture(value: object) -> Arch:
+    spelled = value.spelled if isinstance(value, Unread) else str(value)
+    found = _ARCH.fullmatch(spelled)
+    if found is None or isinstance(value, str) != bool(found[2]) or isinstance(value, Unread):
+        meant = _ARCH_SPELLED.fullmatch(spelled)
+        hint = f"Write {''.join(meant.groups())}, without quotes." if meant else ""
+        raise wrong("wrong_type", "not an architecture", "a number like 86, or 90a with its suffix", hint)
+    number, suffix = int(found[1]), found[2]
+    if number not in KNOWN_SM:
+        near = min(KNOWN_SM, key=lambda known: abs(known - number))
+        allowed = ", ".join(map(str, KNOWN_SM))
+        raise wrong("wrong_value", "not a CUDA architecture", allowed, f"Did you mean {near}?")
+    if number < SUFFIXES[suffix].number:
+        hint = "Suffix a came with sm_90, suffix f with sm_100."
+        raise wrong("wrong_value", "no such suffix here", str(number), hint)
+    return Arch.parse(found[0])
+
+
+_SUFFIXED = (
+    f"{number}{suffix}" for number in KNOWN_SM for suffix in "af" if number >= SUFFIXES[suffix].number
+)
+
+Architecture = Annotated[
+    Arch,
+    GetPydanticSchema(lambda _source, _handler: core_schema.no_info_plain_validator_function(_architecture)),
+    WithJsonSchema({"enum": [*KNOWN_SM, *_SUFFIXED]}),
+]
+Architectures = Annotated[
+    tuple[Architecture, ...], SomeDistinct, AfterValidator(lambda sm: tuple(sorted(sm)))
+]
+"""A set of architectures, sorted: the order in the file means nothing."""

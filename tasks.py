@@ -231,7 +231,7 @@ def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
         "also": "one more of them; the flag may be left out",
         "json": "as JSON",
         "html": "write a page to this file",
-        "png": "write a picture to this file",
+        "svg": "write a picture to this file",
         "operators": "which operators have CUDA kernels: asks the package's own provider, on a virtual card",
         "model": "which nodes of this ONNX model would run on the CPU, and why: opened on a virtual card",
         "base": FLAGS["base"],
@@ -244,7 +244,7 @@ def inspect(
     also: list[str],
     json: bool = False,
     html: str | None = None,
-    png: str | None = None,
+    svg: str | None = None,
     operators: bool = False,
     model: str | None = None,
     base: str = "auto",
@@ -252,17 +252,17 @@ def inspect(
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     shop = workshop()
     if operators or model:
-        model_verbs.require_alone(also, html, png, model if operators else None)
+        model_verbs.require_alone(also, html, svg, model if operators else None)
         if model:
             model_verbs.tell_model(shop, path, Path(model), wishes(base), as_json=json)
         else:
             model_verbs.tell_operators(shop, path, wishes(base), as_json=json)
         return
-    page, picture = (Path(name) if name else None for name in (html, png))
+    page, picture = (Path(name) if name else None for name in (html, svg))
     inspection.require_places(page, picture)
-    reports = inspection.look_inside(shop, [path, *also])
-    inspection.show(shop, reports, as_json=json, html=page, png=picture)
-    inspection.require_read(reports)
+    sources = inspection.look_inside(shop, [path, *also])
+    inspection.show(shop, sources, as_json=json, html=page, picture=picture)
+    inspection.require_sound(sources)
 
 
 @task(

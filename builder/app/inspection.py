@@ -1,7 +1,4 @@
-"""inspect: look into anything that may hold libraries, change nothing.
-
-What ``inspect`` found, shown: a table or JSON on the console, a page and a picture as files.
-"""
+"""inspect: reads anything that may hold libraries; shows it as a table, JSON, a page and a picture."""
 
 from __future__ import annotations
 
@@ -11,39 +8,42 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from builder.adapters.png import draw
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener, is_url, require_path, shown
-from builder.binary.library import Inspected, Report
 from builder.builds.workshop import Workshop
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors
-from builder.pipeline.inspect import document, inspect, page, table
+from builder.package.describe import InspectedSource
+from builder.pipeline.inspect import document, inspect_source
 from builder.report.heatmap import heat_maps
+from builder.report.heatmap_views import page, svg, text
 
 
-def look_inside(shop: Workshop, sources: Sequence[str]) -> tuple[Report, ...]:
-    """What the libraries of each source hold; each is a file, a folder or a URL. See ``Opener.libraries``."""
+def look_inside(shop: Workshop, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
+    """What each source holds and promises; each is a file, a folder or a URL. Raises as ``Opener.files``."""
     for source in sources:
         if not is_url(source):
             require_path(source)  # before minutes go into the others
     unpacker = opener(shop, stderr_console(shop))
-    return tuple((shown(source), _read(unpacker, source)) for source in sources)
+    return tuple(_read(unpacker, source) for source in sources)
 
 
-def require_read(reports: Sequence[Report]) -> None:
-    """Raise ``CheckFailedError`` when a library could not be read: no script may take that for a pass."""
-    items = [item for _, found in reports for item in found]
+def require_sound(sources: Sequence[InspectedSource]) -> None:
+    """Raise ``CheckFailedError`` when a library cannot be read or is not what its manifest says."""
+    items = [item for source in sources for item in source.libraries]
     unread = [f"{item.name}: {item.problem}" for item in items if item.problem]
-    if unread:
-        raise CheckFailedError(f"{len(unread)} of {len(items)} libraries cannot be read", unread)
+    broken = [str(one) for source in sources for promise in source.promises for one in promise.findings]
+    what = [f"{len(unread)} of {len(items)} libraries cannot be read"] if unread else []
+    what += ["a manifest promises something else than its package holds"] if broken else []
+    if what:
+        raise CheckFailedError("; ".join(what), [*unread, *broken])
 
 
-def _read(unpacker: Opener, source: str) -> tuple[Inspected, ...]:
-    with unpacker.libraries(source) as libraries:
-        return inspect(libraries)
+def _read(unpacker: Opener, source: str) -> InspectedSource:
+    with unpacker.files(source) as files:
+        return inspect_source(shown(source), files.libraries, files.manifests)
 
 
 def stderr_console(shop: Workshop) -> Console:
@@ -61,29 +61,35 @@ def opener(shop: Workshop, told: Console) -> Opener:
 
 
 def show(
-    shop: Workshop, reports: Sequence[Report], *, as_json: bool, html: Path | None, png: Path | None
+    shop: Workshop,
+    sources: Sequence[InspectedSource],
+    *,
+    as_json: bool,
+    html: Path | None,
+    picture: Path | None,
 ) -> None:
     """Write the files that are asked for, then print. With ``as_json`` nothing but JSON is printed.
 
     Raises ``ValidationError`` where a file cannot be meant and ``DiskError`` where it cannot be written.
     """
-    require_places(html, png)
+    require_places(html, picture)
+    maps = heat_maps(sources)
     if html:
-        _write(html, page(reports, shop.loader).encode())
-    if png:
-        _write(png, draw(heat_maps(reports)))
-    shop.console.show(json.dumps(document(reports), indent=2) if as_json else table(reports))
-    for path in _asked(html, png) if not as_json else ():
+        _write(html, page(maps, shop.loader).encode())
+    if picture:
+        _write(picture, svg(maps, shop.loader).encode())
+    shop.console.show(json.dumps(document(sources), indent=2) if as_json else text(maps))
+    for path in _asked(html, picture) if not as_json else ():
         shop.reporter.say(f"{path}  {path.stat().st_size:,} bytes")
 
 
-def require_places(html: Path | None, png: Path | None) -> None:
+def require_places(html: Path | None, picture: Path | None) -> None:
     """Raise ``ValidationError`` for what no file can be written to: cheap, so before anything is read."""
-    for path in _asked(html, png):
+    for path in _asked(html, picture):
         with disk_errors(path):
             _require_place(path)
-    if html and png and html.absolute() == png.absolute():
-        raise ValidationError(f"--html and --png both name {html}. Give each a file of its own.")
+    if html and picture and html.absolute() == picture.absolute():
+        raise ValidationError(f"--html and --svg both name {html}. Give each a file of its own.")
 
 
 def _require_place(path: Path) -> None:

@@ -62,7 +62,7 @@ def require_alone(*others: object) -> None:
     if any(others):
         raise ValidationError(
             "--operators and --model take one package, go without each other, and write no --html and no "
-            "--png. Use --json for programs."
+            "--svg. Use --json for programs."
         )
 
 

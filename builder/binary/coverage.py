@@ -138,10 +138,12 @@ def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support
     """
     runnable = [library for library in libraries if library.runnable]
     found = [library.support for library in runnable]
-    return {
-        gpu.device: max((support[gpu.device] for support in found), key=_ORDER.index, default=Support.NONE)
-        for gpu in columns(runnable)
-    }
+    return {gpu.device: worst(support[gpu.device] for support in found) for gpu in columns(runnable)}
+
+
+def worst(supports: Iterable[Support]) -> Support:
+    """The worst of several; none of none."""
+    return max(supports, key=_ORDER.index, default=Support.NONE)
 
 
 def columns(libraries: Iterable[LibraryCoverage]) -> tuple[Gpu, ...]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from builder.binary.coverage import LibraryCoverage, cover, is_specialised
@@ -116,16 +116,13 @@ def _with_code(reading: Reading, buffer: Buffer) -> Reading:
     return replace(reading, containers=containers, coverage=coverage)
 
 
-Report = tuple[str, Sequence["Inspected"]]
-"""A source, as it is called in what is shown, and its libraries in their order."""
-
-
 @dataclass(frozen=True)
 class Inspected:
-    """One library: its coverage, or ``None`` without device code, or what keeps it from being read."""
+    """What ``inspect`` shows of one library: its coverage, or what keeps it from being read."""
 
     name: str
     coverage: LibraryCoverage | None = None
+    """``None`` without device code, or when it cannot be read."""
     problem: str = ""
     bare: bool = False
     """A fatbin by itself, as ``nvcc --fatbin`` writes it: no library, so no section and no SONAME."""

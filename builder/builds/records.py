@@ -1,31 +1,25 @@
-"""What lies beside a package in ``dist`` and speaks of it: the record of its build, and its provenance.
-
-Records of builds: written beside each package, read again for docs/builds.md.
-"""
+"""Files beside a package in ``dist``: its provenance, the record of its build, and docs/builds.md."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from builder.adapters.archive.archive import PackageArchive
 from builder.adapters.git import revision_of
-from builder.binary.library import Library
-from builder.binary.library_names import ONNXRUNTIME
 from builder.builds.workshop import Workshop
-from builder.errors import ConfigError, IntegrityError
+from builder.errors import ConfigError
 from builder.files.atomic_write import part_file
-from builder.files.disk import disk_errors
 from builder.formats.manifest import Manifest
 from builder.formats.manifest import loads as loads_manifest
 from builder.formats.package_names import PARTS_SUFFIX, Host, Layout, PackageName, Profile, stem
 from builder.package.build_record import (
     BuildRecord,
     Compile,
+    builds_page,
     contradictions,
     dumps,
     loads,
@@ -46,13 +40,10 @@ from builder.package.provenance import (
     used_inputs,
 )
 from builder.pipeline.bundle import Bundled
-from builder.pipeline.library_file import read_file
 from builder.pipeline.plan import Wishes
 from builder.project.plan import NO_BASE, BuildPlan, Rendered, Workplace
 from builder.project.variants import Origin
 from builder.release.options import archives_in
-from builder.report.builds_page import LeftOut, Row, page
-from builder.rules.dependencies import needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,20 +199,24 @@ def _tells(given: Profile | Host, ours: Profile | Host, origin: Origin) -> bool:
 def write_page(shop: Workshop, folders: Sequence[Path]) -> None:
     """Make docs/builds.md anew from every package of ``folders`` that has its record beside it.
 
-    Raises ``NothingToDoError`` for a folder without packages and ``IntegrityError`` for a damaged one.
+    A package whose record is missing or of other bytes is left out with a warning. Raises
+    ``NothingToDoError`` for a folder without packages and ``IntegrityError`` for a damaged one.
     """
-    found = [_read(shop, package) for folder in folders for package in _told_of(archives_in(folder))]
-    left_out = [one for one in found if isinstance(one, LeftOut)]
-    rows = {one.record.sha256: one for one in found if isinstance(one, Row)}
+    packages = [package for folder in folders for package in _recorded(archives_in(folder))]
+    found = {}
+    for package in packages:
+        build = _read(shop, package)
+        if isinstance(build, str):
+            shop.reporter.warn(f"left out: {package.name}: {build}")
+        else:
+            found[build[1].sha256] = build
     path = shop.root / PAGE
     with part_file(path) as file:
-        file.write(page(rows.values(), left_out).encode())
-    for one in left_out:
-        shop.reporter.warn(f"left out: {one.package}: {one.why}")
-    shop.reporter.say(f"{path}: {len(rows)} of {len(rows) + len(left_out)} packages")
+        file.write(builds_page(found.values()).encode())
+    shop.reporter.say(f"{path}: {len(found)} of {len(packages)} packages")
 
 
-def _told_of(packages: Sequence[Path]) -> Iterator[Path]:
+def _recorded(packages: Sequence[Path]) -> Iterator[Path]:
     """The packages that a record may be of: one of those a build made of the same libraries.
 
     A package without CUDA has none: nothing is compiled for it.
@@ -235,59 +230,18 @@ def _told_of(packages: Sequence[Path]) -> Iterator[Path]:
             yield package
 
 
-def _read(shop: Workshop, package: Path) -> Row | LeftOut:
-    record = _record(package)
-    if isinstance(record, LeftOut):
-        return record
+def _read(shop: Workshop, package: Path) -> tuple[Manifest, BuildRecord, int] | str:
+    """Manifest, record and bytes of a package, or why its record cannot be used."""
+    file = package.with_name(record_name(package.name))
+    if not file.is_file():
+        return f"no {file.name} lies beside it"
+    try:
+        record = loads(file.read_bytes(), file.name)
+    except ConfigError as error:
+        return "; ".join(error.problems)
     with shop.reporter.step(f"read {package.name}"):
         archive = shop.archive(shop.reporter)
         manifest = loads_manifest(archive.read_manifest(package), package.name)
         digest = archive.whole(package)
-        odd = contradictions(record, manifest, package.name.removesuffix(PARTS_SUFFIX), digest.sha256)
-        if odd:
-            return LeftOut(package.name, "; ".join(odd))
-        with archive.scratch(shop.dist / f"builds-{manifest.name}", _largest(manifest)) as folder:
-            host = needs(_libraries(archive, package, manifest, folder))
-        return Row(manifest, record, digest.size, host)
-
-
-def _record(package: Path) -> BuildRecord | LeftOut:
-    file = package.with_name(record_name(package.name))
-    if not file.is_file():
-        return LeftOut(package.name, f"no {file.name} lies beside it")
-    try:
-        return loads(file.read_bytes(), file.name)
-    except ConfigError as error:
-        return LeftOut(package.name, "; ".join(error.problems))
-
-
-def _libraries(archive: PackageArchive, package: Path, manifest: Manifest, folder: Path) -> Iterator[Library]:
-    """ONNX Runtime's own libraries, unpacked into ``folder`` one by one. Raises ``IntegrityError``."""
-    folder.mkdir()
-    for path, chunks in archive.members(package):
-        if path in _own(manifest):
-            file = folder / PurePosixPath(path).name
-            _write(file, chunks)
-            reading = read_file(path, file)
-            file.unlink()
-            if reading.elf is None:
-                raise IntegrityError(f"{package.name}: {reading.problem}")
-            yield Library(path=path, vendor=ONNXRUNTIME, elf=reading.elf)
-
-
-def _own(manifest: Manifest) -> dict[str, int]:
-    """Sizes of ONNX Runtime's own libraries by their path."""
-    return {
-        entry.path: entry.size
-        for entry in manifest.files
-        if entry.vendor == ONNXRUNTIME and entry.path.startswith("lib/")
-    }
-
-
-def _largest(manifest: Manifest) -> int:
-    return max(_own(manifest).values(), default=0)
-
-
-def _write(file: Path, chunks: Iterable[bytes]) -> None:
-    with disk_errors(file), file.open("wb") as opened:
-        opened.writelines(chunks)
+    unlike = contradictions(record, manifest, package.name.removesuffix(PARTS_SUFFIX), digest.sha256)
+    return "; ".join(unlike) or (manifest, record, digest.size)

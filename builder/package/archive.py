@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,11 +11,22 @@ from typing import Protocol
 
 from builder.errors import IntegrityError
 from builder.files.digest import Digest
+from builder.formats.manifest import MANIFEST
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 
 BUILT = "built"
 """``source`` of what we compiled or wrote."""
+
+MANIFEST_HEAD = 128
+"""Bytes at the start of a file that ``is_manifest`` has to see."""
+
+_OUR_MANIFEST = re.compile(rb'\s*\{\s*"format":\s*\d+,\s*"name":\s*"ortpacks-')
+
+
+def is_manifest(name: str, head: bytes) -> bool:
+    """Whether a file is the manifest of one of our packages, by its name and first bytes."""
+    return name.rpartition("/")[2] == MANIFEST and _OUR_MANIFEST.match(head) is not None
 
 
 @dataclass(frozen=True)

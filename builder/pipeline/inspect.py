@@ -1,26 +1,21 @@
-"""inspect: which GPUs the device code in some libraries runs on, as a table, as JSON and as a page."""
+"""inspect: which GPUs the device code of some libraries runs on, and what a package's manifest promises."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from jinja2 import BaseLoader, Environment, StrictUndefined
-
 from builder.binary.coverage import LibraryCoverage, Support, columns, combine
-from builder.binary.library import Inspected, Report
+from builder.binary.library import Inspected
 from builder.findings.finding import Code
+from builder.formats.manifest import MANIFEST
 from builder.formats.text import printable
-from builder.gpu.table import GENERATIONS, MODELS
+from builder.gpu.architectures import Capability
+from builder.package.describe import InspectedSource, Promise, promise_of
 from builder.pipeline.library_file import read_file
-from builder.report.heatmap import MARKS, MEANINGS, heat_maps
-from builder.report.heatmap_text import text
-from builder.report.sentences import SPECIALISED, notes, summary
+from builder.report.sentences import notes, summary
 
 FORMAT = 2
-
-_STARTS = tuple(MODELS.index(generation.models[0]) for generation in GENERATIONS)
-"""The columns that a generation begins with."""
 
 
 def inspect(libraries: Iterable[tuple[str, Path]]) -> tuple[Inspected, ...]:
@@ -28,29 +23,18 @@ def inspect(libraries: Iterable[tuple[str, Path]]) -> tuple[Inspected, ...]:
     return tuple(_inspected(name, file) for name, file in libraries)
 
 
-def table(reports: Sequence[Report]) -> str:
-    """For a terminal: a row a library, a column a compute capability, and what it comes to in words."""
-    return text(heat_maps(reports))
+def inspect_source(
+    label: str, libraries: Iterable[tuple[str, Path]], manifests: Iterable[tuple[str, Path]]
+) -> InspectedSource:
+    """Read the libraries of one source, and what the manifests of our packages in it promise of them."""
+    found = inspect(libraries)
+    promises = (promise_of(file.read_bytes(), name.removesuffix(MANIFEST), found) for name, file in manifests)
+    return InspectedSource(label, found, tuple(promises))
 
 
-def document(reports: Sequence[Report]) -> dict[str, object]:
+def document(sources: Sequence[InspectedSource]) -> dict[str, object]:
     """The JSON form; its schema is ``docs/schemas/inspect.schema.json``."""
-    return {"format": FORMAT, "sources": [_source(label, libraries) for label, libraries in reports]}
-
-
-def page(reports: Sequence[Report], loader: BaseLoader) -> str:
-    """One HTML page that needs nothing but itself. The same reports give the same text."""
-    environment = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
-    return environment.get_template("inspect.html.j2").render(
-        maps=heat_maps(reports),
-        generations=GENERATIONS,
-        models=MODELS,
-        starts=_STARTS,
-        legend=[(support.value, MARKS[support], MEANINGS[support]) for support in Support],
-        specialised=SPECIALISED,
-    )
+    return {"format": FORMAT, "sources": [_source(source) for source in sources]}
 
 
 def _inspected(name: str, file: Path) -> Inspected:
@@ -73,14 +57,39 @@ def _astray(link: Path) -> str:
     return f"a link to {printable(str(link.readlink()))}, where no file is"
 
 
-def _source(label: str, libraries: Sequence[Inspected]) -> dict[str, object]:
-    covered = [item.runnable for item in libraries if item.runnable]
+def _source(source: InspectedSource) -> dict[str, object]:
+    covered = [item.runnable for item in source.libraries if item.runnable]
     combined = combine(covered) if covered else {}
     return {
-        "source": label,
-        "sentence": summary(libraries),
-        "capabilities": {str(device): support.value for device, support in combined.items()},
-        "libraries": [_entry(item) for item in libraries],
+        "source": source.label,
+        "sentence": summary(source.libraries),
+        "capabilities": _supports(combined),
+        **({"promises": [_promise(promise) for promise in source.promises]} if source.promises else {}),
+        "libraries": [_entry(item) for item in source.libraries],
+    }
+
+
+def _supports(found: Mapping[Capability, Support]) -> dict[str, str]:
+    return {str(device): support.value for device, support in found.items()}
+
+
+def _promise(promise: Promise) -> dict[str, object]:
+    return {
+        "manifest": promise.path,
+        "package": promise.package or None,
+        "sm": list(promise.sm),
+        "capabilities": _supports(promise.capabilities),
+        "elsewhere": promise.elsewhere,
+        "findings": [
+            {
+                "code": one.code.name,
+                "path": one.path,
+                "message": one.message,
+                "wanted": one.wanted,
+                "got": one.got,
+            }
+            for one in promise.findings
+        ],
     }
 
 

@@ -1,24 +1,25 @@
-"""A heat map of GPU support: rows are libraries, columns are ``gpu.table.CAPABILITIES``.
+"""A heat map of GPU support: rows are libraries and what a manifest promises, columns are capabilities.
 
-One model for the terminal, the page and the picture: what a cell says and what it tells when pointed at.
-Text in it is printable whatever the libraries are called.
+``report.heatmap_views`` draws it as text, picture and page. Every text in it is printable, whatever the
+libraries are called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
 from builder.binary.coverage import LibraryCoverage, Support, combine
-from builder.binary.library import Inspected, Report
+from builder.binary.library import Inspected
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.table import CAPABILITIES, MODELS
-from builder.report.sentences import counts, listed, notes, summary
+from builder.package.describe import InspectedSource, Promise
+from builder.report.sentences import SPECIALISED, counts, listed, notes, promise_notes, summary
 
 MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}
-"""Told by more than a colour."""
+"""The letter of each cell, so that no reader depends on colours."""
 
 MEANINGS = {
     Support.NATIVE: "native",
@@ -27,7 +28,12 @@ MEANINGS = {
     Support.NONE: "not at all",
 }
 
+UNNAMED = "?"
+"""The letter of a GPU that a manifest says nothing of."""
+
 TOTAL, PARTIAL_TOTAL = "all libraries", "all that can be read"
+
+PROMISE = "manifest promises"
 
 _NAMED = 3
 """How many libraries a cell of the total names before it counts the rest."""
@@ -37,15 +43,21 @@ _HEADS = {model.device: f"{model.device} ({model.generation}: {model.cards})" fo
 
 @dataclass(frozen=True)
 class Cell:
-    """One library on one capability. ``hover`` is a sentence with the counts."""
+    """One row on one capability. ``hover`` is a sentence with the counts."""
 
-    support: Support
+    support: Support | None
+    """``None`` for a GPU that a manifest does not name, because it came later."""
     hover: str
 
     @property
     def mark(self) -> str:
         """One letter."""
-        return MARKS[self.support]
+        return MARKS[self.support] if self.support else UNNAMED
+
+    @property
+    def kind(self) -> str:
+        """The support's name, by which pictures choose a colour."""
+        return self.support.value if self.support else "unnamed"
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,13 @@ class Row:
     containers: int = 0
     specialised: bool = False
     unread: bool = False
+    summary: bool = False
+    """Whether it stands for a whole package: its manifest's promise, or the worst of its libraries."""
+
+    @property
+    def count(self) -> str:
+        """Its number of containers as text, empty where none were counted."""
+        return f"{self.containers:,}" if self.containers else ""
 
 
 @dataclass(frozen=True)
@@ -90,51 +109,65 @@ class HeatMap:
     folder: str
     """What the names of all its libraries begin with; they are shown without it."""
     sentence: str
+    promises: tuple[Row, ...]
+    """One for each manifest of a CUDA package in the source."""
     rows: tuple[Row, ...]
     total: Row | None
     """``None`` where nothing can run."""
     notes: tuple[Note, ...]
     details: tuple[Detail, ...]
-    more: int = 0
-    """Libraries that no row is left for."""
+
+    @property
+    def all_rows(self) -> tuple[Row, ...]:
+        """Promises, libraries and the total, in the order in which they are drawn."""
+        return (*self.promises, *self.rows, *([self.total] if self.total else []))
+
+    @property
+    def starred(self) -> bool:
+        """Whether any name has the star that ``sentences.SPECIALISED`` explains."""
+        return any(row.specialised for row in self.rows)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The notes below the rows as sentences, that on the star last."""
+        star = [f"* {SPECIALISED}."] if self.starred else []
+        return (*(f"{note.name}: {note.text}." for note in self.notes), *star)
 
 
-def heat_maps(reports: Iterable[Report]) -> tuple[HeatMap, ...]:
-    """One for each source."""
-    return tuple(_heat_map(label, libraries) for label, libraries in reports)
+def heat_maps(sources: Iterable[InspectedSource]) -> tuple[HeatMap, ...]:
+    """One map for each source."""
+    return tuple(map(_heat_map, sources))
 
 
-def shortened(maps: Iterable[HeatMap], most: int) -> Iterator[HeatMap]:
-    """The same maps with ``most`` rows in all, the notes of those, and no details.
-
-    The rows that stay are those with cells before those that cannot be read before those with nothing.
-    """
-    for found in maps:
-        rows = _weightiest(found.rows, most)
-        most -= len(rows)
-        names = {row.name for row in rows}
-        notes = tuple(note for note in found.notes if note.name in names)
-        yield replace(found, rows=rows, notes=notes, details=(), more=len(found.rows) - len(rows))
-
-
-def _weightiest(rows: Sequence[Row], count: int) -> tuple[Row, ...]:
-    """So many of the rows, in their order."""
-    ranked = sorted(range(len(rows)), key=lambda place: (not rows[place].cells, not rows[place].unread))
-    return tuple(rows[place] for place in sorted(ranked[:count]))
-
-
-def _heat_map(label: str, libraries: Sequence[Inspected]) -> HeatMap:
+def _heat_map(source: InspectedSource) -> HeatMap:
+    libraries = source.libraries
     folder = _common([item.name for item in libraries])
     named = [(printable(item.name[len(folder) :]), item) for item in libraries]
     return HeatMap(
-        label=printable(label),
+        label=printable(source.label),
         folder=printable(folder),
         sentence=summary(libraries),
+        promises=tuple(_promise(promise) for promise in source.promises if promise.sm),
         rows=tuple(_row(name, item) for name, item in named),
         total=_total(named),
-        notes=tuple(Note(name, "; ".join(notes(item))) for name, item in named if notes(item)),
+        notes=(
+            *(Note(promise.path, text) for promise in source.promises for text in promise_notes(promise)),
+            *(Note(name, "; ".join(notes(item))) for name, item in named if notes(item)),
+        ),
         details=tuple(_detail(name, item) for name, item in named if not item.problem),
     )
+
+
+def _promise(promise: Promise) -> Row:
+    """The row of a manifest; of a manifest below the source's top, its folder stands in the name."""
+    cells = (_promised_cell(device, promise.capabilities.get(device)) for device in CAPABILITIES)
+    return Row(f"{promise.folder} {PROMISE}".lstrip(), tuple(cells), summary=True)
+
+
+def _promised_cell(device: Capability, support: Support | None) -> Cell:
+    if support is None:
+        return Cell(None, f"{_HEADS[device]}: the manifest is older than this GPU and does not name it.")
+    return Cell(support, f"{_said(device, support)} So the manifest promises.")
 
 
 def _common(names: Sequence[str]) -> str:
@@ -190,7 +223,8 @@ def _total(named: Sequence[tuple[str, Inspected]]) -> Row | None:
         worst = [name for name, found in levels if found[device] is support[device]]
         cells.append(Cell(support[device], _said(device, support[device]) + _because(support[device], worst)))
     name = PARTIAL_TOTAL if any(item.problem for _, item in named) else TOTAL
-    return Row(name, tuple(cells), containers=sum(coverage.containers for _, coverage in covered))
+    containers = sum(coverage.containers for _, coverage in covered)
+    return Row(name, tuple(cells), containers=containers, summary=True)
 
 
 def _said(device: Capability, support: Support) -> str:

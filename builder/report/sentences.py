@@ -12,6 +12,7 @@ from builder.binary.library_names import must_hold_code
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.table import CAPABILITIES, GPUS, JETSON, Gpu
+from builder.package.describe import Promise
 
 SPECIALISED = (
     "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
@@ -58,6 +59,25 @@ def notes(item: Inspected) -> tuple[str, ...]:
         *_unknown(coverage),
         *_zstd(coverage),
     )
+
+
+def promise_notes(promise: Promise) -> Iterator[str]:
+    """What a manifest promises, a sentence each, and each finding where the bytes here disagree."""
+    if promise.sm:
+        elsewhere = (
+            f"; {promise.elsewhere} of its libraries come from NVIDIA's wheels and are not here: what it "
+            "says of them is not compared"
+            if promise.elsewhere
+            else ""
+        )
+        silent = [str(device) for device in CAPABILITIES if device not in promise.capabilities]
+        later = f"; it says nothing of {listed(silent)}, which it is older than" if silent else ""
+        agreed = "" if promise.findings else ", and the bytes here agree"
+        named = listed([f"sm_{arch}" for arch in promise.sm])
+        yield f"{promise.package} promises native code for {named}{agreed}{elsewhere}{later}"
+    for finding in promise.findings:
+        wanted = f" (promised: {finding.wanted}; found: {finding.got})" if finding.wanted else ""
+        yield printable(f"{finding.code.name} {finding.message}{wanted}")
 
 
 def counts(tally: Tally) -> str:

@@ -20,7 +20,9 @@ from builder.binary.library_names import HEAD, is_library, is_named_like_a_libra
 from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.formats.addresses import without_userinfo
+from builder.formats.manifest import MANIFEST
 from builder.formats.text import printable
+from builder.package.archive import MANIFEST_HEAD, is_manifest
 from builder.ports import Reporter
 
 Library = tuple[str, Path]
@@ -31,6 +33,15 @@ _BLOCK = 512
 _SUFFIX = re.compile(r"\.(?:whl|zip|nupkg|tar|tgz|txz|tbz2?|tzst|tar\.(?:gz|zst|bz2|xz))\Z", re.IGNORECASE)
 
 _TAKEN = "a .so, a folder, a wheel, a zip or tar archive, a container image's file, or the URL of one"
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """What of a source is looked at, each sorted by name."""
+
+    libraries: Sequence[Library]
+    manifests: Sequence[Library]
+    """The ``manifest.json`` of each package of ours in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +55,24 @@ class Opener:
 
     @contextmanager
     def libraries(self, source: str) -> Iterator[Sequence[Library]]:
-        """The libraries of ``source``, sorted by name, there to be read inside the block.
+        """The libraries of ``source``; see ``files``."""
+        with self.files(source) as files:
+            yield files.libraries
 
-        Raises ``NothingToDoError`` when it holds none, ``ValidationError`` (no such thing, or of no kind that
-        can be opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
+    @contextmanager
+    def files(self, source: str) -> Iterator[SourceFiles]:
+        """The libraries and manifests of ``source``, there to be read inside the block.
+
+        Raises ``NothingToDoError`` when it holds no library, ``ValidationError`` (no such thing, or of no
+        kind that can be opened), ``IntegrityError`` (damaged), ``TransferError``, ``DiskError``.
         """
-        with self._found(source) as files:
-            if not files:
+        with self._found(source) as found:
+            named = [(printable(name), path) for name, path in sorted(found.items())]
+            manifests = [one for one in named if _is_manifest(*one)]
+            libraries = [one for one in named if one not in manifests]
+            if not libraries:
                 raise NothingToDoError(f"No shared library in {shown(source)}. Name {_TAKEN}.")
-            yield [(printable(name), path) for name, path in sorted(files.items())]
+            yield SourceFiles(libraries, manifests)
 
     @contextmanager
     def _found(self, source: str) -> Iterator[dict[str, Path]]:
@@ -180,9 +200,14 @@ def _is_candidate(path: Path) -> bool:
     """A file that cannot be looked at is one too: whoever reads it says why."""
     try:
         with path.open("rb") as file:
-            return is_library(path.name, file.read(HEAD))
+            head = file.read(max(HEAD, MANIFEST_HEAD))
     except OSError:
         return True
+    return is_library(path.name, head) or is_manifest(path.name, head)
+
+
+def _is_manifest(name: str, path: Path) -> bool:
+    return name.rpartition("/")[2] == MANIFEST and not is_library("", _head(path, name))
 
 
 _ENCRYPTED = 0x1

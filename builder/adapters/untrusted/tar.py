@@ -19,6 +19,7 @@ from builder.adapters.untrusted.reading import Allowance, Scratch, damage, decom
 from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
 from builder.errors import IntegrityError, ValidationError
 from builder.formats.text import printable
+from builder.package.archive import MANIFEST_HEAD, is_manifest
 
 _CHUNK = 1 << 20
 
@@ -201,7 +202,7 @@ class _Ending:
 
 @dataclass
 class LayerReader:
-    """Reads members into a ``Layer``: libraries go to the scratch, of all else the name is enough."""
+    """Reads members into a ``Layer``: libraries and our manifests are kept, else the name is enough."""
 
     scratch: Scratch
     what: str
@@ -215,15 +216,19 @@ class LayerReader:
             self.layer.add_folder(name)
         elif info.islnk():
             self._take_link(name, plain(info.linkname))
-        elif content is not None and is_library(name, self._head(content, info)):
+        elif content is not None and self._is_kept(name, self._head(content, info)):
             self.allowance.take_libraries(1)
             self.layer.add(name, self.scratch.keep(content, info.size, f"{self.what}: {printable(name)}"))
         else:
             self.layer.add(name, None)
 
+    def _is_kept(self, name: str, head: bytes) -> bool:
+        """A manifest outside of any folder is docker's: packages have a top folder."""
+        return is_library(name, head) or ("/" in name and is_manifest(name, head))
+
     def _head(self, content: io.BufferedReader, info: tarfile.TarInfo) -> bytes:
         with damage(self.what):
-            return content.peek(HEAD) if info.size else b""
+            return content.peek(max(HEAD, MANIFEST_HEAD)) if info.size else b""
 
     def _take_link(self, name: str, target: str) -> None:
         """A hard link is a second name of bytes that came before."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.inspection import look_inside, require_read
+from builder.app.inspection import look_inside, require_sound
 from builder.app.program import with_flags
 from builder.builds.workshop import Workshop
 from builder.errors import CheckFailedError, ValidationError
@@ -20,7 +20,7 @@ from tests.support.fakes.ports import FakeReporter
 
 LIBRARY = elf({".nv_fatbin": sass(75)})
 
-VALUED = frozenset({"--also", "--html", "--png", "-p"})
+VALUED = frozenset({"--also", "--html", "--svg", "-p"})
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def sources(tmp_path: Path) -> list[str]:
 
 def test_each_source_has_its_report_and_nothing_is_left(shop: Workshop, sources: list[str]) -> None:
     reports = look_inside(shop, sources)
-    assert [(label, [item.name for item in found]) for label, found in reports] == [
+    assert [(one.label, [item.name for item in one.libraries]) for one in reports] == [
         (sources[0], ["liba.so"]),
         (sources[1], ["capi/libb.so", "capi/libplain.so"]),
         (sources[2], ["libc.so", "libd.so"]),
@@ -51,9 +51,9 @@ def test_each_source_has_its_report_and_nothing_is_left(shop: Workshop, sources:
 
 def test_what_cannot_be_read_fails_by_name_and_cause(shop: Workshop, sources: list[str]) -> None:
     reports = look_inside(shop, sources)
-    require_read(reports[:2])
+    require_sound(reports[:2])
     with pytest.raises(CheckFailedError) as caught:
-        require_read(reports)
+        require_sound(reports)
     assert str(caught.value) == (
         "1 of 5 libraries cannot be read\nlibc.so: E001 the file is empty (at offset 0x0)"
     )
@@ -69,8 +69,8 @@ def test_a_wrong_path_is_told_before_anything_is_fetched(shop: Workshop, tmp_pat
 def test_a_password_in_a_url_is_not_in_the_report(shop: Workshop) -> None:
     with serve(FileServer({"liba.so": LIBRARY})) as server:
         url = server.url.replace("//", "//me:secret@")
-        ((label, _),) = look_inside(shop, [f"{url}/liba.so"])
-    assert label == f"{server.url}/liba.so".replace("//", "//…@", 1)
+        (found,) = look_inside(shop, [f"{url}/liba.so"])
+    assert found.label == f"{server.url}/liba.so".replace("//", "//…@", 1)
 
 
 def test_only_the_report_is_on_stdout_when_a_server_stumbles(place: Place) -> None:
@@ -96,7 +96,7 @@ def test_several_sources_by_flag_and_as_bare_words(place: Place, sources: list[s
         ("a", "a"),
         ("a b c", "a --also b --also c"),
         ("--json a b", "--json a --also b"),
-        ("a --html x b --png=y c", "a --html x --also b --png=y --also c"),
+        ("a --html x b --svg=y c", "a --html x --also b --svg=y --also c"),
         ("-p x a b --json c", "-p x a --also b --json --also c"),
         ("a --also b c", "a --also b --also c"),
         ("--html -odd a b", "--html -odd a --also b"),
@@ -128,12 +128,12 @@ def test_a_link_that_leads_nowhere_fails_by_name(shop: Workshop, tmp_path: Path)
     (folder / "libcudnn_ops.so.9").symlink_to("../liboutside")
     (tmp_path / "liboutside").write_bytes(LIBRARY)
     reports = look_inside(shop, [str(folder)])
-    assert [item.name for item in reports[0][1] if not item.problem] == [
+    assert [item.name for item in reports[0].libraries if not item.problem] == [
         "libcudart.so.12",
         "libcudnn_ops.so.9",
     ]
     with pytest.raises(CheckFailedError) as caught:
-        require_read(reports)
+        require_sound(reports)
     assert str(caught.value) == (
         "1 of 3 libraries cannot be read\nlibcudnn.so.9: E010 a link to libcudnn.so.9.1, where no file is"
     )

@@ -347,5 +347,5 @@ def test_flags_that_do_not_go_together(place: Place, flags: list[str]) -> None:
     said = place.fails(2, "inspect", "a.whl", "--operators", *flags)
     assert said == (
         "error: --operators and --model take one package, go without each other, and write no --html and no "
-        "--png. Use --json for programs.\n"
+        "--svg. Use --json for programs.\n"
     )

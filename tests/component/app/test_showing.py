@@ -11,14 +11,14 @@ import jsonschema
 import pytest
 
 from builder.app.inspection import require_places, show
-from builder.binary.library import Report
 from builder.builds.workshop import Workshop
 from builder.console import Console
 from builder.errors import DiskError, ValidationError
+from builder.package.describe import InspectedSource
 from tests.support.factories.libraries import BROKEN, OWN, PLAIN, PROVIDER
 from tests.support.fakes.ports import FakeReporter
 
-REPORTS: list[Report] = [("my.whl", [PROVIDER, PLAIN]), ("other.whl", [OWN, BROKEN])]
+REPORTS = [InspectedSource("my.whl", [PROVIDER, PLAIN]), InspectedSource("other.whl", [OWN, BROKEN])]
 
 
 @pytest.fixture
@@ -35,18 +35,18 @@ def shop(tmp_path: Path, root: Path, out: io.StringIO) -> Workshop:
 
 
 def test_a_table_and_a_line_for_each_file(shop: Workshop, tmp_path: Path, out: io.StringIO) -> None:
-    html, png = tmp_path / "map.html", tmp_path / "map.png"
-    show(shop, REPORTS, as_json=False, html=html, png=png)
+    html, picture = tmp_path / "map.html", tmp_path / "map.svg"
+    show(shop, REPORTS, as_json=False, html=html, picture=picture)
     assert out.getvalue().startswith("my.whl\n")
     assert isinstance(shop.reporter, FakeReporter)
-    assert shop.reporter.lines == [f"{path}  {path.stat().st_size:,} bytes" for path in (html, png)]
+    assert shop.reporter.lines == [f"{path}  {path.stat().st_size:,} bytes" for path in (html, picture)]
     assert html.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.html", "map.png"]
+    assert picture.read_text(encoding="utf-8").startswith("<svg ")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.html", "map.svg"]
 
 
 def test_json_is_all_there_is_on_stdout(shop: Workshop, tmp_path: Path, out: io.StringIO, root: Path) -> None:
-    show(shop, REPORTS, as_json=True, html=tmp_path / "map.html", png=None)
+    show(shop, REPORTS, as_json=True, html=tmp_path / "map.html", picture=None)
     said = json.loads(out.getvalue())
     jsonschema.validate(
         said, json.loads((root / "docs/schemas/inspect.schema.json").read_text(encoding="utf-8"))
@@ -59,11 +59,11 @@ def test_json_is_all_there_is_on_stdout(shop: Workshop, tmp_path: Path, out: io.
 def test_what_was_there_is_replaced(shop: Workshop, tmp_path: Path) -> None:
     html = tmp_path / "map.html"
     html.write_text("old")
-    show(shop, REPORTS, as_json=True, html=html, png=None)
+    show(shop, REPORTS, as_json=True, html=html, picture=None)
     assert "old" not in html.read_text(encoding="utf-8")[:100]
 
 
-@pytest.mark.parametrize("kind", ["html", "png"])
+@pytest.mark.parametrize("kind", ["html", "svg"])
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -85,14 +85,14 @@ def test_a_place_where_no_file_can_be_is_told(
             REPORTS,
             as_json=False,
             html=path if kind == "html" else None,
-            png=path if kind == "png" else None,
+            picture=path if kind == "svg" else None,
         )
     assert out.getvalue() == ""
     assert list(tmp_path.iterdir()) == before
 
 
 def test_one_file_cannot_be_both(tmp_path: Path) -> None:
-    with pytest.raises(ValidationError, match=r"--html and --png both name .*map\. Give each a file"):
+    with pytest.raises(ValidationError, match=r"--html and --svg both name .*map\. Give each a file"):
         require_places(tmp_path / "map", tmp_path / "map")
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_written_is_told_by_name(
     with pytest.raises(
         DiskError, match=r"map\.html cannot be written: Permission denied\. Check the folder's"
     ):
-        show(shop, REPORTS, as_json=False, html=tmp_path / "map.html", png=None)
+        show(shop, REPORTS, as_json=False, html=tmp_path / "map.html", picture=None)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from builder.binary.coverage import Support
 from builder.binary.library import Inspected
+from builder.findings.finding import Code, Finding
 from builder.gpu.table import CAPABILITIES
-from builder.report.heatmap import HeatMap, Row, heat_maps, shortened
+from builder.package.describe import InspectedSource, Promise
+from builder.report.heatmap import HeatMap, Row, heat_maps
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
 
 def mapped(*libraries: Inspected, label: str = "a wheel") -> HeatMap:
-    (found,) = heat_maps([(label, libraries)])
+    (found,) = heat_maps([InspectedSource(label, libraries)])
     return found
 
 
@@ -135,16 +138,32 @@ def test_nothing_of_a_file_reaches_a_reader_unprintable() -> None:
     assert all(text.isprintable() for text in everything)
 
 
-def test_a_shortened_map_keeps_what_says_most_and_counts_the_rest() -> None:
-    gaps = Inspected(name="libgaps.so", coverage=PROVIDER.coverage)
-    plain = [Inspected(name=f"plain{place}.so") for place in range(3)]
-    maps = heat_maps([("a", [*plain, BROKEN, PROVIDER]), ("b", [gaps, OWN])])
-    first, second = shortened(maps, 4)
-    assert [row.name for row in first.rows] == ["plain0.so", "plain1.so", "libbroken.so", "libprovider.so"]
-    assert (first.more, second.more, second.rows, second.notes) == (1, 2, (), ())
-    assert (first.total, second.total) == (maps[0].total, maps[1].total)
-    (least, _) = shortened(maps, 1)
-    assert [row.name for row in least.rows] == [note.name for note in least.notes] == ["libprovider.so"]
-    assert [row.name for found in shortened(maps, 7) for row in found.rows] == [
-        row.name for found in maps for row in found.rows
-    ]
+def test_a_promise_has_a_row_above_the_libraries_and_a_note() -> None:
+    promised = {device: Support.NATIVE for device in CAPABILITIES if str(device) != "12.1"}
+    promise = Promise("ortpacks-x", "", sm=("75", "86"), capabilities=promised, elsewhere=2)
+    (found,) = heat_maps([InspectedSource("x", [PROVIDER], (promise,))])
+    assert [row.name for row in found.all_rows] == ["manifest promises", "libprovider.so", "all libraries"]
+    assert marks(found.promises[0]) == "N" * (len(CAPABILITIES) - 1) + "?"
+    assert (found.promises[0].count, found.promises[0].summary) == ("", True)
+    assert hover(found.promises[0], "12.1").endswith(
+        "the manifest is older than this GPU and does not name it."
+    )
+    assert found.texts[0] == (
+        "manifest.json: ortpacks-x promises native code for sm_75 and sm_86, and the bytes here agree; 2 of "
+        "its libraries come from NVIDIA's wheels and are not here: what it says of them is not compared; it "
+        "says nothing of 12.1, which it is older than."
+    )
+
+
+def test_a_broken_promise_is_told_with_both_sides() -> None:
+    broken = Finding(Code.B007, "a/manifest.json", "runs otherwise", wanted="native", got="none")
+    promise = Promise("ortpacks-x", "a/", sm=("75",), findings=(broken,))
+    (found,) = heat_maps([InspectedSource("x", [PROVIDER], (promise,))])
+    assert found.texts[0].startswith("a/manifest.json: ortpacks-x promises native code for sm_75; ")
+    assert found.texts[1] == "a/manifest.json: B007 runs otherwise (promised: native; found: none)."
+
+
+def test_a_package_without_cuda_promises_no_row() -> None:
+    (found,) = heat_maps([InspectedSource("x", [PLAIN], (Promise("ortpacks-cpu", ""),))])
+    assert found.promises == ()
+    assert found.notes == ()

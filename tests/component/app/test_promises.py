@@ -1,0 +1,232 @@
+"""inspect of a package: what its manifest promises, beside what the bytes of its libraries hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from builder.app.inspection import look_inside, require_sound
+from builder.builds.workshop import Workshop
+from builder.errors import CheckFailedError
+from builder.findings.finding import Code
+from builder.formats.manifest import CoverageEntry, Manifest, dumps
+from builder.formats.package_names import Layout
+from builder.gpu.table import CAPABILITIES
+from builder.package.describe import InspectedSource, Promise
+from builder.pipeline.inspect import document
+from tests.support.factories.archives import files
+from tests.support.factories.binaries import elf, sass
+from tests.support.factories.documents import manifest
+from tests.support.factories.packages import PROVIDER
+from tests.support.fakes.ports import FakeReporter
+
+CUBLAS = "lib/libcublas.so.12"
+
+PROVIDER_BYTES = elf({".nv_fatbin": sass(75, 86) + sass(75, 86)})
+
+CUBLAS_BYTES = elf({".nv_fatbin": sass(75, 86)})
+
+NATIVE = ("7.5", "8.6", "8.9")
+"""Where sm_75 and sm_86 run: CUDA's rule of binary compatibility within a major version, Jetsons apart."""
+
+
+def package(layout: Layout = Layout.FULL, **changes: object) -> Manifest:
+    """The manifest of a package of two libraries with code, which says what these hold."""
+    whole = manifest(layout=layout)
+    made = replace(
+        whole,
+        sm=("75", "86"),
+        files=tuple(entry for entry in whole.files if entry.path in {PROVIDER, CUBLAS, "NOTICE"}),
+        coverage=(CoverageEntry(CUBLAS, 1, ("75", "86"), ()), CoverageEntry(PROVIDER, 2, ("75", "86"), ())),
+        capabilities={str(one): "native" if str(one) in NATIVE else "none" for one in CAPABILITIES},
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def content(made: Manifest, **libraries: bytes) -> dict[str, bytes]:
+    """A package's files by path."""
+    return {
+        "manifest.json": dumps(made).encode(),
+        **(libraries or {PROVIDER: PROVIDER_BYTES, CUBLAS: CUBLAS_BYTES}),
+    }
+
+
+def written(folder: Path, contents: Mapping[str, bytes]) -> Path:
+    for name, data in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.fixture
+def shop(tmp_path: Path, root: Path) -> Workshop:
+    return Workshop(root, dist=tmp_path / "dist", reporter=FakeReporter())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "here"
+
+
+def looked(shop: Workshop, source: Path) -> InspectedSource:
+    (found,) = look_inside(shop, [str(source)])
+    return found
+
+
+def promised(shop: Workshop, source: Path) -> Promise:
+    (promise,) = looked(shop, source).promises
+    return promise
+
+
+def test_an_unpacked_package_that_holds_what_it_promises(shop: Workshop, place: Path) -> None:
+    found = looked(shop, written(place, content(package())))
+    (promise,) = found.promises
+    assert (promise.package, promise.sm) == (package().name, ("75", "86"))
+    native = [str(device) for device, support in promise.capabilities.items() if support.value == "native"]
+    assert native == list(NATIVE)
+    assert (promise.elsewhere, promise.findings) == (0, ())
+    assert [item.name for item in found.libraries] == [CUBLAS, PROVIDER]
+    require_sound([found])
+
+
+@pytest.mark.parametrize("top", ["here", "another-name"])
+def test_an_archive_is_as_the_folder_it_unpacks_to(shop: Workshop, tmp_path: Path, top: str) -> None:
+    packed = {f"{top}/{name}": data for name, data in content(package()).items()}
+    (tmp_path / "here.tar").write_bytes(files(packed))
+    promise = promised(shop, tmp_path / "here.tar")
+    assert promise.folder == ("" if top == "here" else "another-name/")
+    assert promise.findings == ()
+    assert list(shop.dist.iterdir()) == []
+
+
+def test_a_library_that_lost_an_architecture(shop: Workshop, place: Path) -> None:
+    lost = elf({".nv_fatbin": sass(75, 86) + sass(86)})
+    found = looked(shop, written(place, content(package(), **{PROVIDER: lost, CUBLAS: CUBLAS_BYTES})))
+    (whole,) = found.promises[0].findings
+    assert (whole.code, whole.path, whole.wanted, whole.got) == (
+        Code.B007,
+        "manifest.json",
+        "native",
+        "partial",
+    )
+    assert "on compute capability 7.5 the package" in whole.message
+    with pytest.raises(CheckFailedError, match="promises something else than its package holds") as caught:
+        require_sound([found])
+    assert caught.value.exit_code == 6
+
+
+def test_a_promise_that_no_byte_keeps(shop: Workshop, place: Path) -> None:
+    more = CoverageEntry(PROVIDER, 3, ("75", "86", "90"), ("90",))
+    made = package(coverage=(package().coverage[0], more))
+    (finding,) = promised(shop, written(place, content(made))).findings
+    assert (finding.code, finding.path) == (Code.B007, PROVIDER)
+    assert finding.wanted == "3 containers, SASS [75 86 90], PTX [90]"
+    assert finding.got == "2 containers, SASS [75 86], PTX []"
+
+
+def test_more_than_was_promised_is_a_finding_too(shop: Workshop, place: Path) -> None:
+    less = dict.fromkeys(map(str, CAPABILITIES), "none")
+    (finding,) = promised(shop, written(place, content(package(capabilities=less)))).findings
+    assert (finding.wanted, finding.got) == ("none", "native")
+    assert "7.5, 8.6, 8.9" in finding.message
+
+
+def test_device_code_of_which_the_manifest_says_nothing(shop: Workshop, place: Path) -> None:
+    made = package(coverage=package().coverage[1:])
+    (finding,) = promised(shop, written(place, content(made))).findings
+    assert (finding.path, finding.wanted) == (CUBLAS, "no device code")
+
+
+def test_of_a_thin_package_only_what_is_here_is_compared(shop: Workshop, place: Path) -> None:
+    """What cuBLAS leaves out may be why less is promised; it cannot be why more is."""
+    less = {**package().capabilities, "8.9": "jit"}
+    made = package(Layout.THIN, capabilities=less)
+    promise = promised(shop, written(place, content(made, **{PROVIDER: PROVIDER_BYTES})))
+    assert (promise.elsewhere, promise.findings) == (1, ())
+    more = package(Layout.THIN, capabilities={**less, "9.0": "native"})
+    (finding,) = promised(shop, written(place, content(more, **{PROVIDER: PROVIDER_BYTES}))).findings
+    assert (finding.wanted, finding.got) == ("native", "none")
+    assert "capability 9.0 " in finding.message
+
+
+def test_a_thin_package_that_was_completed_is_compared_as_a_whole(shop: Workshop, place: Path) -> None:
+    promise = promised(shop, written(place, content(package(Layout.THIN))))
+    assert (promise.elsewhere, promise.findings) == (0, ())
+
+
+def test_a_packed_library_that_is_not_here(shop: Workshop, place: Path) -> None:
+    (finding,) = promised(shop, written(place, content(package(), **{PROVIDER: PROVIDER_BYTES}))).findings
+    assert (finding.code, finding.path) == (Code.B004, CUBLAS)
+
+
+def test_a_library_that_cannot_be_read_is_told_once(shop: Workshop, place: Path) -> None:
+    found = looked(shop, written(place, content(package(), **{PROVIDER: PROVIDER_BYTES, CUBLAS: b""})))
+    assert found.promises[0].findings == ()
+    with pytest.raises(CheckFailedError, match="1 of 2 libraries cannot be read\n"):
+        require_sound([found])
+
+
+def test_a_manifest_that_is_older_than_a_gpu_promises_nothing_of_it(shop: Workshop, place: Path) -> None:
+    older = {
+        device: found for device, found in package().capabilities.items() if device not in {"8.9", "12.1"}
+    }
+    promise = promised(shop, written(place, content(package(capabilities=older))))
+    assert len(promise.capabilities) == len(CAPABILITIES) - 2
+    assert promise.findings == ()
+
+
+def test_a_manifest_of_ours_that_cannot_be_read_hides_nothing_and_fails(shop: Workshop, place: Path) -> None:
+    contents = content(package())
+    contents["manifest.json"] = contents["manifest.json"][:200]
+    found = looked(shop, written(place, contents))
+    (finding,) = found.promises[0].findings
+    assert "manifest.json is not JSON" in finding.message
+    assert len(found.libraries) == 2
+    with pytest.raises(CheckFailedError):
+        require_sound([found])
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        '{"name": "an app", "icons": []}',
+        '[{"Config": "a.json", "Layers": []}]',
+        "",
+        '{"format": 1, "name": "x"}',
+    ],
+)
+def test_a_manifest_of_others_is_no_promise(shop: Workshop, place: Path, foreign: str) -> None:
+    found = looked(shop, written(place, {**content(package()), "manifest.json": foreign.encode()}))
+    assert found.promises == ()
+    said = document([found])["sources"]
+    assert isinstance(said, list)
+    assert "promises" not in said[0]
+
+
+def test_each_of_several_packages_has_its_promise(shop: Workshop, place: Path) -> None:
+    written(place / "a", content(package()))
+    written(place / "b", content(package(), **{PROVIDER: PROVIDER_BYTES}))
+    first, second = looked(shop, place).promises
+    assert (first.folder, first.findings) == ("a/", ())
+    assert [finding.path for finding in second.findings] == [f"b/{CUBLAS}"]
+
+
+def test_json_has_the_promise_as_its_schema_says(shop: Workshop, place: Path, root: Path) -> None:
+    made = content(package(), **{PROVIDER: PROVIDER_BYTES})
+    said: dict[str, Any] = json.loads(json.dumps(document([looked(shop, written(place, made))])))
+    schema = json.loads((root / "docs/schemas/inspect.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(said, schema)
+    (promise,) = said["sources"][0]["promises"]
+    assert (promise["manifest"], promise["package"]) == ("manifest.json", package().name)
+    assert (promise["sm"], promise["elsewhere"]) == (["75", "86"], 0)
+    assert (promise["capabilities"]["8.6"], promise["capabilities"]["9.0"]) == ("native", "none")
+    assert [(one["code"], one["path"]) for one in promise["findings"]] == [("B004", CUBLAS)]
+    promise["findings"][0]["code"] = "no code"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(said, schema)

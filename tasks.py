@@ -11,18 +11,25 @@ from invoke.exceptions import Exit
 from invoke.tasks import task
 
 from builder.app import inspection, model_verbs, quality, releasing, verbs
-from builder.app.flags import FLAGS, WISHES, how, options, reported, roads, wishes, with_cache, workshop
-from builder.app.matrix import show as show_matrix
-from builder.builds import records
+from builder.app.command_line import (
+    FLAGS,
+    WISHES,
+    build_options,
+    help_lines,
+    make_wiring,
+    reported,
+    variant_builds,
+    wishes,
+)
+from builder.app.releasing import show_matrix
 from builder.builds.cards import asked_for as cards_asked_for
-from builder.builds.proving import check_package
-from builder.builds.road import Road
-from builder.builds.side_by_side import side_by_side
+from builder.builds.proving import check_package, verify_packages
+from builder.builds.variant_build import VariantBuild, side_by_side
 from builder.config.project import pick_variants
 from builder.release.options import archives_in
 
 
-def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callable[..., None]:
+def over_variants(name: str, walk: Callable[[VariantBuild], object], doc: str) -> Callable[..., None]:
     """A verb that does one thing for each chosen variant, with the flags that say how to build."""
 
     def verb(
@@ -40,31 +47,37 @@ def over_variants(name: str, walk: Callable[[Road], object], doc: str) -> Callab
         offline: bool = False,
         dist: str | None = None,
     ) -> None:
-        shop = workshop(dist, offline=offline)
+        wiring = make_wiring(dist, offline=offline)
         asked = wishes(
             base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline
         )
-        how_to = options(asked, builder)
-        for road in roads(shop, variant, how_to, all_=all).values():
-            walk(road)
+        options = build_options(asked, builder)
+        for one in variant_builds(wiring, variant, options, all_=all).values():
+            walk(one)
 
     verb.__doc__ = doc
-    return task(reported(verb), name=name, iterable=["variant"], help=how(*FLAGS))
+    return task(reported(verb), name=name, iterable=["variant"], help=help_lines(*FLAGS))
 
 
 plan = over_variants(
-    "plan", Road.tell_plan, "Show base, origin, version, profile and time of a build, and why; build nothing."
+    "plan",
+    VariantBuild.show_plan,
+    "Show base, origin, version, profile and time of a build, and why; build nothing.",
 )
-bundle = over_variants("bundle", Road.bundle, "Check, pack and verify what the last build compiled.")
+bundle = over_variants("bundle", VariantBuild.bundle, "Check, pack and verify what the last build compiled.")
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
 image = over_variants(
-    "image", Road.image, "Make a runtime image per variant from its package: ortpacks/VARIANT:VERSION."
+    "image",
+    VariantBuild.image,
+    "Make a runtime image per variant from its package: ortpacks/VARIANT:VERSION.",
 )
 
 
 @task(
     iterable=["variant"],
-    help=how(*FLAGS, package="hold this package or unpacked folder to its own variant, or to those named"),
+    help=help_lines(
+        *FLAGS, package="hold this package or unpacked folder to its own variant, or to those named"
+    ),
 )
 @reported
 def check(
@@ -84,20 +97,20 @@ def check(
     dist: str | None = None,
 ) -> None:
     """Hold what the last build compiled, or a package, to its variant: native reading against cuobjdump."""
-    shop = workshop(dist, offline=offline)
+    wiring = make_wiring(dist, offline=offline)
     asked = wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
-    how_to = options(asked, builder)
+    options = build_options(asked, builder)
     if package is not None:
-        named = pick_variants(shop.project, variant, all) if variant or all else ()
-        check_package(shop, Path(package), named, how_to.wishes)
+        named = pick_variants(wiring.project, variant, all) if variant or all else ()
+        check_package(wiring, Path(package), named, options.wishes)
         return
-    for road in roads(shop, variant, how_to, all_=all).values():
-        road.check()
+    for one in variant_builds(wiring, variant, options, all_=all).values():
+        one.check()
 
 
 @task(
     iterable=["variant"],
-    help=how(
+    help=help_lines(
         *FLAGS,
         force="build although nothing has changed",
         jobs="units compiled at once (what cores and memory allow)",
@@ -124,18 +137,18 @@ def build(
     dist: str | None = None,
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
-    shop = workshop(dist, offline=offline)
+    wiring = make_wiring(dist, offline=offline)
     asked = wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
-    how_to = with_cache(options(asked, builder, jobs=jobs, force=force), cache)
-    walks = {name: road.build for name, road in roads(shop, variant, how_to, all_=all).items()}
-    for package in chain.from_iterable(side_by_side(walks, shop.interrupt)):
-        shop.reporter.say(str(package))
-        shop.console.summary(f"- `{package.name}`, verified")
+    options = build_options(asked, builder, jobs=jobs, force=force, cache=cache)
+    walks = {name: one.build for name, one in variant_builds(wiring, variant, options, all_=all).items()}
+    for package in chain.from_iterable(side_by_side(walks, wiring.interrupt)):
+        wiring.reporter.say(str(package))
+        wiring.console.summary(f"- `{package.name}`, verified")
 
 
 @task(
     iterable=["variant"],
-    help=how(
+    help=help_lines(
         "variant",
         "all",
         *WISHES,
@@ -164,32 +177,32 @@ def render(
     dist: str | None = None,
 ) -> None:
     """Write dist/VARIANT/Dockerfile and its build context."""
-    shop = workshop(dist, offline=offline)
+    wiring = make_wiring(dist, offline=offline)
     if check or golden:
-        verbs.check_golden(shop, refresh=golden)
+        quality.check_golden(wiring, refresh=golden)
         return
-    how_to = options(
+    options = build_options(
         wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
     )
-    chosen = roads(shop, variant, how_to, all_=all).values()
+    chosen = variant_builds(wiring, variant, options, all_=all).values()
     if explain:
-        verbs.tell_explanation(shop.console, [road.plan() for road in chosen])
+        verbs.tell_explanation(wiring.console, [one.plan() for one in chosen])
         return
-    for road in chosen:
-        road.render()
+    for one in chosen:
+        one.render()
 
 
 @task(iterable=["dist"], help={"dist": "folder of packages and their records; may be given more than once"})
 @reported
 def builds(_context: Context, dist: list[str]) -> None:
     """Write docs/builds.md from packages and the build records beside them."""
-    shop = workshop()
-    records.write_page(shop, [Path(name) for name in dist] or [shop.dist])
+    wiring = make_wiring()
+    verbs.write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
 
 
 @task(
     iterable=["package", "card"],
-    help=how(
+    help=help_lines(
         "base",
         "dist",
         package="a package; the flag may be left out (default: each in dist)",
@@ -209,18 +222,18 @@ def verify(
     dist: str | None = None,
 ) -> None:
     """Prove packages from their archives alone, and run models on each."""
-    shop = workshop(dist)
+    wiring = make_wiring(dist)
     cards = cards_asked_for(card, driver, grid)
-    packages = [Path(name) for name in package] or archives_in(shop.dist)
-    verbs.verify_packages(shop, packages, wishes(base), cards, Path(grid) if grid else None)
+    packages = [Path(name) for name in package] or archives_in(wiring.dist)
+    verify_packages(wiring, packages, wishes(base), cards, Path(grid) if grid else None)
 
 
 @task(positional=["old", "new"], help={"old": "a package", "new": "another", "json": "as JSON"})
 @reported
 def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
     """Show what sets two packages apart: files, versions, architectures, sizes."""
-    shop = workshop()
-    verbs.show_difference(shop, Path(old), Path(new), as_json=json)
+    wiring = make_wiring()
+    verbs.show_difference(wiring, Path(old), Path(new), as_json=json)
 
 
 @task(
@@ -250,18 +263,18 @@ def inspect(
     base: str = "auto",
 ) -> None:
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
-    shop = workshop()
+    wiring = make_wiring()
     if operators or model:
         model_verbs.require_alone(also, html, svg, model if operators else None)
         if model:
-            model_verbs.tell_model(shop, path, Path(model), wishes(base), as_json=json)
+            model_verbs.tell_model(wiring, path, Path(model), wishes(base), as_json=json)
         else:
-            model_verbs.tell_operators(shop, path, wishes(base), as_json=json)
+            model_verbs.tell_operators(wiring, path, wishes(base), as_json=json)
         return
     page, picture = (Path(name) if name else None for name in (html, svg))
     inspection.require_places(page, picture)
-    sources = inspection.look_inside(shop, [path, *also])
-    inspection.show(shop, sources, as_json=json, html=page, picture=picture)
+    sources = inspection.look_inside(wiring, [path, *also])
+    inspection.show(wiring, sources, as_json=json, html=page, picture=picture)
     inspection.require_sound(sources)
 
 
@@ -282,8 +295,8 @@ def install(
     dist: str | None = None,
 ) -> None:
     """Install the package that fits this machine, through the client that users run."""
-    shop = workshop(dist)
-    code = verbs.install(shop, index, prefix, layout)
+    wiring = make_wiring(dist)
+    code = verbs.install(wiring, index, prefix, layout)
     if code:
         raise Exit(f"the client exited with {code}", code=code)
 
@@ -292,14 +305,14 @@ def install(
 @reported
 def client(_context: Context, dist: str | None = None) -> None:
     """Make dist/ortpacks.pyz and dist/index.json."""
-    verbs.make_client(workshop(dist))
+    verbs.make_client(make_wiring(dist))
 
 
 @task
 @reported
 def doctor(_context: Context) -> None:
     """Say what is here and what is missing for a build."""
-    if not quality.doctor(workshop()):
+    if not quality.doctor(make_wiring()):
         raise Exit("something is missing; see ✗ above", code=1)
 
 
@@ -307,24 +320,24 @@ def doctor(_context: Context) -> None:
 @reported
 def lock(_context: Context, refresh: bool = False) -> None:
     """Write inputs.lock: size and sha256 of every input."""
-    verbs.lock_inputs(workshop(), refresh=refresh)
+    verbs.lock_inputs(make_wiring(), refresh=refresh)
 
 
-@task(help=how("dist", cache="also drop our compile caches on the engine"))
+@task(help=help_lines("dist", cache="also drop our compile caches on the engine"))
 @reported
 def clean(_context: Context, cache: bool = False, dist: str | None = None) -> None:
     """Remove results and, on the engine, what carries our label. Nothing else is touched."""
-    shop = workshop(dist)
-    verbs.clean(shop)
+    wiring = make_wiring(dist)
+    verbs.clean(wiring)
     if cache:
-        verbs.drop_caches(shop)
+        verbs.drop_caches(wiring)
 
 
 @task(help={"json": "as JSON: GitHub's strategy.matrix"})
 @reported
 def matrix(_context: Context, json: bool = False) -> None:
     """Show the jobs of a release, one a package: what release.yml builds."""
-    show_matrix(workshop(), as_json=json)
+    show_matrix(make_wiring(), as_json=json)
 
 
 @task(
@@ -333,4 +346,4 @@ def matrix(_context: Context, json: bool = False) -> None:
 @reported
 def test(_context: Context, fast: bool = False, only: str | None = None) -> None:
     """Lint, types, import contracts, then every test tier that this machine can run."""
-    quality.test(workshop(), fast=fast, only=only)
+    quality.test(make_wiring(), fast=fast, only=only)

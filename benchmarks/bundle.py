@@ -30,8 +30,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.adapters.archive.archive import PackageArchive
 from builder.adapters.archive.compression import compressor
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.console import Console
 from builder.files.digest import Digest, chunks_of, file_digest
 from builder.formats.package_names import Form, form_of

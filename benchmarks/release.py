@@ -6,7 +6,7 @@ import hashlib
 import io
 from pathlib import Path
 
-from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.console import Console
 from builder.files.digest import Digest
 from builder.formats.index import StoredArchive, build_index

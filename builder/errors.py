@@ -170,7 +170,7 @@ _WRONG_PATH = {
     errno.ELOOP: ("its symbolic links lead in a circle", "Check the path."),
 }
 
-_DISK = {
+DISK_ADVICE = {
     **dict.fromkeys(FULL_DISK, "Free space there and run the same command again."),
     errno.EACCES: "Fix its owner or mode, or run as a user who may.",
     errno.EPERM: "Fix its owner or mode, or run as a user who may.",
@@ -188,4 +188,4 @@ def os_error(error: OSError) -> BuilderError:
     if error.errno in _WRONG_PATH:
         cause, advice = _WRONG_PATH[error.errno]
         return ValidationError(where, cause=cause, advice=advice)
-    return DiskError(where, cause=error.strerror or str(error), advice=_DISK.get(error.errno or 0, ""))
+    return DiskError(where, cause=error.strerror or str(error), advice=DISK_ADVICE.get(error.errno or 0, ""))

@@ -126,7 +126,7 @@ class ImageBuild:
     network: bool = True
     """Whether a step may reach a network. An assembled base needs none: everything is in the contexts."""
     cache: str | None = None
-    """Where layers, but not cache mounts, are read from before and written to after: ``app.flags``."""
+    """Where layers, but not cache mounts, are read from before and written to after: ``app.command_line``."""
 
 
 @dataclass(frozen=True)

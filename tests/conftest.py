@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.formats.package_names import Host
 from builder.package.contents import wanted
 from builder.project.inputs import ort_wheel
@@ -95,7 +95,7 @@ def modern_package(dist: Path) -> Path:
 @pytest.fixture(scope="session")
 def packaged_library() -> Callable[[str], Path]:
     """A bundled library by its name; the provider is the official wheel's."""
-    shop = Workshop(ROOT)
+    shop = Wiring(ROOT)
     project = shop.project
     version = project.onnxruntime.version
     repacked = BuildPlan(

@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.errors import DiskError
 from builder.files.digest import size_of
 from builder.files.disk import require_space
-from builder.files.download import Wanted, fetch, forget
+from builder.files.download import WantedFile, fetch, forget
 from builder.files.http_client import Web, open_url
 from builder.ports import Reporter
 
@@ -32,7 +32,7 @@ class HttpTransfer:
         with _Progress(self._reporter, url.rpartition("/")[2]) as progress:
             web = Web(open=open_url, sleep=self._sleep, progress=progress.show, again=self._reporter.say)
             try:
-                fetch(Wanted(url, size or None), part, web)
+                fetch(WantedFile(url, size or None), part, web)
             except DiskError:
                 forget(part)  # on a full disk the space is worth more than the bytes
                 raise

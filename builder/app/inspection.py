@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener, is_url, require_path, shown
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import part_file
@@ -21,7 +21,7 @@ from builder.report.heatmap import heat_maps
 from builder.report.heatmap_views import page, svg, text
 
 
-def look_inside(shop: Workshop, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
+def look_inside(shop: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
     """What each source holds and promises; each is a file, a folder or a URL. Raises as ``Opener.files``."""
     for source in sources:
         if not is_url(source):
@@ -46,12 +46,12 @@ def _read(unpacker: Opener, source: str) -> InspectedSource:
         return inspect_source(shown(source), files.libraries, files.manifests)
 
 
-def stderr_console(shop: Workshop) -> Console:
+def stderr_console(shop: Wiring) -> Console:
     """Where what is said while it works goes: stdout is the report's."""
     return Console(env=shop.env, stream=sys.stderr)
 
 
-def opener(shop: Workshop, told: Console) -> Opener:
+def opener(shop: Wiring, told: Console) -> Opener:
     """Opens sources beside ``dist/inspect``."""
     return Opener(
         transfer=HttpTransfer(reporter=told, sleep=time.sleep),
@@ -61,7 +61,7 @@ def opener(shop: Workshop, told: Console) -> Opener:
 
 
 def show(
-    shop: Workshop,
+    shop: Wiring,
     sources: Sequence[InspectedSource],
     *,
     as_json: bool,

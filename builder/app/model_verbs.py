@@ -15,9 +15,8 @@ from pathlib import Path
 from builder.adapters.untrusted.opener import shown
 from builder.app.inspection import opener, stderr_console
 from builder.binary.coverage import Support
-from builder.builds.kit import Kit
-from builder.builds.operators import operator_table
-from builder.builds.workshop import Workshop
+from builder.builds.check_tools import CheckTools
+from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
 from builder.formats.missing_kernels import cannot_run, cause
@@ -66,7 +65,7 @@ def require_alone(*others: object) -> None:
         )
 
 
-def tell_operators(shop: Workshop, source: str, wishes: Wishes, *, as_json: bool) -> None:
+def tell_operators(shop: Wiring, source: str, wishes: Wishes, *, as_json: bool) -> None:
     """Print which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
     console = stderr_console(shop)
     with _provider(shop, console, source) as provider:
@@ -75,7 +74,7 @@ def tell_operators(shop: Workshop, source: str, wishes: Wishes, *, as_json: bool
     shop.console.show(json.dumps(document(table), indent=2) if as_json else text(provider.label, table))
 
 
-def tell_model(shop: Workshop, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
+def tell_model(shop: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
     """Print which nodes of ``model`` would run on the CPU with the package ``source``, and why.
 
     Raises as ``read_onnx``, and ``CheckFailedError`` where ONNX Runtime refuses the model.
@@ -112,7 +111,7 @@ def tell_model(shop: Workshop, source: str, model: Path, wishes: Wishes, *, as_j
 
 
 @contextmanager
-def _provider(shop: Workshop, console: Console, source: str) -> Iterator[_Provider]:
+def _provider(shop: Wiring, console: Console, source: str) -> Iterator[_Provider]:
     """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.libraries``."""
     label = shown(source)
     with opener(shop, console).libraries(source) as libraries, tempfile.TemporaryDirectory() as scratch:
@@ -139,8 +138,9 @@ def _card(provider: _Provider) -> Card:
     return Card(capability=str(max(native, default=_NO_CARD)))
 
 
-def _table(shop: Workshop, provider: _Provider, runtime: Runtime, told: Reporter) -> OperatorTable:
+def _table(shop: Wiring, provider: _Provider, runtime: Runtime, told: Reporter) -> OperatorTable:
     # Imported late: onnx and onnxruntime are slow to import.
+    from builder.builds.operators import operator_table  # noqa: PLC0415
 
     return operator_table(shop, provider.folder, runtime, provider.ort_version, told)
 
@@ -163,7 +163,7 @@ def _version(host: Path, label: str) -> str:
     return version
 
 
-def _runtime(shop: Workshop, console: Console, wishes: Wishes) -> Runtime:
+def _runtime(shop: Wiring, console: Console, wishes: Wishes) -> Runtime:
     base = choose_base(shop.project, wishes, shop.engine).value
     with console.step("make the virtual card"):
-        return Runtime(library=Kit(shop, base, console).virtual_card(), runner=shop.runner)
+        return Runtime(library=CheckTools(shop, base, console).virtual_card(), runner=shop.runner)

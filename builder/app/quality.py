@@ -5,15 +5,88 @@ doctor: look at this machine, change nothing.
 
 from __future__ import annotations
 
+import difflib
 import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from builder.builds.workshop import Workshop
-from builder.errors import BuilderError, CommandError, ValidationError
+from builder.builds.wiring import Wiring
+from builder.errors import BuilderError, CheckFailedError, CommandError, ValidationError
 from builder.formats.addresses import without_userinfo
+from builder.formats.package_names import Host, Profile
+from builder.onnxruntime.widening import widened
+from builder.pipeline.render import render
+from builder.project.inputs import ort_wheel
+from builder.project.plan import BuildPlan, package_name
+from builder.project.variants import Origin, Project
+
+_GOLDEN = "tests/golden"
+
+
+def check_golden(wiring: Wiring, *, refresh: bool) -> None:
+    """Compare every rendering with ``tests/golden``; ``refresh`` rewrites them.
+
+    Raises ``CheckFailedError`` with the differences.
+    """
+    drift = []
+    for name, text in goldens(wiring):
+        path = wiring.root / _GOLDEN / name
+        if refresh:
+            path.write_text(text, encoding="utf-8")
+        drift += _golden_difference(path, text)
+    if drift:
+        raise CheckFailedError(
+            "tests/golden is not what the templates render. If the change is meant: ./run render --golden",
+            drift,
+        )
+    wiring.reporter.say(f"{_GOLDEN} is what the templates render")
+
+
+def goldens(wiring: Wiring) -> Iterator[tuple[str, str]]:
+    """File name and text of every variant on every base, compiled in full; and one repacked."""
+    for variant in wiring.project.variants.values():
+        for base in ("nvidia", "assembled"):
+            yield from _rendering(
+                wiring, f"{variant.name}.{base}", _golden_plan(wiring.project, variant.name, base)
+            )
+    repacked = _golden_plan(wiring.project, "modern", "assembled", Origin.WHEEL)
+    yield from _rendering(wiring, "modern.wheel", repacked)
+
+
+def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Origin.SOURCE) -> BuildPlan:
+    version = project.bases.ort_version(base)
+    return widened(
+        BuildPlan(
+            project=project,
+            variant=project.variants[variant],
+            base=base,
+            base_reason="golden",
+            origin=origin,
+            origin_reason="golden",
+            profile=Profile.FULL if origin is Origin.SOURCE else None,
+            host=Host.WHEEL,
+            ort_version=version,
+            ort_wheel=ort_wheel(version),
+        )
+    )
+
+
+def _rendering(wiring: Wiring, name: str, plan: BuildPlan) -> Iterator[tuple[str, str]]:
+    rendered = render(plan, wiring.lock, wiring.loader, package_name=str(package_name(plan)))
+    yield f"{name}.Dockerfile", rendered.dockerfile
+    yield f"{name}.runtime.Dockerfile", rendered.runtime_dockerfile
+
+
+def _golden_difference(path: Path, text: str) -> list[str]:
+    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    return list(
+        difflib.unified_diff(
+            old.splitlines(), text.splitlines(), str(path), f"{path} as rendered", lineterm="", n=1
+        )
+    )
+
 
 _GATES = (
     ("ruff", "check", "--quiet", "."),
@@ -35,31 +108,33 @@ _ALONE = ("-m=engine",)
 """Tests that share the engine run one after another, when the others are through."""
 
 
-def test(shop: Workshop, *, fast: bool, only: str | None) -> None:
+def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
     """Run everything; the last lines are pytest's. Raises ``CommandError`` with the first gate that fails."""
-    for gate in () if only else (*_GATES, *_workflow_gates(shop)):
-        with shop.reporter.step(" ".join(gate)):
-            shop.runner.run(gate, cwd=shop.root)
-    runs = [[sys.executable, "-m", "pytest", *flags] for flags in _selections(shop, fast=fast, only=only)]
-    codes = [shop.runner.run(run, cwd=shop.root, on_line=shop.console.show, check=False).code for run in runs]
+    for gate in () if only else (*_GATES, *_workflow_gates(wiring)):
+        with wiring.reporter.step(" ".join(gate)):
+            wiring.runner.run(gate, cwd=wiring.root)
+    runs = [[sys.executable, "-m", "pytest", *flags] for flags in _selections(wiring, fast=fast, only=only)]
+    codes = [
+        wiring.runner.run(run, cwd=wiring.root, on_line=wiring.console.show, check=False).code for run in runs
+    ]
     for run, code in zip(runs, codes, strict=True):
         if code != 0:
             raise CommandError(f"pytest exited with {code}: {' '.join(run[1:])}", argv=run, code=code)
 
 
-def _workflow_gates(shop: Workshop) -> Iterator[tuple[str, ...]]:
+def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
     """Two linters. actionlint is no Python package that pip could pin by its bytes, so it may be missing."""
-    files = sorted(str(path.relative_to(shop.root)) for path in shop.root.glob(_WORKFLOWS))
+    files = sorted(str(path.relative_to(wiring.root)) for path in wiring.root.glob(_WORKFLOWS))
     yield (*_ZIZMOR, *files)
-    if shutil.which("actionlint", path=shop.env["PATH"]):
+    if shutil.which("actionlint", path=wiring.env["PATH"]):
         yield (*_ACTIONLINT, *files)
     else:
-        shop.reporter.warn("gate actionlint does not run: it is not on PATH (github.com/rhysd/actionlint)")
+        wiring.reporter.warn("gate actionlint does not run: it is not on PATH (github.com/rhysd/actionlint)")
 
 
-def _selections(shop: Workshop, *, fast: bool, only: str | None) -> Iterator[tuple[str, ...]]:
+def _selections(wiring: Wiring, *, fast: bool, only: str | None) -> Iterator[tuple[str, ...]]:
     """Pytest's flags, run by run."""
-    asked = () if fast else tuple(tiers(shop))
+    asked = () if fast else tuple(tiers(wiring))
     if only:
         yield (f"-k={only}", *asked)
     elif fast:
@@ -69,33 +144,33 @@ def _selections(shop: Workshop, *, fast: bool, only: str | None) -> Iterator[tup
         yield (*_ALONE, *asked)
 
 
-def doctor(shop: Workshop) -> bool:
+def doctor(wiring: Wiring) -> bool:
     """Say what is here and what is missing for a build; whether everything is."""
     probes = {
         "python": platform.python_version,
-        "variants.yaml": lambda: f"{len(shop.project.variants)} variants",
-        "inputs.lock": lambda: f"{len(shop.lock.pins)} inputs pinned",
-        "engine": lambda: _engine(shop),
-        "mmdebstrap": lambda: shutil.which("mmdebstrap", path=shop.env["PATH"]) or _absent("mmdebstrap"),
-        "mirror": lambda: without_userinfo(", ".join(shop.mirrors.find())),
-        "cache": lambda: _space(shop.cache),
-        "dist": lambda: _space(shop.dist),
+        "variants.yaml": lambda: f"{len(wiring.project.variants)} variants",
+        "inputs.lock": lambda: f"{len(wiring.lock.pins)} inputs pinned",
+        "engine": lambda: _engine(wiring),
+        "mmdebstrap": lambda: shutil.which("mmdebstrap", path=wiring.env["PATH"]) or _absent("mmdebstrap"),
+        "mirror": lambda: without_userinfo(", ".join(wiring.mirrors.find())),
+        "cache": lambda: _space(wiring.cache),
+        "dist": lambda: _space(wiring.dist),
     }
-    answers = [_probe(shop, name, probe) for name, probe in probes.items()]
+    answers = [_probe(wiring, name, probe) for name, probe in probes.items()]
     return all(answers)
 
 
-def _probe(shop: Workshop, name: str, probe: Callable[[], str]) -> bool:
+def _probe(wiring: Wiring, name: str, probe: Callable[[], str]) -> bool:
     try:
-        shop.reporter.say(f"✓ {name:<14} {probe()}")
+        wiring.reporter.say(f"✓ {name:<14} {probe()}")
     except BuilderError as error:
-        shop.reporter.say(f"✗ {name:<14} {error}")
+        wiring.reporter.say(f"✗ {name:<14} {error}")
         return False
     return True
 
 
-def _engine(shop: Workshop) -> str:
-    facts = shop.engine.facts()
+def _engine(wiring: Wiring) -> str:
+    facts = wiring.engine.facts()
     free = "" if facts.disk_free is None else f", {facts.disk_free / 1e9:,.0f} GB free"
     return (
         f"Docker {facts.version}, buildx {facts.buildx}, {facts.storage}, {facts.cpus} CPUs, "
@@ -112,19 +187,19 @@ def _space(folder: Path) -> str:
     return f"{folder}, {shutil.disk_usage(existing).free / 1e9:,.0f} GB free"
 
 
-def tiers(shop: Workshop) -> Iterator[str]:
+def tiers(wiring: Wiring) -> Iterator[str]:
     """Pytest's flags for the tiers that this machine can run."""
     try:
-        shop.engine.facts()
+        wiring.engine.facts()
         yield "--integration"
         yield "--images"
     except BuilderError as error:
-        shop.reporter.warn(f"tiers integration and images do not run: {error}")
-    if shutil.which("nvidia-smi", path=shop.env["PATH"]):
+        wiring.reporter.warn(f"tiers integration and images do not run: {error}")
+    if shutil.which("nvidia-smi", path=wiring.env["PATH"]):
         yield "--gpu"
     else:
-        shop.reporter.warn("tier gpu does not run: no nvidia-smi on this machine")
-    if all(shutil.which(name, path=shop.env["PATH"]) for name in ("node", "npm")):
+        wiring.reporter.warn("tier gpu does not run: no nvidia-smi on this machine")
+    if all(shutil.which(name, path=wiring.env["PATH"]) for name in ("node", "npm")):
         yield "--referees"
     else:
-        shop.reporter.warn("tier referees does not run: no Node.js with npm on this machine")
+        wiring.reporter.warn("tier referees does not run: no Node.js with npm on this machine")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,16 +16,17 @@ from invoke.tasks import task
 
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
-from builder.adapters.mirror_folder import MirrorFolder
-from builder.adapters.mirror_host import DirectoryHost
-from builder.app.flags import FLAGS, reported, workshop
+from builder.adapters.mirror.folder import MirrorFolder
+from builder.adapters.mirror.host import DirectoryHost
+from builder.app.command_line import FLAGS, make_wiring, reported
 from builder.app.verbs import write_client
 from builder.builds.proving import verifier
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import ToolMissingError
 from builder.files.atomic_write import part_file
+from builder.formats.providers import CUDA
 from builder.pipeline.verify import verify
-from builder.project.variants import Project
+from builder.project.variants import Origin, Project, Variant
 from builder.release.assets import ReleaseHost
 from builder.release.mirror import mirror_tag
 from builder.release.options import (
@@ -51,115 +54,117 @@ class Target:
     repository: str | None = None
 
 
-def publish_dist(shop: Workshop, options: PublishOptions, target: Target) -> None:
+def publish_dist(wiring: Wiring, options: PublishOptions, target: Target) -> None:
     """Make the client, prove every package again from its own bytes, then make the release."""
-    project = aimed(shop, target)
-    host = github(shop, project)
-    ours = project.publish.repository == shop.env.get("GITHUB_REPOSITORY")
-    commit = options.commit or (shop.env.get("GITHUB_SHA") if ours else None)
-    done = publish_on(shop, project, host, replace(options, commit=commit))
-    shop.reporter.say(f"{done.tag}: {done.state.value}{f' at {done.url}' if done.url else ''}")
+    project = with_target(wiring, target)
+    host = github_host(wiring, project)
+    ours = project.publish.repository == wiring.env.get("GITHUB_REPOSITORY")
+    commit = options.commit or (wiring.env.get("GITHUB_SHA") if ours else None)
+    done = publish_on(wiring, project, host, replace(options, commit=commit))
+    wiring.reporter.say(f"{done.tag}: {done.state.value}{f' at {done.url}' if done.url else ''}")
 
 
-def publish_on(shop: Workshop, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
+def publish_on(wiring: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
     """Publish ``dist`` on any host. The client in it looks for the index where ``project`` publishes."""
-    tag = release_tag(shop.dist, project, shop.archive(shop.reporter), options.tag)
-    write_client(shop, index_url(project.publish, tag))
-    return publish_release(shop.dist, project, _ports(shop, host), replace(options, tag=tag))
+    tag = release_tag(wiring.dist, project, wiring.archive(wiring.reporter), options.tag)
+    write_client(wiring, index_url(project.publish, tag))
+    return publish_release(wiring.dist, project, _ports(wiring, host), replace(options, tag=tag))
 
 
-def tell_status(shop: Workshop, tag: str | None, target: Target) -> bool:
+def show_status(wiring: Wiring, tag: str | None, target: Target) -> bool:
     """Show how the release stands against ``dist``; whether it is public and equal."""
-    project = aimed(shop, target)
-    tag = tag or release_tag(shop.dist, project, shop.archive(shop.reporter))
-    found = read_release_status(shop.dist, tag, _ports(shop, github(shop, project)))
-    shop.reporter.say(f"{tag}: {found.state.value}{f' at {found.url}' if found.url else ''}")
+    project = with_target(wiring, target)
+    tag = tag or release_tag(wiring.dist, project, wiring.archive(wiring.reporter))
+    found = read_release_status(wiring.dist, tag, _ports(wiring, github_host(wiring, project)))
+    wiring.reporter.say(f"{tag}: {found.state.value}{f' at {found.url}' if found.url else ''}")
     return found.state is State.PUBLISHED
 
 
-def github(shop: Workshop, project: Project) -> GitHub:
+def github_host(wiring: Wiring, project: Project) -> GitHub:
     """The releases of the project's repository."""
     http = GitHubHttp(
         api=project.publish.api,
-        token=_token(shop, project.publish.api),
-        reporter=shop.reporter,
+        token=_token(wiring, project.publish.api),
+        reporter=wiring.reporter,
         sleep=time.sleep,
         clock=time.time,
     )
-    return GitHub(repository=project.publish.repository, http=http, reporter=shop.reporter)
+    return GitHub(repository=project.publish.repository, http=http, reporter=wiring.reporter)
 
 
-def aimed(shop: Workshop, target: Target) -> Project:
+def with_target(wiring: Wiring, target: Target) -> Project:
     """The project, publishing to ``target``."""
-    configured = shop.project.publish
-    repository = target.repository or shop.env.get("GITHUB_REPOSITORY") or configured.repository
+    configured = wiring.project.publish
+    repository = target.repository or wiring.env.get("GITHUB_REPOSITORY") or configured.repository
     publishing = replace(configured, api=target.api or configured.api, repository=repository)
-    return replace(shop.project, publish=publishing)
+    return replace(wiring.project, publish=publishing)
 
 
-def _token(shop: Workshop, api: str) -> str:
+def _token(wiring: Wiring, api: str) -> str:
     """From the environment, else what ``gh`` is logged in with; empty where there is none."""
-    found = next((shop.env[name] for name in _TOKENS if shop.env.get(name)), None)
-    return found if found is not None else _token_of_gh(shop, api)
+    found = next((wiring.env[name] for name in _TOKENS if wiring.env.get(name)), None)
+    return found if found is not None else _token_of_gh(wiring, api)
 
 
-def _token_of_gh(shop: Workshop, api: str) -> str:
+def _token_of_gh(wiring: Wiring, api: str) -> str:
     """What ``gh`` keeps for the server, if it is logged in there; it knows GitHub's own by its web name."""
     server = urlsplit(api).hostname or ""
     host = "github.com" if server == _PUBLIC_API else server
     try:
-        done = shop.runner.run(["gh", "auth", "token", "--hostname", host], check=False)
+        done = wiring.runner.run(["gh", "auth", "token", "--hostname", host], check=False)
     except ToolMissingError:
         return ""
     return done.stdout.strip() if done.code == 0 else ""
 
 
-def _ports(shop: Workshop, host: ReleaseHost) -> PublishPorts:
+def _ports(wiring: Wiring, host: ReleaseHost) -> PublishPorts:
     return PublishPorts(
         host=host,
-        archive=shop.archive(shop.reporter),
-        checksums=shop.checksums,
-        reporter=shop.reporter,
-        verify=lambda package: _prove(shop, package),
+        archive=wiring.archive(wiring.reporter),
+        checksums=wiring.checksums,
+        reporter=wiring.reporter,
+        verify=lambda package: _prove(wiring, package),
         write=part_file,
-        loader=shop.loader,
+        loader=wiring.loader,
     )
 
 
-def _prove(shop: Workshop, package: Path) -> None:
+def _prove(wiring: Wiring, package: Path) -> None:
     """Re-read every byte of a package, without running anything."""
-    verify(package, verifier(shop, shop.reporter, None))
+    verify(package, verifier(wiring, wiring.reporter, None))
 
 
-def mirror_dist(shop: Workshop, options: PublishOptions, to: Path) -> None:
+def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
     """Make the release of ``dist`` on the mirror ``to``: the very files that ``publish`` puts on GitHub.
 
     What would stop it is found before packages are proved. Raises what ``publish`` does, ``ConfigError`` for
     a tag that no folder can have, and ``DiskError``.
     """
     mirror = MirrorFolder(to)
-    host = DirectoryHost(mirror, shop.reporter)
-    tag = mirror_tag(release_tag(shop.dist, shop.project, shop.archive(shop.reporter), options.tag))
+    host = DirectoryHost(mirror, wiring.reporter)
+    tag = mirror_tag(release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag))
     host.require_access()
-    host.require_room(tag, _listed_files(shop))
-    with _turn(shop, mirror, options):
-        done = publish_on(shop, aimed(shop, Target()), host, replace(options, tag=tag))
+    host.require_room(tag, _listed_files(wiring))
+    with _mirror_lock(wiring, mirror, options):
+        done = publish_on(wiring, with_target(wiring, Target()), host, replace(options, tag=tag))
         if done.state in (State.PUBLISHED, State.UNCHANGED):
             mirror.finish(tag)
-    shop.reporter.say(f"{tag}: {done.state.value}{f' at {done.url}' if done.url else ''}")
+    wiring.reporter.say(f"{tag}: {done.state.value}{f' at {done.url}' if done.url else ''}")
 
 
-def _turn(shop: Workshop, mirror: MirrorFolder, options: PublishOptions) -> AbstractContextManager[None]:
+def _mirror_lock(
+    wiring: Wiring, mirror: MirrorFolder, options: PublishOptions
+) -> AbstractContextManager[None]:
     """One run writes at a time; a dry run writes nothing."""
     if options.dry_run:
         return nullcontext()
-    return mirror.alone(lambda: shop.reporter.say(f"waiting: another run writes to {mirror.root}"))
+    return mirror.alone(lambda: wiring.reporter.say(f"waiting: another run writes to {mirror.root}"))
 
 
-def _listed_files(shop: Workshop) -> tuple[Path, ...]:
+def _listed_files(wiring: Wiring) -> tuple[Path, ...]:
     """What of the release is there before it is prepared: nearly all of its bytes."""
-    names = {*shop.checksums.read(shop.dist), CLIENT}
-    return tuple(path for path in (shop.dist / name for name in sorted(names)) if path.is_file())
+    names = {*wiring.checksums.read(wiring.dist), CLIENT}
+    return tuple(path for path in (wiring.dist / name for name in sorted(names)) if path.is_file())
 
 
 _WHERE = {
@@ -202,7 +207,7 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     """Make the release of dist/ on GitHub complete, then public. Token: GITHUB_TOKEN, or gh's own."""
     allow = Leniency(lean=allow_lean, unresolved=allow_unresolved, mixed=allow_mixed)
     asked = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
-    publish_dist(workshop(dist), asked, Target(api=api, repository=repository))
+    publish_dist(make_wiring(dist), asked, Target(api=api, repository=repository))
 
 
 @task(name="release-status", help=_WHERE)
@@ -215,7 +220,7 @@ def release_status(
     dist: str | None = None,
 ) -> None:
     """Show how the release on GitHub stands against dist/: exit 1 unless it is public and equal."""
-    if not tell_status(workshop(dist), tag, Target(api=api, repository=repository)):
+    if not show_status(make_wiring(dist), tag, Target(api=api, repository=repository)):
         raise Exit("the release is not public and equal to dist; see the table above", code=1)
 
 
@@ -246,4 +251,63 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     """Make the release of dist/ in a folder that a static web server shows."""
     allow = Leniency(lean=allow_lean, unresolved=allow_unresolved, mixed=allow_mixed)
     asked = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
-    mirror_dist(workshop(dist), asked, Path(to))
+    mirror_dist(make_wiring(dist), asked, Path(to))
+
+
+_RUNNER = "ubuntu-24.04"
+
+_MINUTES = {Origin.WHEEL: 60, Origin.AUTO: 360, Origin.SOURCE: 360}
+"""A repacked wheel takes minutes; what may compile gets all that a hosted runner gives, six hours.
+
+Source: docs.github.com, "Actions limits", job execution time.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixLeg:
+    """One job: what it makes, and where."""
+
+    variant: str
+    sm: tuple[str, ...]
+    """``75``, ``90a``; empty for a package without CUDA."""
+    origin: str
+    """As ``variants.yaml`` says it: ``auto`` is decided by the job itself."""
+    runner: str
+    """A label of ``runs-on``."""
+    timeout_minutes: int
+
+
+def show_matrix(wiring: Wiring, *, as_json: bool) -> None:
+    """Print it: a table, or JSON on one line. Raises ``ConfigError`` for a broken ``variants.yaml``."""
+    found = matrix_legs(wiring.project)
+    wiring.console.show(matrix_json(found) if as_json else "\n".join(matrix_table(found)))
+
+
+def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
+    """A leg for each package's name, in the order of ``variants.yaml``; those without CUDA are repacked."""
+    origin = project.onnxruntime.origin
+    return tuple(
+        _leg(one, origin if one.provider == CUDA else Origin.WHEEL) for one in project.packages.values()
+    )
+
+
+def matrix_json(found: Iterable[MatrixLeg]) -> str:
+    """``docs/schemas/matrix.schema.json`` on one line, which is what a step's output can be."""
+    return json.dumps({"include": [asdict(leg) for leg in found]})
+
+
+def matrix_table(found: Iterable[MatrixLeg]) -> Iterator[str]:
+    """A line a leg."""
+    for leg in found:
+        sm = " ".join(leg.sm) or "-"
+        yield f"{leg.variant:<10} {leg.origin:<7} {leg.runner:<13} {leg.timeout_minutes:>4} min  sm {sm}"
+
+
+def _leg(variant: Variant, origin: Origin) -> MatrixLeg:
+    return MatrixLeg(
+        variant=variant.name,
+        sm=tuple(str(arch) for arch in variant.sm),
+        origin=origin.value,
+        runner=_RUNNER,
+        timeout_minutes=_MINUTES[origin],
+    )

@@ -1,6 +1,7 @@
-"""What a variant's compile gives: made where needed, kept while it still follows from the same inputs.
+"""Compiled libraries, and whether they and the packages made of them are up to date.
 
-Are a variant's packages up to date? A key over all they follow from, and their files' own sha256.
+A key over all inputs says whether compiled libraries still follow from them (``artifact.key``); for
+packages it is stored with the sha256 of their files (``built.json``).
 """
 
 from __future__ import annotations
@@ -12,42 +13,42 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
 from builder.files.file_lock import exclusive
-from builder.pipeline.compile import Means, export
+from builder.pipeline.compile import StageBuild, export
 from builder.ports import Reporter
 from builder.project.inputs import Lock
 from builder.project.plan import BuildPlan, Rendered, Workplace
 
 
 class Artifact:
-    """ORT's libraries in ``dist/<variant>/artifact``, and the key that ties them to what made them."""
+    """ONNX Runtime's compiled libraries in ``dist/<variant>/artifact``, and the key of their inputs."""
 
-    def __init__(self, shop: Workshop, place: Workplace, rendered: Rendered, reporter: Reporter) -> None:
-        self._shop = shop
+    def __init__(self, wiring: Wiring, place: Workplace, rendered: Rendered, reporter: Reporter) -> None:
+        self._wiring = wiring
         self._place = place
         self._rendered = rendered
         self._reporter = reporter
 
-    def make(self, means: Means, *, anew: bool) -> None:
-        """Compile, unless an interrupted run had compiled for this very plan; ``anew`` compiles anyway."""
+    def make(self, stage_build: StageBuild, *, anew: bool) -> None:
+        """Compile, unless the libraries there were compiled for this very plan; ``anew`` compiles anyway."""
         if self._is_current() and not anew:
             self._reporter.say(f"{self._place.artifact} was compiled for this plan")
             return
-        self.doubt()
+        self.discard()
         with self._one_at_a_time(), self._reporter.step(f"compile {self._place.root.name}"):
-            export("artifact", self._place.artifact, self._rendered, self._place, means)
+            export("artifact", self._place.artifact, self._rendered, self._place, stage_build)
         self._place.artifact_key.write_text(self._key(), encoding="utf-8")
 
-    def doubt(self) -> None:
-        """Let the next build compile anew."""
+    def discard(self) -> None:
+        """Drop the key, so that the next build compiles."""
         self._place.artifact_key.unlink(missing_ok=True)
 
     def folder(self) -> Path:
-        """Where the libraries lie. Raises ``CheckFailedError`` when they are of another plan or not there."""
+        """The libraries' folder. Raises ``CheckFailedError`` when they are of another plan or absent."""
         if not self._is_current():
             raise CheckFailedError(
                 f"{self._place.artifact} was not compiled for this plan: base, profile, host, version or "
@@ -61,18 +62,18 @@ class Artifact:
         return there and held.read_bytes() == self._key().encode()
 
     def _key(self) -> str:
-        return artifact_key(self._rendered, self._shop.lock, self._place.context)
+        return artifact_key(self._rendered, self._wiring.lock, self._place.context)
 
     def _one_at_a_time(self) -> AbstractContextManager[None]:
-        """Variants are compiled one after the other: each uses all cores by itself."""
+        """The lock of compiling: one variant at a time, because each uses all cores."""
         waits = "another variant is being compiled: waiting"
-        return exclusive(self._shop.lock_of("compile"), lambda: self._reporter.say(waits))
+        return exclusive(self._wiring.lock_of("compile"), lambda: self._reporter.say(waits))
 
 
 def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:
-    """What compiling follows from: the Dockerfile, with flags and versions, and the bytes of all it reads.
+    """Hex sha256 over all inputs of a compile: the Dockerfile, and the bytes of every file that it reads.
 
-    The packages of the root file system are among them: the manifest's revision speaks of what compiled.
+    The packages of the root file system are among them, since the manifest's revision names what compiled.
     """
     inputs = (*rendered.debs, *rendered.sources, *rendered.contexts.values())
     pins = sorted(str(lock.pins.get(item.key)) for item in inputs)
@@ -82,18 +83,18 @@ def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:
 
 
 def _programs_and_patches(context: Path) -> list[Path]:
-    """What we wrote ourselves; the table of costs decides when a unit is compiled, not what comes of it."""
+    """The project's own files in the context. The table of costs orders units and changes no library."""
     files = [*(context / "inside").glob("*"), *(context / "patches").glob("*")]
     return sorted(file for file in files if file.suffix != ".tsv")
 
 
-_NAME = "built.json"
+_BUILT = "built.json"
 
 
-def stamp_key(plan: BuildPlan, lock: Lock, sources: Iterable[Path]) -> str:
+def built_key(plan: BuildPlan, lock: Lock, sources: Iterable[Path]) -> str:
     """Hex sha256 over the plan, the pins, and the code and templates in ``sources``.
 
-    Why a base was chosen is not part of it: a registry fails in changing words.
+    The reason for a base is left out: a registry words the same failure differently each time.
     """
     hasher = hashlib.sha256(repr(replace(plan, base_reason="")).encode())
     for key, pin in sorted(lock.pins.items()):
@@ -103,13 +104,10 @@ def stamp_key(plan: BuildPlan, lock: Lock, sources: Iterable[Path]) -> str:
     return hasher.hexdigest()
 
 
-def read_stamp(folder: Path, key: str, dist: Path) -> tuple[Path, ...]:
-    """The packages that were built under ``key`` and verified, if the bytes of all of their files still are.
-
-    Else none.
-    """
+def read_built(folder: Path, key: str, dist: Path) -> tuple[Path, ...]:
+    """The packages that were built under ``key`` and verified; none if a byte of their files has changed."""
     try:
-        stamp = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        stamp = json.loads((folder / _BUILT).read_text(encoding="utf-8"))
         same = stamp["key"] == key and all(
             file_digest(dist / name).sha256 == sha256 for name, sha256 in stamp["files"].items()
         )
@@ -119,12 +117,12 @@ def read_stamp(folder: Path, key: str, dist: Path) -> tuple[Path, ...]:
     return packages if same and all(package.name in stamp["files"] for package in packages) else ()
 
 
-def write_stamp(folder: Path, key: str, packages: Sequence[Path], files: Sequence[Path]) -> None:
-    """Remember that ``packages``, which consist of ``files``, were built under ``key`` and verified."""
+def write_built(folder: Path, key: str, packages: Sequence[Path], files: Sequence[Path]) -> None:
+    """Record that ``packages``, which consist of ``files``, were built under ``key`` and verified."""
     stamp = {
         "key": key,
         "packages": [package.name for package in packages],
         "files": {file.name: file_digest(file).sha256 for file in files},
     }
-    with part_file(folder / _NAME) as file:
+    with part_file(folder / _BUILT) as file:
         file.write(json.dumps(stamp, indent=2).encode() + b"\n")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.binary.coverage import LibraryCoverage
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.findings.finding import Finding
@@ -101,7 +101,7 @@ def _listed(capabilities: Iterable[Capability]) -> str:
 class CardBench:
     """Where packages are tried out on virtual cards."""
 
-    shop: Workshop
+    shop: Wiring
     runtime: Runtime
     trials: tuple[Trial, ...]
     cards: Cards

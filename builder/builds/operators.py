@@ -19,7 +19,7 @@ from pathlib import Path
 import onnxruntime
 
 from builder.adapters.test_models.one_node import LAST, Definition, Question, definitions, future
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
@@ -60,7 +60,7 @@ class _Said:
 
 
 def operator_table(
-    shop: Workshop, libraries: Path, runtime: Runtime, ort_version: str, reporter: Reporter
+    shop: Wiring, libraries: Path, runtime: Runtime, ort_version: str, reporter: Reporter
 ) -> OperatorTable:
     """The table of the provider in ``libraries``; kept by its, its host's and the schemas' identity.
 

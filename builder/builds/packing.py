@@ -2,50 +2,71 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from builder.adapters.git import revision_of
 from builder.adapters.wheel import record_text
-from builder.builds.kit import Kit
+from builder.builds.check_tools import CheckTools
 from builder.builds.proving import verifier
-from builder.builds.records import Making, record, vouch
+from builder.builds.wiring import Wiring
+from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
+from builder.formats.package_names import Host, Profile
 from builder.formats.providers import CUDA
 from builder.package.archive import Member
-from builder.pipeline.bundle import Bench, Bundled, Goods, bundle, discard
+from builder.package.build_record import Compile, dumps, loads_compile, record_name, record_of
+from builder.package.provenance import (
+    Resource,
+    Run,
+    Subject,
+    base_parts,
+    base_revision,
+    describe_provenance,
+    image_revision,
+    provenance_json,
+    provenance_name,
+    used_inputs,
+)
+from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle, discard
 from builder.pipeline.check import CheckReport, check, tell
 from builder.pipeline.gather import originals
+from builder.pipeline.plan import Wishes
 from builder.pipeline.selftest import Bench as Trial
 from builder.pipeline.verify import verify
 from builder.ports import Inspector, Reporter, Store
 from builder.project.inputs import Input
-from builder.project.plan import package_name
+from builder.project.plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name
+from builder.project.variants import Origin
 
 
-class Packing:
+class Packer:
     """Checks, packs and proves; what fails on the way leaves no package in ``dist``."""
 
-    def __init__(self, making: Making, kit: Kit | None, store: Store, reporter: Reporter) -> None:
-        """Nothing happens before a method is called. Without ``kit`` nothing is run on a package."""
-        self._making = making
-        self._kit = kit
+    def __init__(self, run: BuildRun, tools: CheckTools | None, store: Store, reporter: Reporter) -> None:
+        """Nothing happens before a method is called. Without ``tools`` nothing is run on a package."""
+        self._run = run
+        self._tools = tools
         self._store = store
         self._reporter = reporter
 
     def clear(self) -> None:
         """Remove the variant's packages of before."""
-        bench = self._bench(self._making.shop.dist)
-        for layout in self._making.plan.possible_layouts:
-            discard(package_name(self._making.plan, layout), bench)
+        bench = self._bench(self._run.wiring.dist)
+        for layout in self._run.plan.possible_layouts:
+            discard(package_name(self._run.plan, layout), bench)
 
     def check(self, members: Sequence[Member]) -> tuple[tuple[Member, ...], CheckReport]:
         """The members that something needs, and what they hold, natively and by cuobjdump."""
-        variant = self._making.plan.variant
+        variant = self._run.plan.variant
         inspector = self._inspector()
-        report = check(members, variant, self._making.shop.project.check, inspector, self._reporter)
+        report = check(members, variant, self._run.wiring.project.check, inspector, self._reporter)
         for path in report.unneeded:
             self._reporter.say(f"left out {path}: nothing in the package needs it")
         needed = report.without(report.unneeded)
@@ -56,59 +77,207 @@ class Packing:
         """Check, pack and verify aside; only then do the packages stand in ``dist``."""
         goods = self._goods(*self.check(members))
         with self._reporter.step(f"bundle {goods.plan.variant.name}"):
-            bundled = bundle(goods, self._bench(self._making.place.unverified))
-        prove = verifier(self._making.shop, self._reporter, self._trial())
+            bundled = bundle(goods, self._bench(self._run.place.unverified))
+        prove = verifier(self._run.wiring, self._reporter, self._trial())
         manifests = [verify(one.package.path, prove) for one in bundled]
         if goods.plan.variant.provider == CUDA:
-            record(bundled[0], manifests[0], self._making)
+            write_build_record(bundled[0], manifests[0], self._run)
         return tuple(
-            _settle(one, manifest, self._making) for one, manifest in zip(bundled, manifests, strict=True)
+            _settle(one, manifest, self._run) for one, manifest in zip(bundled, manifests, strict=True)
         )
 
     def _inspector(self) -> Inspector | None:
         """Cuobjdump, where there is code of CUDA to look at."""
-        if self._kit is None or self._making.plan.variant.provider != CUDA:
+        if self._tools is None or self._run.plan.variant.provider != CUDA:
             return None
         with self._reporter.step("make the image that has cuobjdump"):
-            return self._kit.inspector()
+            return self._tools.inspector()
 
     def _trial(self) -> Trial | None:
         """Where packages are tried out."""
-        if self._kit is None:
+        if self._tools is None:
             return None
         with self._reporter.step("make what it is tried out with"):
-            return self._kit.bench()
+            return self._tools.bench()
 
-    def _goods(self, members: tuple[Member, ...], report: CheckReport) -> Goods:
-        plan, lock = self._making.plan, self._making.shop.lock
-        return Goods(
+    def _goods(self, members: tuple[Member, ...], report: CheckReport) -> CheckedContent:
+        plan, lock = self._run.plan, self._run.wiring.lock
+        return CheckedContent(
             plan=plan,
             members=members,
             originals=originals(plan, members, self._store.unpack),
             report=report,
             record=lambda key: record_text(self._store.unpack(Input.parse(key))),
             lock=lock,
-            revision=self._making.base_revision,
+            revision=self._run.base_revision,
         )
 
-    def _bench(self, dist: Path) -> Bench:
-        shop = self._making.shop
-        return Bench(
-            archive=shop.archive(self._reporter),
-            bom=shop.bom,
-            checksums=shop.checksums,
+    def _bench(self, dist: Path) -> BundlePorts:
+        wiring = self._run.wiring
+        return BundlePorts(
+            archive=wiring.archive(self._reporter),
+            bom=wiring.bom,
+            checksums=wiring.checksums,
             reporter=self._reporter,
             dist=dist,
-            work=self._making.place.root,
+            work=self._run.place.root,
         )
 
 
-def _settle(one: Bundled, manifest: Manifest, making: Making) -> Bundled:
+def _settle(one: Bundled, manifest: Manifest, run: BuildRun) -> Bundled:
     """Give a verified package its place in ``dist``, and put beside it what speaks of it."""
-    dist, checksums = making.shop.dist, making.shop.checksums
-    provenance = vouch(one, manifest, making)
+    dist, checksums = run.wiring.dist, run.wiring.checksums
+    provenance = write_provenance(one, manifest, run)
     files = tuple(dist / file.name for file in one.files)
     for old, new in zip(one.files, files, strict=True):
         os.replace(old, new)  # noqa: PTH105 - a rename over what may be there, in one step
     checksums.update(dist, put={**one.sums, provenance.name: file_digest(provenance).sha256})
     return replace(one, package=replace(one.package, path=files[-1]), files=files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildRun:
+    """How a variant's packages were made."""
+
+    wiring: Wiring
+    place: Workplace
+    plan: BuildPlan
+    rendered: Rendered
+    wishes: Wishes
+    began: float
+    """Seconds since 1970."""
+
+    @property
+    def base_parts(self) -> tuple[Resource, ...]:
+        """What the assembled base that compiled it consists of."""
+        return base_parts(self.plan, self.wiring.lock.pins, self.rendered.system)
+
+    @property
+    def base_revision(self) -> str | None:
+        """The base image's digest; of an assembled base that compiled anything, its parts'."""
+        if self.plan.base == "nvidia":
+            return image_revision(self.plan, self.wiring.lock)
+        parts = [(part.uri, part.digest["sha256"]) for part in self.base_parts]
+        return base_revision(parts) if parts else None
+
+    @property
+    def command(self) -> str:
+        """What makes them again."""
+        return command_of(self.plan, self.wishes)
+
+
+def write_build_record(one: Bundled, manifest: Manifest, run: BuildRun) -> Path:
+    """Write what building took: once a build, beside the first of its packages."""
+    return write_record(
+        one,
+        manifest,
+        run.wiring.dist,
+        command=run.command,
+        artifact=run.place.artifact if run.plan.origin is Origin.SOURCE else None,
+        clock=time.time,
+    )
+
+
+def write_provenance(one: Bundled, manifest: Manifest, run: BuildRun) -> Path:
+    """Write a package's provenance."""
+    pins = run.wiring.lock.pins
+    used = {item: pins[item.key] for item in used_inputs(run.plan, run.rendered) if item.key in pins}
+    statement = describe_provenance(
+        run.plan, manifest, used, list(_subjects(one)), _provenance_run(run), run.base_parts
+    )
+    path = run.wiring.dist / provenance_name(one.archive)
+    with part_file(path) as file:
+        file.write(provenance_json(statement).encode())
+    return path
+
+
+def _subjects(one: Bundled) -> Iterator[Subject]:
+    """The archive, then the parts it was cut into."""
+    yield Subject(one.archive, one.package.sha256)
+    for file in one.files[:-1]:
+        yield Subject(file.name, one.sums[file.name])
+
+
+def _provenance_run(run: BuildRun) -> Run:
+    wiring = run.wiring
+    return Run(
+        command=run.command,
+        started=run.began,
+        finished=time.time(),
+        revision=revision_of(wiring.root, wiring.runner),
+        config_sha256=hashlib.sha256((wiring.root / "variants.yaml").read_bytes()).hexdigest(),
+    )
+
+
+_COMPILE_RECORD = "record.json"
+"""What the build container leaves beside the libraries it compiled."""
+
+
+def write_record(
+    packed: Bundled,
+    manifest: Manifest,
+    dist: Path,
+    *,
+    command: str,
+    artifact: Path | None,
+    clock: Callable[[], float],
+) -> Path:
+    """Write the record of a verified package where it stands or will stand, in ``dist``.
+
+    ``artifact`` is where its compile left its libraries, ``None`` for origin wheel; ``clock`` tells seconds
+    since 1970. Raises ``ConfigError`` for a compile's record that cannot be read, and ``DiskError``.
+    """
+    write_build_record = record_of(
+        manifest,
+        packed.archive,
+        packed.package.sha256,
+        date=datetime.fromtimestamp(clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        command=command,
+        compiled=_took(artifact / _COMPILE_RECORD) if artifact else None,
+    )
+    path = dist / record_name(packed.archive)
+    with part_file(path) as file:
+        file.write(dumps(write_build_record).encode())
+    return path
+
+
+def _took(file: Path) -> Compile | None:
+    return loads_compile(file.read_bytes(), str(file)) if file.is_file() else None
+
+
+def command_of(plan: BuildPlan, wishes: Wishes) -> str:
+    """The command that makes the plan's package on any machine: a base is named, whatever chose it here.
+
+    Of the other flags those that were given and say something else than variants.yaml. Profile and host are
+    named even where they do not: while the origin is open, asking for either means compiling.
+    """
+    ours = plan.project.onnxruntime
+    origin = wishes.origin or ours.origin
+    flags = {"variant": plan.variant.name}
+    if wishes.profile and plan.profile and _is_named(wishes.profile, ours.profile, origin):
+        flags["profile"] = wishes.profile.value
+    if wishes.host and plan.profile and _is_named(wishes.host, ours.host, origin):
+        flags["host"] = wishes.host.value
+    if origin is not ours.origin:
+        flags["origin"] = origin.value
+    words = [*(f"--{flag} {value}" for flag, value in flags.items()), *_version_flags(plan)]
+    words += ["--release"] if wishes.release else []
+    if wishes.widen and not plan.project.packages[plan.variant.name].widen:
+        words.append("--widen")
+    return " ".join(["./run build", *words])
+
+
+def _version_flags(plan: BuildPlan) -> Iterator[str]:
+    """The flags that the ORT version follows from; none where the wheel in variants.yaml says it."""
+    if plan.variant.wheel is not None:
+        return
+    possible = ("nvidia", "assembled") if plan.base == NO_BASE else (plan.base,)
+    bases = plan.project.bases
+    fitting = [base for base in possible if bases.ort_version(base) == plan.ort_version]
+    yield f"--base {(fitting or possible)[0]}"
+    if not fitting:
+        yield "--mixed"
+
+
+def _is_named(given: Profile | Host, ours: Profile | Host, origin: Origin) -> bool:
+    return given is not ours or origin is Origin.AUTO

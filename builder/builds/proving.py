@@ -13,34 +13,96 @@ from pathlib import Path
 
 from builder.adapters.archive.unpacking import members_in, stream_files
 from builder.adapters.wheel import record_text
-from builder.builds.cards import CardBench
-from builder.builds.kit import Kit
-from builder.builds.workshop import Workshop
-from builder.errors import ValidationError
+from builder.builds.cards import CardBench, Cards, write_page
+from builder.builds.check_tools import CheckTools
+from builder.builds.wiring import Wiring
+from builder.errors import CheckFailedError, ValidationError
 from builder.files.digest import Digest
 from builder.files.disk import disk_errors
 from builder.findings.finding import Finding, require
+from builder.formats import manifest as manifest_format
 from builder.formats.manifest import MANIFEST, Manifest, WheelEntry, loads
-from builder.formats.providers import CUDA
+from builder.formats.providers import CUDA, LINUX
 from builder.package.archive import Member
 from builder.package.describe import compare, promised
 from builder.package.proof import check_absent, check_installed
 from builder.pipeline.check import CheckReport, check, tell
 from builder.pipeline.plan import Wishes, choose_base
 from builder.pipeline.selftest import Bench, selftest
-from builder.pipeline.verify import Stream, Verifier
+from builder.pipeline.verify import Stream, Verifier, verify
 from builder.ports import Inspector, Reporter
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import Variant
+from builder.report.cards import Grid
+from builder.virtualcard.opening import Runtime
+
+
+def verify_packages(
+    wiring: Wiring, packages: Sequence[Path], wishes: Wishes, cards: Cards | None, grid: Path | None
+) -> None:
+    """Prove packages from their archives alone; run models on those for Linux in a bare container.
+
+    With ``cards`` also on virtual cards; ``grid`` is the page that is made of all of them. Where one fails
+    there, the others are still tried, for the page; then ``CheckFailedError`` with every finding is raised.
+    """
+    grids: list[Grid] = []
+    failed: list[CheckFailedError] = []
+    for package in packages:
+        manifest = manifest_format.loads(wiring.archive(wiring.reporter).read_manifest(package), package.name)
+        tools = _check_tools(wiring, wishes) if manifest.platform == LINUX else None
+        tried = (
+            _card_bench(wiring, tools, cards, grids)
+            if tools and cards and manifest.provider == CUDA
+            else None
+        )
+        if cards and tried is None:
+            wiring.reporter.say(f"{manifest.name}: on no card: it is for {manifest.provider}")
+        if tried is not None:
+            tried.require_machine(manifest)
+        try:
+            verify(
+                package,
+                verifier(wiring, wiring.reporter, _selftest_bench(wiring, tools) if tools else None, tried),
+            )
+        except CheckFailedError as error:
+            if grid is None:
+                raise
+            failed.append(error)
+    if grid is not None and grids:
+        write_page(grid, grids)
+        wiring.reporter.say(f"{grid}: {len(grids)} packages")
+    elif grid is not None:
+        wiring.reporter.warn(f"{grid} stays as it was: no package was opened on a card")
+    if failed:
+        raise CheckFailedError(
+            f"{len(failed)} of {len(packages)} packages failed",
+            [finding for error in failed for finding in error.findings],
+        )
+
+
+def _check_tools(wiring: Wiring, wishes: Wishes) -> CheckTools:
+    return CheckTools(wiring, choose_base(wiring.project, wishes, wiring.engine).value, wiring.reporter)
+
+
+def _selftest_bench(wiring: Wiring, tools: CheckTools) -> Bench:
+    with wiring.reporter.step("make what it is tried out with"):
+        return tools.bench()
+
+
+def _card_bench(wiring: Wiring, tools: CheckTools, cards: Cards, grids: list[Grid]) -> CardBench:
+    with wiring.reporter.step("make the virtual card"):
+        runtime = Runtime(library=tools.virtual_card(), runner=wiring.runner)
+    trials = wiring.trials(wiring.store(wiring.lock))
+    return CardBench(shop=wiring, runtime=runtime, trials=trials, cards=cards, grids=grids)
 
 
 def verifier(
-    shop: Workshop, reporter: Reporter, bench: Bench | None, cards: CardBench | None = None
+    wiring: Wiring, reporter: Reporter, bench: Bench | None, cards: CardBench | None = None
 ) -> Verifier:
     """What proves a package; without ``bench`` its bytes are read and nothing is run in a container."""
 
     def hold(members: Sequence[Member], variant: Variant) -> CheckReport:
-        return check(members, variant, shop.project.check, None, reporter)
+        return check(members, variant, wiring.project.check, None, reporter)
 
     def try_out(manifest: Manifest, stream: Stream) -> Sequence[Finding]:
         if bench is None:
@@ -49,21 +111,21 @@ def verifier(
         return selftest(manifest.name, stream, manifest.onnxruntime.version, bench, cuda=cuda)
 
     return Verifier(
-        archive=shop.archive(reporter),
-        bom=shop.bom,
-        checksums=shop.checksums,
+        archive=wiring.archive(reporter),
+        bom=wiring.bom,
+        checksums=wiring.checksums,
         reporter=reporter,
-        tree=lambda wheel: wheel_tree(shop, reporter, wheel),
+        tree=lambda wheel: wheel_tree(wiring, reporter, wheel),
         record=record_text,
         check=hold,
         selftest=try_out if bench else None,
         tar=lambda top, files: stream_files({f"/{top}/{path}": file for path, file in files.items()}),
-        work=shop.dist,
+        work=wiring.dist,
         cards=cards,
     )
 
 
-def complete(shop: Workshop, reporter: Reporter, manifest: Manifest, folder: Path) -> None:
+def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Path) -> None:
     """Lay the files that a thin package leaves to their wheels into its unpacked ``folder``.
 
     Raises ``CheckFailedError`` for a manifest whose words would lead out of it.
@@ -71,15 +133,15 @@ def complete(shop: Workshop, reporter: Reporter, manifest: Manifest, folder: Pat
     require(list(check_absent(manifest)), f"{manifest.name} is not completed")
     wheels = {wheel.source: wheel for wheel in manifest.wheels}
     for entry in manifest.absent:
-        tree = wheel_tree(shop, reporter, wheels[entry.source])
+        tree = wheel_tree(wiring, reporter, wheels[entry.source])
         with disk_errors(folder):
             shutil.copyfile(tree / str(entry.member), folder / entry.path)
 
 
-def wheel_tree(shop: Workshop, reporter: Reporter, wheel: WheelEntry) -> Path:
+def wheel_tree(wiring: Wiring, reporter: Reporter, wheel: WheelEntry) -> Path:
     """The unpacked tree of the wheel that a manifest names: these very bytes, whatever our own lock pins."""
     pin = Pin(filename=wheel.file, size=wheel.size, sha256=wheel.sha256)
-    store = shop.store(Lock(pins={wheel.source: pin}), reporter)
+    store = wiring.store(Lock(pins={wheel.source: pin}), reporter)
     return store.unpack(Input.parse(wheel.source))
 
 
@@ -108,54 +170,54 @@ class _Tree:
         ]
 
 
-def check_package(shop: Workshop, path: Path, variants: Sequence[Variant], wishes: Wishes) -> None:
+def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishes: Wishes) -> None:
     """Read what lies in ``path``, natively and by cuobjdump, and hold it to ``variants`` or its own promise.
 
     Where there is a manifest, the files are also held to what it says of them. Raises ``CheckFailedError``
     with every finding of the first variant that it fails.
     """
-    with _unpacked(shop, path) as folder:
-        tree = _tree(shop, folder, path.name)
+    with _unpacked(wiring, path) as folder:
+        tree = _tree(wiring, folder, path.name)
         wanted = variants or (_own_promise(tree),)
-        inspector = _inspector(shop, wishes) if any(one.provider == CUDA for one in wanted) else None
+        inspector = _inspector(wiring, wishes) if any(one.provider == CUDA for one in wanted) else None
         for variant in wanted:
-            report = check(tree.identified, variant, shop.project.check, inspector, shop.reporter)
-            tell(report, variant, shop.reporter)
+            report = check(tree.identified, variant, wiring.project.check, inspector, wiring.reporter)
+            tell(report, variant, wiring.reporter)
             said: tuple[Finding, ...] = ()
             if tree.manifest is not None:
                 said = (*check_installed(tree.manifest, tree.digests), *compare(tree.manifest, report))
             require([*report.findings, *said], f"{tree.name} does not hold what {variant.name} promises")
 
 
-def _inspector(shop: Workshop, wishes: Wishes) -> Inspector:
-    base = choose_base(shop.project, wishes, shop.engine).value
-    with shop.reporter.step("make the image that has cuobjdump"):
-        return Kit(shop, base, shop.reporter).inspector()
+def _inspector(wiring: Wiring, wishes: Wishes) -> Inspector:
+    base = choose_base(wiring.project, wishes, wiring.engine).value
+    with wiring.reporter.step("make the image that has cuobjdump"):
+        return CheckTools(wiring, base, wiring.reporter).inspector()
 
 
 @contextmanager
-def _unpacked(shop: Workshop, path: Path) -> Iterator[Path]:
+def _unpacked(wiring: Wiring, path: Path) -> Iterator[Path]:
     if path.is_dir():
         yield path
         return
     if not path.is_file():
         raise ValidationError(f"--package {path}: there is no such file or folder.")
-    archive = shop.archive(shop.reporter)
+    archive = wiring.archive(wiring.reporter)
     manifest = loads(archive.read_manifest(path), path.name)
-    with archive.scratch(shop.dist / f"check-{manifest.name}", manifest.installed_size) as folder:
+    with archive.scratch(wiring.dist / f"check-{manifest.name}", manifest.installed_size) as folder:
         archive.extract(path, folder)
-        complete(shop, shop.reporter, manifest, folder)
+        complete(wiring, wiring.reporter, manifest, folder)
         yield folder
 
 
-def _tree(shop: Workshop, folder: Path, name: str) -> _Tree:
+def _tree(wiring: Wiring, folder: Path, name: str) -> _Tree:
     file = folder / MANIFEST
     manifest = loads(file.read_bytes(), name) if file.is_file() else None
     members = members_in(folder)
     files = [
         member for member in members if manifest and member.file.is_file() and not member.file.is_symlink()
     ]
-    digests = shop.archive(shop.reporter).digests(files)
+    digests = wiring.archive(wiring.reporter).digests(files)
     return _Tree(name=name, members=members, manifest=manifest, digests=digests)
 
 

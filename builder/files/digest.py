@@ -117,6 +117,14 @@ def require_bytes(path: Path, wanted: Digest, where: str, running: Optional[Runn
         )
 
 
+def has_bytes(path: Path, wanted: Digest) -> bool:
+    """Whether ``path`` is a file of exactly the ``wanted`` bytes. One that cannot be read is not."""
+    try:
+        return path.is_file() and path.stat().st_size == wanted.size and sha256_of(path) == wanted.sha256
+    except OSError:
+        return False
+
+
 def write_new(chunks: Iterable[bytes], target: Path, mode: int, sync: Optional[Sync] = None) -> Digest:
     """Write a new file, never through an existing name, and return its digest. Raises ``OSError``."""
     running = RunningDigest()

@@ -10,59 +10,62 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List
 
-from builder.errors import DiskError
+from builder.errors import DISK_ADVICE, FULL_DISK, DiskError
 
-_FULL = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)}
-
-_ADVICE = {
-    errno.EROFS: "Its file system is read-only: mount it writable, or choose another folder.",
-    errno.ENOENT: "The folder it belongs into is gone: let nothing else write there, and run again.",
-    errno.EIO: "The disk may be failing: the kernel's log (dmesg) says more.",
-}
-
-_OWNER = "Check the folder's owner and mode."
+_FULL = (*FULL_DISK, errno.EFBIG)
 
 Sync = Callable[[Path], None]
 """``sync(path)`` of a file that is whole and closed. Raises ``OSError``."""
 
 
-def disk_error(error: OSError, path: Path, needed: int = 0) -> DiskError:
-    """The error to report where ``path`` could not be written: cause and advice follow from the errno.
+def disk_error(error: OSError, path: Path, needed: int = 0, also: str = "") -> DiskError:
+    """The error to report where ``path``, or something in it, could not be written; advice by the errno.
 
-    ``needed`` is how many bytes were expected, 0 where nobody knows.
+    ``needed`` is how many bytes were expected, 0 where nobody knows. ``also`` is more advice.
     """
     if error.errno in _FULL:
-        expected = f" About {needed:,} bytes were expected." if needed else ""
+        expected = f"About {needed:,} bytes were expected, " if needed else ""
+        room = f"{expected}{_free(path):,} bytes are free now."
+        cause = f"the disk or a quota was full while it was written ({error.strerror})"
         return DiskError(
-            f"{path} does not fit: the disk or a quota was full while it was written.{expected} "
-            f"{_free(path):,} bytes are free now. Free space there and run again."
+            f"{path} does not fit",
+            cause=cause,
+            advice=f"{room} Free space there and run again. {also}".rstrip(),
         )
-    advice = _ADVICE.get(error.errno or 0, _OWNER)
-    return DiskError(f"{path} cannot be written: {error.strerror or error}. {advice}")
+    gone = "The folder it belongs into is gone: let nothing else write there, and run again."
+    advice = gone if error.errno == errno.ENOENT else DISK_ADVICE.get(error.errno or 0, "")
+    cause = error.strerror or str(error)
+    return DiskError(
+        f"{_named(error, path)} cannot be written", cause=cause, advice=f"{advice} {also}".strip()
+    )
+
+
+def _named(error: OSError, path: Path) -> Path:
+    """The file that the system named, where it lies in the folder ``path``; else ``path``."""
+    name = error.filename
+    return Path(name) if isinstance(name, str) and path in Path(name).parents else path
 
 
 @contextmanager
-def disk_errors(path: Path, needed: int = 0) -> Iterator[None]:
+def disk_errors(path: Path, needed: int = 0, also: str = "") -> Iterator[None]:
     """Report any ``OSError`` of writing ``path`` as ``disk_error`` does."""
     try:
         yield
     except OSError as error:
-        raise disk_error(error, path, needed) from error
+        raise disk_error(error, path, needed, also) from error
 
 
 def says_full(lines: Iterable[str]) -> bool:
-    """Whether a program says in ``lines`` that its disk was full."""
-    return any("No space left on device" in line for line in lines)
+    """Whether a program says in ``lines`` that its disk was full; Go writes it without a capital."""
+    return any("no space left on device" in line.lower() for line in lines)
 
 
 def require_space(path: Path, needed: int) -> None:
     """``DiskError`` unless ``needed`` bytes are free where ``path`` will be."""
     free = _free(path)
     if free < needed:
-        raise DiskError(
-            f"{path} does not fit: about {needed:,} bytes are needed, {free:,} are free. "
-            "Free space there and run again."
-        )
+        cause = f"about {needed:,} bytes are needed, {free:,} are free"
+        raise DiskError(f"{path} does not fit", cause=cause, advice="Free space there and run again.")
 
 
 def _free(path: Path) -> int:

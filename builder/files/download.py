@@ -31,7 +31,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFile:
     """A file under a URL, and its promised bytes: ``size`` and ``sha256`` are ``None`` where unknown."""
 
     url: str
@@ -44,7 +44,7 @@ class Wanted:
         return without_userinfo(self.url)
 
 
-def fetch(wanted: Wanted, part: Path, web: Web) -> None:
+def fetch(wanted: WantedFile, part: Path, web: Web) -> None:
     """Bring ``wanted`` into ``part``, going on from what is there, and prove what is promised.
 
     Raises ``TransferError`` (not to be had), ``IntegrityError`` (other bytes than promised; ``part`` is
@@ -74,7 +74,7 @@ def forget(part: Path) -> None:
     validator_file(part).unlink(missing_ok=True)
 
 
-def _receive(wanted: Wanted, part: Path, running: RunningDigest, web: Web) -> None:
+def _receive(wanted: WantedFile, part: Path, running: RunningDigest, web: Web) -> None:
     """One connection's worth of bytes, appended to ``part``.
 
     Nothing is synced: what a power cut spoils is found by its sha256, and fetched again.
@@ -101,7 +101,7 @@ def _receive(wanted: Wanted, part: Path, running: RunningDigest, web: Web) -> No
         raise _broken_off(wanted, size_of(part), total)
 
 
-def _conditions(wanted: Wanted, part: Path, have: int) -> Dict[str, str]:
+def _conditions(wanted: WantedFile, part: Path, have: int) -> Dict[str, str]:
     """Headers that ask for the rest: if the file is still the same, or if its sha256 will tell."""
     validator = validator_file(part)
     if have and validator.is_file():
@@ -109,7 +109,7 @@ def _conditions(wanted: Wanted, part: Path, have: int) -> Dict[str, str]:
     return {"Range": f"bytes={have}-"} if have and wanted.sha256 is not None else {}
 
 
-def _start_of(response: Response, wanted: Wanted, part: Path, have: int) -> int:
+def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> int:
     """Where in the file the answer begins: 206 at ``have``, 200 at 0. Anything else: start over."""
     if response.status == HTTPStatus.OK:
         announced = response.headers.get("Content-Length")
@@ -135,7 +135,7 @@ def _length(response: Response) -> int:
 
 
 def _arriving(
-    response: Response, start: int, total: int, wanted: Wanted, running: RunningDigest, web: Web
+    response: Response, start: int, total: int, wanted: WantedFile, running: RunningDigest, web: Web
 ) -> Iterator[bytes]:
     """What comes, to the end of the answer. What came before a connection breaks is kept."""
     done = start
@@ -158,7 +158,7 @@ def _arriving(
         web.progress(done, total)
 
 
-def _broken_off(wanted: Wanted, done: int, total: int) -> TransientError:
+def _broken_off(wanted: WantedFile, done: int, total: int) -> TransientError:
     return TransientError(f"{wanted.shown}: ended after {done} of {total or 'all'} bytes")
 
 

@@ -35,7 +35,7 @@ _LIBRARIES = "lib/"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class BundlePorts:
     """What bundling works with."""
 
     archive: Archive
@@ -49,7 +49,7 @@ class Bench:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goods:
+class CheckedContent:
     """What a variant's packages are made of, checked: the same for every layout and form."""
 
     plan: BuildPlan
@@ -85,7 +85,7 @@ class Bundled:
         return self.package.path.name.removesuffix(PARTS_SUFFIX)
 
 
-def discard(name: PackageName, bench: Bench) -> None:
+def discard(name: PackageName, bench: BundlePorts) -> None:
     """Remove a package in every form, and what speaks of it: what failed a check must not lie in ``dist``.
 
     The package goes last: killed in between, nothing speaks of one that is not there.
@@ -98,7 +98,7 @@ def discard(name: PackageName, bench: Bench) -> None:
             (bench.dist / file).unlink(missing_ok=True)
 
 
-def bundle(goods: Goods, bench: Bench) -> tuple[Bundled, ...]:
+def bundle(goods: CheckedContent, bench: BundlePorts) -> tuple[Bundled, ...]:
     """Write the plan's packages and their lines in ``SHA256SUMS``, the full one first.
 
     Raises ``CheckFailedError`` (a finding of the check, a file that is not its wheel's, over budget),
@@ -115,7 +115,7 @@ def bundle(goods: Goods, bench: Bench) -> tuple[Bundled, ...]:
     )
 
 
-def _digests(goods: Goods, bench: Bench, what: str) -> Mapping[str, Digest]:
+def _digests(goods: CheckedContent, bench: BundlePorts, what: str) -> Mapping[str, Digest]:
     """What each member's bytes must be. Wheels tell it of theirs, which is proved while they are packed."""
     told = recorded(goods.members, goods.record)
     before = bench.archive.digests(goods.originals)
@@ -124,7 +124,9 @@ def _digests(goods: Goods, bench: Bench, what: str) -> Mapping[str, Digest]:
     return {**told.digests, **bench.archive.digests(rest)}
 
 
-def _layout(layout: Layout, goods: Goods, digests: Mapping[str, Digest], bench: Bench) -> Iterator[Bundled]:
+def _layout(
+    layout: Layout, goods: CheckedContent, digests: Mapping[str, Digest], bench: BundlePorts
+) -> Iterator[Bundled]:
     """The archives of one layout: the same content in each form."""
     content = _content(layout, goods, digests, bench)
     name = package_name(goods.plan, layout)
@@ -132,7 +134,9 @@ def _layout(layout: Layout, goods: Goods, digests: Mapping[str, Digest], bench: 
         yield _archive(name.archive(form), layout, content, goods, bench)
 
 
-def _content(layout: Layout, goods: Goods, digests: Mapping[str, Digest], bench: Bench) -> Content:
+def _content(
+    layout: Layout, goods: CheckedContent, digests: Mapping[str, Digest], bench: BundlePorts
+) -> Content:
     """Members, NOTICE, SBOM and manifest: each tells of those before it."""
     name = str(package_name(goods.plan, layout))
     work = bench.work / layout.value
@@ -155,7 +159,9 @@ def _is_packed(member: Member, layout: Layout) -> bool:
     return layout is Layout.FULL or not theirs
 
 
-def _archive(file: str, layout: Layout, content: Content, goods: Goods, bench: Bench) -> Bundled:
+def _archive(
+    file: str, layout: Layout, content: Content, goods: CheckedContent, bench: BundlePorts
+) -> Bundled:
     limit = goods.plan.project.bundle
     splits = limit.oversize is Oversize.SPLIT
 
@@ -166,7 +172,7 @@ def _archive(file: str, layout: Layout, content: Content, goods: Goods, bench: B
     try:
         written = bench.archive.write(bench.dist / file, content, limit.preset, accept)
     except ChangedFileError as error:
-        require(list(_touched(error)), f"{file} is not packed")
+        require(list(_changed_file(error)), f"{file} is not packed")
         raise
     files = (
         bench.archive.split(written.path, limit.budget) if written.size > limit.budget else (written.path,)
@@ -179,7 +185,7 @@ def _archive(file: str, layout: Layout, content: Content, goods: Goods, bench: B
     return Bundled(package=replace(written, path=files[-1]), layout=layout, files=files, sums=sums)
 
 
-def _touched(error: ChangedFileError) -> Iterator[Finding]:
+def _changed_file(error: ChangedFileError) -> Iterator[Finding]:
     """A wheel's file that is not as its RECORD says: somebody touched it after it was unpacked."""
     member = error.member
     if member.source != BUILT and not member.modified:
@@ -209,7 +215,7 @@ def _wheels(members: Sequence[Member], lock: Lock) -> tuple[WheelEntry, ...]:
     return tuple(WheelEntry(source, pin.filename, pin.size, pin.sha256) for source, pin in pins)
 
 
-def _too_large(package: PackageFile, content: Content, goods: Goods, bench: Bench) -> Finding:
+def _too_large(package: PackageFile, content: Content, goods: CheckedContent, bench: BundlePorts) -> Finding:
     limit = goods.plan.project.bundle
     packed = {member.path: content.digests[member.path].size for member in content.members if member.packed}
     biggest = sorted(packed.items(), key=lambda item: -item[1])[:_BIGGEST]
@@ -230,7 +236,7 @@ def _table(biggest: Sequence[tuple[str, int]], alternatives: Mapping[str, int]) 
     yield from (f"    {size:>13,}  {what}" for what, size in alternatives.items())
 
 
-def _alternatives(content: Content, goods: Goods, bench: Bench) -> Mapping[str, int]:
+def _alternatives(content: Content, goods: CheckedContent, bench: BundlePorts) -> Mapping[str, int]:
     """About how many bytes each layout and preset would give, in the forms that are configured."""
     return {
         f"layout {layout.value}, preset {preset.value}, {form.value}": bench.archive.estimate(

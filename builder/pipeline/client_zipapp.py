@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from zlib_ng import zlib_ng
 
 from builder.files.atomic_write import part_file
 
@@ -39,7 +41,11 @@ sys.exit(run())
 
 _DEFAULT_INDEX = "builder/client/default_index.txt"
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)
+_READER, _WRITER, _DEFLATED, _MODE = 20, 3 << 8 | 20, 8, 0o100644
+"""Zip 2.0 reads it and Unix wrote it, in the words of the format (APPNOTE.TXT 4.4.2 to 4.4.5, 4.4.15)."""
+
+_DATE = 1 << 5 | 1
+"""1980-01-01, the first day that the format knows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +79,17 @@ def _modules(source: Path) -> list[str]:
     return sorted(path.relative_to(source).as_posix() for path in (*rooms, *above))
 
 
-def _zip(members: dict[str, bytes]) -> bytes:
-    """Sorted, undated, and stored: what deflate makes differs from one zlib to the next."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name in sorted(members):
-            info = zipfile.ZipInfo(name, _EPOCH)
-            info.create_system = 3
-            info.external_attr = 0o100644 << 16
-            archive.writestr(info, members[name])
-    return buffer.getvalue()
+def _zip(members: Mapping[str, bytes]) -> bytes:
+    """A zip archive, sorted and undated. zlib-ng deflates alike anywhere; the zlib of a Python does not."""
+    files, directory = bytearray(), bytearray()
+    for name, content in sorted(members.items()):
+        deflate = zlib_ng.compressobj(level=9, wbits=-zlib_ng.MAX_WBITS)
+        packed = deflate.compress(content) + deflate.flush()
+        sizes = (zlib_ng.crc32(content), len(packed), len(content), len(name), 0)
+        entry = struct.pack("<5H3I2H", _READER, 0, _DEFLATED, 0, _DATE, *sizes)
+        directory += b"PK\x01\x02" + struct.pack("<H", _WRITER) + entry
+        directory += struct.pack("<3H2I", 0, 0, 0, _MODE << 16, len(files)) + name.encode()
+        files += b"PK\x03\x04" + entry + name.encode() + packed
+    count = len(members)
+    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, count, count, len(directory), len(files), 0)
+    return bytes(files + directory + end)

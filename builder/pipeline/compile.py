@@ -7,6 +7,8 @@ What to do about a compile that failed, from its last lines.
 
 Each sign is what the tool itself prints: nvcc 12.4 and GCC 12, tried with a planted fault
 (tests/integration/test_compile_faults.py). nvcc starts cicc and ptxas by a shell, and that says ``Killed``.
+
+image: a runtime image per variant, made from the finished package and nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from re import Pattern
@@ -120,7 +122,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
+class StageBuild:
     """What a stage is built with."""
 
     engine: Engine
@@ -131,10 +133,10 @@ class Means:
     jobs: int = 1
     """Units compiled at once."""
     cache: str | None = None
-    """Where layers outlive the builder: ``app.flags``."""
+    """Where layers outlive the builder: ``app.command_line``."""
 
 
-def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means: Means) -> None:
+def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means: StageBuild) -> None:
     """Build a stage and bring its files to ``dest``, replacing the last ones only when all went well.
 
     Raises ``CommandError`` with the last 30 log lines and what to do; the whole log stays in ``build.log``.
@@ -161,7 +163,7 @@ def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _build(request: ImageBuild, log: Path, means: Means) -> None:
+def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
     try:
         with log.open("a", buffering=1, encoding="utf-8") as file:
             means.engine.build(request, _follow(file.write, means.reporter))
@@ -192,13 +194,13 @@ def _follow(write: Callable[[str], object], reporter: Reporter) -> Callable[[str
     return line
 
 
-class _Sign(NamedTuple):
+class _KnownFailure(NamedTuple):
     pattern: Pattern[str]
     advice: str
 
 
-_SIGNS: tuple[_Sign, ...] = (
-    _Sign(
+_SIGNS: tuple[_KnownFailure, ...] = (
+    _KnownFailure(
         re.compile(
             r"^Killed$|died due to signal 9\b|Killed signal terminated program|virtual memory exhausted|"
             r"out of memory allocating \d+ bytes",
@@ -207,21 +209,21 @@ _SIGNS: tuple[_Sign, ...] = (
         "A compiler was killed: the machine ran out of memory. Nothing is wrong with the source. Run the "
         "same command with --jobs {fewer}; finished units are kept.",
     ),
-    _Sign(
+    _KnownFailure(
         re.compile(r"unsupported GNU version! .*not supported"),
         "This nvcc refuses the host compiler. Name an older one in variants.yaml, "
         "bases.<base>.packages (nvcc 12.4 takes g++ up to 13).",
     ),
-    _Sign(
+    _KnownFailure(
         re.compile(r"Unsupported gpu architecture|is not defined for option 'gpu-"),
         "The toolchain does not know an architecture of the set: see variants.<name>.sm. "
         "`./run plan` says what the toolchain can build.",
     ),
-    _Sign(
+    _KnownFailure(
         re.compile(r"bases\.\w+\.patches: \S+ does not apply"),
         "Make the patch anew against this version's source, or take it out of variants.yaml.",
     ),
-    _Sign(
+    _KnownFailure(
         re.compile(
             r"died due to signal (?!9\b)\d+|internal compiler error|"
             r"^(?:Segmentation fault|Aborted|Bus error|Illegal instruction)(?: \(core dumped\))?$",
@@ -239,3 +241,39 @@ def advice(log: str, jobs: int) -> str | None:
         if sign.pattern.search(log):
             return sign.advice.format(fewer=max(1, jobs // 2))
     return None
+
+
+def image_tag(plan: BuildPlan) -> str:
+    """``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal``."""
+    reduced = plan.profile not in (None, Profile.FULL)
+    profile = f"-{plan.profile.value}" if plan.profile and reduced else ""
+    return f"ortpacks/{plan.variant.name}:{plan.ort_version}{profile}"
+
+
+def build_image(
+    place: Workplace,
+    target: str,
+    tag: str,
+    *,
+    engine: Engine,
+    network: bool,
+    trees: Mapping[str, Path] | None = None,
+    builder: str | None = None,
+) -> None:
+    """Build and load a stage of a workplace's rendered Dockerfiles under ``tag``.
+
+    ``trees`` are named contexts: ``package`` (the unpacked package) and ``smoke`` (the folder with
+    ``ortpacks-smoke``) for the stage ``runtime``. Raises ``CommandError`` with the last 30 log lines.
+    """
+    of_runtime = target in {"bare", "runtime"}
+    request = ImageBuild(
+        dockerfile=place.runtime_dockerfile if of_runtime else place.dockerfile,
+        context=place.context,
+        target=target,
+        contexts=trees or {},
+        tag=tag,
+        builder=builder,
+        network=network,
+    )
+    with place.log.open("a", encoding="utf-8") as log:
+        engine.build(request, lambda line: print(line, file=log))

@@ -50,7 +50,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Generic[T]):
+class Decision(Generic[T]):
     """A decision and why."""
 
     value: T
@@ -89,11 +89,11 @@ def plan(
         variant,
         wishes,
         wheel,
-        patches=_lacking(project, wishes, base.value),
+        patches=_missing_patches(project, wishes, base.value),
         native_sm=lambda: read(store.unpack(wheel) / PROVIDER_IN_WHEEL),
     )
     decided = widened(_decide(project, variant, wishes, base, origin))
-    warnings = [*_lint(decided), *_reach(decided, store, read)]
+    warnings = [*_lint(decided), *_reach_findings(decided, store, read)]
     _tell(decided, reporter)
     for warning in warnings:
         reporter.warn(str(warning))
@@ -139,31 +139,31 @@ def _released(project: Project, wishes: Wishes, base: str) -> str:
     return project.onnxruntime.version if wishes.mixed else project.bases.ort_version(base)
 
 
-def _lacking(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
+def _missing_patches(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
     """The patches of the base that an official wheel of the same version does not hold: all of them."""
     same = _released(project, wishes, base) == project.bases.ort_version(base)
     return project.bases.patches(base) if same else ()
 
 
-def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Choice[str]:
+def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Decision[str]:
     """``nvidia`` where its image is present or can be had, else ``assembled``.
 
     Raises ``TransferError`` or ``ToolMissingError`` when ``nvidia`` was insisted on and cannot be had.
     """
     image = project.bases.nvidia.image.spec
     if wishes.base == "assembled":
-        return Choice(value="assembled", reason="asked for")
+        return Decision(value="assembled", reason="asked for")
     try:
-        return Choice(value="nvidia", reason=f"{image} {_how_to_have(image, wishes, engine)}")
+        return Decision(value="nvidia", reason=f"{image} {_how_to_have(image, wishes, engine)}")
     except ToolMissingError:
         if wishes.base == "nvidia":
             raise
-        return Choice(value="assembled", reason="no Docker engine answers")
+        return Decision(value="assembled", reason="no Docker engine answers")
     except TransferError as error:
         if wishes.base == "nvidia":
             raise
         why = f"{image} is neither here nor pullable: {error.cause or error.what}"
-        return Choice(value="assembled", reason=why)
+        return Decision(value="assembled", reason=why)
 
 
 def _how_to_have(image: str, wishes: Wishes, engine: Engine) -> str:
@@ -185,21 +185,21 @@ def _choose_origin(
     *,
     patches: Sequence[str],
     native_sm: Callable[[], Sequence[Arch]],
-) -> Choice[Origin]:
+) -> Decision[Origin]:
     wish = wishes.origin or project.onnxruntime.origin
     if wish is Origin.SOURCE:
-        return Choice(value=Origin.SOURCE, reason="asked for")
+        return Decision(value=Origin.SOURCE, reason="asked for")
     if wish is Origin.AUTO and wishes.profile not in (None, Profile.FULL):
-        return Choice(value=Origin.SOURCE, reason=f"profile {wishes.profile.value} was asked for")
+        return Decision(value=Origin.SOURCE, reason=f"profile {wishes.profile.value} was asked for")
     if wish is Origin.AUTO and wishes.host is Host.SOURCE:
-        return Choice(value=Origin.SOURCE, reason="host source was asked for")
+        return Decision(value=Origin.SOURCE, reason="host source was asked for")
     sass = native_sm()
     held = {arch.number for arch in sass}
     missing = _missing(variant, sass)
     if not missing and wish is Origin.AUTO and patches:
-        return Choice(value=Origin.SOURCE, reason=f"{wheel.spec} lacks {', '.join(patches)}")
+        return Decision(value=Origin.SOURCE, reason=f"{wheel.spec} lacks {', '.join(patches)}")
     if not missing:
-        return Choice(
+        return Decision(
             value=Origin.WHEEL, reason=f"{wheel.spec} holds native code for all of {names(variant.sm)}"
         )
     lacks = f"{wheel.spec} lacks native code for {', '.join(missing)}"
@@ -208,7 +208,7 @@ def _choose_origin(
             f"variant {variant.name}: --origin wheel is impossible: {lacks}. It holds "
             f"{', '.join(f'sm_{number}' for number in sorted(held))}. Use --origin source (or auto)."
         )
-    return Choice(value=Origin.SOURCE, reason=lacks)
+    return Decision(value=Origin.SOURCE, reason=lacks)
 
 
 def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
@@ -220,7 +220,7 @@ def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
     return [*(f"sm_{arch}" for arch in absent), *(f"compute capability {device}" for device in narrowed)]
 
 
-def _reach(
+def _reach_findings(
     decided: BuildPlan, store: Store, native_sm: Callable[[Path], Sequence[Arch]]
 ) -> Iterable[Finding]:
     """C012, by what the wheel holds or the compiler will make."""
@@ -231,7 +231,7 @@ def _reach(
 
 
 def _decide(
-    project: Project, variant: Variant, wishes: Wishes, base: Choice[str], origin: Choice[Origin]
+    project: Project, variant: Variant, wishes: Wishes, base: Decision[str], origin: Decision[Origin]
 ) -> BuildPlan:
     compiled = origin.value is Origin.SOURCE
     version = project.bases.ort_version(base.value) if compiled else _released(project, wishes, base.value)

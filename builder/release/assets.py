@@ -138,7 +138,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True)
-class Row:
+class StatusRow:
     """One line of the status table."""
 
     name: str
@@ -171,7 +171,7 @@ def holds(asset: Asset, file: LocalFile) -> bool:
     return asset.state == UPLOADED and asset.size == file.size and asset.digest in (None, file.digest)
 
 
-def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[Row]:
+def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[StatusRow]:
     """Every name of either side, in upload order."""
     here = {file.name: file for file in files}
     there = {asset.name: asset for asset in assets}
@@ -179,7 +179,7 @@ def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[Row]:
     return [_row(name, here.get(name), there.get(name)) for name in names]
 
 
-def converge(rows: Sequence[Row]) -> list[Action]:
+def converge(rows: Sequence[StatusRow]) -> list[Action]:
     """The steps for a draft: what must go first, then uploads in order. Empty when both sides are equal."""
     deletes = [
         Action(Verb.DELETE, row.name, row.note, asset=row.asset)
@@ -194,12 +194,12 @@ def converge(rows: Sequence[Row]) -> list[Action]:
     return deletes + uploads
 
 
-def complete(rows: Sequence[Row]) -> bool:
+def complete(rows: Sequence[StatusRow]) -> bool:
     """Whether the release holds exactly the files."""
     return all(row.status is Status.EQUAL for row in rows)
 
 
-def render_table(rows: Sequence[Row]) -> list[str]:
+def render_table(rows: Sequence[StatusRow]) -> list[str]:
     """Lines of mark, name, bytes and note, in columns."""
     width = max((len(row.name) for row in rows), default=0)
     return [f"{row.status.value} {row.name:<{width}}  {_bytes(row):>13}  {row.note}".rstrip() for row in rows]
@@ -226,9 +226,9 @@ def parse_checksums(text: str) -> Mapping[str, str]:
     return sums
 
 
-def _row(name: str, file: LocalFile | None, asset: Asset | None) -> Row:
+def _row(name: str, file: LocalFile | None, asset: Asset | None) -> StatusRow:
     status, note = _judge(file, asset)
-    return Row(name, status, file, asset, note)
+    return StatusRow(name, status, file, asset, note)
 
 
 def _judge(file: LocalFile | None, asset: Asset | None) -> tuple[Status, str]:
@@ -253,7 +253,7 @@ def _upload_order(name: str) -> tuple[int, str]:
     return (_LAST.index(name) + 1 if name in _LAST else 0, name)
 
 
-def _bytes(row: Row) -> str:
+def _bytes(row: StatusRow) -> str:
     if row.file is not None:
         return f"{row.file.size:,} B"
     return f"{row.asset.size:,} B" if row.asset is not None else ""

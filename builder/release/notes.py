@@ -20,7 +20,7 @@ from builder.ports import Reporter
 from builder.project.variants import Project
 from builder.release.assets import INDEX, UPLOADED, Asset
 from builder.release.options import CLIENT, PublishPorts, downloads
-from builder.release.prepare import Prepared
+from builder.release.prepare import PreparedRelease
 from builder.report.cards import grid_name, table
 from builder.report.cards import loads as loads_grid
 from builder.selection.reasons import limits
@@ -49,7 +49,7 @@ def previous_index(tag: str, ports: PublishPorts) -> Index | None:
         return None
 
 
-def card_tables(prepared: Prepared, reporter: Reporter) -> Mapping[str, str]:
+def card_tables(prepared: PreparedRelease, reporter: Reporter) -> Mapping[str, str]:
     """Tables of virtual cards by a package's file, where ``verify --card all`` left a grid of these bytes."""
     tables = {}
     places = {file.name: file.path for file in prepared.files}
@@ -78,7 +78,7 @@ def _is_readable(asset: Asset) -> bool:
 
 
 def release_notes(
-    prepared: Prepared,
+    prepared: PreparedRelease,
     previous: Index | None,
     project: Project,
     loader: BaseLoader,

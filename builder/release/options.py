@@ -20,7 +20,7 @@ from builder.formats.providers import CUDA
 from builder.package.archive import Archive, Checksums
 from builder.ports import Reporter
 from builder.project.variants import Project, Publish
-from builder.release.assets import INDEX, ReleaseHost, Row, require_tag
+from builder.release.assets import INDEX, ReleaseHost, StatusRow, require_tag
 from builder.release.preflight import Leniency
 
 CLIENT = "ortpacks.pyz"
@@ -78,7 +78,7 @@ class Published:
     tag: str
     state: State
     url: str | None
-    rows: tuple[Row, ...]
+    rows: tuple[StatusRow, ...]
 
 
 def archives_in(directory: Path) -> list[Path]:

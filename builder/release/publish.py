@@ -3,17 +3,31 @@
 ``prepare`` reads dist/ and refuses what must not go out, ``pages`` and ``notes`` write what people read,
 ``converge`` makes the host's release equal to the files. A second run does nothing; an interrupted one goes
 on where it stopped.
+
+Observe a release, show it, act on what differs, observe again, and publish only when all is equal.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from builder.errors import IntegrityError, ReleaseConflictError
 from builder.findings.finding import require
 from builder.project.variants import Project
 from builder.release import preflight
-from builder.release.assets import ReleasePlan
-from builder.release.converge import converge_release, observe
+from builder.release.assets import (
+    Action,
+    LocalFile,
+    Release,
+    ReleasePlan,
+    StatusRow,
+    Verb,
+    compare,
+    complete,
+    converge,
+    render_table,
+)
 from builder.release.notes import card_tables, previous_index, release_notes
 from builder.release.options import (
     CLIENT,
@@ -25,8 +39,7 @@ from builder.release.options import (
     index_url,
     release_tag,
 )
-from builder.release.pages import LICENCES_PAGE, SBOM_SUFFIX
-from builder.release.prepare import files_there, prepare, stored
+from builder.release.prepare import LICENCES_PAGE, SBOM_SUFFIX, files_there, prepare, stored
 
 __all__ = [
     "CLIENT",
@@ -67,3 +80,120 @@ def publish_release(
 def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> Published:
     """How the release of ``tag`` stands against ``directory`` as it is; nothing is written anywhere."""
     return observe(tag, files_there(directory, ports), ports)
+
+
+def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> Published:
+    """How the release of ``tag`` stands against ``files``; nothing is written."""
+    public = ports.host.published(tag)
+    release = public or _draft(tag, ports)
+    rows = tuple(compare(files, ports.host.assets(release) if release else ()))
+    _show(rows, ports)
+    equal = State.PUBLISHED if complete(rows) else State.DIFFERS
+    state = equal if public else State.DRAFT if release else State.ABSENT
+    return Published(tag=tag, state=state, url=release.html_url if release else None, rows=rows)
+
+
+def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOptions) -> Published:
+    """Make the host's release the plan's. The draft is kept whatever happens: the next run goes on with it.
+
+    Raises ``ReleaseConflictError`` before anything is written where the tag is public with other files and
+    may not be replaced, ``IntegrityError`` where it is not what was uploaded, ``TransferError``.
+    """
+    public = ports.host.published(plan.tag)
+    release = public or _draft(plan.tag, ports)
+    rows = tuple(compare(plan.files, ports.host.assets(release) if release else ()))
+    _show(rows, ports)
+    if public is not None and complete(rows):
+        ports.reporter.say(f"already published, nothing to do: {public.html_url}")
+        return Published(tag=plan.tag, state=State.UNCHANGED, url=public.html_url, rows=rows)
+    if public is not None:
+        _require_replaceable(public, options)
+    if options.dry_run:
+        return _dry_run(plan, release, rows, ports)
+    draft = ports.host.withdraw(public) if public else release
+    draft = draft or ports.host.create_draft(plan.tag, plan.title, plan.body, options.commit)
+    if public is not None:  # a host need not take everything over into the draft
+        rows = tuple(compare(plan.files, ports.host.assets(draft)))
+    _act(draft, rows, ports)
+    rows = _observe_again(plan, draft, ports)
+    if options.draft:
+        ports.reporter.say(f"complete draft, not public: {draft.html_url}")
+        return Published(tag=plan.tag, state=State.DRAFT, url=draft.html_url, rows=rows)
+    return _publish(plan, draft, rows, ports, options)
+
+
+def _require_replaceable(public: Release, options: PublishOptions) -> None:
+    told = f"{public.tag} is published with other files{' and immutable' if public.immutable else ''}"
+    if public.immutable:
+        raise ReleaseConflictError(f"{told}: {public.html_url}. Nobody can change it: use a new --tag.")
+    if not options.replace:
+        raise ReleaseConflictError(
+            f"{told}: {public.html_url}. People may have it: use a new --tag; or --replace, which shows "
+            "nobody anything that is not whole."
+        )
+
+
+def _dry_run(
+    plan: ReleasePlan, release: Release | None, rows: tuple[StatusRow, ...], ports: PublishPorts
+) -> Published:
+    steps = len(converge(rows))
+    ports.reporter.say(f"dry run: {steps} steps to take, nothing was written to the host")
+    return Published(tag=plan.tag, state=State.DRY_RUN, url=release.html_url if release else None, rows=rows)
+
+
+def _draft(tag: str, ports: PublishPorts) -> Release | None:
+    """The draft to go on with: the oldest, where a host holds several of one tag."""
+    drafts = ports.host.drafts(tag)
+    for other in drafts[1:]:
+        ports.reporter.warn(f"another draft of {tag} is left alone; delete it by hand: {other.html_url}")
+    if drafts:
+        ports.reporter.say(f"there is a draft: {drafts[0].html_url}")
+    return drafts[0] if drafts else None
+
+
+def _act(draft: Release, rows: Sequence[StatusRow], ports: PublishPorts) -> None:
+    actions = converge(rows)
+    uploads = [action.file for action in actions if action.file is not None]
+    left = sum(file.size for file in uploads)
+    with ports.reporter.progress(f"{len(uploads)} files", left) as advance:
+        for action in actions:
+            ports.reporter.say(_announce(action, left))
+            if action.verb is Verb.DELETE and action.asset is not None:
+                ports.host.delete(action.asset)
+            if action.verb is Verb.UPLOAD and action.file is not None:
+                ports.host.upload(draft, action.file)
+                left -= action.file.size
+                advance(action.file.size)
+
+
+def _announce(action: Action, left: int) -> str:
+    if action.file is None:
+        return f"{action.verb.value} {action.name}: {action.reason}"
+    return f"{action.verb.value} {action.name}, {action.file.size:,} of {left:,} bytes to go"
+
+
+def _observe_again(plan: ReleasePlan, draft: Release, ports: PublishPorts) -> tuple[StatusRow, ...]:
+    rows = tuple(compare(plan.files, ports.host.assets(draft)))
+    if not complete(rows):
+        table = "\n".join(render_table(rows))
+        raise IntegrityError(
+            f"{plan.tag} is not what was uploaded, so it stays a draft:\n{table}\n"
+            "Is someone else publishing the same tag? Run it again."
+        )
+    return rows
+
+
+def _publish(
+    plan: ReleasePlan,
+    draft: Release,
+    rows: tuple[StatusRow, ...],
+    ports: PublishPorts,
+    options: PublishOptions,
+) -> Published:
+    public = ports.host.publish(draft, plan.title, plan.body, options.commit)
+    ports.reporter.say(f"published{' and immutable' if public.immutable else ''}: {public.html_url}")
+    return Published(tag=plan.tag, state=State.PUBLISHED, url=public.html_url, rows=rows)
+
+
+def _show(rows: Sequence[StatusRow], ports: PublishPorts) -> None:
+    ports.reporter.say("\n".join(render_table(rows)))

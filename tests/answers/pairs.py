@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from builder.adapters.store import FileStore
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import ConfigError
 from builder.project.inputs import ort_wheel
 from tests.support import ROOT
@@ -37,9 +37,9 @@ class Pair:
 
 
 @cache
-def shop() -> Workshop:
+def shop() -> Wiring:
     """The workplace these tests take their inputs from."""
-    return Workshop(ROOT)
+    return Wiring(ROOT)
 
 
 @cache

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from tests.elsewhere.systems import DEBIAN_11, run, tar
 from tests.support import ROOT
 
@@ -35,7 +35,7 @@ class Compiler:
 
     def smoke_for_debian_11(self) -> Path:
         """The smoke program as it would be if it had been compiled there."""
-        shop = Workshop(ROOT)
+        shop = Wiring(ROOT)
         system = self.folder / "debian-11"
         system.mkdir()
         argv = ["tar", f"--directory={system}", "--strip-components=4", "-xf", str(tar(DEBIAN_11))]

@@ -13,8 +13,8 @@ from pathlib import Path
 from builder.adapters.checksums import ChecksumFile
 from builder.adapters.github.http import GitHubHttp
 from builder.app.verbs import write_client
-from builder.builds.road import Options, Road
-from builder.builds.workshop import Workshop
+from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.builds.wiring import Wiring
 from builder.formats.package_names import Form
 from builder.pipeline.plan import Wishes
 from builder.project.variants import Project
@@ -31,7 +31,7 @@ AS_THEY_COME = Leniency(lean=True, unresolved=True, mixed=True)
 """Minimal packages of another version than the repacked ones are good enough for a test."""
 
 
-class _BothForms(Workshop):
+class _BothForms(Wiring):
     """A workshop whose packages come as zstd and as gzip."""
 
     @cached_property
@@ -44,8 +44,8 @@ class _BothForms(Workshop):
 def cpu_packages(dist: Path) -> Sequence[Path]:
     """The package without CUDA, as zstd and as gzip."""
     shop = _BothForms(ROOT, dist=dist, reporter=FakeReporter())
-    options = Options(wishes=Wishes(base="assembled"))
-    return Road(shop, shop.project.providers["cpu"], options, shop.reporter).build()
+    options = BuildOptions(wishes=Wishes(base="assembled"))
+    return VariantBuild(shop, shop.project.providers["cpu"], options, shop.reporter).build()
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
     for package in packages:
         _take(package, dist)
     with double.running():
-        shop = Workshop(ROOT, dist=dist, reporter=FakeReporter())
+        shop = Wiring(ROOT, dist=dist, reporter=FakeReporter())
         project = project_at(double.url)
         write_client(shop, index_url(project.publish, TAG))
         done = publish_release(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder.adapters.docker.buildx import LABEL
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from tests.elsewhere.hidden import hide
 from tests.support import ROOT
 
@@ -48,7 +48,7 @@ def tar(system: System) -> Path:
     """Its file system, from the cache or made now."""
     recipe = repr((system, _BARE, Path(__file__).with_name("hidden.py").read_text(encoding="utf-8")))
     digest = hashlib.sha256(recipe.encode()).hexdigest()[:16]
-    path = Workshop(ROOT).cache / "elsewhere" / f"{system.name}-{digest}.tar"
+    path = Wiring(ROOT).cache / "elsewhere" / f"{system.name}-{digest}.tar"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.part-{os.getpid()}")
@@ -96,7 +96,7 @@ def _make(system: System, part: Path) -> None:
     if system.hidden:
         hide(tar(System(DEBIAN_12.name, system.suite, system.more)), part, system.hidden)
         return
-    mirror = Workshop(ROOT).mirrors.find()[0]
+    mirror = Wiring(ROOT).mirrors.find()[0]
     include = ",".join((*_BARE, *system.more))
     argv = [
         *("setsid", "--wait", "mmdebstrap"),

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.docker.buildx import LABEL
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from tests.support import ROOT
 
 CLIENT = ("python3", "/root/ortpacks.pyz")
@@ -74,7 +74,7 @@ class Bought:
     @property
     def version(self) -> str:
         """ONNX Runtime's: that of the assembled base, but of modern, which is made with --mixed."""
-        project = Workshop(ROOT).project
+        project = Wiring(ROOT).project
         mixed = self.variant == "modern"
         return project.onnxruntime.version if mixed else project.bases.assembled.ort_version
 
@@ -107,7 +107,7 @@ class User:
 @contextmanager
 def image() -> Iterator[str]:
     """The computer's system, inside the block only: its name."""
-    shop = Workshop(ROOT)
+    shop = Wiring(ROOT)
     tar = shop.rootfs(shop.reporter).tar("bookworm", ["python3", "zstd"])
     tag = f"ortpacks/user-{os.getpid()}:bookworm"
     done = _docker("import", "--change", f"LABEL {LABEL}=elsewhere", str(tar), tag)

@@ -6,30 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.verbs import check_golden, goldens
-from builder.builds.workshop import Workshop
+from builder.app.quality import check_golden, goldens
+from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError
 from tests.support.fakes.ports import FakeReporter
 
 
 @pytest.fixture
-def shop(root: Path) -> Workshop:
-    return Workshop(root, reporter=FakeReporter())
+def shop(root: Path) -> Wiring:
+    return Wiring(root, reporter=FakeReporter())
 
 
-def test_templates_render_what_was_reviewed(shop: Workshop) -> None:
+def test_templates_render_what_was_reviewed(shop: Wiring) -> None:
     check_golden(shop, refresh=False)
 
 
-def test_no_golden_file_is_left_over(shop: Workshop, root: Path) -> None:
+def test_no_golden_file_is_left_over(shop: Wiring, root: Path) -> None:
     held = {path.name for path in (root / "tests/golden").glob("*Dockerfile")}
     assert held == {name for name, _ in goldens(shop)}
 
 
-def test_drift_fails_and_shows_the_line(shop: Workshop, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drift_fails_and_shows_the_line(shop: Wiring, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, text = next(goldens(shop))
     changed = text.replace("FROM", "FRMO", 1)
-    monkeypatch.setattr("builder.app.verbs.goldens", lambda _: iter([(name, changed)]))
+    monkeypatch.setattr("builder.app.quality.goldens", lambda _: iter([(name, changed)]))
     with pytest.raises(CheckFailedError, match="FRMO") as caught:
         check_golden(shop, refresh=False)
     assert caught.value.exit_code == 6

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.kit import stock_outputs
+from builder.adapters.test_models.stock import stock_outputs
 from builder.pipeline.selftest_models import silero_inputs
 from tests.integration.test_road import silero_model
 from tests.support import ROOT

@@ -11,7 +11,7 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from builder.builds.kit import stock_outputs
+from builder.adapters.test_models.stock import stock_outputs
 from builder.pipeline.selftest_models import silero_inputs
 from tests.integration.test_road import LIBRARIES, MINIMAL, silero_model
 from tests.support.fakes.verbs import invoke

@@ -14,8 +14,8 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from builder.builds.kit import stock_outputs
-from builder.builds.workshop import Workshop
+from builder.adapters.test_models.stock import stock_outputs
+from builder.builds.wiring import Wiring
 from builder.pipeline.selftest_models import silero_inputs
 from builder.project.inputs import ort_wheel
 from tests.doubles.github import GitHubDouble
@@ -76,7 +76,7 @@ def brought(release: GitHubDouble, dist: Path, tmp_path_factory: pytest.TempPath
     compile_c(ROOT / "tests/elsewhere/application.c", folder / "application", "-DAPI=21", "-ldl")
     for item in silero_inputs():
         (folder / item.name).write_bytes(item.data)
-    store = Workshop(ROOT).store(Workshop(ROOT).lock)
+    store = Wiring(ROOT).store(Wiring(ROOT).lock)
     wheels = {has.version: store.unpack(ort_wheel(has.version)) for has in COMPUTERS.values()}
     packages = Path(np.__file__).parent.parent
     return {

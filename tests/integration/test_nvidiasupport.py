@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.binary.coverage import Support, combine
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.gpu.table import CAPABILITIES
 from builder.pipeline.library_file import read_file
 from builder.rules.nvidia_libraries import MISSING
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 def test_the_table_is_what_the_wheels_hold(root: Path) -> None:
     """A pin that moves needs a new row: then this test names it."""
-    shop = Workshop(root)
+    shop = Wiring(root)
     store = shop.store(shop.lock)
     found = {}
     for wheel in (*shop.project.cuda.libraries.values(), shop.project.cudnn.wheel):

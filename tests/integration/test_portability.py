@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.adapters.test_models.stock import stock_outputs
 from builder.binary.elf import read_elf
-from builder.builds.kit import Kit, stock_outputs
-from builder.builds.workshop import Workshop
+from builder.builds.check_tools import CheckTools
+from builder.builds.wiring import Wiring
 from builder.pipeline.selftest import Bench
 from builder.pipeline.selftest_models import silero_inputs
 from builder.project.inputs import ort_wheel
@@ -47,18 +48,18 @@ def package(legacy_package: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture(scope="module")
-def kit(legacy_package: Path, dist: Path) -> Kit:
-    shop = Workshop(ROOT, dist=dist)
-    return Kit(shop, "assembled", shop.reporter)
+def kit(legacy_package: Path, dist: Path) -> CheckTools:
+    shop = Wiring(ROOT, dist=dist)
+    return CheckTools(shop, "assembled", shop.reporter)
 
 
 @pytest.fixture(scope="module")
-def bench(kit: Kit) -> Bench:
+def bench(kit: CheckTools) -> Bench:
     return kit.bench()
 
 
 @pytest.fixture(scope="module")
-def compiler(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+def compiler(kit: CheckTools, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
     inspector = kit.inspector()
     return Compiler(inspector._image, tmp_path_factory.mktemp("compiled"))  # type: ignore[attr-defined]
 
@@ -198,7 +199,7 @@ def exported(library: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", OWN)
 def test_its_libraries_show_what_the_official_ones_do(name: str, package: Path) -> None:
-    shop = Workshop(ROOT)
+    shop = Wiring(ROOT)
     version = json.loads((package / "manifest.json").read_text())["onnxruntime"]["version"]
     official = shop.store(shop.lock).unpack(ort_wheel(version)) / "onnxruntime" / "capi"
     theirs = official / (f"libonnxruntime.so.{version}" if name == HOST else name)

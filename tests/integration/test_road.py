@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.kit import stock_outputs
-from builder.builds.workshop import Workshop
+from builder.adapters.test_models.stock import stock_outputs
+from builder.builds.wiring import Wiring
 from builder.pipeline.plan import PROVIDER_IN_WHEEL
 from builder.pipeline.selftest_models import silero_inputs
 from builder.project.inputs import SELFTEST_MODEL, ort_wheel
@@ -167,7 +167,7 @@ def test_the_wrong_provider_never_gets_into_a_package(
     shutil.copytree(dist / "legacy", tmp_path / "legacy")
     old = tmp_path / legacy_package.name
     old.write_bytes(b"an older package")
-    shop = Workshop(ROOT)
+    shop = Wiring(ROOT)
     official = shop.store(shop.lock).unpack(ort_wheel("1.21.0")) / PROVIDER_IN_WHEEL
     shutil.copy2(official, tmp_path / "legacy" / "artifact" / official.name)
     flags = ("--variant", "legacy", "--profile", "minimal", "--base", "assembled", "--dist", tmp_path)
@@ -206,7 +206,7 @@ def release(
             capture_output=True,
             text=True,
             check=False,
-            env={**Workshop(ROOT).env, **environment},
+            env={**Wiring(ROOT).env, **environment},
         )
         assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
         assert "t0ken" not in done.stdout + done.stderr
@@ -258,7 +258,7 @@ def test_the_client_installs_from_the_release_and_a_model_runs(
 
 
 def silero_model() -> Path:
-    shop = Workshop(ROOT)
+    shop = Wiring(ROOT)
     return shop.store(shop.lock).unpack(SELFTEST_MODEL) / "silero_vad/data/silero_vad.onnx"
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from tests.referees.cut import cut
 from tests.referees.install import Referees, UnavailableError, install
 from tests.referees.openapi import Json
@@ -15,7 +15,7 @@ from tests.support import ROOT
 
 @pytest.fixture(scope="session")
 def referees() -> Referees:
-    shop = Workshop(ROOT)
+    shop = Wiring(ROOT)
     try:
         return install(shop.cache, shop.env)
     except UnavailableError as error:

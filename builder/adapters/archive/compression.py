@@ -176,19 +176,19 @@ Measured on four sets of CUDA libraries of 0.29 GB: 1.02 to 1.07 and 1.12 to 1.1
 
 
 @dataclass(frozen=True)
-class Span:
+class Sample:
     """Bytes of a file: ``length`` of them from ``offset``."""
 
     offset: int
     length: int
 
 
-def sampled(size: int) -> Iterator[Span]:
+def sampled(size: int) -> Iterator[Sample]:
     """The spans of a file of ``size`` bytes that stand for all of it: the middle of each stretch."""
     for start in range(0, size, STRETCH):
         stretch = min(STRETCH, size - start)
         length = min(SAMPLE, stretch)
-        yield Span(start + (stretch - length) // 2, length)
+        yield Sample(start + (stretch - length) // 2, length)
 
 
 def extrapolated(size: int, compressed: int, form: Form, preset: Preset) -> int:

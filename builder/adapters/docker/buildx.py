@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError
+from builder.files.disk import says_full
 from builder.ports import ImageBuild, Runner
 
 LABEL = "io.ortpacks"
@@ -24,9 +25,6 @@ _CACHE_MOUNT = re.compile(r'^ID:\s+(\w+)$(?:\n(?!ID:).*)*? with id "/?(ortpacks-
 
 _GONE = ("Cannot connect to the Docker daemon", "rpc error: code = Unavailable", "error reading from server")
 """What buildx says when the engine was killed, stopped or restarted under it (26.1 and buildx 0.13)."""
-
-FULL = "no space left on device"
-"""In BuildKit's words; compilers begin it with a capital."""
 
 _STEP_OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.+)")
 """A line of a program in a step, after the step's number and its seconds: not buildx's own words."""
@@ -110,7 +108,7 @@ def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str
             f"The Docker engine went away while building {request.target}. Start it and run the same command "
             f"again: finished units are cached.\n{text}"
         )
-    if FULL in text.lower():
+    if says_full([text]):
         where = f" or {request.output.parent}" if request.output else ""
         return DiskError(
             f"The disk was full while building {request.target}: the Docker engine's{where}. Free space "

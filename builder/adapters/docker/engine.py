@@ -19,8 +19,9 @@ from docker.models.containers import Container
 from requests.exceptions import RequestException
 
 from builder.adapters.archive.unpacking import stream_files
-from builder.adapters.docker.buildx import FULL, LABEL, Buildx, require_version
+from builder.adapters.docker.buildx import LABEL, Buildx, require_version
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
+from builder.files.disk import says_full
 from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild, Runner
 
 _OWNER = f"{LABEL}.owner"
@@ -228,7 +229,7 @@ def _engine_errors() -> Iterator[None]:
 
 def _refusal(said: str) -> CommandError | DiskError:
     """A full disk is not the engine's opinion: room is all it takes."""
-    if FULL in said.lower():
+    if says_full([said]):
         return DiskError(
             f"The Docker engine's disk is full: {said}. Free space there (`docker system df` shows what the "
             "engine holds) and run the same command again."

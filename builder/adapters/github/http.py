@@ -50,7 +50,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reply:
+class GitHubReply:
     """A wanted answer. ``json`` is ``None`` for an empty body."""
 
     status: int
@@ -116,7 +116,7 @@ class GitHubHttp:
         wanted: Collection[int],
         content: Mapping[str, object] | None = None,
         params: Mapping[str, str | int] | None = None,
-    ) -> Reply:
+    ) -> GitHubReply:
         """One request below the API's base, repeated while that may help: for what may be sent twice."""
         return self.persist(
             f"{method} {path}",
@@ -139,7 +139,7 @@ class GitHubHttp:
         params: Mapping[str, str | int] | None = None,
         data: Iterable[bytes] | None = None,
         length: int | None = None,
-    ) -> Reply:
+    ) -> GitHubReply:
         """One request. Raises ``Fault`` when trying again may help and ``TransferError`` when not.
 
         ``url`` is a path below the API's base, or whole: uploads go to another host. ``data`` of ``length``
@@ -148,7 +148,7 @@ class GitHubHttp:
         headers = _headers(_JSON, length)
         response = self._send(method, url, headers, params=params, content=content, data=data)
         self._require(response, wanted)
-        return Reply(status=response.status_code, json=self._json(response), headers=response.headers)
+        return GitHubReply(status=response.status_code, json=self._json(response), headers=response.headers)
 
     def attempt_bytes(self, url: str, limit: int) -> bytes:
         """One GET of bytes, followed to another host if they lie there; the token does not go along.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 from urllib.parse import quote
 
-from builder.adapters.github.http import GitHubHttp, Reply
+from builder.adapters.github.http import GitHubHttp, GitHubReply
 from builder.adapters.github.refusals import Fault, explain, lacks_scope, may_not_write
 from builder.errors import ConfigError, IntegrityError, TransferError
 from builder.formats.addresses import REPOSITORY
@@ -232,7 +232,7 @@ def _target(commit: str | None) -> dict[str, str]:
     return {"target_commitish": commit} if commit else {}
 
 
-def _created(reply: Reply, file: LocalFile) -> Asset:
+def _created(reply: GitHubReply, file: LocalFile) -> Asset:
     if reply.status == _CREATED:
         return _asset(reply.json)
     said = explain(reply.json)

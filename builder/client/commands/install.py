@@ -11,9 +11,9 @@ from typing import Dict, List
 from builder.client.commands.detect import choice_value, explained
 from builder.client.commands.recommend import by_table
 from builder.client.commands.select import Scene, choose, look, note_verdict
-from builder.client.install.complete import Means, Nearby, site_packages
+from builder.client.install.complete import CompletionMeans, Nearby, site_packages
 from builder.client.install.current import require_ours
-from builder.client.install.installer import Installed, Job, install
+from builder.client.install.installer import InstallJob, InstallResult, install
 from builder.client.install.source import without_network
 from builder.client.install.wheels import Pip, Wheels
 from builder.client.world import Answer, Options, World, head, mib, require_yes
@@ -43,17 +43,17 @@ def _nothing(world: World, options: Options, scene: Scene, choice: Choice) -> An
     return Answer(value, said)
 
 
-def _job(world: World, options: Options, choice: Choice, package: IndexPackage, scene: Scene) -> Job:
+def _job(world: World, options: Options, choice: Choice, package: IndexPackage, scene: Scene) -> InstallJob:
     environments = (*site_packages(options.look_in), *world.environments)
     pip = Pip(tuple(dict.fromkeys((world.around.python, "python3", "python"))), world.work)
-    means = Means(
+    means = CompletionMeans(
         prefix=options.prefix,
         nearby=Nearby(options.prefix, environments),
         wheels=Wheels(options.wheels, None if options.offline else pip),
         say=world.say,
         free=world.free,
     )
-    return Job(
+    return InstallJob(
         choice=choice,
         offers=offers(scene.index.packages, package),
         layout=options.layout,
@@ -66,7 +66,7 @@ def _job(world: World, options: Options, choice: Choice, package: IndexPackage, 
     )
 
 
-def _ask(world: World, options: Options, job: Job, package: IndexPackage) -> None:
+def _ask(world: World, options: Options, job: InstallJob, package: IndexPackage) -> None:
     """Before anything is fetched; what lies there already needs no yes."""
     require_ours(options.prefix)
     if not any(options.prefix.folder(offer).is_dir() for offer in job.offers):
@@ -74,7 +74,7 @@ def _ask(world: World, options: Options, job: Job, package: IndexPackage) -> Non
         require_yes(world, options, f"Install {package.name} under {options.prefix.root} ({room})?")
 
 
-def _told(result: Installed) -> List[str]:
+def _told(result: InstallResult) -> List[str]:
     said = [*([result.upgrade] if result.upgrade else []), result.why]
     if result.tried.version is not None:
         said.append(f"Its libraries load here: ONNX Runtime {result.tried.version}.")
@@ -89,7 +89,7 @@ def _told(result: Installed) -> List[str]:
     return said
 
 
-def _value(result: Installed) -> Dict[str, object]:
+def _value(result: InstallResult) -> Dict[str, object]:
     return {
         "folder": str(result.folder),
         "fresh": result.fresh,

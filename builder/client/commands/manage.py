@@ -27,8 +27,8 @@ from builder.client.install.prefix import Prefix, clear_parts, make_folders, rea
 from builder.client.install.source import locate, without_network
 from builder.client.install.unpack import verify
 from builder.client.world import Answer, Options, World, head, mib, require_yes
-from builder.errors import DiskError, IntegrityError, NothingToDoError
-from builder.files.disk import remove
+from builder.errors import IntegrityError, NothingToDoError
+from builder.files.disk import disk_errors, remove
 from builder.files.file_lock import exclusive
 from builder.formats.index import Index, IndexPackage
 
@@ -102,14 +102,12 @@ def answer_uninstall(world: World, options: Options) -> Answer:
 @contextmanager
 def _changing(world: World, prefix: Prefix) -> Iterator[None]:
     """With the lock held; what the disk refuses is a ``DiskError``."""
-    try:
+    with disk_errors(prefix.root):
         require_ours(prefix)
         with exclusive(prefix.lock, lambda: world.say("Waiting for another command to finish.")):
             make_folders(prefix)
             clear_parts(prefix)
             yield
-    except OSError as error:
-        raise DiskError(f"{error.filename or prefix.root}: {error.strerror or error}.") from error
 
 
 def _target(prefix: Prefix) -> Path:

@@ -16,7 +16,7 @@ from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
 from builder.client.install.current import pointed
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.source import expanded
-from builder.client.install.unpack import Verdict, verify
+from builder.client.install.unpack import Verification, verify
 from builder.client.probe import stated
 from builder.client.probe.detect import Detection, detect
 from builder.client.probe.kernel import Allowed, driver_on_disk, look_at_kernel, may_use
@@ -82,7 +82,7 @@ class Rights:
 class Package:
     """The package in use, read."""
 
-    verdict: Verdict
+    verdict: Verification
     installed: Installed
 
     @property
@@ -175,7 +175,7 @@ def _dangling(prefix: Prefix) -> Optional[str]:
     return None
 
 
-def _installed(verdict: Verdict, info: Mapping[str, object]) -> Installed:
+def _installed(verdict: Verification, info: Mapping[str, object]) -> Installed:
     manifest = verdict.manifest
     support, gpu = info.get("support"), info.get("gpuName")
     (package,) = build_index("", [(manifest, StoredArchive("", 0, ""))], ()).packages

@@ -8,7 +8,7 @@ from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from builder.client.commands.select import Scene, choose, look, note_verdict
 from builder.client.install.current import installed
-from builder.client.install.info import Verdict
+from builder.client.install.info import ModelVerdict
 from builder.client.install.source import expanded
 from builder.client.install.unpack import verify
 from builder.client.trials.selftest import Prover, Tried, host_of
@@ -54,12 +54,12 @@ def answer_recommend(world: World, options: Options) -> Answer:
     return Answer(value, (*map(_told, attempts), _summary(verdict, world), *notes))
 
 
-def by_table(choice: Choice, scene: Scene, world: World) -> Verdict:
+def by_table(choice: Choice, scene: Scene, world: World) -> ModelVerdict:
     """The first line of the index's table whose floors are met."""
     own = choice.device.memory_mib if choice.on_gpu and choice.device else None
     vram = usable_vram(world.platform, world.ram_gib * 1024, own)
     rule = recommend(scene.index.models, vram, world.cores, world.ram_gib)
-    return Verdict(rule.model if rule else None, rule.device if rule else None, vram)
+    return ModelVerdict(rule.model if rule else None, rule.device if rule else None, vram)
 
 
 def _fitting(models: Sequence[ModelRule], vram: Optional[int], world: World) -> Iterator[ModelRule]:
@@ -135,18 +135,18 @@ def _runtime(options: Options) -> Tuple[Path, Manifest]:
     return host, verdict.manifest
 
 
-def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: Verdict) -> Verdict:
+def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: ModelVerdict) -> ModelVerdict:
     """The model that opened where the table puts it; else the next one, which nobody has tried."""
     places = {rule.model: rule.device for rule in rules}
     failed = []
     for attempt in (one for one in attempts if one.model in places):
         meant = places[attempt.model] == GPU
         if attempt.tried.failure is None and meant == (attempt.provider != CPU):
-            return Verdict(attempt.model, places[attempt.model], verdict.vram_mib, tested=True)
+            return ModelVerdict(attempt.model, places[attempt.model], verdict.vram_mib, tested=True)
         if attempt.tried.ran:
             failed.append(attempt.model)
     rest = next((rule for rule in rules if rule.model not in failed), None)
-    return Verdict(rest.model if rest else None, rest.device if rest else None, verdict.vram_mib)
+    return ModelVerdict(rest.model if rest else None, rest.device if rest else None, verdict.vram_mib)
 
 
 def _told(attempt: Attempt) -> str:
@@ -173,14 +173,14 @@ def _nodes(placement: Optional[Placement]) -> str:
     )
 
 
-def _summary(verdict: Verdict, world: World) -> str:
+def _summary(verdict: ModelVerdict, world: World) -> str:
     memory = f"{verdict.vram_mib} MiB of GPU memory" if verdict.vram_mib else "no usable GPU memory"
     how = "tried out, " if verdict.tested else ""
     model = verdict.model or "no model of the table fits"
     return f"{model}: {how}{memory}, {world.cores} cores, {world.ram_gib} GiB of RAM"
 
 
-def _value(verdict: Verdict, attempts: Sequence[Attempt], world: World) -> Dict[str, object]:
+def _value(verdict: ModelVerdict, attempts: Sequence[Attempt], world: World) -> Dict[str, object]:
     return {
         "model": verdict.model,
         "device": verdict.device,

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Optional, Sequence
 
 from builder.client.commands.detect import choice_value, explained
-from builder.client.install.info import Verdict, gpu_info
+from builder.client.install.info import ModelVerdict, gpu_info
 from builder.client.install.prefix import make_folders, write_json
 from builder.client.install.source import Located, locate, without_network
 from builder.client.probe.detect import Detection, detect
 from builder.client.world import Answer, Options, World, head
 from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
+from builder.files.disk import disk_errors
 from builder.files.file_lock import exclusive
 from builder.formats.index import Index, IndexPackage, distinct
 from builder.gpu.devices import Device
@@ -99,14 +100,14 @@ def _warning(package: IndexPackage, scene: Scene) -> str:
     return f"{package.name}, as asked with --variant. It will not run on a GPU here: {why}."
 
 
-def note_verdict(world: World, options: Options, scene: Scene, choice: Choice, verdict: Verdict) -> None:
+def note_verdict(world: World, options: Options, scene: Scene, choice: Choice, verdict: ModelVerdict) -> None:
     """Write it, whole or not at all. Where that cannot be, the user is told, and what was done stands."""
     prefix = options.prefix
     try:
-        make_folders(prefix)
-        with exclusive(prefix.lock, lambda: world.say("Waiting for another install to finish.")):
+        with disk_errors(prefix.root):
             make_folders(prefix)
-            write_json(prefix, prefix.gpu_info, gpu_info(choice, scene.found, verdict, world.now()))
-    except (OSError, DiskError) as error:
-        why = error.strerror or error if isinstance(error, OSError) else error
-        world.say(f"{prefix.gpu_info}: not written: {why}")
+            with exclusive(prefix.lock, lambda: world.say("Waiting for another install to finish.")):
+                make_folders(prefix)
+                write_json(prefix, prefix.gpu_info, gpu_info(choice, scene.found, verdict, world.now()))
+    except DiskError as error:
+        world.say(f"{prefix.gpu_info}: not written: {error}")

@@ -26,7 +26,7 @@ SPARE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class Means:
+class CompletionMeans:
     """What a package is completed with."""
 
     prefix: Prefix
@@ -37,7 +37,7 @@ class Means:
     """Bytes free where a path lies."""
 
 
-def complete(manifest: Manifest, folder: Path, means: Means) -> None:
+def complete(manifest: Manifest, folder: Path, means: CompletionMeans) -> None:
     """Bring every absent file of ``manifest`` into ``folder``, each proved by its sha256.
 
     What came out of a wheel waits under the prefix, so a killed run is gone on with. Raises ``DiskError``,
@@ -75,7 +75,7 @@ def _require_space(
     found: Mapping[FileEntry, Found],
     missing: Iterable[FileEntry],
     wheels: Iterable[WheelEntry],
-    means: Means,
+    means: CompletionMeans,
 ) -> None:
     """Libraries, and one wheel at a time: twice, because pip copies what it fetched."""
     copied = [entry for entry, place in found.items() if not place.ours]
@@ -89,7 +89,7 @@ def _require_space(
         )
 
 
-def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: Means) -> None:
+def _take_from(wheel: WheelEntry, entries: Sequence[FileEntry], means: CompletionMeans) -> None:
     """Fetch one wheel, take its libraries out, and drop it, so that two never lie side by side."""
     work = means.prefix.part("wheel")
     work.mkdir()

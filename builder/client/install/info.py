@@ -18,7 +18,7 @@ _PROVIDER = "libonnxruntime_providers_cuda.so"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ModelVerdict:
     """Which model the machine can hold, and whether that was tried."""
 
     model: Optional[str]
@@ -55,7 +55,7 @@ def package_info(
     }
 
 
-def gpu_info(choice: Choice, found: Detection, verdict: Verdict, now: datetime) -> Dict[str, object]:
+def gpu_info(choice: Choice, found: Detection, verdict: ModelVerdict, now: datetime) -> Dict[str, object]:
     """``gpu-info.json``; docs/client.md explains each key."""
     device = choice.device or _largest(found)
     memory = device.memory_mib if device else None

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Callable, Optional, Sequence, Tuple
 
-from builder.client.install.complete import SPARE_BYTES, Means, complete, survey
+from builder.client.install.complete import SPARE_BYTES, CompletionMeans, complete, survey
 from builder.client.install.current import (
     Symlink,
     before,
@@ -35,7 +35,7 @@ from builder.client.install.source import Located, Pick, pick, within
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
 from builder.client.trials.selftest import Prover, Tried, require_loading
 from builder.errors import ConfigError, DiskError, IntegrityError
-from builder.files.disk import sync_folder
+from builder.files.disk import disk_errors, sync_folder
 from builder.files.file_lock import exclusive
 from builder.files.http_client import Web
 from builder.formats.index import IndexPackage
@@ -46,7 +46,7 @@ from builder.selection.choice import Choice
 
 
 @dataclass(frozen=True)
-class Job:
+class InstallJob:
     """What to install, from where, into what, with what."""
 
     choice: Choice
@@ -55,7 +55,7 @@ class Job:
     layout: str
     """``auto``, ``full`` or ``thin``."""
     located: Located
-    means: Means
+    means: CompletionMeans
     web: Web
     now: Callable[[], datetime]
     prover: Prover
@@ -80,7 +80,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstallResult:
     """Where the package is. ``fresh`` is false when it was there already, whole."""
 
     folder: Path
@@ -99,7 +99,7 @@ class Installed:
     """Why the package that was in use gives way, where that one could not run every operator."""
 
 
-def install(job: Job) -> Installed:
+def install(job: InstallJob) -> InstallResult:
     """Install and switch ``current``; what was installed before stays, and in use until the last step.
 
     Raises ``NoCompatiblePackageError`` (not in that layout), ``TransferError``, ``IntegrityError``,
@@ -108,20 +108,15 @@ def install(job: Job) -> Installed:
     wanted = within(job.offers, job.layout)
     if not any(readable(form_of(offer.file)) for offer in wanted):
         require_zstd()
-    try:
+    with disk_errors(job.prefix.root, also="What is in use is whole; run install again."):
         require_ours(job.prefix)
         make_folders(job.prefix)
         with exclusive(job.prefix.lock, lambda: job.means.say("Waiting for another install to finish.")):
             make_folders(job.prefix)
             return _install(job, wanted)
-    except OSError as error:
-        where = error.filename or job.prefix.root
-        raise DiskError(
-            f"{where}: {error.strerror or error}. What is in use is whole; run install again."
-        ) from error
 
 
-def _install(job: Job, wanted: Tuple[IndexPackage, ...]) -> Installed:
+def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult:
     remove_leftovers(job.prefix, wanted)
     made = _there(job, wanted) or _bring(
         job, pick(wanted, job.layout, readable, lambda thin: _nothing_missing(job, thin))
@@ -137,7 +132,7 @@ def _install(job: Job, wanted: Tuple[IndexPackage, ...]) -> Installed:
     return _settle(job, made, upgrade)
 
 
-def _upgrade(job: Job, made: Made) -> Optional[str]:
+def _upgrade(job: InstallJob, made: Made) -> Optional[str]:
     """A sentence, where the package in use lacks kernels that the one to be switched to has."""
     current = in_use(job.prefix)
     if current is None or made.manifest.onnxruntime.cannot_run:
@@ -150,7 +145,7 @@ def _upgrade(job: Job, made: Made) -> Optional[str]:
     return f"{old.name} gives way to {made.manifest.name}. {found.means}" if found else None
 
 
-def _settle(job: Job, made: Made, upgrade: Optional[str]) -> Installed:
+def _settle(job: InstallJob, made: Made, upgrade: Optional[str]) -> InstallResult:
     """Keep what is in use and the one before it; older ones go."""
     previous = before(job.prefix)
     old = [folder for folder in versions(job.prefix) if folder.name not in {made.folder.name, previous}]
@@ -158,12 +153,12 @@ def _settle(job: Job, made: Made, upgrade: Optional[str]) -> Installed:
         old = []
     freed = _drop(job, old)
     dropped = tuple(folder.name for folder in old if not folder.exists())
-    return Installed(
+    return InstallResult(
         made.folder, made.fresh, made.package, made.why, made.tried, previous, dropped, freed, upgrade
     )
 
 
-def _drop(job: Job, old: Sequence[Path]) -> int:
+def _drop(job: InstallJob, old: Sequence[Path]) -> int:
     """Bytes that this gives back. A folder that cannot be removed does not undo an install."""
     try:
         return drop(job.prefix, old)
@@ -172,7 +167,7 @@ def _drop(job: Job, old: Sequence[Path]) -> int:
         return 0
 
 
-def _there(job: Job, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
+def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
     """What is installed already, whole, the one in use first."""
     current = in_use(job.prefix)
     for package in sorted(wanted, key=lambda package: job.prefix.folder(package).name != current):
@@ -184,14 +179,14 @@ def _there(job: Job, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
     return None
 
 
-def _try_out(job: Job, folder: Path, manifest: Manifest) -> Tried:
+def _try_out(job: InstallJob, folder: Path, manifest: Manifest) -> Tried:
     """Load it, or ``LoadError``."""
     tried = job.prover.load(folder, manifest)
     require_loading(tried, manifest.name)
     return tried
 
 
-def _nothing_missing(job: Job, thin: IndexPackage) -> bool:
+def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
     """Whether this machine has all that a thin package lacks. Its archive says what that is, and is small."""
     nearby = job.means.nearby
     if not nearby.promising():
@@ -201,14 +196,14 @@ def _nothing_missing(job: Job, thin: IndexPackage) -> bool:
     return len(survey(absent, nearby)) == len(absent)
 
 
-def _bring(job: Job, picked: Pick) -> Made:
+def _bring(job: InstallJob, picked: Pick) -> Made:
     package = picked.package
     folder = job.prefix.folder(package)
     manifest, tried = _unpack(job, package, _fetch(job, package), folder)
     return Made(folder, package, manifest, tried, fresh=True, why=picked.why)
 
 
-def _fetch(job: Job, package: IndexPackage) -> Path:
+def _fetch(job: InstallJob, package: IndexPackage) -> Path:
     """The archive, if there is room for it and what is in it: both lie side by side for a while."""
     needed = coming(package, job.located, job.prefix) + package.unpacked_size + SPARE_BYTES
     free = job.means.free(job.prefix.root)
@@ -220,7 +215,7 @@ def _fetch(job: Job, package: IndexPackage) -> Path:
     return obtain(package, job.located, job.prefix, job.web)
 
 
-def _unpack(job: Job, package: IndexPackage, archive: Path, folder: Path) -> Tuple[Manifest, Tried]:
+def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path) -> Tuple[Manifest, Tried]:
     part = job.prefix.part(folder.name)
     try:
         part.mkdir()
@@ -256,7 +251,7 @@ def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def _describe(job: Job, where: Path, package: IndexPackage, manifest: Manifest, folder: Path) -> None:
+def _describe(job: InstallJob, where: Path, package: IndexPackage, manifest: Manifest, folder: Path) -> None:
     """Write ``gpu-package-info.json`` of the package in ``where``, which will be ``folder``."""
     home = folder if job.prefix.pointer.is_file() else job.prefix.current.absolute()
     info = package_info(job.choice, package, manifest, home / "lib", job.now())

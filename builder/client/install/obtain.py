@@ -15,7 +15,7 @@ from builder.client.install.prefix import Prefix
 from builder.client.install.source import Located
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import Digest, RunningDigest, chunks_in, require_bytes, size_of
-from builder.files.download import Wanted, fetch, forget
+from builder.files.download import WantedFile, fetch, forget
 from builder.files.http_client import Web
 from builder.formats.index import IndexPackage
 from builder.formats.parts import StoredFile
@@ -52,7 +52,7 @@ def _bring(file: StoredFile, located: Located, prefix: Prefix, web: Web) -> Path
         require_bytes(place, Digest(file.size, file.sha256), str(place))
         return place
     piece = prefix.piece(file)
-    fetch(Wanted(place, file.size, file.sha256), piece, web)
+    fetch(WantedFile(place, file.size, file.sha256), piece, web)
     return piece
 
 
@@ -89,7 +89,7 @@ def _fetched(
 ) -> Generator[Path, None, None]:
     """Each part in order, proved. The next ones arrive meanwhile; when one fails, they all stop."""
     stop = Event()
-    tally = Tally(web.progress, sum(part.size for part in parts), stop)
+    tally = ProgressTally(web.progress, sum(part.size for part in parts), stop)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         waiting: Deque[Future[Path]] = deque()
         try:
@@ -125,7 +125,7 @@ Report = Callable[[int, int], None]
 
 
 @dataclass
-class Tally:
+class ProgressTally:
     """Adds up what several threads have received; ``stop`` ends all of them at their next bytes."""
 
     report: Report

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import IO, Dict, Iterator, Optional, Tuple
 
 from builder.client.install.prefix import INFO
-from builder.errors import ConfigError, DiskError, IntegrityError
+from builder.errors import ConfigError, IntegrityError
 from builder.files.digest import chunks_in, sha256_of, write_new
-from builder.files.disk import Sync, syncing
+from builder.files.disk import Sync, disk_errors, syncing
 from builder.files.package_tar import NO_TAR, forward_tar, inside, place_in, plain_file
 from builder.formats.manifest import FOLDER_MODE, MANIFEST, FileEntry, Manifest, file_mode, loads
 
@@ -37,7 +37,7 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
     when a file cannot be written.
     """
     try:
-        with forward_tar(stream) as archive, syncing() as sync:
+        with disk_errors(folder), forward_tar(stream) as archive, syncing() as sync:
             members = islice(archive, COUNT_LIMIT * 2)  # folders count too
             folder.chmod(FOLDER_MODE)
             content = _first(archive, members, top)
@@ -48,8 +48,6 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
                 _take(archive, member, top, folder, wanted, sync)
     except NO_TAR as error:
         raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
-    except OSError as error:
-        raise DiskError(f"{folder}: cannot be written: {error.strerror or error}") from error
     if wanted:
         raise IntegrityError(f"{top}: the archive lacks {_some(wanted)}, which its manifest lists")
     return manifest
@@ -139,7 +137,7 @@ def _some(wanted: Dict[Tuple[str, ...], FileEntry]) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verification:
     """What was found: no problems means every byte is as the manifest says."""
 
     folder: Path
@@ -147,11 +145,11 @@ class Verdict:
     problems: Tuple[str, ...]
 
 
-def verify(folder: Path) -> Verdict:
+def verify(folder: Path) -> Verification:
     """Read every file below ``folder``. ``IntegrityError`` when there is no readable manifest."""
     manifest = manifest_in(folder)
     problems = [*_wrong_files(folder, manifest), *_strangers(folder, manifest)]
-    return Verdict(folder, manifest, tuple(problems))
+    return Verification(folder, manifest, tuple(problems))
 
 
 def manifest_in(folder: Path) -> Manifest:

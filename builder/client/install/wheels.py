@@ -12,7 +12,7 @@ from typing import Callable, Iterator, Optional, Sequence, Tuple
 
 from builder.client.probe.processes import Answer, Work
 from builder.errors import IntegrityError, ToolMissingError, TransferError
-from builder.files.digest import Digest, require_bytes, sha256_of
+from builder.files.digest import Digest, has_bytes, require_bytes
 from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
 from builder.formats.manifest import WheelEntry
 
@@ -103,17 +103,12 @@ class Wheels:
 
     def find(self, wheel: WheelEntry) -> Optional[Path]:
         """A file with exactly the wheel's bytes, whatever its name; one that has it is looked at first."""
-        return next((path for path in self._candidates(wheel) if _matches(path, wheel)), None)
+        return next(
+            (path for path in self._candidates(wheel) if has_bytes(path, Digest(wheel.size, wheel.sha256))),
+            None,
+        )
 
     def _candidates(self, wheel: WheelEntry) -> Iterator[Path]:
         yield from (folder / wheel.file for folder in self.folders)
         for folder in self.folders:
             yield from sorted(path for path in folder.glob("*.whl") if path.name != wheel.file)
-
-
-def _matches(path: Path, wheel: WheelEntry) -> bool:
-    """By size, then sha256. What cannot be read does not match."""
-    try:
-        return path.is_file() and path.stat().st_size == wheel.size and sha256_of(path) == wheel.sha256
-    except OSError:
-        return False

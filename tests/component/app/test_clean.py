@@ -12,7 +12,7 @@ from docker.errors import APIError
 
 from builder.adapters.docker.engine import DockerEngine
 from builder.app.verbs import clean
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import ToolMissingError
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
 
@@ -35,8 +35,8 @@ SOMEBODYS = (
 )
 
 
-def shop(root: Path, dist: Path, engine: object) -> Workshop:
-    made = Workshop(root, dist=dist, reporter=FakeReporter())
+def shop(root: Path, dist: Path, engine: object) -> Wiring:
+    made = Wiring(root, dist=dist, reporter=FakeReporter())
     made.__dict__["engine"] = engine
     return made
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.app import verbs
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.config.lock import parse_lock, render_lock
 from builder.errors import CommandError, ConfigError, TransferError
 from builder.ports import Completed
@@ -38,10 +38,10 @@ class Intake:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
     """A project without a lock, on a machine that reaches everything."""
     shutil.copy(root / "variants.yaml", tmp_path)
-    made = Workshop(tmp_path, reporter=FakeReporter())
+    made = Wiring(tmp_path, reporter=FakeReporter())
     images = (made.project.bases.nvidia.image, made.project.bases.nvidia.runtime)
     engine = FakeEngine(digests={image.spec: DIGEST for image in images})
     git = Completed(argv=(), code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")
@@ -51,16 +51,16 @@ def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Worksho
     return made
 
 
-def take(monkeypatch: pytest.MonkeyPatch, shop: Workshop, intake: Intake) -> Intake:
+def take(monkeypatch: pytest.MonkeyPatch, shop: Wiring, intake: Intake) -> Intake:
     monkeypatch.setattr(shop, "store", lambda _: intake)
     return intake
 
 
-def pins(shop: Workshop) -> Lock:
+def pins(shop: Wiring) -> Lock:
     return parse_lock(shop.lock_file.read_text(encoding="utf-8"), "inputs.lock")
 
 
-def test_a_first_lock_pins_every_input(shop: Workshop) -> None:
+def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
     verbs.lock_inputs(shop, refresh=False)
     made = pins(shop).pins
     assert set(made) == {item.key for item in wanted_inputs(shop.project)}
@@ -70,7 +70,7 @@ def test_a_first_lock_pins_every_input(shop: Workshop) -> None:
 
 
 def test_a_second_lock_changes_no_byte_and_fetches_nothing(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+    shop: Wiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verbs.lock_inputs(shop, refresh=False)
     before = shop.lock_file.read_bytes()
@@ -79,16 +79,14 @@ def test_a_second_lock_changes_no_byte_and_fetches_nothing(
     assert (shop.lock_file.read_bytes(), again.taken) == (before, [])
 
 
-def test_only_a_refresh_takes_everything_in_anew(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
     verbs.lock_inputs(shop, refresh=False)
     again = take(monkeypatch, shop, Intake())
     verbs.lock_inputs(shop, refresh=True)
     assert len(again.taken) == len(pins(shop).pins) - 3  # a git tag and two images have no bytes here
 
 
-def test_a_lock_that_fails_midway_leaves_the_old_file(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
     old = render_lock(Lock(pins={IMAGE: Pin(revision=DIGEST)}))
     shop.lock_file.write_text(old, encoding="utf-8")
     take(monkeypatch, shop, Intake(reachable=3))
@@ -98,14 +96,14 @@ def test_a_lock_that_fails_midway_leaves_the_old_file(
     assert sorted(path.name for path in shop.root.iterdir()) == ["inputs.lock", "variants.yaml"]
 
 
-def test_a_broken_lock_is_told_and_not_overwritten(shop: Workshop) -> None:
+def test_a_broken_lock_is_told_and_not_overwritten(shop: Wiring) -> None:
     shop.lock_file.write_text('{"format": 1,', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"^inputs\.lock:"):
         verbs.lock_inputs(shop, refresh=False)
     assert shop.lock_file.read_text(encoding="utf-8") == '{"format": 1,'
 
 
-def test_what_is_out_of_reach_stays_open_and_is_told(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_out_of_reach_stays_open_and_is_told(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
     unreachable = CommandError("git exited with 128", tail=["Could not resolve host"])
     monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
     monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": unreachable}))

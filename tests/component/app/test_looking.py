@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from builder.app.command_line import with_flags
 from builder.app.inspection import look_inside, require_sound
-from builder.app.program import with_flags
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files
@@ -24,8 +24,8 @@ VALUED = frozenset({"--also", "--html", "--svg", "-p"})
 
 
 @pytest.fixture
-def shop(tmp_path: Path, root: Path) -> Workshop:
-    return Workshop(root, dist=tmp_path / "dist", reporter=FakeReporter())
+def shop(tmp_path: Path, root: Path) -> Wiring:
+    return Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def sources(tmp_path: Path) -> list[str]:
     return [str(tmp_path / name) for name in ("liba.so", "b.whl", "c.tar")]
 
 
-def test_each_source_has_its_report_and_nothing_is_left(shop: Workshop, sources: list[str]) -> None:
+def test_each_source_has_its_report_and_nothing_is_left(shop: Wiring, sources: list[str]) -> None:
     reports = look_inside(shop, sources)
     assert [(one.label, [item.name for item in one.libraries]) for one in reports] == [
         (sources[0], ["liba.so"]),
@@ -49,7 +49,7 @@ def test_each_source_has_its_report_and_nothing_is_left(shop: Workshop, sources:
     assert list(shop.dist.iterdir()) == []
 
 
-def test_what_cannot_be_read_fails_by_name_and_cause(shop: Workshop, sources: list[str]) -> None:
+def test_what_cannot_be_read_fails_by_name_and_cause(shop: Wiring, sources: list[str]) -> None:
     reports = look_inside(shop, sources)
     require_sound(reports[:2])
     with pytest.raises(CheckFailedError) as caught:
@@ -59,14 +59,14 @@ def test_what_cannot_be_read_fails_by_name_and_cause(shop: Workshop, sources: li
     )
 
 
-def test_a_wrong_path_is_told_before_anything_is_fetched(shop: Workshop, tmp_path: Path) -> None:
+def test_a_wrong_path_is_told_before_anything_is_fetched(shop: Wiring, tmp_path: Path) -> None:
     with serve(FileServer({})) as server:
         with pytest.raises(ValidationError, match=r"gone\.so is neither a file nor a folder\."):
             look_inside(shop, [f"{server.url}/a.whl", str(tmp_path / "gone.so")])
         assert server.requests == []
 
 
-def test_a_password_in_a_url_is_not_in_the_report(shop: Workshop) -> None:
+def test_a_password_in_a_url_is_not_in_the_report(shop: Wiring) -> None:
     with serve(FileServer({"liba.so": LIBRARY})) as server:
         url = server.url.replace("//", "//me:secret@")
         (found,) = look_inside(shop, [f"{url}/liba.so"])
@@ -120,7 +120,7 @@ def test_every_bare_word_of_a_verb_over_packages_is_one(given: str, put: str) ->
     assert list(with_flags(given.split(), valued, "--package")) == put.split()
 
 
-def test_a_link_that_leads_nowhere_fails_by_name(shop: Workshop, tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_fails_by_name(shop: Wiring, tmp_path: Path) -> None:
     folder = tmp_path / "lib"
     folder.mkdir()
     (folder / "libcudart.so.12").write_bytes(LIBRARY)

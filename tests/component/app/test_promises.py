@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from builder.app.inspection import look_inside, require_sound
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError
 from builder.findings.finding import Code
 from builder.formats.manifest import CoverageEntry, Manifest, dumps
@@ -65,8 +65,8 @@ def written(folder: Path, contents: Mapping[str, bytes]) -> Path:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, root: Path) -> Workshop:
-    return Workshop(root, dist=tmp_path / "dist", reporter=FakeReporter())
+def shop(tmp_path: Path, root: Path) -> Wiring:
+    return Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
 
 
 @pytest.fixture
@@ -74,17 +74,17 @@ def place(tmp_path: Path) -> Path:
     return tmp_path / "here"
 
 
-def looked(shop: Workshop, source: Path) -> InspectedSource:
+def looked(shop: Wiring, source: Path) -> InspectedSource:
     (found,) = look_inside(shop, [str(source)])
     return found
 
 
-def promised(shop: Workshop, source: Path) -> Promise:
+def promised(shop: Wiring, source: Path) -> Promise:
     (promise,) = looked(shop, source).promises
     return promise
 
 
-def test_an_unpacked_package_that_holds_what_it_promises(shop: Workshop, place: Path) -> None:
+def test_an_unpacked_package_that_holds_what_it_promises(shop: Wiring, place: Path) -> None:
     found = looked(shop, written(place, content(package())))
     (promise,) = found.promises
     assert (promise.package, promise.sm) == (package().name, ("75", "86"))
@@ -96,7 +96,7 @@ def test_an_unpacked_package_that_holds_what_it_promises(shop: Workshop, place: 
 
 
 @pytest.mark.parametrize("top", ["here", "another-name"])
-def test_an_archive_is_as_the_folder_it_unpacks_to(shop: Workshop, tmp_path: Path, top: str) -> None:
+def test_an_archive_is_as_the_folder_it_unpacks_to(shop: Wiring, tmp_path: Path, top: str) -> None:
     packed = {f"{top}/{name}": data for name, data in content(package()).items()}
     (tmp_path / "here.tar").write_bytes(files(packed))
     promise = promised(shop, tmp_path / "here.tar")
@@ -105,7 +105,7 @@ def test_an_archive_is_as_the_folder_it_unpacks_to(shop: Workshop, tmp_path: Pat
     assert list(shop.dist.iterdir()) == []
 
 
-def test_a_library_that_lost_an_architecture(shop: Workshop, place: Path) -> None:
+def test_a_library_that_lost_an_architecture(shop: Wiring, place: Path) -> None:
     lost = elf({".nv_fatbin": sass(75, 86) + sass(86)})
     found = looked(shop, written(place, content(package(), **{PROVIDER: lost, CUBLAS: CUBLAS_BYTES})))
     (whole,) = found.promises[0].findings
@@ -121,7 +121,7 @@ def test_a_library_that_lost_an_architecture(shop: Workshop, place: Path) -> Non
     assert caught.value.exit_code == 6
 
 
-def test_a_promise_that_no_byte_keeps(shop: Workshop, place: Path) -> None:
+def test_a_promise_that_no_byte_keeps(shop: Wiring, place: Path) -> None:
     more = CoverageEntry(PROVIDER, 3, ("75", "86", "90"), ("90",))
     made = package(coverage=(package().coverage[0], more))
     (finding,) = promised(shop, written(place, content(made))).findings
@@ -130,20 +130,20 @@ def test_a_promise_that_no_byte_keeps(shop: Workshop, place: Path) -> None:
     assert finding.got == "2 containers, SASS [75 86], PTX []"
 
 
-def test_more_than_was_promised_is_a_finding_too(shop: Workshop, place: Path) -> None:
+def test_more_than_was_promised_is_a_finding_too(shop: Wiring, place: Path) -> None:
     less = dict.fromkeys(map(str, CAPABILITIES), "none")
     (finding,) = promised(shop, written(place, content(package(capabilities=less)))).findings
     assert (finding.wanted, finding.got) == ("none", "native")
     assert "7.5, 8.6, 8.9" in finding.message
 
 
-def test_device_code_of_which_the_manifest_says_nothing(shop: Workshop, place: Path) -> None:
+def test_device_code_of_which_the_manifest_says_nothing(shop: Wiring, place: Path) -> None:
     made = package(coverage=package().coverage[1:])
     (finding,) = promised(shop, written(place, content(made))).findings
     assert (finding.path, finding.wanted) == (CUBLAS, "no device code")
 
 
-def test_of_a_thin_package_only_what_is_here_is_compared(shop: Workshop, place: Path) -> None:
+def test_of_a_thin_package_only_what_is_here_is_compared(shop: Wiring, place: Path) -> None:
     """What cuBLAS leaves out may be why less is promised; it cannot be why more is."""
     less = {**package().capabilities, "8.9": "jit"}
     made = package(Layout.THIN, capabilities=less)
@@ -155,24 +155,24 @@ def test_of_a_thin_package_only_what_is_here_is_compared(shop: Workshop, place: 
     assert "capability 9.0 " in finding.message
 
 
-def test_a_thin_package_that_was_completed_is_compared_as_a_whole(shop: Workshop, place: Path) -> None:
+def test_a_thin_package_that_was_completed_is_compared_as_a_whole(shop: Wiring, place: Path) -> None:
     promise = promised(shop, written(place, content(package(Layout.THIN))))
     assert (promise.elsewhere, promise.findings) == (0, ())
 
 
-def test_a_packed_library_that_is_not_here(shop: Workshop, place: Path) -> None:
+def test_a_packed_library_that_is_not_here(shop: Wiring, place: Path) -> None:
     (finding,) = promised(shop, written(place, content(package(), **{PROVIDER: PROVIDER_BYTES}))).findings
     assert (finding.code, finding.path) == (Code.B004, CUBLAS)
 
 
-def test_a_library_that_cannot_be_read_is_told_once(shop: Workshop, place: Path) -> None:
+def test_a_library_that_cannot_be_read_is_told_once(shop: Wiring, place: Path) -> None:
     found = looked(shop, written(place, content(package(), **{PROVIDER: PROVIDER_BYTES, CUBLAS: b""})))
     assert found.promises[0].findings == ()
     with pytest.raises(CheckFailedError, match="1 of 2 libraries cannot be read\n"):
         require_sound([found])
 
 
-def test_a_manifest_that_is_older_than_a_gpu_promises_nothing_of_it(shop: Workshop, place: Path) -> None:
+def test_a_manifest_that_is_older_than_a_gpu_promises_nothing_of_it(shop: Wiring, place: Path) -> None:
     older = {
         device: found for device, found in package().capabilities.items() if device not in {"8.9", "12.1"}
     }
@@ -181,7 +181,7 @@ def test_a_manifest_that_is_older_than_a_gpu_promises_nothing_of_it(shop: Worksh
     assert promise.findings == ()
 
 
-def test_a_manifest_of_ours_that_cannot_be_read_hides_nothing_and_fails(shop: Workshop, place: Path) -> None:
+def test_a_manifest_of_ours_that_cannot_be_read_hides_nothing_and_fails(shop: Wiring, place: Path) -> None:
     contents = content(package())
     contents["manifest.json"] = contents["manifest.json"][:200]
     found = looked(shop, written(place, contents))
@@ -201,7 +201,7 @@ def test_a_manifest_of_ours_that_cannot_be_read_hides_nothing_and_fails(shop: Wo
         '{"format": 1, "name": "x"}',
     ],
 )
-def test_a_manifest_of_others_is_no_promise(shop: Workshop, place: Path, foreign: str) -> None:
+def test_a_manifest_of_others_is_no_promise(shop: Wiring, place: Path, foreign: str) -> None:
     found = looked(shop, written(place, {**content(package()), "manifest.json": foreign.encode()}))
     assert found.promises == ()
     said = document([found])["sources"]
@@ -209,7 +209,7 @@ def test_a_manifest_of_others_is_no_promise(shop: Workshop, place: Path, foreign
     assert "promises" not in said[0]
 
 
-def test_each_of_several_packages_has_its_promise(shop: Workshop, place: Path) -> None:
+def test_each_of_several_packages_has_its_promise(shop: Wiring, place: Path) -> None:
     written(place / "a", content(package()))
     written(place / "b", content(package(), **{PROVIDER: PROVIDER_BYTES}))
     first, second = looked(shop, place).promises
@@ -217,7 +217,7 @@ def test_each_of_several_packages_has_its_promise(shop: Workshop, place: Path) -
     assert [finding.path for finding in second.findings] == [f"b/{CUBLAS}"]
 
 
-def test_json_has_the_promise_as_its_schema_says(shop: Workshop, place: Path, root: Path) -> None:
+def test_json_has_the_promise_as_its_schema_says(shop: Wiring, place: Path, root: Path) -> None:
     made = content(package(), **{PROVIDER: PROVIDER_BYTES})
     said: dict[str, Any] = json.loads(json.dumps(document([looked(shop, written(place, made))])))
     schema = json.loads((root / "docs/schemas/inspect.schema.json").read_text(encoding="utf-8"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builder.app import quality
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import CommandError, ToolMissingError
 from builder.ports import Completed, EngineFacts
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
@@ -58,7 +58,7 @@ class Bench:
     def __init__(self, root: Path, folder: Path) -> None:
         self.reporter = FakeReporter()
         self.runner = FakeRunner()
-        self.shop = Workshop(root, dist=folder / "dist", reporter=self.reporter)
+        self.shop = Wiring(root, dist=folder / "dist", reporter=self.reporter)
         self.shop.env = {"PATH": str(folder), "ORTPACKS_CACHE": str(folder / "cache")}
         self.use(FakeEngine())
         self.shop.__dict__["runner"] = self.runner

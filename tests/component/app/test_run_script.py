@@ -21,7 +21,7 @@ case "$*" in
 --version) echo Python 3.12.0 ;;
 "-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
 "-m pip"*) exit "${PIP_EXIT:-0}" ;;
-"-m builder.app.program"*) printf '[%s]' "$@"; echo ;;
+"-m builder.app.command_line"*) printf '[%s]' "$@"; echo ;;
 esac
 """
 
@@ -88,11 +88,11 @@ def test_with_a_running_engine_nothing_is_installed(machine: Machine) -> None:
     done = machine.run("build", "--variant", "legacy")
     assert done.returncode == 0, done.stderr
     assert machine.installed() == []
-    assert done.stdout == "[-m][builder.app.program][--search-root][.][build][--variant][legacy]\n"
+    assert done.stdout == "[-m][builder.app.command_line][--search-root][.][build][--variant][legacy]\n"
 
 
 def test_alone_it_lists_the_verbs_and_asks_no_engine(machine: Machine) -> None:
-    assert machine.run().stdout == "[-m][builder.app.program][--search-root][.][--list]\n"
+    assert machine.run().stdout == "[-m][builder.app.command_line][--search-root][.][--list]\n"
     assert machine.called("docker") == []
 
 
@@ -100,7 +100,8 @@ def test_arguments_pass_through_as_they_are(machine: Machine) -> None:
     words = ("test", "--only", "a b  c", "*", "$HOME", "", "--no-engine-install", "-k")
     done = machine.run(*words)
     assert (
-        done.stdout == "[-m][builder.app.program][--search-root][.][test][--only][a b  c][*][$HOME][][-k]\n"
+        done.stdout
+        == "[-m][builder.app.command_line][--search-root][.][test][--only][a b  c][*][$HOME][][-k]\n"
     )
 
 

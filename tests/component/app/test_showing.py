@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from builder.app.inspection import require_places, show
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import DiskError, ValidationError
 from builder.package.describe import InspectedSource
@@ -28,13 +28,13 @@ def out() -> io.StringIO:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, root: Path, out: io.StringIO) -> Workshop:
-    made = Workshop(root, dist=tmp_path / "dist", reporter=FakeReporter())
+def shop(tmp_path: Path, root: Path, out: io.StringIO) -> Wiring:
+    made = Wiring(root, dist=tmp_path / "dist", reporter=FakeReporter())
     made.console = Console(env={}, stream=out)
     return made
 
 
-def test_a_table_and_a_line_for_each_file(shop: Workshop, tmp_path: Path, out: io.StringIO) -> None:
+def test_a_table_and_a_line_for_each_file(shop: Wiring, tmp_path: Path, out: io.StringIO) -> None:
     html, picture = tmp_path / "map.html", tmp_path / "map.svg"
     show(shop, REPORTS, as_json=False, html=html, picture=picture)
     assert out.getvalue().startswith("my.whl\n")
@@ -45,7 +45,7 @@ def test_a_table_and_a_line_for_each_file(shop: Workshop, tmp_path: Path, out: i
     assert sorted(path.name for path in tmp_path.iterdir()) == ["map.html", "map.svg"]
 
 
-def test_json_is_all_there_is_on_stdout(shop: Workshop, tmp_path: Path, out: io.StringIO, root: Path) -> None:
+def test_json_is_all_there_is_on_stdout(shop: Wiring, tmp_path: Path, out: io.StringIO, root: Path) -> None:
     show(shop, REPORTS, as_json=True, html=tmp_path / "map.html", picture=None)
     said = json.loads(out.getvalue())
     jsonschema.validate(
@@ -56,7 +56,7 @@ def test_json_is_all_there_is_on_stdout(shop: Workshop, tmp_path: Path, out: io.
     assert (tmp_path / "map.html").is_file()
 
 
-def test_what_was_there_is_replaced(shop: Workshop, tmp_path: Path) -> None:
+def test_what_was_there_is_replaced(shop: Wiring, tmp_path: Path) -> None:
     html = tmp_path / "map.html"
     html.write_text("old")
     show(shop, REPORTS, as_json=True, html=html, picture=None)
@@ -73,7 +73,7 @@ def test_what_was_there_is_replaced(shop: Workshop, tmp_path: Path) -> None:
     ],
 )
 def test_a_place_where_no_file_can_be_is_told(
-    shop: Workshop, tmp_path: Path, kind: str, name: str, said: str, out: io.StringIO
+    shop: Wiring, tmp_path: Path, kind: str, name: str, said: str, out: io.StringIO
 ) -> None:
     path = tmp_path / name
     if name == "pipe":
@@ -97,14 +97,14 @@ def test_one_file_cannot_be_both(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_told_by_name(
-    shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shop: Wiring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builder.files.atomic_write._locked_file", refuse)
     with pytest.raises(
-        DiskError, match=r"map\.html cannot be written: Permission denied\. Check the folder's"
+        DiskError, match=r"map\.html cannot be written: Permission denied\. Fix its owner or mode"
     ):
         show(shop, REPORTS, as_json=False, html=tmp_path / "map.html", picture=None)
     assert list(tmp_path.iterdir()) == []

@@ -205,7 +205,7 @@ def test_a_folder_that_takes_no_file_is_told(copied: Place, tiny: Path) -> None:
 def test_an_output_without_room_is_a_message(copied: Place) -> None:
     """``/dev/full`` is a disk on which nothing is left."""
     words = ("plan", "--variant", "legacy", "--base", "assembled", "--origin", "source", "--offline")
-    argv = [sys.executable, "-m", "builder.app.program", *words]  # as ./run starts it
+    argv = [sys.executable, "-m", "builder.app.command_line", *words]  # as ./run starts it
     with Path("/dev/full").open("w") as full:
         process = subprocess.Popen(
             argv, cwd=copied.folder, env=copied.env, stdout=full, stderr=subprocess.PIPE, text=True

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.app import quality
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import CommandError
 from tests.support.fakes.ports import FakeReporter, FakeRunner
 
@@ -31,7 +31,7 @@ UNKNOWN = ("needs.matrix.outputs.legs", "needs.matrix.outputs.jobs")
 
 def gates(root: Path) -> dict[str, list[str]]:
     """The gates' command lines, as ``./run test`` gives them, by program."""
-    shop = Workshop(root, reporter=FakeReporter())
+    shop = Wiring(root, reporter=FakeReporter())
     shop.__dict__["runner"] = runner = FakeRunner()
     quality.test(shop, fast=True, only=None)
     return {call[0]: call for call in runner.calls}
@@ -45,7 +45,7 @@ def objection(root: Path, folder: Path, program: str, change: tuple[str, str] | 
     assert any(changed), "the change is not one to ours"
     argv = gates(root).get(program) or pytest.skip(f"no {program} on PATH")
     try:
-        Workshop(root).runner.run(argv, cwd=folder)
+        Wiring(root).runner.run(argv, cwd=folder)
     except CommandError as error:
         return "\n".join(error.tail)
     return None

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
-from builder.app.verbs import clean
-from builder.builds.records import command_of, note, write_page
-from builder.builds.workshop import Workshop
+from builder.app.verbs import clean, write_builds_page
+from builder.builds.packing import command_of, write_record
+from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, NothingToDoError
 from builder.formats.package_names import Host, PackageName, Profile
 from builder.package.archive import PackageFile
-from builder.pipeline.bundle import Bench, discard
+from builder.pipeline.bundle import BundlePorts, discard
 from builder.pipeline.plan import Wishes
 from builder.project.inputs import ort_wheel
 from builder.project.plan import BuildPlan
@@ -64,8 +64,8 @@ FILES = {
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path, dist=tmp_path / "dist", reporter=FakeReporter())
+def shop(tmp_path: Path) -> Wiring:
+    return Wiring(tmp_path, dist=tmp_path / "dist", reporter=FakeReporter())
 
 
 def artifact(folder: Path, **changes: object) -> Path:
@@ -83,7 +83,7 @@ def built(
     """A package in ``dist`` and its record; ``took`` changes what its compile took."""
     packed = package(dist, value, files)
     compiled = artifact(dist / "artifact", **(took or {})) if value is LEGACY else None
-    note(packed, manifest(value), dist, command=COMMAND, artifact=compiled, clock=lambda: MIDNIGHT)
+    write_record(packed, manifest(value), dist, command=COMMAND, artifact=compiled, clock=lambda: MIDNIGHT)
     return packed.package.path
 
 
@@ -91,8 +91,8 @@ def record_of(path: Path) -> Path:
     return path.with_name(path.name.replace(".tar.zst", ".build.json"))
 
 
-def made(shop: Workshop, *folders: Path) -> str:
-    write_page(shop, folders or [shop.dist])
+def made(shop: Wiring, *folders: Path) -> str:
+    write_builds_page(shop, folders or [shop.dist])
     return (shop.root / "docs/builds.md").read_text(encoding="utf-8")
 
 
@@ -105,7 +105,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
     packed = bundled(PackageFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32, 9))
-    path = note(
+    path = write_record(
         packed,
         manifest(LEGACY),
         tmp_path,
@@ -145,7 +145,9 @@ def test_a_garbled_record_of_the_compile_is_told_by_its_file(tmp_path: Path) -> 
     packed = package(tmp_path, LEGACY, FILES)
     artifact(tmp_path / "artifact", units="many")
     with pytest.raises(ConfigError, match=r"artifact/record\.json: units: a whole number is wanted"):
-        note(packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", clock=lambda: 0)
+        write_record(
+            packed, manifest(LEGACY), tmp_path, command="", artifact=tmp_path / "artifact", clock=lambda: 0
+        )
     assert not record_of(packed.package.path).exists()
 
 
@@ -181,7 +183,7 @@ def test_the_command_names_what_variants_yaml_does_not_say(
 
 @pytest.mark.parametrize("said", [True, False])
 def test_the_command_names_widening_that_variants_yaml_does_not_ask_for(root: Path, said: bool) -> None:
-    project = Workshop(root).project
+    project = Wiring(root).project
     legacy = replace(project.variants["legacy"], widen=said)
     made = decided(root, project.onnxruntime, profile=Profile.LEAN)
     plan = replace(made, project=replace(made.project, variants={"legacy": legacy}), variant=legacy)
@@ -214,14 +216,14 @@ def test_the_command_of_a_repacked_wheel_names_nothing_of_compiling(root: Path) 
 def test_the_command_makes_the_package_of_this_version_again(
     root: Path, name: str, base: str, version: str, said: str
 ) -> None:
-    project = Workshop(root).project
+    project = Wiring(root).project
     plan = replace(decided(root, project.onnxruntime, profile=None), variant=project.packages[name])
     plan = replace(plan, origin=Origin.WHEEL, base=base, ort_version=version)
     assert command_of(plan, Wishes(mixed=True)) == f"./run build --variant {name} {said}".rstrip()
 
 
 def decided(root: Path, said: OnnxRuntime, *, profile: Profile | None) -> BuildPlan:
-    project = replace(Workshop(root).project, onnxruntime=said)
+    project = replace(Wiring(root).project, onnxruntime=said)
     return BuildPlan(
         project=project,
         variant=project.variants["legacy"],
@@ -236,7 +238,7 @@ def decided(root: Path, said: OnnxRuntime, *, profile: Profile | None) -> BuildP
     )
 
 
-def test_a_compiled_package_has_a_row_of_what_it_is_and_what_it_took(shop: Workshop) -> None:
+def test_a_compiled_package_has_a_row_of_what_it_is_and_what_it_took(shop: Wiring) -> None:
     noise = os.urandom(10_600_000)
     built(shop.dist, files={**FILES, PROVIDER: FILES[PROVIDER] + noise})
     text = made(shop)
@@ -262,19 +264,19 @@ def test_a_compiled_package_has_a_row_of_what_it_is_and_what_it_took(shop: Works
         ),
     ],
 )
-def test_a_build_that_was_not_cold_says_so(shop: Workshop, changes: dict[str, object], kind: str) -> None:
+def test_a_build_that_was_not_cold_says_so(shop: Wiring, changes: dict[str, object], kind: str) -> None:
     built(shop.dist, took=changes)
     assert rows(made(shop))[0]["compile"] == kind
 
 
-def test_a_repacked_wheel_compiled_nothing(shop: Workshop) -> None:
+def test_a_repacked_wheel_compiled_nothing(shop: Wiring) -> None:
     built(shop.dist, MODERN)
     (row,) = rows(made(shop))
     assert (row["profile"], row["SASS"], row["PTX"]) == ("as released", "60 70 75 80 86 90a", "90")
     assert (row["units"], row["CPU s"], row["compile"]) == ("", "", "none")
 
 
-def test_packages_for_older_gpus_come_first(shop: Workshop) -> None:
+def test_packages_for_older_gpus_come_first(shop: Wiring) -> None:
     for version, sm in (("1.23.2", ["100", "90a"]), ("1.23.1", ["80", "75"]), ("1.23.0", ["52", "120"])):
         package_name = f"ortpacks-modern-{version}-cuda12.9-linux-x64"
         ort = {**MODERN["onnxruntime"], "version": version}  # type: ignore[dict-item]
@@ -282,18 +284,16 @@ def test_packages_for_older_gpus_come_first(shop: Workshop) -> None:
     assert [row["ORT"] for row in rows(made(shop))] == ["1.23.0", "1.23.1", "1.23.2"]
 
 
-def test_a_compile_without_a_record_has_no_figures(shop: Workshop) -> None:
+def test_a_compile_without_a_record_has_no_figures(shop: Wiring) -> None:
     packed = package(shop.dist, LEGACY, FILES)
     empty = shop.dist / "artifact"
     empty.mkdir()
-    note(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=empty, clock=lambda: MIDNIGHT)
+    write_record(packed, manifest(LEGACY), shop.dist, command=COMMAND, artifact=empty, clock=lambda: MIDNIGHT)
     (row,) = rows(made(shop))
     assert (row["units"], row["compile"]) == ("", "no record")
 
 
-def test_several_folders_make_one_page_and_a_copy_is_no_second_package(
-    shop: Workshop, tmp_path: Path
-) -> None:
+def test_several_folders_make_one_page_and_a_copy_is_no_second_package(shop: Wiring, tmp_path: Path) -> None:
     built(tmp_path / "here")
     built(tmp_path / "there", MODERN)
     built(tmp_path / "copy")
@@ -301,7 +301,7 @@ def test_several_folders_make_one_page_and_a_copy_is_no_second_package(
     assert [row["ORT"] for row in rows(text)] == ["1.21.0", "1.23.2"]
 
 
-def test_what_has_no_record_of_its_own_bytes_is_named_and_left_out(shop: Workshop, tmp_path: Path) -> None:
+def test_what_has_no_record_of_its_own_bytes_is_named_and_left_out(shop: Wiring, tmp_path: Path) -> None:
     built(shop.dist)
     silent, other, garbled, lying = (tmp_path / name for name in ("silent", "other", "garbled", "lying"))
     package(silent, MODERN, FILES)
@@ -328,7 +328,7 @@ def spoil(dist: Path, value: Mapping[str, object], **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
-def test_the_page_names_no_folder_of_this_machine_and_nothing_else_changes(shop: Workshop) -> None:
+def test_the_page_names_no_folder_of_this_machine_and_nothing_else_changes(shop: Wiring) -> None:
     built(shop.dist)
     package(shop.dist, MODERN, FILES)
     before = set(shop.dist.rglob("*"))
@@ -336,7 +336,7 @@ def test_the_page_names_no_folder_of_this_machine_and_nothing_else_changes(shop:
     assert set(shop.dist.rglob("*")) == before
 
 
-def test_a_folder_without_packages_leaves_the_page_as_it_is(shop: Workshop, tmp_path: Path) -> None:
+def test_a_folder_without_packages_leaves_the_page_as_it_is(shop: Wiring, tmp_path: Path) -> None:
     built(shop.dist)
     text = made(shop)
     with pytest.raises(NothingToDoError):
@@ -347,7 +347,7 @@ def test_a_folder_without_packages_leaves_the_page_as_it_is(shop: Workshop, tmp_
 def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
     legacy, modern = built(tmp_path), built(tmp_path, MODERN)
     reporter = FakeReporter()
-    bench = Bench(
+    bench = BundlePorts(
         archive=PackageArchive(reporter=reporter),
         bom=CycloneDx(),
         checksums=ChecksumFile(),
@@ -364,7 +364,7 @@ def test_clean_takes_records_and_no_other_files_of_such_a_name(root: Path, tmp_p
     built(tmp_path)
     for name in ("notes.build.json", "ortpacks-like-but-mine.build.json"):
         (tmp_path / name).write_text("{}")
-    shop = Workshop(root, dist=tmp_path, reporter=FakeReporter())
+    shop = Wiring(root, dist=tmp_path, reporter=FakeReporter())
     shop.__dict__["engine"] = FakeEngine()
     clean(shop)
     left = {path.name for path in tmp_path.iterdir() if path.is_file()}

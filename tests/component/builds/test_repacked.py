@@ -10,10 +10,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from builder.app.verbs import write_builds_page
 from builder.builds.proving import check_package, verifier
-from builder.builds.records import write_page
-from builder.builds.road import Options, Road
-from builder.builds.workshop import Workshop
+from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ToolMissingError
 from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
@@ -24,7 +24,7 @@ from builder.pipeline.plan import Wishes
 from builder.pipeline.verify import verify
 from builder.ports import Completed, EngineFacts
 from builder.project.variants import Project
-from tests.component.builds.test_road import Kit
+from tests.component.builds.test_variant_build import Kit
 from tests.support.factories import repacked
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeEngine
@@ -65,15 +65,15 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site(root, tmp_path)
     repacked.lay(tmp_path / "cache")
     monkeypatch.setattr(Kit, "site", made, raising=False)
-    monkeypatch.setattr("builder.builds.road.Kit", Kit)
+    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
     made.engine = NoEngine()
     made.use(made.engine)
     return made
 
 
-def road(site: Site, name: str, *, force: bool = False) -> Road:
-    options = Options(wishes=Wishes(), force=force)
-    return Road(site.shop, site.shop.project.providers[name], options, site.reporter)
+def road(site: Site, name: str, *, force: bool = False) -> VariantBuild:
+    options = BuildOptions(wishes=Wishes(), force=force)
+    return VariantBuild(site.shop, site.shop.project.providers[name], options, site.reporter)
 
 
 def manifest_of(site: Site, package: Path) -> Manifest:
@@ -261,7 +261,7 @@ def test_a_package_of_any_machine_is_checked_without_an_engine(site: Site) -> No
 def test_the_page_of_builds_has_no_row_for_what_nothing_was_compiled_for(site: Site, tmp_path: Path) -> None:
     road(site, "coreml").build()
     (tmp_path / "elsewhere/docs").mkdir(parents=True)
-    write_page(Workshop(tmp_path / "elsewhere", reporter=site.reporter), [site.dist])
+    write_builds_page(Wiring(tmp_path / "elsewhere", reporter=site.reporter), [site.dist])
     assert site.reporter.lines[-1].endswith("0 of 0 packages")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.artifact import read_stamp, stamp_key, write_stamp
+from builder.builds.artifact import built_key, read_built, write_built
 from builder.formats.package_names import Host, Profile
 from builder.project.inputs import Lock, Pin
 from builder.project.plan import BuildPlan
@@ -47,13 +47,13 @@ CHANGES: dict[str, Callable[[BuildPlan], BuildPlan]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_key_knows_the_plan(sources: list[Path], change: str) -> None:
     plan = packages.plan()
-    assert stamp_key(CHANGES[change](plan), LOCK, sources) != stamp_key(plan, LOCK, sources)
+    assert built_key(CHANGES[change](plan), LOCK, sources) != built_key(plan, LOCK, sources)
 
 
 def test_the_key_does_not_hang_on_a_registrys_words(sources: list[Path]) -> None:
     first = packages.plan(base_reason="x is neither here nor pullable: i/o timeout")
     later = packages.plan(base_reason="x is neither here nor pullable: no such host")
-    assert stamp_key(first, LOCK, sources) == stamp_key(later, LOCK, sources)
+    assert built_key(first, LOCK, sources) == built_key(later, LOCK, sources)
 
 
 @pytest.mark.parametrize(
@@ -66,31 +66,31 @@ def test_the_key_does_not_hang_on_a_registrys_words(sources: list[Path]) -> None
     ],
 )
 def test_the_key_knows_the_pins(sources: list[Path], pins: dict[str, Pin]) -> None:
-    assert stamp_key(packages.plan(), Lock(pins=pins), sources) != stamp_key(packages.plan(), LOCK, sources)
+    assert built_key(packages.plan(), Lock(pins=pins), sources) != built_key(packages.plan(), LOCK, sources)
 
 
 def test_the_key_knows_code_and_templates(sources: list[Path]) -> None:
-    keys = {stamp_key(packages.plan(), LOCK, sources)}
+    keys = {built_key(packages.plan(), LOCK, sources)}
     for file in sources:
         file.write_text(file.read_text() + "more\n")
-        keys.add(stamp_key(packages.plan(), LOCK, sources))
-    keys.add(stamp_key(packages.plan(), LOCK, sources[:1]))
+        keys.add(built_key(packages.plan(), LOCK, sources))
+    keys.add(built_key(packages.plan(), LOCK, sources[:1]))
     assert len(keys) == 4
 
 
 def test_the_key_sees_text_that_moves_to_the_next_file_and_a_new_name(sources: list[Path]) -> None:
-    before = stamp_key(packages.plan(), LOCK, sources)
+    before = built_key(packages.plan(), LOCK, sources)
     first, second = sources
     first.write_text("# render.py\n")
     second.write_text("body\n# variant.Dockerfile.j2\nbody\n")
-    moved = stamp_key(packages.plan(), LOCK, sources)
-    renamed = stamp_key(packages.plan(), LOCK, [first.rename(first.with_name("plan.py")), second])
+    moved = built_key(packages.plan(), LOCK, sources)
+    renamed = built_key(packages.plan(), LOCK, [first.rename(first.with_name("plan.py")), second])
     assert len({before, moved, renamed}) == 3
 
 
 def test_the_key_is_the_same_in_any_order(sources: list[Path]) -> None:
     pins = Lock(pins=dict(sorted(LOCK.pins.items())))
-    there, back = stamp_key(packages.plan(), LOCK, sources), stamp_key(packages.plan(), pins, sources[::-1])
+    there, back = built_key(packages.plan(), LOCK, sources), built_key(packages.plan(), pins, sources[::-1])
     assert there == back
 
 
@@ -100,7 +100,7 @@ def package(tmp_path: Path) -> Path:
     (tmp_path / "dist" / "legacy").mkdir(parents=True)
     path = tmp_path / "dist" / NAME
     path.write_bytes(b"a package")
-    write_stamp(tmp_path / "dist" / "legacy", KEY, [path], [path])
+    write_built(tmp_path / "dist" / "legacy", KEY, [path], [path])
     return path
 
 
@@ -109,7 +109,7 @@ def stamp_of(package: Path) -> Path:
 
 
 def read(package: Path, key: str = KEY) -> tuple[Path, ...]:
-    return read_stamp(package.parent / "legacy", key, package.parent)
+    return read_built(package.parent / "legacy", key, package.parent)
 
 
 def test_a_stamped_package_is_found(package: Path) -> None:
@@ -159,10 +159,10 @@ def test_a_package_in_parts_is_up_to_date_while_each_of_them_is(tmp_path: Path) 
     files = [dist / f"{NAME}.{end}" for end in ("part1", "part2", "parts.json")]
     for file in files:
         file.write_text(file.name)
-    write_stamp(dist / "legacy", KEY, [files[-1]], files)
-    assert read_stamp(dist / "legacy", KEY, dist) == (files[-1],)
+    write_built(dist / "legacy", KEY, [files[-1]], files)
+    assert read_built(dist / "legacy", KEY, dist) == (files[-1],)
     files[0].write_text("other")
-    assert read_stamp(dist / "legacy", KEY, dist) == ()
+    assert read_built(dist / "legacy", KEY, dist) == ()
 
 
 def test_a_stamp_without_any_package_is_not_up_to_date(package: Path) -> None:

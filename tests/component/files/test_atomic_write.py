@@ -103,9 +103,9 @@ def test_more_than_is_free_is_refused_with_both_numbers(tmp_path: Path) -> None:
 
 
 REFUSALS = [
-    (errno.EACCES, "Check the folder's owner and mode"),
-    (errno.EPERM, "Check the folder's owner and mode"),
-    (errno.EROFS, "file system is read-only"),
+    (errno.EACCES, "Fix its owner or mode"),
+    (errno.EPERM, "Fix its owner or mode"),
+    (errno.EROFS, "another file system"),
     (errno.EIO, "disk may be failing"),
     (errno.ENOENT, "is gone"),
 ]

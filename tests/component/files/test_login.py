@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.files.download import Wanted, fetch
+from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web, open_url
 
 LOGIN = f"Basic {b64encode(b'user:p@ss word').decode()}"
@@ -59,7 +59,7 @@ def test_a_login_goes_to_its_own_host_alone_also_behind_redirects(tmp_path: Path
         served(elsewhere, {}) as other,
         served(here, {"/first": "/second", "/second": f"http://{other}/third"}) as host,
     ):
-        fetch(Wanted(f"http://user:p%40ss%20word@{host}/first"), tmp_path / "part", web)
+        fetch(WantedFile(f"http://user:p%40ss%20word@{host}/first"), tmp_path / "part", web)
     assert here == [("/first", LOGIN), ("/second", LOGIN)]
     assert elsewhere == [("/third", None)]
     assert (tmp_path / "part").read_bytes() == b"body"
@@ -68,5 +68,5 @@ def test_a_login_goes_to_its_own_host_alone_also_behind_redirects(tmp_path: Path
 def test_a_blank_and_an_umlaut_in_a_path_are_escaped(tmp_path: Path, web: Web) -> None:
     here: Asked = []
     with served(here, {}) as host:
-        fetch(Wanted(f"http://{host}/größe 1%2B.whl"), tmp_path / "part", web)
+        fetch(WantedFile(f"http://{host}/größe 1%2B.whl"), tmp_path / "part", web)
     assert here == [("/gr%C3%B6%C3%9Fe%201%2B.whl", None)]

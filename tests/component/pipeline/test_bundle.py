@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.process import ProcessRunner
@@ -25,7 +25,7 @@ from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.package_names import Form, Layout
 from builder.package.archive import Member
-from builder.pipeline.bundle import Bench, Bundled, Goods, bundle
+from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle
 from builder.pipeline.gather import Sources, gather
 from builder.ports import Completed
 from builder.project.plan import BuildPlan
@@ -48,7 +48,7 @@ class Site:
     """A folder with everything a bundle needs."""
 
     folder: Path
-    bench: Bench
+    bench: BundlePorts
     trees: Trees
 
     def sources(self, made: BuildPlan) -> Sources:
@@ -68,7 +68,7 @@ class Site:
     def members(self, made: BuildPlan) -> tuple[Member, ...]:
         return gather(made, self.sources(made))
 
-    def goods(self, made: BuildPlan, read: Report | None = None) -> Goods:
+    def goods(self, made: BuildPlan, read: Report | None = None) -> CheckedContent:
         return goods_of(made, self.members(made), self.trees, read)
 
     def bundle(self, made: BuildPlan) -> tuple[Bundled, ...]:
@@ -90,7 +90,7 @@ def site_in(folder: Path) -> Site:
     (folder / "LICENSE").write_text("MIT\n")
     (folder / "dist").mkdir()
     reporter = FakeReporter()
-    bench = Bench(
+    bench = BundlePorts(
         archive=PackageArchive(reporter=reporter, workers=1),
         bom=CycloneDx(),
         checksums=ChecksumFile(),

@@ -12,7 +12,7 @@ import pytest
 
 from builder.errors import BuilderError, CommandError, ConfigError, DiskError
 from builder.formats.package_names import Profile
-from builder.pipeline.compile import Means, export, jobs, lay_out
+from builder.pipeline.compile import StageBuild, export, jobs, lay_out
 from builder.ports import EngineFacts, ImageBuild
 from builder.project.inputs import Input
 from builder.project.plan import Rendered, Workplace
@@ -102,7 +102,7 @@ class Yard:
             dest or self.place.artifact,
             rendered,
             self.place,
-            Means(
+            StageBuild(
                 engine=self.engine, store=self.store, reporter=self.reporter, builder=builder, jobs=self.jobs
             ),
         )

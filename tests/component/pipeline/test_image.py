@@ -9,7 +9,7 @@ import pytest
 
 from builder.errors import CommandError
 from builder.formats.package_names import Profile
-from builder.pipeline.image import build_image, image_tag
+from builder.pipeline.compile import build_image, image_tag
 from builder.ports import ImageBuild
 from builder.project.plan import Workplace
 from tests.support.factories.packages import plan

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.adapters.archive.unpacking import stream_files
 from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
@@ -22,7 +22,7 @@ from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaE
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.package.archive import Content, Member
-from builder.pipeline.bundle import Bench, bundle
+from builder.pipeline.bundle import BundlePorts, bundle
 from builder.pipeline.gather import Sources, gather
 from builder.pipeline.verify import Stream, Verifier, verify
 from builder.project.inputs import Input
@@ -109,7 +109,7 @@ class Desk:
 def desk(tmp_path: Path) -> Desk:
     archive = PackageArchive(reporter=FakeReporter(), workers=1)
     (tmp_path / "dist").mkdir()
-    bench = Bench(
+    bench = BundlePorts(
         archive=archive,
         bom=CycloneDx(),
         checksums=ChecksumFile(),

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 from jsonschema import Draft202012Validator
 
-from builder.adapters.mirror_folder import MirrorFolder
-from builder.adapters.mirror_host import DirectoryHost
+from builder.adapters.mirror.folder import MirrorFolder
+from builder.adapters.mirror.host import DirectoryHost
 from builder.errors import ConfigError, DiskError, NothingToDoError, TransferError
 from builder.release.options import PublishOptions
 from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, open_stand, stamps, whole

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.mirror_folder import MirrorFolder
-from builder.adapters.mirror_host import DirectoryHost
+from builder.adapters.mirror.folder import MirrorFolder
+from builder.adapters.mirror.host import DirectoryHost
 from builder.errors import DiskError, IntegrityError, ReleaseConflictError
 from builder.release.assets import LocalFile
 from builder.release.mirror import loads

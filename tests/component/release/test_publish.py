@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.errors import (
     CheckFailedError,
     ConfigError,

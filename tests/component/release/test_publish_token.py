@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.app import releasing
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, ToolMissingError
 from builder.ports import Completed
 from tests.support.fakes.ports import FakeReporter, FakeRunner
@@ -20,7 +20,7 @@ def token(
     tmp_path: Path, env: Mapping[str, str], api: str, gh: Completed | BuilderError
 ) -> tuple[str, list[list[str]]]:
     """The token, and the programs that were asked."""
-    shop = Workshop(tmp_path, reporter=FakeReporter())
+    shop = Wiring(tmp_path, reporter=FakeReporter())
     shop.env = env
     runner = FakeRunner(answers={"gh": gh})
     shop.__dict__["runner"] = runner

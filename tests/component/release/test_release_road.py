@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.app.releasing import Target, publish_dist
-from builder.builds.road import Options, Road
+from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, ToolMissingError
 from builder.formats.manifest import Manifest, loads
 from builder.formats.package_names import Layout, Profile
@@ -22,7 +22,7 @@ from builder.ports import EngineFacts
 from builder.project.inputs import InputKind, Lock, Pin
 from builder.project.variants import Origin
 from builder.release.options import PublishOptions
-from tests.component.builds.test_road import with_kit
+from tests.component.builds.test_variant_build import with_kit
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories import repacked
 from tests.support.factories.place import Place, copied_to
@@ -68,7 +68,7 @@ def build(site: Site, name: str, wishes: Wishes) -> list[Manifest]:
     variant = site.shop.project.packages[name]
     # What has no CUDA is tried out by another answer than CUDA's packages: here it is not.
     site.use(site.engine if name in site.shop.project.variants else NoEngine())
-    made = Road(site.shop, variant, Options(wishes=wishes), site.reporter).build()
+    made = VariantBuild(site.shop, variant, BuildOptions(wishes=wishes), site.reporter).build()
     archive = site.shop.archive(site.reporter)
     return [loads(archive.read_manifest(path), path.name) for path in made]
 
@@ -164,7 +164,9 @@ def test_a_release_on_an_image_of_unknown_digest_is_refused_before_anything_is_c
         build(site, "legacy", wishes)
     pins = {key: Pin(revision="sha256:" + "1" * 64) if pin == Pin() else pin for key, pin in pins.items()}
     site.store.pins = site.shop.__dict__["lock"] = Lock(pins=pins)
-    road = Road(site.shop, site.shop.project.variants["legacy"], Options(wishes=wishes), site.reporter)
+    road = VariantBuild(
+        site.shop, site.shop.project.variants["legacy"], BuildOptions(wishes=wishes), site.reporter
+    )
     assert road.plan().base == "nvidia"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backports import zstd
 
-from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.files.digest import Digest
 from builder.formats.package_names import Form
 from builder.package.archive import Content, Member, PackageFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.project.inputs import Input, Lock, Pin
 from tests.support import ROOT
 
@@ -19,5 +19,5 @@ PIN = Pin(
 
 def libraries() -> Path:
     """The folder of its libraries, fetched at first use."""
-    store = Workshop(ROOT).store(Lock(pins={WHEEL.key: PIN}))
+    store = Wiring(ROOT).store(Lock(pins={WHEEL.key: PIN}))
     return store.unpack(WHEEL) / "nvidia" / "cudnn" / "lib"

@@ -13,16 +13,15 @@ from threading import Thread
 
 import pytest
 
-from builder.adapters.mirror_folder import MirrorFolder
-from builder.adapters.mirror_host import DirectoryHost
+from builder.adapters.mirror.folder import MirrorFolder
+from builder.adapters.mirror.host import DirectoryHost
 from builder.app import releasing
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.files.atomic_write import part_file
 from builder.project.variants import Project
 from builder.release.assets import LocalFile, ReleaseHost, ReleasePlan
-from builder.release.converge import converge_release
 from builder.release.options import Published, PublishOptions, PublishPorts
-from builder.release.publish import publish_release
+from builder.release.publish import converge_release, publish_release
 from tests.support import ROOT
 from tests.support.factories.releases import manifest, write_package
 from tests.support.fakes.ports import FakeReporter
@@ -35,7 +34,7 @@ TAG = "gpu-libs-v1.23.2"
 class Stand:
     """``shop.dist`` and the mirror that it goes to."""
 
-    shop: Workshop
+    shop: Wiring
     root: Path
 
     def mirror(self, options: PublishOptions | None = None) -> None:
@@ -73,7 +72,7 @@ def open_stand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
     monkeypatch.setattr(releasing, "publish_on", _publish_on)
     dist = folder / "dist"
     fill(dist)
-    return Stand(Workshop(ROOT, dist=dist, reporter=FakeReporter()), folder / "mirror")
+    return Stand(Wiring(ROOT, dist=dist, reporter=FakeReporter()), folder / "mirror")
 
 
 def fill(dist: Path, padding: int = 150_000) -> None:
@@ -91,12 +90,12 @@ def local_files(folder: Path, *names: str) -> list[LocalFile]:
     return [LocalFile(path, len(data), hashlib.sha256(data).hexdigest()) for path, data in contents.items()]
 
 
-def _publish_on(shop: Workshop, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
+def _publish_on(shop: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
     (shop.dist / "ortpacks.pyz").write_bytes(b"PK the client")
     return publish_release(shop.dist, project, _ports(shop, host), options)
 
 
-def _ports(shop: Workshop, host: ReleaseHost) -> PublishPorts:
+def _ports(shop: Wiring, host: ReleaseHost) -> PublishPorts:
     return PublishPorts(
         host=host,
         archive=shop.archive(shop.reporter),

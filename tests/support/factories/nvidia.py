@@ -18,7 +18,7 @@ from typing import TypeVar
 from cuda.bindings import nvfatbin, nvrtc
 
 from builder.binary.fatbin_format import Kind
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from tests.support import ROOT
 
 Made = TypeVar("Made")
@@ -105,7 +105,7 @@ def packed(codes: Iterable[Code], *options: str) -> bytes:
 
 def unpack_cuobjdump(folder: Path) -> Path:
     """cuobjdump 12.4 out of Debian's package of nvcc, put into ``folder``."""
-    shop = Workshop(ROOT)
+    shop = Wiring(ROOT)
     deb = shop.store(shop.lock).fetch(shop.project.bases.assembled.debs["nvcc"])
     with tarfile.open(fileobj=io.BytesIO(_deb_member(deb.read_bytes(), b"data.tar"))) as tree:
         program = tree.extractfile("./usr/bin/cuobjdump")
@@ -128,7 +128,7 @@ def _deb_member(archive: bytes, prefix: bytes) -> bytes:
 @cache
 def _load_nvrtc() -> None:
     """Make the NVRTC of ``inputs.lock`` the process's own, before the bindings look for another."""
-    shop = Workshop(ROOT)
+    shop = Wiring(ROOT)
     wheel = shop.store(shop.lock).unpack(shop.project.cuda.libraries["nvrtc"])
     ctypes.CDLL(str(wheel / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"), mode=ctypes.RTLD_GLOBAL)
 

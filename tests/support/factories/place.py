@@ -15,8 +15,8 @@ from unittest import mock
 from invoke.collection import Collection
 
 import tasks
-from builder.app import flags
-from builder.app.program import Verbs
+from builder.app import command_line
+from builder.app.command_line import Verbs
 from tests.support import ROOT
 
 PARTS = ("tasks.py", "builder", "templates", "patches", "variants.yaml", "inputs.lock", "LICENSE")
@@ -53,7 +53,7 @@ class Place:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """The verb in a process of its own, as ./run starts it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "builder.app.program", *words],
+            [sys.executable, "-m", "builder.app.command_line", *words],
             cwd=self.folder,
             env=self.env,
             text=True,
@@ -67,7 +67,7 @@ class Place:
         code: object = 0
         with (
             mock.patch.dict(os.environ, self.env, clear=True),
-            mock.patch.object(flags, "ROOT", self.folder),
+            mock.patch.object(command_line, "ROOT", self.folder),
             contextlib.chdir(self.folder),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.formats import manifest as manifest_format
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout

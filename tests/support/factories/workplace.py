@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.binary.library_names import must_hold_code
-from builder.builds.workshop import Workshop
+from builder.builds.wiring import Wiring
 from builder.pipeline.selftest import Bench
 from builder.pipeline.selftest_models import Trial
 from builder.ports import Completed, ImageBuild, Reporter
@@ -72,7 +72,7 @@ class Site:
         Trees(cache, content=lambda spec, path: _content(spec, path, code)).lay()
         self.dist = folder / "dist"
         self.reporter = FakeReporter()
-        self.shop = Workshop(root, dist=self.dist, reporter=self.reporter)
+        self.shop = Wiring(root, dist=self.dist, reporter=self.reporter)
         pins = {item.key: _pin(item.kind) for item in wanted_inputs(self.shop.project)}
         self.store = Trove(cache, Lock(pins=pins))
         self.rootfs = FakeRootfs(cache)

@@ -11,7 +11,7 @@ from tests.support import ROOT
 
 def invoke(*arguments: str | Path, timeout: float = 1500) -> subprocess.CompletedProcess[str]:
     """Run a verb to its end."""
-    argv = [sys.executable, "-m", "builder.app.program", *map(str, arguments)]
+    argv = [sys.executable, "-m", "builder.app.command_line", *map(str, arguments)]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
 
 

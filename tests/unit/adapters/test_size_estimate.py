@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.adapters.archive.compression import Span, extrapolated, sampled
+from builder.adapters.archive.compression import Sample, extrapolated, sampled
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 
@@ -15,14 +15,14 @@ MIB = 1 << 20
     ("size", "spans"),
     [
         (0, []),
-        (1, [Span(0, 1)]),
-        (MIB // 4, [Span(0, MIB // 4)]),
-        (4 * MIB, [Span(15 * MIB // 8, MIB // 4)]),
-        (4 * MIB + 3, [Span(15 * MIB // 8, MIB // 4), Span(4 * MIB, 3)]),
+        (1, [Sample(0, 1)]),
+        (MIB // 4, [Sample(0, MIB // 4)]),
+        (4 * MIB, [Sample(15 * MIB // 8, MIB // 4)]),
+        (4 * MIB + 3, [Sample(15 * MIB // 8, MIB // 4), Sample(4 * MIB, 3)]),
     ],
 )
 def test_a_quarter_of_a_mebibyte_is_looked_at_in_the_middle_of_every_four(
-    size: int, spans: list[Span]
+    size: int, spans: list[Sample]
 ) -> None:
     assert list(sampled(size)) == spans
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import yaml
 
-from builder.app.matrix import dumps, legs, table
+from builder.app.releasing import matrix_json, matrix_legs, matrix_table
 from builder.config.project import load_project
 from builder.gpu.architectures import Arch
 from builder.project.variants import Origin, Project
@@ -39,8 +39,8 @@ def of(project: Project, origin: Origin, **sm: list[str]) -> Project:
 
 
 def test_what_may_compile_is_given_the_six_hours_of_a_hosted_runner(project: Project) -> None:
-    made = legs(of(project, Origin.AUTO, old=["50", "52"], new=["90a", "100"]))
-    assert dumps(made) == (
+    made = matrix_legs(of(project, Origin.AUTO, old=["50", "52"], new=["90a", "100"]))
+    assert matrix_json(made) == (
         '{"include": ['
         '{"variant": "old", "sm": ["50", "52"], "origin": "auto", "runner": "ubuntu-24.04", '
         '"timeout_minutes": 360}, '
@@ -50,24 +50,24 @@ def test_what_may_compile_is_given_the_six_hours_of_a_hosted_runner(project: Pro
 
 
 def test_what_is_only_repacked_is_given_an_hour(project: Project) -> None:
-    (leg,) = legs(of(project, Origin.WHEEL, new=["75"]))
+    (leg,) = matrix_legs(of(project, Origin.WHEEL, new=["75"]))
     assert (leg.origin, leg.timeout_minutes) == ("wheel", 60)
 
 
 def test_packages_without_cuda_are_repacked_whatever_the_variants_are(project: Project) -> None:
     cpu = dataclasses.replace(project.providers["cpu"], name="cpu")
     compiled = of(project, Origin.SOURCE, old=["50"])
-    made = legs(dataclasses.replace(compiled, providers={"cpu": cpu}))
-    assert list(table(made)) == [
+    made = matrix_legs(dataclasses.replace(compiled, providers={"cpu": cpu}))
+    assert list(matrix_table(made)) == [
         "old        source  ubuntu-24.04   360 min  sm 50",
         "cpu        wheel   ubuntu-24.04    60 min  sm -",
     ]
-    assert json.loads(dumps(made))["include"][1]["sm"] == []
+    assert json.loads(matrix_json(made))["include"][1]["sm"] == []
 
 
 def test_every_name_has_a_leg_and_the_schema_takes_it(root: Path, project: Project) -> None:
     written = yaml.safe_load((root / "variants.yaml").read_text())
-    matrix = json.loads(dumps(legs(project)))
+    matrix = json.loads(matrix_json(matrix_legs(project)))
     jsonschema.validate(matrix, schema(root))
     assert [leg["variant"] for leg in matrix["include"]] == [*written["variants"], *written["providers"]]
 
@@ -79,6 +79,6 @@ def test_the_schema_refuses_a_matrix_without_jobs(root: Path) -> None:
 
 def test_the_schema_refuses_a_key_that_github_would_take_for_an_axis(root: Path, project: Project) -> None:
     """``{"include": [...], "format": 1}`` would be a matrix with an axis ``format``."""
-    matrix = json.loads(dumps(legs(project)))
+    matrix = json.loads(matrix_json(matrix_legs(project)))
     with pytest.raises(jsonschema.ValidationError, match="'format' was unexpected"):
         jsonschema.validate({**matrix, "format": 1}, schema(root))

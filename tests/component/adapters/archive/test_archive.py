@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.archive import EARLIEST_MTIME
+from builder.adapters.archive.package_archive import EARLIEST_MTIME
 from builder.errors import DiskError, IntegrityError
 from builder.files.digest import Digest
 from builder.formats.package_names import Form

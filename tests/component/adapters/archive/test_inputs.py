@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.archive import PackageArchive
+from builder.adapters.archive.package_archive import PackageArchive
 from builder.errors import BuilderError, DiskError, IntegrityError
 from builder.files.digest import Digest, chunks_of
 from builder.formats.package_names import Form

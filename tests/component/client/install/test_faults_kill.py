@@ -29,7 +29,7 @@ ENV = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "PATH"
 START = """
 import sys
 from importlib import import_module
-for name in ("installing", "keeping", "install", "__main__"):
+for name in ("commands.install", "commands.manage", "install.installer", "__main__"):
     import_module(f"builder.client.{name}")
 print("ready", flush=True)
 sys.stdin.read(1)

@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from builder.client.install.obtain import Meter, Tally, duration, spelled
+from builder.client.install.obtain import Meter, ProgressTally, duration, spelled
 from builder.errors import TransferError
 
 MIB = 2**20
@@ -65,7 +65,7 @@ def test_the_next_file_begins_anew() -> None:
 def test_what_arrives_side_by_side_is_added_up_and_stops_together() -> None:
     told: list[tuple[int, int]] = []
     stop = Event()
-    tally = Tally(lambda done, total: told.append((done, total)), 300, stop)
+    tally = ProgressTally(lambda done, total: told.append((done, total)), 300, stop)
     first, second = tally.of(0), tally.of(1)
     first(100, 150)
     second(30, 150)
@@ -85,5 +85,5 @@ def test_a_pause_ends_when_all_stop() -> None:
         if len(slept) == 3:
             stop.set()
 
-    Tally(lambda done, total: None, 1, stop).pausing(sleep)(60.0)
+    ProgressTally(lambda done, total: None, 1, stop).pausing(sleep)(60.0)
     assert slept == [1.0, 1.0, 1.0]

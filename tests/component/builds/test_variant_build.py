@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.road import Options, Road
+from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMissingError
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
@@ -72,13 +72,13 @@ def own_site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sit
 
 def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     monkeypatch.setattr(Kit, "site", site, raising=False)
-    monkeypatch.setattr("builder.builds.road.Kit", Kit)
+    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
     return site
 
 
-def road(site: Site, *, force: bool = False, **wishes: Enum) -> Road:
-    options = Options(wishes=replace(WISHES, **wishes), force=force)  # type: ignore[arg-type]
-    return Road(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
+def road(site: Site, *, force: bool = False, **wishes: Enum) -> VariantBuild:
+    options = BuildOptions(wishes=replace(WISHES, **wishes), force=force)  # type: ignore[arg-type]
+    return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
 
 
 def packages(site: Site) -> list[str]:
@@ -117,7 +117,7 @@ def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_t
     lines.clear()
     road(site).build()
     assert not any(line.startswith("time ") for line in lines)
-    road(site).tell_plan()
+    road(site).show_plan()
     assert lines[-1].startswith("time     about ")
 
 
@@ -206,9 +206,9 @@ def test_libraries_that_lack_an_architecture_are_not_packed(site: Site) -> None:
 
 
 @pytest.mark.parametrize("wish", [{"profile": Profile.MINIMAL}, {"host": Host.SOURCE}], ids=str)
-@pytest.mark.parametrize("verb", [Road.bundle, Road.check])
+@pytest.mark.parametrize("verb", [VariantBuild.bundle, VariantBuild.check])
 def test_what_was_compiled_for_other_flags_is_neither_checked_nor_packed(
-    site: Site, verb: Callable[[Road], object], wish: dict[str, Enum]
+    site: Site, verb: Callable[[VariantBuild], object], wish: dict[str, Enum]
 ) -> None:
     road(site).build()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan") as caught:
@@ -295,9 +295,11 @@ def test_a_patch_edited_while_the_compiler_runs_is_not_what_was_compiled(own_sit
         road(own_site).bundle()
 
 
-@pytest.mark.parametrize("verb", [Road.render, Road.build, Road.check, Road.bundle])
+@pytest.mark.parametrize(
+    "verb", [VariantBuild.render, VariantBuild.build, VariantBuild.check, VariantBuild.bundle]
+)
 def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(
-    own_site: Site, verb: Callable[[Road], object]
+    own_site: Site, verb: Callable[[VariantBuild], object]
 ) -> None:
     (own_site.shop.root / "own.patch").unlink()
     with pytest.raises(ConfigError, match=r"bases\.assembled\.patches: own\.patch is not there"):
@@ -306,8 +308,8 @@ def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(
 
 
 def test_what_is_compiled_takes_the_jobs_of_the_command_line(site: Site) -> None:
-    options = Options(wishes=WISHES, jobs=7)
-    Road(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
+    options = BuildOptions(wishes=WISHES, jobs=7)
+    VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
     road(site, force=True).build()
     assert [request.args for request in site.engine.builds] == [{"JOBS": "7"}, {"JOBS": "2"}]
 
@@ -367,8 +369,10 @@ class NoEngine(FakeEngine):
         raise ToolMissingError("No Docker engine answers.")
 
 
-@pytest.mark.parametrize("verb", [Road.build, Road.check, Road.bundle, Road.image])
-def test_without_an_engine_nothing_is_fetched(site: Site, verb: Callable[[Road], object]) -> None:
+@pytest.mark.parametrize(
+    "verb", [VariantBuild.build, VariantBuild.check, VariantBuild.bundle, VariantBuild.image]
+)
+def test_without_an_engine_nothing_is_fetched(site: Site, verb: Callable[[VariantBuild], object]) -> None:
     site.use(NoEngine())
     with pytest.raises(ToolMissingError):
         verb(road(site))

@@ -1,9 +1,12 @@
-"""What flags mean: words into values, errors into messages and exit codes.
+"""The command line: flags become values, errors become messages and exit codes. ``./run`` starts it.
 
-A cache for BuildKit's layers outside the builder, as ``--cache`` names it: ``type=gha,scope=legacy``.
+Invoke gives a task as many bare words as it has parameters, and each parameter needs one. ``Verbs`` lifts
+that: in a verb with ``--also`` every bare word after the first is one more ``--also``, and in a verb with
+``--package`` every bare word is a package.
 
-Only caches that are named alike for reading and for writing; ``type=local`` is not. Source: the page "Cache
-storage backends" of Docker's manual, for the types and for the keys that are secrets.
+``--cache`` names a cache for BuildKit's layers outside the builder, ``type=gha,scope=legacy``. Types whose
+source and target are named differently (``type=local``) are refused. Source of the types, and of the keys
+that are secrets: the page "Cache storage backends" of Docker's manual.
 """
 
 from __future__ import annotations
@@ -14,17 +17,17 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from invoke.context import Context
 from invoke.exceptions import Exit
+from invoke.program import Program
 
-from builder.builds.road import Options, Road
-from builder.builds.workshop import Workshop
+from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
@@ -64,14 +67,14 @@ FLAGS = {
 }
 
 
-def how(*names: str, **more: str) -> dict[str, str]:
-    """Help lines of some shared flags, and of a task's own."""
+def help_lines(*names: str, **more: str) -> dict[str, str]:
+    """The help lines of some shared flags, and of a task's own."""
     own = {name.replace("_", "-"): text for name, text in more.items()}
     return {name: FLAGS[name] for name in names} | own
 
 
 def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concatenate[Context, P], None]:
-    """An error a user can cause is a message and an exit code, never a traceback."""
+    """A verb whose errors are messages and exit codes. A bug keeps its traceback."""
 
     @functools.wraps(body)
     def run(context: Context, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -82,26 +85,28 @@ def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concaten
         except KeyboardInterrupt:
             raise Exit("interrupted; the same command goes on from here", code=INTERRUPTED) from None
         except BrokenPipeError:
-            _give_up_output()
-            raise Exit("error: whoever read the output has gone", code=BuilderError.exit_code) from None
+            _discard_output()
+            raise Exit(
+                "error: the program that read the output has ended", code=BuilderError.exit_code
+            ) from None
         except OSError as error:
             if error.filename is None and error.errno not in _OUTPUT_LOST:
                 raise
             if error.filename is None:
-                _give_up_output()
+                _discard_output()
             told = os_error(error)
             raise Exit(f"error: {told}", code=told.exit_code) from None
 
     return run
 
 
-def _give_up_output() -> None:
-    """Let what is still in the buffer go nowhere: Python would try to write it at exit, and exit with 120."""
+def _discard_output() -> None:
+    """Send buffered output to /dev/null. Python would write it at exit, fail and exit with 120."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def chosen(kind: type[E], name: str, value: str | None) -> E | None:
+def enum_value(kind: type[E], name: str, value: str | None) -> E | None:
     """A flag's value as one of an enum's; ``None`` when the flag was not given."""
     words = [str(member.value) for member in kind]
     if value is not None and value not in words:
@@ -109,9 +114,9 @@ def chosen(kind: type[E], name: str, value: str | None) -> E | None:
     return None if value is None else kind(value)
 
 
-def workshop(dist: str | None = None, *, offline: bool = False) -> Workshop:
+def make_wiring(dist: str | None = None, *, offline: bool = False) -> Wiring:
     """The adapters and folders of this run."""
-    return Workshop(ROOT, dist=Path(dist) if dist else None, offline=offline)
+    return Wiring(ROOT, dist=Path(dist) if dist else None, offline=offline)
 
 
 def wishes(
@@ -136,25 +141,31 @@ def wishes(
     return Wishes(
         base=base,
         offline=offline,
-        origin=chosen(Origin, "origin", origin),
-        profile=chosen(Profile, "profile", profile),
-        host=chosen(Host, "host", host),
+        origin=enum_value(Origin, "origin", origin),
+        profile=enum_value(Profile, "profile", profile),
+        host=enum_value(Host, "host", host),
         widen=widen,
         mixed=mixed,
         release=release,
     )
 
 
-def options(
-    asked: Wishes, builder: str | None = None, *, jobs: str | None = None, force: bool = False
-) -> Options:
+def build_options(
+    wishes: Wishes,
+    builder: str | None = None,
+    *,
+    jobs: str | None = None,
+    force: bool = False,
+    cache: str | None = None,
+) -> BuildOptions:
     """The flags on how to build it, as values. Raises ``ValidationError``."""
-    return Options(wishes=asked, builder=builder, force=force, jobs=_count("jobs", jobs))
-
-
-def with_cache(how_to: Options, cache: str | None) -> Options:
-    """The same, with a cache for layers outside the builder. Raises ``ValidationError``."""
-    return how_to if cache is None else replace(how_to, cache=require_cache(cache))
+    return BuildOptions(
+        wishes=wishes,
+        builder=builder,
+        force=force,
+        jobs=_count("jobs", jobs),
+        cache=None if cache is None else require_cache(cache),
+    )
 
 
 def _count(name: str, value: str | None) -> int | None:
@@ -165,13 +176,16 @@ def _count(name: str, value: str | None) -> int | None:
     return int(value)
 
 
-def roads(shop: Workshop, names: list[str], how_to: Options, *, all_: bool) -> dict[str, Road]:
-    """The chosen variants' roads by name; several at once mark each line with their variant."""
-    variants = pick_variants(shop.project, names, all_)
+def variant_builds(
+    wiring: Wiring, names: list[str], options: BuildOptions, *, all_: bool
+) -> dict[str, VariantBuild]:
+    """The chosen variants' builds by name; several at once mark each line with their variant."""
+    variants = pick_variants(wiring.project, names, all_)
     if len(variants) == 1:
-        return {variants[0].name: Road(shop, variants[0], how_to, shop.reporter)}
+        return {variants[0].name: VariantBuild(wiring, variants[0], options, wiring.reporter)}
     return {
-        variant.name: Road(shop, variant, how_to, shop.console.prefixed(variant.name)) for variant in variants
+        variant.name: VariantBuild(wiring, variant, options, wiring.console.prefixed(variant.name))
+        for variant in variants
     }
 
 
@@ -198,3 +212,45 @@ def require_cache(text: str) -> str:
             "then what it needs: type=gha,scope=legacy."
         )
     return text
+
+
+UNFLAGGED = {"--also": 1, "--package": 0}
+"""Flags that may be left out, and the number of bare words before the first word that gets the flag."""
+
+
+def with_flags(words: Sequence[str], valued: frozenset[str], flag: str = "--also") -> Iterator[str]:
+    """The words after a verb, with ``flag`` put before every bare word that lacks it.
+
+    ``valued`` are the flags that take the next word as their value.
+    """
+    bare = 0
+    value = False
+    for word in words:
+        is_flag = word.startswith("-") and not value
+        bare += not (value or is_flag)
+        if bare > UNFLAGGED[flag] and not (value or is_flag):
+            yield flag
+        yield word
+        value = is_flag and word in valued
+
+
+class Verbs(Program):
+    """Invoke's program, with ``with_flags`` applied to the words of the first verb."""
+
+    def parse_tasks(self) -> None:
+        """See ``invoke.program.Program``."""
+        verb, *words = self.core.unparsed or [""]
+        if verb in self.collection.task_names:
+            flags = {
+                f"--{name}"[len(name) == 1 :]: argument.takes_value
+                for argument in self.collection[verb].get_arguments()
+                for name in argument.names
+            }
+            for unflagged in UNFLAGGED.keys() & flags.keys():
+                valued = frozenset(flag for flag, takes in flags.items() if takes)
+                self.core.unparsed = [verb, *with_flags(words, valued, unflagged)]
+        super().parse_tasks()
+
+
+if __name__ == "__main__":
+    Verbs(name="ortpacks").run()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.kit import Kit
+from builder.builds.check_tools import CheckTools
 from builder.files.file_lock import exclusive
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeReporter
@@ -18,8 +18,8 @@ def site(root: Path, tmp_path: Path) -> Site:
     return Site(root, tmp_path)
 
 
-def kit(site: Site, base: str = "assembled") -> Kit:
-    return Kit(site.shop, base, site.reporter, "remote")
+def kit(site: Site, base: str = "assembled") -> CheckTools:
+    return CheckTools(site.shop, base, site.reporter, "remote")
 
 
 @pytest.mark.parametrize(("base", "network"), [("assembled", False), ("nvidia", True)])
@@ -87,11 +87,11 @@ def test_whoever_comes_second_waits(site: Site) -> None:
             waits.set()
 
     reporter = Listening()
-    second = threading.Thread(target=Kit(site.shop, "assembled", reporter).bench)
+    second = threading.Thread(target=CheckTools(site.shop, "assembled", reporter).bench)
     with exclusive(site.dist / ".locks" / "kit-assembled", lambda: None):
         second.start()
         assert waits.wait(10)
-        assert reporter.lines == ["another build makes the kit: waiting"]
+        assert reporter.lines == ["another build makes the tools that check packages: waiting"]
         assert site.built() == []
     second.join(10)
     assert site.built() == ["kit", "bare"]

@@ -61,7 +61,7 @@ _MIRROR_FILE = "mirror+file:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Entry:
+class _AptEntry:
     uri: str
     suites: tuple[str, ...]
     components: tuple[str, ...]
@@ -122,33 +122,33 @@ def debian_mirrors(sources: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(uris, key=lambda uri: not uri.endswith(("/debian", "/debian.list"))))
 
 
-def _is_debian(entry: _Entry) -> bool:
+def _is_debian(entry: _AptEntry) -> bool:
     named = any(_SUITE.fullmatch(suite) for suite in entry.suites)
     return (
         named and "main" in entry.components and entry.uri.startswith(("http://", "https://", _MIRROR_FILE))
     )
 
 
-def _entries(name: str, text: str) -> Iterable[_Entry]:
+def _entries(name: str, text: str) -> Iterable[_AptEntry]:
     return _deb822(text) if name.endswith(".sources") else _one_line(text)
 
 
-def _one_line(text: str) -> Iterator[_Entry]:
+def _one_line(text: str) -> Iterator[_AptEntry]:
     """``deb [arch=amd64] URI SUITE COMPONENT...``."""
     for line in text.splitlines():
         words = _OPTIONS.sub("", line.partition("#")[0]).split()
         if len(words) > 3 and words[0] in {"deb", "deb-src"}:  # noqa: PLR2004
-            yield _Entry(uri=words[1], suites=(words[2],), components=tuple(words[3:]))
+            yield _AptEntry(uri=words[1], suites=(words[2],), components=tuple(words[3:]))
 
 
-def _deb822(text: str) -> Iterator[_Entry]:
+def _deb822(text: str) -> Iterator[_AptEntry]:
     """Stanzas of ``Key: value``; a line that starts with a blank goes on with the value before it."""
     for stanza in re.split(r"\n\s*\n", text):
         values = _fields(stanza)
         if values.get("enabled", ["yes"]) == ["no"]:
             continue
         for uri in values.get("uris", []):
-            yield _Entry(
+            yield _AptEntry(
                 uri=uri,
                 suites=tuple(values.get("suites", [])),
                 components=tuple(values.get("components", [])),

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.debian_mirror import AptMirrors
-from builder.adapters.debian_rootfs import DebianRootfs
+from builder.adapters.debian.mirror import AptMirrors
+from builder.adapters.debian.rootfs import DebianRootfs
 from builder.errors import (
     BuilderError,
     CommandError,
@@ -248,7 +248,7 @@ def test_mmdebstraps_hook_keeps_what_apt_shows_and_fails_with_it(tmp_path: Path)
 def test_a_tar_that_was_made_another_way_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = rootfs(tmp_path, Tools()).tar("bookworm", ())
     assert made.name != FIRST_NAME
-    monkeypatch.setattr("builder.adapters.debian_rootfs._FORGET", "true")
+    monkeypatch.setattr("builder.adapters.debian.rootfs._FORGET", "true")
     assert rootfs(tmp_path, Tools()).tar("bookworm", ()) != made
 
 

@@ -11,17 +11,15 @@ from pathlib import Path
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive.archive import EARLIEST_MTIME, PackageArchive
+from builder.adapters.archive.package_archive import EARLIEST_MTIME, PackageArchive
 from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
-from builder.adapters.debian_mirror import AptMirrors, DebianSource
-from builder.adapters.debian_rootfs import DebianRootfs
+from builder.adapters.debian.mirror import AptMirrors, DebianSource
+from builder.adapters.debian.rootfs import DebianRootfs
 from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.pip import PipSource
 from builder.adapters.process import ProcessRunner
 from builder.adapters.store import FileStore
-from builder.adapters.test_models.decoder import decoder, hidden_states
-from builder.adapters.test_models.minilm import minilm
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.wheel import Patchelf
 from builder.config.lock import parse_lock
@@ -51,7 +49,7 @@ _MOST_WORKERS = 4
 """Threads that compress: each takes some 40 MB more of memory (docs/performance.md)."""
 
 
-class Workshop:
+class Wiring:
     """Adapters, configuration and folders of one run."""
 
     def __init__(
@@ -177,6 +175,8 @@ class Workshop:
     def trials(self, store: FileStore) -> tuple[Trial, ...]:
         """The models that packages are tried out with: recurrent, dense, an encoder, a decoder's layer."""
         # Imported late: onnx is slow to import.
+        from builder.adapters.test_models.decoder import decoder, hidden_states  # noqa: PLC0415
+        from builder.adapters.test_models.minilm import minilm  # noqa: PLC0415
 
         transformer, sentences = minilm(store.unpack(SELFTEST_TRANSFORMER), self.cache / "made")
         rows = {name: array.tolist() for name, array in sentences.items()}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from builder.adapters.archive.compression import Compressor, compressor, estimated
-from builder.adapters.archive.parts import split_archive, whole_digest
+from builder.adapters.archive.split import split_archive, whole_digest
 from builder.adapters.archive.unpacking import manifest_of, members_of, texts_of, unpack
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import Digest, RunningDigest, chunks_of, file_digest

@@ -1,6 +1,6 @@
 """Releases in a folder that a static web server shows. Implements ``release.assets.ReleaseHost``.
 
-What lies where is ``adapters.mirror_folder``'s business. An asset's digest is computed from the bytes
+What lies where is ``adapters.mirror.folder``'s business. An asset's digest is computed from the bytes
 that lie there, each time, so a bit that flipped shows. Only drafts are written to.
 """
 
@@ -10,7 +10,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from builder.adapters.mirror_folder import MirrorFolder
+from builder.adapters.mirror.folder import MirrorFolder
 from builder.errors import IntegrityError, TransferError
 from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, file_digest

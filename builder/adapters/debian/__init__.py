@@ -1,0 +1,1 @@
+"""Debian: files of its archive, apt's mirrors, and root file systems."""

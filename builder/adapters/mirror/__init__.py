@@ -1,0 +1,1 @@
+"""A mirror of releases: a folder that a static web server shows."""

@@ -1,0 +1,151 @@
+"""The tools that check packages: cuobjdump, a bare image, the smoke program, models, a virtual card.
+
+They follow from the base alone, so a package can be verified without a plan of its build. Expected outputs
+of models come from the stock onnxruntime CPU wheel of this environment.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from builder.adapters.docker.cuobjdump import ContainerInspector
+from builder.builds.wiring import Wiring
+from builder.files.file_lock import exclusive
+from builder.formats.package_names import Host
+from builder.pipeline.compile import StageBuild, build_image, export, lay_out, virtual_card
+from builder.pipeline.render import render
+from builder.pipeline.selftest import Bench
+from builder.pipeline.selftest_models import Outputs, Tensor
+from builder.ports import Inspector, Reporter
+from builder.project.inputs import ort_wheel
+from builder.project.plan import BuildPlan, Rendered
+from builder.project.variants import Origin, Variant
+
+_NOBODY = Variant(name="kit", sm=(), generations=())
+
+
+class CheckTools:
+    """The tools of one base, made once under a lock and shared by all variants."""
+
+    def __init__(self, wiring: Wiring, base: str, reporter: Reporter, builder: str | None = None) -> None:
+        self._wiring = wiring
+        self._base = base
+        self._reporter = reporter
+        self._builder = builder
+        self._store = wiring.store(wiring.lock, reporter)
+        self._place = wiring.place(f".kit-{base}")
+
+    @property
+    def folder(self) -> Path:
+        """The folder of ``ortpacks-smoke``."""
+        return self._place.kit
+
+    @property
+    def _smoke(self) -> Path:
+        return self._place.kit / "ortpacks-smoke"
+
+    def inspector(self) -> Inspector:
+        """The cuobjdump of the base's toolchain, in a container."""
+        with self._locked():
+            image = self._image("toolchain", self._rendered())
+        project = self._wiring.project
+        version = project.bases.assembled.nvcc if self._base == "assembled" else project.cuda.version
+        return ContainerInspector(self._wiring.engine, image, version, self._wiring.cache)
+
+    def bench(self) -> Bench:
+        """The container image, smoke program and models of the self-test."""
+        with self._locked():
+            rendered = self._rendered()
+            self._export(rendered)
+            image = self._image("bare", rendered)
+        return Bench(
+            engine=self._wiring.engine,
+            image=image,
+            script=self._wiring.templates / "selftest.sh",
+            smoke=self._smoke,
+            trials=self._wiring.trials(self._store),
+            stock_outputs=_stock_outputs,
+        )
+
+    def virtual_card(self) -> Path:
+        """The library that stands in for CUDA's runtime."""
+        with self._locked():
+            self._export(self._rendered())
+        return self._place.kit / "libvirtualcard.so"
+
+    def _export(self, rendered: Rendered) -> None:
+        """Build the programs unless they are up to date: another variant may be running them."""
+        programs = (self._wiring.templates / "smoke.c", *virtual_card(self._wiring.root))
+        text = "".join(
+            (
+                rendered.dockerfile,
+                rendered.toolchain_key,
+                *(file.read_text(encoding="utf-8") for file in programs),
+            )
+        )
+        key = hashlib.sha256(text.encode()).hexdigest()
+        made = self._place.root / "kit.key"
+        if self._smoke.is_file() and made.is_file() and made.read_text(encoding="utf-8") == key:
+            return
+        stage_build = StageBuild(
+            engine=self._wiring.engine, store=self._store, reporter=self._reporter, builder=self._builder
+        )
+        export("kit", self._place.kit, rendered, self._place, stage_build)
+        made.write_text(key, encoding="utf-8")
+
+    def _locked(self) -> AbstractContextManager[None]:
+        waits = "another build makes the tools that check packages: waiting"
+        return exclusive(self._wiring.lock_of(f"kit-{self._base}"), lambda: self._reporter.say(waits))
+
+    def _rendered(self) -> Rendered:
+        """The Dockerfiles and context of the tools: those of a package that compiles nothing."""
+        project = self._wiring.project
+        version = project.bases.ort_version(self._base)
+        plan = BuildPlan(
+            project=project,
+            variant=_NOBODY,
+            base=self._base,
+            base_reason="",
+            origin=Origin.WHEEL,
+            origin_reason="",
+            profile=None,
+            host=Host.WHEEL,
+            ort_version=version,
+            ort_wheel=ort_wheel(version),
+        )
+        rendered = render(plan, self._wiring.lock, self._wiring.loader, package_name="kit")
+        lay_out(
+            plan,
+            rendered,
+            self._place,
+            store=self._store,
+            rootfs=self._wiring.rootfs(self._reporter),
+            root=self._wiring.root,
+        )
+        return rendered
+
+    def _image(self, target: str, rendered: Rendered) -> str:
+        """Build a stage of the base as an image, ``ortpacks/toolchain`` or ``ortpacks/bare``; its tag."""
+        tag = f"ortpacks/{target}:{self._base}-{rendered.toolchain_key}"
+        wheels = rendered.contexts.items() if target == "toolchain" else ()
+        build_image(
+            self._place,
+            target,
+            tag,
+            engine=self._wiring.engine,
+            trees={name: self._store.unpack(wheel) for name, wheel in wheels},
+            builder=self._builder,
+            network=rendered.network,
+        )
+        return tag
+
+
+def _stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Outputs:
+    """See ``adapters.test_models.stock``."""
+    # Imported late: onnxruntime is slow to import and leaves an id of its own in the user's home.
+    from builder.adapters.test_models.stock import stock_outputs  # noqa: PLC0415
+
+    return stock_outputs(model, inputs)

@@ -93,6 +93,7 @@ _GATES = (
     ("ruff", "format", "--quiet", "--check", "."),
     ("mypy", "--no-error-summary"),
     ("lint-imports", "--no-logo"),
+    ("pylint", "--score=no", "builder"),
 )
 
 _WORKFLOWS = ".github/workflows/*.yml"
@@ -104,12 +105,18 @@ _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
 
 _BESIDE = ("--numprocesses=2", "-m=not engine")
 
+_FAST = ("--numprocesses=2", "tests/unit", "tests/golden", "tests/component/pipeline")
+"""What two cores run in half a minute: the pure rooms, and the use cases over fakes."""
+
 _ALONE = ("-m=engine",)
 """Tests that share the engine run one after another, when the others are through."""
 
 
 def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
-    """Run everything; the last lines are pytest's. Raises ``CommandError`` with the first gate that fails."""
+    """Run the gates, then pytest. Raises ``CommandError`` with the first gate that fails, or for pytest.
+
+    ``fast`` takes the tests that need a minute at most; ``only`` is pytest's ``-k``, without gates.
+    """
     for gate in () if only else (*_GATES, *_workflow_gates(wiring)):
         with wiring.reporter.step(" ".join(gate)):
             wiring.runner.run(gate, cwd=wiring.root)
@@ -138,7 +145,7 @@ def _selections(wiring: Wiring, *, fast: bool, only: str | None) -> Iterator[tup
     if only:
         yield (f"-k={only}", *asked)
     elif fast:
-        yield _BESIDE[:1]
+        yield _FAST
     else:
         yield (*_BESIDE, *asked)
         yield (*_ALONE, *asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
-from builder.findings.observed import ABSENT, MISSING, Seen
+from builder.findings.observed import ABSENT, Outcome, Seen
 from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
 from builder.formats.providers import CUDA, SERVED
 from builder.selection.reasons import MUSL
@@ -99,7 +99,7 @@ def not_given(seen: Seen) -> Iterator[Symptom]:
 def no_compute(seen: Seen) -> Iterator[Symptom]:
     """D103."""
     given = seen.kernel.control != ABSENT or seen.kernel.dxg or seen.listed
-    if seen.around.container and given and seen.reply("libcuda").outcome == MISSING:
+    if seen.around.container and given and seen.reply("libcuda").outcome == Outcome.MISSING:
         parts = seen.around.parts
         why = f": NVIDIA_DRIVER_CAPABILITIES={parts}" if parts is not None else ""
         yield BOOK.found("D103", "In a container with a GPU, and libcuda.so.1 is not there.", why=why)
@@ -118,7 +118,7 @@ CHAIN: Tuple[Rule, ...] = (jetson, void, no_wsl_gpu, not_given, no_compute)
 def no_smi(seen: Seen) -> Iterator[Symptom]:
     """D104. nvidia-smi itself is not asked where CUDA lists GPUs; NVML is of the same part."""
     around = seen.around
-    if around.container and seen.reply("libcuda").listed and seen.reply("NVML").outcome == MISSING:
+    if around.container and seen.reply("libcuda").listed and seen.reply("NVML").outcome == Outcome.MISSING:
         yield BOOK.found("D104", f"In a container ({around.container}) with CUDA and without nvidia-smi.")
 
 

@@ -6,7 +6,7 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 
 from builder.findings.check_container import BOOK as CONTAINER
 from builder.findings.check_container import wsl_500
-from builder.findings.observed import FAILED, TIMEOUT, Seen
+from builder.findings.observed import Outcome, Seen
 from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
 
 BOOK = Book(
@@ -131,9 +131,9 @@ def silent(seen: Seen) -> Iterator[Symptom]:
     """D013 and D014."""
     for name in _LIBRARIES:
         reply = seen.reply(name)
-        if reply.outcome == TIMEOUT:
+        if reply.outcome == Outcome.TIMEOUT:
             yield BOOK.found("D013", f"{name}: {reply.detail}.")
-        elif reply.outcome == FAILED and reply.code is None:
+        elif reply.outcome == Outcome.FAILED and reply.code is None:
             yield BOOK.found("D014", f"{name}: {reply.detail}.")
 
 

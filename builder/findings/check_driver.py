@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
-from builder.findings.observed import ABSENT, FORBIDDEN, MISSING, Seen
+from builder.findings.observed import ABSENT, FORBIDDEN, Outcome, Seen
 from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
 
 BOOK = Book(
@@ -108,7 +108,7 @@ def forbidden(seen: Seen) -> Iterator[Symptom]:
 def no_library(seen: Seen) -> Iterator[Symptom]:
     """D008."""
     there = seen.kernel.loaded or seen.kernel.dxg or seen.listed
-    if there and seen.reply("libcuda").outcome == MISSING:
+    if there and seen.reply("libcuda").outcome == Outcome.MISSING:
         yield BOOK.found("D008", "The driver is there, and libcuda.so.1 is not.")
 
 

@@ -14,7 +14,7 @@ from builder.findings import (
     check_session,
 )
 from builder.findings.check_cuda import failures
-from builder.findings.observed import MISSING, NONE, Seen
+from builder.findings.observed import Outcome, Seen
 from builder.findings.symptom import Advice, Rule, Severity, Symptom
 
 _FAMILIES = (
@@ -62,7 +62,7 @@ def diagnose(seen: Seen) -> Tuple[Symptom, ...]:
 
 def _why_blind(seen: Seen) -> Iterable[Symptom]:
     """Why CUDA has no GPU, where it was asked, has none, and nothing failed with a number of its own."""
-    if seen.reply("libcuda").outcome not in (MISSING, NONE) or failures(seen):
+    if seen.reply("libcuda").outcome not in (Outcome.MISSING, Outcome.NONE) or failures(seen):
         return []
     return next((found for found in (list(rule(seen)) for rule in _CHAIN) if found), [])
 

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Mapping, Optional, Tuple
 
 from builder.formats.index import IndexPackage
 from builder.gpu.devices import Device
-
-FOUND = "found"
-
-NONE = "none"
-
-MISSING = "missing"
-
-FAILED = "failed"
-
-TIMEOUT = "timeout"
-
-SKIPPED = "skipped"
-"""How a way of asking the machine went; ``missing``: its library or program is not there."""
 
 THERE = "there"
 
@@ -27,6 +15,20 @@ ABSENT = "absent"
 
 FORBIDDEN = "forbidden"
 """What became of ``/dev/nvidiactl`` when it was opened."""
+
+
+class Outcome(str, Enum):
+    """How a probe went."""
+
+    FOUND = "found"
+    NONE = "none"
+    """It works and says there is nothing."""
+    MISSING = "missing"
+    """The library, program or file is not there."""
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    SKIPPED = "skipped"
+    """Not asked: an earlier probe settled it, or there is nothing to ask on this system."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ class Seen:
 
     def reply(self, name: str) -> Reply:
         """What this way of asking said; ``skipped`` where it was not asked."""
-        return self.replies.get(name, Reply(SKIPPED))
+        return self.replies.get(name, Reply(Outcome.SKIPPED))
 
     @property
     def listed(self) -> int:

@@ -50,6 +50,18 @@ _INTERFACES = (
 """Header-only dependencies: folder, CMake target, the alias ORT asks for."""
 
 
+def template_environment(loader: BaseLoader, *, html: bool = False) -> Environment:
+    """The environment of every template: an unknown name is an error, and HTML is escaped."""
+    return Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=not html,
+        autoescape=html,  # noqa: S701 - Dockerfiles and Markdown are not HTML
+    )
+
+
 def render(
     plan: BuildPlan,
     lock: Lock,
@@ -63,14 +75,7 @@ def render(
     Raises ``ConfigError`` naming every input that the lock lacks.
     """
     _require_pins(plan, lock)
-    environment = Environment(
-        loader=loader,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - Dockerfiles, not HTML
-    )
+    environment = template_environment(loader)
     view = _view(plan, package_name, _toolchain_key(plan, lock), lock)
     return Rendered(
         dockerfile=_squeeze(environment.get_template("variant.Dockerfile.j2").render(view)),
@@ -177,7 +182,7 @@ def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
 
 
 def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]:
-    """Beginnings of sources' paths and what these units are compiled for (``builder/inside/narrow.py``)."""
+    """Beginnings of sources' paths and what these units are compiled for (``builder/inside/drive.py``)."""
     version, sm = plan.ort_version, plan.variant.sm
     for launch, part in narrowed(sm, version) if plan.profile is Profile.FULL else ():
         yield launch.path, _codes(part, targets, shared_ptx(sorted(part), version, launch))

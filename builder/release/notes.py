@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from jinja2 import BaseLoader, Environment, StrictUndefined
+from jinja2 import BaseLoader
 
 from builder.errors import ConfigError
 from builder.formats import index as index_format
@@ -16,6 +16,7 @@ from builder.formats.manifest import Driver
 from builder.formats.package_names import PARTS_SUFFIX
 from builder.formats.providers import CUDA
 from builder.gpu.architectures import Capability
+from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project
 from builder.release.assets import INDEX, UPLOADED, Asset
@@ -85,14 +86,7 @@ def release_notes(
     cards: Mapping[str, str],
 ) -> str:
     """Markdown from ``release-notes.md.j2``; its numbers come from the index and from ``card_tables``."""
-    environment = Environment(
-        loader=loader,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - Markdown, not HTML
-    )
+    environment = template_environment(loader)
     index = prepared.index
     packages = distinct(index.packages)
     return environment.get_template("release-notes.md.j2").render(

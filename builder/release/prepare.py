@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from jinja2 import BaseLoader, Environment, StrictUndefined
+from jinja2 import BaseLoader
 
 from builder.errors import BuilderError, IntegrityError
 from builder.findings.finding import Code, Finding, require
@@ -23,6 +23,7 @@ from builder.formats.package_names import PARTS_SUFFIX
 from builder.formats.parts import StoredFile
 from builder.package.archive import Archive
 from builder.package.contents import NOTICE, SBOM
+from builder.pipeline.render import template_environment
 from builder.project.variants import Project
 from builder.release.assets import CHECKSUMS, INDEX, LocalFile
 from builder.release.options import CLIENT, PublishOptions, PublishPorts, archives_in, tag_of, versions_of
@@ -182,9 +183,7 @@ def _texts(one: Candidate, ports: PublishPorts) -> Mapping[str, bytes]:
 def _licences(
     candidates: Sequence[Candidate], texts: Mapping[str, Mapping[str, bytes]], loader: BaseLoader
 ) -> str:
-    environment = Environment(
-        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
+    environment = template_environment(loader, html=True)
     packages = {one.manifest.name: components(one.manifest) for one in candidates}
     return environment.get_template("licences.html.j2").render(
         packages=packages, texts=_distinct_texts(candidates, texts)

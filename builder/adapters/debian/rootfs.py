@@ -40,7 +40,7 @@ _FIELDS = ("Package", "Architecture", "Version", "Filename", "SHA256")
 _HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
 """What both tools copy from this machine, or write with its mirror's address, which may hold a password."""
 
-_FORGET = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
+FORGET = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
 """For mmdebstrap: a line of sh, run when all is installed; ``$1`` is the system's folder."""
 
 _TELL = "; ".join(
@@ -139,7 +139,7 @@ class DebianRootfs:
                 "--variant=minbase",
                 "--format=tar",
                 f"--customize-hook={_TELL}",
-                f"--customize-hook={_FORGET}",
+                f"--customize-hook={FORGET}",
                 *self._trusted(),
                 *_include(packages),
                 suite,
@@ -198,7 +198,7 @@ def _remove_orphans(path: Path) -> None:
 
 def _digest(packages: Iterable[str], snapshot: str) -> str:
     """Of what goes in and how: a tar that was made another way, or of another day, is another file."""
-    recipe = (_EPOCH, _FORGET, _TELL, snapshot, *_TAR_OPTIONS, *sorted(packages))
+    recipe = (_EPOCH, FORGET, _TELL, snapshot, *_TAR_OPTIONS, *sorted(packages))
     return hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:16]
 
 

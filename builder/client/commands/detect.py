@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Dict, List
 
-from builder.client.probe.child import Outcome
 from builder.client.probe.detect import Detection, detect
 from builder.client.world import Answer, Options, World, head
+from builder.findings.observed import Outcome
 from builder.formats.index import IndexPackage
 from builder.gpu.devices import Device
 from builder.selection.choice import Choice

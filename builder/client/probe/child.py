@@ -9,10 +9,10 @@ import json
 import pkgutil
 import signal
 from dataclasses import dataclass
-from enum import Enum
 from typing import Callable, Mapping, Optional, Sequence, Tuple, cast
 
 from builder.client.probe.processes import Answer, Ask
+from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device
 from builder.gpu.table import capability_of_product
@@ -115,20 +115,6 @@ def _signal(code: int) -> Optional[str]:
     """``SIGSEGV`` for -11."""
     names = {-int(item): item.name for item in signal.Signals}
     return names.get(code)
-
-
-class Outcome(Enum):
-    """How a probe went."""
-
-    FOUND = "found"
-    NONE = "none"
-    """It works and says there is nothing."""
-    MISSING = "missing"
-    """The library, program or file is not there."""
-    FAILED = "failed"
-    TIMEOUT = "timeout"
-    SKIPPED = "skipped"
-    """Not asked: an earlier probe settled it, or there is nothing to ask on this system."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from threading import Thread
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from builder.client.probe import kernel, libcuda, nvml, smi, stated, system
-from builder.client.probe.child import NAMELESS, Outcome, Probe
+from builder.client.probe.child import NAMELESS, Probe
 from builder.client.probe.processes import Ask
 from builder.client.probe.stated import filtered, visible
 from builder.client.probe.system import System
+from builder.findings.observed import Outcome
 from builder.gpu.devices import Device
 
 _NATIVE = (nvml.LIBRARY.name, libcuda.LIBRARY.name)

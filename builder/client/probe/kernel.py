@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 from typing import Callable, Iterator, Optional
 
-from builder.client.probe.child import Outcome, Probe
-from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Card, Kernel
+from builder.client.probe.child import Probe
+from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Card, Kernel, Outcome
 
 VERSION = Path("proc/driver/nvidia/version")
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import List, Mapping, Sequence, Tuple, cast
 
-from builder.client.probe.child import (
-    Library,
-    Outcome,
-    Probe,
-    ask_library,
-    cuda_version,
-    device_of,
-    optional_int,
-)
+from builder.client.probe.child import Library, Probe, ask_library, cuda_version, device_of, optional_int
 from builder.client.probe.processes import Ask
+from builder.findings.observed import Outcome
 
 LIBRARY = Library(name="libcuda", script="cuda_probe.py", seconds=10.0)
 """``cuInit`` takes about a second for each GPU where no program keeps the driver loaded."""

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import List, Mapping, Optional, Sequence, Tuple, cast
 
-from builder.client.probe.child import (
-    Library,
-    Outcome,
-    Probe,
-    ask_library,
-    cuda_version,
-    device_of,
-    optional_int,
-)
+from builder.client.probe.child import Library, Probe, ask_library, cuda_version, device_of, optional_int
 from builder.client.probe.processes import Ask
+from builder.findings.observed import Outcome
 from builder.gpu.devices import Device, parse_driver
 
 LIBRARY = Library(name="NVML", script="nvml_probe.py", seconds=10.0)

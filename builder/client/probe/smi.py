@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Optional, Sequence, Tuple, TypeVar
 
-from builder.client.probe.child import NAMELESS, Outcome, Probe
+from builder.client.probe.child import NAMELESS, Probe
 from builder.client.probe.processes import Answer, Ask
+from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import capability_of_product

@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_written_is_told_by_name(
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("builder.files.atomic_write._locked_file", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(
         DiskError, match=r"map\.html cannot be written: Permission denied\. Fix its owner or mode"
     ):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.probe.child import Outcome
 from builder.client.probe.detect import detect
 from builder.errors import ConfigError
+from builder.findings.observed import Outcome
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import machine, probes, program
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from builder.client.probe import cuda_probe, libcuda, nvml, nvml_probe
-from builder.client.probe.child import Outcome
 from builder.client.probe.detect import Detection, detect
+from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import library, machine, probes

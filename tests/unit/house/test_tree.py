@@ -1,0 +1,189 @@
+"""The rules of the source tree: sizes of folders, unique names, what ships, and which way imports point."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from builder.pipeline.client_zipapp import SHIPPED
+from tests.support import ROOT
+
+BUILDER = ROOT / "builder"
+
+MODULES = sorted(path.relative_to(ROOT).as_posix() for path in BUILDER.rglob("*.py"))
+
+MOST_MODULES = 14
+"""In a folder, beside ``__init__``: what a reader takes in at one glance."""
+
+ENTRIES = {"__init__", "__main__"}
+"""Names that Python gives."""
+
+MODULES_LEFT = frozenset(
+    [
+        "architectures",
+        "cards",
+        "cuobjdump",
+        "detect",
+        "lock",
+        "mirror",
+        "operators",
+        "plan",
+        "select",
+        "selftest",
+        "session",
+        "toolkits",
+        "versions",
+    ]
+)
+
+CLASSES_LEFT = frozenset(
+    [
+        "Answer",
+        "Asked",
+        "Card",
+        "Difference",
+        "Failure",
+        "Form",
+        "Library",
+        "Needs",
+        "OrtError",
+        "Row",
+        "Run",
+        "Runtime",
+        "Section",
+        "Severity",
+        "Trial",
+    ]
+)
+
+SHIPPED_FILES = [
+    name
+    for name in MODULES
+    if name.split("/")[1] in SHIPPED or name in ("builder/__init__.py", "builder/errors.py")
+]
+
+NEWER = {"tomllib"}
+"""Of this Python's standard library, what 3.9's lacks: https://docs.python.org/3/whatsnew/."""
+
+
+def twice(places: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+def test_a_folder_has_at_most_fourteen_modules() -> None:
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in MODULES:
+        path = Path(name)
+        folders[str(path.parent)] += [path.stem] * (path.stem != "__init__")
+    assert {folder: names for folder, names in folders.items() if len(names) > MOST_MODULES} == {}
+
+
+def test_no_two_modules_have_one_name() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for name in MODULES:
+        places[Path(name).stem].append(name)
+    assert twice(places).keys() - ENTRIES <= MODULES_LEFT
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for name in MODULES:
+        for node in ast.parse((ROOT / name).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(name)
+    assert twice(places).keys() <= CLASSES_LEFT
+
+
+def imports_of(tree: ast.Module) -> Iterator[str]:
+    """Modules by their dotted names, wherever in the module they are imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            yield str(node.module)
+
+
+def ships(module: str) -> bool:
+    package, room, *_ = [*module.split("."), ""]
+    return package == "builder" and room in (*SHIPPED, "errors")
+
+
+@pytest.mark.parametrize("name", SHIPPED_FILES)
+def test_what_ships_is_python_3_9_and_imports_what_ships_or_the_standard_library(name: str) -> None:
+    tree = ast.parse((ROOT / name).read_text(encoding="utf-8"), name, feature_version=(3, 9))
+    standard = sys.stdlib_module_names - NEWER
+    strange = {
+        module for module in imports_of(tree) if not (ships(module) or module.split(".")[0] in standard)
+    }
+    assert strange == set()
+
+
+@pytest.mark.parametrize(
+    "statement", ["match 1:\n    case _:\n        pass\n", "try:\n    1\nexcept* OSError:\n    2\n"]
+)
+def test_a_later_pythons_grammar_is_refused(statement: str) -> None:
+    with pytest.raises(SyntaxError):
+        ast.parse(statement, feature_version=(3, 9))
+
+
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+    "contracts"
+]
+
+ROOMS = {
+    f"builder.{path.stem}" for path in BUILDER.iterdir() if path.name not in ("__init__.py", "__pycache__")
+}
+
+
+def contract(name: str) -> Mapping[str, list[str]]:
+    (found,) = (each for each in CONTRACTS if each["name"] == name)
+    return dict(found)
+
+
+def test_layers_hold_every_room() -> None:
+    layered = [each for each in CONTRACTS if each["type"] == "layers"]
+    assert [
+        each for each in layered if each.get("exhaustive") is not True or "exhaustive_ignores" in each
+    ] == []
+    assert ["builder"] in [each["containers"] for each in layered]
+
+
+def test_what_ships_is_one_list() -> None:
+    shipped = {f"builder.{room}" for room in (*SHIPPED, "errors")}
+    for name in ("What ships is standard library only", "What ships imports nothing else of ours"):
+        assert set(contract(name)["source_modules"]) == shipped
+    assert set(contract("What ships imports nothing else of ours")["forbidden_modules"]) == ROOMS - shipped
+
+
+DOTTED = re.compile(r"\bbuilder(?:\.[A-Za-z_]\w*)+")
+
+NO_MODULE = {"builder.id", "builder.py", "builder.rglob"}
+"""A field of SLSA's provenance, and a file's name in a test."""
+
+
+def leads_somewhere(dotted: str) -> bool:
+    """``dotted`` is a module, or a name that stands in one."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:length])
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if file.is_file():
+            rest = parts[length:]
+            return not rest or re.search(rf"\b{rest[0]}\b", file.read_text(encoding="utf-8")) is not None
+    return False
+
+
+@pytest.mark.parametrize("folder", ["builder", "tests", "templates", "benchmarks", ".github"])
+def test_modules_are_named_as_they_are(folder: str) -> None:
+    """In strings too: programs that tests start, messages, workflows."""
+    files = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".j2", ".sh", ".yml")]
+    named = {name for path in files for name in DOTTED.findall(path.read_text(encoding="utf-8"))}
+    assert {name for name in named - NO_MODULE if not leads_somewhere(name)} == set()

@@ -33,7 +33,8 @@ from pathlib import Path
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.console import Console
-from builder.release.assets import LocalFile, Release
+from builder.files.digest import LocalFile
+from builder.release.assets import Release
 
 REPOSITORY = "owner/name"
 BLOCK = 1 << 20

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from builder.project.inputs import DebianPackage, Input, Lock
+from builder.project.inputs import DebianPackage, Input
 
 
 class Reporter(Protocol):
@@ -74,9 +74,6 @@ class Store(Protocol):
 
     def unpack(self, wheel: Input) -> Path:
         """The wheel's unpacked tree, each file's sha256 proved against the wheel's own RECORD."""
-
-    def lock(self) -> Lock:
-        """The pins in force."""
 
 
 class Rootfs(Protocol):

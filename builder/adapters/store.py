@@ -55,10 +55,6 @@ class FileStore:
         self._offline = offline
         self._clock = clock
 
-    def lock(self) -> Lock:
-        """See ``ports.Store.lock``."""
-        return self._lock
-
     def fetch(self, item: Input) -> Path:
         """See ``ports.Store.fetch``."""
         pin = self._pinned(item)

@@ -20,6 +20,7 @@ from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import chunks_in, file_digest, write_new
 from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.files.file_lock import exclusive
+from builder.files.package_tar import is_plain
 from builder.ports import Runner
 from builder.rules.wheel_records import read_record
 
@@ -95,7 +96,7 @@ def _extract_all(archive: ZipFile, wheel: Path, folder: Path) -> None:
 def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel: Path) -> None:
     """RECORD and the archive name the same files, each once, all of them inside the tree."""
     names = [info.filename for info in members]
-    outside = [name for name in names if not _is_inside(name)]
+    outside = [name for name in names if not is_plain(name)]
     unlisted = [name for name in names if name not in wanted and not _is_signature(name)]
     missing = sorted(set(wanted) - set(names))
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
@@ -107,11 +108,6 @@ def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel
     ):
         if found:
             raise IntegrityError(f"{wheel}: {found[0]} {what} ({len(found)} such files).")
-
-
-def _is_inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return not (path.is_absolute() or ".." in path.parts or "\\" in name)
 
 
 def _is_signature(name: str) -> bool:

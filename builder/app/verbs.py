@@ -19,6 +19,7 @@ from builder.config.lock import parse_lock, render_lock
 from builder.console import Console
 from builder.errors import ConfigError, ToolMissingError
 from builder.files.atomic_write import part_file
+from builder.files.digest import LocalFile
 from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
 from builder.formats.index import build_index
@@ -32,7 +33,7 @@ from builder.pipeline.client_zipapp import ClientRequest, build_client
 from builder.pipeline.lock import lock
 from builder.project.inputs import InputKind, Lock, Resolver
 from builder.project.plan import BuildPlan
-from builder.release.assets import CHECKSUMS, INDEX, LocalFile
+from builder.release.assets import CHECKSUMS, INDEX
 from builder.release.options import CLIENT, archives_in
 from builder.release.prepare import LICENCES_PAGE, SBOM_SUFFIX, stored
 from builder.report.cards import SUFFIX as CARDS_SUFFIX

@@ -91,8 +91,3 @@ def require_yes(world: World, options: Options, question: str) -> None:
     """``NothingToDoError`` when the user is there to be asked and says no."""
     if options.ask and world.confirm is not None and not world.confirm(question):
         raise NothingToDoError("Not confirmed: nothing was changed. --yes answers for you.")
-
-
-def mib(size: int) -> str:
-    """``1234 MiB``; sizes of a release are never small."""
-    return f"{size / 2**20:.0f} MiB"

@@ -23,6 +23,25 @@ class Digest:
     sha256: str
 
 
+@dataclass(frozen=True)
+class LocalFile:
+    """A file on this disk and what its bytes are."""
+
+    path: Path
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """Its own name: that of an asset, too."""
+        return self.path.name
+
+    @property
+    def digest(self) -> str:
+        """The form that release hosts use: ``sha256:<hex>``."""
+        return f"sha256:{self.sha256}"
+
+
 class RunningDigest:
     """The digest of bytes that come one chunk after the other."""
 

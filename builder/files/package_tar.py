@@ -29,13 +29,25 @@ def forward_tar(stream: IO[bytes]) -> tarfile.TarFile:
     return tarfile.open(fileobj=cast("IO[bytes]", Forward(stream)), mode="r:", tarinfo=_Header)
 
 
+def is_plain(path: str) -> bool:
+    """Whether a relative path leads nowhere else, on any system: no way up, no drive, no empty part."""
+    plain = all(part not in {"", ".", ".."} for part in path.split("/"))
+    return plain and not set(path) & set("\\:\0") and not _SURROGATE.search(path)
+
+
+def parts_of(path: str, where: str) -> Tuple[str, ...]:
+    """The parts of a plain path; ``IntegrityError``, with ``where`` it stands, for any other."""
+    if not is_plain(path):
+        raise IntegrityError(f"{where}: it names {path!r}, which does not lie in its folder")
+    return tuple(path.split("/"))
+
+
 def inside(name: str, top: str) -> Tuple[str, ...]:
-    """The parts of a member's path below ``top``; ``IntegrityError`` for a name that could lead elsewhere."""
-    parts = tuple(name.split("/"))
-    plain = all(part not in {"", ".", ".."} for part in parts) and not set(name) & set("\\:\0")
-    if not plain or _SURROGATE.search(name) or parts[0] != top:
+    """The parts of a member's path below its archive's folder ``top``; ``IntegrityError`` for any other."""
+    first, *parts = parts_of(name, top)
+    if first != top:
         raise IntegrityError(f"{top}: the archive holds {name!r}, which does not lie in its folder")
-    return parts[1:]
+    return tuple(parts)
 
 
 def plain_file(member: tarfile.TarInfo) -> bool:

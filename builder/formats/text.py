@@ -1,4 +1,4 @@
-"""text."""
+"""Text for people: names from files of unknown origin, and sizes."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def printable(text: str) -> str:
 def shortened(text: str) -> str:
     """As ``printable``, with the end of a long text left out."""
     return printable(f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text)
+
+
+def mib(size: int) -> str:
+    """``1234 MiB``, of a size in bytes; those of a release are never small."""
+    return f"{size / 2**20:.0f} MiB"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.errors import IntegrityError
-from builder.files.digest import Digest
+from builder.files.digest import Digest, LocalFile
 from builder.formats.manifest import MANIFEST
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
@@ -86,12 +86,9 @@ class Content:
 
 
 @dataclass(frozen=True)
-class PackageFile:
+class PackageFile(LocalFile):
     """A written package."""
 
-    path: Path
-    size: int
-    sha256: str
     unpacked_size: int
     """Bytes of all members, the manifest included."""
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Protocol
 
 from builder.errors import ConfigError
+from builder.files.digest import LocalFile
 
 UPLOADED = "uploaded"
 """The one asset state that means whole; ``starter`` is what a failed upload leaves behind."""
@@ -25,25 +25,6 @@ _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*
 
 _LAST = (CHECKSUMS, INDEX)
 """Uploaded after everything they name, so that a half-filled release never looks complete."""
-
-
-@dataclass(frozen=True)
-class LocalFile:
-    """A file to publish and what its bytes are."""
-
-    path: Path
-    size: int
-    sha256: str
-
-    @property
-    def name(self) -> str:
-        """The asset name: the file's own name."""
-        return self.path.name
-
-    @property
-    def digest(self) -> str:
-        """The form the host uses: ``sha256:<hex>``."""
-        return f"sha256:{self.sha256}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding
 from builder.formats.index import Index
 from builder.formats.manifest import Manifest
@@ -20,7 +21,7 @@ from builder.package.provenance import image_revision
 from builder.project.inputs import Lock
 from builder.project.plan import BuildPlan, package_name
 from builder.project.variants import Origin
-from builder.release.assets import CHECKSUMS, INDEX, LocalFile
+from builder.release.assets import CHECKSUMS, INDEX
 
 MAX_SIZE = 2**31 - 1
 """Bytes of an asset: under 2 GiB."""

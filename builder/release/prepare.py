@@ -13,6 +13,7 @@ from pathlib import Path
 from jinja2 import BaseLoader
 
 from builder.errors import BuilderError, IntegrityError
+from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding, require
 from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
@@ -25,7 +26,7 @@ from builder.package.archive import Archive
 from builder.package.contents import NOTICE, SBOM
 from builder.pipeline.render import template_environment
 from builder.project.variants import Project
-from builder.release.assets import CHECKSUMS, INDEX, LocalFile
+from builder.release.assets import CHECKSUMS, INDEX
 from builder.release.options import CLIENT, PublishOptions, PublishPorts, archives_in, tag_of, versions_of
 from builder.release.preflight import Candidate, check_files, check_index, check_packages
 

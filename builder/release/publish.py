@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from builder.errors import IntegrityError, ReleaseConflictError
+from builder.files.digest import LocalFile
 from builder.findings.finding import require
 from builder.project.variants import Project
 from builder.release import preflight
 from builder.release.assets import (
     Action,
-    LocalFile,
     Release,
     ReleasePlan,
     StatusRow,

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
+from tests.doubles.loopback import listening
+
 
 @dataclass
 class FileServer:
@@ -39,16 +41,12 @@ def serve(server: FileServer) -> Iterator[FileServer]:
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     httpd.daemon_threads = True
-    server.url = f"http://127.0.0.1:{httpd.server_address[1]}/debian"
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.released.set()
-        httpd.shutdown()
-        thread.join()
-        httpd.server_close()
+    with listening(httpd) as url:
+        server.url = f"{url}/debian"
+        try:
+            yield server
+        finally:
+            server.released.set()
 
 
 def _answer(handler: BaseHTTPRequestHandler, server: FileServer) -> None:

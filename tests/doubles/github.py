@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.doubles import github_always
 from tests.doubles.github_base import Fault, Seen, StoredAsset, StoredRelease
 from tests.doubles.github_handlers import ApiHandler, StorageHandler
+from tests.doubles.loopback import listening
 
 TOKEN = "ghp_doubleTokenThatMustNeverShow"
 REPOSITORY = "ortpacks/ortpacks"
@@ -116,19 +117,8 @@ class GitHubDouble:
 
     @contextmanager
     def running(self) -> Iterator[GitHubDouble]:
-        servers = (self.api, self.storage)
-        threads = [
-            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-            for server in servers
-        ]
-        for thread in threads:
-            thread.start()
-        try:
+        with listening(self.api), listening(self.storage):
             yield self
-        finally:
-            for server in servers:
-                server.shutdown()
-                server.server_close()
 
     def fail(
         self, route: str, kind: str, *, times: int = 1, after: int = 0, seconds: int = 7, skip: int = 0

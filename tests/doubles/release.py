@@ -8,7 +8,6 @@ import io
 import itertools
 import json
 import tarfile
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from backports import zstd
 
 from tests.doubles.library import library
+from tests.doubles.loopback import listening
 from tests.doubles.wheels import Wheel
 
 HOST = "lib/libonnxruntime.so.1"
@@ -352,11 +352,6 @@ class Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Server]:
-    with Server(folder) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    server = Server(folder)
+    with listening(server):
+        yield server

@@ -6,12 +6,13 @@ import base64
 import functools
 import hashlib
 import io
-import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.doubles.loopback import listening
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,6 @@ class PackageIndex(ThreadingHTTPServer):
 
 @contextmanager
 def indexing(wheels: Sequence[Wheel] = WHEELS) -> Iterator[PackageIndex]:
-    with PackageIndex(wheels) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    server = PackageIndex(wheels)
+    with listening(server):
+        yield server

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import cast
 from urllib.parse import parse_qsl, urlsplit
+
+from tests.doubles.loopback import listening
 
 _UPLOADS = "/uploads"
 _NOT_PASSED_ON = {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "date", "server"}
@@ -62,16 +63,8 @@ class Front:
 
     @contextmanager
     def running(self) -> Iterator[Front]:
-        server = _Server(self)
-        self.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
+        with listening(_Server(self)) as self.url:
             yield self
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
 
     def objections(self) -> list[str]:
         """What was objected to, a line each."""

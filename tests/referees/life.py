@@ -9,7 +9,8 @@ from pathlib import Path
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub
-from builder.release.assets import LocalFile, Release
+from builder.files.digest import LocalFile
+from builder.release.assets import Release
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs/v1.31.1+full"

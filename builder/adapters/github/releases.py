@@ -14,9 +14,10 @@ from urllib.parse import quote
 from builder.adapters.github.http import GitHubHttp, GitHubReply
 from builder.adapters.github.refusals import Fault, explain, lacks_scope, may_not_write
 from builder.errors import ConfigError, IntegrityError, TransferError
+from builder.files.digest import LocalFile
 from builder.formats.addresses import REPOSITORY
 from builder.ports import Reporter
-from builder.release.assets import Asset, LocalFile, Release, holds
+from builder.release.assets import Asset, Release, holds
 
 _PAGE = 100
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.errors import IntegrityError, TransferError
 from builder.files.atomic_write import part_file
-from builder.files.digest import Digest, file_digest
+from builder.files.digest import Digest, LocalFile, file_digest
 from builder.files.disk import disk_errors, require_space
 from builder.ports import Reporter
-from builder.release.assets import UPLOADED, Asset, LocalFile, Release
+from builder.release.assets import UPLOADED, Asset, Release
 
 _UNREADABLE = "unreadable"
 

@@ -16,8 +16,9 @@ from builder.client.install.current import require_ours
 from builder.client.install.installer import InstallJob, InstallResult, install
 from builder.client.install.source import without_network
 from builder.client.install.wheels import Pip, Wheels
-from builder.client.world import Answer, Options, World, head, mib, require_yes
+from builder.client.world import Answer, Options, World, head, require_yes
 from builder.formats.index import IndexPackage, offers
+from builder.formats.text import mib
 from builder.selection.choice import Choice
 
 

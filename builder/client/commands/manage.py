@@ -26,11 +26,12 @@ from builder.client.install.current import (
 from builder.client.install.prefix import Prefix, clear_parts, make_folders, read_info
 from builder.client.install.source import locate, without_network
 from builder.client.install.unpack import verify
-from builder.client.world import Answer, Options, World, head, mib, require_yes
+from builder.client.world import Answer, Options, World, head, require_yes
 from builder.errors import IntegrityError, NothingToDoError
 from builder.files.disk import disk_errors, remove
 from builder.files.file_lock import exclusive
 from builder.formats.index import Index, IndexPackage
+from builder.formats.text import mib
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from builder.client.install.wheels import Wheels
 from builder.errors import ConfigError, DiskError, IntegrityError
 from builder.files.digest import chunks_in, sha256_of, write_new
 from builder.files.disk import sync_file
-from builder.files.package_tar import inside
-from builder.formats.manifest import FileEntry, Manifest, WheelEntry, file_mode
+from builder.files.package_tar import parts_of
+from builder.formats.manifest import MANIFEST, FileEntry, Manifest, WheelEntry, file_mode
 
 SPARE_BYTES = 64 * 2**20
 """Left free beyond what the package needs."""
@@ -80,12 +80,18 @@ def _require_space(
     """Libraries, and one wheel at a time: twice, because pip copies what it fetched."""
     copied = [entry for entry, place in found.items() if not place.ours]
     largest = max((wheel.size for wheel in wheels if means.wheels.find(wheel) is None), default=0)
-    needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest + SPARE_BYTES
-    free = means.free(means.prefix.root)
+    needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest
+    require_room(means, needed, "for NVIDIA's libraries and the wheels they come in")
+
+
+def require_room(means: CompletionMeans, needed: int, what: str) -> None:
+    """``DiskError`` unless ``needed`` bytes and some to spare, which ``what`` says they are for, are free."""
+    root, needed = means.prefix.root, needed + SPARE_BYTES
+    free = means.free(root)
     if free < needed:
         raise DiskError(
-            f"{means.prefix.root}: {needed} bytes are needed for NVIDIA's libraries and the wheels they come "
-            f"in, {free} are free. Free some space or choose another place with --prefix."
+            f"{root}: {needed} bytes are needed {what}, {free} are free. "
+            "Free some space or choose another place with --prefix."
         )
 
 
@@ -116,7 +122,7 @@ def _unzip(path: Path, wheel: WheelEntry, entry: FileEntry, target: Path) -> Non
 
 def _place(found: Found, entry: FileEntry, folder: Path) -> None:
     """A link to what is ours, a copy of what is not: somebody's environment may change tomorrow."""
-    *above, name = inside(f"package/{entry.path}", "package")
+    *above, name = parts_of(entry.path, MANIFEST)
     home = folder.joinpath(*above)
     make_folder(home)
     target = home / name
@@ -182,11 +188,11 @@ class Nearby:
 
     def _candidates(self, entry: FileEntry) -> Iterator[Found]:
         yield Found(self.prefix.library(entry.sha256), ours=True)
-        place = inside(f"package/{entry.path}", "package")
+        place = parts_of(entry.path, MANIFEST)
         versions = sorted(self.prefix.versions.iterdir()) if self.prefix.versions.is_dir() else []
         yield from (Found(folder.joinpath(*place), ours=True) for folder in versions)
         if entry.member is not None:
-            member = inside(f"wheel/{entry.member}", "wheel")
+            member = parts_of(entry.member, MANIFEST)
             yield from (Found(folder.joinpath(*member), ours=False) for folder in self.environments)
 
     def _matches(self, found: Found, entry: FileEntry) -> bool:

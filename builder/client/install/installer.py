@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Callable, Optional, Sequence, Tuple
 
-from builder.client.install.complete import SPARE_BYTES, CompletionMeans, complete, survey
+from builder.client.install.complete import CompletionMeans, complete, require_room, survey
 from builder.client.install.current import (
     Symlink,
     before,
@@ -34,7 +34,7 @@ from builder.client.install.prefix import (
 from builder.client.install.source import Located, Pick, pick, within
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
 from builder.client.trials.selftest import Prover, Tried, require_loading
-from builder.errors import ConfigError, DiskError, IntegrityError
+from builder.errors import ConfigError, IntegrityError
 from builder.files.disk import disk_errors, sync_folder
 from builder.files.file_lock import exclusive
 from builder.files.http_client import Web
@@ -69,26 +69,22 @@ class InstallJob:
 
 @dataclass(frozen=True)
 class Made:
-    """A whole package in its folder, not yet in use."""
+    """A whole package in its folder."""
 
     folder: Path
     package: IndexPackage
     manifest: Manifest
     tried: Tried
     fresh: bool
+    """False where it was there already, whole."""
     why: str
+    """Which layout, and why that one."""
 
 
 @dataclass(frozen=True)
-class InstallResult:
-    """Where the package is. ``fresh`` is false when it was there already, whole."""
+class InstallResult(Made):
+    """A package in use, and what became of the ones before it."""
 
-    folder: Path
-    fresh: bool
-    package: IndexPackage
-    why: str
-    """Which layout, and why that one."""
-    tried: Tried
     previous: Optional[str]
     """What ``rollback`` goes back to."""
     dropped: Tuple[str, ...]
@@ -153,9 +149,7 @@ def _settle(job: InstallJob, made: Made, upgrade: Optional[str]) -> InstallResul
         old = []
     freed = _drop(job, old)
     dropped = tuple(folder.name for folder in old if not folder.exists())
-    return InstallResult(
-        made.folder, made.fresh, made.package, made.why, made.tried, previous, dropped, freed, upgrade
-    )
+    return InstallResult(**vars(made), previous=previous, dropped=dropped, freed=freed, upgrade=upgrade)
 
 
 def _drop(job: InstallJob, old: Sequence[Path]) -> int:
@@ -205,13 +199,8 @@ def _bring(job: InstallJob, picked: Pick) -> Made:
 
 def _fetch(job: InstallJob, package: IndexPackage) -> Path:
     """The archive, if there is room for it and what is in it: both lie side by side for a while."""
-    needed = coming(package, job.located, job.prefix) + package.unpacked_size + SPARE_BYTES
-    free = job.means.free(job.prefix.root)
-    if free < needed:
-        raise DiskError(
-            f"{job.prefix.root}: {needed} bytes are needed to install {package.name}, {free} are free. "
-            "Free some space or choose another place with --prefix."
-        )
+    needed = coming(package, job.located, job.prefix) + package.unpacked_size
+    require_room(job.means, needed, f"to install {package.name}")
     return obtain(package, job.located, job.prefix, job.web)
 
 

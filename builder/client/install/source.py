@@ -19,6 +19,7 @@ from builder.files.digest import sha256_of, size_of
 from builder.files.http_client import Response, Web, read_small
 from builder.formats.index import Index, IndexPackage, StoredArchive, build_index, dumps, loads
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Form, Layout, form_of, stem
+from builder.formats.text import mib
 
 INDEX_NAME = "index.json"
 
@@ -189,7 +190,7 @@ def pick(
         only = usable[0]
         return Pick(only, f"Layout {only.layout}: {_no_choice(offers, wish)}.{_form_note(only, offers)}")
     if nothing_missing(thin):
-        saved = f"{_mib(thin.size)} are fetched instead of {_mib(full.size)}"
+        saved = f"{mib(thin.size)} are fetched instead of {mib(full.size)}"
         return Pick(
             thin, f"Layout thin: NVIDIA's libraries are on this machine, {saved}.{_form_note(thin, offers)}"
         )
@@ -213,7 +214,3 @@ def _form_note(chosen: IndexPackage, offers: Sequence[IndexPackage]) -> str:
     if form_of(chosen.file) is Form.GZ and better:
         return " As gzip: nothing here can unpack zstd."
     return ""
-
-
-def _mib(size: int) -> str:
-    return f"{size / 2**20:.0f} MiB"

@@ -18,7 +18,7 @@ from builder.client.install.prefix import INFO
 from builder.errors import ConfigError, IntegrityError
 from builder.files.digest import chunks_in, sha256_of, write_new
 from builder.files.disk import Sync, disk_errors, syncing
-from builder.files.package_tar import NO_TAR, forward_tar, inside, place_in, plain_file
+from builder.files.package_tar import NO_TAR, forward_tar, inside, parts_of, place_in, plain_file
 from builder.formats.manifest import FOLDER_MODE, MANIFEST, FileEntry, Manifest, file_mode, loads
 
 MANIFEST_LIMIT = 16 * 2**20
@@ -88,7 +88,7 @@ def _parse(content: bytes, top: str) -> Manifest:
 
 def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], FileEntry]:
     """What must come out of the archive, by place. What comes from elsewhere is held to the same rules."""
-    entries = {inside(f"{top}/{entry.path}", top): entry for entry in manifest.files}
+    entries = {parts_of(entry.path, top): entry for entry in manifest.files}
     if len(manifest.files) > COUNT_LIMIT or len(entries) != len(manifest.files):
         raise IntegrityError(f"{top}: its manifest lists {len(manifest.files)} files, some twice or too many")
     if {(MANIFEST,), (INFO,)} & set(entries) or any(entry.size < 0 for entry in manifest.files):
@@ -172,7 +172,7 @@ def whole(folder: Path) -> Optional[Manifest]:
 
 def _wrong_files(folder: Path, manifest: Manifest) -> Iterator[str]:
     for entry in manifest.files:
-        problem = _problem(folder.joinpath(*inside(f"{folder.name}/{entry.path}", folder.name)), entry)
+        problem = _problem(folder.joinpath(*parts_of(entry.path, folder.name)), entry)
         if problem:
             yield f"{entry.path}: {problem}"
 

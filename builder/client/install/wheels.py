@@ -15,6 +15,7 @@ from builder.errors import IntegrityError, ToolMissingError, TransferError
 from builder.files.digest import Digest, has_bytes, require_bytes
 from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
 from builder.formats.manifest import WheelEntry
+from builder.formats.text import mib
 
 _SOURCE = re.compile(r"wheel:([A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!]*)")
 
@@ -98,7 +99,7 @@ class Wheels:
                 f"{wheel.file}: not here, and --offline fetches nothing. Put it into a folder for --wheels, "
                 "or take what has NVIDIA's libraries inside: --layout full."
             )
-        say(f"Fetching {wheel.file} ({wheel.size / 2**20:.0f} MiB) through pip.")
+        say(f"Fetching {wheel.file} ({mib(wheel.size)}) through pip.")
         return self.pip.download(wheel, work)
 
     def find(self, wheel: WheelEntry) -> Optional[Path]:

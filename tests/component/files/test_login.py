@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import pytest
 
 from builder.files.download import WantedFile, fetch
 from builder.files.http_client import Web, open_url
+from tests.doubles.loopback import listening
 
 LOGIN = f"Basic {b64encode(b'user:p@ss word').decode()}"
 
@@ -37,14 +37,8 @@ def served(asked: Asked, redirects: dict[str, str]) -> Iterator[str]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with listening(server) as url:
+        yield url.removeprefix("http://")
 
 
 @pytest.fixture

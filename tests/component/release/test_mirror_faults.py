@@ -14,7 +14,7 @@ import pytest
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.host import DirectoryHost
 from builder.errors import DiskError, IntegrityError, ReleaseConflictError
-from builder.release.assets import LocalFile
+from builder.files.digest import LocalFile
 from builder.release.mirror import loads
 from builder.release.options import PublishOptions
 from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, open_stand, whole

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import ReleaseConflictError
-from builder.release.assets import LocalFile
+from builder.files.digest import LocalFile
 from builder.release.mirror import loads
 from builder.release.options import PublishOptions
 from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, local_files, open_stand, whole

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,9 @@ from builder.errors import (
 from builder.release.options import PublishOptions, index_url, release_tag
 from builder.report.cards import dumps, grid_name, table
 from tests.doubles.github import REPOSITORY
-from tests.support.factories.publishing import TAG, Desk, here, open_desk
+from tests.support.factories.publishing import TAG, Desk, here
 from tests.support.factories.releases import append_sum, cut, manifest, write_package
 from tests.unit.report.test_cards import GRID
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as desk:
-        yield desk
 
 
 def test_all_of_dist_comes_back_byte_for_byte_without_a_token(desk: Desk) -> None:

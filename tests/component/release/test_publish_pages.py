@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
 from builder.errors import IntegrityError
 from builder.release.options import PublishOptions
 from builder.release.preflight import Leniency
-from tests.support.factories.publishing import TAG, Desk, open_desk
+from tests.support.factories.publishing import TAG, Desk
 from tests.support.factories.releases import TEXTS, append_sum, manifest, write_package
 
 LEGACY = "ortpacks-legacy-1.23.2-cuda12.9-linux-x64"
@@ -21,12 +19,6 @@ LEGACY = "ortpacks-legacy-1.23.2-cuda12.9-linux-x64"
 MODERN = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
 
 NEXT = "gpu-libs-v1.23.2-2"
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as desk:
-        yield desk
 
 
 class Cells(HTMLParser):

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builder.errors import CheckFailedError
+from builder.files.digest import LocalFile
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import BaseEntry, Driver, Manifest
 from builder.formats.parts import StoredFile
-from builder.release.assets import LocalFile
 from builder.release.options import PublishOptions
 from builder.release.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
-from tests.support.factories.publishing import Desk, open_desk
+from tests.support.factories.publishing import Desk
 from tests.support.factories.releases import append_sum, cut, manifest, write_package
 
 SHA = "0" * 64
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as desk:
-        yield desk
 
 
 def refused(desk: Desk, options: PublishOptions | None = None) -> str:

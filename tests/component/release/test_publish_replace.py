@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from builder.errors import ReleaseConflictError, TransferError
 from builder.release.options import PublishOptions, State
-from tests.support.factories.publishing import TAG, Desk, here, open_desk
+from tests.support.factories.publishing import TAG, Desk, here
 from tests.support.factories.releases import manifest, write_package
 
 REPLACE = PublishOptions(replace=True)
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as desk:
-        yield desk
 
 
 def build_others(desk: Desk) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import yaml
 from builder.config.lock import render_lock
 from builder.project.inputs import Lock, Pin
 from builder.release.options import PublishOptions
-from tests.support.factories.publishing import Desk, open_desk
+from tests.support.factories.publishing import Desk
 from tests.support.factories.releases import append_sum
 
 LEGS = '{"include": [{"variant": "legacy", "sm": ["50"]}]}'
@@ -119,12 +119,6 @@ def test_bytes_other_than_those_that_were_signed_stay_a_draft(root: Path, tmp_pa
     done = run(script(root, "publish", -1), tmp_path, {"TAG": "t1"})
     assert (done.returncode, "index.json: FAILED" in done.stdout) == (1, True)
     assert (tmp_path / "ran").read_text() == "publish --tag t1 --draft\n"
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    with open_desk(tmp_path) as desk:
-        yield desk
 
 
 def test_a_dry_run_makes_all_that_is_signed_and_publishing_changes_none_of_it(desk: Desk) -> None:

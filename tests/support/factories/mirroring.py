@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -18,10 +17,12 @@ from builder.adapters.mirror.host import DirectoryHost
 from builder.app import releasing
 from builder.builds.wiring import Wiring
 from builder.files.atomic_write import part_file
+from builder.files.digest import LocalFile
 from builder.project.variants import Project
-from builder.release.assets import LocalFile, ReleaseHost, ReleasePlan
+from builder.release.assets import ReleaseHost, ReleasePlan
 from builder.release.options import Published, PublishOptions, PublishPorts
 from builder.release.publish import converge_release, publish_release
+from tests.doubles.loopback import listening
 from tests.support import ROOT
 from tests.support.factories.releases import manifest, write_package
 from tests.support.fakes.ports import FakeReporter
@@ -147,11 +148,6 @@ class _Quiet(SimpleHTTPRequestHandler):
 @contextmanager
 def static_server(folder: Path) -> Iterator[str]:
     """Its URL."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    with listening(server) as url:
+        yield url

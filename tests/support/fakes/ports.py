@@ -127,9 +127,6 @@ class FakeStore:
         path.mkdir(exist_ok=True)
         return path
 
-    def lock(self) -> Lock:
-        return self.pins
-
 
 @dataclass
 class FakeRootfs:

@@ -21,6 +21,7 @@ from builder.formats.manifest import (
 )
 from builder.formats.missing_kernels import MissingKernels
 from builder.package.diff import Difference, difference, dumps, tell
+from tests.support.factories.releases import file_entry
 
 CUBLAS = "wheel:nvidia-cublas-cu12==12.9.1.4"
 
@@ -28,20 +29,7 @@ PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
 
 def file(path: str, size: int = 10, **changes: object) -> FileEntry:
-    made = FileEntry(
-        path=path,
-        size=size,
-        sha256="a" * 64,
-        source="built",
-        member=None,
-        packed=True,
-        licence="LICENSE",
-        vendor="ortpacks",
-        modified=False,
-        soname=None,
-        needed=(),
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    return replace(file_entry(path, size), **{"sha256": "a" * 64, **changes})  # type: ignore[arg-type]
 
 
 CUBLAS_FILE = file(

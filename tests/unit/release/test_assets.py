@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.files.digest import LocalFile
 from builder.release.assets import (
     Asset,
-    LocalFile,
     Status,
     Verb,
     compare,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from builder.formats.index import Index, IndexOrt, IndexPackage
 from builder.formats.manifest import Driver
 from builder.formats.missing_kernels import MissingKernels
@@ -66,24 +68,15 @@ def plain(
     provider: str, platform: str = "linux-x64", *, size: int = 10, glibc: str | None = None
 ) -> IndexPackage:
     """A package that needs no NVIDIA GPU."""
-    name = f"{provider}-{platform}"
-    return IndexPackage(
-        name=name,
-        file=f"{name}.tar.zst",
+    return replace(
+        package(f"{provider}-{platform}", "", size=size, platform=platform, glibc=glibc),
         variant=provider,
-        platform=platform,
         provider=provider,
-        glibc=glibc,
-        layout="full",
-        size=size,
-        sha256="0" * 64,
-        parts=(),
         unpacked_size=20,
         installed_size=20,
         onnxruntime=IndexOrt("1.23.2", "wheel", None, "wheel"),
         capabilities={},
         driver=None,
-        generations=(),
     )
 
 

@@ -15,7 +15,8 @@ from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub
 from builder.errors import IntegrityError, TransferError
-from builder.release.assets import Asset, LocalFile
+from builder.files.digest import LocalFile
+from builder.release.assets import Asset
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories.releases import FakeTime
 from tests.support.fakes.ports import FakeReporter

@@ -13,12 +13,10 @@ from pathlib import Path
 import pytest
 from backports.zstd import compress
 
-from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener
 from builder.errors import IntegrityError, NothingToDoError
 from tests.support.factories.archives import Layout, docker_save, files, member, tar
 from tests.support.factories.binaries import elf, sass
-from tests.support.fakes.ports import FakeReporter
 
 LIBRARY = elf({".nv_fatbin": sass(75)})
 
@@ -51,22 +49,6 @@ UPPER = tar(
 
 FINAL = {"usr/lib/kept.so": LIBRARY, "usr/lib/replaced.so": OTHER, "opt/old/new.so": OTHER, "bin/tool": OTHER}
 """By hand, from the two layers above."""
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "work"
-    (tmp_path / "dist").mkdir()
-    folder.mkdir()
-    yield folder
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["dist", "work"]
-    assert list((tmp_path / "dist").iterdir()) == []
-
-
-@pytest.fixture
-def opener(tmp_path: Path) -> Opener:
-    transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda seconds: None)
-    return Opener(transfer=transfer, reporter=FakeReporter(), scratch=tmp_path / "dist" / "inspect")
 
 
 def found(opener: Opener, source: Path) -> dict[str, bytes]:

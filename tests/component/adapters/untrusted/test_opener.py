@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 from backports.zstd import compress
 
-from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener
 from builder.errors import (
     BuilderError,
@@ -32,7 +31,6 @@ from builder.errors import (
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files, member, pax_tar, tar
 from tests.support.factories.binaries import elf, sass
-from tests.support.fakes.ports import FakeReporter
 
 LIBRARY = elf({".nv_fatbin": sass(75)})
 
@@ -55,23 +53,6 @@ TREE = {
 WANTED = {name: data for name, data in TREE.items() if name.startswith(("lib/", "kernels/"))}
 
 EXBIBYTE = 1 << 60
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Iterator[Path]:
-    """Where sources lie. Whatever happens, nothing else may lie above it afterwards."""
-    folder = tmp_path / "work"
-    (tmp_path / "dist").mkdir()
-    folder.mkdir()
-    yield folder
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["dist", "work"]
-    assert list((tmp_path / "dist").iterdir()) == []
-
-
-@pytest.fixture
-def opener(tmp_path: Path) -> Opener:
-    transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda seconds: None)
-    return Opener(transfer=transfer, reporter=FakeReporter(), scratch=tmp_path / "dist" / "inspect")
 
 
 @pytest.fixture

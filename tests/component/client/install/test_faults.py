@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import pytest
 from builder.files import http_client
 from tests.doubles import hostile
 from tests.doubles.release import Fault, Handler, Server, name_of, serving
-from tests.support.faults.client import Ground, Quick, lay_ground, outlive
+from tests.support.faults.client import Ground, Quick, outlive
 from tests.support.faults.counted import cases_of
 
 SEED = 20_261_122
@@ -31,21 +30,10 @@ FIRST = hostile.cut_at(300)
 """Leaves a beginning, so that the next request asks for a range."""
 
 
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    return lay_ground(tmp_path_factory.mktemp("ground"))
-
-
 @pytest.fixture
 def server(ground: Ground) -> Iterator[Server]:
     with serving(ground.newer.parent) as running:
         yield running
-
-
-@pytest.fixture
-def machine(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here, and each takes milliseconds
-    return ground.machine(tmp_path / "home")
 
 
 def meet(machine: Quick, server: Server, faults: list[Fault], codes: set[int]) -> str:

@@ -20,7 +20,6 @@ from tests.support.faults.client import (
     OLD,
     Ground,
     Quick,
-    lay_ground,
     require_cured,
     require_usable,
     version_in_use,
@@ -33,11 +32,6 @@ ROOM = 400 * KIB
 """What the newer release needs beside the older one, at most: two of the stand-in's archives and trees."""
 
 COMMANDS = ["install", "rollback", "uninstall"]
-
-
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    return lay_ground(tmp_path_factory.mktemp("ground"))
 
 
 @dataclass(frozen=True, kw_only=True)

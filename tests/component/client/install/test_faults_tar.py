@@ -6,7 +6,6 @@ Each is what its index says it is, byte for byte: only unpacking can tell.
 from __future__ import annotations
 
 import json
-import os
 import resource
 import tarfile
 from collections import Counter
@@ -17,7 +16,7 @@ import pytest
 from backports import zstd
 
 from tests.doubles.release import entry, manifest_of, member, name_of, write_index
-from tests.support.faults.client import Ground, Quick, lay_ground, outlive
+from tests.support.faults.client import Ground, Quick, outlive
 from tests.support.faults.counted import cases_of
 
 TOP = name_of("modern")
@@ -136,17 +135,6 @@ KINDS: dict[str, dict[str, bytes]] = {
 }  # fmt: skip
 
 CASES = [(family, case) for family, cases in KINDS.items() for case in cases]
-
-
-@pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    return lay_ground(tmp_path_factory.mktemp("ground"))
-
-
-@pytest.fixture
-def machine(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here, and each takes milliseconds
-    return ground.machine(tmp_path / "home")
 
 
 def release_of(folder: Path, content: bytes) -> str:

@@ -1,0 +1,29 @@
+"""An opener of foreign archives, and what must be left of its work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.transfer import HttpTransfer
+from builder.adapters.untrusted.opener import Opener
+from tests.support.fakes.ports import FakeReporter
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Path]:
+    """Where sources lie. Whatever happens, nothing else may lie above it afterwards."""
+    folder = tmp_path / "work"
+    (tmp_path / "dist").mkdir()
+    folder.mkdir()
+    yield folder
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dist", "work"]
+    assert list((tmp_path / "dist").iterdir()) == []
+
+
+@pytest.fixture
+def opener(tmp_path: Path) -> Opener:
+    transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda seconds: None)
+    return Opener(transfer=transfer, reporter=FakeReporter(), scratch=tmp_path / "dist" / "inspect")

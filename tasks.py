@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 
@@ -13,182 +12,86 @@ from invoke.tasks import task
 from builder.app import inspection, model_verbs, quality, releasing, verbs
 from builder.app.command_line import (
     FLAGS,
-    WISHES,
-    build_options,
+    ChosenVariants,
     help_lines,
     make_wiring,
+    over_variants,
     reported,
-    variant_builds,
     wishes,
 )
 from builder.app.releasing import show_matrix
 from builder.builds.cards import asked_for as cards_asked_for
 from builder.builds.proving import check_package, verify_packages
-from builder.builds.variant_build import VariantBuild, side_by_side
-from builder.config.project import pick_variants
+from builder.builds.variant_build import side_by_side
 from builder.release.options import archives_in
 
-
-def over_variants(name: str, walk: Callable[[VariantBuild], object], doc: str) -> Callable[..., None]:
-    """A verb that does one thing for each chosen variant, with the flags that say how to build."""
-
-    def verb(
-        _context: Context,
-        variant: list[str],
-        all: bool = False,  # noqa: A002 - the flag is --all
-        base: str = "auto",
-        origin: str | None = None,
-        profile: str | None = None,
-        host: str | None = None,
-        widen: bool = False,
-        mixed: bool = False,
-        release: bool = False,
-        builder: str | None = None,
-        offline: bool = False,
-        dist: str | None = None,
-    ) -> None:
-        wiring = make_wiring(dist, offline=offline)
-        asked = wishes(
-            base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline
-        )
-        options = build_options(asked, builder)
-        for one in variant_builds(wiring, variant, options, all_=all).values():
-            walk(one)
-
-    verb.__doc__ = doc
-    return task(reported(verb), name=name, iterable=["variant"], help=help_lines(*FLAGS))
-
-
-plan = over_variants(
-    "plan",
-    VariantBuild.show_plan,
-    "Show base, origin, version, profile and time of a build, and why; build nothing.",
-)
-bundle = over_variants("bundle", VariantBuild.bundle, "Check, pack and verify what the last build compiled.")
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
-image = over_variants(
-    "image",
-    VariantBuild.image,
-    "Make a runtime image per variant from its package: ortpacks/VARIANT:VERSION.",
-)
 
 
-@task(
-    iterable=["variant"],
-    help=help_lines(
-        *FLAGS, package="hold this package or unpacked folder to its own variant, or to those named"
-    ),
-)
-@reported
-def check(
-    _context: Context,
-    variant: list[str],
-    all: bool = False,  # noqa: A002 - the flag is --all
-    package: str | None = None,
-    base: str = "auto",
-    origin: str | None = None,
-    profile: str | None = None,
-    host: str | None = None,
-    widen: bool = False,
-    mixed: bool = False,
-    release: bool = False,
-    builder: str | None = None,
-    offline: bool = False,
-    dist: str | None = None,
-) -> None:
+@over_variants()
+def plan(chosen: ChosenVariants) -> None:
+    """Show base, origin, version, profile and time of a build, and why; build nothing."""
+    for one in chosen.builds().values():
+        one.show_plan()
+
+
+@over_variants()
+def bundle(chosen: ChosenVariants) -> None:
+    """Check, pack and verify what the last build compiled."""
+    for one in chosen.builds().values():
+        one.bundle()
+
+
+@over_variants()
+def image(chosen: ChosenVariants) -> None:
+    """Make a runtime image per variant from its package: ortpacks/VARIANT:VERSION."""
+    for one in chosen.builds().values():
+        one.image()
+
+
+@over_variants(package="hold this package or unpacked folder to its own variant, or to those named")
+def check(chosen: ChosenVariants, package: str | None = None) -> None:
     """Hold what the last build compiled, or a package, to its variant: native reading against cuobjdump."""
-    wiring = make_wiring(dist, offline=offline)
-    asked = wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
-    options = build_options(asked, builder)
     if package is not None:
-        named = pick_variants(wiring.project, variant, all) if variant or all else ()
-        check_package(wiring, Path(package), named, options.wishes)
+        named = chosen.variants() if chosen.names or chosen.every else ()
+        check_package(chosen.wiring, Path(package), named, chosen.wishes)
         return
-    for one in variant_builds(wiring, variant, options, all_=all).values():
+    for one in chosen.builds().values():
         one.check()
 
 
-@task(
-    iterable=["variant"],
-    help=help_lines(
-        *FLAGS,
-        force="build although nothing has changed",
-        jobs="units compiled at once (what cores and memory allow)",
-        cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
-    ),
+@over_variants(
+    force="build although nothing has changed",
+    jobs="units compiled at once (what cores and memory allow)",
+    cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
 )
-@reported
 def build(
-    _context: Context,
-    variant: list[str],
-    all: bool = False,  # noqa: A002 - the flag is --all
-    base: str = "auto",
-    origin: str | None = None,
-    profile: str | None = None,
-    host: str | None = None,
-    widen: bool = False,
-    mixed: bool = False,
-    release: bool = False,
-    builder: str | None = None,
-    jobs: str | None = None,
-    cache: str | None = None,
-    force: bool = False,
-    offline: bool = False,
-    dist: str | None = None,
+    chosen: ChosenVariants, jobs: str | None = None, cache: str | None = None, force: bool = False
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
-    wiring = make_wiring(dist, offline=offline)
-    asked = wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
-    options = build_options(asked, builder, jobs=jobs, force=force, cache=cache)
-    walks = {name: one.build for name, one in variant_builds(wiring, variant, options, all_=all).items()}
+    wiring = chosen.wiring
+    walks = {name: one.build for name, one in chosen.builds(jobs=jobs, force=force, cache=cache).items()}
     for package in chain.from_iterable(side_by_side(walks, wiring.interrupt)):
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
 
 
-@task(
-    iterable=["variant"],
-    help=help_lines(
-        "variant",
-        "all",
-        *WISHES,
-        "dist",
-        explain="show what sets each plan apart from the official build; write nothing",
-        check="compare every rendering with tests/golden",
-        golden="rewrite tests/golden",
-    ),
+@over_variants(
+    without="builder",
+    explain="show what sets each plan apart from the official build; write nothing",
+    check="compare every rendering with tests/golden",
+    golden="rewrite tests/golden",
 )
-@reported
-def render(
-    _context: Context,
-    variant: list[str],
-    all: bool = False,  # noqa: A002 - the flag is --all
-    explain: bool = False,
-    check: bool = False,
-    golden: bool = False,
-    base: str = "auto",
-    origin: str | None = None,
-    profile: str | None = None,
-    host: str | None = None,
-    widen: bool = False,
-    mixed: bool = False,
-    release: bool = False,
-    offline: bool = False,
-    dist: str | None = None,
-) -> None:
+def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, golden: bool = False) -> None:
     """Write dist/VARIANT/Dockerfile and its build context."""
-    wiring = make_wiring(dist, offline=offline)
     if check or golden:
-        quality.check_golden(wiring, refresh=golden)
+        quality.check_golden(chosen.wiring, refresh=golden)
         return
-    options = build_options(
-        wishes(base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline)
-    )
-    chosen = variant_builds(wiring, variant, options, all_=all).values()
+    found = chosen.builds().values()
     if explain:
-        verbs.tell_explanation(wiring.console, [one.plan() for one in chosen])
+        verbs.tell_explanation(chosen.wiring.console, [one.plan() for one in found])
         return
-    for one in chosen:
+    for one in found:
         one.render()
 
 

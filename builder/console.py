@@ -1,4 +1,4 @@
-"""Output as a product: groups with ✓ and seconds, byte progress, GitHub's log groups and step summary."""
+"""The console's output: groups with ✓ and seconds, byte progress, GitHub's log groups and step summary."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tqdm import tqdm
 _LOCK = threading.Lock()
 _MB = 1_000_000
 _SECONDS_A_LINE = 30
-"""Between lines of a progress without a terminal: a log of CI tells that it is alive, and no more."""
+"""Seconds between two lines of a progress without a terminal."""
 
 
 class Console:
-    """Writes to one stream; implements ``ports.Reporter``. Several prefixed ones may share a stream."""
+    """The writer to one stream; implements ``ports.Reporter``. Prefixed consoles share a stream."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Console:
         prefix: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``prefix`` marks each line when variants build side by side."""
+        """``prefix`` starts each line when variants build side by side."""
         self._env = env
         self._stream = stream or sys.stdout
         self._prefix = prefix
@@ -38,7 +38,7 @@ class Console:
         self._colour = self._stream.isatty() and not env.get("NO_COLOR")
 
     def prefixed(self, name: str) -> Console:
-        """The same console for one of several parallel variants."""
+        """A console on the same stream for one of several variants."""
         return Console(env=self._env, stream=self._stream, prefix=f"{name:<8} ", clock=self._clock)
 
     @contextmanager
@@ -89,11 +89,11 @@ class Console:
             yield advance
 
     def show(self, text: str) -> None:
-        """Text as it is: a table, JSON, another program's line."""
+        """Write text unchanged: a table, JSON, another program's line."""
         self._write(text)
 
     def summary(self, markdown: str) -> None:
-        """Append to GitHub's step summary where there is one."""
+        """Append to GitHub's step summary, if there is one."""
         target = self._env.get("GITHUB_STEP_SUMMARY")
         if target:
             with Path(target).open("a", encoding="utf-8") as file:
@@ -113,7 +113,7 @@ class Console:
 
 
 class _Lines:
-    """A progress where no bar can be: nothing for what is soon done, then a line now and again."""
+    """A progress without a terminal: nothing for half a minute, then a line each half minute."""
 
     def __init__(
         self, title: str, total: int, say: Callable[[str], None], clock: Callable[[], float]
@@ -123,7 +123,7 @@ class _Lines:
         self._began = self._said = clock()
 
     def advance(self, done: int) -> None:
-        """``done`` more bytes."""
+        """Count ``done`` more bytes."""
         self._done += done
         now = self._clock()
         if now - self._said >= _SECONDS_A_LINE:
@@ -138,5 +138,5 @@ class _Lines:
 
 
 def _escaped(text: str) -> str:
-    """GitHub reads a command to the end of its line, and a percent sign as the start of a code."""
+    """The text escaped for a GitHub command, which ends at a line break and reads ``%`` as a code."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

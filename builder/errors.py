@@ -159,8 +159,8 @@ class VariantsFailedError(BuilderError):
         super().__init__("\n\n".join(f"{name}: {error}" for name, error in self.failures.items()))
 
 
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-"""What the system says where a disk or a quota is full. A write that fails so names no file."""
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says where a disk or a quota is full, or where a file system takes no file of this size."""
 
 _WRONG_PATH = {
     errno.ENOENT: ("there is no such file or folder", "Check the path."),

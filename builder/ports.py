@@ -1,6 +1,6 @@
-"""What the stages need from the outside world, as Protocols; ``builder.adapters`` implements them.
+"""The ports of the pipeline as Protocols; ``builder.adapters`` implements them.
 
-A port that only one family of stages needs stands beside its values (``release.assets.ReleaseHost``).
+A port of one family of use cases stands beside its values (``release.assets.ReleaseHost``).
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from builder.project.inputs import DebianPackage, Input
 
 
 class Reporter(Protocol):
-    """Where progress and results are told. Library code never prints."""
+    """The receiver of progress and results. Library code never prints."""
 
     def step(self, title: str) -> AbstractContextManager[None]:
         """A group: its title, what happens inside, then ✓ and seconds (✗ when it raises)."""
 
     def say(self, line: str) -> None:
-        """One line of result or explanation."""
+        """Report one line of result or explanation."""
 
     def warn(self, line: str) -> None:
-        """One line the user should act on."""
+        """Report one line that the user should act on."""
 
     def progress(self, title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        """A byte progress; call the yielded function with the bytes just done.
+        """A byte progress; the yielded function takes the number of bytes just done.
 
-        Without a terminal it says little: a line now and then where it takes long.
+        Without a terminal it writes a line each half minute.
         """
 
 
 @dataclass(frozen=True)
 class Completed:
-    """A finished process: its exit code is the caller's to judge."""
+    """A finished process. The caller judges its exit code."""
 
     argv: tuple[str, ...]
     code: int
@@ -44,7 +44,7 @@ class Completed:
 
 
 class Runner(Protocol):
-    """The one door to processes."""
+    """The starter of processes."""
 
     def run(
         self,
@@ -63,7 +63,7 @@ class Runner(Protocol):
 
 
 class Store(Protocol):
-    """Every input by content: fetched once, verified against ``inputs.lock`` each time it enters."""
+    """The cache of inputs. Each is fetched once, and verified against ``inputs.lock`` on every use."""
 
     def fetch(self, item: Input) -> Path:
         """The verified file of a wheel or Debian input, under its own file name.
@@ -73,7 +73,7 @@ class Store(Protocol):
         """
 
     def unpack(self, wheel: Input) -> Path:
-        """The wheel's unpacked tree, each file's sha256 proved against the wheel's own RECORD."""
+        """The wheel's unpacked tree. Each file's sha256 equals the one in the wheel's RECORD."""
 
 
 class Rootfs(Protocol):
@@ -91,7 +91,7 @@ class Rootfs(Protocol):
 
 @dataclass(frozen=True)
 class EngineFacts:
-    """What the engine says of itself."""
+    """The engine's description of itself."""
 
     name: str
     version: str
@@ -143,25 +143,25 @@ class Engine(Protocol):
     """A Docker Engine with BuildKit. Everything it makes carries the label ``io.ortpacks``."""
 
     def facts(self) -> EngineFacts:
-        """Raises ``ToolMissingError`` when no engine answers or it has no BuildKit."""
+        """The engine's facts. Raises ``ToolMissingError`` without an engine, or without BuildKit."""
 
     def has_image(self, reference: str) -> bool:
-        """Whether the engine holds the image already."""
+        """Whether the engine holds the image."""
 
     def resolve(self, reference: str) -> str:
-        """``sha256:`` digest of an image on its registry. Raises ``TransferError`` when out of reach."""
+        """The ``sha256:`` digest of an image in its registry. Raises ``TransferError``."""
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
-        """Raises ``CommandError`` with the last 30 log lines."""
+        """Build an image or files. Raises ``CommandError`` with the last 30 log lines."""
 
     def run(self, request: ContainerRun) -> Completed:
-        """Run to the end and return exit code and output; raises only when the engine fails."""
+        """Run a container to its end; its exit code and output. Raises only when the engine fails."""
 
     def clean(self) -> Iterator[str]:
-        """Remove what carries our label, naming each thing removed."""
+        """Remove what carries our label; the name of each thing removed."""
 
     def drop_caches(self) -> Iterator[str]:
-        """Drop our cache mounts, known by their names, naming each."""
+        """Drop our cache mounts, known by their names; the name of each."""
 
 
 class Inspector(Protocol):
@@ -169,7 +169,7 @@ class Inspector(Protocol):
 
     @property
     def version(self) -> str:
-        """E.g. ``12.4.131``."""
+        """The version, like ``12.4.131``."""
 
     def list_images(self, library: Path) -> tuple[Completed, Completed]:
-        """What ``cuobjdump --list-elf`` and ``--list-ptx`` said of a library, exit codes included."""
+        """The outputs and exit codes of ``cuobjdump --list-elf`` and ``--list-ptx`` for a library."""

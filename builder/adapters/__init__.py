@@ -1,1 +1,1 @@
-"""The only impure code: processes, sockets, the Docker engine, files."""
+"""The implementations of the ports: processes, sockets, the Docker engine, files."""

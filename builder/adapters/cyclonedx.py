@@ -1,4 +1,4 @@
-"""An SBOM as CycloneDX 1.6, spelled and validated by the format's own library."""
+"""SBOMs in CycloneDX 1.6, written and validated by the format's own library."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which commit a git tag stands for now; the clone itself happens inside the build.
-
-Which commit of itself the builder runs from. Nothing fails where that cannot be told.
-"""
+"""The commit of a git tag, and the commit that the builder itself runs from."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ _ENVIRONMENT = {
     "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
     "GIT_HTTP_LOW_SPEED_TIME": "30",
 }
-"""Never ask for a password; give up after 30 s of next to nothing."""
+"""Git never asks for a password, and gives up after 30 s below 1,000 bytes a second."""
 
 
 class GitTags:
@@ -27,7 +24,7 @@ class GitTags:
         self._runner = runner
 
     def __call__(self, spec: str) -> str:
-        """The commit, also of an annotated tag. Raises ``ValidationError`` where the tag does not exist."""
+        """The commit of a tag, annotated or not. Raises ``ValidationError`` for an unknown tag."""
         url, _, tag = spec.rpartition("@")
         try:
             done = self._runner.run(
@@ -40,7 +37,7 @@ class GitTags:
 
 
 def _commit(listing: str, url: str, tag: str) -> str:
-    """Peeled tags (``^{}``) name the commit of an annotated one and come last."""
+    """The commit in a listing. Peeled tags (``^{}``) name the commit of an annotated tag and come last."""
     rows = [line.split("\t") for line in listing.splitlines()]
     commits = {name: commit for commit, name in (row for row in rows if len(row) == 2)}  # noqa: PLR2004
     commit = commits.get(f"refs/tags/{tag}^{{}}") or commits.get(f"refs/tags/{tag}")
@@ -52,13 +49,13 @@ def _commit(listing: str, url: str, tag: str) -> str:
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0"}
-"""Looking writes nothing."""
+"""Git writes nothing, not even its index."""
 
 
 def revision_of(root: Path, runner: Runner) -> Revision | None:
-    """The commit checked out in ``root``, and whether anything there differs from it, new files too.
+    """The commit checked out in ``root``, and whether any file there differs from it or is new.
 
-    ``None`` without git, and where ``root`` itself is no work tree: the repository around an unpacked archive
+    ``None`` without git, and where ``root`` itself is no work tree: a repository around an unpacked archive
     is another project's.
     """
     here = ["git", "-C", str(root), "--git-dir=.git", "--work-tree=.", "-c", "core.fsmonitor=false"]

@@ -1,4 +1,4 @@
-"""The one door to processes."""
+"""The only module that starts processes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _GRACE_SECONDS = 20
 
 
 class ProcessRunner:
-    """Runs programs found on ``env['PATH']``; implements ``ports.Runner``."""
+    """The runner of programs found on ``env['PATH']``; implements ``ports.Runner``."""
 
     def __init__(self, env: Mapping[str, str], *, hints: Mapping[str, str] | None = None) -> None:
-        """``hints`` says, per program, how to get it."""
+        """``hints`` says how to get a program, by its name."""
         self._env = dict(env)
         self._hints = dict(hints or {})
         self._streaming: set[subprocess.Popen[bytes]] = set()
@@ -51,7 +51,7 @@ class ProcessRunner:
         return done
 
     def interrupt(self) -> None:
-        """End what streams now, in whatever thread, and start nothing more: the user pressed Ctrl-C."""
+        """End the streaming processes of all threads, and start no more: the user pressed Ctrl-C."""
         self._interrupted = True
         for process in list(self._streaming):
             _stop(process)
@@ -110,7 +110,7 @@ def _lines(stream: IO[bytes] | None) -> Iterator[str]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask first, so that a build keeps its caches; then insist."""
+    """Interrupt the process, so that a build keeps its caches; kill it after 20 seconds."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(_GRACE_SECONDS)

@@ -1,1 +1,1 @@
-"""Invoke's verbs: flags in, exit codes out. Uses ``builder.builds``, which wires everything."""
+"""The verbs of ``./run``: Invoke parses their flags here, and ``builder.builds`` does the work."""

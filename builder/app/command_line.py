@@ -14,10 +14,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import inspect
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -25,6 +27,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.program import Program
+from invoke.tasks import task
 
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
@@ -32,7 +35,7 @@ from builder.config.project import pick_variants
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
-from builder.project.variants import Origin
+from builder.project.variants import Origin, Variant
 
 P = ParamSpec("P")
 
@@ -48,8 +51,6 @@ _OUTPUT_LOST = (*FULL_DISK, errno.EIO)
 """What a write to an open file or to the output fails with. Such an error names no file."""
 
 BASES = ("auto", "nvidia", "assembled")
-
-WISHES = ("base", "origin", "profile", "host", "widen", "mixed", "release", "offline")
 
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
@@ -176,17 +177,81 @@ def _count(name: str, value: str | None) -> int | None:
     return int(value)
 
 
-def variant_builds(
-    wiring: Wiring, names: list[str], options: BuildOptions, *, all_: bool
-) -> dict[str, VariantBuild]:
-    """The chosen variants' builds by name; several at once mark each line with their variant."""
-    variants = pick_variants(wiring.project, names, all_)
-    if len(variants) == 1:
-        return {variants[0].name: VariantBuild(wiring, variants[0], options, wiring.reporter)}
-    return {
-        variant.name: VariantBuild(wiring, variant, options, wiring.console.prefixed(variant.name))
-        for variant in variants
-    }
+@dataclass(frozen=True, kw_only=True)
+class ChosenVariants:
+    """The variants that a verb is for, and the flags on what to build."""
+
+    wiring: Wiring
+    names: tuple[str, ...]
+    every: bool
+    """Whether ``--all`` was given."""
+    wishes: Wishes
+    builder: str | None
+
+    def variants(self) -> tuple[Variant, ...]:
+        """The variants. Raises ``ValidationError`` (an unknown one) or ``NothingToDoError`` (none)."""
+        return pick_variants(self.wiring.project, self.names, self.every)
+
+    def builds(
+        self, *, jobs: str | None = None, force: bool = False, cache: str | None = None
+    ) -> dict[str, VariantBuild]:
+        """The variants' builds by name. The console marks each line with its variant if there are several."""
+        options = build_options(self.wishes, self.builder, jobs=jobs, force=force, cache=cache)
+        variants, console = self.variants(), self.wiring.console
+        if len(variants) == 1:
+            return {variants[0].name: VariantBuild(self.wiring, variants[0], options, self.wiring.reporter)}
+        return {
+            one.name: VariantBuild(self.wiring, one, options, console.prefixed(one.name)) for one in variants
+        }
+
+
+def over_variants(without: str = "", **own: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a task of a function of ``ChosenVariants`` and its own flags; ``own`` has their help lines.
+
+    The task takes the flags of ``FLAGS`` too, except ``without``.
+    """
+
+    def decorate(body: Callable[..., None]) -> Callable[..., None]:
+        def verb(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
+            _context: Context,
+            /,
+            variant: list[str],
+            all: bool = False,  # noqa: A002 - the flag is --all
+            base: str = "auto",
+            origin: str | None = None,
+            profile: str | None = None,
+            host: str | None = None,
+            widen: bool = False,
+            mixed: bool = False,
+            release: bool = False,
+            builder: str | None = None,
+            offline: bool = False,
+            dist: str | None = None,
+            **flags: str | bool | None,
+        ) -> None:
+            chosen = ChosenVariants(
+                wiring=make_wiring(dist, offline=offline),
+                names=tuple(variant),
+                every=all,
+                wishes=wishes(
+                    base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline
+                ),
+                builder=builder,
+            )
+            body(chosen, **flags)
+
+        context, names, every, *shared, _ = inspect.signature(verb).parameters.values()
+        _, *flags = inspect.signature(body).parameters.values()
+        shared = [one for one in shared if one.name != without]
+        # Invoke reads the signature, and gives a short flag to the first that wants it.
+        verb.__dict__["__signature__"] = inspect.Signature(
+            [context, names, every, *(one.replace(kind=every.kind) for one in flags), *shared]
+        )
+        verb.__doc__ = body.__doc__
+        known = (one for one in FLAGS if one != without)
+        return task(reported(verb), name=body.__name__, iterable=["variant"], help=help_lines(*known, **own))
+
+    return decorate
 
 
 TYPES = ("gha", "registry", "s3", "azblob")

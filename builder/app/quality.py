@@ -1,7 +1,4 @@
-"""test: lint, types, import contracts, workflows, then pytest with the tiers that this machine can run.
-
-doctor: look at this machine, change nothing.
-"""
+"""The checks of this project: test (gates, then pytest), doctor, and render --check."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _GOLDEN = "tests/golden"
 
 
 def check_golden(wiring: Wiring, *, refresh: bool) -> None:
-    """Compare every rendering with ``tests/golden``; ``refresh`` rewrites them.
+    """Compare every rendering with ``tests/golden``; ``refresh`` rewrites the files.
 
     Raises ``CheckFailedError`` with the differences.
     """
@@ -45,7 +42,7 @@ def check_golden(wiring: Wiring, *, refresh: bool) -> None:
 
 
 def goldens(wiring: Wiring) -> Iterator[tuple[str, str]]:
-    """File name and text of every variant on every base, compiled in full; and one repacked."""
+    """The file name and text of every variant on every base, compiled in full; and of one repacked wheel."""
     for variant in wiring.project.variants.values():
         for base in ("nvidia", "assembled"):
             yield from _rendering(
@@ -101,7 +98,7 @@ _WORKFLOWS = ".github/workflows/*.yml"
 _ZIZMOR = ("zizmor", "--offline", "--no-progress", "--quiet", "--strict-collection", "--min-severity=low")
 
 _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
-"""Without what it would run where it finds it: the answer is the same on every machine."""
+"""Without shellcheck and pyflakes, so that every machine gives the same answer."""
 
 _BESIDE = ("--numprocesses=2", "-m=not engine")
 
@@ -109,7 +106,7 @@ _FAST = ("--numprocesses=2", "tests/unit", "tests/golden", "tests/component/pipe
 """What two cores run in half a minute: the pure rooms, and the use cases over fakes."""
 
 _ALONE = ("-m=engine",)
-"""Tests that share the engine run one after another, when the others are through."""
+"""Tests that share the engine run one after another, after the others."""
 
 
 def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
@@ -130,7 +127,7 @@ def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
 
 
 def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
-    """Two linters. actionlint is no Python package that pip could pin by its bytes, so it may be missing."""
+    """The linters of the workflows. actionlint is no Python package, so it may be missing."""
     files = sorted(str(path.relative_to(wiring.root)) for path in wiring.root.glob(_WORKFLOWS))
     yield (*_ZIZMOR, *files)
     if shutil.which("actionlint", path=wiring.env["PATH"]):
@@ -140,7 +137,7 @@ def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
 
 
 def _selections(wiring: Wiring, *, fast: bool, only: str | None) -> Iterator[tuple[str, ...]]:
-    """Pytest's flags, run by run."""
+    """The flags of pytest, one tuple a run."""
     asked = () if fast else tuple(tiers(wiring))
     if only:
         yield (f"-k={only}", *asked)
@@ -152,7 +149,7 @@ def _selections(wiring: Wiring, *, fast: bool, only: str | None) -> Iterator[tup
 
 
 def doctor(wiring: Wiring) -> bool:
-    """Say what is here and what is missing for a build; whether everything is."""
+    """Report what a build needs and this machine has or lacks; whether all of it is here."""
     probes = {
         "python": platform.python_version,
         "variants.yaml": lambda: f"{len(wiring.project.variants)} variants",

@@ -1,4 +1,4 @@
-"""The verbs publish, release-status and mirror: Invoke tasks, and the adapters that each of them needs."""
+"""The verbs publish, release-status, mirror and matrix, and their adapters."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ _PUBLIC_API = "api.github.com"
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Which repository on which server; ``None`` takes what is configured."""
+    """The repository and the API to publish to; ``None`` stands for the configured one."""
 
     api: str | None = None
     repository: str | None = None
 
 
 def publish_dist(wiring: Wiring, options: PublishOptions, target: Target) -> None:
-    """Make the client, prove every package again from its own bytes, then make the release."""
+    """Make the client, prove every package from its bytes, then make the release."""
     project = with_target(wiring, target)
     host = github_host(wiring, project)
     ours = project.publish.repository == wiring.env.get("GITHUB_REPOSITORY")
@@ -65,14 +65,14 @@ def publish_dist(wiring: Wiring, options: PublishOptions, target: Target) -> Non
 
 
 def publish_on(wiring: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
-    """Publish ``dist`` on any host. The client in it looks for the index where ``project`` publishes."""
+    """Publish ``dist`` on any host. The client's default index is where ``project`` publishes."""
     tag = release_tag(wiring.dist, project, wiring.archive(wiring.reporter), options.tag)
     write_client(wiring, index_url(project.publish, tag))
     return publish_release(wiring.dist, project, _ports(wiring, host), replace(options, tag=tag))
 
 
 def show_status(wiring: Wiring, tag: str | None, target: Target) -> bool:
-    """Show how the release stands against ``dist``; whether it is public and equal."""
+    """Report the release compared with ``dist``; whether it is public and equal."""
     project = with_target(wiring, target)
     tag = tag or release_tag(wiring.dist, project, wiring.archive(wiring.reporter))
     found = read_release_status(wiring.dist, tag, _ports(wiring, github_host(wiring, project)))
@@ -93,7 +93,7 @@ def github_host(wiring: Wiring, project: Project) -> GitHub:
 
 
 def with_target(wiring: Wiring, target: Target) -> Project:
-    """The project, publishing to ``target``."""
+    """The project with ``target`` as the place to publish to."""
     configured = wiring.project.publish
     repository = target.repository or wiring.env.get("GITHUB_REPOSITORY") or configured.repository
     publishing = replace(configured, api=target.api or configured.api, repository=repository)
@@ -101,13 +101,13 @@ def with_target(wiring: Wiring, target: Target) -> Project:
 
 
 def _token(wiring: Wiring, api: str) -> str:
-    """From the environment, else what ``gh`` is logged in with; empty where there is none."""
+    """The token of the environment, else the one of ``gh``; empty where there is none."""
     found = next((wiring.env[name] for name in _TOKENS if wiring.env.get(name)), None)
     return found if found is not None else _token_of_gh(wiring, api)
 
 
 def _token_of_gh(wiring: Wiring, api: str) -> str:
-    """What ``gh`` keeps for the server, if it is logged in there; it knows GitHub's own by its web name."""
+    """The token that ``gh`` stores for the server, empty if it is not logged in there."""
     server = urlsplit(api).hostname or ""
     host = "github.com" if server == _PUBLIC_API else server
     try:
@@ -130,15 +130,15 @@ def _ports(wiring: Wiring, host: ReleaseHost) -> PublishPorts:
 
 
 def _prove(wiring: Wiring, package: Path) -> None:
-    """Re-read every byte of a package, without running anything."""
+    """Re-read every byte of a package. Nothing is run."""
     verify(package, verifier(wiring, wiring.reporter, None))
 
 
 def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
-    """Make the release of ``dist`` on the mirror ``to``: the very files that ``publish`` puts on GitHub.
+    """Make the release of ``dist`` in the mirror's folder ``to``, of the same files as on GitHub.
 
-    What would stop it is found before packages are proved. Raises what ``publish`` does, ``ConfigError`` for
-    a tag that no folder can have, and ``DiskError``.
+    Access, space and tag are checked before packages are proved. Raises what ``publish`` does,
+    ``ConfigError`` for a tag that no folder can have, and ``DiskError``.
     """
     mirror = MirrorFolder(to)
     host = DirectoryHost(mirror, wiring.reporter)
@@ -155,14 +155,14 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
 def _mirror_lock(
     wiring: Wiring, mirror: MirrorFolder, options: PublishOptions
 ) -> AbstractContextManager[None]:
-    """One run writes at a time; a dry run writes nothing."""
+    """The lock of the mirror; a dry run, which writes nothing, needs none."""
     if options.dry_run:
         return nullcontext()
     return mirror.alone(lambda: wiring.reporter.say(f"waiting: another run writes to {mirror.root}"))
 
 
 def _listed_files(wiring: Wiring) -> tuple[Path, ...]:
-    """What of the release is there before it is prepared: nearly all of its bytes."""
+    """The release's files that exist before it is prepared, which are nearly all of its bytes."""
     names = {*wiring.checksums.read(wiring.dist), CLIENT}
     return tuple(path for path in (wiring.dist / name for name in sorted(names)) if path.is_file())
 
@@ -257,7 +257,7 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
 _RUNNER = "ubuntu-24.04"
 
 _MINUTES = {Origin.WHEEL: 60, Origin.AUTO: 360, Origin.SOURCE: 360}
-"""A repacked wheel takes minutes; what may compile gets all that a hosted runner gives, six hours.
+"""The time limits: a repacked wheel takes minutes, a compile may take a hosted runner's six hours.
 
 Source: docs.github.com, "Actions limits", job execution time.
 """
@@ -265,7 +265,7 @@ Source: docs.github.com, "Actions limits", job execution time.
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixLeg:
-    """One job: what it makes, and where."""
+    """One job of the matrix: what it builds and where it runs."""
 
     variant: str
     sm: tuple[str, ...]
@@ -278,13 +278,13 @@ class MatrixLeg:
 
 
 def show_matrix(wiring: Wiring, *, as_json: bool) -> None:
-    """Print it: a table, or JSON on one line. Raises ``ConfigError`` for a broken ``variants.yaml``."""
+    """Print the jobs as a table, or as JSON on one line. Raises ``ConfigError``."""
     found = matrix_legs(wiring.project)
     wiring.console.show(matrix_json(found) if as_json else "\n".join(matrix_table(found)))
 
 
 def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
-    """A leg for each package's name, in the order of ``variants.yaml``; those without CUDA are repacked."""
+    """One job for each package, in the order of ``variants.yaml``. Packages without CUDA are repacked."""
     origin = project.onnxruntime.origin
     return tuple(
         _leg(one, origin if one.provider == CUDA else Origin.WHEEL) for one in project.packages.values()
@@ -292,12 +292,12 @@ def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
 
 
 def matrix_json(found: Iterable[MatrixLeg]) -> str:
-    """``docs/schemas/matrix.schema.json`` on one line, which is what a step's output can be."""
+    """The jobs on one line of JSON (``docs/schemas/matrix.schema.json``), as a step's output takes it."""
     return json.dumps({"include": [asdict(leg) for leg in found]})
 
 
 def matrix_table(found: Iterable[MatrixLeg]) -> Iterator[str]:
-    """A line a leg."""
+    """The table, one line a job."""
     for leg in found:
         sm = " ".join(leg.sm) or "-"
         yield f"{leg.variant:<10} {leg.origin:<7} {leg.runner:<13} {leg.timeout_minutes:>4} min  sm {sm}"

@@ -1,9 +1,4 @@
-"""The verbs besides ``build`` that need more than one stage: arguments in, results told.
-
-diff: what sets two packages apart, by their manifests.
-
-render --explain: what sets a plan apart from the official build of its ORT version.
-"""
+"""The verbs builds, client, install, lock, clean, diff and render --explain."""
 
 from __future__ import annotations
 
@@ -45,7 +40,7 @@ _MADE_BY_US = ("Dockerfile", "built.json")
 
 
 def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
-    """Make docs/builds.md anew from every package of ``folders`` that has its record beside it.
+    """Write docs/builds.md from every package of ``folders`` that has its record beside it.
 
     A package whose record is missing or of other bytes is left out with a warning. Raises
     ``NothingToDoError`` for a folder without packages and ``IntegrityError`` for a damaged one.
@@ -65,9 +60,9 @@ def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
 
 
 def _recorded(packages: Sequence[Path]) -> Iterator[Path]:
-    """The packages that a record may be of: one of those a build made of the same libraries.
+    """The packages that have a record: of those made of the same compiled libraries, the first.
 
-    A package without CUDA has none: nothing is compiled for it.
+    A package without CUDA has none, since nothing is compiled for it.
     """
     stems = {stem(package.name) for package in packages}
     for package in packages:
@@ -79,7 +74,7 @@ def _recorded(packages: Sequence[Path]) -> Iterator[Path]:
 
 
 def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecord, int] | str:
-    """Manifest, record and bytes of a package, or why its record cannot be used."""
+    """The manifest, record and size of a package, or why its record cannot be used."""
     file = package.with_name(record_name(package.name))
     if not file.is_file():
         return f"no {file.name} lies beside it"
@@ -96,13 +91,13 @@ def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecor
 
 
 def write_client(wiring: Wiring, index: str | None) -> Path:
-    """``dist/ortpacks.pyz``; ``index`` is the one it reads unless told otherwise."""
+    """Write ``dist/ortpacks.pyz``; ``index`` is its default index."""
     request = ClientRequest(source=wiring.root, target=wiring.dist / CLIENT, index_url=index)
     return build_client(request)
 
 
 def make_client(wiring: Wiring) -> Path:
-    """The client, and ``dist/index.json`` over the packages that are there."""
+    """Write the client, and ``dist/index.json`` over the packages in ``dist``."""
     packages = archives_in(wiring.dist)
     client = write_client(wiring, None)
     archive = wiring.archive(wiring.reporter)
@@ -118,7 +113,7 @@ def make_client(wiring: Wiring) -> Path:
 
 
 def install(wiring: Wiring, index: str | None, prefix: str | None, layout: str) -> int:
-    """Run the client that users run, on this machine; its exit code."""
+    """The exit code of the client, run on this machine."""
     program = ["-m", "builder.client"] if index else [str(make_client(wiring))]
     where = ["--index", index or str(wiring.dist), *(["--prefix", prefix] if prefix else [])]
     argv = [sys.executable, *program, "install", *where, "--layout", layout]
@@ -147,7 +142,7 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
 
 
 def clean(wiring: Wiring) -> None:
-    """Remove our results from ``dist`` and, on the engine, what carries our label; nothing else."""
+    """Remove our results from ``dist``, and from the engine what carries our label."""
     for path in _results(wiring):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         wiring.reporter.say(f"removed {path}")
@@ -159,13 +154,13 @@ def clean(wiring: Wiring) -> None:
 
 
 def drop_caches(wiring: Wiring) -> None:
-    """Drop the compile caches that we keep on the engine."""
+    """Drop the compile caches on the engine."""
     for name in wiring.engine.drop_caches():
         wiring.reporter.say(f"dropped {name}")
 
 
 def _results(wiring: Wiring) -> list[Path]:
-    """What our verbs leave in ``dist``, by name: a folder that was there before us keeps everything else."""
+    """The results of our verbs in ``dist``, by name. Other files there stay."""
     dist = wiring.dist
     ends = (*ARCHIVE_SUFFIXES, SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
     names = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
@@ -177,7 +172,7 @@ def _results(wiring: Wiring) -> list[Path]:
 
 
 def show_difference(wiring: Wiring, old: Path, new: Path, *, as_json: bool) -> None:
-    """Print it. Nothing is unpacked: a manifest is the head of its archive.
+    """Print the difference of two packages, read from their manifests alone.
 
     Raises ``ValidationError`` (no package) or ``IntegrityError`` (a damaged one).
     """
@@ -187,14 +182,14 @@ def show_difference(wiring: Wiring, old: Path, new: Path, *, as_json: bool) -> N
 
 
 def _read(wiring: Wiring, package: Path) -> tuple[Manifest, int]:
-    """A package's manifest, and the size of its archive in bytes."""
+    """The package's manifest, and the size of its archive in bytes."""
     archive = wiring.archive(wiring.reporter)
     manifest = manifest_format.loads(archive.read_manifest(package), package.name)
     return manifest, archive.whole(package).size
 
 
 def tell_explanation(console: Console, plans: Iterable[BuildPlan]) -> None:
-    """Show each plan beside the official build: a line a difference, then what the version makes of it."""
+    """Print each plan's differences from the official build, one line each, then the version's notes."""
     for plan in plans:
         console.show("\n".join(_lines(explain(plan))))
 

@@ -1,1 +1,1 @@
-"""A variant's build from plan to verified package; ``workshop`` wires the adapters."""
+"""A variant's build, from plan to verified packages. ``wiring`` creates the adapters."""

@@ -1,4 +1,4 @@
-"""How long a plan will compile on this machine, by what its units cost when they were measured.
+"""The time that compiling a plan takes on this machine, from the measured costs of its units.
 
 The table (``builder/inside/costs.tsv``) is of ORT 1.21.0, measured in a full build for ``legacy`` on a busy
 machine; what ccache holds takes less. Of flash attention's units one was measured on its own, for sm_90: 138
@@ -28,7 +28,7 @@ Measured: 54 CUDA units for 89 90 100 120 took 1,338 CPU s (docs/builds.md).
 """
 
 _PROVIDER_MB = {Profile.FULL: 63, Profile.LEAN: 50, Profile.MINIMAL: 1}
-"""Millions of bytes that an architecture adds to the CUDA provider. Source: the sizes in docs/builds.md."""
+"""Megabytes that an architecture adds to the CUDA provider. Source: the sizes in docs/builds.md."""
 
 _PROVIDER = re.compile(r"CMakeFiles/onnxruntime_providers_(?:cuda|shared)\.dir/|_deps/")
 
@@ -43,30 +43,30 @@ _CANNOT = {
     Host.WHEEL: "transformer models at the default optimisation level",
     Host.SOURCE: "models with com.microsoft operators in them",
 }
-"""What profile lean runs no sessions with, by where the host library comes from (C011)."""
+"""The sessions that profile lean cannot run, by the host library's origin (C011)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """CPU seconds of a plan's compilers: of all units, and of the one that takes longest."""
+    """The CPU seconds of a plan's compilers: of all units together, and of the longest one."""
 
     total: float
     longest: float
 
     def minutes(self, jobs: int) -> int:
-        """Minutes of so many jobs at once."""
+        """The minutes that ``jobs`` compilers at once take."""
         return max(1, math.ceil(max(self.total / jobs, self.longest) / 60))
 
 
 def work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
-    """What compiling a plan takes, with nothing cached; nothing for a plan that compiles nothing."""
+    """The work of compiling a plan without any cache; zero for a plan that compiles nothing."""
     compiled = [output for output in costs if _is_compiled(output, plan)]
     units = [estimate(costs, output, _architectures(output, plan)) for output in compiled]
     return Work(total=sum(units), longest=max(units, default=0.0))
 
 
 def _architectures(output: str, plan: BuildPlan) -> float:
-    """For how many architectures a unit is compiled; one that a newer ptxas makes is part of one."""
+    """The number of architectures of a unit; one that a newer ptxas makes counts as part of one."""
     if _of(output, without_device_code(plan.ort_version)) and plan.profile is Profile.FULL:
         return 0
     parts = narrowed(plan.variant.sm, plan.ort_version) if plan.profile is Profile.FULL else ()
@@ -80,7 +80,7 @@ def _of(output: str, paths: Iterable[str]) -> bool:
 
 
 def _left_out(plan: BuildPlan) -> Iterator[str]:
-    """Beginnings of the paths of units that a full build of this set has no code in."""
+    """The path prefixes of units without code in a full build of this set."""
     unused = unused_options(plan.variant.sm, plan.ort_version)
     return (launch.path for launch in launches(plan.ort_version) if launch.option in unused)
 
@@ -100,9 +100,9 @@ def _is_compiled(output: str, plan: BuildPlan) -> bool:
 
 
 def tell(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], int | None]) -> Iterator[str]:
-    """The lines ``time`` and ``widen`` of a plan; none where nothing is compiled or no table is there.
+    """The lines ``time`` and ``widen`` of a plan; none where nothing is compiled or no table exists.
 
-    ``jobs``: units of a profile that are compiled at once, ``None`` where no engine says so.
+    ``jobs`` gives the number of a profile's units compiled at once, ``None`` without an engine.
     """
     if plan.profile is None or not costs:
         return
@@ -125,7 +125,7 @@ def _time(plan: BuildPlan, costs: Mapping[str, Cost], at_once: int | None) -> st
 
 
 def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], int | None]) -> str:
-    """The profile that takes less, and what it cannot do. ``minimal`` is no product and no answer."""
+    """The faster profile lean, its time, and what it cannot do."""
     if plan.profile is not Profile.FULL:
         return ""
     lean, at_once = work(replace(plan, profile=Profile.LEAN), costs), jobs(Profile.LEAN)
@@ -143,7 +143,7 @@ def _with(plan: BuildPlan, sm: Iterable[Arch]) -> BuildPlan:
 
 
 def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]) -> str:
-    """What a wider set costs, in words."""
+    """The cost of a wider set, in words."""
     seconds = work(wider, costs).total - work(narrower, costs).total
     count = len(wider.variant.sm) - len(narrower.variant.sm)
     size = count * _PROVIDER_MB[wider.profile or Profile.FULL]
@@ -151,5 +151,5 @@ def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]
 
 
 def _rounded(seconds: float) -> str:
-    """Two digits that count: no estimate has more."""
+    """The number with two significant digits."""
     return f"{round(seconds, 1 - int(math.log10(max(10.0, seconds)))):,.0f}"

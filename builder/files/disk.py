@@ -12,8 +12,6 @@ from typing import Callable, Iterable, Iterator, List
 
 from builder.errors import DISK_ADVICE, FULL_DISK, DiskError
 
-_FULL = (*FULL_DISK, errno.EFBIG)
-
 Sync = Callable[[Path], None]
 """``sync(path)`` of a file that is whole and closed. Raises ``OSError``."""
 
@@ -23,7 +21,7 @@ def disk_error(error: OSError, path: Path, needed: int = 0, also: str = "") -> D
 
     ``needed`` is how many bytes were expected, 0 where nobody knows. ``also`` is more advice.
     """
-    if error.errno in _FULL:
+    if error.errno in FULL_DISK:
         expected = f"About {needed:,} bytes were expected, " if needed else ""
         room = f"{expected}{_free(path):,} bytes are free now."
         cause = f"the disk or a quota was full while it was written ({error.strerror})"

@@ -64,7 +64,7 @@ def fetch(wanted: WantedFile, part: Path, web: Web) -> None:
 
 
 def validator_file(part: Path) -> Path:
-    """Where the server's name for the bytes in ``part`` is kept, for ``If-Range``."""
+    """The file beside ``part`` that keeps the server's ETag or date of its bytes, for ``If-Range``."""
     return part.with_name(f"{part.name}.etag")
 
 
@@ -75,7 +75,7 @@ def forget(part: Path) -> None:
 
 
 def _receive(wanted: WantedFile, part: Path, running: RunningDigest, web: Web) -> None:
-    """One connection's worth of bytes, appended to ``part``.
+    """Append to ``part`` what one connection brings.
 
     Nothing is synced: what a power cut spoils is found by its sha256, and fetched again.
     """
@@ -102,7 +102,7 @@ def _receive(wanted: WantedFile, part: Path, running: RunningDigest, web: Web) -
 
 
 def _conditions(wanted: WantedFile, part: Path, have: int) -> Dict[str, str]:
-    """Headers that ask for the rest: if the file is still the same, or if its sha256 will tell."""
+    """Headers that ask for the rest, where the server or the sha256 will tell whether it is the same file."""
     validator = validator_file(part)
     if have and validator.is_file():
         return {"Range": f"bytes={have}-", "If-Range": validator.read_text(encoding="latin-1")}
@@ -110,7 +110,7 @@ def _conditions(wanted: WantedFile, part: Path, have: int) -> Dict[str, str]:
 
 
 def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> int:
-    """Where in the file the answer begins: 206 at ``have``, 200 at 0. Anything else: start over."""
+    """The offset that the answer begins at: ``have`` for 206, 0 for 200. Any other removes ``part``."""
     if response.status == HTTPStatus.OK:
         announced = response.headers.get("Content-Length")
         if announced is not None and wanted.size is not None and announced != str(wanted.size):
@@ -129,7 +129,7 @@ def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> 
 
 
 def _length(response: Response) -> int:
-    """Bytes of the answer; 0 where the server does not say."""
+    """The length of the answer in bytes; 0 where the server does not say."""
     text = response.headers.get("Content-Length", "")
     return int(text) if text.isdecimal() else 0
 
@@ -137,7 +137,7 @@ def _length(response: Response) -> int:
 def _arriving(
     response: Response, start: int, total: int, wanted: WantedFile, running: RunningDigest, web: Web
 ) -> Iterator[bytes]:
-    """What comes, to the end of the answer. What came before a connection breaks is kept."""
+    """The answer's chunks. What came before a connection breaks is in the file."""
     done = start
     while True:
         try:

@@ -56,7 +56,7 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
 @contextmanager
 def if_free(path: Path) -> Iterator[bool]:
-    """Whether nobody holds ``path``; while the block runs, this process does."""
+    """Whether the lock was free; then this process holds it until the block ends."""
     with _opened(path) as descriptor:
         yield locked(descriptor)
 

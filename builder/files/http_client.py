@@ -64,7 +64,7 @@ class Response(Protocol):
 
 
 def _unheard(line: str) -> None:
-    """Nobody is told."""
+    """Tell nobody."""
 
 
 Open = Callable[[str, Dict[str, str]], Response]
@@ -72,7 +72,7 @@ Open = Callable[[str, Dict[str, str]], Response]
 
 @dataclass(frozen=True)
 class Web:
-    """The network and the clock, so that a test can stand in for both."""
+    """The network, the clock and who is told: what a test replaces."""
 
     open: Open
     """``open(url, headers)``; raises ``HTTPError`` for 4xx and 5xx, ``OSError`` for the network."""
@@ -90,7 +90,7 @@ class NotThereError(TransferError):
 
 
 class TransientError(Exception):
-    """Worth another try; ``wait`` is what the server asked for, in seconds."""
+    """A failure that another try may cure; ``wait`` is the server's wish in seconds."""
 
     def __init__(self, message: str, wait: Optional[float] = None) -> None:
         super().__init__(message)
@@ -98,15 +98,15 @@ class TransientError(Exception):
 
 
 class SlowError(TransientError):
-    """The server sends next to nothing: bytes that came are no reason to go on with it for ever."""
+    """The server sends next to nothing. The bytes that came do not count as progress."""
 
 
 class RangeRefusedError(TransientError):
-    """416: the server's file is shorter than what is here already."""
+    """The server answered 416: its file is shorter than what is here already."""
 
 
 def open_url(url: str, headers: Dict[str, str], clock: Clock = time.monotonic) -> Response:
-    """A request by urllib, with its proxies from the environment, and a limit to how slow it may be."""
+    """Send a request through the environment's proxies. Its answer raises ``TooSlowError``."""
     _require_http(url)
     bare, login = _without_login(quote(url, safe=_LEFT_ALONE))
     request = urllib.request.Request(bare, headers={"User-Agent": "ortpacks", **headers})  # noqa: S310 checked
@@ -153,7 +153,11 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
 
 
 def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
-    """Try until it works, was fruitless ``FRUITLESS_TRIES`` times in a row, or fails for good."""
+    """The result of ``attempt``, which is repeated while it raises ``TransientError``.
+
+    ``done`` tells how many bytes there are: ``FRUITLESS_TRIES`` in a row that bring no more are a
+    ``TransferError``.
+    """
     fruitless, best = 0, done()
     while True:
         try:
@@ -172,7 +176,7 @@ def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
 
 
 def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
-    """One request. Raises ``TransientError`` where another try may help, else ``TransferError``."""
+    """The answer to one request. Raises ``TransientError`` or, where no try will help, ``TransferError``."""
     shown = without_userinfo(url)
     try:
         return web.open(url, headers)
@@ -206,7 +210,7 @@ def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
 
 
 def _retry_after(error: HTTPError) -> Optional[float]:
-    """Seconds. A date is held to the server's own, not to this machine's clock."""
+    """The server's wish in seconds. A date is compared with the server's own, not this machine's clock."""
     text, now = (error.headers.get(name, "") for name in ("Retry-After", "Date"))
     if text.isdecimal():
         return float(text)
@@ -223,7 +227,7 @@ def _require_http(url: str) -> None:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Followed, but never from https to less: the index is trusted by its connection."""
+    """Follows redirects, but never from https to http: an index is trusted by its connection."""
 
     def redirect_request(
         self,
@@ -245,7 +249,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class TooSlowError(TimeoutError):
-    """Fewer than ``LEAST_BYTES`` came within ``WINDOW_SECONDS`` of waiting."""
+    """A server sent fewer than ``LEAST_BYTES`` within ``WINDOW_SECONDS`` of waiting."""
 
 
 class _Raw(Protocol):
@@ -259,7 +263,7 @@ class _Raw(Protocol):
 
 
 class _Paced(io.RawIOBase):
-    """``raw``, read as before; raises ``TooSlowError``.
+    """A raw stream whose reads raise ``TooSlowError``.
 
     Only waiting counts, so that whoever reads may take time. The first bytes, which a server may have to look
     for, have the socket's own limit.
@@ -272,7 +276,7 @@ class _Paced(io.RawIOBase):
         self._waited, self._came = 0.0, 0
 
     def readable(self) -> bool:
-        """It is."""
+        """Return true."""
         return True
 
     def readinto(self, buffer: memoryview, /) -> Optional[int]:  # type: ignore[override]  # no other buffer comes
@@ -320,7 +324,7 @@ def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., H
 
 
 class _Patient(urllib.request.AbstractHTTPHandler):
-    """Connections that end when next to nothing comes."""
+    """Makes connections that end when next to nothing comes."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -333,7 +337,7 @@ class _Patient(urllib.request.AbstractHTTPHandler):
 
 
 class _Http(_Patient, urllib.request.HTTPHandler):
-    """In the clear."""
+    """Opens http, with a limit to how slow."""
 
 
 _KINDS: List[Type[_Patient]] = [_Http]
@@ -341,6 +345,6 @@ _KINDS: List[Type[_Patient]] = [_Http]
 if hasattr(urllib.request, "HTTPSHandler"):  # a Python may have been built without
 
     class _Https(_Patient, urllib.request.HTTPSHandler):
-        """Encrypted."""
+        """Opens https, with a limit to how slow."""
 
     _KINDS.append(_Https)

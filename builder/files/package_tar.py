@@ -25,7 +25,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def forward_tar(stream: IO[bytes]) -> tarfile.TarFile:
-    """The tar in ``stream``; reading it raises ``NO_TAR``."""
+    """The tar in ``stream``, which is read once, forwards. Reading it raises one of ``NO_TAR``."""
     return tarfile.open(fileobj=cast("IO[bytes]", Forward(stream)), mode="r:", tarinfo=_Header)
 
 
@@ -36,7 +36,7 @@ def is_plain(path: str) -> bool:
 
 
 def parts_of(path: str, where: str) -> Tuple[str, ...]:
-    """The parts of a plain path; ``IntegrityError``, with ``where`` it stands, for any other."""
+    """The parts of a plain path. Raises ``IntegrityError``, beginning with ``where``, for any other."""
     if not is_plain(path):
         raise IntegrityError(f"{where}: it names {path!r}, which does not lie in its folder")
     return tuple(path.split("/"))
@@ -66,7 +66,7 @@ def place_in(folder: Path, parts: Sequence[str]) -> Path:
 
 
 class _Header(tarfile.TarInfo):
-    """Refuses what ``tarfile`` would read into memory however large it says it is."""
+    """A header that may not be large: ``tarfile`` would read it into memory."""
 
     @classmethod
     def frombuf(cls, buf: Union[bytes, bytearray], encoding: str, errors: str) -> _Header:
@@ -81,7 +81,7 @@ class _Header(tarfile.TarInfo):
 
 
 class Forward:
-    """Reads to the full and seeks forwards; back by one byte, which ``tarfile`` looks at twice."""
+    """A stream that can be sought forwards, and back by the one byte that ``tarfile`` looks at twice."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream

@@ -148,7 +148,7 @@ def compile_units(tree: Path, jobs: int, targets: Sequence[str], progress: Progr
     """Run Ninja to the end of what can be made; its exit status."""
     environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
     argv = ["ninja", "-C", str(tree), "-j", str(jobs), "-k", "0", *targets]
-    failures: list[Failure] = []
+    failures: list[FailedUnit] = []
     with subprocess.Popen(
         argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as ninja:
@@ -160,7 +160,7 @@ def compile_units(tree: Path, jobs: int, targets: Sequence[str], progress: Progr
 
 
 @dataclass(kw_only=True)
-class Failure:
+class FailedUnit:
     """A unit that could not be compiled: its output, and what came after ``FAILED:``, the command first."""
 
     output: str
@@ -175,13 +175,13 @@ class Failure:
             self.command = line
 
 
-def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[Failure]) -> Iterator[str]:
+def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[FailedUnit]) -> Iterator[str]:
     """Every line, as it comes; finished units counted, failures kept."""
-    current: Failure | None = None
+    current: FailedUnit | None = None
     for line in (line.rstrip("\n") for line in lines):
         yield line
         if failed := _FAILED.match(line):
-            current = Failure(output=failed["output"])
+            current = FailedUnit(output=failed["output"])
             failures.append(current)
         elif status := _STATUS.match(line):
             current = None
@@ -191,7 +191,7 @@ def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[
             current.add(line)
 
 
-def tell(failures: Sequence[Failure]) -> None:
+def tell(failures: Sequence[FailedUnit]) -> None:
     """The failures once more, where the user looks: at the end. Ninja's own troubles it has told itself."""
     if not failures:
         return

@@ -18,7 +18,7 @@ _CACHE_LOG = "ccache-stats.log"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class NinjaRun:
     """One Ninja run, from its start to the end of its last unit, in ms since 1970; killed ones too."""
 
     start: int
@@ -57,7 +57,7 @@ def write(file: Path, tree: Path) -> None:
     file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
-def read_runs(file: Path, log: Sequence[Line]) -> list[Run]:
+def read_runs(file: Path, log: Sequence[Line]) -> list[NinjaRun]:
     """The runs, each with the units that began in it."""
     lines = [line.split() for line in file.read_text(encoding="ascii").splitlines()] if file.is_file() else []
     begun = [(int(words[0]), int(words[1])) for words in lines if len(words) == 2]  # noqa: PLR2004
@@ -69,8 +69,8 @@ def read_runs(file: Path, log: Sequence[Line]) -> list[Run]:
     ]
 
 
-def _run(start: int, jobs: int, units: Sequence[Line]) -> Run:
-    return Run(
+def _run(start: int, jobs: int, units: Sequence[Line]) -> NinjaRun:
+    return NinjaRun(
         start=start,
         end=max((unit.end for unit in units), default=start),
         jobs=jobs,

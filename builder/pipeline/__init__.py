@@ -1,1 +1,1 @@
-"""One module a step of the pipeline: use cases over the ports of ``builder.ports``."""
+"""The steps of the pipeline, one module each: use cases over the ports of ``builder.ports``."""

@@ -1,6 +1,6 @@
 """bundle: one variant's packages, an archive for each layout and form, each with its manifest.
 
-Fail closed: the old packages of these names go first, and new ones get their names only when all is well.
+Old packages of the same names are removed first; new ones get their names only when all checks pass.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LIBRARIES = "lib/"
 
 @dataclass(frozen=True, kw_only=True)
 class BundlePorts:
-    """What bundling works with."""
+    """The ports and folders of bundling."""
 
     archive: Archive
     bom: BomWriter
@@ -50,7 +50,7 @@ class BundlePorts:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedContent:
-    """What a variant's packages are made of, checked: the same for every layout and form."""
+    """The checked content of a variant's packages, the same for every layout and form."""
 
     plan: BuildPlan
     members: tuple[Member, ...]
@@ -69,7 +69,7 @@ class CheckedContent:
 
 @dataclass(frozen=True, kw_only=True)
 class Bundled:
-    """One package as it lies in ``dist``: one archive, or parts and the file that joins them."""
+    """One package in ``dist``: one archive, or its parts and the file that joins them."""
 
     package: PackageFile
     """``path`` is what a reader opens; size and sha256 are the whole archive's."""
@@ -81,14 +81,14 @@ class Bundled:
 
     @property
     def archive(self) -> str:
-        """File name of the whole archive."""
+        """The file name of the whole archive."""
         return self.package.path.name.removesuffix(PARTS_SUFFIX)
 
 
 def discard(name: PackageName, bench: BundlePorts) -> None:
-    """Remove a package in every form, and what speaks of it: what failed a check must not lie in ``dist``.
+    """Remove a package in every form, with its checksums, record and provenance.
 
-    The package goes last: killed in between, nothing speaks of one that is not there.
+    The package is removed last: after a kill no file describes a package that is gone.
     """
     for form in Form:
         archive = name.archive(form)
@@ -101,9 +101,9 @@ def discard(name: PackageName, bench: BundlePorts) -> None:
 def bundle(goods: CheckedContent, bench: BundlePorts) -> tuple[Bundled, ...]:
     """Write the plan's packages and their lines in ``SHA256SUMS``, the full one first.
 
-    Raises ``CheckFailedError`` (a finding of the check, a file that is not its wheel's, over budget),
-    ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then no package of that name is in
-    ``dist``.
+    Raises ``CheckFailedError`` (a finding of the check, a file that differs from its wheel's, over budget),
+    ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then ``dist`` has no package of that
+    name.
     """
     for layout in goods.plan.possible_layouts:
         discard(package_name(goods.plan, layout), bench)
@@ -116,7 +116,7 @@ def bundle(goods: CheckedContent, bench: BundlePorts) -> tuple[Bundled, ...]:
 
 
 def _digests(goods: CheckedContent, bench: BundlePorts, what: str) -> Mapping[str, Digest]:
-    """What each member's bytes must be. Wheels tell it of theirs, which is proved while they are packed."""
+    """The digest that each member must have. Those of wheels' files are proved while they are packed."""
     told = recorded(goods.members, goods.record)
     before = bench.archive.digests(goods.originals)
     require([*told.findings, *check_untouched(goods.originals, before, goods.record)], what)
@@ -137,7 +137,7 @@ def _layout(
 def _content(
     layout: Layout, goods: CheckedContent, digests: Mapping[str, Digest], bench: BundlePorts
 ) -> Content:
-    """Members, NOTICE, SBOM and manifest: each tells of those before it."""
+    """The members, NOTICE, SBOM and manifest; each of the last three describes those before it."""
     name = str(package_name(goods.plan, layout))
     work = bench.work / layout.value
     laid = tuple(replace(member, packed=_is_packed(member, layout)) for member in goods.members)
@@ -154,7 +154,7 @@ def _content(
 
 
 def _is_packed(member: Member, layout: Layout) -> bool:
-    """Thin leaves NVIDIA's libraries to NVIDIA's wheels; their licence texts come along."""
+    """Whether the layout holds the member: thin leaves NVIDIA's libraries, not their licences, to wheels."""
     theirs = member.vendor == NVIDIA and member.path.startswith(_LIBRARIES)
     return layout is Layout.FULL or not theirs
 
@@ -186,7 +186,7 @@ def _archive(
 
 
 def _changed_file(error: ChangedFileError) -> Iterator[Finding]:
-    """A wheel's file that is not as its RECORD says: somebody touched it after it was unpacked."""
+    """The finding for a wheel's file that changed after it was unpacked."""
     member = error.member
     if member.source != BUILT and not member.modified:
         yield Finding(
@@ -209,7 +209,7 @@ def _written(member: Member, data: bytes) -> Member:
 
 
 def _wheels(members: Sequence[Member], lock: Lock) -> tuple[WheelEntry, ...]:
-    """The wheels that members come from. Each was unpacked, so each is pinned."""
+    """The wheels that members come from, with their pins."""
     sources = sorted({member.source for member in members} - {BUILT})
     pins = ((source, lock.pins[source]) for source in sources)
     return tuple(WheelEntry(source, pin.filename, pin.size, pin.sha256) for source, pin in pins)
@@ -237,7 +237,7 @@ def _table(biggest: Sequence[tuple[str, int]], alternatives: Mapping[str, int]) 
 
 
 def _alternatives(content: Content, goods: CheckedContent, bench: BundlePorts) -> Mapping[str, int]:
-    """About how many bytes each layout and preset would give, in the forms that are configured."""
+    """The estimated bytes of each layout and preset, in the configured forms."""
     return {
         f"layout {layout.value}, preset {preset.value}, {form.value}": bench.archive.estimate(
             [member for member in content.members if _is_packed(member, layout)], form, preset

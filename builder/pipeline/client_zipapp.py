@@ -1,4 +1,4 @@
-"""Packs the client into one file: ``dist/ortpacks.pyz``, the same bytes from the same sources."""
+"""``dist/ortpacks.pyz``, the client in one file. The same sources give the same bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from builder.files.atomic_write import part_file
 NAME = "ortpacks.pyz"
 
 SHIPPED = ("client", "files", "findings", "formats", "gpu", "selection")
-"""The rooms of ``builder`` that run on the user's machine: Python 3.9 and its standard library."""
+"""The folders of ``builder`` that run on the user's machine, with Python 3.9's standard library."""
 
 _SHEBANG = b"#!/usr/bin/env python3\n"
 
@@ -50,7 +50,7 @@ _DATE = 1 << 5 | 1
 
 @dataclass(frozen=True, kw_only=True)
 class ClientRequest:
-    """What the client is made from."""
+    """The sources, target and default index of the client."""
 
     source: Path
     """The folder that holds the package ``builder``."""
@@ -73,7 +73,7 @@ def build_client(request: ClientRequest) -> Path:
 
 
 def _modules(source: Path) -> list[str]:
-    """Every module of the rooms that ship, and the two files above them, as paths below ``source``."""
+    """The modules of the folders that ship and the two files above them, as paths below ``source``."""
     rooms = (path for room in SHIPPED for path in (source / "builder" / room).rglob("*.py"))
     above = (source / "builder" / name for name in ("__init__.py", "errors.py"))
     return sorted(path.relative_to(source).as_posix() for path in (*rooms, *above))

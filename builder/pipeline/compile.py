@@ -1,14 +1,11 @@
-"""compile: lay out the build context, run BuildKit, bring the libraries back.
+"""compile and image: lay out the build context and run BuildKit for one stage of it.
 
-Inputs are hard links into their cache, so the context costs no space; BuildKit's cache mounts keep
-ccache and the Ninja tree, so a killed build goes on from there.
+Inputs are hard links into the cache, so the context costs no space. BuildKit's cache mounts keep ccache and
+the Ninja tree, so a killed build continues from there.
 
-What to do about a compile that failed, from its last lines.
-
-Each sign is what the tool itself prints: nvcc 12.4 and GCC 12, tried with a planted fault
-(tests/integration/test_compile_faults.py). nvcc starts cicc and ptxas by a shell, and that says ``Killed``.
-
-image: a runtime image per variant, made from the finished package and nothing else.
+``advice`` reads the last lines of a compile that failed. Each pattern is what the tool itself prints: nvcc
+12.4 and GCC 12, with a planted fault (tests/integration/test_compile_faults.py). nvcc starts cicc and ptxas
+by a shell, which prints ``Killed``.
 """
 
 from __future__ import annotations
@@ -23,7 +20,8 @@ from pathlib import Path
 from re import Pattern
 from typing import NamedTuple
 
-from builder.errors import BuilderError, CommandError, ConfigError, DiskError, os_error
+from builder.errors import BuilderError, CommandError, ConfigError
+from builder.files.disk import disk_errors
 from builder.formats.package_names import Profile
 from builder.ports import Engine, EngineFacts, ImageBuild, Reporter, Rootfs, Store
 from builder.project.inputs import Input
@@ -31,19 +29,18 @@ from builder.project.plan import BuildPlan, Rendered, Workplace
 from builder.project.variants import Origin
 
 _SAID = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")
-"""A line meant for the user (``builder/inside``), after the step and seconds that BuildKit puts before it."""
+"""A line for the user (``builder/inside``), after BuildKit's step number and seconds."""
 
 _MEMORY_PER_JOB = {Profile.FULL: 4 << 30, Profile.LEAN: 2 << 30, Profile.MINIMAL: 2 << 30}
-"""Bytes a unit may need: flash attention for sm_80 and newer up to 4 GB, units with cudnn_frontend 1.9 GB."""
+"""Bytes that a unit may need: flash attention for sm_80 and newer 4 GB, cudnn_frontend 1.9 GB."""
 
 
 def lay_out(
     plan: BuildPlan, rendered: Rendered, place: Workplace, *, store: Store, rootfs: Rootfs, root: Path
 ) -> None:
-    """Write Dockerfiles and context. The folder is made afresh, so nothing stale gets into a build.
+    """Write Dockerfiles and context into a new folder, and begin a new ``build.log``.
 
-    A new ``build.log`` begins with it. ``root`` is the project's folder. Raises ``ConfigError`` for patches
-    that are not there or have one name.
+    ``root`` is the project's folder. Raises ``ConfigError`` for patches that are missing or share a name.
     """
     patches = _patches(plan, root)
     shutil.rmtree(place.context, ignore_errors=True)
@@ -65,19 +62,19 @@ def lay_out(
 
 
 def virtual_card(root: Path) -> list[Path]:
-    """What the stand-in for CUDA's runtime is made of."""
+    """The sources of the library that stands in for CUDA's runtime."""
     return sorted(
         file for file in (root / "builder/virtualcard").iterdir() if file.suffix in {".c", ".h", ".sh"}
     )
 
 
 def _programs(folder: Path) -> list[Path]:
-    """What runs in the build container, and its table of costs."""
+    """The programs of the build container, and the table of costs."""
     return sorted(file for file in folder.iterdir() if file.suffix in {".c", ".py", ".tsv"})
 
 
 def _patches(plan: BuildPlan, root: Path) -> list[Path]:
-    """The base's patches: each is there, and in the context each has its own name."""
+    """The base's patches. Each exists, and no two have the same name."""
     key = f"variants.yaml: bases.{plan.base}.patches"
     lost = [f"{key}: {patch} is not there." for patch in plan.patches if not (root / patch).is_file()]
     names = Counter(Path(patch).name for patch in plan.patches)
@@ -88,7 +85,7 @@ def _patches(plan: BuildPlan, root: Path) -> list[Path]:
 
 
 def _copy_all(files: Iterable[Path], folder: Path) -> None:
-    """Files of the project are copied: a link would change with its original while a build runs."""
+    """Copy the project's files: a link would change with its original while a build runs."""
     folder.mkdir()
     for file in files:
         _copy(file, folder / file.name)
@@ -102,7 +99,7 @@ def _link_all(items: tuple[Input, ...], folder: Path, store: Store) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A hard link where the cache lies on the same file system, else a copy. Raises ``DiskError``."""
+    """Make a hard link where the cache is on the same file system, else a copy. Raises ``DiskError``."""
     try:
         os.link(source, target)
     except OSError:
@@ -110,20 +107,13 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    needed, free = source.stat().st_size, shutil.disk_usage(target.parent).free
-    try:
+    with disk_errors(target, source.stat().st_size):
         shutil.copy2(source, target)
-    except OSError as error:
-        raise DiskError(
-            f"{target} cannot be written",
-            cause=f"{error.strerror}. It needs {needed:,} bytes, {free:,} were free",
-            advice=os_error(error).advice,
-        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageBuild:
-    """What a stage is built with."""
+    """The ports and flags of building a stage."""
 
     engine: Engine
     store: Store
@@ -137,9 +127,9 @@ class StageBuild:
 
 
 def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means: StageBuild) -> None:
-    """Build a stage and bring its files to ``dest``, replacing the last ones only when all went well.
+    """Build a stage and bring its files to ``dest``, which is replaced only on success.
 
-    Raises ``CommandError`` with the last 30 log lines and what to do; the whole log stays in ``build.log``.
+    Raises ``CommandError`` with the last 30 log lines and advice; the whole log stays in ``build.log``.
     """
     for leftover in dest.parent.glob(f"{dest.name}.part-*"):
         shutil.rmtree(leftover)
@@ -175,15 +165,15 @@ def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
 
 
 def jobs(facts: EngineFacts, profile: Profile | None) -> int:
-    """Compiler jobs that neither idle a core nor run out of memory.
+    """The number of compiler jobs that fits the engine's cores and memory.
 
-    In the build container they are held to the memory that is free, and to what the units are known to need.
+    The build container lowers it further by the free memory and the units' known peaks.
     """
     return max(1, min(facts.cpus, facts.memory // _MEMORY_PER_JOB[profile or Profile.MINIMAL]))
 
 
 def _follow(write: Callable[[str], object], reporter: Reporter) -> Callable[[str], None]:
-    """Everything into the log; to the user what the programs of the build container say to them."""
+    """A function that logs each line, and reports those that the container's programs address to the user."""
 
     def line(text: str) -> None:
         write(text + "\n")
@@ -236,7 +226,7 @@ _SIGNS: tuple[_KnownFailure, ...] = (
 
 
 def advice(log: str, jobs: int) -> str | None:
-    """What a user can do about it; ``None`` where the log shows no known cause. ``jobs``: so many ran."""
+    """The advice for a known cause in the log, else ``None``; ``jobs`` is the number that ran at once."""
     for sign in _SIGNS:
         if sign.pattern.search(log):
             return sign.advice.format(fewer=max(1, jobs // 2))
@@ -244,7 +234,7 @@ def advice(log: str, jobs: int) -> str | None:
 
 
 def image_tag(plan: BuildPlan) -> str:
-    """``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal``."""
+    """The tag of the runtime image: ``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal``."""
     reduced = plan.profile not in (None, Profile.FULL)
     profile = f"-{plan.profile.value}" if plan.profile and reduced else ""
     return f"ortpacks/{plan.variant.name}:{plan.ort_version}{profile}"

@@ -1,4 +1,4 @@
-"""gather: find every file of a package, where the plan says it lies; nothing is globbed."""
+"""gather: find every file of a package at the place that the plan names. No pattern is searched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from builder.project.variants import Origin
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where a package's files come from."""
+    """The places of a package's files."""
 
     tree: Callable[[Input], Path]
     """A wheel's unpacked tree: ``Store.unpack``."""
@@ -33,9 +33,9 @@ class Sources:
 
 
 def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
-    """Libraries and licence texts of the plan's package: what ``check`` reads and ``bundle`` packs.
+    """The libraries and licence texts of the plan's package.
 
-    Raises ``IntegrityError`` naming each file that is missing and who needs it.
+    Raises ``IntegrityError`` naming each missing file and what needs it.
     """
     found = locate(wanted(plan), sources.tree, sources.artifact)
     members = [_relocated(member, sources) if _looks_elsewhere(plan, member) else member for member in found]
@@ -48,7 +48,7 @@ def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
 def originals(
     plan: BuildPlan, members: Sequence[Member], tree: Callable[[Input], Path]
 ) -> tuple[Member, ...]:
-    """What the modified ones of ``members`` are copies of: those too must be as they came."""
+    """The unmodified originals of those of ``members`` that are modified copies."""
     changed = {member.path for member in members if member.modified}
     return locate([file for file in wanted(plan) if file.path in changed], tree, None)
 
@@ -56,10 +56,10 @@ def originals(
 def locate(
     files: Sequence[Wanted], tree: Callable[[Input], Path], artifact: Path | None
 ) -> tuple[Member, ...]:
-    """Find every wanted file: links followed, each a regular file with bytes in it.
+    """Every wanted file, its links followed; each is a regular file that is not empty.
 
-    ``tree`` and ``artifact`` as in ``Sources``. Raises ``IntegrityError`` naming each file that is missing
-    and who needs it.
+    ``tree`` and ``artifact`` as in ``Sources``. Raises ``IntegrityError`` naming each missing file and what
+    needs it.
     """
     wheels = {file.source for file in files if file.source}
     roots: Mapping[Input | None, Path | None] = {
@@ -74,7 +74,7 @@ def locate(
 
 
 def _find(file: Wanted, root: Path | None) -> Member | str:
-    """The member, or what is wrong."""
+    """The member, or a sentence on what is wrong."""
     for place in file.places if root else ():
         path = Path(root or "", place)
         if path.is_symlink() and not path.is_file():
@@ -100,7 +100,7 @@ def _member(file: Wanted, root: Path, found: Path) -> Member:
 
 
 def _looks_elsewhere(plan: BuildPlan, member: Member) -> bool:
-    """The official providers have no RUNPATH; the one we compile is linked with it."""
+    """Whether the member needs a RUNPATH: official providers lack one, compiled ones have it."""
     ours = plan.origin is Origin.SOURCE and member.path == f"lib/{PROVIDER}"
     return member.path in (f"lib/{PROVIDER}", f"lib/{TENSORRT}") and not ours
 

@@ -1,7 +1,6 @@
 """lock: pin every input of the project, so that nothing unpinned enters a build.
 
-What is pinned already stays as it is; what is not is fetched, and its bytes of today are what it must be from
-then on.
+Existing pins stay. An input without a pin is fetched, and its bytes of today become the pin.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ def lock(
     reporter: Reporter,
     refresh: bool = False,
 ) -> Lock:
-    """The pins of all the project's inputs and of nothing else.
+    """The pins of all inputs of the project, and of nothing else.
 
-    ``resolvers`` serve git and images; one that is out of reach leaves the revision open, which a release
-    refuses. ``refresh`` pins everything anew. Raises ``TransferError`` when a file cannot be fetched.
+    ``resolvers`` serve git and images; where one is out of reach the revision stays open, which a release
+    refuses. ``refresh`` makes every pin anew. Raises ``TransferError`` when a file cannot be fetched.
     """
     wanted = wanted_inputs(project)
     kept = {} if refresh else _still_good(known, wanted)
@@ -36,7 +35,7 @@ def lock(
 
 
 def _still_good(known: Lock, wanted: tuple[Input, ...]) -> dict[str, Pin]:
-    """Pins that stand. An open revision is no pin: it is tried again."""
+    """The known pins that stay. An open revision is resolved again."""
     pins = {item.key: known.pins[item.key] for item in wanted if item.key in known.pins}
     return {key: pin for key, pin in pins.items() if pin.sha256 or pin.revision}
 

@@ -1,7 +1,4 @@
-"""plan: decide everything about one variant before a byte is compiled.
-
-Which base, which origin, which ORT version, which profile: each with its reason, so that the user reads why.
-"""
+"""plan: decide base, origin, ORT version and profile of one variant, each with its reason."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ PROVIDER_IN_WHEEL = Path("onnxruntime/capi/libonnxruntime_providers_cuda.so")
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the command line asked for; ``None`` and ``"auto"`` leave it to ``variants.yaml``."""
+    """The command line's flags on what to build; ``None`` and ``"auto"`` leave it to ``variants.yaml``."""
 
     base: str = "auto"
     offline: bool = False
@@ -51,7 +48,7 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision(Generic[T]):
-    """A decision and why."""
+    """A decision and its reason."""
 
     value: T
     reason: str
@@ -67,12 +64,12 @@ def plan(
     native_sm: Callable[[Path], Sequence[Arch]],
     reporter: Reporter,
 ) -> BuildPlan:
-    """One decided variant. Its base decides the ORT version, so all variants of a release have the same.
+    """The plan of one variant. Its base decides the ORT version, so all variants of a release share it.
 
-    A package without CUDA asks no store, and the engine only where the base is open and names its version.
-    ``native_sm`` reads which architectures a provider library holds SASS for in every container.
-    Raises ``CompatibilityError`` for a set the chosen toolchain cannot build, ``TransferError`` for a base
-    that was insisted on and cannot be reached.
+    A package without CUDA needs no store, and the engine only where the base is open and its version counts.
+    ``native_sm`` reads the architectures that every container of a provider library has SASS for. Raises
+    ``CompatibilityError`` for a set that the chosen toolchain cannot build, ``TransferError`` for a
+    requested base that cannot be reached.
     """
     if wishes.release:
         project = replace(project, bundle=replace(project.bundle, layouts=tuple(Layout)))
@@ -112,7 +109,7 @@ def _tell(decided: BuildPlan, reporter: Reporter) -> None:
 
 
 def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> BuildPlan:
-    """The plan of a package without CUDA: its official wheel, as it is."""
+    """The plan of a package without CUDA, which is its official wheel repacked."""
     wheel = variant.wheel or _of_the_release(project, variant, wishes, engine)
     return BuildPlan(
         project=project,
@@ -129,26 +126,26 @@ def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) 
 
 
 def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> Input:
-    """The wheel of the version that the CUDA packages have. Of a base that was named only the name counts."""
+    """The wheel of the CUDA packages' version. The engine is asked only where the base is open."""
     base = choose_base(project, wishes, engine).value if wishes.base == "auto" else wishes.base
     return provider_wheel(variant, _released(project, wishes, base))
 
 
 def _released(project: Project, wishes: Wishes, base: str) -> str:
-    """Version of the official wheels that are repacked."""
+    """The version of the official wheels that are repacked."""
     return project.onnxruntime.version if wishes.mixed else project.bases.ort_version(base)
 
 
 def _missing_patches(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
-    """The patches of the base that an official wheel of the same version does not hold: all of them."""
+    """The base's patches that an official wheel of the same version lacks, which are all of them."""
     same = _released(project, wishes, base) == project.bases.ort_version(base)
     return project.bases.patches(base) if same else ()
 
 
 def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Decision[str]:
-    """``nvidia`` where its image is present or can be had, else ``assembled``.
+    """``nvidia`` where its image is present or can be pulled, else ``assembled``.
 
-    Raises ``TransferError`` or ``ToolMissingError`` when ``nvidia`` was insisted on and cannot be had.
+    Raises ``TransferError`` or ``ToolMissingError`` when ``nvidia`` was requested and cannot be had.
     """
     image = project.bases.nvidia.image.spec
     if wishes.base == "assembled":
@@ -212,7 +209,7 @@ def _choose_origin(
 
 
 def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
-    """What a variant promises and ``held`` does not serve: architectures, and what a suffix takes away."""
+    """The variant's architectures and capabilities that ``held`` does not serve, in words."""
     numbers = {arch.number for arch in held}
     there = [arch for arch in variant.sm if arch.number in numbers]
     narrowed = lost(there, held) if variant.widen else ()
@@ -223,7 +220,7 @@ def _missing(variant: Variant, held: Sequence[Arch]) -> list[str]:
 def _reach_findings(
     decided: BuildPlan, store: Store, native_sm: Callable[[Path], Sequence[Arch]]
 ) -> Iterable[Finding]:
-    """C012, by what the wheel holds or the compiler will make."""
+    """The findings C012, from the wheel's code or the code that will be compiled."""
     sm = decided.variant.sm
     if decided.origin is Origin.WHEEL:
         return hold_reach(decided, native_sm(store.unpack(decided.ort_wheel) / PROVIDER_IN_WHEEL))
@@ -250,7 +247,7 @@ def _decide(
 
 
 def _lint(decided: BuildPlan) -> list[Finding]:
-    """Warnings. The toolchain's reach is known only now; the rest was linted with ``variants.yaml``."""
+    """The warnings that need the chosen toolchain. The others were given with ``variants.yaml``."""
     if decided.origin is not Origin.SOURCE:
         return []
     project = decided.project
@@ -273,7 +270,7 @@ def _lint(decided: BuildPlan) -> list[Finding]:
 
 
 def _without_kernels(decided: BuildPlan) -> list[Finding]:
-    """C011: what a package of less than the full profile will not run."""
+    """The finding C011: the operators that a package of less than the full profile lacks."""
     if decided.profile is None:
         return []
     missing = cannot_run(decided.profile.value, decided.ort_version)

@@ -1,6 +1,6 @@
-"""render: a decided variant → its Dockerfile, its runtime image's Dockerfile, what the build context holds.
+"""render: the Dockerfile and the runtime image's Dockerfile of a plan, and the content of its context.
 
-Text in, text out: nothing here touches a disk. Everything computed arrives in the templates ready to print.
+The functions return text and read no disk. The templates compute nothing.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from builder.project.plan import BuildPlan, Rendered
 from builder.project.variants import AssembledBase, NvidiaBase, Origin
 
 LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
-"""Wheels whose libraries the provider links against."""
+"""The wheels whose libraries the provider links against."""
 
 _PACKAGE_DIRECTORY = {"cudart": "cuda_runtime"}
-"""Where NVIDIA's wheel names its folder otherwise than the role."""
+"""The folder in NVIDIA's wheel where it differs from the role."""
 
 _CONTEXT_NAME = {"cudart": "cudart-headers", "cudnn_frontend": "cudnn-frontend"}
-"""The toolchain's wheels whose role is also a bundled library's, or no context name."""
+"""The context names of toolchain wheels whose role is also a bundled library's, or no valid name."""
 
 _COMPILE_WHEELS = frozenset({"cutlass", "cudnn_frontend", "ptxas"})
 
 _COMPILE_DEBS = frozenset({"mp11", "gsl", "safeint"})
-"""Roles of the assembled base that only the source of ORT wants; the rest makes the toolchain and the kit."""
+"""The roles that only the source of ORT needs; the others make toolchain and checking tools."""
 
 _INTERFACES = (
     ("mp11", "boost_mp11", "Boost::mp11"),
     ("gsl", "GSL", "Microsoft.GSL::GSL"),
     ("cudnn_frontend", "cudnn_frontend", ""),
 )
-"""Header-only dependencies: folder, CMake target, the alias ORT asks for."""
+"""Header-only dependencies: folder, CMake target, and the alias that ORT asks for."""
 
 
 def template_environment(loader: BaseLoader, *, html: bool = False) -> Environment:
@@ -70,7 +70,7 @@ def render(
     package_name: str,
     system: tuple[DebianPackage, ...] = (),
 ) -> Rendered:
-    """Both Dockerfiles of a variant; ``system`` is what the root file system that compiles holds.
+    """Both Dockerfiles of a plan; ``system`` are the packages of the root file system that compiles.
 
     Raises ``ConfigError`` naming every input that the lock lacks.
     """
@@ -102,7 +102,7 @@ def _require_pins(plan: BuildPlan, lock: Lock) -> None:
 
 
 def _squeeze(text: str) -> str:
-    """No more than one blank line in a row: skipped template blocks leave none behind."""
+    """The text with at most one blank line in a row, since skipped template blocks leave some."""
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
     return text
@@ -168,7 +168,7 @@ def _assembled_view(base: AssembledBase, plan: BuildPlan) -> dict[str, object]:
 
 
 def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
-    """What CMake, Ninja's statements and the stand-in for fatbinary are told about the set."""
+    """The values for CMake, Ninja's statements and the stand-in for fatbinary."""
     version = plan.ort_version
     assembled = ":".join(str(arch) for arch in targets.assembled)
     ptx = () if targets.ptx is None else (f"{targets.ptx}-virtual",)
@@ -182,7 +182,7 @@ def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
 
 
 def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]:
-    """Beginnings of sources' paths and what these units are compiled for (``builder/inside/drive.py``)."""
+    """The path prefixes of sources and the codes of these units (``builder/inside/drive.py``)."""
     version, sm = plan.ort_version, plan.variant.sm
     for launch, part in narrowed(sm, version) if plan.profile is Profile.FULL else ():
         yield launch.path, _codes(part, targets, shared_ptx(sorted(part), version, launch))
@@ -192,7 +192,7 @@ def _parts(targets: Targets, plan: BuildPlan) -> Iterator[tuple[str, list[str]]]
 
 
 def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]) -> list[str]:
-    """What nvcc compiles for part of a set: PTX where the newer ptxas assembles any of it."""
+    """The codes that nvcc compiles for part of a set: PTX where the newer ptxas assembles it."""
     kept = [arch for arch in targets.compiled if arch in part]
     sass = [f"sm_{arch}:compute_{shared[arch]}" if arch in shared else f"sm_{arch}" for arch in kept]
     return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(part) else [])]
@@ -215,13 +215,13 @@ def _nvidia_view(base: NvidiaBase, lock: Lock, plan: BuildPlan) -> dict[str, obj
 
 
 def _reference(image: Input, lock: Lock) -> str:
-    """The image by its digest; by its tag alone where ``inputs.lock`` could not resolve it."""
+    """The image by its digest, or by its tag where ``inputs.lock`` has no digest."""
     digest = lock.pins[image.key].revision
     return f"{image.spec}@{digest}" if digest else image.spec
 
 
 def _dependencies(base: AssembledBase) -> list[tuple[str, str]]:
-    """FetchContent name → folder below /src, in the order of their names."""
+    """The FetchContent names with their folders below /src, in order of name."""
     unpacked = {name: name for name in base.sources}
     headers = {"cudnn_frontend": "cudnn_frontend", "cutlass": "cutlass", "gsl": "gsl", "mp11": "mp11"}
     absent = {"safeint": "nothing", "utf8_range": "nothing"}
@@ -245,7 +245,7 @@ def _by_name(inputs: Mapping[str, Input]) -> list[Input]:
 
 
 def _contexts(plan: BuildPlan) -> dict[str, Input]:
-    """Named contexts of the build: only what its stages read."""
+    """The named contexts that the plan's stages read."""
     project = plan.project
     if plan.base == "nvidia":
         named = {"cudnn": project.cudnn.wheel, "cmake": project.bases.nvidia.wheels["cmake"]}
@@ -274,7 +274,7 @@ def _sources(plan: BuildPlan) -> tuple[Input, ...]:
 
 
 def _toolchain_inputs(plan: BuildPlan) -> list[Input]:
-    """Everything the compiler and ORT's source consist of."""
+    """The inputs of the compiler and of ONNX Runtime's source."""
     nvidia = plan.project.bases.nvidia
     common = [*_contexts(plan).values(), *_debs(plan)]
     if plan.base == "nvidia":
@@ -285,8 +285,8 @@ def _toolchain_inputs(plan: BuildPlan) -> list[Input]:
 def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
     """Eight hex digits over every toolchain input's pin.
 
-    They name the Ninja tree and the compiler cache. Whether the root file system is another one, the build
-    container tells by its bytes.
+    They name the Ninja tree and the compiler cache. The build container detects another root file system by
+    its bytes.
     """
     base = plan.project.bases.assembled if plan.base == "assembled" else plan.project.bases.nvidia
     pins = [f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan)]

@@ -1,1 +1,1 @@
-"""From ``dist/`` to a release that is complete or not there: prepared, compared, made equal, published."""
+"""A release of the packages in ``dist/``: checked, compared with its host, completed, then published."""

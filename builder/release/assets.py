@@ -1,6 +1,6 @@
-"""A release on a host, compared with the files it should hold, and the steps that make the two equal.
+"""A release on a host, its comparison with local files, and the steps that make both equal.
 
-Nothing here talks to a host: ``compare`` and ``converge`` turn what was seen into what to do.
+The functions are pure: ``compare`` and ``converge`` get what a host listed and return what to do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from builder.errors import ConfigError
 from builder.files.digest import LocalFile
 
 UPLOADED = "uploaded"
-"""The one asset state that means whole; ``starter`` is what a failed upload leaves behind."""
+"""The asset state of a whole file. A failed upload leaves ``starter``."""
 
 CHECKSUMS = "SHA256SUMS"
 
@@ -24,12 +24,12 @@ INDEX = "index.json"
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 
 _LAST = (CHECKSUMS, INDEX)
-"""Uploaded after everything they name, so that a half-filled release never looks complete."""
+"""The files that name all others are uploaded last, so that half a release never looks complete."""
 
 
 @dataclass(frozen=True)
 class Asset:
-    """One file of a release as its host tells it. ``digest`` is ``sha256:<hex>``; ``None`` if it has none."""
+    """One file of a release as its host lists it; ``digest`` is ``sha256:<hex>`` or ``None``."""
 
     name: str
     size: int
@@ -40,7 +40,7 @@ class Asset:
 
 @dataclass(frozen=True)
 class Release:
-    """A release on a host. A draft is seen by its owner only, and not under its tag."""
+    """A release on a host. Only its owner sees a draft, and not under its tag."""
 
     id: int
     tag: str
@@ -53,7 +53,7 @@ class Release:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """A release as it should be."""
+    """The release as it should be."""
 
     tag: str
     title: str
@@ -63,14 +63,14 @@ class ReleasePlan:
 
 
 class ReleaseHost(Protocol):
-    """Where releases live: GitHub, or a mirror's folder.
+    """A host of releases: GitHub, or a mirror's folder.
 
-    Every method raises ``TransferError`` when the host refuses or is out of reach; a folder's also
-    ``DiskError`` and ``ReleaseConflictError`` (it is somebody else's).
+    Every method raises ``TransferError`` when the host refuses or is out of reach. A folder's methods also
+    raise ``DiskError``, and ``ReleaseConflictError`` where something else lies there.
     """
 
     def require_access(self) -> None:
-        """Raise ``TransferError`` or ``ConfigError`` where we may not write. Asked before anything else."""
+        """Raise ``TransferError`` or ``ConfigError`` unless the host lets us write. Called first."""
 
     def published(self, tag: str) -> Release | None:
         """The published release of a tag; ``None`` when there is none, drafts or not."""
@@ -79,35 +79,35 @@ class ReleaseHost(Protocol):
         """The newest published release of any tag; ``None`` when there is none."""
 
     def drafts(self, tag: str) -> Sequence[Release]:
-        """Every draft of a tag, oldest first. There can be several."""
+        """Every draft of a tag, oldest first. A tag may have several."""
 
     def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:
-        """Make an empty draft. A tag that is not there yet will be made on ``commit``."""
+        """Make an empty draft. Publishing creates a missing tag on ``commit``."""
 
     def assets(self, release: Release) -> tuple[Asset, ...]:
-        """What the release holds now."""
+        """The assets that the release holds now."""
 
     def download(self, asset: Asset, limit: int) -> bytes:
         """The bytes of a small asset. Raises ``TransferError`` for one of more than ``limit`` bytes."""
 
     def upload(self, release: Release, file: LocalFile) -> Asset:
-        """Bring one file up whole: the asset returned has the file's size, and its digest if there is one.
+        """Upload one whole file; the asset has the file's size, and its digest if the host gives one.
 
-        Raises ``IntegrityError`` when the host keeps saying it holds other bytes.
+        Raises ``IntegrityError`` when the host repeatedly stores other bytes.
         """
 
     def delete(self, asset: Asset) -> None:
-        """Remove an asset; one that is gone already is fine."""
+        """Remove an asset. An asset that is gone already is no error."""
 
     def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:
-        """Make a draft public, and its tag on ``commit`` where that is not there yet."""
+        """Make a draft public, and create a missing tag on ``commit``."""
 
     def withdraw(self, release: Release) -> Release:
-        """Make a published release a draft again, out of sight until it is published anew."""
+        """Make a published release a draft again, which nobody else sees."""
 
 
 class Status(Enum):
-    """How one name stands on both sides. The value is its mark in the table."""
+    """The comparison of one name on both sides. The value is its mark in the table."""
 
     EQUAL = "✔"
     MISSING = "↑"
@@ -130,7 +130,7 @@ class StatusRow:
 
 
 class Verb(Enum):
-    """What to do with a name."""
+    """The two kinds of step."""
 
     DELETE = "delete"
     UPLOAD = "upload"
@@ -148,12 +148,12 @@ class Action:
 
 
 def holds(asset: Asset, file: LocalFile) -> bool:
-    """Whether the asset is the file: uploaded, same size, and same digest where the host tells one."""
+    """Whether the asset is the file: uploaded, of the same size, and of the same digest if there is one."""
     return asset.state == UPLOADED and asset.size == file.size and asset.digest in (None, file.digest)
 
 
 def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[StatusRow]:
-    """Every name of either side, in upload order."""
+    """A row for every name of either side, in upload order."""
     here = {file.name: file for file in files}
     there = {asset.name: asset for asset in assets}
     names = sorted({*here, *there}, key=_upload_order)
@@ -161,7 +161,7 @@ def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[StatusR
 
 
 def converge(rows: Sequence[StatusRow]) -> list[Action]:
-    """The steps for a draft: what must go first, then uploads in order. Empty when both sides are equal."""
+    """The steps for a draft: deletions, then uploads in order. Empty when both sides are equal."""
     deletes = [
         Action(Verb.DELETE, row.name, row.note, asset=row.asset)
         for row in rows
@@ -181,13 +181,13 @@ def complete(rows: Sequence[StatusRow]) -> bool:
 
 
 def render_table(rows: Sequence[StatusRow]) -> list[str]:
-    """Lines of mark, name, bytes and note, in columns."""
+    """The table's lines: mark, name, bytes and note, in columns."""
     width = max((len(row.name) for row in rows), default=0)
     return [f"{row.status.value} {row.name:<{width}}  {_bytes(row):>13}  {row.note}".rstrip() for row in rows]
 
 
 def require_tag(tag: str) -> str:
-    """``tag``, if git takes it. Raises ``ConfigError``."""
+    """``tag``, if git accepts it. Raises ``ConfigError``."""
     if _TAG.fullmatch(tag) is None or ".." in tag or tag.endswith((".", ".lock")):
         raise ConfigError(
             f"{tag!r} cannot be a tag: letters, digits and . _ + - / only, like gpu-libs-v1.23.2."
@@ -196,7 +196,7 @@ def require_tag(tag: str) -> str:
 
 
 def parse_checksums(text: str) -> Mapping[str, str]:
-    """Name to hex digest. Raises ``ValueError`` naming the line that is not ``<hex>  <name>``."""
+    """The hex digests by name. Raises ``ValueError`` for a line that is not ``<hex>  <name>``."""
     sums = {}
     for number, line in enumerate(text.splitlines(), start=1):
         digest, _, name = line.partition(" ")

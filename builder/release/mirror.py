@@ -1,4 +1,4 @@
-"""``releases.json`` of a mirror: which releases lie there, the newest first; and which names they may have.
+"""``releases.json``, a mirror's list of its releases, and the tags that a mirror can hold.
 
 Fields: docs/schemas/mirror.schema.json.
 """
@@ -18,10 +18,10 @@ FORMAT = 1
 LISTING = "releases.json"
 
 LATEST = "latest"
-"""The link to the newest release."""
+"""The name of the link to the newest release."""
 
 LISTING_LIMIT = 16 << 20
-"""Bytes that a reader takes: some hundred thousand releases."""
+"""The largest file that is read, in bytes: some hundred thousand releases."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class MirrorRelease:
 
 @dataclass(frozen=True)
 class Mirror:
-    """All of the file; fields stand in its order."""
+    """The whole file; the fields stand in its order."""
 
     format: int
     releases: tuple[MirrorRelease, ...]
@@ -50,7 +50,7 @@ EMPTY = Mirror(FORMAT, ())
 
 
 def mirror_tag(tag: str) -> str:
-    """``tag``, if a release can lie in a folder of that name. Raises ``ConfigError``."""
+    """``tag``, if a folder can have that name. Raises ``ConfigError``."""
     require_tag(tag)
     if "/" in tag:
         raise ConfigError(
@@ -65,15 +65,15 @@ def mirror_tag(tag: str) -> str:
 
 
 def entry(tag: str, published: str, sha256: str) -> MirrorRelease:
-    """The line of the release ``tag``."""
+    """The list's entry of the release ``tag``."""
     return MirrorRelease(tag, published, f"{tag}/{INDEX}", sha256)
 
 
 def merged(known: Mirror, found: Sequence[MirrorRelease], folders: Collection[str]) -> Mirror:
-    """What a mirror lists: releases never listed before, in the order given, then those that were.
+    """The new list: releases that were never listed before, in the order given, then the known ones.
 
-    A release that was listed keeps its place and its time as long as its folder is there, also while its
-    index cannot be read; its hash is the one ``found`` now.
+    A known release keeps its place and its time while its folder exists, even when its index cannot be read.
+    Its hash is that of ``found``.
     """
     now = {release.tag: release for release in found}
     old = {release.tag for release in known.releases}
@@ -87,7 +87,7 @@ def merged(known: Mirror, found: Sequence[MirrorRelease], folders: Collection[st
 
 
 def tag_in(index: bytes) -> str | None:
-    """The tag that an ``index.json`` of any format names; ``None`` for what is none."""
+    """The tag that an ``index.json`` of any format names; ``None`` for any other bytes."""
     try:
         value = json.loads(index)
     except (ValueError, RecursionError):
@@ -97,15 +97,15 @@ def tag_in(index: bytes) -> str | None:
 
 
 def dumps(mirror: Mirror) -> str:
-    """The file's text: the same releases give the same bytes."""
+    """The file's text. The same releases give the same bytes."""
     return json.dumps(to_json(mirror), indent=2, ensure_ascii=False) + "\n"
 
 
 def loads(text: str | bytes, where: str) -> Mirror:
-    """Read the file; ``where`` names it in errors.
+    """The list in a file's text; ``where`` names the file in errors.
 
-    Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or ``ValidationError`` (a format we do
-    not know, or values that cannot be).
+    Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or ``ValidationError`` (an unknown
+    format, or impossible values).
     """
     try:
         value = json.loads(text)

@@ -1,6 +1,6 @@
-"""The text of a release: which package is for whom, what is in it, how to install, what is new.
+"""The release notes: which package is for which GPUs, how to install it, and what changed.
 
-What is new in a release for the people who install from it: one index compared with the one before.
+The changes are those between this release's index and the previous one's.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from builder.report.cards import loads as loads_grid
 from builder.selection.reasons import limits
 
 _INDEX_LIMIT = 16 << 20
-"""Bytes; a real one has some thousand."""
+"""The largest index that is read, in bytes. A real one has some thousand."""
 
 
 def previous_index(tag: str, ports: PublishPorts) -> Index | None:
-    """The index of the newest release that is not ``tag``'s; ``None`` where there is none that we read."""
+    """The index of the newest release but ``tag``'s; ``None`` where there is none or it cannot be read."""
     release = ports.host.latest()
     if release is None or release.tag == tag:
         return None
@@ -51,7 +51,7 @@ def previous_index(tag: str, ports: PublishPorts) -> Index | None:
 
 
 def card_tables(prepared: PreparedRelease, reporter: Reporter) -> Mapping[str, str]:
-    """Tables of virtual cards by a package's file, where ``verify --card all`` left a grid of these bytes."""
+    """The tables of virtual cards by package file, where ``verify --card all`` left a grid for its bytes."""
     tables = {}
     places = {file.name: file.path for file in prepared.files}
     for package in distinct(prepared.index.packages):
@@ -85,7 +85,7 @@ def release_notes(
     loader: BaseLoader,
     cards: Mapping[str, str],
 ) -> str:
-    """Markdown from ``release-notes.md.j2``; its numbers come from the index and from ``card_tables``."""
+    """The Markdown of ``release-notes.md.j2``, filled from the index and ``card_tables``."""
     environment = template_environment(loader)
     index = prepared.index
     packages = distinct(index.packages)
@@ -103,11 +103,11 @@ def release_notes(
 
 
 _NOTICEABLE = 0.01
-"""Share of its bytes that an archive must change by to be told."""
+"""The smallest change of an archive's size that is mentioned, as a share."""
 
 
 def changes(old: Index, new: Index) -> tuple[str, ...]:
-    """A sentence each: packages that came and went, versions, GPUs, drivers, sizes, the model table."""
+    """One sentence each for new and removed packages, versions, GPUs, drivers, sizes, the model table."""
     before, after = _by_key(old), _by_key(new)
     told = [*_came_and_went(before, after)]
     for key in sorted(before.keys() & after.keys()):
@@ -121,7 +121,7 @@ _Key = tuple[str, str, str, str]
 
 
 def _by_key(index: Index) -> dict[_Key, IndexPackage]:
-    """Packages by variant, platform, layout and kind of archive: what a user would take next."""
+    """The packages by variant, platform, layout and kind of archive."""
     return {_key(package): package for package in index.packages}
 
 
@@ -162,7 +162,7 @@ def _how(package: IndexPackage) -> str:
 
 
 def _gpu_changes(old: IndexPackage, new: IndexPackage) -> Iterator[str]:
-    """Capabilities by what changed for them: ``none → native for 12.1``."""
+    """The compute capabilities whose support changed: ``none → native on compute capability 12.1``."""
     moved: dict[tuple[str, str], list[str]] = {}
     names: Sequence[str] = sorted({*old.capabilities, *new.capabilities}, key=Capability.parse)
     for name in names:

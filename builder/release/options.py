@@ -1,4 +1,4 @@
-"""What publishing is asked for, what it needs, how it ends, and where a release can be found."""
+"""Publishing's options, ports and result, and the addresses of a release."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CLIENT = "ortpacks.pyz"
 
 @dataclass(frozen=True, kw_only=True)
 class PublishPorts:
-    """What publishing needs from outside."""
+    """The ports of publishing."""
 
     host: ReleaseHost
     archive: Archive
@@ -44,7 +44,7 @@ class PublishPorts:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishOptions:
-    """What was asked for; ``tag`` defaults to ``publish.tag`` with the packages' ORT version."""
+    """The options of publishing; ``tag`` defaults to ``publish.tag`` with the packages' ORT version."""
 
     tag: str | None = None
     dry_run: bool = False
@@ -59,7 +59,7 @@ class PublishOptions:
 
 
 class State(StrEnum):
-    """How a release stands."""
+    """The state of a release."""
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"
@@ -73,7 +73,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """How it ended, and every file on both sides."""
+    """The state at the end, with every file of both sides."""
 
     tag: str
     state: State
@@ -82,7 +82,7 @@ class Published:
 
 
 def archives_in(directory: Path) -> list[Path]:
-    """The packages: archives, and the ``.parts.json`` of those that were cut. Raises ``NothingToDoError``."""
+    """The packages in a folder: archives and ``.parts.json`` files. ``NothingToDoError`` if there is none."""
     ends = [f"{suffix}{more}" for suffix in ARCHIVE_SUFFIXES for more in ("", PARTS_SUFFIX)]
     found = sorted(path for end in ends for path in directory.glob(f"*{end}"))
     if not found:
@@ -91,10 +91,10 @@ def archives_in(directory: Path) -> list[Path]:
 
 
 def release_tag(directory: Path, project: Project, archive: Archive, tag: str | None = None) -> str:
-    """The tag that ``publish`` takes: ``tag``, or ``publish.tag`` with the packages' ORT version.
+    """The release's tag: ``tag``, or ``publish.tag`` with the packages' ORT version.
 
-    For the client, which is made first and names its release. Packages that cannot be read are passed over:
-    ``publish`` tells of them. Raises ``NothingToDoError`` (no packages) or ``ConfigError`` (no tag for git).
+    The client needs it before packages are checked, so a package that cannot be read is skipped here and
+    reported by ``publish``. Raises ``NothingToDoError`` (no packages) or ``ConfigError`` (not a git tag).
     """
     manifests = []
     for path in archives_in(directory):
@@ -104,32 +104,32 @@ def release_tag(directory: Path, project: Project, archive: Archive, tag: str | 
 
 
 def versions_of(manifests: Iterable[Manifest]) -> set[str]:
-    """The release's ORT versions: of its packages for CUDA, where it has any; others may have their own."""
+    """The ORT versions of a release's CUDA packages, or of all packages where none is for CUDA."""
     found = list(manifests)
     cuda = {manifest.onnxruntime.version for manifest in found if manifest.provider == CUDA}
     return cuda or {manifest.onnxruntime.version for manifest in found}
 
 
 def tag_of(project: Project, wanted: str | None, versions: set[str]) -> str:
-    """``wanted``, or ``publish.tag`` with the one version there is, else with ``onnxruntime.version``.
+    """``wanted``, or ``publish.tag`` with the only version, else with ``onnxruntime.version``.
 
-    Raises ``ConfigError`` for what git refuses.
+    Raises ``ConfigError`` for a tag that git refuses.
     """
     version = min(versions) if len(versions) == 1 else project.onnxruntime.version
     return require_tag(wanted or project.publish.tag.replace("{version}", version))
 
 
 def index_url(publishing: Publish, tag: str) -> str:
-    """Where the index of a release will be found."""
+    """The address of a release's index."""
     return f"{downloads(publishing, tag)}/{INDEX}"
 
 
 def downloads(publishing: Publish, tag: str) -> str:
-    """Where a release's files will be found, without a closing slash."""
+    """The address of a release's files, without a final slash."""
     return f"{web_root(publishing.api)}/{publishing.repository}/releases/download/{tag}"
 
 
 def web_root(api: str) -> str:
-    """Where people download from: github.com for its API host, the server itself for GitHub Enterprise."""
+    """The web address of an API's host: github.com for api.github.com, else the server itself."""
     split = urlsplit(api)
     return f"{split.scheme}://{split.netloc.removeprefix('api.')}"

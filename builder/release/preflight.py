@@ -1,7 +1,7 @@
-"""What must hold before a release is touched. Every check runs, so that one run shows everything.
+"""The checks before a release is touched. All of them run, so that one run reports everything.
 
-Sources of the limits: docs.github.com "About releases" (each file under 2 GiB, 1000 assets), and the 422 that
-GitHub gives a body of more than 125,000 characters.
+Sources of the limits: docs.github.com "About releases" (each file under 2 GiB, 1000 assets), and the 422
+that GitHub gives a body of more than 125,000 characters.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from builder.project.variants import Origin
 from builder.release.assets import CHECKSUMS, INDEX
 
 MAX_SIZE = 2**31 - 1
-"""Bytes of an asset: under 2 GiB."""
+"""The largest asset in bytes: under 2 GiB."""
 
 MAX_ASSETS = 1000
 
 MAX_BODY = 125_000
-"""Characters of the release notes."""
+"""The longest release notes, in characters."""
 
 _NO_REVISION = {
     "nvidia": "base nvidia has no revision. Run `./run lock` where its registry answers, build again",
@@ -41,7 +41,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]*[A-Za-z0-9_+-])?")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A package to release: what it says of itself, and its bytes."""
+    """A package to release: its manifest and its file."""
 
     manifest: Manifest
     file: LocalFile
@@ -50,7 +50,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Leniency:
-    """What is refused by default and let through on request."""
+    """The refusals that a flag lifts."""
 
     lean: bool = False
     """``--allow-lean``: packages compiled with less than the full profile."""
@@ -61,7 +61,7 @@ class Leniency:
 
 
 def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[Finding]:
-    """The files against GitHub's limits and against ``listed``, the ``SHA256SUMS`` that bundling wrote."""
+    """The findings of files held to GitHub's limits and to ``listed``, the ``SHA256SUMS`` of bundling."""
     findings = [finding for file in files for finding in _check_file(file, listed)]
     missing = sorted(set(listed) - {file.name for file in files} - {INDEX, CHECKSUMS})
     findings += [
@@ -76,7 +76,7 @@ def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[F
 
 
 def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Finding]:
-    """The packages one by one, and against each other."""
+    """The findings of the packages, one by one and against each other."""
     checks: Sequence[Callable[[Sequence[Candidate], Leniency], Iterator[Finding]]] = (
         _check_profile,
         _check_base,
@@ -88,7 +88,7 @@ def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Fin
 
 
 def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
-    """What ``check_packages`` would refuse in each package of a plan, told before any is made."""
+    """The findings that ``check_packages`` would give for the packages of a plan, before any is made."""
     if plan.origin is not Origin.SOURCE:
         return []
     known = plan.base != "nvidia" or image_revision(plan, lock) is not None
@@ -100,7 +100,7 @@ def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
 
 
 def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
-    """Every archive or part that the index names, against the files that go up."""
+    """The findings of archives and parts that the index names and the release lacks."""
     there = {(file.name, file.size, file.sha256) for file in files}
     named = (
         part
@@ -116,7 +116,7 @@ def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:
 
 
 def check_notes(body: str) -> list[Finding]:
-    """The release notes' length."""
+    """The finding of release notes that are too long."""
     if len(body) <= MAX_BODY:
         return []
     return [Finding(Code.R007, "release notes", "too long", f"at most {MAX_BODY} characters", str(len(body)))]
@@ -192,7 +192,7 @@ def _check_twins(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[F
 
 
 def _check_layouts(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
-    """What installs the same must run on the same: a client chooses by one of them and may take another."""
+    """The layouts of a variant must promise the same: a client chooses by one and may install another."""
     del allow
     first: dict[tuple[str, str], Candidate] = {}
     for candidate in candidates:
@@ -208,5 +208,5 @@ def _promise(manifest: Manifest) -> tuple[object, ...]:
 
 
 def _compiled(candidate: Candidate) -> bool:
-    """A repacked official wheel has no profile of ours and owes nothing to the base."""
+    """Whether the package was compiled here. A repacked wheel has no profile and no base of ours."""
     return candidate.manifest.onnxruntime.origin == Origin.SOURCE.value

@@ -1,6 +1,6 @@
-"""From dist/ to the files of a release: every one hashed, every package proved, before the host is asked.
+"""The files of a release: packages proved and hashed, then SBOMs, licences page, index and checksums.
 
-What lies beside the packages for people and scanners: an SBOM each, and one page of licences.
+Nothing here asks the host.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from builder.release.preflight import Candidate, check_files, check_index, check
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedRelease:
-    """A release as it should be, but for its notes."""
+    """A release without its notes."""
 
     tag: str
     title: str
@@ -45,7 +45,7 @@ class PreparedRelease:
 def prepare(
     directory: Path, project: Project, ports: PublishPorts, options: PublishOptions
 ) -> PreparedRelease:
-    """Prove what lies in ``directory`` and write what belongs beside it: SBOMs, licences, index, sums.
+    """Prove the packages in ``directory`` and write SBOMs, licences page, index and checksums beside them.
 
     Raises ``NothingToDoError`` (no packages) or ``CheckFailedError`` (every finding).
     """
@@ -70,14 +70,14 @@ def prepare(
 
 
 def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
-    """What ``SHA256SUMS`` names, and it itself, as all of it lies there now."""
+    """The files that ``SHA256SUMS`` names and itself, as they lie in ``directory`` now."""
     names = {*ports.checksums.read(directory), CHECKSUMS}
     found = sorted(directory / name for name in names)
     return [_local_file(path, ports.archive) for path in found if path.is_file()]
 
 
 def stored(file: LocalFile) -> StoredArchive:
-    """The archive that ``file`` is, or whose parts it names. ``ConfigError`` when it does not say which."""
+    """The archive that ``file`` is, or the one whose parts it names. Raises ``ConfigError``."""
     if not file.name.endswith(PARTS_SUFFIX):
         return StoredArchive(file.name, file.size, file.sha256)
     whole = parts_format.loads(file.path.read_text(encoding="utf-8"), file.name)
@@ -86,7 +86,7 @@ def stored(file: LocalFile) -> StoredArchive:
 
 
 def _release_files(directory: Path, archives: Iterable[Path], listed: Mapping[str, str]) -> list[Path]:
-    """Packages, the client, and whatever else ``SHA256SUMS`` vouches for."""
+    """The packages, the client, and every other file that ``SHA256SUMS`` names."""
     named = [directory / name for name in {*listed, CLIENT}]
     return sorted({*archives, *(path for path in named if path.is_file())})
 
@@ -97,12 +97,12 @@ def _local_file(path: Path, archive: Archive) -> LocalFile:
 
 
 def _made_anew(name: str) -> bool:
-    """Whether every publish writes this file itself: what the last one wrote counts for nothing."""
+    """Whether every publish writes this file itself, so that an older one does not count."""
     return name in {INDEX, CHECKSUMS, LICENCES_PAGE} or name.endswith(SBOM_SUFFIX)
 
 
 def _client_line(files: Iterable[LocalFile]) -> dict[str, str]:
-    """The client was made just before, so its old line vouches for nothing."""
+    """The client's digest. Its line in ``SHA256SUMS`` is older than the client."""
     return {file.name: file.sha256 for file in files if file.name == CLIENT}
 
 
@@ -122,7 +122,7 @@ def _candidates(files: Iterable[LocalFile], ports: PublishPorts) -> tuple[list[C
 def _write_index(
     directory: Path, index: Index, files: Sequence[LocalFile], ports: PublishPorts
 ) -> list[LocalFile]:
-    """Write ``index.json`` and the whole ``SHA256SUMS``: both are ready before the host is touched."""
+    """Write ``index.json`` and ``SHA256SUMS``, both before the host is asked."""
     with ports.write(directory / INDEX) as stream:
         stream.write(index_format.dumps(index).encode())
     written = _local_file(directory / INDEX, ports.archive)
@@ -137,7 +137,7 @@ SBOM_SUFFIX = ".cdx.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """Files of one package from one place under one licence."""
+    """The files of one package with the same source, vendor and licence."""
 
     source: str
     """A wheel, ``nvidia-cublas-cu12==12.9.1.4``; or ``compiled``."""
@@ -148,7 +148,7 @@ class Component:
 
 
 def write_pages(directory: Path, candidates: Sequence[Candidate], ports: PublishPorts) -> list[Path]:
-    """Write them into ``directory`` from the packages' own bytes, and remove SBOMs of packages that are gone.
+    """Write SBOMs and the licences page from the packages' bytes; remove SBOMs of packages that are gone.
 
     Raises ``IntegrityError`` for a package without SBOM, NOTICE or one of its licences.
     """
@@ -172,7 +172,7 @@ def _remove(stale: Sequence[Path], directory: Path, ports: PublishPorts) -> None
 
 
 def _texts(one: Candidate, ports: PublishPorts) -> Mapping[str, bytes]:
-    """The package's SBOM, NOTICE and licence texts, by their paths in it."""
+    """The package's SBOM, NOTICE and licence texts by their paths in it."""
     wanted = {SBOM, NOTICE, *(entry.licence for entry in one.manifest.files)}
     found = ports.archive.read(one.file.path, wanted)
     missing = ", ".join(sorted(wanted - found.keys()))
@@ -192,7 +192,7 @@ def _licences(
 
 
 def components(manifest: Manifest) -> tuple[Component, ...]:
-    """The package's files by where they come from, vendor and licence."""
+    """The package's files grouped by source, vendor and licence."""
 
     def key(entry: FileEntry) -> tuple[str, str, str]:
         source = entry.source.removeprefix("wheel:") if entry.member else "compiled"
@@ -208,7 +208,7 @@ def components(manifest: Manifest) -> tuple[Component, ...]:
 def _distinct_texts(
     candidates: Sequence[Candidate], texts: Mapping[str, Mapping[str, bytes]]
 ) -> list[tuple[str, str]]:
-    """Each licence text once, with its path in the packages. Another text under the same path is told too."""
+    """Each distinct licence text with its path; a path with two texts appears twice."""
     found = {
         (path, content.decode("utf-8", errors="replace")): None
         for one in candidates

@@ -1,10 +1,7 @@
-"""publish: dist/ → a release that is complete or not there.
+"""publish: make a release on a host equal to ``dist/``, then public.
 
-``prepare`` reads dist/ and refuses what must not go out, ``pages`` and ``notes`` write what people read,
-``converge`` makes the host's release equal to the files. A second run does nothing; an interrupted one goes
-on where it stopped.
-
-Observe a release, show it, act on what differs, observe again, and publish only when all is equal.
+The release is compared with the files, changed where it differs, compared again, and published only when
+both are equal. A second run does nothing; an interrupted run is continued by the next one.
 """
 
 from __future__ import annotations
@@ -78,12 +75,12 @@ def publish_release(
 
 
 def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> Published:
-    """How the release of ``tag`` stands against ``directory`` as it is; nothing is written anywhere."""
+    """The state of the release ``tag`` compared with ``directory``. Nothing is written."""
     return observe(tag, files_there(directory, ports), ports)
 
 
 def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> Published:
-    """How the release of ``tag`` stands against ``files``; nothing is written."""
+    """The state of the release ``tag`` compared with ``files``. Nothing is written."""
     public = ports.host.published(tag)
     release = public or _draft(tag, ports)
     rows = tuple(compare(files, ports.host.assets(release) if release else ()))
@@ -94,10 +91,10 @@ def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> Publis
 
 
 def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOptions) -> Published:
-    """Make the host's release the plan's. The draft is kept whatever happens: the next run goes on with it.
+    """Make the host's release equal to the plan. A draft stays after any failure for the next run.
 
     Raises ``ReleaseConflictError`` before anything is written where the tag is public with other files and
-    may not be replaced, ``IntegrityError`` where it is not what was uploaded, ``TransferError``.
+    may not be replaced, ``IntegrityError`` where the host stores other bytes, ``TransferError``.
     """
     public = ports.host.published(plan.tag)
     release = public or _draft(plan.tag, ports)
@@ -142,7 +139,7 @@ def _dry_run(
 
 
 def _draft(tag: str, ports: PublishPorts) -> Release | None:
-    """The draft to go on with: the oldest, where a host holds several of one tag."""
+    """The oldest draft of the tag."""
     drafts = ports.host.drafts(tag)
     for other in drafts[1:]:
         ports.reporter.warn(f"another draft of {tag} is left alone; delete it by hand: {other.html_url}")

@@ -65,7 +65,7 @@ class Compressor(Protocol):
 
 @contextmanager
 def compressor(form: Form, preset: Preset, workers: int) -> Iterator[Compressor]:
-    """A compressor with so many threads, one or more."""
+    """A compressor with ``workers`` threads, at least one."""
     workers = max(1, workers)
     if form is Form.ZST:
         # Without workers libzstd gives other bytes than with any number of them.

@@ -134,7 +134,7 @@ def split_archive(package: Path, most: int) -> tuple[Path, ...]:
 
 
 def _clear(package: Path, joins: Path, paths: tuple[Path, ...]) -> None:
-    """What another split of an archive of this name left and this one does not write over.
+    """Remove what another split of an archive of this name left and this one does not write over.
 
     First the file that joins: there is none while parts change.
     """

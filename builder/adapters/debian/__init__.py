@@ -1,1 +1,1 @@
-"""Debian: files of its archive, apt's mirrors, and root file systems."""
+"""Debian: files of its archive, the mirrors that apt uses, and root file systems."""

@@ -1,6 +1,6 @@
-"""Files of Debian's archive by their path, from the mirror that apt uses.
+"""Files of Debian's archive, from the mirrors that apt on this machine uses.
 
-Debian's mirror as apt on this machine knows it. Format: ``man sources.list``, both forms.
+Format of apt's sources: ``man sources.list``, both forms.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ class DebianSource:
 
 
 def url_of(mirror: str, path: str) -> str:
-    """The file's address. A ``+`` is escaped: some servers read it as a blank."""
+    """The file's address, with ``+`` escaped, since some servers read it as a blank."""
     return f"{mirror}/{quote(path)}"
 
 
 _SUITE = re.compile(
     r"(buster|bullseye|bookworm|trixie|forky|duke|sid|stable|oldstable|testing|unstable)(-updates|-backports)?"
 )
-"""Suites of Debian's main archive; the security archive has no sources that we need."""
+"""The suites of Debian's main archive. The security archive has no sources that a build needs."""
 
 _OPTIONS = re.compile(r"\[[^\]]*\]")
 
 _SNAPSHOT = re.compile(r"\b\d{8}T\d{6}Z\b")
-"""In an address of snapshot.debian.org, and of whatever else keeps Debian's archive by its moments."""
+"""The time in an address of snapshot.debian.org or of a similar archive."""
 
 _MIRROR_FILE = "mirror+file:"
 
@@ -68,7 +68,7 @@ class _AptEntry:
 
 
 class AptMirrors:
-    """Finds the mirrors; ``override`` comes before apt's own. ``folder`` is ``/etc/apt``."""
+    """The Debian mirrors of this machine; ``override`` replaces apt's, ``folder`` is ``/etc/apt``."""
 
     def __init__(self, *, folder: Path, override: str | None = None) -> None:
         self._folder = folder
@@ -76,12 +76,12 @@ class AptMirrors:
 
     @property
     def snapshot(self) -> str:
-        """The moment of the archive that ``override`` shows, ``20251101T000000Z``; empty for today's."""
+        """The time of the archive that ``override`` serves, ``20251101T000000Z``; empty for today's."""
         found = _SNAPSHOT.search(self._override or "")
         return found[0] if found else ""
 
     def find(self) -> tuple[str, ...]:
-        """Roots of Debian's archive, without a slash at the end, best first. Raises ``TransferError``."""
+        """The roots of Debian's archive, best first, without a final slash. Raises ``TransferError``."""
         if self._override:
             return (self._override.rstrip("/"),)
         found = debian_mirrors(self._sources())
@@ -103,7 +103,7 @@ class AptMirrors:
         return {file.name: file.read_text(errors="replace") for file in files if file.is_file()}
 
     def _expand(self, uri: str) -> Iterator[str]:
-        """``mirror+file:/etc/apt/mirrors/debian.list`` (Debian's cloud images) holds one mirror a line."""
+        """The mirrors of a URI; ``mirror+file:`` (Debian's cloud images) names a file with one a line."""
         if not uri.startswith(_MIRROR_FILE):
             yield uri.rstrip("/")
             return
@@ -113,9 +113,9 @@ class AptMirrors:
 
 
 def debian_mirrors(sources: Mapping[str, str]) -> tuple[str, ...]:
-    """URIs of Debian's main archive in apt's source files (text by file name), each once.
+    """The distinct URIs of Debian's main archive in apt's source files (text by file name).
 
-    Those that end in ``/debian`` come first: other vendors' archives use Debian's suite names too.
+    URIs that end in ``/debian`` come first, since other vendors' archives use Debian's suite names too.
     """
     entries = [entry for name, text in sources.items() for entry in _entries(name, text)]
     uris = dict.fromkeys(entry.uri.rstrip("/") for entry in entries if _is_debian(entry))
@@ -142,7 +142,7 @@ def _one_line(text: str) -> Iterator[_AptEntry]:
 
 
 def _deb822(text: str) -> Iterator[_AptEntry]:
-    """Stanzas of ``Key: value``; a line that starts with a blank goes on with the value before it."""
+    """The entries of ``Key: value`` stanzas; a line that starts with a blank continues the value."""
     for stanza in re.split(r"\n\s*\n", text):
         values = _fields(stanza)
         if values.get("enabled", ["yes"]) == ["no"]:

@@ -17,31 +17,31 @@ from builder.ports import Reporter, Runner
 from builder.project.inputs import DebianPackage
 
 _EPOCH = "1704067200"
-"""2024-01-01: no file in the tar is newer, so that times do not differ from run to run."""
+"""2024-01-01. No file in the tar is newer, so that times do not differ between runs."""
 
 _APART = ("setsid", "--wait")
-"""A session of its own: a failing mmdebstrap sends SIGHUP to its whole process group."""
+"""A session of its own, because a failing mmdebstrap sends SIGHUP to its process group."""
 
 _CONTAINED = (
     *("setpriv", "--pdeathsig=KILL"),
     *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
     *_APART,
 )
-"""For root also namespaces of mounts and processes: what this process started and mounted ends with it."""
+"""For root also namespaces of mounts and processes, which end with this process."""
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-"""Debian's keys where their package puts them: another vendor's apt does not trust them by itself."""
+"""The keys of Debian's package; another vendor's apt does not trust them by default."""
 
 _LIST = "var/lib/ortpacks/packages"
-"""Inside the system: the file of Debian's archive that each of its packages came from (``man 5 deb822``)."""
+"""The file in the system that lists the archive's file of each package (``man 5 deb822``)."""
 
 _FIELDS = ("Package", "Architecture", "Version", "Filename", "SHA256")
 
 _HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
-"""What both tools copy from this machine, or write with its mirror's address, which may hold a password."""
+"""Files that both tools copy from this machine, or that name the mirror, maybe with a password."""
 
 FORGET = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
-"""For mmdebstrap: a line of sh, run when all is installed; ``$1`` is the system's folder."""
+"""A hook of mmdebstrap, in sh: runs after the installation, with the system's folder as ``$1``."""
 
 _TELL = "; ".join(
     (
@@ -52,7 +52,7 @@ _TELL = "; ".join(
         f"""echo "$found" | grep -E '^({"|".join(_FIELDS)}): |^$' > "$1/{_LIST}\"""",
     )
 )
-"""For mmdebstrap too, which still has the mirror's signed index then."""
+"""A hook of mmdebstrap that runs while the mirror's signed index is there."""
 
 _STATUS = "var/lib/dpkg/status"
 
@@ -66,7 +66,7 @@ _NETWORK = (
 
 
 class DebianRootfs:
-    """Implements ``ports.Rootfs``. ``root`` says whether this process may make device files."""
+    """Implements ``ports.Rootfs``. ``root`` tells whether this process may make device files."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class DebianRootfs:
         )
 
     def _trusted(self) -> list[str]:
-        """Next to the keys in ``trusted.gpg.d``, which mmdebstrap goes on using."""
+        """The keyring to trust besides ``trusted.gpg.d``."""
         return [f"--keyring={self._keyring}"] if self._keyring.is_file() else []
 
     def _debootstrap(self, part: Path, suite: str, packages: list[str], mirror: str) -> None:
@@ -163,7 +163,7 @@ class DebianRootfs:
             raise _no_tool() from missing
 
     def _run(self, argv: Sequence[str], scratch: Path | None = None) -> None:
-        """``scratch`` becomes the tool's TMPDIR; without root its other users could not enter the cache."""
+        """Run a tool; ``scratch`` becomes its TMPDIR, which only root's tools can enter."""
         env = {"SOURCE_DATE_EPOCH": _EPOCH, **({"TMPDIR": str(scratch)} if scratch else {})}
         try:
             self._runner.run(argv, env=env)
@@ -190,14 +190,14 @@ def _scratch(part: Path) -> Path:
 
 
 def _remove_orphans(path: Path) -> None:
-    """Part files and scratch folders; outside of root's namespaces mmdebstrap may outlive its parent."""
+    """Remove part files and scratch folders of runs that were killed."""
     with disk_errors(path):
         for orphan in path.parent.glob(f"{path.name}.part-*"):
             shutil.rmtree(orphan) if orphan.is_dir() else orphan.unlink()
 
 
 def _digest(packages: Iterable[str], snapshot: str) -> str:
-    """Of what goes in and how: a tar that was made another way, or of another day, is another file."""
+    """Sixteen hex digits over the packages, the way of making the tar, and the archive's day."""
     recipe = (_EPOCH, FORGET, _TELL, snapshot, *_TAR_OPTIONS, *sorted(packages))
     return hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:16]
 
@@ -214,7 +214,7 @@ def _no_tool() -> ToolMissingError:
 
 
 def _require_packages(tar: Path, packages: Sequence[str]) -> None:
-    """Each package stands in the tar's dpkg status: an empty or half-made system is never used."""
+    """Raise ``IntegrityError`` unless the tar's dpkg status has every package."""
     missing = sorted({"base-files", "dpkg", *packages} - {package.name for package in _listed(tar)})
     if missing:
         raise IntegrityError(
@@ -224,7 +224,7 @@ def _require_packages(tar: Path, packages: Sequence[str]) -> None:
 
 
 def _listed(tar: Path) -> tuple[DebianPackage, ...]:
-    """Every package that is installed in the tar. Raises ``IntegrityError`` for one that its list lacks."""
+    """Every package installed in the tar. Raises ``IntegrityError`` for one that no index names."""
     try:
         with tarfile.open(tar, "r:") as archive:
             status, told = (_text(archive, name) for name in (_STATUS, _LIST))
@@ -257,7 +257,7 @@ def _text(archive: tarfile.TarFile, name: str) -> str:
 
 
 def _stanzas(text: str) -> Iterator[Mapping[str, str]]:
-    """Fields of each stanza; what goes on over several lines is cut after the first."""
+    """The fields of each stanza; a value of several lines is cut after the first."""
     for stanza in text.split("\n\n"):
         lines = (line.partition(": ") for line in stanza.splitlines() if not line[:1].isspace())
         fields = {key: value for key, _, value in lines}
@@ -266,7 +266,7 @@ def _stanzas(text: str) -> Iterator[Mapping[str, str]]:
 
 
 def _keep_list(tree: Path) -> None:
-    """Of the indices that debootstrap leaves, what a system made by mmdebstrap holds too."""
+    """Write the list of packages that a system made by mmdebstrap holds too."""
     indices = "".join(file.read_text() for file in (tree / "var/lib/apt/lists").glob("*_Packages"))
     status = (tree / "var/lib/dpkg/status").read_text()
     path = tree / _LIST

@@ -1,6 +1,6 @@
-"""BuildKit through the buildx CLI: builds, their failures in words, and our cache mounts.
+"""Builds by BuildKit through the buildx CLI, their failures as errors, and our cache mounts.
 
-The Docker SDK cannot drive BuildKit (docker-py#2230). What is built carries the label ``io.ortpacks``.
+The Docker SDK cannot drive BuildKit (docker-py#2230). Images carry the label ``io.ortpacks``.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MIN_BUILDX = (0, 8)
 _TAIL_LINES = 30
 
 _CACHE_MOUNT = re.compile(r'^ID:\s+(\w+)$(?:\n(?!ID:).*)*? with id "/?(ortpacks-[\w.-]+)"', re.MULTILINE)
-"""A record of ``docker buildx du --verbose`` that is one of our cache mounts: its id and its name."""
+"""The id and name of one of our cache mounts in ``docker buildx du --verbose``."""
 
 _GONE = ("Cannot connect to the Docker daemon", "rpc error: code = Unavailable", "error reading from server")
-"""What buildx says when the engine was killed, stopped or restarted under it (26.1 and buildx 0.13)."""
+"""The messages of buildx when the engine ends while it builds (Docker 26.1, buildx 0.13)."""
 
 _STEP_OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.+)")
-"""A line of a program in a step, after the step's number and its seconds: not buildx's own words."""
+"""A line of a program in a step, after the step's number and seconds."""
 
 
 class Buildx:
@@ -37,7 +37,7 @@ class Buildx:
         self._runner = runner
 
     def version(self) -> str:
-        """Raises ``ToolMissingError`` where there is none, or one too old."""
+        """The version of buildx. Raises ``ToolMissingError`` where it is missing or too old."""
         done = self._runner.run(["docker", "buildx", "version"], check=False)
         if done.code != 0:
             raise ToolMissingError(
@@ -50,7 +50,7 @@ class Buildx:
         return version
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
-        """Raises ``CommandError`` with the last 30 lines, ``DiskError``, or ``ToolMissingError``."""
+        """Build. Raises ``CommandError`` with the last 30 lines, ``DiskError`` or ``ToolMissingError``."""
         tail: deque[str] = deque(maxlen=_TAIL_LINES)
         steps: deque[str] = deque(maxlen=_TAIL_LINES)
 
@@ -67,7 +67,7 @@ class Buildx:
             raise _failure(request, error, "\n".join(tail), list(steps or tail)) from error
 
     def drop_caches(self) -> Iterator[str]:
-        """Drop our cache mounts, naming each. BuildKit filters by id only: the listing comes first."""
+        """Drop our cache mounts; their names. BuildKit filters by id only, so they are listed first."""
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
         for record, name in _CACHE_MOUNT.findall(listing):
             self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={record}"])
@@ -94,15 +94,15 @@ def _argv(request: ImageBuild) -> list[str]:
 
 
 def _caching(cache: str | None) -> list[str]:
-    """Every layer, not only the last stage's: what was compiled lies in a stage before it.
+    """The flags of a cache with every layer, since an earlier stage compiles.
 
-    A cache that cannot be written must not fail the build that took hours to fill it.
+    A cache that cannot be written does not fail the build.
     """
     return [f"--cache-from={cache}", f"--cache-to={cache},mode=max,ignore-error=true"] if cache else []
 
 
 def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str]) -> BuilderError:
-    """``text`` is the log's end, ``tail`` what the build's own programs said last."""
+    """The error of a failed build; ``text`` is the log's end, ``tail`` the last output of its programs."""
     if any(sign in text for sign in _GONE):
         return ToolMissingError(
             f"The Docker engine went away while building {request.target}. Start it and run the same command "

@@ -1,4 +1,4 @@
-"""cuobjdump of the toolchain image: one container per library, and its answer is kept by content."""
+"""cuobjdump of the toolchain image: one container per library, with answers cached by content."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ for part in elf.code elf.out elf.err ptx.code ptx.out ptx.err; do
 done
 printf '\n@@ end\n'
 """
-"""Each listing's exit code and streams apart, so that none hides another's failure."""
+"""Each listing's exit code and streams are kept apart, so that none hides another's failure."""
 
 _PARTS = ("elf.code", "elf.out", "elf.err", "ptx.code", "ptx.out", "ptx.err", "end")
 
 _ANSWERS = frozenset({0, 255})
-"""Exit codes that follow from the library's bytes. Any other may be the machine's, and is not kept."""
+"""The exit codes that follow from the library's bytes. Answers with other codes are not cached."""
 
 _Kept = Mapping[str, tuple[int, str, str]]
 
@@ -42,7 +42,7 @@ class ContainerInspector:
     """Implements ``ports.Inspector``."""
 
     def __init__(self, engine: Engine, image: str, version: str, cache: Path) -> None:
-        """``image`` has cuobjdump ``version`` on its PATH; ``cache`` keeps the answers as JSON files."""
+        """``image`` has cuobjdump ``version`` on its PATH; ``cache`` is the folder of answers."""
         self._engine = engine
         self._image = image
         self._version = version
@@ -112,7 +112,7 @@ def _completed(kind: str, library: Path, kept: _Kept) -> Completed:
 
 
 def _load(file: Path) -> _Kept | None:
-    """A kept answer; ``None`` when there is none or it cannot be read, which only costs asking again."""
+    """A cached answer, or ``None`` where there is none or it cannot be read."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
         return {

@@ -1,7 +1,6 @@
 """The Docker Engine: the SDK for facts, images, containers and copies; the buildx CLI for builds.
 
-The SDK cannot drive BuildKit (docker-py#2230): image builds are the one thing that goes through the CLI.
-Everything made here carries the label ``io.ortpacks``; nothing else on the engine is ever touched.
+Everything made here carries the label ``io.ortpacks``. Nothing else on the engine is touched.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from builder.files.disk import says_full
 from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild, Runner
 
 _OWNER = f"{LABEL}.owner"
-"""Label of a container: the machine and process that will remove it."""
+"""The label of a container that names the machine and process that will remove it."""
 
 MIN_ENGINE = (23, 0)
 
 _API_VERSION = "1.42"
-"""Docker 23's: naming one keeps the SDK from asking before we can handle the answer."""
+"""Docker 23's. With a version given the SDK does not ask the engine on construction."""
 
 _TIMEOUT_SECONDS = 900
 
@@ -39,7 +38,7 @@ class DockerEngine:
     """Implements ``ports.Engine``."""
 
     def __init__(self, runner: Runner, env: Mapping[str, str]) -> None:
-        """Connects on first use, so that commands without Docker need none."""
+        """The engine is connected on first use, so that commands without Docker need none."""
         self._runner = runner
         self._buildx = Buildx(runner)
         self._env = env
@@ -130,7 +129,7 @@ class DockerEngine:
                     yield f"image {tag}"
 
     def _our_tags(self) -> list[str]:
-        """Images by label and name: an image made from one of ours inherits the label and is somebody's."""
+        """The images with our label and our name: an image made from ours inherits the label."""
         images = self._sdk().images.list(filters={"label": LABEL})
         return sorted(tag for image in images for tag in image.tags if tag.startswith("ortpacks/"))
 
@@ -183,7 +182,7 @@ class DockerEngine:
         )
 
     def _remove_orphans(self) -> None:
-        """Containers of builds of this machine that were killed before they could remove them."""
+        """Remove containers of killed builds of this machine."""
         ours: dict[str, str | list[str] | bool] = {"label": f"{LABEL}=run"}
         for container in self._sdk().containers.list(all=True, filters=ours, ignore_removed=True):
             if _is_dead(container.labels.get(_OWNER, "")):
@@ -216,7 +215,7 @@ def root_cause(said: str) -> str:
 
 @contextmanager
 def _engine_errors() -> Iterator[None]:
-    """An engine that refuses or goes away is a message, not a traceback."""
+    """Turn the SDK's exceptions into errors."""
     try:
         yield
     except APIError as error:
@@ -228,7 +227,7 @@ def _engine_errors() -> Iterator[None]:
 
 
 def _refusal(said: str) -> CommandError | DiskError:
-    """A full disk is not the engine's opinion: room is all it takes."""
+    """The error of a refusal; a full disk is a ``DiskError``."""
     if says_full([said]):
         return DiskError(
             f"The Docker engine's disk is full: {said}. Free space there (`docker system df` shows what the "

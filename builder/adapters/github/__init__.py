@@ -1,1 +1,1 @@
-"""Releases on GitHub: requests, refusals and when they are tried again."""
+"""Releases on GitHub, the requests they take, and the refusals that are waited for."""

@@ -1,6 +1,6 @@
-"""Requests to GitHub's API. When one is tried again stands in ``adapters.github.refusals``.
+"""Requests to GitHub's API, repeated where that may help (``adapters.github.refusals``).
 
-The token leaves this module in the Authorization header only; every message is scrubbed of it.
+The token leaves this module in the Authorization header only; it is removed from every message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from requests.auth import AuthBase
 from builder.adapters.github.refusals import (
     Fault,
     Patience,
-    Retries,
     named_wait,
     rate_limit_wait,
     reason_of,
@@ -31,10 +30,10 @@ from builder.ports import Reporter
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 _INSTALLATION = "ghs_"
-"""How installation access tokens begin: docs.github.com "About authentication to GitHub"."""
+"""The prefix of installation access tokens: docs.github.com "About authentication to GitHub"."""
 
 _TIMEOUT = (30, 300)
-"""Seconds to connect, and between two bytes: GitHub thinks a while after the last byte of a large asset."""
+"""Seconds to connect, and between two bytes: GitHub is slow after the last byte of a large asset."""
 
 _REFUSED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 
@@ -51,7 +50,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, kw_only=True)
 class GitHubReply:
-    """A wanted answer. ``json`` is ``None`` for an empty body."""
+    """An expected answer. ``json`` is ``None`` for an empty body."""
 
     status: int
     json: object
@@ -60,7 +59,7 @@ class GitHubReply:
 
 
 class _Bearer(AuthBase):
-    """Sets the header itself, so that a ``.netrc`` cannot replace it."""
+    """The authorization header, set here so that a ``.netrc`` cannot replace it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -83,9 +82,9 @@ class GitHubHttp:
         clock: Callable[[], float],
         patience: Patience | None = None,
     ) -> None:
-        """Raises ``ConfigError`` for an address that no token may go to, or a token that cannot be one.
+        """Raises ``ConfigError`` for an address that no token may be sent to, or a malformed token.
 
-        A missing token is told by the first call.
+        A missing token is reported by the first request.
         """
         if API.fullmatch(api.rstrip("/")) is None:
             raise ConfigError(
@@ -98,14 +97,17 @@ class GitHubHttp:
             )
         self._api = api.rstrip("/")
         self._token = token
+        self._reporter = reporter
+        self._sleep = sleep
         self._clock = clock
-        self._retries = Retries(reporter=reporter, sleep=sleep, clock=clock, patience=patience or Patience())
+        self._patience = patience or Patience()
+        self._last_write: float | None = None
         self._session = requests.Session()
         self._answered = False
 
     @property
     def stands_for_no_user(self) -> bool:
-        """Whether the token is a workflow's or a GitHub App's: GitHub says ``push: false`` of all these."""
+        """Whether the token is a workflow's or a GitHub App's, for which GitHub says ``push: false``."""
         return self._token.startswith(_INSTALLATION)
 
     def call(
@@ -117,7 +119,7 @@ class GitHubHttp:
         content: Mapping[str, object] | None = None,
         params: Mapping[str, str | int] | None = None,
     ) -> GitHubReply:
-        """One request below the API's base, repeated while that may help: for what may be sent twice."""
+        """One request below the API's base, repeated while that may help; it must be safe to send twice."""
         return self.persist(
             f"{method} {path}",
             lambda: self.attempt(method, path, wanted=wanted, content=content, params=params),
@@ -126,8 +128,39 @@ class GitHubHttp:
     def persist(
         self, what: str, attempt: Callable[[], V], landed: Callable[[], V | None] = lambda: None
     ) -> V:
-        """See ``github_patience.Retries.persist``."""
-        return self._retries.persist(what, attempt, landed)
+        """The result of ``attempt``, which is repeated after a pause when it raises ``Fault``.
+
+        ``landed`` is asked before each further attempt: its result stands for an attempt whose answer was
+        lost.
+        """
+        number = 1
+        while True:
+            try:
+                return attempt()
+            except Fault as fault:
+                self._pause(what, fault, number)
+            result = landed()
+            if result is not None:
+                return result
+            number += 1
+
+    def _pause(self, what: str, fault: Fault, number: int) -> None:
+        patience = self._patience
+        wait = patience.pause(fault, number)
+        if number >= patience.attempts:
+            told = f"{what}: {fault}. Gave up after {number} attempts; run it again to go on."
+            raise fault.error(told) from None
+        if wait > patience.longest:
+            told = f"{what}: {fault}. GitHub asks to wait {wait:.0f} s; run it again then."
+            raise TransferError(told) from None
+        self._reporter.warn(f"{what}: {fault}; attempt {number + 1} of {patience.attempts} in {wait:.0f} s")
+        self._sleep(wait)
+
+    def _pace(self) -> None:
+        """Wait until the next write may be sent, and count it as sent."""
+        if self._last_write is not None:
+            self._sleep(max(0.0, self._last_write + self._patience.between_writes - self._clock()))
+        self._last_write = self._clock()
 
     def attempt(
         self,
@@ -140,10 +173,10 @@ class GitHubHttp:
         data: Iterable[bytes] | None = None,
         length: int | None = None,
     ) -> GitHubReply:
-        """One request. Raises ``Fault`` when trying again may help and ``TransferError`` when not.
+        """One request. Raises ``Fault`` where another attempt may succeed, else ``TransferError``.
 
-        ``url`` is a path below the API's base, or whole: uploads go to another host. ``data`` of ``length``
-        bytes is sent as it is read.
+        ``url`` is a path below the API's base, or whole, since uploads go to another host. ``data`` of
+        ``length`` bytes is streamed.
         """
         headers = _headers(_JSON, length)
         response = self._send(method, url, headers, params=params, content=content, data=data)
@@ -151,7 +184,7 @@ class GitHubHttp:
         return GitHubReply(status=response.status_code, json=self._json(response), headers=response.headers)
 
     def attempt_bytes(self, url: str, limit: int) -> bytes:
-        """One GET of bytes, followed to another host if they lie there; the token does not go along.
+        """One GET of bytes. A redirect to another host is followed without the token.
 
         Raises as ``attempt`` does, and ``TransferError`` for more than ``limit`` bytes.
         """
@@ -177,7 +210,7 @@ class GitHubHttp:
         url = self._api + url if url.startswith("/") else url
         self._refuse_downgrade(url)
         if method not in _READING:
-            self._retries.pace()
+            self._pace()
         try:
             response = self._session.request(
                 method,
@@ -272,12 +305,12 @@ def _headers(accept: str, length: int | None = None) -> dict[str, str]:
 
 
 def _is_untrusted(error: requests.RequestException) -> bool:
-    """Whether the host's certificate was refused. A cut in the midst of TLS is an ``SSLError`` as well."""
+    """Whether the host's certificate was refused; a cut connection is an ``SSLError`` too."""
     return isinstance(error, requests.exceptions.SSLError) and _REFUSED_CERTIFICATE in str(error)
 
 
 def _root_cause(error: BaseException) -> str:
-    """The operating system's word for it, without the layers of wrapping around."""
+    """The operating system's message in a chain of exceptions."""
     while not (isinstance(error, OSError) and error.strerror):
         deeper = error.__cause__ or error.__context__
         if deeper is None:

@@ -1,33 +1,28 @@
-"""What GitHub's refusals mean, and what to do about them.
+"""GitHub's refusals: what they mean, what to do about them, and how long to wait before the next attempt.
 
-Sources: docs.github.com "Rate limits for the REST API", "Best practices for using the REST API",
-"Troubleshooting the REST API".
-
-When a request to GitHub is tried again, and how long is waited before it.
-
-Sources: docs.github.com "Best practices for using the REST API" and "Rate limits for the REST API".
+No library does the waiting: urllib3's ``Retry`` sees one answer's headers and cannot ask whether an upload
+landed, and tenacity would replace the loop of ``GitHubHttp.persist`` alone. Sources: docs.github.com "Rate
+limits for the REST API", "Best practices for using the REST API", "Troubleshooting the REST API".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
 
 import requests
 
 from builder.errors import BuilderError, TransferError
-from builder.ports import Reporter
 
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
 
 _SECONDARY_LIMIT = 60.0
-"""Seconds to wait at least when GitHub names no time."""
+"""The least wait in seconds when GitHub names no time."""
 
 _LIMITED = re.compile("rate limit|abuse detection", re.IGNORECASE)
-"""The second is what older GitHub Enterprise servers call a secondary rate limit."""
+"""The second alternative is how older GitHub Enterprise servers name a secondary rate limit."""
 
 _WRITING = {"repo", "public_repo"}
 
@@ -45,7 +40,7 @@ _ADVICE = {
 
 
 def rate_limit_wait(status: int, headers: Mapping[str, str], message: str, now: float) -> float | None:
-    """Seconds GitHub wants us to wait, or ``None`` when the answer is no rate limit. ``now`` is Unix time."""
+    """The seconds to wait for a rate limit; ``None`` for another answer. ``now`` is Unix time."""
     if status not in (_FORBIDDEN, _TOO_MANY):
         return None
     named = named_wait(headers, now)
@@ -56,7 +51,7 @@ def rate_limit_wait(status: int, headers: Mapping[str, str], message: str, now: 
 
 
 def named_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds until the time that the headers name, if they do; of a time that has passed, one second."""
+    """The seconds until the time in the headers, at least one; ``None`` where they name none."""
     after = headers.get("Retry-After", "").strip()
     if after.isdecimal():
         return float(after)
@@ -68,7 +63,7 @@ def named_wait(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def sent_at(headers: Mapping[str, str]) -> float | None:
-    """Unix time of the answer by the host's own clock, which the times it names go by."""
+    """The Unix time of the answer by the host's clock, which the times in it refer to."""
     return _http_date(headers.get("Date", ""))
 
 
@@ -80,18 +75,18 @@ def _http_date(text: str) -> float | None:
 
 
 def lacks_scope(headers: Mapping[str, str]) -> bool:
-    """Whether the answer tells a classic token's scopes, and none lets it write. Other tokens have none."""
+    """Whether the answer lists a classic token's scopes and none of them allows writing."""
     scopes = {scope.strip() for scope in headers.get("X-OAuth-Scopes", "").split(",")} - {""}
     return bool(scopes) and not scopes & _WRITING
 
 
 def may_not_write(repository: str) -> str:
-    """What is wrong with a token that reads a repository and cannot write to it, and what to do."""
+    """The message for a token that can read a repository and not write to it."""
     return f"{repository}: the token may read the repository but not write to it. It needs {_NEEDED}"
 
 
 def refusal(response: requests.Response, reason: str) -> str:
-    """What was refused, why, and what to do; ``reason`` are GitHub's words."""
+    """The message for a refusal: request, reason and advice. ``reason`` are GitHub's words."""
     where = response.url.partition("?")[0]  # behind a redirect the rest is a signature
     said = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
     if response.is_redirect:
@@ -100,7 +95,7 @@ def refusal(response: requests.Response, reason: str) -> str:
 
 
 def reason_of(response: requests.Response) -> str:
-    """GitHub's words for a refusal, or the status line's."""
+    """GitHub's words for a refusal, or those of the status line."""
     try:
         value: object = response.json()
     except ValueError:
@@ -109,7 +104,7 @@ def reason_of(response: requests.Response) -> str:
 
 
 def explain(value: object) -> str:
-    """GitHub's own words in an error body: ``message`` and the codes of ``errors``."""
+    """The ``message`` and the codes of ``errors`` in an error body."""
     if not isinstance(value, dict):
         return ""
     details = value.get("errors")
@@ -121,13 +116,10 @@ def explain(value: object) -> str:
     return ", ".join(part for part in [str(value.get("message", "")), *codes] if part)
 
 
-V = TypeVar("V")
-
-
 class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may do
-    """An attempt that may do better next time; ``error`` is what it is when there is no next time.
+    """A failed attempt that may be repeated; ``error`` is the class of the error after the last attempt.
 
-    ``wait`` seconds are to pass before it: exactly, or with ``grows`` twice as many each time.
+    ``wait`` is the pause in seconds; with ``grows`` it doubles each time.
     """
 
     def __init__(
@@ -146,7 +138,7 @@ class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may d
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long to keep trying; all times in seconds."""
+    """The limits of repeating; all times are seconds."""
 
     attempts: int = 8
     first: float = 10.0
@@ -157,64 +149,8 @@ class Patience:
     between_writes: float = 1.0
 
     def pause(self, fault: Fault, number: int) -> float:
-        """Seconds to wait after the ``number``-th attempt."""
+        """The seconds to wait after attempt ``number``."""
         if fault.wait is not None and not fault.grows:
             return fault.wait
         first = self.first if fault.wait is None else fault.wait
         return min(first * 2.0 ** (number - 1), max(first, self.cap))
-
-
-class Retries:
-    """Attempts with pauses between them, and writes that keep apart; ``clock`` tells Unix time."""
-
-    def __init__(
-        self,
-        *,
-        reporter: Reporter,
-        sleep: Callable[[float], None],
-        clock: Callable[[], float],
-        patience: Patience,
-    ) -> None:
-        self._reporter = reporter
-        self._sleep = sleep
-        self._clock = clock
-        self._patience = patience
-        self._last_write: float | None = None
-
-    def persist(
-        self, what: str, attempt: Callable[[], V], landed: Callable[[], V | None] = lambda: None
-    ) -> V:
-        """The result of ``attempt``, tried again after a pause on ``Fault``.
-
-        ``landed`` is asked before each further attempt whether the last one went through after all.
-        """
-        number = 1
-        while True:
-            try:
-                return attempt()
-            except Fault as fault:
-                self._pause(what, fault, number)
-            result = landed()
-            if result is not None:
-                return result
-            number += 1
-
-    def pace(self) -> None:
-        """Wait until the next write may be sent, and count it as sent."""
-        if self._last_write is not None:
-            self._sleep(max(0.0, self._last_write + self._patience.between_writes - self._clock()))
-        self._last_write = self._clock()
-
-    def _pause(self, what: str, fault: Fault, number: int) -> None:
-        patience = self._patience
-        wait = patience.pause(fault, number)
-        if number >= patience.attempts:
-            raise fault.error(
-                f"{what}: {fault}. Gave up after {number} attempts; run it again to go on."
-            ) from None
-        if wait > patience.longest:
-            raise TransferError(
-                f"{what}: {fault}. GitHub asks to wait {wait:.0f} s; run it again then."
-            ) from None
-        self._reporter.warn(f"{what}: {fault}; attempt {number + 1} of {patience.attempts} in {wait:.0f} s")
-        self._sleep(wait)

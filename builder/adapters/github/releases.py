@@ -1,7 +1,7 @@
 """Releases on GitHub or GitHub Enterprise. Implements ``release.assets.ReleaseHost``.
 
-Sources: docs.github.com "REST API endpoints for releases" and "REST API endpoints for release assets". What
-is done when a request fails stands in ``adapters.github.refusals``.
+Sources: docs.github.com "REST API endpoints for releases" and "REST API endpoints for release assets".
+Failed requests are repeated by ``adapters.github.http``.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class GitHub:
         return _release(self._http.attempt("PATCH", path, wanted=(_OK,), content=content).json)
 
     def _public(self, release: Release) -> Release | None:
-        """The release, should it be public already: an immutable one is better not asked twice."""
+        """The release if it is public already: an immutable release must not be published twice."""
         public = self.published(release.tag)
         return public if public and public.id == release.id else None
 
@@ -171,7 +171,7 @@ class GitHub:
         return data
 
     def _with_digest(self, asset: Asset) -> Asset:
-        """Some hosts compute the digest a moment after the upload, some never: ask once more."""
+        """The asset, asked for once more without a digest: some hosts compute it after the upload."""
         if asset.digest is not None:
             return asset
         return _asset(self._http.call("GET", f"{self._root}/assets/{asset.id}", wanted=(_OK,)).json)
@@ -197,7 +197,7 @@ class GitHub:
 
 
 class _Body:
-    """A file's bytes, read as they are sent. Opened anew for each attempt: a used file sends nothing."""
+    """The bytes of a file as a request's body. Each attempt needs a new one."""
 
     def __init__(self, file: LocalFile, advance: Callable[[int], None]) -> None:
         self._file = file
@@ -217,7 +217,7 @@ class _Body:
         raise IntegrityError(f"{self._file.path}: the file got shorter while it was sent. Bundle again.")
 
     def _blocks(self) -> Iterator[bytes]:
-        """An error of our disk must not pass for one of the network, which is waited for."""
+        """The file's blocks. A disk error becomes an ``IntegrityError``, so that it is not retried."""
         try:
             with self._file.path.open("rb") as stream:
                 while block := stream.read(_CHUNK):
@@ -229,7 +229,7 @@ class _Body:
 
 
 def _target(commit: str | None) -> dict[str, str]:
-    """Where GitHub makes a tag that is not there yet; left out, on the default branch's newest commit."""
+    """The commit of a new tag, as the request names it. Without it GitHub takes the default branch."""
     return {"target_commitish": commit} if commit else {}
 
 

@@ -1,8 +1,8 @@
-"""The folder of a mirror: what lies where, and what is put right after a kill.
+"""A mirror's folder: its layout, its lock, and its repair after a kill.
 
-``TAG/`` holds a release, ``latest`` links to the newest, ``releases.json`` lists all. All else of ours lies
-in ``.drafts/``: the lock, releases that are not public yet, and what is being made or taken away. The rest of
-the folder may be somebody else's and is never touched.
+``TAG/`` holds a release, ``latest`` links to the newest, ``releases.json`` lists all. Everything else of
+ours is in ``.drafts/``: the lock, releases that are not public yet, files being written or removed. Other
+files in the folder are not touched.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ _INDEX_LIMIT = 16 << 20
 _LOCK = ".lock"
 
 _ASIDE = "~"
-"""Ends the name of a replaced release until it is gone. No tag has it."""
+"""The suffix of a replaced release until it is removed. No tag ends with it."""
 
 
 class MirrorFolder:
-    """Paths below ``root``, and what keeps them in order."""
+    """The mirror below ``root``."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
         self.drafts = self.root / ".drafts"
 
     def release(self, tag: str) -> Path:
-        """Where a public release lies. Raises ``ConfigError`` (no name) or ``ReleaseConflictError``."""
+        """The folder of a public release. Raises ``ConfigError`` or ``ReleaseConflictError``."""
         path = self.root / mirror_tag(tag)
         if path.is_symlink() or (path.exists() and not path.is_dir()):
             raise _not_ours(path, "the folder of a release")
         return path
 
     def draft(self, tag: str) -> Path:
-        """Where a release lies until it is public: on the same file system, so that one rename is enough."""
+        """The folder of a draft, on the same file system, so that one rename publishes it."""
         return self.drafts / mirror_tag(tag)
 
     def require_ours(self) -> None:
-        """Every name we need is free or ours, and we may write; changes nothing.
+        """Check that every name is free or ours and that the folder is writable; change nothing.
 
         Raises ``ReleaseConflictError`` or ``DiskError``.
         """
@@ -75,15 +75,15 @@ class MirrorFolder:
         self._listed()
 
     def require_listed(self, tag: str) -> None:
-        """Raise ``ReleaseConflictError`` where what lies under ``tag`` was never a release of this mirror."""
+        """Raise ``ReleaseConflictError`` unless the folder ``tag`` is a release of this mirror."""
         if tag not in {release.tag for release in self.listing().releases}:
             raise _not_ours(self.root / tag, "a release")
 
     @contextmanager
     def alone(self, waiting: Callable[[], None]) -> Iterator[None]:
-        """Be the one that writes here, after what a killed run left was put right.
+        """Hold the mirror's lock, after repairing what a killed run left.
 
-        ``waiting`` is called once when another one is at it. Raises ``DiskError``.
+        ``waiting`` is called once when another run holds it. Raises ``DiskError``.
         """
         with disk_errors(self.drafts):
             self.root.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ class MirrorFolder:
             yield
 
     def make_public(self, tag: str) -> None:
-        """Give a draft its public name in one rename; what had it before goes. Raises ``DiskError``."""
+        """Publish a draft by one rename; the release that had the name is removed. ``DiskError``."""
         draft, public = self.draft(tag), self.release(tag)
         aside = self.drafts / f"{tag}{_ASIDE}"
         with disk_errors(public):
@@ -110,14 +110,14 @@ class MirrorFolder:
                 shutil.rmtree(aside)
 
     def finish(self, tag: str) -> None:
-        """Once ``tag`` is public and as it should be: what is left of a draft goes, the lists are right."""
+        """Remove the rest of a draft once ``tag`` is public, and update the lists."""
         with disk_errors(self.draft(tag)):
             if self.draft(tag).exists():
                 shutil.rmtree(self.draft(tag))
         self.settle()
 
     def settle(self) -> None:
-        """Make ``releases.json`` and ``latest`` say what lies here. Raises ``DiskError``."""
+        """Update ``releases.json`` and ``latest`` to the releases that exist. Raises ``DiskError``."""
         listing = self.listing()
         with disk_errors(self.root / LISTING):
             if listing != self._listed():
@@ -126,7 +126,7 @@ class MirrorFolder:
             self._point_at(listing.releases[0].tag if listing.releases else None)
 
     def listing(self) -> Mirror:
-        """What ``releases.json`` has to say. Raises ``ReleaseConflictError`` for one that is not ours."""
+        """The content of ``releases.json``. Raises ``ReleaseConflictError`` if it is not ours."""
         inside = self.root.iterdir() if self.root.is_dir() else ()
         folders = [path for path in inside if path.is_dir() and not path.is_symlink()]
         found = sorted((item for path in folders for item in _found(path)), key=lambda item: item[0])
@@ -149,7 +149,7 @@ class MirrorFolder:
             raise DiskError(f"{path} cannot be read: {error.strerror}. Check its owner and mode.") from error
 
     def _write(self, listing: Mirror) -> None:
-        """Made among the drafts, so that whatever a kill leaves is there."""
+        """Write the list by way of ``.drafts``, so that a kill leaves files only there."""
         made = self.drafts / LISTING
         with part_file(made) as file:
             file.write(dumps(listing).encode())
@@ -166,7 +166,7 @@ class MirrorFolder:
         sync_folder(self.root)
 
     def _recover(self) -> None:
-        """Bring back a release that a kill caught between its two renames; what else it left goes."""
+        """Restore a release that a kill left between two renames, and remove other remains."""
         for path in self.drafts.iterdir():
             if path.is_symlink() or not path.is_dir():
                 if path.name != _LOCK:
@@ -183,7 +183,7 @@ class MirrorFolder:
 
 
 def _found(folder: Path) -> Iterator[tuple[int, MirrorRelease]]:
-    """The release in ``folder``, if its index says it is this one, and when that was made public (ns)."""
+    """The release in ``folder`` if its index names it, with the time in ns when it became public."""
     path = folder / INDEX
     with suppress(OSError):
         with path.open("rb") as file:

@@ -1,7 +1,6 @@
-"""Releases in a folder that a static web server shows. Implements ``release.assets.ReleaseHost``.
+"""Releases in a mirror's folder. Implements ``release.assets.ReleaseHost``.
 
-What lies where is ``adapters.mirror.folder``'s business. An asset's digest is computed from the bytes
-that lie there, each time, so a bit that flipped shows. Only drafts are written to.
+An asset's digest is computed from its bytes each time, so a flipped bit is found. Only drafts are written.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NO_FILE = "no file"
 
 
 class DirectoryHost:
-    """The releases of one mirror. Whoever writes holds ``MirrorFolder.alone``."""
+    """The releases of one mirror. A writer must hold ``MirrorFolder.alone``."""
 
     def __init__(self, mirror: MirrorFolder, reporter: Reporter) -> None:
         self._mirror = mirror
@@ -37,7 +36,7 @@ class DirectoryHost:
         self._mirror.require_ours()
 
     def require_room(self, tag: str, files: tuple[Path, ...]) -> None:
-        """Raise ``DiskError`` unless those of ``files`` that are not there yet fit."""
+        """Raise ``DiskError`` unless the missing ones of ``files`` fit."""
         there = {(path.name, _size(path)) for folder in self._folders(tag) for path in _inside(folder)}
         sizes = {path.name: _size(path) for path in files}
         require_space(
@@ -151,7 +150,7 @@ def _size(path: Path) -> int:
 
 
 def _look(path: Path, *, read: bool) -> tuple[str, str | None]:
-    """State and digest."""
+    """The state and digest of a file."""
     if path.is_symlink() or not path.is_file():
         return _NO_FILE, None
     try:

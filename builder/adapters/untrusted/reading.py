@@ -99,7 +99,7 @@ _CHUNK = 1 << 20
 
 
 class Scratch:
-    """Keeps the bytes of libraries that stand in archives."""
+    """A folder that keeps the libraries of archives, under numbers."""
 
     def __init__(self, folder: Path) -> None:
         """``folder`` is made here and removed by whoever handed it over."""
@@ -153,7 +153,7 @@ _STACKED = 32
 
 @dataclass
 class Allowance:
-    """What is left of it, for a whole source with all of its layers. All methods raise ``IntegrityError``."""
+    """How much a source with all its layers may still unpack to. All methods raise ``IntegrityError``."""
 
     what: str
     headers: int
@@ -161,21 +161,21 @@ class Allowance:
 
     @classmethod
     def of(cls, what: str, size: int) -> Allowance:
-        """That of a source of ``size`` bytes."""
+        """The allowance of a source of ``size`` bytes."""
         return cls(what, _HEADERS + _HEADERS_FOR_A_BYTE * size, _LIBRARIES + size // _BYTES_FOR_A_LIBRARY)
 
     def take_headers(self, size: int) -> None:
-        """So many bytes of headers are read."""
+        """Take ``size`` bytes of headers from it."""
         self.headers -= size
         if self.headers < 0:
             raise self._used_up("files")
 
     def take_stacked(self, count: int) -> None:
-        """So many files of layers are laid over each other."""
+        """Take ``count`` files of layers that are laid over each other."""
         self.take_headers(_STACKED * count)
 
     def take_libraries(self, count: int) -> None:
-        """So many libraries are reported on."""
+        """Take ``count`` libraries to report on."""
         self.libraries -= count
         if self.libraries < 0:
             raise self._used_up("libraries")

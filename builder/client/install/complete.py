@@ -27,7 +27,7 @@ SPARE_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class CompletionMeans:
-    """What a package is completed with."""
+    """Where a package's missing libraries may come from, and who is told."""
 
     prefix: Prefix
     nearby: Nearby
@@ -77,7 +77,7 @@ def _require_space(
     wheels: Iterable[WheelEntry],
     means: CompletionMeans,
 ) -> None:
-    """Libraries, and one wheel at a time: twice, because pip copies what it fetched."""
+    """Require room for the libraries, and twice for the largest wheel: pip copies what it fetched."""
     copied = [entry for entry, place in found.items() if not place.ours]
     largest = max((wheel.size for wheel in wheels if means.wheels.find(wheel) is None), default=0)
     needed = sum(entry.size for entry in (*copied, *missing)) + 2 * largest
@@ -156,7 +156,7 @@ _ENVIRONMENTS = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "L
 
 @dataclass(frozen=True)
 class Found:
-    """A file with the right bytes."""
+    """A library with the right bytes on this machine."""
 
     path: Path
     ours: bool
@@ -165,7 +165,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Nearby:
-    """Where to look, and the hashes of what was looked at."""
+    """The places where NVIDIA's libraries may lie, and the hashes of the files that were read there."""
 
     prefix: Prefix
     environments: Tuple[Path, ...]
@@ -196,7 +196,7 @@ class Nearby:
             yield from (Found(folder.joinpath(*member), ours=False) for folder in self.environments)
 
     def _matches(self, found: Found, entry: FileEntry) -> bool:
-        """By size, then sha256. What cannot be read does not match."""
+        """Whether a file has the entry's size and sha256. One that cannot be read does not match."""
         path = found.path
         try:
             if not path.is_file() or (found.ours and path.is_symlink()):
@@ -207,7 +207,7 @@ class Nearby:
             return False
 
     def _digest(self, path: Path, stat: os.stat_result) -> str:
-        """What was hashed once is not read again unless it has changed since."""
+        """The sha256 of a file, which is read again only when its size or time has changed."""
         key = (str(path), stat.st_size, stat.st_mtime_ns)
         if key not in self._digests:
             self._digests[key] = sha256_of(path)

@@ -25,7 +25,7 @@ _LINE = re.compile(r"versions/([A-Za-z0-9][A-Za-z0-9._+-]*)\n?")
 
 
 def make_symlink(target: Path, link: Path) -> None:
-    """The real one."""
+    """Make a symbolic link to a folder. Raises ``OSError`` or ``NotImplementedError``."""
     link.symlink_to(target, target_is_directory=True)
 
 
@@ -38,7 +38,7 @@ def pointed(prefix: Prefix) -> Optional[Path]:
 
 
 def installed(prefix: Prefix) -> Path:
-    """As ``pointed``; ``NothingToDoError`` when none is installed."""
+    """The folder of the package in use. Raises ``NothingToDoError`` when none is."""
     folder = pointed(prefix)
     if folder is None:
         raise NothingToDoError(f"No package is installed under {prefix.root}. Run install first.")
@@ -46,7 +46,7 @@ def installed(prefix: Prefix) -> Path:
 
 
 def in_use(prefix: Prefix) -> Optional[str]:
-    """Name of the folder in use."""
+    """The name of the folder of the package in use; ``None`` where there is none."""
     folder = pointed(prefix)
     return folder.name if folder is not None else None
 
@@ -134,7 +134,7 @@ def versions(prefix: Prefix) -> Tuple[Path, ...]:
 
 
 def drop(prefix: Prefix, folders: Iterable[Path]) -> int:
-    """Remove packages, with the lock held; bytes that this gives back.
+    """Remove packages and return how many bytes that freed. The lock must be held.
 
     Each loses its name in one step first, so that none is ever there in part.
     """
@@ -149,7 +149,7 @@ def drop(prefix: Prefix, folders: Iterable[Path]) -> int:
 
 
 def size_of_files(folder: Path) -> int:
-    """Bytes of all files below ``folder``."""
+    """The size in bytes of all files below ``folder``."""
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 

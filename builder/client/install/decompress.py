@@ -31,7 +31,7 @@ def readable(form: Form) -> bool:
 
 @contextmanager
 def open_tar(file: Path, form: Form) -> Iterator[IO[bytes]]:
-    """The tar's bytes. Raises ``IntegrityError`` for damage and ``ToolMissingError`` where zstd is needed."""
+    """The tar's bytes. Raises ``IntegrityError`` for damage, ``ToolMissingError`` without zstd."""
     if form is Form.ZST:
         with open_zstd(file) as stream:
             yield stream
@@ -41,7 +41,7 @@ def open_tar(file: Path, form: Form) -> Iterator[IO[bytes]]:
 
 
 class _Checked:
-    """``gzip`` tells damage by an ``OSError``, which would pass for a full disk further up."""
+    """A gzip stream whose damage is an ``IntegrityError``: an ``OSError`` would be reported as the disk's."""
 
     def __init__(self, stream: gzip.GzipFile, file: Path) -> None:
         self._stream = stream

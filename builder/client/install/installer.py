@@ -63,7 +63,7 @@ class InstallJob:
 
     @property
     def prefix(self) -> Prefix:
-        """Where it goes."""
+        """The folder that packages are installed in."""
         return self.means.prefix
 
 
@@ -129,7 +129,7 @@ def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult
 
 
 def _upgrade(job: InstallJob, made: Made) -> Optional[str]:
-    """A sentence, where the package in use lacks kernels that the one to be switched to has."""
+    """Why the package in use gives way, where it lacks kernels that the new one has; else ``None``."""
     current = in_use(job.prefix)
     if current is None or made.manifest.onnxruntime.cannot_run:
         return None
@@ -153,7 +153,7 @@ def _settle(job: InstallJob, made: Made, upgrade: Optional[str]) -> InstallResul
 
 
 def _drop(job: InstallJob, old: Sequence[Path]) -> int:
-    """Bytes that this gives back. A folder that cannot be removed does not undo an install."""
+    """Remove older packages and return the bytes freed. A folder that cannot be removed undoes no install."""
     try:
         return drop(job.prefix, old)
     except OSError as error:
@@ -162,7 +162,7 @@ def _drop(job: InstallJob, old: Sequence[Path]) -> int:
 
 
 def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
-    """What is installed already, whole, the one in use first."""
+    """A wanted package that is installed already and whole; the one in use before others."""
     current = in_use(job.prefix)
     for package in sorted(wanted, key=lambda package: job.prefix.folder(package).name != current):
         folder = job.prefix.folder(package)
@@ -174,14 +174,14 @@ def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
 
 
 def _try_out(job: InstallJob, folder: Path, manifest: Manifest) -> Tried:
-    """Load it, or ``LoadError``."""
+    """Load a package's libraries in a child process. Raises ``LoadError``."""
     tried = job.prover.load(folder, manifest)
     require_loading(tried, manifest.name)
     return tried
 
 
 def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
-    """Whether this machine has all that a thin package lacks. Its archive says what that is, and is small."""
+    """Whether this machine has every library that a thin package lacks, by the manifest in its archive."""
     nearby = job.means.nearby
     if not nearby.promising():
         return False
@@ -198,7 +198,7 @@ def _bring(job: InstallJob, picked: Pick) -> Made:
 
 
 def _fetch(job: InstallJob, package: IndexPackage) -> Path:
-    """The archive, if there is room for it and what is in it: both lie side by side for a while."""
+    """The archive. Raises ``DiskError`` without room for it and its files, which lie side by side then."""
     needed = coming(package, job.located, job.prefix) + package.unpacked_size
     require_room(job.means, needed, f"to install {package.name}")
     return obtain(package, job.located, job.prefix, job.web)

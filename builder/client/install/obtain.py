@@ -35,7 +35,7 @@ def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) ->
 
 
 def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
-    """Bytes that ``obtain`` will still write under the prefix."""
+    """The number of bytes that ``obtain`` will still write under the prefix."""
     local = isinstance(located.place, Path)
     sizes = sorted((part.size for part in package.parts), reverse=True)
     beside = 0 if local else sum(sizes[:AT_ONCE])
@@ -170,7 +170,7 @@ class Meter:
     _total: int = -1
 
     def __call__(self, done: int, total: int) -> None:
-        """Tell it, but not too often."""
+        """Write the line, unless the last one is too fresh."""
         now = self.clock()
         if total != self._total or done < self._first:
             self._begun, self._first, self._told, self._total = now, done, None, total

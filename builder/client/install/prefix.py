@@ -17,6 +17,7 @@ from typing import Dict, Iterable, Iterator, Mapping
 from builder.errors import IntegrityError
 from builder.files.digest import write_new
 from builder.files.disk import remove, sync_file
+from builder.files.download import validator_file
 from builder.formats.index import IndexPackage
 from builder.formats.manifest import FOLDER_MODE, file_mode
 from builder.formats.package_names import stem
@@ -52,7 +53,7 @@ class Prefix:
 
     @property
     def state(self) -> Path:
-        """What is for the client alone."""
+        """The folder of the client's own files."""
         return self.root / _STATE
 
     @property
@@ -62,7 +63,7 @@ class Prefix:
 
     @property
     def lock(self) -> Path:
-        """Held by whoever changes anything."""
+        """The lock file; whoever changes anything holds it."""
         return self.state / "lock"
 
     @property
@@ -97,7 +98,7 @@ class Prefix:
         return self.downloads / f"{sha256}{_LIBRARY}"
 
     def part(self, name: str) -> Path:
-        """Where ``name`` is made."""
+        """The path at which ``name`` is made; it holds the process number."""
         return self.parts / f"{name}-{os.getpid()}"
 
 
@@ -113,7 +114,7 @@ def top_of(package: IndexPackage) -> str:
 
 
 def make_folders(prefix: Prefix) -> None:
-    """Make what is missing."""
+    """Make the prefix's folders that are missing."""
     for folder in (prefix.versions, prefix.downloads, prefix.parts):
         make_folder(folder)
 
@@ -159,7 +160,7 @@ def forget_downloads(prefix: Prefix) -> None:
 def _arriving(prefix: Prefix, package: IndexPackage) -> Iterator[Path]:
     for path in (prefix.download(package), *(prefix.piece(part) for part in package.parts)):
         yield path
-        yield etag_file(path)
+        yield validator_file(path)
 
 
 def write_json(prefix: Prefix, path: Path, value: Mapping[str, object]) -> None:
@@ -185,8 +186,3 @@ def read_info(folder: Path) -> Dict[str, object]:
     if not isinstance(value, dict):
         raise IntegrityError(f"{path}: not an object. Run install again.")
     return value
-
-
-def etag_file(part: Path) -> Path:
-    """Where the server's name for the bytes in ``part`` is kept, for ``If-Range``."""
-    return part.with_name(part.name + ".etag")

@@ -51,7 +51,7 @@ def offline(text: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Whether it is to be fetched."""
+    """Whether ``text`` is an http or https URL. Raises ``ConfigError`` for a broken one."""
     try:
         return urlsplit(text).scheme in {"http", "https"}
     except ValueError as error:

@@ -188,7 +188,7 @@ def _problem(path: Path, entry: FileEntry) -> str:
 
 
 def _strangers(folder: Path, manifest: Manifest) -> Iterator[str]:
-    """A library that does not belong here could be loaded in the place of one that does."""
+    """Files that the manifest does not name: such a library could be loaded in another's place."""
     known = {entry.path for entry in manifest.files} | {MANIFEST, INFO}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

@@ -81,13 +81,13 @@ def _platform(file: str) -> Optional[str]:
 
 @dataclass(frozen=True)
 class Wheels:
-    """``pip`` is ``None`` where nothing may be fetched."""
+    """The sources of wheels: folders, then ``pip``, which is ``None`` where nothing may be fetched."""
 
     folders: Tuple[Path, ...]
     pip: Optional[Pip]
 
     def bring(self, wheel: WheelEntry, work: Path, say: Callable[[str], None]) -> Path:
-        """The wheel, proved. ``work`` is an empty folder for what is fetched.
+        """The wheel, with its sha256 proved. ``work`` is an empty folder for what is fetched.
 
         Raises ``TransferError`` where it is in none of the folders and pip may not be asked, or as ``Pip``.
         """

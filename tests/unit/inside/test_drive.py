@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.inside import drive
-from builder.inside.drive import Failure, Progress, affordable, available_memory, follow, tell
+from builder.inside.drive import FailedUnit, Progress, affordable, available_memory, follow, tell
 
 END = " "
 """Ninja ends the line of a failed unit with a space."""
@@ -57,7 +57,7 @@ def test_every_line_goes_on_as_it_came() -> None:
 
 
 def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
-    failures: list[Failure] = []
+    failures: list[FailedUnit] = []
     list(follow(lines(TRANSCRIPT), Progress(costs=COSTS, jobs=1), failures))
     assert [(failure.output, failure.command, list(failure.lines)) for failure in failures] == [
         (
@@ -75,13 +75,13 @@ def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
 
 def test_of_a_long_output_the_last_lines_are_kept() -> None:
     many = "FAILED: a.o\ng++ -c\n" + "".join(f"line {number}\n" for number in range(1, 41))
-    failures: list[Failure] = []
+    failures: list[FailedUnit] = []
     list(follow(lines(many), Progress(costs={}, jobs=1), failures))
     assert list(failures[0].lines) == [f"line {number}" for number in range(26, 41)]
 
 
 def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    failures: list[Failure] = []
+    failures: list[FailedUnit] = []
     list(follow(lines(TRANSCRIPT), Progress(costs=COSTS, jobs=1), failures))
     capsys.readouterr()
     tell(failures)
@@ -103,7 +103,7 @@ def test_several_failures_share_the_lines_that_an_error_shows(
     """30 lines; of each failure two are its name and command, and one at the end counts them."""
     names = [f"{number}.o" for number in range(count)]
     text = "".join(f"FAILED: {name}\ng++ {name}\n" + "line\n" * 39 + f"end {name}\n" for name in names)
-    failures: list[Failure] = []
+    failures: list[FailedUnit] = []
     list(follow(lines(text), Progress(costs={}, jobs=1), failures))
     tell(failures)
     told = capsys.readouterr().out.splitlines()

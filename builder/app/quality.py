@@ -13,7 +13,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, CheckFailedError, CommandError, ValidationError
 from builder.formats.addresses import without_userinfo
 from builder.formats.package_names import Host, Profile
-from builder.onnxruntime.widening import widened
+from builder.onnxruntime.toolchain import widened
 from builder.pipeline.render import render
 from builder.project.inputs import ort_wheel
 from builder.project.plan import BuildPlan, package_name

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside.costs import Cost, estimate
-from builder.onnxruntime.launches import launches, narrowed, unused_options, without_device_code
-from builder.onnxruntime.toolchain import divide, tools
-from builder.onnxruntime.widening import names, proposed
+from builder.onnxruntime.toolchain import divide, names, proposed, tools
+from builder.onnxruntime.units import launches, narrowed, unused_options, without_device_code
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin
 

@@ -11,7 +11,7 @@ A line of the file that says so is the beginning of sources' paths, a tab, and t
 are compiled for: ``sm_89 sm_90:compute_89``. Flags of all other code leave the statement. A code after which
 PTX is named is made from that: nvcc makes each PTX once, and SASS of it for each code that names it. The
 first line that fits a unit counts. What is left out or shared, and why, is decided outside
-(``builder.onnxruntime.launches``).
+(``builder.onnxruntime.units``).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What depends on ONNX Runtime's version: profiles, compile units, official builds, operators."""
+"""What depends on ONNX Runtime's version: rules, architectures, compile units, profiles, official builds."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from builder.formats.package_names import Host, Profile
+from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import CAPABILITIES
-from builder.onnxruntime.launches import launches, narrowed, shared_ptx, unused_options
 from builder.onnxruntime.official_builds import ArchList, Setting, arch_list, settings
 from builder.onnxruntime.profiles import Option, options
 from builder.onnxruntime.toolchain import Compiled, divide, made, read_list, refused, rewritten, tools
-from builder.onnxruntime.units import unasked, unit_sets
-from builder.onnxruntime.version_rules import Asked, hold_version
-from builder.onnxruntime.versions import needs, opened_at_run_time
-from builder.onnxruntime.widening import lost as lost_capabilities
+from builder.onnxruntime.toolchain import lost as lost_capabilities
+from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
+from builder.onnxruntime.versions import hold_version, needs
 from builder.project.plan import BuildPlan
 
 ARCHITECTURES = "CMAKE_CUDA_ARCHITECTURES"
@@ -58,7 +56,7 @@ def explain(plan: BuildPlan) -> Explanation:
     version = plan.ort_version
     if plan.profile is None:
         title = f"{plan.variant.name}: the official build of ONNX Runtime {version} itself, repacked"
-        return Explanation(title, (), tuple(_host_notes(plan)))
+        return Explanation(title, (), ())
     return Explanation(
         title=f"{plan.variant.name}: profile {plan.profile.value} on base {plan.base}, against the official "
         f"build of ONNX Runtime {version}",
@@ -68,7 +66,7 @@ def explain(plan: BuildPlan) -> Explanation:
 
 
 def _differences(plan: BuildPlan, profile: Profile) -> Iterator[Difference]:
-    yield from _architectures(plan)
+    yield _architectures(plan)
     yield _RAW
     chosen = options(profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
     ours = {option.entry.name: option for option in chosen}
@@ -84,13 +82,12 @@ def _setting(official: Setting, ours: Mapping[str, Option]) -> Iterator[Differen
         yield Difference(official.name, value, official.value, reason)
 
 
-def _architectures(plan: BuildPlan) -> Iterator[Difference]:
-    official = arch_list(plan.ort_version, plan.project.cuda.version)
+def _architectures(plan: BuildPlan) -> Difference:
+    official = arch_list(plan.ort_version)
     theirs = read_list(official.wheel, plan.ort_version)
     ours = _made(plan)
-    if ours != theirs:
-        reason = f"variants.{plan.variant.name}.sm; theirs is the wheel's for CUDA {official.cuda}"
-        yield Difference(ARCHITECTURES, str(ours), str(theirs), f"{reason}{_archive(official, plan)}")
+    reason = f"variants.{plan.variant.name}.sm; theirs is the wheel's for CUDA 12{_archive(official, plan)}"
+    return Difference(ARCHITECTURES, str(ours), str(theirs), reason)
 
 
 def _made(plan: BuildPlan) -> Compiled:
@@ -107,18 +104,14 @@ def _archive(official: ArchList, plan: BuildPlan) -> str:
 
 def _notes(plan: BuildPlan) -> Iterator[str]:
     sm, version = plan.variant.sm, plan.ort_version
-    least, opened = needs(version), opened_at_run_time(version)
+    least = needs(version)
     if not refused(sm, version):
         yield from _made_of(plan)
-    if opened:
-        yield f"the provider opens {', '.join(opened)} at run time: no NEEDED names them"
     yield f"this version is compiled with CUDA {least.cuda}, gcc {least.gcc} and CMake {least.cmake} or newer"
-    yield from _host_notes(plan)
     yield from (f"the source is patched with {patch}, which says why" for patch in plan.patches)
-    full = plan.profile is Profile.FULL
     cuda = plan.project.cuda.version
-    asked = Asked(f"variants.{plan.variant.name}.sm", sm, version, cuda, compiling=True, contrib=full)
-    yield from (f"{finding.code.name} {finding.message}" for finding in hold_version(asked))
+    findings = hold_version(f"variants.{plan.variant.name}.sm", sm, version, cuda, compiling=True)
+    yield from (f"{finding.code.name} {finding.message}" for finding in findings)
 
 
 def _made_of(plan: BuildPlan) -> Iterator[str]:
@@ -128,9 +121,6 @@ def _made_of(plan: BuildPlan) -> Iterator[str]:
     if plan.added:
         yield f"added for what is lost so (widen): {_names(plan.added)}"
     if plan.profile is Profile.FULL:
-        extra = unasked(sm, version)
-        if extra:
-            yield f"{_names(extra)} comes along unasked, in the units that need it"
         yield from _left_out(sm, version)
     for new, old in shared_ptx(sm, version).items():
         yield f"SASS for sm_{new} is made from the PTX of compute_{old}: no source asks for more than that"
@@ -151,9 +141,6 @@ def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
         for new, old in shared_ptx(part, version, launch).items():
             if new.number in launch.shared:
                 yield f"{launch.name}: SASS for sm_{new} is made from the PTX of compute_{old}, the same text"
-    parts = [str(kind) for kind in unit_sets(sm, version)[1:] if kind.units is None]
-    if parts:
-        yield f"some units are for part of the list: {'; '.join(parts)}"
 
 
 def _devices(arch: Arch) -> str:
@@ -163,16 +150,6 @@ def _devices(arch: Arch) -> str:
 def _lost(asked: Arch, becomes: Arch) -> str:
     lost = lost_capabilities([asked], [becomes])
     return f" alone, not on {', '.join(map(str, lost))}" if lost else ""
-
-
-def _host_notes(plan: BuildPlan) -> Iterator[str]:
-    official = settings(plan.ort_version)
-    telemetry = any(setting.name == "onnxruntime_USE_TELEMETRY" for setting in official)
-    if telemetry and plan.host is Host.WHEEL:
-        yield (
-            "the host library is the official one, which sends telemetry: set ORT_DISABLE_TELEMETRY=1 where "
-            "it runs, or compile it (--host source)"
-        )
 
 
 def _names(arches: Sequence[Arch]) -> str:

@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from builder.formats.versions import ALWAYS, Span, parse
-from builder.onnxruntime.versions import SPLITS_UNITS, TELEMETRY, known_line
+from builder.formats.versions import ALWAYS, Span
 
 
 @dataclass(frozen=True)
 class ArchList:
-    """The value of CMAKE_CUDA_ARCHITECTURES of one package, built with one CUDA major version."""
+    """The value of CMAKE_CUDA_ARCHITECTURES of both packages, built with CUDA 12."""
 
-    cuda: int
     wheel: str
     archive: str
     span: Span
@@ -42,35 +40,20 @@ class Setting:
 
 _UP_TO_80 = "60-real;70-real;75-real;80-real"
 
-_CUDA_13 = "75-real;80-real;86-real;89-real;90-real;100-real;120-real;120-virtual"
-
-_WITH_120 = f"{_UP_TO_80};86-real;90-real;120-real;120-virtual"
-
-_LAST_12 = f"{_UP_TO_80};86-real;89-real;90a-real;120a-real"
-
-_LAST_13 = "75-real;80-real;86-real;89-real;90a-real;120a-real"
-
 _LISTS = (
     ArchList(
-        *(12, f"{_UP_TO_80};86-real;90", f"{_UP_TO_80};90", Span(last=(1, 22))),
+        *(f"{_UP_TO_80};86-real;90", f"{_UP_TO_80};90", Span(last=(1, 22))),
         "1.21.0's scripts; pull request 23671; the wheel 1.21.0: 155 containers 60 70 75 80 86 90, PTX 90",
     ),
     ArchList(
-        *(12, f"{_UP_TO_80};86-real;90a-real;90a-virtual", f"{_UP_TO_80};90a-real;90a-virtual"),
+        *(f"{_UP_TO_80};86-real;90a-real;90a-virtual", f"{_UP_TO_80};90a-real;90a-virtual"),
         Span(first=(1, 23, 0), last=(1, 23, 0)),
         "pull requests 25126, 26002 and 26087",
     ),
     ArchList(
-        *(12, f"{_UP_TO_80};86-real;90a-real;90-virtual", f"{_UP_TO_80};90a-real;90-virtual"),
-        Span(first=(1, 23, 1), last=(1, 27)),
+        *(f"{_UP_TO_80};86-real;90a-real;90-virtual", f"{_UP_TO_80};90a-real;90-virtual"),
+        Span(first=(1, 23, 1)),
         "pull request 26230; the wheel 1.23.2: 184 containers 60 70 75 80 86 90a, PTX 90",
-    ),
-    ArchList(12, _WITH_120, _WITH_120, Span(first=(1, 28), last=(1, 28)), "pull request 29711"),
-    ArchList(12, _LAST_12, _LAST_12, Span(first=(1, 29)), "pull requests 31989 and 31992"),
-    ArchList(13, _CUDA_13, _CUDA_13, Span(first=(1, 24), last=(1, 28)), "pull request 26516"),
-    ArchList(
-        *(13, _LAST_13, _LAST_13, Span(first=(1, 29))),
-        "pull requests 31989 and 31992; the wheel 1.31.1: 75 80 86 89 90a 120a",
     ),
 )
 
@@ -95,10 +78,9 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION", "ON", "ON", "not set by the scripts"),
     Setting("onnxruntime_CUDA_MINIMAL", "OFF", "OFF", f"{_BUILD_PY} line 1228"),
     Setting("onnxruntime_NVCC_THREADS", "1", "1", "--nvcc_threads 1"),
-    Setting("onnxruntime_FLASH_NVCC_THREADS", "1", "1", "--flash_nvcc_threads 1", SPLITS_UNITS.span),
     Setting(
         *("onnxruntime_USE_FPA_INTB_GEMM", "OFF", "ON"),
-        "the archive's script of 1.24; the wheel's sets ON from 1.28 on",
+        "the archive's script of 1.24",
         Span(first=(1, 23)),
     ),
     Setting(
@@ -132,22 +114,15 @@ SETTINGS: tuple[Setting, ...] = (
         *("CMAKE_INSTALL_RPATH", "", "", "the wheels' providers have no RUNPATH", ALWAYS),
         "the package brings the CUDA libraries, so the provider looks beside itself",
     ),
-    Setting(
-        *("onnxruntime_USE_TELEMETRY", "ON", "OFF", TELEMETRY.source, TELEMETRY.span),
-        "nothing we compile reports to anybody",
-    ),
 )
 """Options that either build sets. Those of one value everywhere, such as paths, are left out."""
 
 
-def arch_list(version: str, cuda: str) -> ArchList:
-    """The official list for a toolkit: of its CUDA major version, else of the other one."""
-    known = version if parse(version)[:2] == parse(known_line(version)) else f"{known_line(version)}.0"
-    fitting = [entry for entry in _LISTS if known in entry.span]
-    return next((entry for entry in fitting if entry.cuda == parse(cuda)[0]), fitting[0])
+def arch_list(version: str) -> ArchList:
+    """The official lists of ``version``; of a later one than is known, those of the latest."""
+    return next(entry for entry in _LISTS if version in entry.span)
 
 
 def settings(version: str) -> Iterator[Setting]:
-    """The options of the official build of ``version``, or of the nearest version that is known."""
-    line = known_line(version)
-    return (setting for setting in SETTINGS if line in setting.span)
+    """The options of the official build of ``version``."""
+    return (setting for setting in SETTINGS if version in setting.span)

@@ -1,8 +1,8 @@
 """How much of ORT is compiled: CMake options as data, each with its reason, its source and its releases.
 
 Names and defaults are those of 1.21.0's ``cmake/CMakeLists.txt`` (lines in the sources below). Of later
-releases the options were read that official packaging and conda-forge's recipe for 1.29 set. Defaults that
-are what we want are written out too: a default can change, as that of FPA_INTB_GEMM did.
+releases the options were read that official packaging sets. Defaults that are what we want are written out
+too: a default can change, as that of FPA_INTB_GEMM did.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from builder.formats.package_names import Host, Profile
 from builder.formats.versions import ALWAYS, Span
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.launches import unused_options
-from builder.onnxruntime.versions import SPLITS_UNITS, TELEMETRY, known_line
+from builder.onnxruntime.units import unused_options
 
 
 @dataclass(frozen=True)
@@ -66,19 +65,9 @@ COMMON: tuple[Option, ...] = (
         Span(first=(1, 22)),
     ),
     _option(
-        *("onnxruntime_FLASH_NVCC_THREADS", "1", "as the official build; flash attention takes most memory"),
-        "onnxruntime_providers_cuda.cmake at 00a7441; build.py --flash_nvcc_threads 1",
-        SPLITS_UNITS.span,
-    ),
-    _option(
         *("onnxruntime_USE_FPA_INTB_GEMM", "OFF", "as the official C package: 54 MB, and slow to compile"),
-        "pull requests 25802 (the option), 26002 (341 to 287 MB without), 29622 (ON by default in 1.28)",
+        "pull requests 25802 (the option), 26002 (341 to 287 MB without)",
         Span(first=(1, 23)),
-    ),
-    _option(
-        *("onnxruntime_USE_TELEMETRY", "OFF", "nothing we compile reports to anybody"),
-        TELEMETRY.source,
-        TELEMETRY.span,
     ),
 )
 """What every profile has."""
@@ -121,14 +110,13 @@ _NO_CPUINFO = _option(
 
 
 def options(profile: Profile, version: str, sm: Sequence[Arch], *, cpuinfo: bool) -> tuple[Option, ...]:
-    """The options of a profile that ORT ``version`` knows; of an unknown version those of the nearest known.
+    """The options of a profile that ORT ``version`` knows.
 
-    ``sm``: the set it is compiled for, which decides what of ``full`` no GPU would launch (``launches``).
+    ``sm``: the set it is compiled for, which decides what of ``full`` no GPU would launch (``units``).
     ``cpuinfo``: whether the host library's CPU detection library can be had.
     """
-    line = known_line(version)
     unused = unused_options(sm, version)
-    known = (option for option in _all(profile, cpuinfo) if line in option.span)
+    known = (option for option in _all(profile, cpuinfo) if version in option.span)
     return tuple(_off(option) if option.entry.name in unused else option for option in known)
 
 

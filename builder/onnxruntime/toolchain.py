@@ -1,28 +1,36 @@
-"""Lists of architectures: what is asked for, what CMake is told, and what the compiled provider then holds.
+"""From a set of architectures to what a compiled provider holds: nvcc, a newer ptxas, and ORT's own CMake.
+
+nvcc makes SASS for what it knows. nvcc 12.4 ends at sm_90: the ptxas of CUDA 12.9 assembles its PTX for
+compute_90 into SASS for sm_100, 103, 120 and 121. All that a device function may use is in that PTX, only
+Blackwell's own instructions are not (docs/decisions/0004).
 
 Before 1.23 ORT hands CMAKE_CUDA_ARCHITECTURES to CMake as it is: ``90`` is SASS and PTX, ``90-real`` SASS,
 ``90-virtual`` PTX (CMake's documentation of CUDA_ARCHITECTURES). From 1.23 on its own CMake rewrites the list
-first (``ortversions.REWRITES_ARCHES``).
-
-How a base comes to native code for a set: by nvcc itself, or by a newer ptxas from nvcc's PTX.
-
-nvcc 12.4 ends at sm_90. The ptxas of CUDA 12.9 assembles its PTX for compute_90 into SASS for sm_100, 103,
-120 and 121: all that a device function may use is in that PTX, only Blackwell's own instructions are not
-(docs/decisions/0004).
+first (``versions.REWRITES_ARCHES``). Plain code for sm_100 runs on 10.0 and 10.3, and sm_100a, which ORT
+makes of it, on 10.0 alone; what ptxas makes stays plain. So the same set serves other GPUs on another base,
+unless it is widened: the architecture of each capability that is lost, which CMake leaves as it is, comes
+into the set.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from builder.gpu.architectures import Arch
+from builder.findings.finding import Code, Finding, Severity
+from builder.gpu.architectures import Arch, Capability
+from builder.gpu.compatibility import runs_sass
+from builder.gpu.table import CAPABILITIES, MODELS
 from builder.gpu.toolkits import assembles, compilable
-from builder.onnxruntime.versions import ACCELERATES_110, REFUSES_FAMILIES, REWRITES_ARCHES, TAKES_FAMILIES
+from builder.onnxruntime.versions import REFUSES_FAMILIES, REWRITES_ARCHES
 from builder.project.plan import BuildPlan
+from builder.project.variants import Origin
 
 _ENTRY = re.compile(r"(?P<arch>\d{2,3}[af]?)(?:-(?P<kind>real|virtual))?")
+
+_ACCELERATED = frozenset({90, 100, 101, 120})
+"""The list ``ARCHITECTURES_WITH_ACCEL`` of ORT's ``cuda_configuration.cmake``."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +52,9 @@ class _Entry:
     """``real``, ``virtual`` or ``""``, which CMake takes as both."""
 
 
-def cmake_list(sm: Sequence[Arch], version: str) -> str:
-    """The value of CMAKE_CUDA_ARCHITECTURES that asks ORT ``version`` for SASS of ``sm`` and nothing else.
-
-    Where ORT's CMake takes families, it knows them without ``-real`` only; PTX of the family comes along.
-    """
-    return ";".join(_spelled(arch, version) for arch in sm)
+def cmake_list(sm: Sequence[Arch]) -> str:
+    """The value of CMAKE_CUDA_ARCHITECTURES that asks for SASS of ``sm`` and nothing else."""
+    return ";".join(f"{arch}-real" for arch in sm)
 
 
 def compiled(sm: Sequence[Arch], version: str) -> Compiled:
@@ -57,39 +62,30 @@ def compiled(sm: Sequence[Arch], version: str) -> Compiled:
 
     Raises ``ValueError`` where ORT's CMake refuses an architecture (``refused`` names them).
     """
-    return read_list(cmake_list(sm, version), version)
+    return read_list(cmake_list(sm), version)
 
 
 def read_list(text: str, version: str) -> Compiled:
     """What a value of CMAKE_CUDA_ARCHITECTURES comes to with ORT ``version``; ``ValueError`` if refused."""
     entries = [_entry(word) for word in text.split(";") if word]
-    if not REWRITES_ARCHES.holds(version):
-        return _as_cmake_does(entries)
-    lost = [entry.arch for entry in entries if entry.arch.suffix == "f"] if _refuses(version) else []
-    if lost:
-        raise ValueError(f"Unrecognized CUDA architecture: {lost[0]}")
-    return _as_ort_does(entries, version)
+    if REWRITES_ARCHES.holds(version):
+        return _as_ort_does(entries, version)
+    sass = {entry.arch for entry in entries if entry.kind != "virtual"}
+    ptx = {entry.arch for entry in entries if entry.kind != "real"}
+    return Compiled(tuple(sorted(sass)), tuple(sorted(ptx)))
 
 
 def refused(sm: Iterable[Arch], version: str) -> tuple[Arch, ...]:
     """The architectures at which ORT's own CMake stops."""
-    return tuple(arch for arch in sm if arch.suffix == "f") if _refuses(version) else ()
+    return tuple(arch for arch in sm if arch.suffix == "f") if REFUSES_FAMILIES.holds(version) else ()
 
 
 def rewritten(sm: Sequence[Arch], version: str) -> tuple[tuple[Arch, Arch], ...]:
     """Each architecture of ``sm`` that ORT makes another one of, and that other one."""
     if not REWRITES_ARCHES.holds(version):
         return ()
-    pairs = ((arch, _accelerated(arch, version)) for arch in sm if arch.suffix != "f")
+    pairs = ((arch, _accelerated(arch)) for arch in sm if arch.suffix != "f")
     return tuple((asked, made) for asked, made in pairs if asked != made)
-
-
-def _spelled(arch: Arch, version: str) -> str:
-    return str(arch) if arch.suffix == "f" and TAKES_FAMILIES.holds(version) else f"{arch}-real"
-
-
-def _refuses(version: str) -> bool:
-    return REFUSES_FAMILIES.holds(version)
 
 
 def _entry(word: str) -> _Entry:
@@ -99,35 +95,18 @@ def _entry(word: str) -> _Entry:
     return _Entry(Arch.parse(match["arch"]), match["kind"] or "")
 
 
-def _as_cmake_does(entries: Sequence[_Entry]) -> Compiled:
-    sass = {entry.arch for entry in entries if entry.kind != "virtual"}
-    ptx = {entry.arch for entry in entries if entry.kind != "real"}
-    return Compiled(tuple(sorted(sass)), tuple(sorted(ptx)))
-
-
 def _as_ort_does(entries: Sequence[_Entry], version: str) -> Compiled:
-    families = [entry.arch for entry in entries if entry.arch.suffix == "f" and not entry.kind]
+    stopped = refused((entry.arch for entry in entries), version)
+    if stopped:
+        raise ValueError(f"Unrecognized CUDA architecture: {stopped[0]}")
+    sass = {_accelerated(entry.arch) for entry in entries if entry.kind != "virtual"}
     virtual = [entry.arch for entry in entries if entry.kind == "virtual"]
-    sass = {_accelerated(arch, version) for arch in _real(entries)}
-    return Compiled(tuple(sorted({*sass, *families})), tuple(sorted({*families, *virtual[-1:]})))
+    return Compiled(tuple(sorted(sass)), tuple(virtual[-1:]))
 
 
-def _real(entries: Sequence[_Entry]) -> Iterator[Arch]:
-    """What ORT takes for SASS of a single architecture: ``120f-real`` is 120 to it."""
-    for entry in entries:
-        if entry.kind == "real" or (not entry.kind and entry.arch.suffix != "f"):
-            yield entry.arch
-
-
-def _accelerated(arch: Arch, version: str) -> Arch:
+def _accelerated(arch: Arch) -> Arch:
     """ORT drops the suffix it was given, then adds ``a`` where it has kernels for it: 103a becomes 103."""
-    return Arch(arch.major, arch.minor, "a" if arch.number in _with_suffix(version) else "")
-
-
-def _with_suffix(version: str) -> frozenset[int]:
-    """The list ``ARCHITECTURES_WITH_ACCEL`` of ``cuda_configuration.cmake``."""
-    more: list[int] = [110] if ACCELERATES_110.holds(version) else []
-    return frozenset({90, 100, 101, 120, *more})
+    return Arch(arch.major, arch.minor, "a" if arch.number in _ACCELERATED else "")
 
 
 @dataclass(frozen=True)
@@ -165,8 +144,66 @@ def made(sm: Sequence[Arch], plan: BuildPlan) -> Compiled:
     """What each unit for the whole list holds when a plan's base compiles ``sm``.
 
     ORT's CMake rewrites what nvcc compiles, and never sees what ptxas makes. Raises ``ValueError`` where it
-    refuses an architecture (``archlist.refused``).
+    refuses an architecture (``refused``).
     """
     targets = divide(sm, *tools(plan))
     listed = compiled(targets.compiled, plan.ort_version)
     return Compiled(tuple(sorted({*listed.sass, *targets.assembled})), listed.ptx)
+
+
+def lost(sm: Iterable[Arch], sass: Iterable[Arch]) -> tuple[Capability, ...]:
+    """The capabilities that code for ``sm`` runs on, and ``sass``, which was made of it, does not."""
+    asked, found = tuple(sm), tuple(sass)
+    return tuple(device for device in CAPABILITIES if _serves(asked, device) and not _serves(found, device))
+
+
+def proposed(plan: BuildPlan) -> tuple[Arch, ...]:
+    """The architectures with which a compiled plan's package runs wherever plain code for its set does."""
+    sm = plan.variant.sm
+    if plan.origin is not Origin.SOURCE or refused(sm, plan.ort_version):
+        return ()
+    found: tuple[Arch, ...] = ()
+    for device in CAPABILITIES:
+        if device in lost(sm, made((*sm, *found), plan).sass):
+            found = (*found, Arch(device.major, device.minor))
+    return found
+
+
+def widened(plan: BuildPlan) -> BuildPlan:
+    """The plan with what its variant promises in its set; the same plan where nothing has to be added."""
+    found = proposed(plan) if plan.variant.widen else ()
+    sm = tuple(sorted({*plan.variant.sm, *found}))
+    return replace(plan, variant=replace(plan.variant, sm=sm), added=found) if found else plan
+
+
+def hold_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
+    """C012: the package will run on fewer GPUs than the set is good for; ``sass``: what it will hold."""
+    devices = lost(plan.variant.sm, sass)
+    if not devices:
+        return
+    key = f"variants.{plan.variant.name}"
+    found = proposed(plan)
+    by_hand = f", or {names(found)} in {key}.sm" if found else ", which compiles"
+    yield Finding(
+        code=Code.C012,
+        path=f"{key}.sm",
+        message=f"plain code for this set runs on {_cards(devices)} too, and what the package will hold does "
+        "not run there natively",
+        wanted=f"--widen, or {key}.widen: true{by_hand}",
+        got=names(sass),
+        severity=Severity.WARNING,
+    )
+
+
+def names(arches: Iterable[Arch]) -> str:
+    """Architectures in words: ``sm_103, sm_121``."""
+    return ", ".join(f"sm_{arch}" for arch in arches)
+
+
+def _serves(sass: Iterable[Arch], device: Capability) -> bool:
+    return any(runs_sass(arch, device) for arch in sass)
+
+
+def _cards(devices: Sequence[Capability]) -> str:
+    cards = {model.device: model.cards for model in MODELS}
+    return " and ".join(f"{device} ({cards[device]})" for device in devices)

@@ -1,18 +1,27 @@
-"""What changes from one ONNX Runtime release to the next, as data: each rule with its range and its source.
+"""What changes from one ONNX Runtime release to the next: each rule with its releases and its source.
 
-The one place that compares ORT versions. Sources are files and pull requests of microsoft/onnxruntime.
-1.21.0's source was read whole; of later releases the files named here, at the commits named here, and the
-official wheels 1.21.0, 1.23.2 and 1.31.1. Pull requests are placed in a release by their date and by the
-release's branch; where only that stands behind a number, the rule says "by date".
+Packages are compiled from 1.21 to 1.23: what a build depends on is known of these. Of later releases only
+that is known which packages of others must be read with: how their units are compiled, and what they open at
+run time. 1.21.0's source was read whole; of later releases the files named here, at the commits named here,
+and the official wheels 1.21.0, 1.23.2 and 1.31.1. A pull request is placed in a release by its date and the
+release's branch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builder.formats.versions import Span, parse
+from builder.findings.finding import Code, Finding, Severity
+from builder.formats.versions import ALWAYS, Span, parse
+from builder.gpu.architectures import Arch
 
-_FIRST_LINE, _LAST_LINE = (1, 21), (1, 31)
+_FIRST_LINE, _LAST_LINE = (1, 21), (1, 23)
+
+_FIRST_FULL_HALF = 53
+
+_CMAKE = "3.31.6"
+"""The newest CMake whose ``Modules/Internal/CMakeCUDAArchitecturesValidate.cmake`` was read."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +52,12 @@ REFUSES_FAMILIES = Rule(
     "cmake/external/cuda_configuration.cmake at 096d680",
 )
 
-TAKES_FAMILIES = Rule(
-    "ORT's own CMake keeps an architecture with the suffix f if it stands without -real, and reads 120f-real "
-    "as 120",
-    Span(first=(1, 25)),
-    "pull request 27278 of February 2026, by date; cuda_configuration.cmake at 23508ad of tianleiwu's fork",
-)
-
-ACCELERATES_110 = Rule(
-    "ORT's own CMake gives 110 the suffix a too",
-    Span(first=(1, 25)),
-    "pull request 27278 of February 2026, by date",
+HALF_IN_CONTRIB = Rule(
+    "below sm_53 the half-precision kernels of some contrib operators are empty, those of "
+    "DecoderMaskedMultiHeadAttention and MoE among them",
+    ALWAYS,
+    "1.21.0's decoder_masked_multihead_attention_impl.cu line 52 and moe_kernel.cu line 108; other kernels "
+    "compute in float there (cu_inc/common.cuh line 22); pull request 24582 of 1.22.0",
 )
 
 SPLITS_UNITS = Rule(
@@ -64,19 +68,11 @@ SPLITS_UNITS = Rule(
     "1.27.1 (README of seitzbg/onnxruntime-gpu-sm121-aarch64); in the wheel 1.31.1 392 of 609 containers",
 )
 
-BLACKWELL_ALONE_BREAKS = Rule(
-    "with contrib operators a list of sm_120 and newer alone leaves the LLM units out, and the CUDA provider "
-    "does not load",
+LLM_WITHOUT_120 = Rule(
+    "the LLM units are compiled for nothing from sm_120 on",
     Span(first=(1, 27), last=(1, 27, 1)),
     "pull request 29824 of July 2026; README of seitzbg/onnxruntime-gpu-sm121-aarch64; the file that leaves "
-    "them out came with 1.27; issue 26177: 1.24.2 compiled for 120 runs; issue 26181 recommends it",
-)
-
-OLD_ALONE_BREAKS = Rule(
-    "with contrib operators a list that ends below sm_75 leaves the LLM units out, and what calls them stays",
-    Span(first=(1, 27)),
-    "cmake/onnxruntime_providers_cuda.cmake at 00a7441: the LLM object library is made only for a list that "
-    "is not empty, and nothing stands in for it. Read, not tried",
+    "them out came with 1.27",
 )
 
 OPENS_LIBRARIES = Rule(
@@ -86,46 +82,20 @@ OPENS_LIBRARIES = Rule(
     "pull requests 29252, 29808 and 29705; readelf and strings of the wheels 1.21.0, 1.23.2 and 1.31.1",
 )
 
-TELEMETRY = Rule(
-    "official Linux builds send telemetry unless ORT_DISABLE_TELEMETRY=1 is set; build.py turns it off with "
-    "--no_telemetry, CMake with onnxruntime_USE_TELEMETRY=OFF, its default",
-    Span(first=(1, 29)),
-    "pull requests 27379 and 29911; the recipe of conda-forge's onnxruntime-feedstock",
-)
-
-HALF_IN_CONTRIB = Rule(
-    "below sm_53 the half-precision kernels of some contrib operators are empty, those of "
-    "DecoderMaskedMultiHeadAttention and MoE among them",
-    Span(last=(1, 27)),
-    "1.21.0's decoder_masked_multihead_attention_impl.cu line 52 and moe_kernel.cu line 108; other kernels "
-    "compute in float there (cu_inc/common.cuh line 22); pull request 24582 of 1.22.0",
-)
-
-HALF_EMPTY = Rule(
-    "below sm_53 half-precision kernels are empty and give zeros",
-    Span(first=(1, 28)),
-    "pull request 29580 of July 2026, by date",
-)
-
 RULES: tuple[Rule, ...] = (
     REWRITES_ARCHES,
     REFUSES_FAMILIES,
-    TAKES_FAMILIES,
-    ACCELERATES_110,
-    SPLITS_UNITS,
-    BLACKWELL_ALONE_BREAKS,
-    OLD_ALONE_BREAKS,
-    OPENS_LIBRARIES,
-    TELEMETRY,
     HALF_IN_CONTRIB,
-    HALF_EMPTY,
+    SPLITS_UNITS,
+    LLM_WITHOUT_120,
+    OPENS_LIBRARIES,
 )
 """All of them; docs/profiles.md tells them in this order."""
 
 
 @dataclass(frozen=True)
-class Needs:
-    """The oldest tools a release is compiled with."""
+class OldestTools:
+    """The oldest tools that releases are compiled with."""
 
     span: Span
     cuda: str
@@ -134,35 +104,30 @@ class Needs:
     source: str
 
 
-_NEEDS = (
-    Needs(Span(last=(1, 21)), "11.4", "9", "3.28", "1.21.0's cmake/CMakeLists.txt lines 6, 58 and 863"),
-    Needs(
-        Span(first=(1, 22), last=(1, 24)),
+_OLDEST_TOOLS = (
+    OldestTools(Span(last=(1, 21)), "11.4", "9", "3.28", "1.21.0's cmake/CMakeLists.txt lines 6, 58 and 863"),
+    OldestTools(
+        Span(first=(1, 22)),
         *("11.4", "11.1", "3.28"),
         "pull request 24148 of March 2025; cuda_configuration.cmake at 096d680 (c849eb1, older, has 11.8)",
-    ),
-    Needs(
-        Span(first=(1, 25)),
-        *("12.0", "11.1", "3.28"),
-        "cuda_configuration.cmake at 23508ad of tianleiwu's fork, by date",
     ),
 )
 
 
 def known_line(version: str) -> str:
-    """The release line whose rules are known and that is nearest: ``1.23`` of 1.23.2, ``1.31`` of 1.40.0."""
+    """The release line whose rules are known and that is nearest: ``1.23`` of 1.23.2 and of 1.40.0."""
     line = min(max(parse(version)[:2], _FIRST_LINE), _LAST_LINE)
     return f"{line[0]}.{line[1]}"
 
 
 def is_known(version: str) -> bool:
-    """Whether the rules were looked up for this version's line."""
+    """Whether it is known what a build of this version's line depends on."""
     return _FIRST_LINE <= parse(version)[:2] <= _LAST_LINE
 
 
-def needs(version: str) -> Needs:
+def needs(version: str) -> OldestTools:
     """The oldest CUDA, gcc and CMake that a version is compiled with."""
-    return next(entry for entry in _NEEDS if version in entry.span)
+    return next(tools for tools in _OLDEST_TOOLS if version in tools.span)
 
 
 _OPENED = ("libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12")
@@ -172,3 +137,76 @@ _OPENED = ("libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12")
 def opened_at_run_time(version: str) -> tuple[str, ...]:
     """What a full CUDA 12 provider of this version opens instead of naming it in NEEDED."""
     return _OPENED if OPENS_LIBRARIES.holds(version) else ()
+
+
+def hold_version(path: str, sm: Sequence[Arch], ort: str, cuda: str, *, compiling: bool) -> Iterator[Finding]:
+    """Findings C006 to C009: what an ORT version has against a set of architectures and a toolkit.
+
+    ``path`` is the key of the set. CMake's rules matter where it is decided that this ORT is compiled
+    (``compiling``).
+    """
+    yield from _half(path, sm)
+    if not is_known(ort):
+        yield _unknown(ort)
+    families = [arch for arch in sm if arch.suffix == "f"]
+    if families and compiling:
+        yield _families(path, families, ort)
+    if compiling and parse(cuda)[:2] < parse(needs(ort).cuda):
+        yield _cuda_too_old(path, cuda, ort)
+
+
+def _half(path: str, sm: Sequence[Arch]) -> Iterator[Finding]:
+    weak = [arch for arch in sm if arch.number < _FIRST_FULL_HALF]
+    if weak:
+        kept = " ".join(str(arch) for arch in sm if arch not in weak)
+        yield Finding(
+            code=Code.C006,
+            path=path,
+            message=f"{HALF_IN_CONTRIB.what} ({HALF_IN_CONTRIB.source}). fp16 models may give wrong numbers "
+            "there: ship fp32 or int8",
+            wanted="fp16 models only on sm_53 and newer" + (f", or the set {kept}" if kept else ""),
+            got=_names(weak),
+            severity=Severity.WARNING,
+        )
+
+
+def _unknown(ort: str) -> Finding:
+    return Finding(
+        code=Code.C007,
+        path="onnxruntime",
+        message=f"what a build of ONNX Runtime {ort} depends on was never looked up: the rules of "
+        f"{known_line(ort)}, the nearest that is known, are used",
+        wanted="a version from 1.21 to 1.23, or onnxruntime/versions.py extended from its CMake files",
+        got=ort,
+        severity=Severity.WARNING,
+    )
+
+
+def _families(path: str, families: Sequence[Arch], ort: str) -> Finding:
+    """ORT's own CMake file stops at them, or CMake itself may: certain is only what was read."""
+    stopped = REFUSES_FAMILIES.holds(ort)
+    by_ort = f"ONNX Runtime {ort}'s own CMake refuses the suffix f ({REFUSES_FAMILIES.source})"
+    by_cmake = f"CMake {_CMAKE} refuses the suffix f in CMAKE_CUDA_ARCHITECTURES; newer ones were not tried"
+    return Finding(
+        code=Code.C008,
+        path=path,
+        message=by_ort if stopped else by_cmake,
+        wanted="each architecture of the family by itself: 100 103, or 120 121",
+        got=_names(families),
+        severity=Severity.ERROR if stopped else Severity.WARNING,
+    )
+
+
+def _cuda_too_old(path: str, cuda: str, ort: str) -> Finding:
+    least = needs(ort)
+    return Finding(
+        code=Code.C009,
+        path=path,
+        message=f"ONNX Runtime {ort} is compiled with CUDA {least.cuda} or newer ({least.source})",
+        wanted=f"cuda.version {least.cuda} or newer",
+        got=f"CUDA {cuda}",
+    )
+
+
+def _names(arches: Sequence[Arch]) -> str:
+    return ", ".join(f"sm_{arch}" for arch in arches)

@@ -15,8 +15,7 @@ from builder.formats.missing_kernels import cannot_run, counted, shortcoming
 from builder.formats.package_names import Host, Layout, Profile
 from builder.formats.providers import CUDA
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.toolchain import made, refused, tools
-from builder.onnxruntime.widening import hold_reach, lost, names, widened
+from builder.onnxruntime.toolchain import hold_reach, lost, made, names, refused, tools, widened
 from builder.ports import Engine, Reporter, Store
 from builder.project.inputs import Input, ort_wheel
 from builder.project.plan import NO_BASE, BuildPlan
@@ -260,7 +259,6 @@ def _lint(decided: BuildPlan) -> list[Finding]:
         ort=decided.ort_version,
         nvcc=nvcc,
         ptxas=ptxas,
-        contrib=decided.profile is Profile.FULL,
     )
     findings += _without_kernels(decided)
     failed = finding.errors(findings)

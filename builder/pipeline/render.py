@@ -6,7 +6,7 @@ The functions return text and read no disk. The templates compute nothing.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
@@ -14,9 +14,9 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.launches import narrowed, shared_ptx, without_device_code
 from builder.onnxruntime.profiles import build_targets, cache_entries
 from builder.onnxruntime.toolchain import Targets, cmake_list, divide
+from builder.onnxruntime.units import narrowed, shared_ptx, without_device_code
 from builder.project.inputs import (
     SELFTEST_CLASSIFIER,
     SELFTEST_MODEL,
@@ -173,7 +173,7 @@ def _targets(targets: Targets, plan: BuildPlan) -> dict[str, object]:
     assembled = ":".join(str(arch) for arch in targets.assembled)
     ptx = () if targets.ptx is None else (f"{targets.ptx}-virtual",)
     return {
-        "cuda_architectures": ";".join((*_listed(targets.compiled, version), *ptx)),
+        "cuda_architectures": ";".join(filter(None, (cmake_list(targets.compiled), *ptx))),
         "architectures_reason": f"SASS; the PTX becomes SASS for {assembled}" if ptx else "SASS only",
         "fatbin_options": ("--raw", *((f"--assemble={assembled}",) if ptx else ())),
         "parts": list(_parts(targets, plan)),
@@ -196,10 +196,6 @@ def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]
     kept = [arch for arch in targets.compiled if arch in part]
     sass = [f"sm_{arch}:compute_{shared[arch]}" if arch in shared else f"sm_{arch}" for arch in kept]
     return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(part) else [])]
-
-
-def _listed(sm: Sequence[Arch], version: str) -> tuple[str, ...]:
-    return (cmake_list(sm, version),) if sm else ()
 
 
 def _nvidia_view(base: NvidiaBase, lock: Lock, plan: BuildPlan) -> dict[str, object]:

@@ -25,7 +25,7 @@ from builder.gpu.toolkits import (
     last_cuda,
     version_of,
 )
-from builder.onnxruntime.version_rules import Asked, hold_version
+from builder.onnxruntime.versions import hold_version
 
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
 
@@ -58,17 +58,14 @@ def lint(
     ort: str,
     nvcc: str | None = None,
     ptxas: str | None = None,
-    contrib: bool = True,
 ) -> list[Finding]:
     """Every rule that the set breaks, before a byte is compiled; ``nvcc`` once the base is chosen.
 
-    ``ptxas``: version of a newer one that assembles nvcc's PTX for what nvcc does not know. ``contrib``:
-    whether contrib operators are compiled.
+    ``ptxas``: version of a newer one that assembles nvcc's PTX for what nvcc does not know.
     """
     subject = _Subject(variant, tuple(sm), cuda, cudnn, nvcc, ptxas)
     found = [finding for rule in _RULES for finding in rule(subject)]
-    asked = Asked(subject.at("sm"), subject.sm, ort, cuda, compiling=nvcc is not None, contrib=contrib)
-    return [*found, *hold_version(asked)]
+    return [*found, *hold_version(subject.at("sm"), subject.sm, ort, cuda, compiling=nvcc is not None)]
 
 
 def _cudnn_dropped(subject: _Subject) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside import costs
 from builder.inside.costs import Cost
-from builder.onnxruntime.widening import widened
+from builder.onnxruntime.toolchain import widened
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin, Variant
 from tests.support.factories import packages

@@ -462,18 +462,3 @@ def test_a_wheel_that_narrows_a_widened_set_is_not_taken(desk: Desk, monkeypatch
 def test_the_wheel_is_read_once(desk: Desk) -> None:
     desk.plan(MODERN)
     assert len(desk.read) == 1
-
-
-@pytest.mark.parametrize(("profile", "refused"), [(Profile.FULL, True), (Profile.LEAN, False)])
-def test_blackwell_alone_is_refused_where_contrib_operators_are_compiled(
-    desk: Desk, profile: Profile, refused: bool
-) -> None:
-    made = project()
-    nvidia = replace(made.bases.nvidia, ort_version="1.27.1")
-    of = replace(made, bases=replace(made.bases, nvidia=nvidia))
-    alone = replace(LATEST, sm=(Arch(12, 0),))
-    if refused:
-        with pytest.raises(CompatibilityError, match="C005"):
-            desk.plan(alone, of=of, base="nvidia", origin=Origin.SOURCE, profile=profile)
-    else:
-        desk.plan(alone, of=of, base="nvidia", origin=Origin.SOURCE, profile=profile)

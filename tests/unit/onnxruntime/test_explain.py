@@ -15,15 +15,14 @@ from builder.gpu.architectures import Arch
 from builder.onnxruntime.explain import Explanation, explain
 from builder.onnxruntime.official_builds import SETTINGS, settings
 from builder.onnxruntime.profiles import cache_entries
-from builder.onnxruntime.widening import widened
+from builder.onnxruntime.toolchain import widened
 from builder.project.inputs import ort_wheel
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin, Project
 from tests.support import ROOT
 
 VERSIONS = [
-    *("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.24.4", "1.25.1", "1.26.0", "1.27.1", "1.28.0"),
-    *("1.29.0", "1.31.1", "1.40.0"),
+    *("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.40.0"),
 ]
 
 ARGUED = {
@@ -82,14 +81,9 @@ def options(explained: Explanation) -> set[str]:
     return {difference.option for difference in explained.differences}
 
 
-@pytest.mark.parametrize("version", ["1.20.1", "1.21.0", "1.23.2", "1.28.0"])
+@pytest.mark.parametrize("version", ["1.20.1", "1.21.0", "1.23.2", "1.40.0"])
 def test_full_differs_only_in_what_is_argued(project: Project, version: str) -> None:
     assert options(explain(planned(project, version))) == ARGUED
-
-
-@pytest.mark.parametrize("version", ["1.29.0", "1.31.1", "1.40.0"])
-def test_from_1_29_on_telemetry_differs_too(project: Project, version: str) -> None:
-    assert options(explain(planned(project, version))) == ARGUED | {"onnxruntime_USE_TELEMETRY"}
 
 
 def test_the_assembled_base_has_no_cpuinfo(project: Project) -> None:
@@ -101,7 +95,7 @@ def test_the_assembled_base_has_no_cpuinfo(project: Project) -> None:
     }
 
 
-@pytest.mark.parametrize("version", ["1.21.0", "1.31.1"])
+@pytest.mark.parametrize("version", ["1.21.0", "1.23.2"])
 def test_lean_and_minimal_differ_in_their_own_options_too(project: Project, version: str) -> None:
     full, lean, minimal = (
         options(explain(planned(project, version, profile=profile)))
@@ -143,7 +137,6 @@ def test_every_official_setting_names_where_it_was_read() -> None:
     [
         ("1.21.0", "89 90 100 120", "60 70 75 80 86 90, PTX 90"),
         ("1.23.2", "89 90a 100a 120a", "60 70 75 80 86 90a, PTX 90"),
-        ("1.31.1", "89 90a 100a 120a", "60 70 75 80 86 89 90a 120a"),
     ],
 )
 def test_both_lists_are_what_comes_out(project: Project, version: str, ours: str, official: str) -> None:
@@ -152,11 +145,13 @@ def test_both_lists_are_what_comes_out(project: Project, version: str, ours: str
     assert "variants.latest.sm" in first.reason
 
 
-def test_the_official_set_is_no_difference(project: Project) -> None:
-    sm = tuple(Arch.parse(number) for number in ("60", "70", "75", "80", "86", "89", "90", "120"))
-    plan = planned(project, "1.31.1")
+def test_the_official_set_differs_in_its_ptx_alone(project: Project) -> None:
+    sm = tuple(Arch.parse(number) for number in ("60", "70", "75", "80", "86", "90"))
+    plan = planned(project, "1.23.2")
     same = replace(plan, variant=replace(plan.variant, sm=sm))
-    assert "CMAKE_CUDA_ARCHITECTURES" not in options(explain(same))
+    (difference,) = [one for one in explain(same).differences if one.option == "CMAKE_CUDA_ARCHITECTURES"]
+    assert difference.ours == "60 70 75 80 86 90a"
+    assert difference.official == "60 70 75 80 86 90a, PTX 90"
 
 
 def test_what_an_architecture_becomes_and_loses(project: Project) -> None:
@@ -165,20 +160,6 @@ def test_what_an_architecture_becomes_and_loses(project: Project) -> None:
     assert "sm_100 becomes sm_100a, which runs on 10.0 alone, not on 10.3" in notes
     assert "sm_120 becomes sm_120a, which runs on 12.0 alone, not on 12.1" in notes
     assert not [note for note in explain(planned(project, "1.22.0")).notes if "becomes" in note]
-
-
-@pytest.mark.parametrize(
-    ("version", "parts"),
-    [("1.26.0", 0), ("1.27.1", 1), ("1.31.1", 1)],
-)
-def test_parts_of_the_list_are_told_of_full_alone(project: Project, version: str, parts: int) -> None:
-    told = {
-        profile: [
-            note for note in explain(planned(project, version, profile=profile)).notes if "part" in note
-        ]
-        for profile in (Profile.FULL, Profile.LEAN)
-    }
-    assert (len(told[Profile.FULL]), len(told[Profile.LEAN])) == (parts, 0)
 
 
 def test_what_1_21_would_never_launch_is_told_with_the_line_that_says_so(project: Project) -> None:
@@ -194,37 +175,15 @@ def test_what_1_21_would_never_launch_is_told_with_the_line_that_says_so(project
     assert "SASS for sm_52 is made from the PTX of compute_50: no source asks for more than that" in told
 
 
-def test_hopper_that_nobody_asked_for(project: Project) -> None:
-    plan = planned(project, "1.31.1")
-    sm = tuple(Arch.parse(number) for number in ("89", "120"))
-    notes = explain(replace(plan, variant=replace(plan.variant, sm=sm))).notes
-    assert "sm_90a comes along unasked, in the units that need it" in notes
-
-
-@pytest.mark.parametrize(
-    ("version", "host", "told"),
-    [
-        ("1.28.0", Host.WHEEL, False),
-        ("1.29.0", Host.WHEEL, True),
-        ("1.29.0", Host.SOURCE, False),
-    ],
-)
-def test_the_wheels_host_library_may_send_telemetry(
-    project: Project, version: str, host: Host, told: bool
-) -> None:
-    notes = explain(planned(project, version, host=host)).notes
-    assert bool([note for note in notes if "ORT_DISABLE_TELEMETRY=1" in note]) is told
-
-
 def test_an_unknown_version_is_said_to_be_unknown(project: Project) -> None:
     notes = explain(planned(project, "1.40.0")).notes
     (told,) = [note for note in notes if note.startswith("C007")]
     assert "1.40.0" in told
-    assert "1.31" in told
+    assert "1.23" in told
 
 
 def test_a_refused_family_is_told_and_nothing_is_said_of_what_it_becomes(project: Project) -> None:
-    plan = planned(project, "1.24.4")
+    plan = planned(project, "1.23.2")
     family = replace(plan, variant=replace(plan.variant, sm=(Arch(12, 0, "f"),)))
     explained = explain(family)
     assert explained.differences[0].ours == "120f"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.launches import (
+from builder.onnxruntime.units import (
     LAUNCHES,
     launches,
     narrowed,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from builder.formats.package_names import Host, Profile
-from builder.formats.versions import Span
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.profiles import COMMON, PROFILES, CacheEntry, build_targets, cache_entries, options
+from builder.onnxruntime.profiles import COMMON, PROFILES, build_targets, cache_entries, options
 
 EVERYWHERE = {
     "CMAKE_BUILD_TYPE": "Release",
@@ -45,10 +42,6 @@ SINCE_1_22 = {"onnxruntime_NVCC_THREADS": "1"}
 
 SINCE_1_23 = SINCE_1_22 | {"onnxruntime_USE_FPA_INTB_GEMM": "OFF"}
 
-SINCE_1_27 = SINCE_1_23 | {"onnxruntime_FLASH_NVCC_THREADS": "1"}
-
-SINCE_1_29 = SINCE_1_27 | {"onnxruntime_USE_TELEMETRY": "OFF"}
-
 OF_VERSION: dict[str, dict[str, str]] = {
     "1.20.1": {},
     "1.21.0": {},
@@ -56,15 +49,7 @@ OF_VERSION: dict[str, dict[str, str]] = {
     "1.22.0": SINCE_1_22,
     "1.23.0": SINCE_1_23,
     "1.23.2": SINCE_1_23,
-    "1.24.4": SINCE_1_23,
-    "1.25.1": SINCE_1_23,
-    "1.26.0": SINCE_1_23,
-    "1.27.1": SINCE_1_27,
-    "1.28.0": SINCE_1_27,
-    "1.29.0": SINCE_1_29,
-    "1.30.0": SINCE_1_29,
-    "1.31.1": SINCE_1_29,
-    "1.40.0": SINCE_1_29,
+    "1.40.0": SINCE_1_23,
 }
 
 DEFAULTS_OF_1_21 = {
@@ -121,17 +106,8 @@ def test_full_sets_features_to_nothing_but_1_21s_own_defaults() -> None:
 
 @pytest.mark.parametrize("profile", Profile)
 def test_an_unknown_version_gets_the_nearest_known_ones_options(profile: Profile) -> None:
-    assert values(profile, "1.40.0") == values(profile, "1.31.1")
+    assert values(profile, "1.40.0") == values(profile, "1.23.2")
     assert values(profile, "1.20.1") == values(profile, "1.21.0")
-
-
-def test_an_option_that_ends_with_the_newest_known_line_serves_unknown_ones_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ends = replace(COMMON[0], entry=CacheEntry("onnxruntime_OLD", "ON", "ends"), span=Span(last=(1, 31)))
-    monkeypatch.setattr("builder.onnxruntime.profiles.COMMON", (ends,))
-    assert "onnxruntime_OLD" in values(Profile.FULL, "1.31.1")
-    assert "onnxruntime_OLD" in values(Profile.FULL, "1.40.0")
 
 
 def test_every_option_has_a_reason_and_a_source() -> None:

@@ -11,7 +11,6 @@ from builder.onnxruntime.units import (
     kinds_found,
     meant_for,
     split,
-    unasked,
     unit_sets,
 )
 
@@ -159,16 +158,3 @@ def test_what_a_container_was_meant_for() -> None:
     assert [meant_for(arch, made, flash) for arch in arches("75 80 120")] == [False, True, True]
     assert [meant_for(arch, made, hopper) for arch in arches("80 90 120")] == [False, True, False]
     assert all(meant_for(arch, made, damaged) for arch in arches(ASKED_1_31_1))
-
-
-@pytest.mark.parametrize(
-    ("sm", "version", "extra"),
-    [
-        ("89 100 120", "1.31.1", "90a"),
-        ("89 90 120", "1.31.1", ""),
-        ("75 80 86", "1.31.1", ""),
-        ("89 100 120", "1.26.0", ""),
-    ],
-)
-def test_hopper_comes_along_with_anything_newer(sm: str, version: str, extra: str) -> None:
-    assert unasked(arches(sm), version) == arches(extra)

@@ -11,23 +11,17 @@ from builder.onnxruntime import versions
 from builder.onnxruntime.versions import RULES, Rule, is_known, known_line, needs, opened_at_run_time
 
 VERSIONS = [
-    *("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.24.4", "1.25.1", "1.26.0", "1.27.0", "1.27.1"),
-    *("1.28.0", "1.29.0", "1.31.1", "1.40.0"),
+    *("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.26.0", "1.27.0", "1.27.1", "1.28.0", "1.40.0"),
 ]
 
 HOLDS = {
-    #                         1.20 21 22 23.0 23.2 24 25 26 27.0 27.1 28 29 31 40
-    "REWRITES_ARCHES":        "  -  -  -   x    x   x  x  x   x    x   x  x  x  x",
-    "REFUSES_FAMILIES":       "  -  -  -   x    x   x  -  -   -    -   -  -  -  -",
-    "TAKES_FAMILIES":         "  -  -  -   -    -   -  x  x   x    x   x  x  x  x",
-    "ACCELERATES_110":        "  -  -  -   -    -   -  x  x   x    x   x  x  x  x",
-    "SPLITS_UNITS":           "  -  -  -   -    -   -  -  -   x    x   x  x  x  x",
-    "BLACKWELL_ALONE_BREAKS": "  -  -  -   -    -   -  -  -   x    x   -  -  -  -",
-    "OLD_ALONE_BREAKS":       "  -  -  -   -    -   -  -  -   x    x   x  x  x  x",
-    "OPENS_LIBRARIES":        "  -  -  -   -    -   -  -  -   -    -   x  x  x  x",
-    "TELEMETRY":              "  -  -  -   -    -   -  -  -   -    -   -  x  x  x",
-    "HALF_IN_CONTRIB":        "  x  x  x   x    x   x  x  x   x    x   -  -  -  -",
-    "HALF_EMPTY":             "  -  -  -   -    -   -  -  -   -    -   x  x  x  x",
+    #                   1.20 21 22 23.0 23.2 26 27.0 27.1 28 40
+    "REWRITES_ARCHES":  "  -  -  -   x    x   x   x    x   x  x",
+    "REFUSES_FAMILIES": "  -  -  -   x    x   -   -    -   -  -",
+    "HALF_IN_CONTRIB":  "  x  x  x   x    x   x   x    x   x  x",
+    "SPLITS_UNITS":     "  -  -  -   -    -   -   x    x   x  x",
+    "LLM_WITHOUT_120":  "  -  -  -   -    -   -   x    x   -  -",
+    "OPENS_LIBRARIES":  "  -  -  -   -    -   -   -    -   x  x",
 }  # fmt: skip
 """Which rule holds for which version: the release notes and pull requests that each rule's source names."""
 
@@ -75,12 +69,11 @@ def test_spans_hold_both_ends_and_every_patch_release(
     [
         ("1.21.0", "1.21", True),
         ("1.23.2", "1.23", True),
-        ("1.31.1", "1.31", True),
+        ("1.24.0", "1.23", False),
         ("1.20.1", "1.21", False),
         ("1.3.0", "1.21", False),
-        ("1.32.0", "1.31", False),
-        ("1.40.0", "1.31", False),
-        ("2.0.0", "1.31", False),
+        ("1.40.0", "1.23", False),
+        ("2.0.0", "1.23", False),
     ],
 )
 def test_the_nearest_known_line(version: str, line: str, known: bool) -> None:
@@ -93,9 +86,7 @@ def test_the_nearest_known_line(version: str, line: str, known: bool) -> None:
         ("1.20.1", "11.4", "9", "3.28"),
         ("1.21.0", "11.4", "9", "3.28"),
         ("1.22.0", "11.4", "11.1", "3.28"),
-        ("1.24.4", "11.4", "11.1", "3.28"),
-        ("1.25.1", "12.0", "11.1", "3.28"),
-        ("1.31.1", "12.0", "11.1", "3.28"),
+        ("1.23.2", "11.4", "11.1", "3.28"),
     ],
 )
 def test_oldest_tools(version: str, cuda: str, gcc: str, cmake: str) -> None:

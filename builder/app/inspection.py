@@ -21,12 +21,12 @@ from builder.report.heatmap import heat_maps
 from builder.report.heatmap_views import page, svg, text
 
 
-def look_inside(shop: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
+def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
     """What each source holds and promises; each is a file, a folder or a URL. Raises as ``Opener.files``."""
     for source in sources:
         if not is_url(source):
             require_path(source)  # before minutes go into the others
-    unpacker = opener(shop, stderr_console(shop))
+    unpacker = opener(wiring, stderr_console(wiring))
     return tuple(_read(unpacker, source) for source in sources)
 
 
@@ -46,22 +46,22 @@ def _read(unpacker: Opener, source: str) -> InspectedSource:
         return inspect_source(shown(source), files.libraries, files.manifests)
 
 
-def stderr_console(shop: Wiring) -> Console:
+def stderr_console(wiring: Wiring) -> Console:
     """Where what is said while it works goes: stdout is the report's."""
-    return Console(env=shop.env, stream=sys.stderr)
+    return Console(env=wiring.env, stream=sys.stderr)
 
 
-def opener(shop: Wiring, told: Console) -> Opener:
+def opener(wiring: Wiring, told: Console) -> Opener:
     """Opens sources beside ``dist/inspect``."""
     return Opener(
         transfer=HttpTransfer(reporter=told, sleep=time.sleep),
         reporter=told,
-        scratch=shop.dist / "inspect",
+        scratch=wiring.dist / "inspect",
     )
 
 
 def show(
-    shop: Wiring,
+    wiring: Wiring,
     sources: Sequence[InspectedSource],
     *,
     as_json: bool,
@@ -75,12 +75,12 @@ def show(
     require_places(html, picture)
     maps = heat_maps(sources)
     if html:
-        _write(html, page(maps, shop.loader).encode())
+        _write(html, page(maps, wiring.loader).encode())
     if picture:
-        _write(picture, svg(maps, shop.loader).encode())
-    shop.console.show(json.dumps(document(sources), indent=2) if as_json else text(maps))
+        _write(picture, svg(maps, wiring.loader).encode())
+    wiring.console.show(json.dumps(document(sources), indent=2) if as_json else text(maps))
     for path in _asked(html, picture) if not as_json else ():
-        shop.reporter.say(f"{path}  {path.stat().st_size:,} bytes")
+        wiring.reporter.say(f"{path}  {path.stat().st_size:,} bytes")
 
 
 def require_places(html: Path | None, picture: Path | None) -> None:

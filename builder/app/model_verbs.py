@@ -65,23 +65,23 @@ def require_alone(*others: object) -> None:
         )
 
 
-def tell_operators(shop: Wiring, source: str, wishes: Wishes, *, as_json: bool) -> None:
+def tell_operators(wiring: Wiring, source: str, wishes: Wishes, *, as_json: bool) -> None:
     """Print which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
-    console = stderr_console(shop)
-    with _provider(shop, console, source) as provider:
-        runtime = _runtime(shop, console, wishes)
-        table = _table(shop, provider, runtime, console)
-    shop.console.show(json.dumps(document(table), indent=2) if as_json else text(provider.label, table))
+    console = stderr_console(wiring)
+    with _provider(wiring, console, source) as provider:
+        runtime = _runtime(wiring, console, wishes)
+        table = _table(wiring, provider, runtime, console)
+    wiring.console.show(json.dumps(document(table), indent=2) if as_json else text(provider.label, table))
 
 
-def tell_model(shop: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
+def tell_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
     """Print which nodes of ``model`` would run on the CPU with the package ``source``, and why.
 
     Raises as ``read_onnx``, and ``CheckFailedError`` where ONNX Runtime refuses the model.
     """
-    file, console, name = read_onnx(model), stderr_console(shop), shortened(model.name)
-    with _provider(shop, console, source) as provider:
-        runtime = _runtime(shop, console, wishes)
+    file, console, name = read_onnx(model), stderr_console(wiring), shortened(model.name)
+    with _provider(wiring, console, source) as provider:
+        runtime = _runtime(wiring, console, wishes)
         with console.step(f"open {name} on a virtual card"):
             opening = open_model(provider.folder, model.absolute(), _card(provider), runtime=runtime)
         if opening.error:
@@ -90,7 +90,7 @@ def tell_model(shop: Wiring, source: str, model: Path, wishes: Wishes, *, as_jso
         on_cpu = opening.nodes.get(CPU, Counter())
         table: OperatorTable | None = None
         if opening.no_kernel if EVERY_NODE in on_cpu else opening.no_kernel & on_cpu.keys():
-            table = _table(shop, provider, runtime, console)
+            table = _table(wiring, provider, runtime, console)
     plan = ModelPlan(
         model=name,
         package=provider.label,
@@ -107,14 +107,14 @@ def tell_model(shop: Wiring, source: str, model: Path, wishes: Wishes, *, as_jso
             for (operator, name), count in sorted(on_cpu.items())
         ),
     )
-    shop.console.show(json.dumps(plan_document(plan), indent=2) if as_json else plan_text(plan))
+    wiring.console.show(json.dumps(plan_document(plan), indent=2) if as_json else plan_text(plan))
 
 
 @contextmanager
-def _provider(shop: Wiring, console: Console, source: str) -> Iterator[_Provider]:
+def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provider]:
     """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.libraries``."""
     label = shown(source)
-    with opener(shop, console).libraries(source) as libraries, tempfile.TemporaryDirectory() as scratch:
+    with opener(wiring, console).libraries(source) as libraries, tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for name, path in libraries:
             file = name.rpartition("/")[2]
@@ -138,11 +138,11 @@ def _card(provider: _Provider) -> Card:
     return Card(capability=str(max(native, default=_NO_CARD)))
 
 
-def _table(shop: Wiring, provider: _Provider, runtime: Runtime, told: Reporter) -> OperatorTable:
+def _table(wiring: Wiring, provider: _Provider, runtime: Runtime, told: Reporter) -> OperatorTable:
     # Imported late: onnx and onnxruntime are slow to import.
     from builder.builds.operators import operator_table  # noqa: PLC0415
 
-    return operator_table(shop, provider.folder, runtime, provider.ort_version, told)
+    return operator_table(wiring, provider.folder, runtime, provider.ort_version, told)
 
 
 def _why(said: str, provider: _Provider) -> str:
@@ -163,7 +163,7 @@ def _version(host: Path, label: str) -> str:
     return version
 
 
-def _runtime(shop: Wiring, console: Console, wishes: Wishes) -> Runtime:
-    base = choose_base(shop.project, wishes, shop.engine).value
+def _runtime(wiring: Wiring, console: Console, wishes: Wishes) -> Runtime:
+    base = choose_base(wiring.project, wishes, wiring.engine).value
     with console.step("make the virtual card"):
-        return Runtime(library=CheckTools(shop, base, console).virtual_card(), runner=shop.runner)
+        return Runtime(library=CheckTools(wiring, base, console).virtual_card(), runner=wiring.runner)

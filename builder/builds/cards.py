@@ -101,7 +101,7 @@ def _listed(capabilities: Iterable[Capability]) -> str:
 class CardBench:
     """Where packages are tried out on virtual cards."""
 
-    shop: Wiring
+    wiring: Wiring
     runtime: Runtime
     trials: tuple[Trial, ...]
     cards: Cards
@@ -139,7 +139,7 @@ class CardBench:
     ) -> tuple[Finding, ...]:
         """Open the models on each card and tell what was seen. Findings: ``report.cards.disagreements``."""
         count = len(self.cards.capabilities)
-        with self.shop.reporter.step(
+        with self.wiring.reporter.step(
             f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}"
         ):
             with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -148,7 +148,7 @@ class CardBench:
                 )
             for row in rows:
                 for line in lines(row):
-                    self.shop.reporter.say(line)
+                    self.wiring.reporter.say(line)
         if self.cards.whole:
             self._keep(package, manifest, rows)
         missing = manifest.onnxruntime.cannot_run
@@ -182,7 +182,7 @@ class CardBench:
         )
 
     def _keep(self, package: Path, manifest: Manifest, rows: Sequence[CardRow]) -> None:
-        digest = self.shop.archive(self.shop.reporter).whole(package)
+        digest = self.wiring.archive(self.wiring.reporter).whole(package)
         archive = package.name.removesuffix(PARTS_SUFFIX)
         grid = grid_of(manifest, archive, digest.sha256, self.cards.driver, rows)
         self.grids.append(grid)

@@ -60,7 +60,7 @@ class _Said:
 
 
 def operator_table(
-    shop: Wiring, libraries: Path, runtime: Runtime, ort_version: str, reporter: Reporter
+    wiring: Wiring, libraries: Path, runtime: Runtime, ort_version: str, reporter: Reporter
 ) -> OperatorTable:
     """The table of the provider in ``libraries``; kept by its, its host's and the schemas' identity.
 
@@ -68,7 +68,7 @@ def operator_table(
     """
     digests = [file_digest(libraries / name).sha256 for name in (PROVIDER, HOST)]
     asking = f"operators-{_FORMAT}-{onnxruntime.__version__}"
-    file = shop.cache / asking / digests[0] / f"{digests[1]}.json"
+    file = wiring.cache / asking / digests[0] / f"{digests[1]}.json"
     kept = _load(file)
     if kept is not None:
         return kept

@@ -94,7 +94,7 @@ def _card_bench(wiring: Wiring, tools: CheckTools, cards: Cards, grids: list[Gri
     with wiring.reporter.step("make the virtual card"):
         runtime = Runtime(library=tools.virtual_card(), runner=wiring.runner)
     trials = wiring.trials(wiring.store(wiring.lock))
-    return CardBench(shop=wiring, runtime=runtime, trials=trials, cards=cards, grids=grids)
+    return CardBench(wiring=wiring, runtime=runtime, trials=trials, cards=cards, grids=grids)
 
 
 def verifier(

@@ -6,9 +6,9 @@ What a probe answers, and the words for how it went.
 from __future__ import annotations
 
 import json
-import pkgutil
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Callable, Mapping, Optional, Sequence, Tuple, cast
 
 from builder.client.probe.processes import Answer, Ask
@@ -16,6 +16,15 @@ from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device
 from builder.gpu.table import capability_of_product
+
+_ROOT = str(Path(__file__).parents[3])
+"""What holds the package ``builder``: a folder, or ``ortpacks.pyz``."""
+
+_START = """\
+import runpy, sys
+sys.path.insert(0, sys.argv.pop(1))
+runpy.run_module(sys.argv.pop(1), run_name="__main__")
+"""
 
 NAMELESS = "NVIDIA GPU"
 """Of a GPU whose name the driver does not say."""
@@ -28,7 +37,7 @@ class Library:
     name: str
     """The probe's name."""
     script: str
-    """A file of ``builder.client.probe``; it prints a JSON object on a line of its own."""
+    """A module that, run as a program, prints a JSON object on a line of its own."""
     seconds: float
 
 
@@ -40,9 +49,8 @@ def ask_library(
     read: Callable[[Mapping[str, object]], Probe],
 ) -> Probe:
     """What ``read`` makes of the script's answer, or a probe that says how it failed."""
-    script = pkgutil.get_data("builder.client.probe", library.script) or b""
     try:
-        answer = ask([python, "-I", "-S", "-c", script.decode(), *places], library.seconds)
+        answer = ask([python, "-I", "-S", "-c", _START, _ROOT, library.script, *places], library.seconds)
     except TimeoutError as error:
         return Probe(library.name, Outcome.TIMEOUT, str(error))
     except OSError as error:

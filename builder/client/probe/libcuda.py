@@ -9,7 +9,7 @@ from builder.client.probe.child import Library, Probe, ask_library, cuda_version
 from builder.client.probe.processes import Ask
 from builder.findings.observed import Outcome
 
-LIBRARY = Library(name="libcuda", script="cuda_probe.py", seconds=10.0)
+LIBRARY = Library(name="libcuda", script="builder.client.probe.cuda_probe", seconds=10.0)
 """``cuInit`` takes about a second for each GPU where no program keeps the driver loaded."""
 
 NO_DEVICE = 100

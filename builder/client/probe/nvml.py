@@ -9,7 +9,7 @@ from builder.client.probe.processes import Ask
 from builder.findings.observed import Outcome
 from builder.gpu.devices import Device, parse_driver
 
-LIBRARY = Library(name="NVML", script="nvml_probe.py", seconds=10.0)
+LIBRARY = Library(name="NVML", script="builder.client.probe.nvml_probe", seconds=10.0)
 
 _LINUX = (
     "libnvidia-ml.so.1",

@@ -1,62 +1,28 @@
 """Asks NVML for every GPU and prints a line of JSON. Run as a script in a process of its own.
 
-A child, because a broken driver can hang it; a script without imports of ours, because it is handed to
-``python -c``. It sees the physical GPUs, whatever ``CUDA_VISIBLE_DEVICES`` says. What one call does not say
+It sees the physical GPUs, whatever ``CUDA_VISIBLE_DEVICES`` says. What one call does not say
 is ``null``, and the GPU stays listed.
 
 Arguments: the library names to try, in order.
 """
 
 import ctypes
-import json
-import signal
-import sys
 from collections.abc import Callable
 
-LONGEST = 60
-"""Seconds after which it ends by itself, should the one that asked be gone."""
+from builder.client.probe.native import CallError, answer, known
 
 TEXT = 96
 """The longest text NVML writes, with its end: ``NVML_DEVICE_UUID_V2_BUFFER_SIZE``."""
 
 
-class NvmlError(Exception):
-    """A call returned a code other than 0, or is not there. ``args``: call, NVML's words, code."""
-
-
-def load(names: "list[str]") -> "ctypes.CDLL":
-    """The first that is there; ``FileNotFoundError`` when none is, ``OSError`` when it cannot be loaded."""
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError as error:  # noqa: PERF203 a handful of names
-            if not absent(name, str(error)):
-                raise OSError(str(error)) from error
-    raise FileNotFoundError(f"none of {', '.join(names)} is there")
-
-
-def absent(name: str, reason: str) -> bool:
-    """Whether the loader did not find ``name`` itself, and not something that it needs."""
-    about = name in reason and "needed by" not in reason
-    return about and ("No such file" in reason or "Could not find module" in reason)
-
-
 def call(nvml: "ctypes.CDLL", name: str, *arguments: object) -> None:
     """Call and check: the error has NVML's own words for the code."""
     if not hasattr(nvml, name):
-        raise NvmlError(name, "the library has no such function", None)
+        raise CallError(name, "the library has no such function", None)
     code = getattr(nvml, name)(*arguments)
     if code != 0:
         nvml.nvmlErrorString.restype = ctypes.c_char_p
-        raise NvmlError(name, (nvml.nvmlErrorString(code) or b"an error").decode(errors="replace"), code)
-
-
-def known(ask: "Callable[..., object]", *arguments: object) -> object:
-    """What ``ask`` returns; ``None`` where NVML does not say."""
-    try:
-        return ask(*arguments)
-    except NvmlError:
-        return None
+        raise CallError(name, (nvml.nvmlErrorString(code) or b"an error").decode(errors="replace"), code)
 
 
 def text(nvml: "ctypes.CDLL", name: str, *arguments: object) -> str:
@@ -135,23 +101,17 @@ def describe(nvml: "ctypes.CDLL", index: int) -> "dict[str, object]":
     """One GPU as NVML numbers it, by PCI address."""
     try:
         gpu = handle(nvml, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index))
-    except NvmlError:
+    except CallError:
         return {"index": index, **dict.fromkeys(ASKS)}
     return {"index": index, **{key: known(ask, nvml, gpu) for key, ask in ASKS.items()}}
 
 
-def main(names: "list[str]") -> "dict[str, object]":
-    """``{"devices": […], "driver": …, "cuda": …}``, or why not: ``missing``, ``unloadable``, ``error``."""
-    try:
-        nvml = load(names)
-    except FileNotFoundError as error:
-        return {"missing": str(error)}
-    except OSError as error:
-        return {"unloadable": str(error)}
+def ask(nvml: "ctypes.CDLL") -> "dict[str, object]":
+    """``{"devices": […], "driver": …, "cuda": …}``, or ``error``."""
     try:
         call(nvml, "nvmlInit_v2")
         count = integer(nvml, "nvmlDeviceGetCount_v2")
-    except NvmlError as error:
+    except CallError as error:
         return {"error": error.args}
     return {
         "driver": known(text, nvml, "nvmlSystemGetDriverVersion"),
@@ -161,6 +121,4 @@ def main(names: "list[str]") -> "dict[str, object]":
 
 
 if __name__ == "__main__":
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_REAL, LONGEST)
-    print(f"\n{json.dumps(main(sys.argv[1:]))}")  # noqa: T201 the parent reads that line
+    answer(ask)

@@ -7,18 +7,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from builder.client.probe import cuda_probe, libcuda, nvml, nvml_probe
+from builder.client.probe import libcuda, native, nvml
 from builder.client.probe.detect import Detection, detect
 from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
 from tests.doubles.captures import quoted
 from tests.doubles.gpus import library, machine, probes
+from tests.support import ROOT
 
 H200 = "GPU-11111111-1111-1111-1111-111111111111"
 
@@ -199,11 +199,15 @@ def test_both_libraries_are_asked_at_the_same_time(
 def test_a_probe_that_nobody_waits_for_ends_by_itself(
     tmp_path: Path, cuda_so: str, nvml_so: str, script: str, who: str
 ) -> None:
-    text = Path(libcuda.__file__).with_name(f"{script}.py").read_text()
-    assert "\nLONGEST = 60\n" in text
-    asked = cuda_so if who == "FAKE_CUDA" else nvml_so
-    argv = [sys.executable, "-c", text.replace("LONGEST = 60", "LONGEST = 0.15"), asked]
-    env = {who: "hang", "FAKE_PID": str(tmp_path / "pid")}
+    assert native.LONGEST == 60
+    start = f"""
+import runpy
+from builder.client.probe import native
+native.LONGEST = 0.15
+runpy.run_module("builder.client.probe.{script}", run_name="__main__")
+"""
+    argv = [sys.executable, "-c", start, cuda_so if who == "FAKE_CUDA" else nvml_so]
+    env = {who: "hang", "FAKE_PID": str(tmp_path / "pid"), "PYTHONPATH": str(ROOT)}
     ended = subprocess.run(argv, env=env, timeout=5, check=False)
     assert ended.returncode == -signal.SIGALRM
 
@@ -243,7 +247,6 @@ def test_windows_has_other_names_for_the_same_libraries() -> None:
     assert nvml.places("win32")[0] == "nvml.dll"
 
 
-@pytest.mark.parametrize("absent", [cuda_probe.absent, nvml_probe.absent])
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [  # what glibc, musl and Windows say; the loader's own words, dlopen(3) and LoadLibraryEx
@@ -258,10 +261,8 @@ def test_windows_has_other_names_for_the_same_libraries() -> None:
         ("libcuda.so.1: wrong ELF class: ELFCLASS32", False),
     ],
 )
-def test_a_missing_library_and_a_missing_dependency_are_told_apart(
-    absent: Callable[[str, str], bool], reason: str, expected: bool
-) -> None:
-    assert absent("libcuda.so.1", reason) is expected
+def test_a_missing_library_and_a_missing_dependency_are_told_apart(reason: str, expected: bool) -> None:
+    assert native.absent("libcuda.so.1", reason) is expected
 
 
 def test_a_library_without_the_functions_is_named_by_the_one_it_lacks(tmp_path: Path, cuda_so: str) -> None:

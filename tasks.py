@@ -170,9 +170,9 @@ def inspect(
     if operators or model:
         model_verbs.require_alone(also, html, svg, model if operators else None)
         if model:
-            model_verbs.tell_model(wiring, path, Path(model), wishes(base), as_json=json)
+            model_verbs.show_model(wiring, path, Path(model), wishes(base), as_json=json)
         else:
-            model_verbs.tell_operators(wiring, path, wishes(base), as_json=json)
+            model_verbs.show_operators(wiring, path, wishes(base), as_json=json)
         return
     page, picture = (Path(name) if name else None for name in (html, svg))
     inspection.require_places(page, picture)

@@ -12,7 +12,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from builder.errors import CommandError, ConfigError
 from builder.files.disk import disk_errors, require_space
 from builder.files.pip_download import downloaded, pip_download, refusal
-from builder.formats.providers import LINUX, MACOS, WINDOWS
+from builder.formats.package_names import LINUX, MACOS, WINDOWS
 from builder.ports import Runner
 from builder.project.inputs import Input, Pin
 

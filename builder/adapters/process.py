@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from builder.errors import CommandError, ToolMissingError
-from builder.formats.addresses import without_userinfo
+from builder.formats.text import without_userinfo
 from builder.ports import Completed
 
 TAIL_LINES = 30

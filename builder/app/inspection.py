@@ -22,7 +22,7 @@ from builder.report.heatmap_views import page, svg, text
 
 
 def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
-    """What each source holds and promises; each is a file, a folder or a URL. Raises as ``Opener.files``."""
+    """Inspect each source, a file, folder or URL. Raises as ``Opener.files``."""
     for source in sources:
         if not is_url(source):
             require_path(source)  # before minutes go into the others

@@ -1,4 +1,7 @@
-"""inspect --operators and inspect --model: what a package's CUDA provider runs, told by asking it."""
+"""inspect --operators and --model: which operators a package's CUDA provider has, where a model's nodes run.
+
+Where a package's ONNX Runtime would run the nodes of a model: as text and as JSON.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import mmap
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,9 +32,8 @@ from builder.onnxruntime.operators import OperatorTable, document, text
 from builder.pipeline.library_file import read_file
 from builder.pipeline.plan import Wishes, choose_base
 from builder.ports import Reporter
-from builder.report.model_plan import ModelPlan, OnCpu, plan_document, plan_text, reason
-from builder.virtualcard.card import Card
-from builder.virtualcard.opening import CPU, HOST, PROVIDER, Runtime, open_model
+from builder.virtualcard.card import VirtualCard
+from builder.virtualcard.opening import CPU, HOST, PROVIDER, CardRuntime, open_model
 
 _NO_CARD = Capability(8, 6)
 """Stands in for the card of a provider that runs on none."""
@@ -65,7 +67,7 @@ def require_alone(*others: object) -> None:
         )
 
 
-def tell_operators(wiring: Wiring, source: str, wishes: Wishes, *, as_json: bool) -> None:
+def show_operators(wiring: Wiring, source: str, wishes: Wishes, *, as_json: bool) -> None:
     """Print which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
     console = stderr_console(wiring)
     with _provider(wiring, console, source) as provider:
@@ -74,7 +76,7 @@ def tell_operators(wiring: Wiring, source: str, wishes: Wishes, *, as_json: bool
     wiring.console.show(json.dumps(document(table), indent=2) if as_json else text(provider.label, table))
 
 
-def tell_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
+def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
     """Print which nodes of ``model`` would run on the CPU with the package ``source``, and why.
 
     Raises as ``read_onnx``, and ``CheckFailedError`` where ONNX Runtime refuses the model.
@@ -130,15 +132,15 @@ def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provid
         yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
 
 
-def _card(provider: _Provider) -> Card:
+def _card(provider: _Provider) -> VirtualCard:
     """The newest card that the provider runs on natively: some kernels run while a session is made."""
     coverage = read_file(PROVIDER, provider.folder / PROVIDER).coverage
     support = coverage.support if coverage else {}
     native = [device for device, how in support.items() if how is Support.NATIVE]
-    return Card(capability=str(max(native, default=_NO_CARD)))
+    return VirtualCard(capability=str(max(native, default=_NO_CARD)))
 
 
-def _table(wiring: Wiring, provider: _Provider, runtime: Runtime, told: Reporter) -> OperatorTable:
+def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime, told: Reporter) -> OperatorTable:
     # Imported late: onnx and onnxruntime are slow to import.
     from builder.builds.operators import operator_table  # noqa: PLC0415
 
@@ -146,7 +148,7 @@ def _table(wiring: Wiring, provider: _Provider, runtime: Runtime, told: Reporter
 
 
 def _why(said: str, provider: _Provider) -> str:
-    """What a smaller profile lacks comes first: to ONNX Runtime it is an operator that nobody registered."""
+    """The reason why a model does not open; an operator that a smaller profile lacks comes first."""
     lean = cannot_run(Profile.LEAN.value, provider.ort_version)
     lacks = cause(said, provider.label, lean, None)
     known = str(lacks) if lacks else explained(said, provider.ort_version)
@@ -163,7 +165,113 @@ def _version(host: Path, label: str) -> str:
     return version
 
 
-def _runtime(wiring: Wiring, console: Console, wishes: Wishes) -> Runtime:
+def _runtime(wiring: Wiring, console: Console, wishes: Wishes) -> CardRuntime:
     base = choose_base(wiring.project, wishes, wiring.engine).value
     with console.step("make the virtual card"):
-        return Runtime(library=CheckTools(wiring, base, console).virtual_card(), runner=wiring.runner)
+        return CardRuntime(library=CheckTools(wiring, base, console).virtual_card(), runner=wiring.runner)
+
+
+FORMAT = 1
+
+CHEAPER = "computes shapes: ONNX Runtime leaves that to the CPU, although there is a CUDA kernel"
+
+UNSUPPORTED = "its CUDA kernel does not do these attributes"
+
+UNSAID = "ONNX Runtime says no reason"
+
+Node = tuple[str, str]
+"""Operator and name."""
+
+
+@dataclass(frozen=True)
+class OnCpu:
+    """A node that the CPU runs."""
+
+    operator: str
+    name: str
+    """Empty where the model gives none."""
+    count: int
+    """Nodes of this operator and name."""
+    why: str
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A model opened at ONNX Runtime's default level, on a card that the package serves."""
+
+    model: str
+    package: str
+    ort_version: str
+    opsets: Mapping[str, int]
+    """Domain → opset that the model asks for."""
+    counts: Mapping[str, int]
+    """Provider → number of nodes, after ONNX Runtime's optimisations."""
+    on_cpu: tuple[OnCpu, ...]
+
+
+def reason(
+    node: Node,
+    no_kernel: Collection[Node],
+    unsupported: Collection[Node],
+    cheaper: Collection[str],
+    table: OperatorTable | None,
+) -> str:
+    """Why ``node`` runs on the CPU: what ONNX Runtime said and, without a kernel, which ones there are.
+
+    Of ``EVERY_NODE``, whose operators ONNX Runtime does not list, all that it said of any.
+    """
+    every = node == EVERY_NODE
+    missing = {one[0] for one in no_kernel if every or one == node}
+    plain = f"no CUDA kernel for {', '.join(sorted(missing))}"
+    causes = (
+        (table.why_missing(missing) if table else plain, bool(missing)),
+        (UNSUPPORTED, bool(unsupported) if every else node in unsupported),
+        (CHEAPER, bool(cheaper) if every else node[1] in cheaper),
+    )
+    said = [why for why, holds in causes if holds]
+    return "; ".join(said if every else said[:1]) or UNSAID
+
+
+def plan_document(plan: ModelPlan) -> dict[str, object]:
+    """The JSON form; its schema is ``docs/schemas/inspect-model.schema.json``."""
+    return {
+        "format": FORMAT,
+        "model": plan.model,
+        "package": plan.package,
+        "onnxruntime": plan.ort_version,
+        "opsets": dict(plan.opsets),
+        "nodes": dict(plan.counts),
+        "cpu": [
+            {"operator": item.operator, "name": item.name, "count": item.count, "why": item.why}
+            for item in plan.on_cpu
+        ],
+    }
+
+
+def plan_text(plan: ModelPlan) -> str:
+    """For a terminal: one line a reason and operator."""
+    return "\n".join(_lines(plan))
+
+
+def _lines(plan: ModelPlan) -> Iterator[str]:
+    total = sum(plan.counts.values())
+    where = ", ".join(f"{count} on {provider}" for provider, count in sorted(plan.counts.items()))
+    nodes = "node" if total == 1 else "nodes"
+    yield f"{plan.model} with {plan.package}, ONNX Runtime {plan.ort_version}: {total} {nodes}, {where}"
+    grouped: Counter[tuple[str, str]] = Counter()
+    names: dict[tuple[str, str], list[str]] = {}
+    for item in plan.on_cpu:
+        key = (item.operator, item.why)
+        grouped[key] += item.count
+        names.setdefault(key, []).append(shortened(item.name) or "unnamed")
+    for (operator, why), count in grouped.most_common():
+        some = names[operator, why]
+        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+        who = f"{count} {operator} ({', '.join(some[:_NAMED])}{more})"
+        yield f"  CPU: {operator if operator == EVERY_NODE[0] else who}: {why}"
+    if not plan.on_cpu:
+        yield "  no node runs on the CPU"
+
+
+_NAMED = 3
+"""Nodes that are named in a line."""

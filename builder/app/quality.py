@@ -11,8 +11,8 @@ from pathlib import Path
 
 from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, CheckFailedError, CommandError, ValidationError
-from builder.formats.addresses import without_userinfo
 from builder.formats.package_names import Host, Profile
+from builder.formats.text import without_userinfo
 from builder.onnxruntime.toolchain import widened
 from builder.pipeline.render import render
 from builder.project.inputs import ort_wheel

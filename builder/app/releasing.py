@@ -24,7 +24,7 @@ from builder.builds.proving import verifier
 from builder.builds.wiring import Wiring
 from builder.errors import ToolMissingError
 from builder.files.atomic_write import part_file
-from builder.formats.providers import CUDA
+from builder.formats.package_names import CUDA
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project, Variant
 from builder.release.assets import ReleaseHost

@@ -19,11 +19,10 @@ from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
 from builder.formats.index import build_index
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, PARTS_SUFFIX, Layout, PackageName, stem
-from builder.formats.providers import PLATFORMS
+from builder.formats.package_names import ARCHIVE_SUFFIXES, PARTS_SUFFIX, PLATFORMS, Layout, PackageName, stem
 from builder.onnxruntime.explain import Explanation, explain
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
-from builder.package.diff import difference, dumps, tell
+from builder.package.diff import difference, difference_lines, dumps
 from builder.pipeline.client_zipapp import ClientRequest, build_client
 from builder.pipeline.lock import lock
 from builder.project.inputs import InputKind, Lock, Resolver
@@ -178,7 +177,7 @@ def show_difference(wiring: Wiring, old: Path, new: Path, *, as_json: bool) -> N
     """
     (one, size), (two, other) = _read(wiring, old), _read(wiring, new)
     found = difference(one, two, size, other)
-    wiring.console.show(dumps(found) if as_json else "\n".join(tell(found)))
+    wiring.console.show(dumps(found) if as_json else "\n".join(difference_lines(found)))
 
 
 def _read(wiring: Wiring, package: Path) -> tuple[Manifest, int]:

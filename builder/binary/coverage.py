@@ -36,7 +36,7 @@ _BLACKWELL = 10
 
 
 class Support(Enum):
-    """How device code runs on a GPU, best first."""
+    """The ways in which device code runs on a GPU, best first."""
 
     NATIVE = "native"
     JIT = "jit"
@@ -50,8 +50,8 @@ _ORDER = tuple(Support)
 
 
 @dataclass(frozen=True)
-class Tally:
-    """How one library's containers serve one capability."""
+class ContainerTally:
+    """The number of one library's containers that serve one capability, by how they serve it."""
 
     native: int
     """Containers with SASS that runs."""
@@ -84,13 +84,13 @@ class LibraryCoverage:
     nothing_to_run: int
     """Containers with nothing to run in them."""
     specialised: bool
-    tally: Mapping[Capability, Tally]
+    tally: Mapping[Capability, ContainerTally]
     zstd: bool
     """Whether an image that a driver before Blackwell's would load is packed with zstd."""
 
     @property
     def support(self) -> Mapping[Capability, Support]:
-        """What the tally comes to for each capability."""
+        """The support of each capability, judged from its tally."""
         return {device: _support(tally, self.specialised) for device, tally in self.tally.items()}
 
     @property
@@ -108,7 +108,7 @@ def is_specialised(path: str) -> bool:
 def cover(
     path: str, containers: Sequence[Container], *, specialised: bool, kinds: Sequence[UnitSet] = ()
 ) -> LibraryCoverage | None:
-    """What one library's containers support; ``None`` when it has no device code.
+    """Compute the coverage of one library from its containers; ``None`` when it has no device code.
 
     ``kinds``: its units by what they are compiled for, where that is not the whole list for all of them: then
     a container that was not meant for a GPU is no gap.
@@ -206,7 +206,9 @@ _Code = tuple[frozenset[Arch], frozenset[Arch]]
 """What of a container a driver can use: the architectures of its SASS, and those of its PTX."""
 
 
-def _tallies(containers: Iterable[Container], kinds: Sequence[UnitSet]) -> Mapping[Capability, Tally]:
+def _tallies(
+    containers: Iterable[Container], kinds: Sequence[UnitSet]
+) -> Mapping[Capability, ContainerTally]:
     """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
     alike: Counter[_Code] = Counter(
         (container.arches(Kind.SASS), container.arches(Kind.PTX))
@@ -220,13 +222,13 @@ def _runnable(container: Container) -> bool:
     return any(image.runnable for image in container.images)
 
 
-def _tally(alike: Mapping[_Code, int], device: Capability, kinds: Sequence[UnitSet]) -> Tally:
+def _tally(alike: Mapping[_Code, int], device: Capability, kinds: Sequence[UnitSet]) -> ContainerTally:
     counts: Counter[Support] = Counter()
     for code, count in alike.items():
         served = _served(code, device)
         if served is not Support.NONE or not kinds or meant_for(_arch_of(device), kinds, code[0]):
             counts[served] += count
-    return Tally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE])
+    return ContainerTally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE])
 
 
 def _arch_of(device: Capability) -> Arch:
@@ -240,7 +242,7 @@ def _served(code: _Code, device: Capability) -> Support:
     return Support.JIT if any(jits_ptx(arch, device) for arch in ptx) else Support.NONE
 
 
-def _support(tally: Tally, specialised: bool) -> Support:
+def _support(tally: ContainerTally, specialised: bool) -> Support:
     if tally.native and (specialised or tally.native == tally.total):
         return Support.NATIVE
     if not tally.native and not tally.jit:

@@ -1,4 +1,4 @@
-"""What ``cuobjdump --list-elf`` and ``--list-ptx`` say, read without trust: whole, or no answer.
+"""Reader of the output of ``cuobjdump --list-elf`` and ``--list-ptx``: a whole listing, or an error.
 
 Measured on cuobjdump 12.4.131 and 13.5.37: a library without device code exits 255 with "does not contain
 device code"; a library without PTX exits 0 with an empty list and "No PTX file found to extract"; 13.5 on
@@ -45,7 +45,7 @@ def parse_listings(elf: Completed, ptx: Completed) -> ImageCounts:
 
 
 def count_images(containers: Iterable[Container]) -> ImageCounts:
-    """The same counts from the native reader."""
+    """Count the same images from the containers that the native reader found."""
     sass: Counter[Arch] = Counter()
     ptx: Counter[Arch] = Counter()
     for container in containers:

@@ -1,4 +1,4 @@
-"""What the dynamic loader reads of a library: ELF64 little-endian for x86-64, nothing else.
+"""The dynamic section, symbols and symbol versions of a library: ELF64 little-endian for x86-64.
 
 Dynamic section, symbols and their versions are found through the section headers, which no library of a
 package lacks. Sources: the System V ABI, chapters "Dynamic Linking" and "Symbol Table", and the Linux
@@ -86,7 +86,7 @@ NO_SYMBOLS = Symbols(exports=frozenset(), asks=())
 
 @dataclass(frozen=True)
 class Elf:
-    """What one library tells the loader."""
+    """One library as the dynamic loader sees it."""
 
     sections: tuple[Section, ...]
     soname: str | None
@@ -151,7 +151,7 @@ def _dynamic_entries(buffer: Buffer, section: Section) -> Iterator[tuple[int, in
         raise ElfError("a dynamic section without an end", section.offset)
 
 
-class _Version(NamedTuple):
+class _SymbolVersion(NamedTuple):
     """A symbol version; ``library`` is the one it is asked of, empty where this library defines it."""
 
     number: int
@@ -169,7 +169,7 @@ def _versions(
     sections: Sequence[Section],
     kind: int,
     read: Callable[[Buffer, Section], list[_VersionEntry]],
-) -> list[_Version]:
+) -> list[_SymbolVersion]:
     section = only(sections, kind)
     if section is None:
         return []
@@ -177,7 +177,7 @@ def _versions(
     libraries = names_in(buffer, strings, (library for _index, library, _name in entries))
     names = names_in(buffer, strings, (name for _index, _library, name in entries))
     indices = (index for index, _library, _name in entries)
-    return [_Version(*parts) for parts in zip(indices, libraries, names, strict=True)]
+    return [_SymbolVersion(*parts) for parts in zip(indices, libraries, names, strict=True)]
 
 
 def _need_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
@@ -224,7 +224,7 @@ def _require_inside(at: int, size: int, end: int) -> None:
         raise ElfError("symbol versions run past the end of their section", at)
 
 
-def _highest(versions: Iterable[_Version], family: str) -> str | None:
+def _highest(versions: Iterable[_SymbolVersion], family: str) -> str | None:
     matches = [match for match in (_GLIBC.fullmatch(version.name) for version in versions) if match]
     numbers = [tuple(map(int, match[2].split("."))) for match in matches if match[1] == family]
     return ".".join(map(str, max(numbers))) if numbers else None
@@ -240,7 +240,7 @@ class _SymbolRow(NamedTuple):
     version: int
 
 
-def _symbols(buffer: Buffer, sections: Sequence[Section], versions: Mapping[int, _Version]) -> Symbols:
+def _symbols(buffer: Buffer, sections: Sequence[Section], versions: Mapping[int, _SymbolVersion]) -> Symbols:
     """All dynamic symbols that other libraries see; a library without a table has none."""
     table = only(sections, _DYNSYM)
     if table is None:
@@ -277,7 +277,7 @@ def _version_indices(buffer: Buffer, section: Section | None, count: int) -> Seq
     return struct.unpack_from(f"<{count}H", buffer, section.offset)
 
 
-def _symbol(row: _SymbolRow, name: str, versions: Mapping[int, _Version]) -> Symbol:
+def _symbol(row: _SymbolRow, name: str, versions: Mapping[int, _SymbolVersion]) -> Symbol:
     index = row.version & _VERSION_INDEX
     version = versions.get(index) if index not in _UNVERSIONED else None
     return Symbol(name, version.name, version.library) if version else Symbol(name)

@@ -58,12 +58,12 @@ class Section:
 
     @property
     def in_file(self) -> bool:
-        """Whether its bytes lie in the file (``.bss`` has none)."""
+        """Whether the section's bytes lie in the file (``.bss`` has none)."""
         return self.kind not in (0, _NOBITS)
 
     @property
     def executable(self) -> bool:
-        """Whether it holds machine code of the host (SHF_EXECINSTR)."""
+        """Whether the section holds machine code of the host (SHF_EXECINSTR)."""
         return bool(self.flags & _EXECINSTR)
 
 

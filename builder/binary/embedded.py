@@ -1,4 +1,4 @@
-"""What a library's data says of it: its version, and the libraries that it opens at run time.
+"""Version of a library, and the libraries that it opens at run time, read from its data.
 
 Nothing is guessed: a library without such a mark has no version here. Versions, as found in ONNX Runtime
 1.21.0, 1.23.2 and 1.31.1 (official, and 1.21.0 compiled here), in cuDNN 9.10.2 and 9.28.0 and in NVRTC 12.9:

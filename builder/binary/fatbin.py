@@ -59,13 +59,15 @@ def read_containers(buffer: Buffer) -> tuple[Container, ...]:
 def _all(buffer: Buffer) -> Iterator[Container]:
     if is_fatbin(buffer):
         whole = Region("", 0, len(buffer))
-        yield from _forgetting(buffer, whole, _filled(buffer, whole))
+        yield from _releasing_pages(buffer, whole, _dense_containers(buffer, whole))
         return
     strays = iter(range(_MOST_STRAYS))
     for region in _regions(buffer):
         listed = region.name in SECTIONS
-        containers = _filled(buffer, region) if listed else _scattered(buffer, region, strays)
-        yield from _forgetting(buffer, region, containers)
+        containers = (
+            _dense_containers(buffer, region) if listed else _scattered_containers(buffer, region, strays)
+        )
+        yield from _releasing_pages(buffer, region, containers)
 
 
 def _regions(buffer: Buffer) -> Iterator[Region]:
@@ -87,19 +89,19 @@ def _regions(buffer: Buffer) -> Iterator[Region]:
     yield Region("", at, len(buffer))
 
 
-def _forgetting(buffer: Buffer, region: Region, containers: Iterator[Container]) -> Iterator[Container]:
-    """The same containers; what lies behind them does not stay in memory."""
+def _releasing_pages(buffer: Buffer, region: Region, containers: Iterator[Container]) -> Iterator[Container]:
+    """Yield the same containers, and give the pages behind them back to the system."""
     kept = region.start
     for container in containers:
         yield container
         if container.offset - kept >= _AT_ONCE:
-            _let_go(buffer, kept, container.offset)
+            _release_pages(buffer, kept, container.offset)
             kept = container.offset
-    _let_go(buffer, kept, region.end)
+    _release_pages(buffer, kept, region.end)
 
 
-def _filled(buffer: Buffer, region: Region) -> Iterator[Container]:
-    """A region that is containers and padding, and nothing else."""
+def _dense_containers(buffer: Buffer, region: Region) -> Iterator[Container]:
+    """Yield the containers of a region that is containers and padding, and nothing else."""
     at = _skip_zeros(buffer, region.start, region.end)
     if at == region.end:
         raise FatbinError(f"{region} holds no container", region.start)
@@ -109,15 +111,15 @@ def _filled(buffer: Buffer, region: Region) -> Iterator[Container]:
         at = _skip_zeros(buffer, end, region.end)
 
 
-def _scattered(buffer: Buffer, region: Region, strays: Iterator[int]) -> Iterator[Container]:
-    """A region that may hold containers among other things, ``strays`` of which only look like it.
+def _scattered_containers(buffer: Buffer, region: Region, strays: Iterator[int]) -> Iterator[Container]:
+    """Yield the containers of a region that may hold other things; ``strays`` only look like containers.
 
     Programs that write fatbins have an empty container's header as a constant: no code, no gap.
     """
     at = region.start
     while (at := _find_begin(buffer, at, region.end, strays)) < region.end:
         if not any(buffer[at + len(BEGIN) : at + HEADER.size]):
-            _pass_over(strays, at)
+            _count_stray(strays, at)
             at += HEADER.size
             continue
         container, at = read_container(buffer, at, region)
@@ -125,28 +127,28 @@ def _scattered(buffer: Buffer, region: Region, strays: Iterator[int]) -> Iterato
 
 
 def _find_begin(buffer: Buffer, at: int, end: int, strays: Iterator[int]) -> int:
-    """Where a container may begin from ``at`` on, or ``end``."""
+    """The offset where a container may begin from ``at`` on, or ``end``."""
     while at < end:
         stop = min(end, at + _AT_ONCE)
         found = buffer.find(BEGIN, at, min(end, stop + len(BEGIN) - 1))
         if found < 0:
-            _let_go(buffer, at, stop)
+            _release_pages(buffer, at, stop)
             at = stop
         elif found % _ALIGNMENT == 0:
             return found
         else:
-            _pass_over(strays, found)
+            _count_stray(strays, found)
             at = found + 1
     return end
 
 
-def _pass_over(strays: Iterator[int], at: int) -> None:
-    """Count what is no container. One by one hundreds of millions of them would take an hour."""
+def _count_stray(strays: Iterator[int], at: int) -> None:
+    """Count a beginning that is no container. One by one hundreds of millions of them would take an hour."""
     if next(strays, None) is None:
         raise FatbinError(f"more than {_MOST_STRAYS:,} beginnings of containers that are none", at)
 
 
-def _let_go(buffer: Buffer, start: int, end: int) -> None:
+def _release_pages(buffer: Buffer, start: int, end: int) -> None:
     """Let the system take back the pages of a mapped file that have been read; it may read them again."""
     if isinstance(buffer, mmap.mmap) and hasattr(buffer, "madvise"):
         first = start - start % mmap.PAGESIZE
@@ -155,7 +157,7 @@ def _let_go(buffer: Buffer, start: int, end: int) -> None:
 
 
 def _skip_zeros(buffer: Buffer, at: int, end: int) -> int:
-    """First non-zero byte from ``at`` on, or ``end``: containers are padded to an alignment."""
+    """The offset of the first non-zero byte from ``at`` on, or ``end``: containers are padded."""
     step = _PADDING
     while at < end:
         chunk = bytes(buffer[at : min(end, at + step)])

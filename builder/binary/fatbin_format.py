@@ -65,7 +65,7 @@ class FatbinError(ValueError):
 
 
 class Kind(Enum):
-    """What an image is."""
+    """The kinds of images in a container."""
 
     SASS = "sass"
     PTX = "ptx"
@@ -76,7 +76,7 @@ class Kind(Enum):
 
 
 class Compression(Enum):
-    """How an image's payload is packed."""
+    """The ways in which an image's payload is packed."""
 
     NONE = "none"
     LZ4 = "lz4"

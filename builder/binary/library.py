@@ -39,28 +39,28 @@ class Library:
 
     @property
     def name(self) -> str:
-        """Its file name, by which the loader finds it."""
+        """The library's file name, by which the loader finds it."""
         return self.path.rsplit("/", 1)[-1]
 
     @property
     def search(self) -> str | None:
-        """Where it looks for its neighbours; RPATH is ignored beside RUNPATH."""
+        """The folders where the loader looks for what it needs: RUNPATH, else RPATH."""
         return self.elf.rpath if self.elf.runpath is None else self.elf.runpath
 
     @property
     def version(self) -> str | None:
-        """Its version: the bytes are believed before a manifest. ``None`` where neither tells."""
+        """The version in the library's bytes, else in its wheel's name; ``None`` where neither has one."""
         return self.embedded_version or wheel_version(self.source)
 
     @property
     def severity(self) -> Severity:
-        """How bad a fault is that NVIDIA's files may have, because they may not be changed."""
+        """Severity of a fault that NVIDIA's files may have, because they may not be changed."""
         return Severity.WARNING if self.vendor == NVIDIA else Severity.ERROR
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read of a file, up to the first thing that is wrong with it."""
+    """Everything read of one file, up to the first thing that is wrong with it."""
 
     path: str
     """As it is called in what is shown; its last part is the library's name."""
@@ -103,7 +103,7 @@ def unreadable(path: str, why: str) -> Reading:
 
 
 def _kinds(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
-    """What the units of ORT's provider are compiled for, where its version makes differences among them."""
+    """The sets that units of ORT's provider were compiled for, where they differ in its version."""
     if reading.path.rpartition("/")[2] != PROVIDER or reading.embedded_version is None:
         return ()
     return kinds_found((container.arches(Kind.SASS) for container in containers), reading.embedded_version)
@@ -118,7 +118,7 @@ def _with_code(reading: Reading, buffer: Buffer) -> Reading:
 
 @dataclass(frozen=True)
 class Inspected:
-    """What ``inspect`` shows of one library: its coverage, or what keeps it from being read."""
+    """One library as ``inspect`` shows it: its coverage, or the reason why it cannot be read."""
 
     name: str
     coverage: LibraryCoverage | None = None
@@ -131,7 +131,7 @@ class Inspected:
 
     @property
     def runnable(self) -> LibraryCoverage | None:
-        """Its coverage if there is anything in it to run."""
+        """The coverage, if the library holds anything to run."""
         coverage = self.coverage
         return coverage if coverage and coverage.nothing_to_run < coverage.containers else None
 
@@ -155,7 +155,7 @@ def wheel_version(source: str) -> str | None:
     return match[1] if match else None
 
 
-def of_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
+def check_one_version(code: Code, what: str, versions: Mapping[str, str | None]) -> Iterator[Finding]:
     """``code`` where the libraries of ``what`` differ, and as a warning, those whose version nothing tells.
 
     ``versions``: by member path; ``None`` where it cannot be told. One library alone always agrees. The
@@ -191,7 +191,7 @@ def _paths(versions: Mapping[str, str | None], wanted: str | None) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Needs:
+class HostNeeds:
     """The newest symbol versions that any library of a package asks of its host; ``None`` for none."""
 
     glibc: str | None

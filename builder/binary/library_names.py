@@ -1,4 +1,4 @@
-"""What is known of a library by its name alone: whose it is, and what its device code must be like.
+"""Facts that follow from a library's file name: its vendor, and what device code it must hold.
 
 The one table of names. What a package holds, and from which wheel, is ``package.contents``'s.
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from builder.formats.providers import HOSTS, LINUX
+from builder.formats.package_names import HOSTS, LINUX
 
 NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
 

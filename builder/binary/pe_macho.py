@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 
 from builder.binary.elf_headers import Buffer
-from builder.formats.providers import COREML, DIRECTML, MACOS, WINDOWS
+from builder.formats.package_names import COREML, DIRECTML, MACOS, WINDOWS
 
 _DOS, _DOS_SIZE, _PE_AT = b"MZ", 0x40, 0x3C
 
@@ -35,7 +35,7 @@ _VERSION = re.compile(rb"\0(1\.\d{1,4}\.\d{1,4})(?=\0)")
 
 @dataclass(frozen=True)
 class ForeignLibrary:
-    """What was read of one library."""
+    """The header and the marks of one library for Windows or macOS."""
 
     path: str
     source: str

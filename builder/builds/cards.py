@@ -1,4 +1,4 @@
-"""verify --card: the self-test's models on virtual cards; what is seen is held to coverage and selection."""
+"""verify --card: opens the self-test's models on virtual cards and compares with the coverage."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from builder.files.atomic_write import part_file
 from builder.findings.finding import Finding
 from builder.formats.index import Index, IndexPackage, StoredArchive, build_index
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import PARTS_SUFFIX
-from builder.formats.providers import LINUX
+from builder.formats.package_names import LINUX, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import CAPABILITIES, MODELS
-from builder.package.describe import Report
-from builder.pipeline.selftest_models import Tensor, Trial
+from builder.package.describe import BinaryReport
+from builder.pipeline.selftest_models import SelftestTrial, Tensor
 from builder.report.cards import (
     CardRow,
     Grid,
@@ -38,8 +37,8 @@ from builder.report.cards import (
 )
 from builder.selection.reasons import driver_refusal
 from builder.selection.select import select
-from builder.virtualcard.card import DRIVER, Card
-from builder.virtualcard.opening import Array, Asked, Opening, Runtime, open_models
+from builder.virtualcard.card import DRIVER, VirtualCard
+from builder.virtualcard.opening import Array, CardRuntime, ModelToOpen, Opening, open_models
 
 ALL = "all"
 
@@ -49,7 +48,7 @@ _NO_DEVICE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cards:
+class CardRequest:
     """The cards that were asked for."""
 
     capabilities: tuple[Capability, ...]
@@ -58,7 +57,7 @@ class Cards:
     """Whether these are all there are: then a grid is written beside each package."""
 
 
-def asked_for(cards: Sequence[str], driver: str | None, grid: str | None) -> Cards | None:
+def asked_for(cards: Sequence[str], driver: str | None, grid: str | None) -> CardRequest | None:
     """The flags as values; ``None`` without any. Raises ``ValidationError``."""
     if not cards:
         for flag, value in (("--driver", driver), ("--grid", grid)):
@@ -70,7 +69,7 @@ def asked_for(cards: Sequence[str], driver: str | None, grid: str | None) -> Car
     if grid is not None and ALL not in cards:
         raise ValidationError(f"--grid {grid} is a page of all cards. Ask for them: --card all.")
     found = CAPABILITIES if ALL in cards else tuple(dict.fromkeys(map(_capability, cards)))
-    return Cards(capabilities=found, driver=_driver(driver or DRIVER), whole=ALL in cards)
+    return CardRequest(capabilities=found, driver=_driver(driver or DRIVER), whole=ALL in cards)
 
 
 def _capability(text: str) -> Capability:
@@ -102,9 +101,9 @@ class CardBench:
     """Where packages are tried out on virtual cards."""
 
     wiring: Wiring
-    runtime: Runtime
-    trials: tuple[Trial, ...]
-    cards: Cards
+    runtime: CardRuntime
+    trials: tuple[SelftestTrial, ...]
+    cards: CardRequest
     grids: list[Grid]
     """Those that were made, one a package."""
 
@@ -126,7 +125,7 @@ class CardBench:
                 "Name such a driver with --driver, or leave it out."
             )
         for capability in self.cards.capabilities:
-            error = self.runtime.error_of(Card(capability=str(capability), driver=driver))
+            error = self.runtime.error_of(VirtualCard(capability=str(capability), driver=driver))
             if error == _NO_DEVICE and not self.cards.whole:
                 names = next(model.cards for model in MODELS if model.device == capability)
                 raise ValidationError(
@@ -135,7 +134,7 @@ class CardBench:
                 )
 
     def __call__(
-        self, package: Path, manifest: Manifest, libraries: Path, report: Report
+        self, package: Path, manifest: Manifest, libraries: Path, report: BinaryReport
     ) -> tuple[Finding, ...]:
         """Open the models on each card and tell what was seen. Findings: ``report.cards.disagreements``."""
         count = len(self.cards.capabilities)
@@ -162,13 +161,15 @@ class CardBench:
         return [
             one
             for one in self.cards.capabilities
-            if not self.runtime.error_of(Card(capability=str(one), driver=driver))
+            if not self.runtime.error_of(VirtualCard(capability=str(one), driver=driver))
         ]
 
-    def _row(self, capability: Capability, manifest: Manifest, libraries: Path, report: Report) -> CardRow:
-        card = Card(capability=str(capability), driver=self.cards.driver)
+    def _row(
+        self, capability: Capability, manifest: Manifest, libraries: Path, report: BinaryReport
+    ) -> CardRow:
+        card = VirtualCard(capability=str(capability), driver=self.cards.driver)
         asked = [
-            Asked(model=trial.model, feed=_feed(trial) if capability >= trial.since else None)
+            ModelToOpen(model=trial.model, feed=_feed(trial) if capability >= trial.since else None)
             for trial in self.trials
         ]
         openings = list(open_models(libraries, asked, card, runtime=self.runtime))
@@ -196,7 +197,7 @@ def write_page(path: Path, grids: Sequence[Grid]) -> None:
         file.write(page(grids).encode())
 
 
-def _feed(trial: Trial) -> dict[str, Array]:
+def _feed(trial: SelftestTrial) -> dict[str, Array]:
     return {item.name: _array(item) for item in trial.blind or trial.inputs}
 
 
@@ -206,7 +207,7 @@ def _array(item: Tensor) -> Array:
     return np.frombuffer(item.data, _DTYPES[item.type]).reshape(item.dims)
 
 
-def _model(trial: Trial, seen: Opening) -> ModelOnCard:
+def _model(trial: SelftestTrial, seen: Opening) -> ModelOnCard:
     return ModelOnCard(
         name=trial.name,
         nodes=seen.counts,
@@ -219,7 +220,7 @@ def _model(trial: Trial, seen: Opening) -> ModelOnCard:
 def _libraries(
     openings: Sequence[Opening], coverage: Sequence[LibraryCoverage], capability: str
 ) -> Iterable[LibraryOnCard]:
-    """Those that were loaded as the card saw them, the others as they were read."""
+    """Containers of each library: as the card resolved them where it was loaded, else as they were read."""
     loaded = {name: seen for opening in openings for name, seen in opening.libraries.items()}
     for library in coverage:
         read = from_bytes(library, capability)

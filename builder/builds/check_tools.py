@@ -17,7 +17,7 @@ from builder.files.file_lock import exclusive
 from builder.formats.package_names import Host
 from builder.pipeline.compile import StageBuild, build_image, export, lay_out, virtual_card
 from builder.pipeline.render import render
-from builder.pipeline.selftest import Bench
+from builder.pipeline.selftest import SelftestBench
 from builder.pipeline.selftest_models import Outputs, Tensor
 from builder.ports import Inspector, Reporter
 from builder.project.inputs import ort_wheel
@@ -55,13 +55,13 @@ class CheckTools:
         version = project.bases.assembled.nvcc if self._base == "assembled" else project.cuda.version
         return ContainerInspector(self._wiring.engine, image, version, self._wiring.cache)
 
-    def bench(self) -> Bench:
+    def bench(self) -> SelftestBench:
         """The container image, smoke program and models of the self-test."""
         with self._locked():
             rendered = self._rendered()
             self._export(rendered)
             image = self._image("bare", rendered)
-        return Bench(
+        return SelftestBench(
             engine=self._wiring.engine,
             image=image,
             script=self._wiring.templates / "selftest.sh",

@@ -1,4 +1,4 @@
-"""Operators told from bytes: a package's CUDA provider is asked, on a virtual card, what it has kernels for.
+"""The operators that a package's CUDA provider has kernels for, found by asking it on a virtual card.
 
 No API lists kernels, and official providers are stripped. But before ONNX Runtime places a node, its
 ``CUDAExecutionProvider::GetCapability`` looks the node up in its own registry, by operator, opset and types,
@@ -25,10 +25,18 @@ from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
 from builder.onnxruntime.operators import ONNX, OperatorTable, document, parse, ranges
 from builder.ports import Reporter
-from builder.virtualcard.card import Card
-from builder.virtualcard.opening import DISABLED, HOST, PROVIDER, Asked, Opening, Runtime, open_models
+from builder.virtualcard.card import VirtualCard
+from builder.virtualcard.opening import (
+    DISABLED,
+    HOST,
+    PROVIDER,
+    CardRuntime,
+    ModelToOpen,
+    Opening,
+    open_models,
+)
 
-_CARD = Card(capability="8.6")
+_CARD = VirtualCard(capability="8.6")
 """Any would do: the registry is the same on all."""
 
 _CONFIG = {
@@ -44,13 +52,13 @@ _UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for|off
 
 _FORMAT = 1
 
-Opener = Callable[[Sequence[Asked]], Iterable[Opening]]
+Opener = Callable[[Sequence[ModelToOpen]], Iterable[Opening]]
 """Opens models one after another."""
 
 
 @dataclass(kw_only=True)
-class _Said:
-    """What is known so far of one definition."""
+class _Answers:
+    """The answers so far on one definition."""
 
     unknown: bool = False
     """The host has no such definition."""
@@ -60,7 +68,7 @@ class _Said:
 
 
 def operator_table(
-    wiring: Wiring, libraries: Path, runtime: Runtime, ort_version: str, reporter: Reporter
+    wiring: Wiring, libraries: Path, runtime: CardRuntime, ort_version: str, reporter: Reporter
 ) -> OperatorTable:
     """The table of the provider in ``libraries``; kept by its, its host's and the schemas' identity.
 
@@ -86,7 +94,7 @@ def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> Operat
 
     Raises ``CheckFailedError`` where nothing at all is answered.
     """
-    said = {definition: _Said() for definition in known}
+    said = {definition: _Answers() for definition in known}
     questions = [Question(definition, definition.bindings()) for definition in known]
     while questions:
         openings = _open(opener, [question.model() for question in questions])
@@ -109,11 +117,11 @@ def _open(opener: Opener, models: Sequence[bytes]) -> list[Opening]:
         for at, model in enumerate(models):
             file = Path(name) / f"{at}.onnx"
             file.write_bytes(model)
-            asked.append(Asked(model=file, level=DISABLED, config=_CONFIG))
+            asked.append(ModelToOpen(model=file, level=DISABLED, config=_CONFIG))
         return list(opener(asked))
 
 
-def _heard(question: Question, opening: Opening, said: _Said) -> Iterator[Question]:
+def _heard(question: Question, opening: Opening, said: _Answers) -> Iterator[Question]:
     """Note the answers; the questions to ask next where there were none."""
     if ("Identity", LAST) in opening.no_kernel:
         filled = question.definition.filled(question.form)
@@ -129,7 +137,7 @@ def _heard(question: Question, opening: Opening, said: _Said) -> Iterator[Questi
         yield from question.again(opening.error)
 
 
-def _table(said: Mapping[Definition, _Said], opsets: Mapping[str, int], ort_version: str) -> OperatorTable:
+def _table(said: Mapping[Definition, _Answers], opsets: Mapping[str, int], ort_version: str) -> OperatorTable:
     served: dict[tuple[str, str], dict[int, Mapping[str, Iterable[str]] | None]] = defaultdict(dict)
     for definition, one in said.items():
         if not one.unknown:

@@ -21,13 +21,12 @@ from builder.builds.wiring import Wiring
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import Host, Profile
-from builder.formats.providers import CUDA
+from builder.formats.package_names import CUDA, Host, Profile
 from builder.package.archive import Member
-from builder.package.build_record import Compile, dumps, loads_compile, record_name, record_of
+from builder.package.build_record import CompileRecord, dumps, loads_compile, record_name, record_of
 from builder.package.provenance import (
+    BuilderRun,
     Resource,
-    Run,
     Subject,
     base_parts,
     base_revision,
@@ -38,10 +37,10 @@ from builder.package.provenance import (
     used_inputs,
 )
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle, discard
-from builder.pipeline.check import CheckReport, check, tell
+from builder.pipeline.check import CheckReport, check, say_report
 from builder.pipeline.gather import originals
 from builder.pipeline.plan import Wishes
-from builder.pipeline.selftest import Bench as Trial
+from builder.pipeline.selftest import SelftestBench
 from builder.pipeline.verify import verify
 from builder.ports import Inspector, Reporter, Store
 from builder.project.inputs import Input
@@ -73,7 +72,7 @@ class Packer:
         for path in report.unneeded:
             self._reporter.say(f"left out {path}: nothing in the package needs it")
         needed = report.without(report.unneeded)
-        tell(needed, variant, self._reporter)
+        say_report(needed, variant, self._reporter)
         return tuple(member for member in members if member.path not in report.unneeded), needed
 
     def pack(self, members: Sequence[Member]) -> tuple[Bundled, ...]:
@@ -96,7 +95,7 @@ class Packer:
         with self._reporter.step("make the image that has cuobjdump"):
             return self._tools.inspector()
 
-    def _trial(self) -> Trial | None:
+    def _trial(self) -> SelftestBench | None:
         """The container image and models of the self-test."""
         if self._tools is None:
             return None
@@ -201,9 +200,9 @@ def _subjects(one: Bundled) -> Iterator[Subject]:
         yield Subject(file.name, one.sums[file.name])
 
 
-def _provenance_run(run: BuildRun) -> Run:
+def _provenance_run(run: BuildRun) -> BuilderRun:
     wiring = run.wiring
-    return Run(
+    return BuilderRun(
         command=run.command,
         started=run.began,
         finished=time.time(),
@@ -244,7 +243,7 @@ def write_record(
     return path
 
 
-def _took(file: Path) -> Compile | None:
+def _took(file: Path) -> CompileRecord | None:
     return loads_compile(file.read_bytes(), str(file)) if file.is_file() else None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from builder.adapters.archive.unpacking import members_in, stream_files
 from builder.adapters.wheel import record_text
-from builder.builds.cards import CardBench, Cards, write_page
+from builder.builds.cards import CardBench, CardRequest, write_page
 from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
@@ -22,23 +22,23 @@ from builder.files.disk import disk_errors
 from builder.findings.finding import Finding, require
 from builder.formats import manifest as manifest_format
 from builder.formats.manifest import MANIFEST, Manifest, WheelEntry, loads
-from builder.formats.providers import CUDA, LINUX
+from builder.formats.package_names import CUDA, LINUX
 from builder.package.archive import Member
 from builder.package.describe import compare, promised
 from builder.package.proof import check_absent, check_installed
-from builder.pipeline.check import CheckReport, check, tell
+from builder.pipeline.check import CheckReport, check, say_report
 from builder.pipeline.plan import Wishes, choose_base
-from builder.pipeline.selftest import Bench, selftest
+from builder.pipeline.selftest import SelftestBench, selftest
 from builder.pipeline.verify import Stream, Verifier, verify
 from builder.ports import Inspector, Reporter
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import Variant
 from builder.report.cards import Grid
-from builder.virtualcard.opening import Runtime
+from builder.virtualcard.opening import CardRuntime
 
 
 def verify_packages(
-    wiring: Wiring, packages: Sequence[Path], wishes: Wishes, cards: Cards | None, grid: Path | None
+    wiring: Wiring, packages: Sequence[Path], wishes: Wishes, cards: CardRequest | None, grid: Path | None
 ) -> None:
     """Prove packages from their archives alone, and run models of those for Linux in a bare container.
 
@@ -85,20 +85,20 @@ def _check_tools(wiring: Wiring, wishes: Wishes) -> CheckTools:
     return CheckTools(wiring, choose_base(wiring.project, wishes, wiring.engine).value, wiring.reporter)
 
 
-def _selftest_bench(wiring: Wiring, tools: CheckTools) -> Bench:
+def _selftest_bench(wiring: Wiring, tools: CheckTools) -> SelftestBench:
     with wiring.reporter.step("make what it is tried out with"):
         return tools.bench()
 
 
-def _card_bench(wiring: Wiring, tools: CheckTools, cards: Cards, grids: list[Grid]) -> CardBench:
+def _card_bench(wiring: Wiring, tools: CheckTools, cards: CardRequest, grids: list[Grid]) -> CardBench:
     with wiring.reporter.step("make the virtual card"):
-        runtime = Runtime(library=tools.virtual_card(), runner=wiring.runner)
+        runtime = CardRuntime(library=tools.virtual_card(), runner=wiring.runner)
     trials = wiring.trials(wiring.store(wiring.lock))
     return CardBench(wiring=wiring, runtime=runtime, trials=trials, cards=cards, grids=grids)
 
 
 def verifier(
-    wiring: Wiring, reporter: Reporter, bench: Bench | None, cards: CardBench | None = None
+    wiring: Wiring, reporter: Reporter, bench: SelftestBench | None, cards: CardBench | None = None
 ) -> Verifier:
     """The verifier of packages. Without ``bench`` their bytes are read and nothing is run."""
 
@@ -183,7 +183,7 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
         inspector = _inspector(wiring, wishes) if any(one.provider == CUDA for one in wanted) else None
         for variant in wanted:
             report = check(tree.identified, variant, wiring.project.check, inspector, wiring.reporter)
-            tell(report, variant, wiring.reporter)
+            say_report(report, variant, wiring.reporter)
             said: tuple[Finding, ...] = ()
             if tree.manifest is not None:
                 said = (*check_installed(tree.manifest, tree.digests), *compare(tree.manifest, report))

@@ -33,8 +33,7 @@ from builder.errors import (
 from builder.files.file_lock import exclusive
 from builder.findings.finding import require
 from builder.formats.manifest import loads
-from builder.formats.package_names import Profile
-from builder.formats.providers import CUDA, LINUX
+from builder.formats.package_names import CUDA, LINUX, Profile
 from builder.inside import costs
 from builder.package.archive import Member
 from builder.pipeline.bundle import Bundled

@@ -31,8 +31,8 @@ from builder.console import Console
 from builder.errors import ConfigError
 from builder.pipeline.selftest_models import (
     HALF_ATTENTION,
+    SelftestTrial,
     Tensor,
-    Trial,
     magika_inputs,
     minilm_inputs,
     silero_blind_inputs,
@@ -175,7 +175,7 @@ class Wiring:
         """The loader of templates."""
         return FileSystemLoader(self.templates)
 
-    def trials(self, store: FileStore) -> tuple[Trial, ...]:
+    def trials(self, store: FileStore) -> tuple[SelftestTrial, ...]:
         """The models of the self-test: recurrent, dense, an encoder, a layer of a decoder."""
         # Imported late: onnx is slow to import.
         from builder.adapters.test_models.decoder import decoder, hidden_states  # noqa: PLC0415
@@ -186,15 +186,15 @@ class Wiring:
         hidden = hidden_states()
         silero, magika = store.unpack(SELFTEST_MODEL), store.unpack(SELFTEST_CLASSIFIER)
         return (
-            Trial(
+            SelftestTrial(
                 "silero_vad",
                 silero / "silero_vad/data/silero_vad.onnx",
                 silero_inputs(),
                 blind=silero_blind_inputs(),
             ),
-            Trial("magika", magika / "magika/models/standard_v3_3/model.onnx", magika_inputs()),
-            Trial("minilm", transformer, minilm_inputs(rows)),
-            Trial(
+            SelftestTrial("magika", magika / "magika/models/standard_v3_3/model.onnx", magika_inputs()),
+            SelftestTrial("minilm", transformer, minilm_inputs(rows)),
+            SelftestTrial(
                 "decoder",
                 decoder(self.cache / "made"),
                 (Tensor("hidden", "f32", hidden.shape, hidden.tobytes()),),

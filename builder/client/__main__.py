@@ -1,4 +1,4 @@
-"""Starts the client: the only place of it that reads the real environment."""
+"""The entry point of the client, and its only module that reads the real environment."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run() -> int:
         environments=_environments(),
         confirm=_confirm if sys.stdin is not None and sys.stdin.isatty() else None,
     )
-    _spell_what_a_terminal_cannot()
+    _escape_unprintable()
     try:
         return main(sys.argv[1:], world, _home(), _to_stdout, _to_stderr)
     except BrokenPipeError:  # whoever read has enough; Python would complain of it at exit
@@ -55,15 +55,15 @@ def run() -> int:
         return BROKEN_PIPE
 
 
-def _spell_what_a_terminal_cannot() -> None:
-    """A name in another script is no reason to fail where the terminal has a small alphabet."""
+def _escape_unprintable() -> None:
+    """Make stdout and stderr write an escape for characters that the terminal's encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _home() -> Path:
-    """Of the user; a container's may have none, and then a prefix must be named or is below the root."""
+    """The home folder of the user; ``/`` where there is none, as in some containers."""
     try:
         return Path.home()
     except RuntimeError:
@@ -84,7 +84,7 @@ def _ram_gib() -> int:
 
 
 def _progress() -> Callable[[int, int], None]:
-    """A line that moves, where somebody looks on."""
+    """A progress line on a terminal; nothing elsewhere."""
     if sys.stderr is not None and sys.stderr.isatty():
         return Meter(_move, time.monotonic)
     return lambda _done, _total: None

@@ -1,8 +1,6 @@
 """The command line: arguments in, text or JSON out, an exit code back.
 
-Which function answers which command.
-
-A command's module is imported when it is asked for: what a ``.pyz`` holds is compiled at each start, and
+A command's module is imported when the command runs: Python compiles what a ``.pyz`` holds at each start, and
 ``env`` in a shell's start-up should not wait for what ``install`` needs.
 """
 
@@ -14,7 +12,7 @@ from pathlib import Path
 from typing import Callable, Mapping, Sequence, cast
 
 from builder.client import flags
-from builder.client.world import Answer, Options, World, head
+from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import BuilderError, os_error
 
 INTERRUPTED = 130
@@ -55,13 +53,13 @@ def _spelled(value: Mapping[str, object]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-Command = Callable[[World, Options], Answer]
+Command = Callable[[World, ClientOptions], CommandAnswer]
 
 
 def _later(module: str, name: str) -> Command:
     """``name`` of ``builder.client.commands.<module>``, imported at the call."""
 
-    def answer(world: World, options: Options) -> Answer:
+    def answer(world: World, options: ClientOptions) -> CommandAnswer:
         command = cast("Command", getattr(import_module(f"builder.client.commands.{module}"), name))
         return command(world, options)
 
@@ -69,9 +67,9 @@ def _later(module: str, name: str) -> Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "detect": _later("detect", "answer_detect"),
+    "detect": _later("select_package", "answer_detect"),
     "list": _later("manage", "answer_list"),
-    "select": _later("select", "answer_select"),
+    "select": _later("select_package", "answer_select"),
     "install": _later("install", "answer_install"),
     "verify": _later("environment", "answer_verify"),
     "env": _later("environment", "answer_env"),

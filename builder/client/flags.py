@@ -1,7 +1,4 @@
-"""The flags of each command, and what they mean together.
-
-What the flags that name a release mean: URLs, folders, archives, mirrors.
-"""
+"""The flags of each command, the options that they make, and the lines that ``env`` prints for each shell."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Callable, Iterator, List, Mapping, NoReturn, Optional, Sequen
 
 from builder.client.install.prefix import Prefix, default_prefix
 from builder.client.install.source import AUTO, WISHES, default_index, expanded, mirrored, offline
-from builder.client.world import Options
+from builder.client.world import ClientOptions
 from builder.errors import ConfigError, ValidationError
 
 COMMANDS = {
@@ -80,11 +77,11 @@ def command_of(argv: Sequence[str]) -> Optional[str]:
     return next((word for word in argv if word in COMMANDS), None)
 
 
-def options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) -> Options:
+def options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) -> ClientOptions:
     """What the user asked for, defaults filled in."""
     given = vars(arguments)
     prefix: Path = given.get("prefix") or default_prefix(env, home)
-    return Options(
+    return ClientOptions(
         prefix=Prefix(_one_line(_whole(prefix))),
         index=_index(given, env),
         variant=given.get("variant"),

@@ -1,4 +1,4 @@
-"""What every command is given: the machine, what the user asked for; and what it gives back."""
+"""The arguments and the result of every command: the machine, the options, the answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from builder.client.install.prefix import Prefix
 from builder.client.install.source import AUTO
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import Work
-from builder.client.trials.selftest import Prover
+from builder.client.trials.try_out import OrtTrials
 from builder.errors import NothingToDoError
 from builder.files.http_client import Web
 
@@ -39,13 +39,13 @@ class World:
     symlink: Symlink = make_symlink
 
     @property
-    def prover(self) -> Prover:
+    def trials(self) -> OrtTrials:
         """Tries packages out."""
-        return Prover(self.around.ask, self.around.python)
+        return OrtTrials(self.around.ask, self.around.python)
 
 
 @dataclass(frozen=True)
-class Options:
+class ClientOptions:
     """What the user asked for, defaults filled in."""
 
     prefix: Prefix
@@ -74,7 +74,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandAnswer:
     """``value`` is printed with ``--json``, ``lines`` without."""
 
     value: Mapping[str, object]
@@ -87,7 +87,7 @@ def head(command: str) -> Dict[str, object]:
     return {"format": FORMAT, "command": command}
 
 
-def require_yes(world: World, options: Options, question: str) -> None:
+def require_yes(world: World, options: ClientOptions, question: str) -> None:
     """``NothingToDoError`` when the user is there to be asked and says no."""
     if options.ask and world.confirm is not None and not world.confirm(question):
         raise NothingToDoError("Not confirmed: nothing was changed. --yes answers for you.")

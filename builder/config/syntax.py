@@ -15,7 +15,7 @@ from yaml.reader import ReaderError
 
 from builder.config.document import Document, Location, Place, Problem, key_path, shorten
 from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.addresses import without_userinfo
+from builder.formats.text import without_userinfo
 from builder.project.kinds import Unread
 
 _DEEPEST = 16

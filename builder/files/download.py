@@ -25,7 +25,7 @@ from builder.files.http_client import (
     ask,
     persist,
 )
-from builder.formats.addresses import without_userinfo
+from builder.formats.text import without_userinfo
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
 

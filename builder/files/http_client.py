@@ -20,7 +20,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from builder.errors import TransferError
-from builder.formats.addresses import without_userinfo
+from builder.formats.text import without_userinfo
 
 TIMEOUT_SECONDS = 30.0
 

@@ -1,4 +1,4 @@
-"""Coded findings: the catalogue of codes, and the rules of ``doctor`` by topic.
+"""Coded findings: one type, the catalogue of codes, and the checks of ``doctor``, a module for each topic.
 
 ``observed`` is what a machine showed, each ``check_*`` says what some of it means, ``diagnose`` runs them
 all. Ships in ``ortpacks.pyz``.

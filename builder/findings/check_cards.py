@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, Optional
 
-from builder.findings.observed import Card, Seen
-from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
+from builder.findings.advice import Advice, Check, Fixes
+from builder.findings.finding import Finding, Severity
+from builder.findings.observed import PciCard, Seen
 from builder.formats.manifest import Driver
-from builder.formats.providers import CUDA, SERVED
+from builder.formats.package_names import CUDA, SERVED
 from builder.gpu.devices import above_ceiling, below_floor
 
-BOOK = Book(
+FIX = Fixes(
     {
         "D010": Advice(
             Severity.ERROR,
@@ -52,32 +53,32 @@ _MAXWELL, _TURING = 0x1340, 0x1E00
 """PCI device ids: display devices between them are Maxwell, Pascal or Volta. Source: pci.ids."""
 
 
-def ignored(seen: Seen) -> Iterator[Symptom]:
+def ignored(seen: Seen) -> Iterator[Finding]:
     """D010. A driver that is stated says nothing of this machine's cards."""
     if seen.around.stated:
         return
     old = [card for card in _cards(seen) if _MAXWELL <= card.device < _TURING]
     if old and _lacking(seen) and seen.driver and above_ceiling(seen.driver, LAST_OF_OLD):
         said = f"The driver is {seen.driver}, it lists {seen.listed} of {len(_cards(seen))} cards"
-        yield BOOK.found("D010", f"{said}, and {_named(old)} is from before Turing.")
+        yield FIX.found("D010", f"{said}, and {_named(old)} is from before Turing.")
 
 
-def not_listed(seen: Seen) -> Iterator[Symptom]:
+def not_listed(seen: Seen) -> Iterator[Finding]:
     """D011: some are listed, others are not, and D010 and D012 do not explain it."""
     if not seen.listed or not _lacking(seen) or [*ignored(seen), *too_old(seen)]:
         return
     said = f"The driver lists {seen.listed} GPU(s), and the bus has {len(_cards(seen))} NVIDIA cards"
-    yield BOOK.found("D011", f"{said}: {_named(_cards(seen))}.")
+    yield FIX.found("D011", f"{said}: {_named(_cards(seen))}.")
 
 
-def too_old(seen: Seen) -> Iterator[Symptom]:
+def too_old(seen: Seen) -> Iterator[Finding]:
     """D012."""
     old = [card for card in _cards(seen) if card.device < _MAXWELL]
     if old:
-        yield BOOK.found("D012", f"An NVIDIA card from before Maxwell: {_named(old)}.")
+        yield FIX.found("D012", f"An NVIDIA card from before Maxwell: {_named(old)}.")
 
 
-def window(seen: Seen) -> Iterator[Symptom]:
+def window(seen: Seen) -> Iterator[Finding]:
     """D031 and D032, for the package in use; where none is, by what every package needs.
 
     D010 says the same as D032 of the card itself.
@@ -89,9 +90,9 @@ def window(seen: Seen) -> Iterator[Symptom]:
         return
     what = f"The package {package.name}" if package else "CUDA 12"
     if _holds(below_floor, driver, limits.floor):
-        yield BOOK.found("D031", f"The driver is {driver}.", what=what, floor=limits.floor)
+        yield FIX.found("D031", f"The driver is {driver}.", what=what, floor=limits.floor)
     if limits.ceiling and _holds(above_ceiling, driver, limits.ceiling) and not [*ignored(seen)]:
-        yield BOOK.found("D032", f"The driver is {driver}.", what=what, ceiling=limits.ceiling)
+        yield FIX.found("D032", f"The driver is {driver}.", what=what, ceiling=limits.ceiling)
 
 
 def _any_package(seen: Seen) -> Optional[Driver]:
@@ -106,8 +107,8 @@ def _holds(compare: Callable[[str, str], bool], driver: str, limit: str) -> bool
         return False
 
 
-def _cards(seen: Seen) -> List[Card]:
-    """Those that are not kept for a virtual machine."""
+def _cards(seen: Seen) -> List[PciCard]:
+    """The cards that are not reserved for a virtual machine."""
     return [card for card in seen.kernel.cards if card.driver != "vfio-pci"]
 
 
@@ -116,8 +117,8 @@ def _lacking(seen: Seen) -> bool:
     return not seen.listed if seen.around.container else seen.listed < len(_cards(seen))
 
 
-def _named(cards: List[Card]) -> str:
+def _named(cards: List[PciCard]) -> str:
     return ", ".join(f"{card.address} (10de:{card.device:04x})" for card in cards)
 
 
-RULES: Tuple[Rule, ...] = (ignored, not_listed, too_old, window)
+CHECK = Check("cards", "D0", (ignored, not_listed, too_old, window), FIX)

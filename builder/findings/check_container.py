@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
+from builder.findings.advice import Advice, Check, Fixes, Rule
+from builder.findings.finding import Finding, Severity
 from builder.findings.observed import ABSENT, Outcome, Seen
-from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
-from builder.formats.providers import CUDA, SERVED
+from builder.formats.package_names import CUDA, SERVED
 from builder.selection.reasons import MUSL
 
-BOOK = Book(
+FIX = Fixes(
     {
         "D101": Advice(
             Severity.ERROR,
@@ -72,67 +73,67 @@ DXGDMAL_SINCE = 555
 """The branch of the Windows driver that brought libnvdxgdmal (NVIDIA/nvidia-container-toolkit#520)."""
 
 
-def void(seen: Seen) -> Iterator[Symptom]:
+def void(seen: Seen) -> Iterator[Finding]:
     """D102."""
     around = seen.around
     if around.container and around.visible in _NO_GPU and seen.kernel.control == ABSENT:
-        yield BOOK.found(
+        yield FIX.found(
             "D102", f"NVIDIA_VISIBLE_DEVICES={around.visible} in a container ({around.container})."
         )
 
 
-def no_wsl_gpu(seen: Seen) -> Iterator[Symptom]:
+def no_wsl_gpu(seen: Seen) -> Iterator[Finding]:
     """D106."""
     if seen.around.wsl and not seen.kernel.dxg:
         where = f", in a container ({seen.around.container})" if seen.around.container else ""
-        yield BOOK.found("D106", f"This is WSL{where}, and there is no /dev/dxg.")
+        yield FIX.found("D106", f"This is WSL{where}, and there is no /dev/dxg.")
 
 
-def not_given(seen: Seen) -> Iterator[Symptom]:
+def not_given(seen: Seen) -> Iterator[Finding]:
     """D101: the bus and the modules of the host show in a container, its device files do not."""
     host = seen.kernel.cards or seen.kernel.loaded
     if seen.around.container and host and seen.kernel.control == ABSENT:
         said = f"In a container ({seen.around.container}) with the host's NVIDIA card in sight"
-        yield BOOK.found("D101", f"{said}, and there is no /dev/nvidiactl.")
+        yield FIX.found("D101", f"{said}, and there is no /dev/nvidiactl.")
 
 
-def no_compute(seen: Seen) -> Iterator[Symptom]:
+def no_compute(seen: Seen) -> Iterator[Finding]:
     """D103."""
     given = seen.kernel.control != ABSENT or seen.kernel.dxg or seen.listed
     if seen.around.container and given and seen.reply("libcuda").outcome == Outcome.MISSING:
         parts = seen.around.parts
         why = f": NVIDIA_DRIVER_CAPABILITIES={parts}" if parts is not None else ""
-        yield BOOK.found("D103", "In a container with a GPU, and libcuda.so.1 is not there.", why=why)
+        yield FIX.found("D103", "In a container with a GPU, and libcuda.so.1 is not there.", why=why)
 
 
-def jetson(seen: Seen) -> Iterator[Symptom]:
+def jetson(seen: Seen) -> Iterator[Finding]:
     """D107."""
     if seen.around.jetson:
-        yield BOOK.found("D107", f"This is a {seen.around.jetson}.")
+        yield FIX.found("D107", f"This is a {seen.around.jetson}.")
 
 
-CHAIN: Tuple[Rule, ...] = (jetson, void, no_wsl_gpu, not_given, no_compute)
+CAUSES: Tuple[Rule, ...] = (jetson, void, no_wsl_gpu, not_given, no_compute)
 """The first that finds something is the cause."""
 
 
-def no_smi(seen: Seen) -> Iterator[Symptom]:
+def no_smi(seen: Seen) -> Iterator[Finding]:
     """D104. nvidia-smi itself is not asked where CUDA lists GPUs; NVML is of the same part."""
     around = seen.around
     if around.container and seen.reply("libcuda").listed and seen.reply("NVML").outcome == Outcome.MISSING:
-        yield BOOK.found("D104", f"In a container ({around.container}) with CUDA and without nvidia-smi.")
+        yield FIX.found("D104", f"In a container ({around.container}) with CUDA and without nvidia-smi.")
 
 
-def musl(seen: Seen) -> Iterator[Symptom]:
+def musl(seen: Seen) -> Iterator[Finding]:
     """D108."""
     if seen.around.glibc == MUSL:
-        yield BOOK.found("D108", "This system's C library is musl.")
+        yield FIX.found("D108", "This system's C library is musl.")
 
 
-def no_platform(seen: Seen) -> Iterator[Symptom]:
+def no_platform(seen: Seen) -> Iterator[Finding]:
     """D109."""
     around = seen.around
     if not around.jetson and around.platform not in SERVED[CUDA]:
-        yield BOOK.found("D109", f"This system is {around.platform}.")
+        yield FIX.found("D109", f"This system is {around.platform}.")
 
 
 def wsl_500(seen: Seen) -> bool:
@@ -142,4 +143,4 @@ def wsl_500(seen: Seen) -> bool:
     return seen.driver is None or int(seen.driver.split(".")[0]) >= DXGDMAL_SINCE
 
 
-RULES: Tuple[Rule, ...] = (jetson, no_smi, musl, no_platform)
+CHECK = Check("container", "D1", (jetson, no_smi, musl, no_platform), FIX)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterator, List, NamedTuple
 
-from builder.findings.check_container import BOOK as CONTAINER
+from builder.findings.advice import Advice, Check, Fixes
+from builder.findings.check_container import FIX as CONTAINER
 from builder.findings.check_container import wsl_500
+from builder.findings.finding import Finding, Severity
 from builder.findings.observed import Outcome, Seen
-from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
 
-BOOK = Book(
+FIX = Fixes(
     {
         "D021": Advice(
             Severity.ERROR,
@@ -101,19 +102,19 @@ _NVML: Dict[int, str] = {15: "D030", 18: "D024"}
 _LIBRARIES = ("NVML", "libcuda")
 
 
-class Failure(NamedTuple):
+class NumberedFailure(NamedTuple):
     """A number and who said it."""
 
     code: str
     told: str
 
 
-def failures(seen: Seen) -> List[Failure]:
+def failures(seen: Seen) -> List[NumberedFailure]:
     """What failed with a number, CUDA first; that there is no GPU is no failure."""
     return [*_of_cuda(seen), *_of_nvml(seen), *_of_trial(seen)]
 
 
-def numbers(seen: Seen) -> Iterator[Symptom]:
+def numbers(seen: Seen) -> Iterator[Finding]:
     """D021 to D030, and D105."""
     by_code: Dict[str, List[str]] = {}
     for failure in failures(seen):
@@ -124,36 +125,36 @@ def numbers(seen: Seen) -> Iterator[Symptom]:
         if code == "D026" and wsl_500(seen):
             yield CONTAINER.found("D105", f"{said} A container on WSL2, without libnvdxgdmal.so.1.")
         else:
-            yield BOOK.found(code, said)
+            yield FIX.found(code, said)
 
 
-def silent(seen: Seen) -> Iterator[Symptom]:
+def silent(seen: Seen) -> Iterator[Finding]:
     """D013 and D014."""
     for name in _LIBRARIES:
         reply = seen.reply(name)
         if reply.outcome == Outcome.TIMEOUT:
-            yield BOOK.found("D013", f"{name}: {reply.detail}.")
+            yield FIX.found("D013", f"{name}: {reply.detail}.")
         elif reply.outcome == Outcome.FAILED and reply.code is None:
-            yield BOOK.found("D014", f"{name}: {reply.detail}.")
+            yield FIX.found("D014", f"{name}: {reply.detail}.")
 
 
-def _of_cuda(seen: Seen) -> Iterator[Failure]:
+def _of_cuda(seen: Seen) -> Iterator[NumberedFailure]:
     reply = seen.reply("libcuda")
     if reply.code is not None and reply.code != NO_DEVICE:
-        yield Failure(_CODES.get(reply.code, "D029"), f"CUDA fails: {reply.error} ({reply.code})")
+        yield NumberedFailure(_CODES.get(reply.code, "D029"), f"CUDA fails: {reply.error} ({reply.code})")
 
 
-def _of_nvml(seen: Seen) -> Iterator[Failure]:
+def _of_nvml(seen: Seen) -> Iterator[NumberedFailure]:
     for name in ("NVML", "nvidia-smi"):
         reply = seen.reply(name)
         if reply.code in _NVML:
-            yield Failure(_NVML[reply.code or 0], f"{name} fails: {reply.error} ({reply.code})")
+            yield NumberedFailure(_NVML[reply.code or 0], f"{name} fails: {reply.error} ({reply.code})")
 
 
-def _of_trial(seen: Seen) -> Iterator[Failure]:
+def _of_trial(seen: Seen) -> Iterator[NumberedFailure]:
     trial = seen.trial
     if trial is not None and trial.code is not None and trial.code != NO_DEVICE:
-        yield Failure(_CODES.get(trial.code, "D029"), f"A session fails: {trial.failure}")
+        yield NumberedFailure(_CODES.get(trial.code, "D029"), f"A session fails: {trial.failure}")
 
 
-RULES: Tuple[Rule, ...] = (numbers, silent)
+CHECK = Check("cuda", "D0", (numbers, silent), FIX)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Iterator, Tuple
 
+from builder.findings.advice import Advice, Check, Fixes, Rule
+from builder.findings.finding import Finding, Severity
 from builder.findings.observed import ABSENT, FORBIDDEN, Outcome, Seen
-from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
 
-BOOK = Book(
+FIX = Fixes(
     {
         "D001": Advice(
             Severity.ERROR,
@@ -69,68 +70,66 @@ BOOK = Book(
 _HIDES_ALL = ("", "-1")
 
 
-def hidden(seen: Seen) -> Iterator[Symptom]:
+def hidden(seen: Seen) -> Iterator[Finding]:
     """D005."""
     wanted = seen.around.cuda_visible
     if wanted is not None and not seen.devices and (seen.listed or wanted in _HIDES_ALL):
         total = f", and the driver lists {seen.listed}" if seen.listed else ""
-        yield BOOK.found("D005", f"CUDA_VISIBLE_DEVICES={wanted} leaves no GPU{total}.")
+        yield FIX.found("D005", f"CUDA_VISIBLE_DEVICES={wanted} leaves no GPU{total}.")
 
 
-def nouveau(seen: Seen) -> Iterator[Symptom]:
+def nouveau(seen: Seen) -> Iterator[Finding]:
     """D002."""
     cards = [card.address for card in seen.kernel.cards if card.driver == "nouveau"]
     if cards:
-        yield BOOK.found("D002", f"The NVIDIA card {', '.join(cards)} is driven by nouveau.")
+        yield FIX.found("D002", f"The NVIDIA card {', '.join(cards)} is driven by nouveau.")
 
 
-def not_loaded(seen: Seen) -> Iterator[Symptom]:
+def not_loaded(seen: Seen) -> Iterator[Finding]:
     """D001. A card that is kept for a virtual machine needs no driver here."""
     cards = [card.address for card in seen.kernel.cards if card.driver != "vfio-pci"]
     if cards and not seen.kernel.loaded:
-        yield BOOK.found(
-            "D001", f"An NVIDIA card at {', '.join(cards)}, and the module nvidia is not loaded."
-        )
+        yield FIX.found("D001", f"An NVIDIA card at {', '.join(cards)}, and the module nvidia is not loaded.")
 
 
-def no_device_file(seen: Seen) -> Iterator[Symptom]:
+def no_device_file(seen: Seen) -> Iterator[Finding]:
     """D006."""
     if seen.kernel.loaded and seen.kernel.control == ABSENT:
-        yield BOOK.found("D006", "The module nvidia is loaded, and there is no /dev/nvidiactl.")
+        yield FIX.found("D006", "The module nvidia is loaded, and there is no /dev/nvidiactl.")
 
 
-def forbidden(seen: Seen) -> Iterator[Symptom]:
+def forbidden(seen: Seen) -> Iterator[Finding]:
     """D007."""
     if seen.kernel.control == FORBIDDEN:
-        yield BOOK.found("D007", "/dev/nvidiactl is there, and this user may not open it.")
+        yield FIX.found("D007", "/dev/nvidiactl is there, and this user may not open it.")
 
 
-def no_library(seen: Seen) -> Iterator[Symptom]:
+def no_library(seen: Seen) -> Iterator[Finding]:
     """D008."""
     there = seen.kernel.loaded or seen.kernel.dxg or seen.listed
     if there and seen.reply("libcuda").outcome == Outcome.MISSING:
-        yield BOOK.found("D008", "The driver is there, and libcuda.so.1 is not.")
+        yield FIX.found("D008", "The driver is there, and libcuda.so.1 is not.")
 
 
-def none_for_cuda(seen: Seen) -> Iterator[Symptom]:
+def none_for_cuda(seen: Seen) -> Iterator[Finding]:
     """D009: CUDA's number 100."""
     if seen.listed or seen.kernel.loaded:
         listed = f"The driver lists {seen.listed} GPU(s)" if seen.listed else "The driver is loaded"
-        yield BOOK.found("D009", f"{listed}, and CUDA none: CUDA_ERROR_NO_DEVICE (100).")
+        yield FIX.found("D009", f"{listed}, and CUDA none: CUDA_ERROR_NO_DEVICE (100).")
 
 
-def nothing(seen: Seen) -> Iterator[Symptom]:  # noqa: ARG001 every rule has this shape
+def nothing(seen: Seen) -> Iterator[Finding]:  # noqa: ARG001 every rule has this shape
     """D003: what is left where nothing before it was the cause."""
-    yield BOOK.found("D003", "No NVIDIA GPU was found, and no driver of one.")
+    yield FIX.found("D003", "No NVIDIA GPU was found, and no driver of one.")
 
 
-def stated(seen: Seen) -> Iterator[Symptom]:
+def stated(seen: Seen) -> Iterator[Finding]:
     """D004."""
     if seen.around.stated:
-        yield BOOK.found("D004", f"{', '.join(seen.around.stated)} in the environment.")
+        yield FIX.found("D004", f"{', '.join(seen.around.stated)} in the environment.")
 
 
-CHAIN: Tuple[Rule, ...] = (
+CAUSES: Tuple[Rule, ...] = (
     nouveau,
     not_loaded,
     no_device_file,
@@ -140,3 +139,5 @@ CHAIN: Tuple[Rule, ...] = (
     nothing,
 )
 """The first that finds something is the cause: what comes after it follows from it."""
+
+CHECK = Check("driver", "D0", (stated, forbidden), FIX)

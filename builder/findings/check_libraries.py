@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List
 
+from builder.findings.advice import Advice, Check, Fixes
 from builder.findings.check_package import by_jit
+from builder.findings.finding import Finding, Severity
 from builder.findings.observed import Distribution, Seen, Shadow
-from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
 
-BOOK = Book(
+FIX = Fixes(
     {
         "D301": Advice(
             Severity.WARNING,
@@ -79,13 +80,13 @@ _NAMED = 3
 """How many libraries are named before the rest is counted."""
 
 
-def host(seen: Seen) -> Iterator[Symptom]:
+def host(seen: Seen) -> Iterator[Finding]:
     """D301."""
     if seen.host is not None and seen.installed:
-        yield BOOK.found("D301", f"ORT_DYLIB_PATH={seen.host} is not in {seen.installed.folder}.")
+        yield FIX.found("D301", f"ORT_DYLIB_PATH={seen.host} is not in {seen.installed.folder}.")
 
 
-def shadows(seen: Seen) -> Iterator[Symptom]:
+def shadows(seen: Seen) -> Iterator[Finding]:
     """D302, D305 and D306."""
     kinds: Dict[str, List[Shadow]] = {"D302": [], "D305": [], "D306": []}
     for shadow in seen.shadows:
@@ -94,10 +95,10 @@ def shadows(seen: Seen) -> Iterator[Symptom]:
         if found:
             told = "; ".join(map(_told, found[:_NAMED]))
             rest = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            yield BOOK.found(code, f"Before the package's in LD_LIBRARY_PATH: {told}{rest}.")
+            yield FIX.found(code, f"Before the package's in LD_LIBRARY_PATH: {told}{rest}.")
 
 
-def pythons(seen: Seen) -> Iterator[Symptom]:
+def pythons(seen: Seen) -> Iterator[Finding]:
     """D303 and D304."""
     by_folder: Dict[str, List[Distribution]] = {}
     for one in seen.distributions:
@@ -105,31 +106,31 @@ def pythons(seen: Seen) -> Iterator[Symptom]:
     for folder, found in by_folder.items():
         names = ", ".join(f"{one.name} {one.version}" for one in found)
         if len(found) > 1:
-            yield BOOK.found("D304", f"{folder} has {names}.")
+            yield FIX.found("D304", f"{folder} has {names}.")
     others = [one for one in seen.distributions if one.version != _version(seen)]
     if others and seen.installed:
         names = ", ".join(f"{one.name} {one.version} in {one.folder}" for one in others)
-        yield BOOK.found("D303", f"The package is ONNX Runtime {_version(seen)}; a Python has {names}.")
+        yield FIX.found("D303", f"The package is ONNX Runtime {_version(seen)}; a Python has {names}.")
 
 
-def no_code(seen: Seen) -> Iterator[Symptom]:
+def no_code(seen: Seen) -> Iterator[Finding]:
     """D307 and D308."""
     folder = seen.installed.folder if seen.installed else None
     for place in seen.noexec:
         code = "D307" if place == folder else "D308"
-        yield BOOK.found(code, f"{place} is on a file system that is mounted with noexec.")
+        yield FIX.found(code, f"{place} is on a file system that is mounted with noexec.")
 
 
-def cache(seen: Seen) -> Iterator[Symptom]:
+def cache(seen: Seen) -> Iterator[Finding]:
     """D309."""
     if not by_jit(seen):
         return
     if seen.cache.disabled:
-        yield BOOK.found("D309", "CUDA_CACHE_DISABLE=1.")
+        yield FIX.found("D309", "CUDA_CACHE_DISABLE=1.")
     elif seen.cache.max_bytes is not None and seen.cache.max_bytes < CACHE_FLOOR:
-        yield BOOK.found("D309", f"CUDA_CACHE_MAXSIZE={seen.cache.max_bytes}, less than {CACHE_FLOOR}.")
+        yield FIX.found("D309", f"CUDA_CACHE_MAXSIZE={seen.cache.max_bytes}, less than {CACHE_FLOOR}.")
     elif not seen.cache.writable:
-        yield BOOK.found("D309", f"{seen.cache.folder}: this user may not write there.")
+        yield FIX.found("D309", f"{seen.cache.folder}: this user may not write there.")
 
 
 def _kind(shadow: Shadow) -> str:
@@ -139,7 +140,10 @@ def _kind(shadow: Shadow) -> str:
 
 
 def _same(shadow: Shadow) -> bool:
-    """Whether it is of the package's version, as far as both are known: 9.10.2 is 9.10.2.21."""
+    """Whether a shadow has the version of the package's own library, as far as both are known.
+
+    9.10.2 and 9.10.2.21 are the same.
+    """
     if shadow.version is None or shadow.own is None:
         return False
     pairs = zip(shadow.version.split("."), shadow.own.split("."))
@@ -156,4 +160,4 @@ def _version(seen: Seen) -> str:
     return seen.installed.package.onnxruntime.version if seen.installed else ""
 
 
-RULES: Tuple[Rule, ...] = (host, shadows, pythons, no_code, cache)
+CHECK = Check("libraries", "D3", (host, shadows, pythons, no_code, cache), FIX)

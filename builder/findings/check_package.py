@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Iterator, List, Sequence, Tuple
 
-from builder.findings.observed import Installed, Seen
-from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
+from builder.findings.advice import Advice, Check, Fixes
+from builder.findings.finding import Finding, Severity
+from builder.findings.observed import InstalledPackage, Seen
 from builder.formats.missing_kernels import CURE, counted, shortcoming
-from builder.formats.providers import CUDA, SERVED
+from builder.formats.package_names import CUDA, SERVED
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device
 from builder.selection.reasons import JIT, MUSL, NATIVE, RUNS, glibc_refusal, support_of
 
-BOOK = Book(
+FIX = Fixes(
     {
         "D201": Advice(
             Severity.NOTE,
@@ -80,65 +81,65 @@ BOOK = Book(
 _HALF = Capability.parse("5.3")
 
 
-def absent(seen: Seen) -> Iterator[Symptom]:
+def absent(seen: Seen) -> Iterator[Finding]:
     """D201 and D202."""
     if seen.broken is not None:
-        yield BOOK.found("D202", seen.broken)
+        yield FIX.found("D202", seen.broken)
     elif seen.installed is None:
-        yield BOOK.found("D201", "No package is installed.")
+        yield FIX.found("D201", "No package is installed.")
 
 
-def damaged(seen: Seen) -> Iterator[Symptom]:
+def damaged(seen: Seen) -> Iterator[Finding]:
     """D203."""
     if seen.installed and seen.installed.problems:
         first, count = seen.installed.problems[0], len(seen.installed.problems)
         rest = f", and {count - 1} more" if count > 1 else ""
-        yield BOOK.found("D203", f"{seen.installed.folder}: {first}{rest}.")
+        yield FIX.found("D203", f"{seen.installed.folder}: {first}{rest}.")
 
 
-def wrong(seen: Seen) -> Iterator[Symptom]:
+def wrong(seen: Seen) -> Iterator[Finding]:
     """D204 to D206, D208 and D210: the package's code against the GPUs that are in sight."""
     if seen.installed is None or not seen.devices:
         return
     package = seen.installed.package
     if package.provider != CUDA and seen.around.platform in SERVED[CUDA]:
-        yield BOOK.found("D208", f"{package.name} is in use, and there is {_names(seen.devices)}.")
+        yield FIX.found("D208", f"{package.name} is in use, and there is {_names(seen.devices)}.")
     if package.provider != CUDA:
         return
     known = [device for device in seen.devices if device.capability]
     served = [device for device in known if support_of(package, device) in RUNS]
     lost = [device for device in known if device not in served]
     if known and not served:
-        yield BOOK.found("D204", f"{package.name} is in use{_once(seen.installed)}.", whom=_names(known))
+        yield FIX.found("D204", f"{package.name} is in use{_once(seen.installed)}.", whom=_names(known))
     elif lost:
-        yield BOOK.found("D206", f"{package.name} runs on {_names(served)}, not on {_names(lost)}.")
+        yield FIX.found("D206", f"{package.name} runs on {_names(served)}, not on {_names(lost)}.")
     yield from _slow(seen, seen.installed, served)
 
 
-def half(seen: Seen) -> Iterator[Symptom]:
+def half(seen: Seen) -> Iterator[Finding]:
     """D207."""
     old = [device for device in seen.devices if device.capability and device.capability < _HALF]
     if old:
-        yield BOOK.found("D207", f"{_names(old)} is here.")
+        yield FIX.found("D207", f"{_names(old)} is here.")
 
 
-def system(seen: Seen) -> Iterator[Symptom]:
+def system(seen: Seen) -> Iterator[Finding]:
     """D209. That of musl is D108."""
     if seen.installed is None or seen.around.glibc == MUSL:
         return
     why = glibc_refusal(seen.installed.package, seen.around.glibc)
     if why:
-        yield BOOK.found("D209", f"{seen.installed.package.name}: {why}.")
+        yield FIX.found("D209", f"{seen.installed.package.name}: {why}.")
 
 
-def limited(seen: Seen) -> Iterator[Symptom]:
+def limited(seen: Seen) -> Iterator[Finding]:
     """D211."""
     package = seen.installed.package if seen.installed else None
     found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
     if package and found:
         missing = counted(package.onnxruntime.cannot_run)
         said = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
-        yield BOOK.found("D211", said, **found._asdict())
+        yield FIX.found("D211", said, **found._asdict())
 
 
 def by_jit(seen: Seen) -> List[Device]:
@@ -149,14 +150,14 @@ def by_jit(seen: Seen) -> List[Device]:
     return [device for device in seen.devices if support_of(package, device) == JIT]
 
 
-def _slow(seen: Seen, installed: Installed, served: List[Device]) -> Iterator[Symptom]:
+def _slow(seen: Seen, installed: InstalledPackage, served: List[Device]) -> Iterator[Finding]:
     jit = by_jit(seen)
     if jit and len(jit) == len(served) and installed.support == NATIVE:
-        yield BOOK.found("D205", f"{installed.package.name} has no native code for {_names(jit)}.")
+        yield FIX.found("D205", f"{installed.package.name} has no native code for {_names(jit)}.")
     newer = seen.cuda and installed.cuda and _numbers(seen.cuda) < _numbers(installed.cuda)
     if jit and newer:
         said = f"The driver serves CUDA {seen.cuda}, the package is of CUDA {installed.cuda}"
-        yield BOOK.found("D210", f"{said}, and {_names(jit)} has no native code in it.", cuda=installed.cuda)
+        yield FIX.found("D210", f"{said}, and {_names(jit)} has no native code in it.", cuda=installed.cuda)
 
 
 def _numbers(version: str) -> Tuple[int, ...]:
@@ -167,8 +168,8 @@ def _names(devices: Sequence[Device]) -> str:
     return ", ".join(f"{device.name} ({device.capability or 'capability unknown'})" for device in devices)
 
 
-def _once(installed: Installed) -> str:
+def _once(installed: InstalledPackage) -> str:
     return f", installed for {installed.gpu}" if installed.gpu else ""
 
 
-RULES: Tuple[Rule, ...] = (absent, damaged, wrong, half, system, limited)
+CHECK = Check("package", "D2", (absent, damaged, wrong, half, system, limited), FIX)

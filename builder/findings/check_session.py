@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Iterator
 
+from builder.findings.advice import Advice, Check, Fixes
 from builder.findings.check_cuda import NO_DEVICE
+from builder.findings.finding import Finding, Severity
 from builder.findings.observed import Seen
-from builder.findings.symptom import Advice, Book, Rule, Severity, Symptom
 from builder.formats.missing_kernels import CURE, NO_KERNEL, cause
 
-BOOK = Book(
+FIX = Fixes(
     {
         "D401": Advice(
             Severity.ERROR,
@@ -36,39 +37,39 @@ BOOK = Book(
 )
 
 
-def trial(seen: Seen) -> Iterator[Symptom]:
+def trial(seen: Seen) -> Iterator[Finding]:
     """D401, D402 and D404: a failure with a number has a code of its own."""
     tried = seen.trial
     if tried is None or tried.failure is None:
         return
     if tried.on_cpu is False or tried.provider == "cpu":
-        yield BOOK.found("D402", f"A session on the CPU fails: {tried.failure}.")
+        yield FIX.found("D402", f"A session on the CPU fails: {tried.failure}.")
     elif tried.code in (None, NO_DEVICE):
         yield _fails(seen, f"A session with {tried.provider} fails", tried.failure)
 
 
-def models(seen: Seen) -> Iterator[Symptom]:
+def models(seen: Seen) -> Iterator[Finding]:
     """D404, and D401 for models that fail for another reason."""
     for tried in seen.models:
         if tried.failure is not None:
             yield _fails(seen, f"{tried.model} does not open with {tried.provider}", tried.failure)
 
 
-def _fails(seen: Seen, what: str, failure: str) -> Symptom:
+def _fails(seen: Seen, what: str, failure: str) -> Finding:
     said = f"{what}: {failure.rstrip('.')}."
     package = seen.installed.package if seen.installed else None
     ort = package.onnxruntime if package else None
     found = cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
-    return BOOK.found("D404", said, **found._asdict()) if found else BOOK.found("D401", said)
+    return FIX.found("D404", said, **found._asdict()) if found else FIX.found("D401", said)
 
 
-def fallback(seen: Seen) -> Iterator[Symptom]:
+def fallback(seen: Seen) -> Iterator[Finding]:
     """D403, where it is to be feared."""
     tried = seen.trial
     if tried is not None and tried.on_cpu is True:
-        yield BOOK.found("D403", "A session on the GPU fails, and on the CPU it runs.")
+        yield FIX.found("D403", "A session on the GPU fails, and on the CPU it runs.")
     elif any("gpu" in one.name for one in seen.distributions):
-        yield BOOK.found("D403", "A Python here has onnxruntime-gpu.")
+        yield FIX.found("D403", "A Python here has onnxruntime-gpu.")
 
 
-RULES: Tuple[Rule, ...] = (trial, models, fallback)
+CHECK = Check("session", "D4", (trial, models, fallback), FIX)

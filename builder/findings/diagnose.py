@@ -1,8 +1,8 @@
-"""From what was seen to findings: the rules of ``doctor``. Every code has a row in docs/doctor.md."""
+"""What ``doctor`` makes of what it observed: the findings of every check, worst first."""
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, Mapping, Tuple
+from typing import Dict, Iterable, Tuple
 
 from builder.findings import (
     check_cards,
@@ -13,60 +13,42 @@ from builder.findings import (
     check_package,
     check_session,
 )
+from builder.findings.advice import Check, Rule
 from builder.findings.check_cuda import failures
+from builder.findings.finding import Finding, Severity
 from builder.findings.observed import Outcome, Seen
-from builder.findings.symptom import Advice, Rule, Severity, Symptom
 
-_FAMILIES = (
-    check_driver,
-    check_cards,
-    check_container,
-    check_cuda,
-    check_libraries,
-    check_package,
-    check_session,
+CHECKS: Tuple[Check, ...] = (
+    check_driver.CHECK,
+    check_cards.CHECK,
+    check_container.CHECK,
+    check_cuda.CHECK,
+    check_libraries.CHECK,
+    check_package.CHECK,
+    check_session.CHECK,
 )
 
-ADVICE: Mapping[str, Advice] = {
-    code: advice for family in _FAMILIES for code, advice in sorted(family.BOOK.advice.items())
-}
-"""Every code there is."""
-
-_CHAIN: Tuple[Rule, ...] = (
+_CAUSES: Tuple[Rule, ...] = (
     check_driver.hidden,
     check_cards.ignored,
-    *check_container.CHAIN,
-    *check_driver.CHAIN,
+    *check_container.CAUSES,
+    *check_driver.CAUSES,
 )
-
-_ALWAYS: Tuple[Rule, ...] = (
-    check_driver.stated,
-    check_driver.forbidden,
-    *check_cuda.RULES,
-    *check_cards.RULES,
-    *check_container.RULES,
-    *check_package.RULES,
-    *check_libraries.RULES,
-    *check_session.RULES,
-)
+"""Why CUDA has no GPU. The first rule that finds something names the cause: what comes after it follows."""
 
 
-def diagnose(seen: Seen) -> Tuple[Symptom, ...]:
-    """All findings, worst first, then by code. One cause is told once, not its consequences."""
-    found: Dict[Tuple[str, str], Symptom] = {}
-    for symptom in (*_why_blind(seen), *_run(_ALWAYS, seen)):
-        found.setdefault((symptom.code, symptom.seen), symptom)
+def diagnose(seen: Seen) -> Tuple[Finding, ...]:
+    """All findings, worst first, then by code. A cause is told once, without its consequences."""
+    always = (finding for check in CHECKS for rule in check.check for finding in rule(seen))
+    found: Dict[Tuple[str, str], Finding] = {}
+    for finding in (*_why_no_gpu(seen), *always):
+        found.setdefault((finding.code.name, finding.message), finding)
     order = list(Severity)
-    return tuple(sorted(found.values(), key=lambda one: (order.index(one.severity), one.code)))
+    return tuple(sorted(found.values(), key=lambda one: (order.index(one.severity), one.code.name)))
 
 
-def _why_blind(seen: Seen) -> Iterable[Symptom]:
-    """Why CUDA has no GPU, where it was asked, has none, and nothing failed with a number of its own."""
+def _why_no_gpu(seen: Seen) -> Iterable[Finding]:
+    """The cause, where CUDA was asked, has no GPU, and nothing failed with a number of its own."""
     if seen.reply("libcuda").outcome not in (Outcome.MISSING, Outcome.NONE) or failures(seen):
         return []
-    return next((found for found in (list(rule(seen)) for rule in _CHAIN) if found), [])
-
-
-def _run(rules: Iterable[Rule], seen: Seen) -> Iterator[Symptom]:
-    for rule in rules:
-        yield from rule(seen)
+    return next((found for found in (list(rule(seen)) for rule in _CAUSES) if found), [])

@@ -1,9 +1,8 @@
-"""Coded findings: what a check saw, what it wanted, and how bad that is.
+"""The one type of coded finding, and the catalogue of codes.
 
-Families: A arch coverage, B bundle, C compatibility, E ELF and closure, R release, V virtual card. A check
-returns all its findings; the caller decides. One run shows them all.
-
-Text that comes from files which anyone may have made, as it is shown.
+Families: A architectures in device code, B packages, C compatibility of a plan, D the user's machine
+(``doctor``), E libraries and what they load, R release, V virtual card. A check returns all its findings and
+the caller decides, so that one run shows them all.
 """
 
 from __future__ import annotations
@@ -16,10 +15,15 @@ from builder.errors import CheckFailedError
 
 
 class Severity(Enum):
-    """An error stops the pipeline, a warning is printed and recorded."""
+    """How bad a finding is, worst first.
+
+    An error stops the pipeline, or keeps a GPU or a package from being used. A warning is shown and recorded.
+    A note is for the reader to know.
+    """
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 class Code(Enum):
@@ -64,6 +68,65 @@ class Code(Enum):
     C011 = "the package will not run every model that the official build runs"
     C012 = "the package will run on fewer GPUs than its set is good for"
     C013 = "a pinned library of NVIDIA's holds no code for an architecture of the set"
+    D001 = "an NVIDIA card on the PCI bus, and no module nvidia"
+    D002 = "an NVIDIA card whose kernel driver is nouveau"
+    D003 = "no card, no driver, no GPU"
+    D004 = "an ORTPACKS_FORCE_… variable is set"
+    D005 = "CUDA_VISIBLE_DEVICES leaves no GPU"
+    D006 = "the module nvidia, and no /dev/nvidiactl"
+    D007 = "/dev/nvidiactl may not be opened"
+    D008 = "a driver, and no libcuda.so.1"
+    D009 = "the driver lists GPUs, CUDA says 100"
+    D010 = "a newer driver than 580 leaves a card from before Turing out"
+    D011 = "fewer GPUs listed than cards on the bus"
+    D012 = "a card from before Maxwell (by its PCI id)"
+    D013 = "NVML or libcuda does not answer in time"
+    D014 = "NVML or libcuda crashes or cannot be loaded"
+    D021 = "CUDA failure 35"
+    D022 = "CUDA failure 209"
+    D023 = "CUDA failure 222"
+    D024 = "CUDA failure 803; NVML or nvidia-smi 18"
+    D025 = "CUDA failure 804"
+    D026 = "CUDA failure 500, but for D105"
+    D027 = "CUDA failure 802"
+    D028 = "CUDA failure 999"
+    D029 = "CUDA failure with another number"
+    D030 = "NVML or nvidia-smi 15"
+    D031 = "the driver is below the floor of the package, or of CUDA 12"
+    D032 = "a driver above the ceiling of the package in use"
+    D101 = "a container with the host's card in sight, and no /dev/nvidiactl"
+    D102 = "the container was told to get no GPU"
+    D103 = "a container with a GPU, and no libcuda.so.1"
+    D104 = "a container with CUDA, and no nvidia-smi"
+    D105 = "500 in a container on WSL2 without libnvdxgdmal"
+    D106 = "WSL without /dev/dxg"
+    D107 = "a Jetson or another Tegra"
+    D108 = "musl"
+    D109 = "a system that is not linux-x64"
+    D201 = "no package is installed"
+    D202 = "the package in use cannot be found or read"
+    D203 = "a file of the package is not as its manifest says"
+    D204 = "a package without code for any GPU that is here"
+    D205 = "a package that was installed as native runs by JIT"
+    D206 = "a package with code for some of the GPUs only"
+    D207 = "a GPU below 5.3"
+    D208 = "a package without CUDA in use, and an NVIDIA GPU"
+    D209 = "a glibc older than the package needs"
+    D210 = "JIT, and a package of a newer CUDA than the driver's"
+    D211 = "the package in use was compiled with less than the full profile"
+    D301 = "ORT_DYLIB_PATH leads out of the package in use"
+    D302 = "another ONNX Runtime comes before the package's"
+    D303 = "a Python here has ONNX Runtime of another version"
+    D304 = "a Python has two distributions of ONNX Runtime"
+    D305 = "another cuDNN of another version comes before the package's"
+    D306 = "another CUDA library comes before the package's"
+    D307 = "noexec on the package's file system"
+    D308 = "noexec on TMPDIR's file system"
+    D309 = "JIT, and the cache of compiled kernels is off, small or not writable"
+    D401 = "a session fails on the GPU, without a number of CUDA"
+    D402 = "a session fails on the CPU"
+    D403 = "the CPU does the work, or may do it without a word"
+    D404 = "a model needs a kernel that the package was compiled without"
     E001 = "a library is not a whole 64-bit little-endian ELF file"
     E002 = "a needed library is neither in the package nor the host's"
     E003 = "a library that is opened at run time is missing"
@@ -104,14 +167,19 @@ class Code(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing a check saw. ``path`` is the file, key or asset it is about."""
+    """One thing that a check saw."""
 
     code: Code
     path: str
+    """The file, key or asset that it is about; empty for the machine."""
     message: str
+    """What was seen."""
     wanted: str = ""
     got: str = ""
     severity: Severity = Severity.ERROR
+    means: str = ""
+    """What it means, for one who does not know the subject."""
+    do: str = ""
 
     def __str__(self) -> str:
         lines = [f"{self.severity.value} {self.code.name} {self.path}: {self.message}"]

@@ -1,4 +1,4 @@
-"""What ``doctor`` looked at, as values: the rules of ``findings.diagnose`` need nothing else."""
+"""The state of a machine as ``doctor`` observed it, as values: the input of every check."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True)
-class Reply:
+class ProbeReply:
     """What one way of asking the machine for its GPUs said."""
 
     outcome: str
@@ -46,7 +46,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Card:
+class PciCard:
     """An NVIDIA display device on the PCI bus."""
 
     address: str
@@ -61,7 +61,7 @@ class Card:
 class Kernel:
     """The kernel's side of it: the bus, the modules, the device files."""
 
-    cards: Tuple[Card, ...] = ()
+    cards: Tuple[PciCard, ...] = ()
     loaded: bool = False
     """Whether the module ``nvidia`` is."""
     control: str = ABSENT
@@ -74,7 +74,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Around:
-    """The system around the GPUs."""
+    """The operating system and the environment variables."""
 
     os: str = "linux"
     platform: str = "linux-x64"
@@ -94,7 +94,7 @@ class Around:
 
 
 @dataclass(frozen=True)
-class Installed:
+class InstalledPackage:
     """The package in use."""
 
     package: IndexPackage
@@ -141,7 +141,7 @@ class Cache:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SessionTrial:
     """A session that was run in the installed package with a model of one node."""
 
     provider: str
@@ -164,17 +164,17 @@ class ModelTrial:
 
 @dataclass(frozen=True)
 class Seen:
-    """All of it."""
+    """Everything that was observed on one machine."""
 
     around: Around = field(default_factory=Around)
     kernel: Kernel = field(default_factory=Kernel)
-    replies: Mapping[str, Reply] = field(default_factory=dict)
+    replies: Mapping[str, ProbeReply] = field(default_factory=dict)
     """By the probes' names: ``NVML``, ``libcuda``, ``nvidia-smi``."""
     devices: Tuple[Device, ...] = ()
     driver: Optional[str] = None
     cuda: Optional[str] = None
     """The newest CUDA that the driver serves, ``12.9``."""
-    installed: Optional[Installed] = None
+    installed: Optional[InstalledPackage] = None
     broken: Optional[str] = None
     """Why the installed package cannot be read, where there is one that cannot."""
     shadows: Tuple[Shadow, ...] = ()
@@ -184,12 +184,12 @@ class Seen:
     cache: Cache = field(default_factory=Cache)
     noexec: Tuple[str, ...] = ()
     """Folders from which the system runs no code: of the prefix, of temporary files."""
-    trial: Optional[Trial] = None
+    trial: Optional[SessionTrial] = None
     models: Tuple[ModelTrial, ...] = ()
 
-    def reply(self, name: str) -> Reply:
+    def reply(self, name: str) -> ProbeReply:
         """What this way of asking said; ``skipped`` where it was not asked."""
-        return self.replies.get(name, Reply(Outcome.SKIPPED))
+        return self.replies.get(name, ProbeReply(Outcome.SKIPPED))
 
     @property
     def listed(self) -> int:

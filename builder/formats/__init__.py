@@ -1,4 +1,4 @@
-"""The files that ortpacks and its neighbours write: records to JSON and strictly back, names, logs, models.
+"""File formats: manifest, index and parts as records; package names; ONNX Runtime's logs and models.
 
 Readers accept the two last versions of a format. Ships in ``ortpacks.pyz``.
 """

@@ -14,9 +14,8 @@ from builder.errors import ParseError, SchemaError, ValidationError
 from builder.formats.json_values import from_json, to_json
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
-from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of
+from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, impossible
 from builder.formats.parts import StoredFile
-from builder.formats.providers import impossible
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import parse_driver
 

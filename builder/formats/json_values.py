@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON values and strictly back: every key known, every value of its declared type.
+"""Dataclasses become JSON values and back: each key must be known, each value of its declared type.
 
 Understands what our formats are made of: ``str``, ``int``, ``bool``, ``Optional``, ``Tuple[X, ...]``,
 ``Mapping[str, X]`` and dataclasses of these. Standard library only, Python 3.9 and newer.

@@ -9,7 +9,7 @@ from typing import Mapping, Optional, Tuple, Union
 from builder.errors import ParseError, SchemaError, ValidationError
 from builder.formats.json_values import from_json, to_json
 from builder.formats.missing_kernels import MissingKernels, cannot_run
-from builder.formats.providers import CUDA, impossible
+from builder.formats.package_names import CUDA, impossible
 from builder.gpu.architectures import Arch
 
 
@@ -132,7 +132,7 @@ class Manifest:
     generations: Tuple[str, ...]
     platform: str
     provider: str
-    """The execution provider it is for, one of ``formats.providers.PROVIDERS``."""
+    """The execution provider it is for, one of ``formats.package_names.PROVIDERS``."""
     glibc: Optional[str]
     """Newest ``GLIBC_`` version that any of its libraries asks for; ``None`` for none: no Linux package."""
     glibcxx: Optional[str]

@@ -1,4 +1,4 @@
-"""Operators that the official CUDA provider has kernels for, and one of a smaller profile has none, as data.
+"""Operators that the official CUDA provider has kernels for and a provider of a smaller profile has none for.
 
 ``onnxruntime.cannot_run`` of a manifest holds them. Domains are spelled as models spell them: ``""`` is that
 of ONNX itself, ai.onnx. An empty list of operators stands for the whole domain. ``Name`` is every version of
@@ -6,8 +6,6 @@ an operator, ``Name(1)`` the one of opset 1 alone, which is how ONNX Runtime's m
 
 1.21.0's ``contrib_ops/cuda/cuda_contrib_kernels.cc`` was read: what it registers is gone without contrib
 operators. Its docs/OperatorKernels.md, which ONNX Runtime makes from an official build, has the same names.
-
-kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from builder.formats.package_names import Host, Profile
-from builder.formats.versions import ALWAYS, Span
+from builder.formats.release_range import ALWAYS, ReleaseRange
 
 ONNX = ""
 
@@ -161,11 +159,11 @@ def _is_in(one: Failed, entry: MissingKernels) -> bool:
 @dataclass(frozen=True)
 class _Entry:
     missing: MissingKernels
-    span: Span
+    span: ReleaseRange
     source: str
 
 
-_READ = Span(first=(1, 21, 0), last=(1, 21, 0))
+_READ = ReleaseRange(first=(1, 21, 0), last=(1, 21, 0))
 
 _REGISTERED = "1.21.0's onnxruntime/contrib_ops/cuda/cuda_contrib_kernels.cc"
 

@@ -1,4 +1,4 @@
-"""What an ONNX file says of itself without ONNX: versions, and the files its weights lie in.
+"""A reader of ONNX files that needs no ONNX: it finds the versions, and the files that hold the weights.
 
 A reader of protobuf's wire format for the few fields that are wanted, numbered as in ``onnx.proto``.
 """

@@ -1,9 +1,9 @@
-"""Names of packages and release assets: made from plain values, and read back.
+"""What a package is for, and the names of packages and release assets, which say it.
 
 ``ortpacks-legacy-1.21.0-cuda12.9-lean-thin-linux-x64``: variant, ORT version, CUDA version, the profile where
 less than the official build was compiled, the layout where it is not full, platform. Without CUDA, as
 ``ortpacks-cpu-1.23.2-linux-x64``, there is neither profile nor layout. Only ``[A-Za-z0-9._+-]``: GitHub
-rewrites anything else in an asset's name.
+rewrites anything else in an asset's name. A package is for one execution provider.
 """
 
 from __future__ import annotations
@@ -11,10 +11,44 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Optional
+from typing import Iterator, Mapping, Optional, Tuple
 
 from builder.errors import ValidationError
-from builder.formats.providers import LINUX, PLATFORMS
+
+CUDA = "cuda"
+"""Packages for NVIDIA GPUs, also those that bring the TensorRT provider."""
+
+CPU = "cpu"
+
+DIRECTML = "directml"
+
+COREML = "coreml"
+
+PROVIDERS = (CUDA, CPU, DIRECTML, COREML)
+
+LINUX = "linux-x64"
+
+WINDOWS = "win-x64"
+
+MACOS = "macos-arm64"
+
+PLATFORMS = (LINUX, WINDOWS, MACOS)
+"""The platforms that packages are for, as ``gpu.devices.platform_of`` spells them."""
+
+SERVED: Mapping[str, Tuple[str, ...]] = {
+    CUDA: (LINUX,),
+    CPU: PLATFORMS,
+    DIRECTML: (WINDOWS,),
+    COREML: (MACOS,),
+}
+"""The platforms that a provider's packages are made for."""
+
+HOSTS: Mapping[str, str] = {
+    LINUX: "libonnxruntime.so.1",
+    WINDOWS: "onnxruntime.dll",
+    MACOS: "libonnxruntime.dylib",
+}
+"""File name of the host library in a package's ``lib/``, by platform: what a program opens."""
 
 
 class Profile(Enum):
@@ -134,3 +168,16 @@ def form_of(file_name: str) -> Form:
         endings = " or ".join(ARCHIVE_SUFFIXES)
         raise ValidationError(f"{file_name!r} is not a package: its name ends in neither {endings}.")
     return found
+
+
+def impossible(provider: str, capabilities: Mapping[str, str], *, has_driver: bool) -> Iterator[str]:
+    """What cannot be, as ``key: problem``: capabilities and a driver are what packages for CUDA have."""
+    if provider not in PROVIDERS:
+        yield f"provider: {provider!r}; known: {', '.join(PROVIDERS)}. Update ortpacks."
+        return
+    if bool(capabilities) != (provider == CUDA):
+        which = "there must be some" if provider == CUDA else "there can be none"
+        yield f"capabilities: {which} with provider {provider}"
+    if has_driver != (provider == CUDA):
+        which = "there must be one" if provider == CUDA else "there can be none"
+        yield f"driver: {which} with provider {provider}"

@@ -1,4 +1,4 @@
-"""What ONNX Runtime's verbose log says of a session: which provider runs which node, and why not CUDA.
+"""A reader of ONNX Runtime's verbose log: it finds which provider runs which node, and why CUDA does not.
 
 Why ONNX Runtime refuses a model, in words that say what to do: its own begin with a page of C++.
 """

@@ -1,6 +1,8 @@
-"""Text for people: names from files of unknown origin, and sizes."""
+"""Text for people (names of unknown origin, sizes), and the addresses that a token may go to."""
 
 from __future__ import annotations
+
+import re
 
 _LONGEST = 121
 """Characters of a name that a message has room for: C++ templates have names of thousands."""
@@ -14,6 +16,32 @@ def printable(text: str) -> str:
 def shortened(text: str) -> str:
     """As ``printable``, with the end of a long text left out."""
     return printable(f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text)
+
+
+API = re.compile(
+    r"(?:https://[A-Za-z0-9.-]+|http://(?:localhost|127\.0\.0\.1))(?::\d+)?(?:/[A-Za-z0-9._-]+)*"
+)
+"""Base of a GitHub API. A token goes there, so plain http is for this machine only."""
+
+API_FORM = "https://host/path without a closing slash; http:// for localhost only"
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}\Z)[A-Za-z0-9._-]+")
+"""``owner/name``: two segments of a path, so neither may be a way up."""
+
+_MAY_CARRY_A_TOKEN = re.compile(r"https://|http://(?:localhost|127\.0\.0\.1)(?::\d+)?(?:/|\Z)")
+
+_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
+"""Up to the last ``@`` before the path: a password may hold one."""
+
+
+def may_carry_a_token(url: str) -> bool:
+    """Whether nobody on the way reads along: https, or no way at all."""
+    return _MAY_CARRY_A_TOKEN.match(url) is not None
+
+
+def without_userinfo(text: str) -> str:
+    """The text with ``user:password@`` taken out of every URL in it."""
+    return _USERINFO.sub("…@", text)
 
 
 def mib(size: int) -> str:

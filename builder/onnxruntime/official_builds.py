@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from builder.formats.versions import ALWAYS, Span
+from builder.formats.release_range import ALWAYS, ReleaseRange
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ArchList:
 
     wheel: str
     archive: str
-    span: Span
+    span: ReleaseRange
     source: str
 
 
@@ -33,7 +33,7 @@ class Setting:
     value: str
     default: str
     source: str
-    span: Span = ALWAYS
+    span: ReleaseRange = ALWAYS
     argued: str = ""
     """Why ours differs, for options that no profile sets or that all set alike."""
 
@@ -42,17 +42,17 @@ _UP_TO_80 = "60-real;70-real;75-real;80-real"
 
 _LISTS = (
     ArchList(
-        *(f"{_UP_TO_80};86-real;90", f"{_UP_TO_80};90", Span(last=(1, 22))),
+        *(f"{_UP_TO_80};86-real;90", f"{_UP_TO_80};90", ReleaseRange(last=(1, 22))),
         "1.21.0's scripts; pull request 23671; the wheel 1.21.0: 155 containers 60 70 75 80 86 90, PTX 90",
     ),
     ArchList(
         *(f"{_UP_TO_80};86-real;90a-real;90a-virtual", f"{_UP_TO_80};90a-real;90a-virtual"),
-        Span(first=(1, 23, 0), last=(1, 23, 0)),
+        ReleaseRange(first=(1, 23, 0), last=(1, 23, 0)),
         "pull requests 25126, 26002 and 26087",
     ),
     ArchList(
         *(f"{_UP_TO_80};86-real;90a-real;90-virtual", f"{_UP_TO_80};90a-real;90-virtual"),
-        Span(first=(1, 23, 1)),
+        ReleaseRange(first=(1, 23, 1)),
         "pull request 26230; the wheel 1.23.2: 184 containers 60 70 75 80 86 90a, PTX 90",
     ),
 )
@@ -81,7 +81,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         *("onnxruntime_USE_FPA_INTB_GEMM", "OFF", "ON"),
         "the archive's script of 1.24",
-        Span(first=(1, 23)),
+        ReleaseRange(first=(1, 23)),
     ),
     Setting(
         *("onnxruntime_USE_FULL_PROTOBUF", "OFF", "OFF", f"{_BUILD_PY} line 1505", ALWAYS),

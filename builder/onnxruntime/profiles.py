@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from builder.formats.package_names import Host, Profile
-from builder.formats.versions import ALWAYS, Span
+from builder.formats.release_range import ALWAYS, ReleaseRange
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.units import unused_options
 
@@ -36,10 +36,10 @@ class Option:
 
     entry: CacheEntry
     source: str
-    span: Span = ALWAYS
+    span: ReleaseRange = ALWAYS
 
 
-def _option(name: str, value: str, reason: str, source: str, span: Span = ALWAYS) -> Option:
+def _option(name: str, value: str, reason: str, source: str, span: ReleaseRange = ALWAYS) -> Option:
     return Option(CacheEntry(name, value, reason), source, span)
 
 
@@ -62,12 +62,12 @@ COMMON: tuple[Option, ...] = (
     _option(
         *("onnxruntime_NVCC_THREADS", "1", "as the official build; memory is per thread"),
         "1.21.0's onnxruntime_providers_cuda.cmake line 158: default 1; at 00a7441: default 4",
-        Span(first=(1, 22)),
+        ReleaseRange(first=(1, 22)),
     ),
     _option(
         *("onnxruntime_USE_FPA_INTB_GEMM", "OFF", "as the official C package: 54 MB, and slow to compile"),
         "pull requests 25802 (the option), 26002 (341 to 287 MB without)",
-        Span(first=(1, 23)),
+        ReleaseRange(first=(1, 23)),
     ),
 )
 """What every profile has."""

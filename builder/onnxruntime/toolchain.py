@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import runs_sass
+from builder.gpu.cuda_toolkits import assembles, compilable
 from builder.gpu.table import CAPABILITIES, MODELS
-from builder.gpu.toolkits import assembles, compilable
 from builder.onnxruntime.versions import REFUSES_FAMILIES, REWRITES_ARCHES
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin

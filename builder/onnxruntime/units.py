@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from builder.formats.versions import Span
+from builder.formats.release_range import ReleaseRange
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.toolchain import compiled, refused
 from builder.onnxruntime.versions import LLM_WITHOUT_120, SPLITS_UNITS
@@ -25,7 +25,7 @@ _CONTRIB = "contrib_ops/cuda/"
 
 _ATTENTION = f"{_CONTRIB}bert/"
 
-_READ = Span(first=(1, 21, 0), last=(1, 21, 0))
+_READ = ReleaseRange(first=(1, 21, 0), last=(1, 21, 0))
 
 
 @dataclass(frozen=True)

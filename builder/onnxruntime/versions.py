@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from builder.findings.finding import Code, Finding, Severity
-from builder.formats.versions import ALWAYS, Span, parse
+from builder.formats.release_range import ALWAYS, ReleaseRange
 from builder.gpu.architectures import Arch
+from builder.gpu.cuda_toolkits import version_of
 
 _FIRST_LINE, _LAST_LINE = (1, 21), (1, 23)
 
@@ -30,7 +31,7 @@ class Rule:
 
     what: str
     """A sentence without its full stop."""
-    span: Span
+    span: ReleaseRange
     source: str
 
     def holds(self, version: str) -> bool:
@@ -41,14 +42,14 @@ class Rule:
 REWRITES_ARCHES = Rule(
     "ORT's own CMake rewrites CMAKE_CUDA_ARCHITECTURES: every entry becomes SASS only, 90, 100, 101 and 120 "
     "get the suffix a, and of the entries with -virtual the last alone stays",
-    Span(first=(1, 23)),
+    ReleaseRange(first=(1, 23)),
     "cmake/external/cuda_configuration.cmake at c849eb1 and 096d680; pull request 25126 of June 2025; the "
     "wheels: 1.21.0 has sm_90, 1.23.2 and 1.31.1 have sm_90a",
 )
 
 REFUSES_FAMILIES = Rule(
     "ORT's own CMake stops at an architecture with the suffix f: Unrecognized CUDA architecture",
-    Span(first=(1, 23), last=(1, 24)),
+    ReleaseRange(first=(1, 23), last=(1, 24)),
     "cmake/external/cuda_configuration.cmake at 096d680",
 )
 
@@ -63,14 +64,14 @@ HALF_IN_CONTRIB = Rule(
 SPLITS_UNITS = Rule(
     "some CUDA units are compiled for part of the list: flash attention from sm_80 on, LLM from sm_75 on, "
     "TMA kernels for sm_90a alone and for sm_120 on",
-    Span(first=(1, 27)),
+    ReleaseRange(first=(1, 27)),
     "pull request 28645 of May 2026; cmake/onnxruntime_cuda_source_filters.cmake at 09e18a5; that file is in "
     "1.27.1 (README of seitzbg/onnxruntime-gpu-sm121-aarch64); in the wheel 1.31.1 392 of 609 containers",
 )
 
 LLM_WITHOUT_120 = Rule(
     "the LLM units are compiled for nothing from sm_120 on",
-    Span(first=(1, 27), last=(1, 27, 1)),
+    ReleaseRange(first=(1, 27), last=(1, 27, 1)),
     "pull request 29824 of July 2026; README of seitzbg/onnxruntime-gpu-sm121-aarch64; the file that leaves "
     "them out came with 1.27",
 )
@@ -78,7 +79,7 @@ LLM_WITHOUT_120 = Rule(
 OPENS_LIBRARIES = Rule(
     "the CUDA provider opens cuDNN, cuFFT and NVRTC at run time: NEEDED names none of them, and of their "
     "names its bytes hold NVRTC's alone",
-    Span(first=(1, 28)),
+    ReleaseRange(first=(1, 28)),
     "pull requests 29252, 29808 and 29705; readelf and strings of the wheels 1.21.0, 1.23.2 and 1.31.1",
 )
 
@@ -97,7 +98,7 @@ RULES: tuple[Rule, ...] = (
 class OldestTools:
     """The oldest tools that releases are compiled with."""
 
-    span: Span
+    span: ReleaseRange
     cuda: str
     gcc: str
     cmake: str
@@ -105,9 +106,11 @@ class OldestTools:
 
 
 _OLDEST_TOOLS = (
-    OldestTools(Span(last=(1, 21)), "11.4", "9", "3.28", "1.21.0's cmake/CMakeLists.txt lines 6, 58 and 863"),
     OldestTools(
-        Span(first=(1, 22)),
+        ReleaseRange(last=(1, 21)), "11.4", "9", "3.28", "1.21.0's cmake/CMakeLists.txt lines 6, 58 and 863"
+    ),
+    OldestTools(
+        ReleaseRange(first=(1, 22)),
         *("11.4", "11.1", "3.28"),
         "pull request 24148 of March 2025; cuda_configuration.cmake at 096d680 (c849eb1, older, has 11.8)",
     ),
@@ -116,13 +119,13 @@ _OLDEST_TOOLS = (
 
 def known_line(version: str) -> str:
     """The release line whose rules are known and that is nearest: ``1.23`` of 1.23.2 and of 1.40.0."""
-    line = min(max(parse(version)[:2], _FIRST_LINE), _LAST_LINE)
+    line = min(max(version_of(version)[:2], _FIRST_LINE), _LAST_LINE)
     return f"{line[0]}.{line[1]}"
 
 
 def is_known(version: str) -> bool:
     """Whether it is known what a build of this version's line depends on."""
-    return _FIRST_LINE <= parse(version)[:2] <= _LAST_LINE
+    return _FIRST_LINE <= version_of(version)[:2] <= _LAST_LINE
 
 
 def needs(version: str) -> OldestTools:
@@ -151,7 +154,7 @@ def hold_version(path: str, sm: Sequence[Arch], ort: str, cuda: str, *, compilin
     families = [arch for arch in sm if arch.suffix == "f"]
     if families and compiling:
         yield _families(path, families, ort)
-    if compiling and parse(cuda)[:2] < parse(needs(ort).cuda):
+    if compiling and version_of(cuda)[:2] < version_of(needs(ort).cuda):
         yield _cuda_too_old(path, cuda, ort)
 
 

@@ -1,1 +1,1 @@
-"""One package: its contents, manifest, NOTICE, SBOM, provenance, and what sets two packages apart."""
+"""One package: contents, manifest, NOTICE, SBOM, provenance, build record; and differences of two."""

@@ -1,4 +1,4 @@
-"""What goes into a package, file by file, before it is packed; and the archive that holds it, as a port."""
+"""The files of a package before it is packed, and ports for archives and their checksums."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ _SECONDS = ("cpu_s", "wall_s", "longest_unit_s")
 
 
 @dataclass(frozen=True)
-class Compile:
-    """What compiling took, as the build container wrote it down; times in whole seconds."""
+class CompileRecord:
+    """Cost of compiling, as the build container wrote it down; times in whole seconds."""
 
     units: int
     """Objects that were made."""
@@ -78,7 +78,7 @@ class BuildRecord:
     """When the package was finished, UTC: ``2026-11-21T17:05:00Z``."""
     command: str
     """The ``./run`` command that makes it again."""
-    compile: Compile | None
+    compile: CompileRecord | None
     """``None`` where nothing was compiled, and where a compile left no record."""
 
 
@@ -96,7 +96,7 @@ def record_name(archive: str) -> str:
 
 
 def record_of(
-    manifest: Manifest, archive: str, sha256: str, *, date: str, command: str, compiled: Compile | None
+    manifest: Manifest, archive: str, sha256: str, *, date: str, command: str, compiled: CompileRecord | None
 ) -> BuildRecord:
     """The record of the package with this manifest, whose archive has this file name and these bytes."""
     return BuildRecord(
@@ -116,7 +116,7 @@ def record_of(
 
 
 def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256: str) -> tuple[str, ...]:
-    """Each thing that a record tells otherwise than the package beside it, whose these are."""
+    """Every key that a record states otherwise than the package beside it."""
     told = record_of(
         manifest, archive, sha256, date=record.date, command=record.command, compiled=record.compile
     )
@@ -143,11 +143,11 @@ def loads(text: str | bytes, where: str) -> BuildRecord:
     return record
 
 
-def loads_compile(text: str | bytes, where: str) -> Compile:
+def loads_compile(text: str | bytes, where: str) -> CompileRecord:
     """Read what the build container left, whose seconds have fractions. Raises as ``loads``."""
     found = _document(text, where)
     values = {key: _rounded(key, value) for key, value in found.items() if key != _FORMAT}
-    compiled = _typed(Compile, values, where)
+    compiled = _typed(CompileRecord, values, where)
     problems = [f"{where}: {problem}" for problem in _negative(compiled)]
     if problems:
         raise SchemaError(problems)
@@ -175,7 +175,7 @@ def _typed(kind: type[T], value: Mapping[str, object], where: str) -> T:
 
 
 def _rounded(key: str, value: object) -> object:
-    """Whole seconds: over a compile of minutes a tenth says nothing."""
+    """Round to whole seconds: over a compile of minutes a tenth means nothing."""
     return round(value) if key in _SECONDS and isinstance(value, float) and math.isfinite(value) else value
 
 
@@ -187,7 +187,7 @@ def _wrong(record: BuildRecord) -> Iterator[str]:
         yield from (f"compile.{problem}" for problem in _negative(record.compile))
 
 
-def _negative(compiled: Compile) -> Iterator[str]:
+def _negative(compiled: CompileRecord) -> Iterator[str]:
     for key, value in vars(compiled).items():
         if value < 0:
             yield f"{key}: nothing below zero is wanted, found {value}"
@@ -251,7 +251,7 @@ def _row(manifest: Manifest, record: BuildRecord, size: int) -> list[str]:
     ]
 
 
-def _figures(took: Compile) -> list[str]:
+def _figures(took: CompileRecord) -> list[str]:
     seconds = (f"{took.cpu_s:,}", f"{took.wall_s:,}")
     return [
         *(f"{took.units:,}", *seconds, str(took.jobs), f"{took.busy_percent} %"),

@@ -1,4 +1,4 @@
-"""The content of a package as a plan: every file, where it comes from, under which licence, and who needs it.
+"""The files that a package must hold: source, licence, and the reason why each is needed.
 
 Nothing is globbed: the bundle stage looks for exactly these, and names who needs what is not there.
 Sources of the lists: ``readelf -d`` of the official provider and of NVIDIA's wheels, and cuDNN's
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from builder.binary import library_names
 from builder.binary.library_names import BRIDGE, HOST, PROVIDER, TENSORRT
 from builder.errors import ValidationError
-from builder.formats.package_names import Host
-from builder.formats.providers import CUDA, DIRECTML, HOSTS, LINUX, MACOS, WINDOWS
+from builder.formats.package_names import CUDA, DIRECTML, HOSTS, LINUX, MACOS, WINDOWS, Host
 from builder.project.inputs import Input
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin
@@ -89,7 +88,7 @@ _REPACKED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequiredFile:
     """One file a package must hold."""
 
     path: str
@@ -103,7 +102,7 @@ class Wanted:
 
 
 def licences(provider: str) -> tuple[str, ...]:
-    """What every package for this execution provider carries."""
+    """Paths of the licence texts that every package for this execution provider carries."""
     theirs = {CUDA: (CUDA_LICENCE, CUDNN_LICENCE), DIRECTML: (DIRECTML_LICENCE,)}
     return (*_ALWAYS, *theirs.get(provider, ()))
 
@@ -115,7 +114,7 @@ def libraries(provider: str, platform: str) -> tuple[str, ...]:
 
 
 def vendor_of(name: str) -> str:
-    """Whose library a file is, by its name; empty for one that no package holds."""
+    """The vendor of a library by its file name; empty for one that no package holds."""
     family = library_names.family_of(name)
     return family.vendor if family else ""
 
@@ -125,7 +124,7 @@ def is_users(library: str, needed: str) -> bool:
     return library == TENSORRT and _OF_TENSORRT.fullmatch(needed) is not None
 
 
-def wanted(plan: BuildPlan) -> tuple[Wanted, ...]:
+def wanted(plan: BuildPlan) -> tuple[RequiredFile, ...]:
     """Every file of the plan's package but our own texts, sorted by path.
 
     Raises ``ValidationError`` naming the keys of ``variants.yaml`` that cannot stand together.
@@ -137,13 +136,13 @@ def wanted(plan: BuildPlan) -> tuple[Wanted, ...]:
     return tuple(sorted(files, key=lambda file: file.path))
 
 
-def _repacked(plan: BuildPlan) -> Iterator[Wanted]:
+def _repacked(plan: BuildPlan) -> Iterator[RequiredFile]:
     """The libraries of a package without CUDA: what a program needs of the official wheel."""
     for name, pattern, needed_by in _REPACKED[plan.variant.platform]:
         file = pattern.format(version=plan.ort_version)
         yield _ort_file(plan, name, (file,), needed_by, compiled=False)
     if plan.variant.provider == DIRECTML:
-        yield Wanted(
+        yield RequiredFile(
             path=f"lib/{DIRECTML_LIBRARY}",
             source=plan.ort_wheel,
             places=(f"onnxruntime/capi/{DIRECTML_LIBRARY}",),
@@ -153,7 +152,7 @@ def _repacked(plan: BuildPlan) -> Iterator[Wanted]:
         )
 
 
-def _ort(plan: BuildPlan) -> Iterator[Wanted]:
+def _ort(plan: BuildPlan) -> Iterator[RequiredFile]:
     version = f"libonnxruntime.so.{plan.ort_version}"
     compiled = plan.origin is Origin.SOURCE
     host_compiled = compiled and plan.host is Host.SOURCE
@@ -168,7 +167,7 @@ def _ort(plan: BuildPlan) -> Iterator[Wanted]:
 
 
 def _require_host_of_tensorrt(*, compiled: bool) -> None:
-    """Its provider is the official wheel's; so must the library that opens it be."""
+    """Raise unless the host library is the official wheel's, as the TensorRT provider that it opens."""
     if compiled:
         raise ValidationError(
             "variants.yaml: onnxruntime.tensorrt: true adds the official TensorRT provider, and the host "
@@ -179,9 +178,9 @@ def _require_host_of_tensorrt(*, compiled: bool) -> None:
 
 def _ort_file(
     plan: BuildPlan, name: str, names: tuple[str, ...], needed_by: str, *, compiled: bool
-) -> Wanted:
+) -> RequiredFile:
     folder = "" if compiled else "onnxruntime/capi/"
-    return Wanted(
+    return RequiredFile(
         path=f"lib/{name}",
         source=None if compiled else plan.ort_wheel,
         places=tuple(f"{folder}{candidate}" for candidate in names),
@@ -191,10 +190,10 @@ def _ort_file(
     )
 
 
-def _cuda(plan: BuildPlan) -> Iterator[Wanted]:
+def _cuda(plan: BuildPlan) -> Iterator[RequiredFile]:
     for role, folder, pattern, needed_by in _CUDA:
         library = pattern.format(cuda=plan.project.cuda.version)
-        yield Wanted(
+        yield RequiredFile(
             path=f"lib/{library}",
             source=_cuda_wheel(plan, role, f"{library}: {needed_by}"),
             places=(f"nvidia/{folder}/lib/{library}",),
@@ -204,9 +203,9 @@ def _cuda(plan: BuildPlan) -> Iterator[Wanted]:
         )
 
 
-def _cudnn(plan: BuildPlan) -> Iterator[Wanted]:
+def _cudnn(plan: BuildPlan) -> Iterator[RequiredFile]:
     for library, needed_by in _CUDNN:
-        yield Wanted(
+        yield RequiredFile(
             path=f"lib/{library}",
             source=plan.project.cudnn.wheel,
             places=(f"nvidia/cudnn/lib/{library}",),
@@ -216,19 +215,19 @@ def _cudnn(plan: BuildPlan) -> Iterator[Wanted]:
         )
 
 
-def _licences(plan: BuildPlan) -> Iterator[Wanted]:
+def _licences(plan: BuildPlan) -> Iterator[RequiredFile]:
     cudart = _cuda_wheel(plan, "cudart", f"{CUDA_LICENCE}: {_TERMS}")
     for path, wheel, places, vendor in (
         (CUDA_LICENCE, cudart, _licence_places(cudart), NVIDIA),
         (CUDNN_LICENCE, plan.project.cudnn.wheel, _licence_places(plan.project.cudnn.wheel), NVIDIA),
     ):
-        yield Wanted(path, wheel, places, licence=path, vendor=vendor, needed_by=_TERMS)
+        yield RequiredFile(path, wheel, places, licence=path, vendor=vendor, needed_by=_TERMS)
     yield from _ort_licences(plan)
 
 
-def _ort_licences(plan: BuildPlan) -> Iterator[Wanted]:
+def _ort_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
     for path, place in ((ORT_LICENCE, "LICENSE"), (ORT_NOTICES, "ThirdPartyNotices.txt")):
-        yield Wanted(
+        yield RequiredFile(
             path=path,
             source=plan.ort_wheel,
             places=(f"onnxruntime/{place}",),

@@ -1,16 +1,18 @@
-"""A manifest from what was planned, what was packed, and what was found in the binaries."""
+"""The manifest of a package: made from what was planned, packed and read, and compared with libraries again.
+
+``describe`` makes it, ``compare`` compares it with a whole package, ``promise_of`` with any libraries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
 
 from builder.binary.coverage import LibraryCoverage, Support, combine, worst
 from builder.binary.elf import Elf
-from builder.binary.library import Inspected, Needs
-from builder.binary.library_names import is_named_like_a_library
+from builder.binary.library import HostNeeds, Inspected
+from builder.binary.library_names import PROVIDER, is_named_like_a_library
 from builder.errors import ConfigError
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
@@ -27,10 +29,9 @@ from builder.formats.manifest import (
     loads,
 )
 from builder.formats.missing_kernels import cannot_run
-from builder.formats.package_names import Layout
-from builder.formats.providers import CUDA
+from builder.formats.package_names import CUDA, Layout
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.toolkits import driver_window
+from builder.gpu.cuda_toolkits import driver_window
 from builder.package.archive import Member
 from builder.project.plan import BuildPlan, package_name
 from builder.project.variants import Origin, Variant
@@ -38,43 +39,38 @@ from builder.project.variants import Origin, Variant
 OFFICIAL = "official"
 
 
-class Report(Protocol):
-    """What a check reads from a package's own binaries; ``pipeline.check.CheckReport`` is one."""
+@dataclass(frozen=True, kw_only=True)
+class BinaryReport:
+    """Contents of a package's libraries, read from their own bytes, and the findings on them."""
 
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """What is wrong."""
-
-    @property
-    def coverage(self) -> tuple[LibraryCoverage, ...]:
-        """The libraries with device code."""
-
-    @property
-    def capabilities(self) -> Mapping[Capability, Support]:
-        """Of the whole package."""
-
-    @property
-    def elf(self) -> Mapping[str, Elf]:
-        """SONAME and NEEDED by member path, for ELF files only."""
-
-    @property
-    def needs(self) -> Needs:
-        """The newest GLIBC and GLIBCXX that any library asks of its host."""
+    coverage: tuple[LibraryCoverage, ...]
+    """The libraries with device code, in the members' order."""
+    capabilities: Mapping[Capability, Support]
+    """How the whole package runs on each; empty without CUDA."""
+    elf: Mapping[str, Elf]
+    """SONAME, NEEDED and the rest by member path; a file that is no ELF file is not in it."""
+    needs: HostNeeds
+    """The newest GLIBC and GLIBCXX that any library asks of its host."""
+    findings: tuple[Finding, ...]
+    unneeded: tuple[str, ...] = ()
+    """Paths of the libraries that nothing in the package needs or opens, E016 each."""
 
     @property
     def provider_sass(self) -> tuple[Arch, ...]:
-        """Architectures of the CUDA provider's SASS."""
+        """Architectures of the CUDA provider's SASS, from which ``gpu.toolkits.driver_window`` follows."""
+        return next((library.sass for library in self.coverage if library.path.endswith(f"/{PROVIDER}")), ())
 
     @property
     def compressed(self) -> bool:
         """Whether images for GPUs before Blackwell are packed with zstd."""
+        return any(library.zstd for library in self.coverage)
 
 
 @dataclass(frozen=True)
 class _Claims:
-    """What a manifest says of its binaries."""
+    """The part of a manifest that follows from the package's binaries."""
 
-    needs: Needs
+    needs: HostNeeds
     driver: Driver | None
     capabilities: Mapping[str, str]
     coverage: tuple[CoverageEntry, ...]
@@ -90,7 +86,7 @@ class Packed:
     layout: Layout
 
 
-def describe(plan: BuildPlan, packed: Packed, report: Report, revision: str | None) -> Manifest:
+def describe(plan: BuildPlan, packed: Packed, report: BinaryReport, revision: str | None) -> Manifest:
     """The manifest of a plan's package. ``revision`` is the base image's digest, ``None`` where unknown."""
     name = package_name(plan, packed.layout)
     cuda, cudnn = _nvidia_versions(plan)
@@ -123,10 +119,10 @@ def describe(plan: BuildPlan, packed: Packed, report: Report, revision: str | No
     )
 
 
-def compare(manifest: Manifest, report: Report) -> tuple[Finding, ...]:
+def compare(manifest: Manifest, report: BinaryReport) -> tuple[Finding, ...]:
     """B007 for each claim of a manifest that its binaries do not hold."""
     claims = _claims(report, tuple(map(Arch.parse, manifest.sm)), manifest.cuda)
-    claimed = _lines(_told(manifest))
+    claimed = _lines(_promised_claims(manifest))
     seen = _lines(claims)
     for entry in manifest.files:
         elf = report.elf.get(entry.path)
@@ -147,7 +143,7 @@ def compare(manifest: Manifest, report: Report) -> tuple[Finding, ...]:
 
 @dataclass(frozen=True)
 class Promise:
-    """What one package's manifest promises of its device code, and where the bytes beside it disagree."""
+    """The device code that one package's manifest promises, and findings where the bytes differ."""
 
     package: str
     """Its name; empty when the manifest cannot be read."""
@@ -197,12 +193,15 @@ def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Prom
         elsewhere=sum(entry.path not in here for entry in manifest.absent),
         findings=tuple(
             replace(finding, path=f"{folder}{finding.path}")
-            for finding in (*_unlike(manifest, here), *_worse(manifest, promised, here))
+            for finding in (
+                *_coverage_findings(manifest, here),
+                *_capability_findings(manifest, promised, here),
+            )
         ),
     )
 
 
-def _unlike(manifest: Manifest, here: Mapping[str, Inspected]) -> Iterator[Finding]:
+def _coverage_findings(manifest: Manifest, here: Mapping[str, Inspected]) -> Iterator[Finding]:
     """B004 and B007 for each library; one that is not here need not be if a wheel brings it."""
     claimed = {entry.path: _line(entry) for entry in manifest.coverage}
     for entry in manifest.packed:
@@ -216,7 +215,7 @@ def _unlike(manifest: Manifest, here: Mapping[str, Inspected]) -> Iterator[Findi
             yield Finding(Code.B007, path, message, wanted=wanted, got=found)
 
 
-def _worse(
+def _capability_findings(
     manifest: Manifest, promised: Mapping[Capability, Support], here: Mapping[str, Inspected]
 ) -> Iterator[Finding]:
     """B007 where the package as a whole runs on other GPUs than its manifest promises.
@@ -263,18 +262,18 @@ def promised(manifest: Manifest) -> Variant:
     )
 
 
-def _told(manifest: Manifest) -> _Claims:
-    needs = Needs(manifest.glibc, manifest.glibcxx)
+def _promised_claims(manifest: Manifest) -> _Claims:
+    needs = HostNeeds(manifest.glibc, manifest.glibcxx)
     return _Claims(needs, manifest.driver, manifest.capabilities, manifest.coverage)
 
 
-def _driver(report: Report, sm: Sequence[Arch], cuda: str) -> Driver:
+def _driver(report: BinaryReport, sm: Sequence[Arch], cuda: str) -> Driver:
     jit = any(report.capabilities.get(Capability(arch.major, arch.minor)) is Support.JIT for arch in sm)
     floor, ceiling = driver_window(report.provider_sass, cuda, jit=jit, compressed=report.compressed)
     return Driver(floor=floor, ceiling=ceiling)
 
 
-def _claims(report: Report, sm: Sequence[Arch], cuda: str | None) -> _Claims:
+def _claims(report: BinaryReport, sm: Sequence[Arch], cuda: str | None) -> _Claims:
     """``cuda`` is ``None`` of a package without any of CUDA: it has no driver to ask for."""
     return _Claims(
         needs=report.needs,
@@ -317,7 +316,7 @@ def _linkage(soname: str | None, needed: Sequence[str]) -> str:
 
 
 def _nvidia_versions(plan: BuildPlan) -> tuple[str | None, str | None]:
-    """Of CUDA and cuDNN inside; ``None`` for each where there is nothing of NVIDIA's."""
+    """Versions of CUDA and cuDNN in the package; ``None`` for each where there is nothing of NVIDIA's."""
     if plan.variant.provider != CUDA:
         return None, None
     return plan.project.cuda.version, plan.project.cudnn.version

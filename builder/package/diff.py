@@ -1,4 +1,4 @@
-"""What changed between two packages, by their manifests. Values in, values out.
+"""The differences of two packages, from their manifests: computed, as JSON, and as lines of text.
 
 What changed between two packages, as values.
 
@@ -32,12 +32,14 @@ _Texts = Mapping[str, str | None]
 """Values as text by their keys."""
 
 
-def difference(a: Manifest, b: Manifest, size_a: int | None = None, size_b: int | None = None) -> Difference:
-    """What it takes to come from ``a`` to ``b``. ``size_a`` and ``size_b`` are their archives' bytes."""
+def difference(
+    a: Manifest, b: Manifest, size_a: int | None = None, size_b: int | None = None
+) -> PackageDifference:
+    """Compute the difference from ``a`` to ``b``. ``size_a`` and ``size_b`` are their archives' bytes."""
     mine = {entry.path: entry for entry in a.files}
     theirs = {entry.path: entry for entry in b.files}
     both = sorted(mine.keys() & theirs.keys())
-    return Difference(
+    return PackageDifference(
         a=a.name,
         b=b.name,
         versions=(*_compared(_versions(a), _versions(b)), *_compared(_wheels(a.wheels), _wheels(b.wheels))),
@@ -56,7 +58,7 @@ def difference(a: Manifest, b: Manifest, size_a: int | None = None, size_b: int 
     )
 
 
-def dumps(found: Difference) -> str:
+def dumps(found: PackageDifference) -> str:
     """JSON text; its schema is ``docs/schemas/diff.schema.json``."""
     parts = {field.name: to_json(getattr(found, field.name)) for field in fields(found)}
     return json.dumps({"format": FORMAT, "equal": found.equal, **parts}, indent=2, ensure_ascii=False) + "\n"
@@ -102,7 +104,7 @@ def _coverage(entry: CoverageEntry) -> Iterator[tuple[str, str]]:
 
 
 def _licences(files: Mapping[str, FileEntry], paths: Iterable[str]) -> _Texts:
-    """Of the files at ``paths``: which text each stands under, and the texts' bytes."""
+    """Licence text of each of ``paths``, and the sha256 of such texts."""
     texts = {entry.licence for entry in files.values()}
     found = {path: files[path].licence for path in paths}
     return {**found, **{f"{path} sha256": files[path].sha256 for path in paths if path in texts}}
@@ -185,7 +187,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PackageDifference:
     """All that differs between package ``a`` and package ``b``."""
 
     a: str
@@ -222,8 +224,8 @@ _SHOWN = 12
 """Hex digits of a sha256 that tell two apart."""
 
 
-def tell(found: Difference) -> Sequence[str]:
-    """A title, then each group that has a change with a line for each; sizes last."""
+def difference_lines(found: PackageDifference) -> Sequence[str]:
+    """The difference as text: a title, each group that has a change with a line for each, sizes last."""
     title = f"{found.a} → {found.b}"
     if found.equal:
         return (
@@ -234,7 +236,7 @@ def tell(found: Difference) -> Sequence[str]:
     return (title, *_groups(found), *_size_lines(found))
 
 
-def _groups(found: Difference) -> Iterator[str]:
+def _groups(found: PackageDifference) -> Iterator[str]:
     for name, changes in (
         ("versions", found.versions),
         ("architectures", found.architectures),
@@ -251,7 +253,7 @@ def _group(name: str, lines: list[str]) -> Iterator[str]:
         yield from (f"  {line}" for line in lines)
 
 
-def _files(found: Difference) -> Iterator[str]:
+def _files(found: PackageDifference) -> Iterator[str]:
     yield from (f"+ {file.path}  {file.size:,} bytes" for file in found.added)
     yield from (f"- {file.path}  {file.size:,} bytes" for file in found.removed)
     yield from (f"~ {_changed_lines(file)}" for file in found.changed)
@@ -275,7 +277,7 @@ def _value(what: str, value: str | None) -> str:
     return f"{int(value):,}" if what == "size" else value
 
 
-def _size_lines(found: Difference) -> Iterator[str]:
+def _size_lines(found: PackageDifference) -> Iterator[str]:
     yield from _group("bytes", [_size(size.what, pair) for size in found.sizes if (pair := _known(size))])
 
 

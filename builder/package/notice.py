@@ -1,4 +1,4 @@
-"""``NOTICE``: which file is whose, under which licence, from which wheel; and what is not ours to license."""
+"""``NOTICE``: owner, licence and wheel of each file, and which files our licence does not cover."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from builder.binary.library_names import NVIDIA
 
 
 class Listed(Protocol):
-    """What NOTICE tells of a file; ``package.archive.Member`` and ``formats.manifest.FileEntry`` have it."""
+    """A file as NOTICE lists it: ``package.archive.Member`` or ``formats.manifest.FileEntry``."""
 
     @property
     def path(self) -> str:
@@ -27,11 +27,11 @@ class Listed(Protocol):
 
     @property
     def vendor(self) -> str:
-        """Whose it is."""
+        """The file's vendor."""
 
     @property
     def modified(self) -> bool:
-        """Whether its bytes are not its wheel's."""
+        """Whether the bytes differ from the wheel's."""
 
     @property
     def packed(self) -> bool:

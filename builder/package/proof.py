@@ -1,4 +1,4 @@
-"""What an unpacked package must hold to be what its name and manifest say. Values in, findings out.
+"""Whether an unpacked package is what its name and manifest state: B001 to B008, B014, B017.
 
 Whether a manifest's absent files can be fetched safely: its words become paths, and may be anybody's.
 """

@@ -57,7 +57,7 @@ class Revision:
 
 
 @dataclass(frozen=True)
-class Run:
+class BuilderRun:
     """One run of the builder; times in seconds since 1970."""
 
     command: str
@@ -118,7 +118,7 @@ def used_inputs(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
 def base_parts(
     plan: BuildPlan, pins: Mapping[str, Pin], system: Sequence[DebianPackage]
 ) -> tuple[Resource, ...]:
-    """What an assembled base consists of: packages of Debian, sources and tools. None without ``system``."""
+    """The packages of Debian, sources and tools that make an assembled base; empty without ``system``."""
     if not system:
         return ()
     inputs = sorted(assembled_inputs(plan.project), key=lambda item: item.key)
@@ -151,7 +151,7 @@ def describe_provenance(
     manifest: Manifest,
     used: Mapping[Input, Pin],
     subjects: Sequence[Subject],
-    run: Run,
+    run: BuilderRun,
     parts: Sequence[Resource] = (),
 ) -> Statement:
     """The provenance of the package with this manifest.
@@ -196,7 +196,7 @@ def provenance_json(statement: Statement) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _external(plan: BuildPlan, manifest: Manifest, archive: str, run: Run) -> dict[str, object]:
+def _external(plan: BuildPlan, manifest: Manifest, archive: str, run: BuilderRun) -> dict[str, object]:
     """``variants.yaml`` is handed over as it is, so its digest stands here, not among the dependencies."""
     return {
         "command": run.command,
@@ -233,7 +233,7 @@ def _ptxas(plan: BuildPlan) -> str | None:
     return ptxas if divide(plan.variant.sm, nvcc, ptxas).assembled else None
 
 
-def _builder(plan: BuildPlan, run: Run) -> Iterator[Resource]:
+def _builder(plan: BuildPlan, run: BuilderRun) -> Iterator[Resource]:
     if run.revision:
         yield Resource(
             uri=f"git+https://github.com/{plan.project.publish.repository}",
@@ -349,7 +349,7 @@ def _odd_subjects(subjects: object) -> list[str]:
 
 
 def _at(value: object, path: str) -> object:
-    """What stands under a path of keys; ``None`` where there is nothing."""
+    """The value under a path of keys; ``None`` where there is nothing."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value

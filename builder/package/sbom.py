@@ -256,7 +256,7 @@ def _claimed(manifest: Manifest) -> dict[str, str]:
 
 
 def _listed(bom: _Component) -> dict[str, list[str]]:
-    """The same lines as the SBOM tells them: more than one for a file that stands in it twice."""
+    """A line for each file by path as the SBOM states it; several for a file that it lists twice."""
     found: dict[str, list[str]] = {}
     for path, line in _files(bom, ""):
         found.setdefault(path, []).append(line)

@@ -17,7 +17,7 @@ from builder.formats.package_names import PARTS_SUFFIX, Form, Layout, PackageNam
 from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member, PackageFile
 from builder.package.build_record import record_name
 from builder.package.contents import NOTICE, NVIDIA, ORTPACKS, OUR_LICENCE, SBOM
-from builder.package.describe import Packed, Report, describe
+from builder.package.describe import BinaryReport, Packed, describe
 from builder.package.notice import notice
 from builder.package.provenance import provenance_name
 from builder.package.sbom import BomWriter, describe_bom
@@ -25,7 +25,7 @@ from builder.ports import Reporter
 from builder.project.inputs import Lock
 from builder.project.plan import BuildPlan, package_name
 from builder.project.variants import Oversize, Preset
-from builder.rules.wheel_records import check_untouched, recorded
+from builder.rules.wheel_records import check_unmodified, recorded
 
 _BIGGEST = 5
 
@@ -57,7 +57,7 @@ class CheckedContent:
     """Libraries and licence texts."""
     originals: tuple[Member, ...]
     """What the modified ones of ``members`` are copies of."""
-    report: Report
+    report: BinaryReport
     """What the check stage read from ``members``."""
     record: Callable[[str], str]
     """The text of a wheel's RECORD by its ``Input.key``."""
@@ -119,7 +119,7 @@ def _digests(goods: CheckedContent, bench: BundlePorts, what: str) -> Mapping[st
     """The digest that each member must have. Those of wheels' files are proved while they are packed."""
     told = recorded(goods.members, goods.record)
     before = bench.archive.digests(goods.originals)
-    require([*told.findings, *check_untouched(goods.originals, before, goods.record)], what)
+    require([*told.findings, *check_unmodified(goods.originals, before, goods.record)], what)
     rest = [member for member in goods.members if member.path not in told.digests]
     return {**told.digests, **bench.archive.digests(rest)}
 

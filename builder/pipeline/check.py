@@ -1,4 +1,4 @@
-"""check: what a package's libraries really hold, read from their bytes and held to the variant.
+"""check: reads a package's libraries and compares what they hold with the variant.
 
 Native reading says which GPUs each library runs on; cuobjdump, where a toolchain image is at hand, must count
 the same images. Libraries for Windows and macOS are read by ``binary.pe_macho``. All findings are collected;
@@ -7,7 +7,7 @@ the caller decides with ``findings.finding.require``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,13 +15,14 @@ from builder.binary.coverage import LibraryCoverage, Support, combine, sass_ever
 from builder.binary.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
 from builder.binary.elf import Elf
 from builder.binary.fatbin_format import SECTIONS
-from builder.binary.library import Library, Needs, Reading
+from builder.binary.library import HostNeeds, Library, Reading
 from builder.binary.library_names import PROVIDER
 from builder.errors import IntegrityError
 from builder.findings.finding import Code, Finding, Severity
-from builder.formats.providers import CUDA, LINUX
-from builder.gpu.architectures import Arch, Capability
+from builder.formats.package_names import CUDA, LINUX
+from builder.gpu.architectures import Arch
 from builder.package.archive import Member
+from builder.package.describe import BinaryReport
 from builder.pipeline.library_file import read_file, read_foreign_file
 from builder.ports import Inspector, Reporter
 from builder.project.variants import Limits, Variant
@@ -38,20 +39,9 @@ _NOTHING = Elf(sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=Non
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckReport:
-    """What was found, and what is wrong with it."""
+class CheckReport(BinaryReport):
+    """The report of a check, which can be judged again without some of the members."""
 
-    coverage: tuple[LibraryCoverage, ...]
-    """The libraries with device code, in the members' order."""
-    capabilities: Mapping[Capability, Support]
-    """Of the whole package."""
-    elf: Mapping[str, Elf]
-    """SONAME, NEEDED and the rest by member path; a file that is no ELF file is not in it."""
-    needs: Needs
-    """The newest GLIBC and GLIBCXX that any library asks of its host."""
-    findings: tuple[Finding, ...]
-    unneeded: tuple[str, ...]
-    """Paths of the libraries that nothing in the package needs or dlopens: E016 each, and no loss."""
     _members: tuple[_ReadMember, ...] = field(repr=False)
     _requirements: _Requirements = field(repr=False)
 
@@ -60,16 +50,6 @@ class CheckReport:
         if not paths:
             return self
         return _judge(tuple(one for one in self._members if one.member.path not in paths), self._requirements)
-
-    @property
-    def provider_sass(self) -> tuple[Arch, ...]:
-        """Architectures of the CUDA provider's SASS: what ``rules.toolkits.driver_window`` asks for."""
-        return next((library.sass for library in self.coverage if library.path.endswith(f"/{PROVIDER}")), ())
-
-    @property
-    def compressed(self) -> bool:
-        """Whether images for GPUs before Blackwell are packed with zstd."""
-        return any(library.zstd for library in self.coverage)
 
 
 def check(
@@ -117,15 +97,14 @@ def _judge(seen: tuple[_ReadMember, ...], bar: _Requirements) -> CheckReport:
 
 
 def _judge_foreign(members: Sequence[Member], bar: _Requirements) -> CheckReport:
-    """Nothing of ELF and CUDA is in these: only what is wrong with them is told."""
+    """The report on libraries for Windows or macOS, which hold neither ELF nor CUDA."""
     found = [read_foreign_file(member.path, member.source, member.file) for member in members]
     return CheckReport(
         coverage=(),
         capabilities={},
         elf={},
-        needs=Needs(None, None),
+        needs=HostNeeds(None, None),
         findings=tuple(check_foreign(found, bar.variant.provider, bar.variant.platform)),
-        unneeded=(),
         _members=(),
         _requirements=bar,
     )
@@ -142,7 +121,7 @@ def native_sm(library: Path) -> tuple[Arch, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Requirements:
-    """What a package is held to."""
+    """The variant and the limits that a package is compared with."""
 
     variant: Variant
     limits: Limits
@@ -188,7 +167,7 @@ def _library(seen: _ReadMember) -> Library:
 
 
 def _cross_check(member: Member, reading: Reading, inspector: Inspector) -> Iterator[Finding]:
-    """What cuobjdump lists lies in ``.nv_fatbin`` and ``__nv_relfatbin``: only that can be compared."""
+    """A101 and A102, on ``.nv_fatbin`` and ``__nv_relfatbin`` alone: cuobjdump lists nothing else."""
     if reading.problem or reading.elf is None:
         return  # it cannot be read: there is nothing to compare with
     path, tool = member.path, f"cuobjdump {inspector.version}"
@@ -209,7 +188,7 @@ def _cross_check(member: Member, reading: Reading, inspector: Inspector) -> Iter
 
 
 def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iterator[Finding]:
-    """What the device code promises, library by library; a provider that is not there is one without code."""
+    """Findings on device code, library by library; a missing provider counts as one without code."""
     if variant.provider != CUDA:
         return
     path = f"{_LIBRARIES}{PROVIDER}"
@@ -224,8 +203,8 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
             yield from hold_library(coverage, variant) if coverage else ()
 
 
-def tell(report: CheckReport, variant: Variant, reporter: Reporter) -> None:
-    """What was found: a line a library with device code, the GPUs by how they are served, every warning."""
+def say_report(report: CheckReport, variant: Variant, reporter: Reporter) -> None:
+    """Print a line for each library with device code, the GPUs by support, and every warning."""
     for library in report.coverage:
         reporter.say(_line(library, variant))
     for support in (Support.NATIVE, Support.JIT, Support.PARTIAL):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from builder.binary.library_names import PROVIDER, TENSORRT
 from builder.errors import ConfigError, IntegrityError
-from builder.formats.providers import DIRECTML
+from builder.formats.package_names import DIRECTML
 from builder.package.archive import BUILT, Member
-from builder.package.contents import DIRECTML_LICENCE, ORTPACKS, OUR_LICENCE, Wanted, wanted
+from builder.package.contents import DIRECTML_LICENCE, ORTPACKS, OUR_LICENCE, RequiredFile, wanted
 from builder.project.inputs import Input
 from builder.project.plan import BuildPlan
 from builder.project.variants import Origin
@@ -54,7 +54,7 @@ def originals(
 
 
 def locate(
-    files: Sequence[Wanted], tree: Callable[[Input], Path], artifact: Path | None
+    files: Sequence[RequiredFile], tree: Callable[[Input], Path], artifact: Path | None
 ) -> tuple[Member, ...]:
     """Every wanted file, its links followed; each is a regular file that is not empty.
 
@@ -73,7 +73,7 @@ def locate(
     return tuple(one for one in found if isinstance(one, Member))
 
 
-def _find(file: Wanted, root: Path | None) -> Member | str:
+def _find(file: RequiredFile, root: Path | None) -> Member | str:
     """The member, or a sentence on what is wrong."""
     for place in file.places if root else ():
         path = Path(root or "", place)
@@ -88,7 +88,7 @@ def _find(file: Wanted, root: Path | None) -> Member | str:
     return f"{file.path} is missing: {file.needed_by}. {looked}"
 
 
-def _member(file: Wanted, root: Path, found: Path) -> Member:
+def _member(file: RequiredFile, root: Path, found: Path) -> Member:
     return Member(
         path=file.path,
         file=found,

@@ -12,8 +12,7 @@ from builder.errors import CompatibilityError, ToolMissingError, TransferError
 from builder.findings import finding
 from builder.findings.finding import Code, Finding, Severity
 from builder.formats.missing_kernels import cannot_run, counted, shortcoming
-from builder.formats.package_names import Host, Layout, Profile
-from builder.formats.providers import CUDA
+from builder.formats.package_names import CUDA, Host, Layout, Profile
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.toolchain import hold_reach, lost, made, names, refused, tools, widened
 from builder.ports import Engine, Reporter, Store

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builder.binary.library_names import HOST
 from builder.findings.finding import Code, Finding
-from builder.pipeline.selftest_models import Outputs, Tensor, Trial, judge
+from builder.pipeline.selftest_models import Outputs, SelftestTrial, Tensor, judge
 from builder.ports import Completed, ContainerRun, Engine
 from builder.rules.dependencies import judge_loader
 
@@ -23,7 +23,7 @@ _SMOKE = "smoke\n"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bench:
+class SelftestBench:
     """Where and with what packages are tried."""
 
     engine: Engine
@@ -33,13 +33,18 @@ class Bench:
     """``selftest.sh``."""
     smoke: Path
     """The ``ortpacks-smoke`` program."""
-    trials: tuple[Trial, ...]
+    trials: tuple[SelftestTrial, ...]
     stock_outputs: Callable[[Path, Sequence[Tensor]], Outputs]
     """The stock CPU build's answer."""
 
 
 def selftest(
-    top: str, stream: Callable[[], Iterable[bytes]], ort_version: str, bench: Bench, *, cuda: bool = True
+    top: str,
+    stream: Callable[[], Iterable[bytes]],
+    ort_version: str,
+    bench: SelftestBench,
+    *,
+    cuda: bool = True,
 ) -> tuple[Finding, ...]:
     """Let the loader find every library's needs, ask for CUDA, run each model on what is there.
 
@@ -57,7 +62,9 @@ def selftest(
     return (*loaded, *judge(answers, references, ort_version, top, cuda=cuda))
 
 
-def _request(top: str, stream: Callable[[], Iterable[bytes]], bench: Bench, folder: Path) -> ContainerRun:
+def _request(
+    top: str, stream: Callable[[], Iterable[bytes]], bench: SelftestBench, folder: Path
+) -> ContainerRun:
     library = f"/opt/{top}/lib"
     script, smoke = f"{_FOLDER}/selftest.sh", f"{_FOLDER}/ortpacks-smoke"
     return ContainerRun(
@@ -73,7 +80,7 @@ def _request(top: str, stream: Callable[[], Iterable[bytes]], bench: Bench, fold
     )
 
 
-def _arguments(trials: Sequence[Trial]) -> list[str]:
+def _arguments(trials: Sequence[SelftestTrial]) -> list[str]:
     """``MODEL INPUT...`` of each, ``--`` between two."""
     groups = [
         ["--", _model(trial), *(f"{item.argument}{_place(trial, item)}" for item in trial.inputs)]
@@ -82,7 +89,7 @@ def _arguments(trials: Sequence[Trial]) -> list[str]:
     return [argument for group in groups for argument in group][1:]
 
 
-def _inputs(trials: Sequence[Trial], folder: Path) -> Mapping[str, Path]:
+def _inputs(trials: Sequence[SelftestTrial], folder: Path) -> Mapping[str, Path]:
     """The input tensors, written to ``folder``, by their places in the container."""
     files = {}
     for trial in trials:
@@ -93,11 +100,11 @@ def _inputs(trials: Sequence[Trial], folder: Path) -> Mapping[str, Path]:
     return files
 
 
-def _model(trial: Trial) -> str:
+def _model(trial: SelftestTrial) -> str:
     return f"{_FOLDER}/{trial.name}/model.onnx"
 
 
-def _place(trial: Trial, item: Tensor) -> str:
+def _place(trial: SelftestTrial, item: Tensor) -> str:
     return f"{_FOLDER}/{trial.name}/{item.name}"
 
 

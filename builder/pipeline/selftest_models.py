@@ -1,4 +1,4 @@
-"""The self-test of a package: fixed inputs for real models, and how their answers are judged. Pure."""
+"""Fixed inputs of the self-test's models, and findings B010 to B013 on the answers. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Trial:
+class SelftestTrial:
     """A model and what it is fed."""
 
     name: str
@@ -72,7 +72,7 @@ def silero_inputs() -> tuple[Tensor, ...]:
 
 
 def silero_blind_inputs() -> tuple[Tensor, ...]:
-    """The same with 256 samples: where no kernel finds that the rate is 16 kHz, the branch for 8 kHz runs."""
+    """The inputs with 256 samples: no kernel finds the rate to be 16 kHz, so the branch for 8 kHz runs."""
     _, state, rate = silero_inputs()
     return (Tensor("input", "f32", (1, 256), bytes(4 * 256)), state, rate)
 
@@ -99,7 +99,7 @@ def minilm_inputs(sentences: Mapping[str, Sequence[Sequence[int]]]) -> tuple[Ten
 def judge(
     answers: str, references: Mapping[str, Outputs], ort_version: str, package: str, *, cuda: bool = True
 ) -> tuple[Finding, ...]:
-    """What is wrong with the smoke program's lines of JSON, one a model, in the order of ``references``.
+    """Findings on the smoke program's lines of JSON, one a model, in the order of ``references``.
 
     ``references`` are the stock build's outputs by the model's name; ``cuda``: whether the CUDA provider must
     be there. What is wrong for every model is told once.

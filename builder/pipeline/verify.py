@@ -11,11 +11,10 @@ from pathlib import Path
 
 from builder.findings.finding import Finding, require
 from builder.formats.manifest import Manifest, WheelEntry, loads
-from builder.formats.package_names import PackageName
-from builder.formats.providers import LINUX
+from builder.formats.package_names import LINUX, PackageName
 from builder.package.archive import Archive, Checksums, Member
 from builder.package.contents import NOTICE, SBOM
-from builder.package.describe import Report, compare, installed_members, promised
+from builder.package.describe import BinaryReport, compare, installed_members, promised
 from builder.package.proof import (
     check_absent,
     check_checksum,
@@ -36,7 +35,7 @@ Stream = Callable[[], Iterable[bytes]]
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """What verifying works with."""
+    """The ports and programs that verifying needs."""
 
     archive: Archive
     bom: BomReader
@@ -46,7 +45,7 @@ class Verifier:
     """A wheel's unpacked tree; fetched where it is not here."""
     record: Callable[[Path], str]
     """The text of RECORD in such a tree."""
-    check: Callable[[Sequence[Member], Variant], Report]
+    check: Callable[[Sequence[Member], Variant], BinaryReport]
     """The check stage: what members hold, held to a variant."""
     selftest: Callable[[Manifest, Stream], Sequence[Finding]] | None
     """Runs models on the package; ``None`` where no engine is there to do it."""
@@ -54,7 +53,7 @@ class Verifier:
     """An uncompressed tar of files, by their paths under a top folder."""
     work: Path
     """Folder to unpack below."""
-    cards: Callable[[Path, Manifest, Path, Report], Sequence[Finding]] | None = None
+    cards: Callable[[Path, Manifest, Path, BinaryReport], Sequence[Finding]] | None = None
     """Opens models on virtual cards: the package, its manifest, where its libraries lie, what they hold."""
 
 
@@ -73,7 +72,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     ) as folder:
         with verifier.reporter.step(f"unpack and hash {package.name}"):
             unpacked = verifier.archive.extract(package, folder)
-            require([*check_files(manifest, unpacked), *_beside(package, manifest, verifier)], what)
+            require([*check_files(manifest, unpacked), *_check_sidecars(package, manifest, verifier)], what)
             require(list(_documents(manifest, folder, verifier)), what)
         files = {entry.path: folder / entry.path for entry in manifest.packed}
         if manifest.absent:
@@ -87,8 +86,8 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     return manifest
 
 
-def _beside(package: Path, manifest: Manifest, verifier: Verifier) -> Iterator[Finding]:
-    """What lies beside the package and speaks of its bytes; nothing need lie there."""
+def _check_sidecars(package: Path, manifest: Manifest, verifier: Verifier) -> Iterator[Finding]:
+    """B008 and B016: checksums and provenance beside the package, if there are any, match its bytes."""
     archive, sums = verifier.archive, verifier.checksums.read(package.parent)
     yield from check_checksum(package.name, archive.digest(package), sums)
     provenance = package.with_name(provenance_name(package.name))

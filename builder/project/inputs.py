@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from builder.formats.providers import LINUX
+from builder.formats.package_names import LINUX
 
 
 @dataclass(frozen=True, order=True)
@@ -70,7 +70,7 @@ class Input:
 
     @classmethod
     def wheel(cls, requirement: str, platform: str = LINUX) -> Input:
-        """A wheel by ``name==version``, for a platform of ``formats.providers.PLATFORMS``."""
+        """A wheel by ``name==version``, for a platform of ``formats.package_names.PLATFORMS``."""
         return cls(InputKind.WHEEL, requirement if platform == LINUX else f"{requirement}@{platform}")
 
     @classmethod

@@ -23,8 +23,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from builder.formats.addresses import API, API_FORM, REPOSITORY
-from builder.formats.providers import LINUX, PLATFORMS
+from builder.formats.package_names import LINUX, PLATFORMS
+from builder.formats.text import API, API_FORM, REPOSITORY
 from builder.gpu.architectures import Arch
 from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM, SUFFIXES
 from builder.project.inputs import Input, InputKind

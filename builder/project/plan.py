@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builder.formats.package_names import REDUCED, Host, Layout, PackageName, Profile
-from builder.formats.providers import CUDA
+from builder.formats.package_names import CUDA, REDUCED, Host, Layout, PackageName, Profile
 from builder.gpu.architectures import Arch
 from builder.project.inputs import DebianPackage, Input
 from builder.project.variants import Origin, Project, Variant

@@ -15,8 +15,18 @@ from pydantic import AfterValidator, Field
 
 from builder.findings.finding import Severity
 from builder.formats.manifest import ModelRule
-from builder.formats.package_names import Form, Host, Layout, Profile
-from builder.formats.providers import COREML, CPU, CUDA, DIRECTML, LINUX, SERVED
+from builder.formats.package_names import (
+    COREML,
+    CPU,
+    CUDA,
+    DIRECTML,
+    LINUX,
+    SERVED,
+    Form,
+    Host,
+    Layout,
+    Profile,
+)
 from builder.gpu.architectures import Arch
 from builder.project import kinds
 from builder.project.inputs import TEST_INPUTS, Input, ort_wheel
@@ -263,7 +273,7 @@ def _repacked(name: str, entry: CpuEntry | DirectmlEntry) -> Variant:
 class Limits(Section):
     """What a package's libraries are held to."""
 
-    extra_sm: Severity
+    extra_sm: Annotated[Severity, kinds.written_as(Literal["error", "warning"], Severity)]
     """How bad it is that the CUDA provider holds an architecture that is not in the set."""
     glibc: kinds.TwoNumbers
     """Newest GLIBC_ version that a library may need."""

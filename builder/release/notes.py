@@ -13,8 +13,7 @@ from builder.errors import ConfigError
 from builder.formats import index as index_format
 from builder.formats.index import Index, IndexPackage, by_support, distinct
 from builder.formats.manifest import Driver
-from builder.formats.package_names import PARTS_SUFFIX
-from builder.formats.providers import CUDA
+from builder.formats.package_names import CUDA, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
 from builder.pipeline.render import template_environment
 from builder.ports import Reporter

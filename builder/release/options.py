@@ -15,8 +15,7 @@ from jinja2 import BaseLoader
 from builder.errors import BuilderError, NothingToDoError
 from builder.formats import manifest as manifest_format
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, PARTS_SUFFIX
-from builder.formats.providers import CUDA
+from builder.formats.package_names import ARCHIVE_SUFFIXES, CUDA, PARTS_SUFFIX
 from builder.package.archive import Archive, Checksums
 from builder.ports import Reporter
 from builder.project.variants import Project, Publish

@@ -14,9 +14,8 @@ from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding
 from builder.formats.index import Index
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import Profile, form_of
+from builder.formats.package_names import CUDA, Profile, form_of
 from builder.formats.parts import StoredFile
-from builder.formats.providers import CUDA
 from builder.package.provenance import image_revision
 from builder.project.inputs import Lock
 from builder.project.plan import BuildPlan, package_name

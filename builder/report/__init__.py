@@ -1,1 +1,1 @@
-"""What was found, for readers: heat maps, sentences, tables and pages."""
+"""Results for readers: heat maps as text, picture and page, sentences, and the grid of virtual cards."""

@@ -1,4 +1,4 @@
-"""What a package does on virtual cards: a row for each, held to its coverage and to ``select``. Pure.
+"""Results of opening models on virtual cards, compared with the coverage and with ``select``. Pure.
 
 ``<package>.cards.json`` beside a package holds all rows; release notes and docs/cards.md are made of it.
 Schema: docs/schemas/cards.schema.json.
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from builder.binary.coverage import LibraryCoverage, Tally
+from builder.binary.coverage import ContainerTally, LibraryCoverage
 from builder.errors import ParseError, SchemaError
 from builder.findings.finding import Code, Finding
 from builder.formats.json_values import from_json, to_json
@@ -205,7 +205,7 @@ def _compare(
         )
 
 
-def _counts(tally: Tally) -> str:
+def _counts(tally: ContainerTally) -> str:
     return f"{tally.native} native, {tally.jit} JIT, {tally.none} with nothing that runs"
 
 
@@ -230,7 +230,7 @@ def code_of(library: LibraryOnCard) -> str:
 
 
 def outcome(model: ModelOnCard) -> str:
-    """How a model went: nodes and launches, or why not."""
+    """One line on a model: its nodes and launches, or the reason why it failed."""
     refused = "".join(
         f"; {count} kernels refused with error {error}" for error, count in model.refused.items()
     )
@@ -243,7 +243,7 @@ def outcome(model: ModelOnCard) -> str:
 
 
 def _reason(error: str) -> str:
-    """ORT puts its own functions' signatures first and the reason last."""
+    """The end of ORT's message: functions' signatures come first and the reason last."""
     text = " ".join(error.rpartition("Status Message:")[2].split())
     return text if len(text) <= _WIDTH else f"…{text[-_WIDTH:]}"
 
@@ -278,7 +278,7 @@ def _row(card: CardRow, names: Sequence[str]) -> list[str]:
 
 
 def _worst(libraries: Sequence[LibraryOnCard]) -> str:
-    """How those run that are read from their bytes; by name where they have nothing, or not enough."""
+    """Support of the libraries that were not loaded, with the names of those that do not run."""
     others = [library for library in libraries if not library.registered]
     lacking: dict[str, list[str]] = {}
     for library in others:

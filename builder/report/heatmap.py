@@ -61,7 +61,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class HeatMapRow:
     """One library: a cell for each capability, or none and a ``remark`` that says why."""
 
     name: str
@@ -75,13 +75,13 @@ class Row:
 
     @property
     def count(self) -> str:
-        """Its number of containers as text, empty where none were counted."""
+        """The number of containers as text, empty where none were counted."""
         return f"{self.containers:,}" if self.containers else ""
 
 
 @dataclass(frozen=True)
 class Note:
-    """What to know about a library, in one sentence."""
+    """One sentence on a library or a manifest."""
 
     name: str
     text: str
@@ -89,7 +89,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Detail:
-    """What lies in a library that could be read, and how the loader knows it. Counts are of containers."""
+    """Counts of containers, images and dependencies of one library that could be read."""
 
     name: str
     containers: int
@@ -109,16 +109,16 @@ class HeatMap:
     folder: str
     """What the names of all its libraries begin with; they are shown without it."""
     sentence: str
-    promises: tuple[Row, ...]
+    promises: tuple[HeatMapRow, ...]
     """One for each manifest of a CUDA package in the source."""
-    rows: tuple[Row, ...]
-    total: Row | None
+    rows: tuple[HeatMapRow, ...]
+    total: HeatMapRow | None
     """``None`` where nothing can run."""
     notes: tuple[Note, ...]
     details: tuple[Detail, ...]
 
     @property
-    def all_rows(self) -> tuple[Row, ...]:
+    def all_rows(self) -> tuple[HeatMapRow, ...]:
         """Promises, libraries and the total, in the order in which they are drawn."""
         return (*self.promises, *self.rows, *([self.total] if self.total else []))
 
@@ -158,10 +158,10 @@ def _heat_map(source: InspectedSource) -> HeatMap:
     )
 
 
-def _promise(promise: Promise) -> Row:
+def _promise(promise: Promise) -> HeatMapRow:
     """The row of a manifest; of a manifest below the source's top, its folder stands in the name."""
     cells = (_promised_cell(device, promise.capabilities.get(device)) for device in CAPABILITIES)
-    return Row(f"{promise.folder} {PROMISE}".lstrip(), tuple(cells), summary=True)
+    return HeatMapRow(f"{promise.folder} {PROMISE}".lstrip(), tuple(cells), summary=True)
 
 
 def _promised_cell(device: Capability, support: Support | None) -> Cell:
@@ -193,15 +193,17 @@ def _detail(name: str, item: Inspected) -> Detail:
     )
 
 
-def _row(name: str, item: Inspected) -> Row:
+def _row(name: str, item: Inspected) -> HeatMapRow:
     coverage = item.coverage
     if item.problem:
-        return Row(name, remark=f"cannot be read: {printable(item.problem)}", unread=True)
+        return HeatMapRow(name, remark=f"cannot be read: {printable(item.problem)}", unread=True)
     if coverage is None:
-        return Row(name, remark="no device code")
+        return HeatMapRow(name, remark="no device code")
     if item.runnable is None:
-        return Row(name, remark="nothing to run in its device code", containers=coverage.containers)
-    return Row(name, _cells(coverage), containers=coverage.containers, specialised=coverage.specialised)
+        return HeatMapRow(name, remark="nothing to run in its device code", containers=coverage.containers)
+    return HeatMapRow(
+        name, _cells(coverage), containers=coverage.containers, specialised=coverage.specialised
+    )
 
 
 def _cells(coverage: LibraryCoverage) -> tuple[Cell, ...]:
@@ -212,7 +214,7 @@ def _cells(coverage: LibraryCoverage) -> tuple[Cell, ...]:
     )
 
 
-def _total(named: Sequence[tuple[str, Inspected]]) -> Row | None:
+def _total(named: Sequence[tuple[str, Inspected]]) -> HeatMapRow | None:
     covered = [(name, item.runnable) for name, item in named if item.runnable]
     if not covered:
         return None
@@ -224,7 +226,7 @@ def _total(named: Sequence[tuple[str, Inspected]]) -> Row | None:
         cells.append(Cell(support[device], _said(device, support[device]) + _because(support[device], worst)))
     name = PARTIAL_TOTAL if any(item.problem for _, item in named) else TOTAL
     containers = sum(coverage.containers for _, coverage in covered)
-    return Row(name, tuple(cells), containers=containers, summary=True)
+    return HeatMapRow(name, tuple(cells), containers=containers, summary=True)
 
 
 def _said(device: Capability, support: Support) -> str:
@@ -232,7 +234,7 @@ def _said(device: Capability, support: Support) -> str:
 
 
 def _because(support: Support, names: list[str]) -> str:
-    """Which libraries bring the total down; nothing to blame where all are native."""
+    """The libraries that bring the total down; empty where all are native."""
     if support is Support.NATIVE:
         return ""
     rest = len(names) - _NAMED

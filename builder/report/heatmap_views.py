@@ -14,7 +14,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 
 from builder.binary.coverage import Support
 from builder.gpu.table import GENERATIONS, MODELS
-from builder.report.heatmap import MARKS, MEANINGS, HeatMap, Row
+from builder.report.heatmap import MARKS, MEANINGS, HeatMap, HeatMapRow
 from builder.report.sentences import SPECIALISED
 
 LEGEND = "   ".join(f"{MARKS[support]} {MEANINGS[support]}" for support in Support)
@@ -67,7 +67,7 @@ def _head(width: int) -> Iterator[str]:
     yield _GAP.join([f"{_LIBRARY:<{width}}", numbers, "containers"])
 
 
-def _row(row: Row, width: int) -> Iterator[str]:
+def _row(row: HeatMapRow, width: int) -> Iterator[str]:
     """A long name's line, then the row's: the columns stand under each other whatever it is called."""
     name = _named(row)
     if len(name) > width:
@@ -86,7 +86,7 @@ def _columns(entries: Iterable[str]) -> str:
     return _GAP.join(f"{group:^{width}}" for group, width in zip(groups, _GROUPS, strict=True))
 
 
-def _named(row: Row) -> str:
+def _named(row: HeatMapRow) -> str:
     return f"{row.name} {_STAR}" if row.specialised else row.name
 
 
@@ -141,7 +141,9 @@ def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str
     return environment.get_template(template).render(
         maps=maps,
         overview=[
-            replace(found.total or Row(found.label, remark=found.sentence), name=found.label, summary=False)
+            replace(
+                found.total or HeatMapRow(found.label, remark=found.sentence), name=found.label, summary=False
+            )
             for found in maps
         ],
         legend=[(support.value, MARKS[support], MEANINGS[support]) for support in Support],

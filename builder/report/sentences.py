@@ -1,11 +1,11 @@
-"""Coverage in plain words: what a package runs on, and what to know about one library."""
+"""Coverage in words: the GPUs a package runs on, and notes on single libraries and manifests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from builder.binary.coverage import LibraryCoverage, Support, Tally, columns, combine
+from builder.binary.coverage import ContainerTally, LibraryCoverage, Support, columns, combine
 from builder.binary.fatbin_format import SECTIONS
 from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
@@ -38,7 +38,7 @@ _STRIPPED = "as it is made it has device code; this copy has none"
 
 
 def summary(libraries: Sequence[Inspected]) -> str:
-    """Where all libraries of a source run together: the worst of them decides."""
+    """The GPUs that all libraries of a source run on together; the worst library decides."""
     unread = sum(bool(item.problem) for item in libraries)
     if unread and unread == len(libraries):
         return "Nothing is known: none of its libraries can be read."
@@ -48,7 +48,7 @@ def summary(libraries: Sequence[Inspected]) -> str:
 
 
 def notes(item: Inspected) -> tuple[str, ...]:
-    """What the heat map does not show of a library, a sentence each, without its name."""
+    """Facts on one library that the heat map does not show, a sentence each, without its name."""
     coverage = item.coverage
     if coverage is None:
         return (_STRIPPED,) if _is_stripped(item) else ()
@@ -62,7 +62,7 @@ def notes(item: Inspected) -> tuple[str, ...]:
 
 
 def promise_notes(promise: Promise) -> Iterator[str]:
-    """What a manifest promises, a sentence each, and each finding where the bytes here disagree."""
+    """One sentence on a manifest's promise, and one for each finding."""
     if promise.sm:
         elsewhere = (
             f"; {promise.elsewhere} of its libraries come from NVIDIA's wheels and are not here: what it "
@@ -80,7 +80,7 @@ def promise_notes(promise: Promise) -> Iterator[str]:
         yield printable(f"{finding.code.name} {finding.message}{wanted}")
 
 
-def counts(tally: Tally) -> str:
+def counts(tally: ContainerTally) -> str:
     """``183 of 184 containers native, 1 with nothing that runs``."""
     parts = [
         (tally.native, "native"),
@@ -139,7 +139,7 @@ def _is_stripped(item: Inspected) -> bool:
 
 def _partial(coverage: LibraryCoverage) -> Iterator[str]:
     """Which GPUs lack how many containers; those that lack as many in one sentence."""
-    alike: dict[Tally, list[str]] = {}
+    alike: dict[ContainerTally, list[str]] = {}
     support = coverage.support
     for device in (gpu.device for gpu in columns([coverage])):
         if support[device] is Support.PARTIAL:

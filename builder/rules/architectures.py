@@ -44,7 +44,7 @@ def hold_provider(
 
 
 def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
-    """What of the SASS that was found serves the capabilities that a widened set promises besides its own."""
+    """The architectures found that serve capabilities a widened set promises besides its own."""
     if not variant.widen:
         return ()
     promised = {device.major * 10 + device.minor for device in promised_devices(variant)}
@@ -53,7 +53,7 @@ def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
 
 
 def _meant(containers: Sequence[Container], arch: Arch, kinds: Sequence[UnitSet]) -> Sequence[Container]:
-    """The containers that should have ``arch``: all of them where no kinds are known.
+    """The containers that should have ``arch``: all of them where no kinds of units are known.
 
     None should where every container is of a kind that leaves it out: then the whole set was not compiled.
     """
@@ -103,7 +103,7 @@ def _surplus(
 
 
 def hold_code(path: str, coverage: LibraryCoverage | None) -> Iterator[Finding]:
-    """A008: for some libraries nothing to run is no pass but the worst there is."""
+    """A008: a library that is useless without device code holds none that runs."""
     if must_hold_code(path.rsplit("/", 1)[-1]) and not (coverage and coverage.runnable):
         idle = f"{coverage.containers} containers, and nothing to run in any" if coverage else "no container"
         yield Finding(
@@ -139,7 +139,7 @@ def hold_library(coverage: LibraryCoverage, variant: Variant) -> Iterator[Findin
 
 
 def known_kinds(coverage: LibraryCoverage) -> Iterator[Finding]:
-    """A007: what cannot be named cannot be vouched for."""
+    """A007: a library holds images of a kind that this release does not know."""
     if coverage.unknown:
         yield Finding(
             code=Code.A007,

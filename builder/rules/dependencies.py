@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import AbstractSet
 
-from builder.binary.library import Library, Needs, highest, numbers, of_one_version
+from builder.binary.library import HostNeeds, Library, check_one_version, highest, numbers
 from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME
 from builder.findings.finding import Code, Finding, Severity
 from builder.package.archive import BUILT
@@ -55,10 +55,10 @@ _ORIGIN = "$ORIGIN"
 _CUDNN_BEGINNING = "libcudnn"
 
 
-def needs(libraries: Iterable[Library]) -> Needs:
+def needs(libraries: Iterable[Library]) -> HostNeeds:
     """The highest needs over all libraries."""
     elves = [library.elf for library in libraries]
-    return Needs(highest(elf.glibc for elf in elves), highest(elf.glibcxx for elf in elves))
+    return HostNeeds(highest(elf.glibc for elf in elves), highest(elf.glibcxx for elf in elves))
 
 
 def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]:
@@ -68,8 +68,8 @@ def check_closure(libraries: Sequence[Library], limits: Limits) -> list[Finding]
         *_absent(names),
         *(finding for library in libraries for rule in _RULES for finding in rule(library, names)),
         *(finding for library in libraries for finding in _too_new(library, limits)),
-        *of_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries)),
-        *of_one_version(Code.E009, "cuDNN's libraries", _cudnn_versions(libraries)),
+        *check_one_version(Code.E008, "ONNX Runtime's libraries", _ort_versions(libraries)),
+        *check_one_version(Code.E009, "cuDNN's libraries", _cudnn_versions(libraries)),
     ]
 
 
@@ -85,13 +85,13 @@ def _absent(names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def missing(library: Library, names: AbstractSet[str]) -> list[str]:
-    """What it needs that is neither in the package, whose libraries are ``names``, nor on any host."""
+    """The libraries that one needs and that are neither among ``names``, its package's, nor on any host."""
     host = HOST_LIBRARIES | _HOST_OF_NVIDIA if library.vendor == NVIDIA else HOST_LIBRARIES
     return [needed for needed in library.elf.needed if needed not in names and needed not in host]
 
 
 def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    """What belongs inside ORT's own libraries has a finding of its own, E013; so has the user's, E017."""
+    """E002: a needed library is nowhere. E013 and E017 report on those that have findings of their own."""
     inside = _belonging_inside(library)
     for needed in missing(library, names):
         if needed not in inside and not is_users(library.name, needed):
@@ -103,8 +103,8 @@ def _needed(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
             )
 
 
-def _brought(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    """A warning: the package is whole, and of use to who has the rest."""
+def _left_to_the_user(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    """E017, a warning: the provider needs TensorRT, which its user has to install."""
     users = [needed for needed in missing(library, names) if is_users(library.name, needed)]
     if users:
         yield Finding(
@@ -117,7 +117,7 @@ def _brought(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _dependencies_inside(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """Also where the package holds them: an application that loads its own would share one with ORT."""
+    """E013: a dependency that belongs inside ORT's library is linked, even if the package holds it."""
     inside = _belonging_inside(library)
     if inside:
         yield Finding(
@@ -156,8 +156,8 @@ def _soname(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
         )
 
 
-def _beside_itself(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    """ORT's official provider has no RUNPATH, and that of the library that opens it is not inherited."""
+def _runpath(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
+    """E005: ORT's official provider has no RUNPATH and does not inherit that of its opener."""
     uses_neighbours = any(needed in names for needed in library.elf.needed)
     wrong = library.search != _ORIGIN if uses_neighbours else library.search not in (None, _ORIGIN)
     if library.vendor == ONNXRUNTIME and wrong:
@@ -171,7 +171,7 @@ def _beside_itself(library: Library, names: AbstractSet[str]) -> Iterator[Findin
 
 
 def _absolute(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """Only a warning for NVIDIA's files."""
+    """E006: a library looks in an absolute folder; only a warning for NVIDIA's files."""
     absolute = [folder for folder in (library.search or "").split(":") if folder.startswith("/")]
     if absolute:
         yield Finding(
@@ -184,8 +184,8 @@ def _absolute(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
         )
 
 
-def _linked(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """A package is unpacked, copied and mounted: what a link leads to need not come along."""
+def _link(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
+    """E010: packages are unpacked, copied and mounted, and the target of a link need not come along."""
     if library.link is not None:
         yield Finding(
             code=Code.E010,
@@ -197,7 +197,7 @@ def _linked(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
 
 
 def _executable_stack(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
-    """From glibc 2.41 on such a library does not load. Only a warning for NVIDIA's files."""
+    """E011: from glibc 2.41 on such a library does not load. Only a warning for NVIDIA's files."""
     if library.elf.executable_stack:
         yield Finding(
             code=Code.E011,
@@ -224,7 +224,7 @@ def _too_new(library: Library, limits: Limits) -> Iterator[Finding]:
 
 
 def _ort_versions(libraries: Sequence[Library]) -> dict[str, str | None]:
-    """What we compiled comes from one source tree: its bridge, which holds no mark, is as its provider."""
+    """Versions by path. All that was compiled is one source tree: its bridge has its provider's version."""
     ours = [library for library in libraries if library.vendor == ONNXRUNTIME]
     if all(library.source == BUILT and library.embedded_version is None for library in ours):
         return {}
@@ -245,13 +245,13 @@ def _cudnn_versions(libraries: Sequence[Library]) -> dict[str, str | None]:
 
 _RULES: tuple[Callable[[Library, AbstractSet[str]], Iterator[Finding]], ...] = (
     _needed,
-    _brought,
+    _left_to_the_user,
     _dependencies_inside,
     _opened,
     _soname,
-    _beside_itself,
+    _runpath,
     _absolute,
-    _linked,
+    _link,
     _executable_stack,
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from builder.binary.library import wheel_version
 from builder.binary.pe_macho import LINKS, ForeignLibrary
 from builder.findings.finding import Code, Finding
-from builder.formats.providers import HOSTS, MACOS, WINDOWS
+from builder.formats.package_names import HOSTS, MACOS, WINDOWS
 from builder.package.contents import libraries
 
 _KINDS: Mapping[str | None, str] = {

@@ -1,4 +1,4 @@
-"""How ONNX Runtime's own libraries were linked: whether all they ask for is defined, and what they show.
+"""Whether all symbols that ONNX Runtime's libraries ask for are defined, and which they export.
 
 A library links with symbols missing and fails only when it is opened. What ``ldd -r`` says on a machine with
 the package is computed here from the files alone; what glibc and libstdc++ define cannot be, but their
@@ -58,7 +58,7 @@ def check_linkage(libraries: Sequence[Library]) -> list[Finding]:
 
 
 def _undefined(library: Library, by_name: Mapping[str, Library]) -> Iterator[Finding]:
-    """Nothing where the libraries it is loaded with are not all there and readable: E001, E002 say so."""
+    """E014. Silent where a library in scope is missing or unreadable: E001 and E002 report that."""
     scope = _scope(library, by_name)
     if any(missing(one, by_name.keys()) or not one.elf.sections for one in scope):
         return
@@ -74,7 +74,7 @@ def _undefined(library: Library, by_name: Mapping[str, Library]) -> Iterator[Fin
 
 
 def _scope(library: Library, by_name: Mapping[str, Library]) -> list[Library]:
-    """Where the loader looks, as far as the package holds it: the library, then breadth first its NEEDED.
+    """The libraries where the loader looks: the library itself, then breadth first those in its NEEDED.
 
     Before a provider the host library opens the bridge for all to see. Source: ORT's provider_bridge_ort.cc.
     """
@@ -91,7 +91,7 @@ def _scope(library: Library, by_name: Mapping[str, Library]) -> list[Library]:
 
 
 def _lacking(library: Library, scope: Sequence[Library], by_name: Mapping[str, Library]) -> list[Symbol]:
-    """A version that a host library has to have is not looked for: that library is not here."""
+    """The symbols that nothing in scope defines; versioned ones of host libraries are not looked for."""
     defined = set(_definitions(scope))
     driver = any(_CUDA_DRIVER in one.elf.needed for one in scope)
     return [
@@ -110,7 +110,7 @@ def _definitions(scope: Sequence[Library]) -> Iterator[tuple[str, str]]:
 
 
 def _answers(ask: Symbol) -> tuple[tuple[str, str], ...]:
-    """Without a version any will do, and a definition without one will do for any.
+    """The definitions that satisfy a symbol: without a version any, with one also one without.
 
     Source: glibc's ``elf/dl-lookup.c``, ``check_match``.
     """
@@ -120,7 +120,7 @@ def _answers(ask: Symbol) -> tuple[tuple[str, str], ...]:
 
 
 def _not_api(library: Library) -> Iterator[Finding]:
-    """An application with a protobuf of its own would get ORT's functions for its own, or the reverse."""
+    """E015: an application with a protobuf of its own would get ORT's functions, or the reverse."""
     api = _API.get(library.name, _API_OF_PROVIDERS)
     others = [symbol for symbol in library.elf.symbols.exports if not api.fullmatch(symbol.name)]
     if others:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from builder.findings.finding import Code, Finding
 from builder.gpu.architectures import Arch
-from builder.gpu.table import KNOWN_SM, RENAMED, Version
-from builder.gpu.toolkits import (
+from builder.gpu.cuda_toolkits import (
     NVCCS,
     assembles,
     compilable,
@@ -25,6 +24,7 @@ from builder.gpu.toolkits import (
     last_cuda,
     version_of,
 )
+from builder.gpu.table import KNOWN_SM, RENAMED, Version
 from builder.onnxruntime.versions import hold_version
 
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
@@ -35,8 +35,8 @@ _FIRST_CUDNN_75: Version = (9, 11)
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """What is linted, its versions as numbers."""
+class _ToolkitChoice:
+    """The set and the versions that are linted together."""
 
     variant: str
     sm: tuple[Arch, ...]
@@ -63,12 +63,12 @@ def lint(
 
     ``ptxas``: version of a newer one that assembles nvcc's PTX for what nvcc does not know.
     """
-    subject = _Subject(variant, tuple(sm), cuda, cudnn, nvcc, ptxas)
+    subject = _ToolkitChoice(variant, tuple(sm), cuda, cudnn, nvcc, ptxas)
     found = [finding for rule in _RULES for finding in rule(subject)]
     return [*found, *hold_version(subject.at("sm"), subject.sm, ort, cuda, compiling=nvcc is not None)]
 
 
-def _cudnn_dropped(subject: _Subject) -> Iterator[Finding]:
+def _cudnn_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:
     lost = [arch for arch in subject.sm if arch.number < TURING]
     if lost and version_of(subject.cudnn) >= _FIRST_CUDNN_75:
         yield Finding(
@@ -81,7 +81,7 @@ def _cudnn_dropped(subject: _Subject) -> Iterator[Finding]:
         )
 
 
-def _cuda_dropped(subject: _Subject) -> Iterator[Finding]:
+def _cuda_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:
     gone = [arch for arch in subject.sm if _is_gone(arch, subject.cuda)]
     lost = [arch for arch in gone if arch.number not in RENAMED]
     if lost:
@@ -97,7 +97,7 @@ def _cuda_dropped(subject: _Subject) -> Iterator[Finding]:
             yield _renamed(subject, arch)
 
 
-def _renamed(subject: _Subject, arch: Arch) -> Finding:
+def _renamed(subject: _ToolkitChoice, arch: Arch) -> Finding:
     number = RENAMED[arch.number]
     now = Arch(number // 10, number % 10, arch.suffix)
     kept = sorted({now if one == arch else one for one in subject.sm})
@@ -115,7 +115,7 @@ def _is_gone(arch: Arch, cuda: str) -> bool:
     return last is not None and last < version_of(cuda)[:2]
 
 
-def _cuda_too_old(subject: _Subject) -> Iterator[Finding]:
+def _cuda_too_old(subject: _ToolkitChoice) -> Iterator[Finding]:
     for arch in subject.sm:
         first = first_cuda(arch)
         if first is not None and version_of(subject.cuda)[:2] < first:
@@ -128,7 +128,7 @@ def _cuda_too_old(subject: _Subject) -> Iterator[Finding]:
             )
 
 
-def _out_of_reach(subject: _Subject) -> Iterator[Finding]:
+def _out_of_reach(subject: _ToolkitChoice) -> Iterator[Finding]:
     if subject.nvcc is None:
         return
     reach = compilable(subject.nvcc)
@@ -144,7 +144,7 @@ def _out_of_reach(subject: _Subject) -> Iterator[Finding]:
         )
 
 
-_RULES: tuple[Callable[[_Subject], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[_ToolkitChoice], Iterator[Finding]], ...] = (
     _cudnn_dropped,
     _cuda_dropped,
     _cuda_too_old,
@@ -164,7 +164,7 @@ def _by_ptxas(nvcc: str, ptxas: str | None) -> str:
     return f", ptxas {ptxas} adds sm_{' '.join(map(str, numbers))} without a suffix" if numbers else ""
 
 
-def _ways_out(subject: _Subject, lost: Sequence[Arch]) -> Iterator[str]:
+def _ways_out(subject: _ToolkitChoice, lost: Sequence[Arch]) -> Iterator[str]:
     """The oldest nvcc that compiles for the whole set, if any, and the set without ``lost``."""
     fits = (nvcc for nvcc in NVCCS if all(compiles(nvcc, arch) for arch in subject.sm))
     nvcc = next(fits, None)
@@ -175,7 +175,7 @@ def _ways_out(subject: _Subject, lost: Sequence[Arch]) -> Iterator[str]:
         yield f"the set {_numbers(kept)}"
 
 
-def _or_set(subject: _Subject, lost: Sequence[Arch]) -> str:
+def _or_set(subject: _ToolkitChoice, lost: Sequence[Arch]) -> str:
     kept = [arch for arch in subject.sm if arch not in lost]
     return f", or the set {_numbers(kept)}" if kept else ""
 

@@ -1,4 +1,4 @@
-"""Proof that a wheel's files are passed on as they came: each is the file of its wheel's RECORD.
+"""Whether files from wheels are unmodified: each must be the file that its wheel's RECORD names.
 
 Source: "Recording installed projects" and "Binary distribution format", packaging.python.org.
 """
@@ -23,7 +23,7 @@ _HASHED = 2
 
 
 @dataclass(frozen=True)
-class Row:
+class RecordRow:
     """A line of ``RECORD``."""
 
     sha256: str
@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What wheels say of their files, before anybody reads these."""
+    """Size and sha256 of files as their wheels' RECORD states them, before the files are read."""
 
     digests: Mapping[str, Digest]
     """By member path, of those that their wheel names with hash and size."""
@@ -41,7 +41,7 @@ class Recorded:
     """B001 for each of the others."""
 
 
-def read_rows(text: str, where: str) -> dict[str, Row]:
+def read_rows(text: str, where: str) -> dict[str, RecordRow]:
     """The lines of a ``RECORD`` by path; one without a hash (its own) is left out.
 
     ``where`` names the wheel in the ``IntegrityError`` for a line with anything but a sha256.
@@ -50,7 +50,7 @@ def read_rows(text: str, where: str) -> dict[str, Row]:
         lines = [line for line in csv.reader(text.splitlines()) if len(line) >= _HASHED and line[1]]
     except csv.Error as error:
         raise IntegrityError(f"{where}: RECORD is no CSV: {error}") from error
-    return {line[0]: Row(_hex(line[1], line[0], where), _size(line)) for line in lines}
+    return {line[0]: RecordRow(_hex(line[1], line[0], where), _size(line)) for line in lines}
 
 
 def read_record(text: str, where: str) -> dict[str, str]:
@@ -73,7 +73,7 @@ def recorded(members: Sequence[Member], record: Callable[[str], str]) -> Recorde
     return Recorded(digests, (*unknown, *_modified(members)))
 
 
-def check_untouched(
+def check_unmodified(
     members: Sequence[Member], digests: Mapping[str, Digest], record: Callable[[str], str]
 ) -> list[Finding]:
     """B001 for each file from a wheel whose bytes are not its wheel's, and each of NVIDIA's said to differ.
@@ -107,12 +107,12 @@ def check_recorded(manifest: Manifest, records: Mapping[str, str]) -> Iterator[F
                 yield from _differing(entry.path, entry.source, Digest(entry.size, entry.sha256), row)
 
 
-def _rows_of(members: Sequence[Member], record: Callable[[str], str]) -> dict[str, dict[str, Row]]:
+def _rows_of(members: Sequence[Member], record: Callable[[str], str]) -> dict[str, dict[str, RecordRow]]:
     sources = sorted({member.source for member in members})
     return {source: read_rows(record(source), source) for source in sources}
 
 
-def _row(rows: Mapping[str, Row], path: str | None) -> Row | None:
+def _row(rows: Mapping[str, RecordRow], path: str | None) -> RecordRow | None:
     return rows.get(path) if path is not None else None
 
 
@@ -122,7 +122,7 @@ def _modified(files: Sequence[Member]) -> Iterator[Finding]:
             yield Finding(Code.B001, file.path, "NVIDIA's terms allow it only unmodified")
 
 
-def _unknown(member: Member, row: Row | None) -> Finding:
+def _unknown(member: Member, row: RecordRow | None) -> Finding:
     lacks = "size" if row else "line"
     return Finding(
         code=Code.B001,
@@ -131,7 +131,7 @@ def _unknown(member: Member, row: Row | None) -> Finding:
     )
 
 
-def _differing(path: str, source: str, digest: Digest, row: Row | None) -> Iterator[Finding]:
+def _differing(path: str, source: str, digest: Digest, row: RecordRow | None) -> Iterator[Finding]:
     if row and row.sha256 == digest.sha256 and row.size in (None, digest.size):
         return
     yield Finding(

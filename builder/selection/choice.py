@@ -1,4 +1,4 @@
-"""What a machine should run, and why nothing else.
+"""The package that was chosen for a machine, and the reasons against the others.
 
 A choice as a table: a row a package, a column a GPU, and under each row why it was not the one.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from builder.formats.index import Index, IndexPackage, distinct, is_same
-from builder.formats.providers import CUDA
+from builder.formats.package_names import CUDA
 from builder.gpu.devices import Device
 from builder.selection.reasons import MUSL, refusal, support_of, system_refusal
 from builder.selection.shares import by_number
@@ -25,7 +25,7 @@ class Rejection:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PackageChoice:
     """What to run. ``package`` is ``None`` where the index has nothing for this system, GPU or not."""
 
     package: Optional[IndexPackage]
@@ -64,7 +64,7 @@ _NUMBERS = ("size",)
 
 
 def lines(
-    choice: Choice, devices: Sequence[Device], index: Index, platform: str, glibc: Optional[str] = None
+    choice: PackageChoice, devices: Sequence[Device], index: Index, platform: str, glibc: Optional[str] = None
 ) -> List[str]:
     """The machine, a line for each GPU, then the table; ``WIDTH`` columns where the names allow it."""
     packages = sorted(distinct(index.packages), key=lambda package: (package.name, package.file))
@@ -90,7 +90,11 @@ def _head(devices: Sequence[Device]) -> List[str]:
 
 
 def _row(
-    package: IndexPackage, choice: Choice, devices: Sequence[Device], platform: str, glibc: Optional[str]
+    package: IndexPackage,
+    choice: PackageChoice,
+    devices: Sequence[Device],
+    platform: str,
+    glibc: Optional[str],
 ) -> List[str]:
     cuda = package.provider == CUDA
     support = (support_of(package, device) if cuda else _NOTHING for device in devices)
@@ -99,7 +103,11 @@ def _row(
 
 
 def _verdict(
-    package: IndexPackage, choice: Choice, devices: Sequence[Device], platform: str, glibc: Optional[str]
+    package: IndexPackage,
+    choice: PackageChoice,
+    devices: Sequence[Device],
+    platform: str,
+    glibc: Optional[str],
 ) -> str:
     if choice.package is not None and is_same(package, choice.package):
         return "chosen"

@@ -1,13 +1,13 @@
-"""What runs where no package for NVIDIA's GPUs does, why, and what would change that."""
+"""The package for a machine that no CUDA package runs on, with the reason and the remedy."""
 
 from __future__ import annotations
 
 from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from builder.formats.index import IndexPackage
-from builder.formats.providers import COREML, CPU, CUDA, DIRECTML
+from builder.formats.package_names import COREML, CPU, CUDA, DIRECTML
 from builder.gpu.devices import Device
-from builder.selection.choice import Choice, Rejection
+from builder.selection.choice import PackageChoice, Rejection
 from builder.selection.reasons import (
     TITLES,
     code_refusal,
@@ -30,7 +30,7 @@ _NO_CUDA = "there is no CUDA for macOS."
 
 def fall_back(
     devices: Sequence[Device], packages: Sequence[IndexPackage], platform: str, glibc: Optional[str]
-) -> Choice:
+) -> PackageChoice:
     """The package for this platform that needs no NVIDIA GPU, if there is one.
 
     ``devices`` and ``packages`` are in the order in which they are to be told.
@@ -39,7 +39,7 @@ def fall_back(
     chosen = min(fitting, key=lambda package: _preference(package, platform), default=None)
     title = TITLES[chosen.provider if chosen else CPU]
     instead = [f"{chosen.name} is taken instead."] if chosen else []
-    return Choice(
+    return PackageChoice(
         package=chosen,
         device=None,
         support=None,

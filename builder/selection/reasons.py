@@ -11,7 +11,7 @@ from typing import Dict, Iterable, Optional, Tuple
 from builder.formats.index import IndexPackage
 from builder.formats.manifest import Driver
 from builder.formats.missing_kernels import runs_nothing, shortcoming
-from builder.formats.providers import COREML, CPU, CUDA, DIRECTML
+from builder.formats.package_names import COREML, CPU, CUDA, DIRECTML
 from builder.gpu.devices import Device, above_ceiling, below_floor
 
 NATIVE = "native"

@@ -1,9 +1,4 @@
-"""Which package this machine should run, by what is in the packages' bytes.
-
-The GPUs a user names: ``--device 0``, ``--device GPU-4f0c``, ``--device 0,2``.
-
-Which model a machine can hold.
-"""
+"""Chooses the package for a machine, the GPUs that a user names, and the model that a machine can hold."""
 
 from __future__ import annotations
 
@@ -14,9 +9,9 @@ from builder.errors import ValidationError
 from builder.formats.index import Index, distinct, offers
 from builder.formats.manifest import ModelRule
 from builder.formats.missing_kernels import counted
-from builder.formats.providers import CUDA
+from builder.formats.package_names import CUDA
 from builder.gpu.devices import Device
-from builder.selection.choice import Choice, Rejection
+from builder.selection.choice import PackageChoice, Rejection
 from builder.selection.fallback import fall_back
 from builder.selection.reasons import (
     JIT,
@@ -34,7 +29,7 @@ from builder.selection.shares import Served, Share, by_number, note, serve, visi
 __all__ = [
     "JIT",
     "NATIVE",
-    "Choice",
+    "PackageChoice",
     "Rejection",
     "distinct",
     "lacking",
@@ -55,7 +50,7 @@ def select(
     platform: str,
     glibc: Optional[str] = None,
     hidden: Sequence[Device] = (),
-) -> Choice:
+) -> PackageChoice:
     """The package that serves the GPUs best (see ``selection.shares``); else what needs no NVIDIA GPU.
 
     A package whose map says ``partial`` or ``none``, whose driver window leaves the driver out, or that needs
@@ -72,7 +67,7 @@ def select(
     best = min((one for one in candidates if one.devices), key=lambda one: one.rank, default=None)
     if best is None:
         return replace(fall_back(devices, packages, platform, glibc), others=present)
-    return Choice(
+    return PackageChoice(
         package=best.package,
         device=best.devices[0],
         support=support_of(best.package, best.devices[0]),
@@ -141,7 +136,7 @@ def _told(share: Share) -> str:
 
 
 def only(devices: Sequence[Device], wanted: str) -> Tuple[Device, ...]:
-    """Those of ``devices`` that ``wanted`` names, in its order: numbers and UUIDs, separated by commas.
+    """The devices that ``wanted`` names, in its order: numbers and UUIDs, separated by commas.
 
     A UUID (``GPU-…``, ``MIG-…``) may be cut short as long as it means one GPU. Raises ``ValidationError``,
     which names what there is.
@@ -175,7 +170,7 @@ def _inventory(devices: Sequence[Device]) -> str:
 _UNIFIED = ("macos-arm64",)
 
 _SHARE_PERCENT = 35
-"""Of unified memory for a model: the system and the application live in it too."""
+"""The share of unified memory that a model may take: the system and the application need the rest."""
 
 
 def usable_vram(platform: str, ram_mib: int, vram_mib: Optional[int]) -> Optional[int]:

@@ -1,4 +1,4 @@
-"""Which of a machine's GPUs a package serves, what that is worth, and how the others are hidden from it.
+"""The GPUs that a package serves on a machine, the rank that this gives it, and how the others are hidden.
 
 One process can load one package, and GPUs of several generations may need several. The rule: a package that
 runs every operator goes before one that does not (``cannot_run``); then the package that serves the most GPU

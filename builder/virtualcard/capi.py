@@ -81,7 +81,7 @@ _FATAL = 4
 """Of ``OrtLoggingLevel``: errors come back as statuses, and need not be printed too."""
 
 
-class OrtError(Exception):
+class OrtStatusError(Exception):
     """A call came back with a status."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -139,31 +139,31 @@ class Api:
         self.release("ReleaseEnv", self.env)
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function that returns a status. Raises ``OrtError``."""
+        """Call a function that returns a status. Raises ``OrtStatusError``."""
         status = _CALL(self._address(name))(*arguments)
         if status is not None:
             raise self._error(ctypes.c_void_p(status))
 
     def handle(self, name: str, *arguments: object) -> ctypes.c_void_p:
-        """What a function with a pointer as its last, outgoing, argument makes. Raises ``OrtError``."""
+        """The pointer that a function returns through its last argument. Raises ``OrtStatusError``."""
         made = ctypes.c_void_p()
         self.call(name, *arguments, ctypes.byref(made))
         return made
 
     def number(self, name: str, *arguments: object) -> int:
-        """As ``handle``, for a ``size_t``."""
+        """The ``size_t`` that a function returns through its last argument. Raises ``OrtStatusError``."""
         made = ctypes.c_size_t()
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
 
     def integer(self, name: str, *arguments: object) -> int:
-        """As ``handle``, for a C ``int`` or an enumeration."""
+        """The C ``int`` that a function returns through its last argument. Raises ``OrtStatusError``."""
         made = ctypes.c_int()
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
 
     def text(self, name: str, *arguments: object) -> str:
-        """As ``handle``, for a string that ORT's default allocator made and wants back."""
+        """The string that a function returns through its last argument, freed by ORT's allocator."""
         allocator = self.handle("GetAllocatorWithDefaultOptions")
         made = self.handle(name, *arguments, allocator)
         said = ctypes.string_at(made.value or 0).decode()
@@ -180,11 +180,11 @@ class Api:
             raise AttributeError(f"version {self.version} has no {name}")
         return int(address)
 
-    def _error(self, status: ctypes.c_void_p) -> OrtError:
+    def _error(self, status: ctypes.c_void_p) -> OrtStatusError:
         code = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._address("GetErrorCode"))(status)
         message = _TEXT(self._address("GetErrorMessage"))(status)
         self.release("ReleaseStatus", status)
-        return OrtError(ERROR_KINDS[code], (message or b"").decode(errors="replace"))
+        return OrtStatusError(ERROR_KINDS[code], (message or b"").decode(errors="replace"))
 
 
 def _decoded(text: object) -> str:

@@ -13,7 +13,7 @@ Source: CUDA Toolkit 13.0 release notes.
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
+class VirtualCard:
     """One claimed GPU."""
 
     capability: str
@@ -23,5 +23,5 @@ class Card:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What runtime.c reads."""
+        """The environment variables that runtime.c reads."""
         return {"VIRTUALCARD_CAPABILITY": self.capability, "VIRTUALCARD_DRIVER": self.driver}

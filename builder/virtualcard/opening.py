@@ -1,4 +1,4 @@
-"""Opens models on a virtual card, in a child process, and says what was seen."""
+"""Opens models on a virtual card, in a child process, and reads back what the session did."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from builder.binary.elf import Elf, read_elf
 from builder.errors import LoadError
 from builder.ports import Runner
-from builder.virtualcard.card import Card
+from builder.virtualcard.card import VirtualCard
 from builder.virtualcard.stubs import stub_library
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ _COMPUTES = re.compile(r"cublas(Lt)?[SDGM]|cudnn|cufftXtExec|curandGenerate|fmha
 _PREPARES = re.compile(r"Create|Destroy|Set|Get|Finalize|Init|Desc")
 
 
-class Answer(TypedDict):
-    """What was seen of one model."""
+class CardAnswer(TypedDict):
+    """The worker's line of JSON on one model."""
 
     error: str
     nodes: list[tuple[str, str, str, int]]
@@ -62,21 +62,21 @@ class Answer(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runtime:
+class CardRuntime:
     """The stand-in, and what starts processes with it."""
 
     library: Path
     """``libvirtualcard.so``, as ``compile.sh`` made it."""
     runner: Runner
 
-    def error_of(self, card: Card) -> int:
+    def error_of(self, card: VirtualCard) -> int:
         """The CUDA error that each call has on ``card``: 35, 100; 0 where a machine can have both."""
         answer = ctypes.CDLL(str(self.library)).virtualcard_error
         return int(answer(card.capability.encode(), card.driver.encode()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class ModelToOpen:
     """A model to open."""
 
     model: Path
@@ -107,7 +107,7 @@ class Containers:
 
 @dataclass(frozen=True, kw_only=True)
 class Opening:
-    """What was seen of one model."""
+    """The result of opening one model: nodes, containers, launches, or the error."""
 
     nodes: Mapping[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     """Provider → operator and name of each of its nodes, subgraphs' too."""
@@ -142,19 +142,21 @@ class Opening:
 def open_model(
     libraries: Path,
     model: Path,
-    card: Card,
+    card: VirtualCard,
     *,
-    runtime: Runtime,
+    runtime: CardRuntime,
     level: int = ALL,
     run: Mapping[str, Array] | None = None,
 ) -> Opening:
     """Open one model: see ``open_models``."""
-    (opening,) = open_models(libraries, [Asked(model=model, feed=run, level=level)], card, runtime=runtime)
+    (opening,) = open_models(
+        libraries, [ModelToOpen(model=model, feed=run, level=level)], card, runtime=runtime
+    )
     return opening
 
 
 def open_models(
-    libraries: Path, asked: Sequence[Asked], card: Card, *, runtime: Runtime
+    libraries: Path, asked: Sequence[ModelToOpen], card: VirtualCard, *, runtime: CardRuntime
 ) -> Iterator[Opening]:
     """Open models one after another on the CUDA provider of ``libraries``, the CPU's behind it.
 
@@ -173,8 +175,8 @@ def open_models(
             left = left[len(seen) :]
 
 
-def environment_of(host: Path, card: Card, runtime: Runtime, folder: Path) -> dict[str, str]:
-    """What puts a process on ``card`` that opens the library ``host``; ``folder`` is empty and outlives it.
+def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: Path) -> dict[str, str]:
+    """The environment of a process that opens the library ``host`` on ``card``, with stand-ins in ``folder``.
 
     Raises ``LoadError`` for a provider that is not for CUDA 12.
     """
@@ -219,12 +221,12 @@ def _loader(folder: Path) -> dict[str, str]:
 
 def _process(
     host: Path,
-    left: Sequence[tuple[int, Asked]],
+    left: Sequence[tuple[int, ModelToOpen]],
     folder: Path,
     environment: Mapping[str, str],
     runner: Runner,
 ) -> list[Opening]:
-    """What one process saw, model by model; of the last one it may have died."""
+    """Open models in one process; the last result may be the model that ended it."""
     jobs = [_job(at, one, folder) for at, one in left]
     (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
     answers = folder / "answers.jsonl"
@@ -247,7 +249,7 @@ def _last(lines: Sequence[str]) -> str:
     return "\n".join(lines)[-2000:].strip()
 
 
-def _job(at: int, asked: Asked, folder: Path) -> dict[str, object]:
+def _job(at: int, asked: ModelToOpen, folder: Path) -> dict[str, object]:
     feed = folder / f"feed-{at}.npz"
     if asked.feed is not None and not feed.exists():
         import numpy as np  # noqa: PLC0415 - slow to import, and every verb imports this module
@@ -261,7 +263,7 @@ def _job(at: int, asked: Asked, folder: Path) -> dict[str, object]:
     }
 
 
-def _opening(answer: Answer) -> Opening:
+def _opening(answer: CardAnswer) -> Opening:
     nodes: dict[str, Counter[tuple[str, str]]] = {}
     for provider, operator, name, count in answer["nodes"]:
         nodes.setdefault(provider, Counter())[operator, name] += count

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from builder.virtualcard.capi import Api, OrtError
+from builder.virtualcard.capi import Api, OrtStatusError
 from builder.virtualcard.values import Value, Values
 
 NO_CUDA = ("CUDA failure", "Failed to load library")
@@ -15,8 +15,8 @@ NO_CUDA = ("CUDA failure", "Failed to load library")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """How a session is opened."""
+class SessionSettings:
+    """Settings of a session."""
 
     cuda: bool = True
     """Ask for the CUDA provider before the CPU's."""
@@ -31,13 +31,13 @@ class Wish:
 class Session:
     """An open session. One thread: sums come out in one order."""
 
-    def __init__(self, api: Api, model: Path, wish: Wish) -> None:
-        """Where CUDA finds no device, ``refusal`` says so, and the CPU serves. Raises ``OrtError``."""
+    def __init__(self, api: Api, model: Path, wish: SessionSettings) -> None:
+        """Where CUDA finds no device, ``refusal`` says so, and the CPU serves. Raises ``OrtStatusError``."""
         self._api = api
         self.refusal: str | None = None
         try:
             self._handle = _open(api, model, wish)
-        except OrtError as error:
+        except OrtStatusError as error:
             if not wish.cuda or not any(words in error.message for words in NO_CUDA):
                 raise
             self.refusal = error.message
@@ -46,7 +46,7 @@ class Session:
         self.outputs = self._names("Output")
 
     def run(self, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs. Raises ``OrtError``, ``InexpressibleError``."""
+        """The outputs. Raises ``OrtStatusError``, ``InexpressibleError``."""
         values = Values(self._api)
         try:
             return [values.read(handle) for handle in self._run(values, inputs)]
@@ -83,7 +83,7 @@ def _texts(names: Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
     return (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
 
 
-def _open(api: Api, model: Path, wish: Wish) -> ctypes.c_void_p:
+def _open(api: Api, model: Path, wish: SessionSettings) -> ctypes.c_void_p:
     options = api.handle("CreateSessionOptions")
     try:
         _prepare(api, options, wish)
@@ -92,7 +92,7 @@ def _open(api: Api, model: Path, wish: Wish) -> ctypes.c_void_p:
         api.release("ReleaseSessionOptions", options)
 
 
-def _prepare(api: Api, options: ctypes.c_void_p, wish: Wish) -> None:
+def _prepare(api: Api, options: ctypes.c_void_p, wish: SessionSettings) -> None:
     api.call("SetIntraOpNumThreads", options, ctypes.c_int(1))
     if wish.level is not None:
         api.call("SetSessionGraphOptimizationLevel", options, ctypes.c_int(wish.level))

@@ -50,7 +50,7 @@ class Values:
         return self._make_strings(value) if value.dtype == object else self._make_tensor(value)
 
     def read(self, handle: ctypes.c_void_p) -> Value:
-        """What an OrtValue holds; it is given back with the others."""
+        """The value that an OrtValue holds; the OrtValue is released with the others."""
         self._made.append(handle)
         if not self._api.integer("HasValue", handle):
             return None

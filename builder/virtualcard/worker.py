@@ -14,13 +14,13 @@ from typing import TypedDict
 import numpy as np
 
 from builder.formats.session_log import Placement
-from builder.virtualcard.capi import Api, OrtError
-from builder.virtualcard.opening import NO_RUNTIME, Answer
-from builder.virtualcard.session import Session, Wish
+from builder.virtualcard.capi import Api, OrtStatusError
+from builder.virtualcard.opening import NO_RUNTIME, CardAnswer
+from builder.virtualcard.session import Session, SessionSettings
 from builder.virtualcard.values import InexpressibleError
 
 
-class Job(TypedDict):
+class OpeningJob(TypedDict):
     """A model to open; ``feed`` is an ``.npz`` of its inputs, with which it is run."""
 
     model: str
@@ -30,8 +30,8 @@ class Job(TypedDict):
 
 
 def main(host: str, folder: str) -> None:
-    """See the module."""
-    jobs: list[Job] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
+    """Open every model of ``jobs.json`` and append its line to ``answers.jsonl``."""
+    jobs: list[OpeningJob] = json.loads((Path(folder) / "jobs.json").read_text(encoding="utf-8"))
     placement = Placement()
     try:
         api = Api(Path(host), log=placement.listen)
@@ -44,16 +44,16 @@ def main(host: str, folder: str) -> None:
             answers.flush()
 
 
-def _answer(api: Api, job: Job, placement: Placement, report: Path) -> Answer:
+def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> CardAnswer:
     error = ""
     placement.forget()
     try:
         error = _open(api, job)
         nodes = [] if error else placement.take()
-    except (OrtError, InexpressibleError) as refusal:
+    except (OrtStatusError, InexpressibleError) as refusal:
         error, nodes = str(refusal), placement.take()
     ctypes.CDLL(None).virtualcard_report(str(report).encode())
-    answer = Answer(
+    answer = CardAnswer(
         error=error,
         nodes=nodes,
         no_kernel=sorted(placement.no_kernel),
@@ -76,9 +76,11 @@ def _answer(api: Api, job: Job, placement: Placement, report: Path) -> Answer:
     return answer
 
 
-def _open(api: Api, job: Job) -> str:
-    """Why the CUDA provider was not there, if it was not. Raises ``OrtError``, ``InexpressibleError``."""
-    session = Session(api, Path(job["model"]), Wish(verbose=True, level=job["level"], config=job["config"]))
+def _open(api: Api, job: OpeningJob) -> str:
+    """Why there was no CUDA provider, or nothing. Raises ``OrtStatusError``, ``InexpressibleError``."""
+    session = Session(
+        api, Path(job["model"]), SessionSettings(verbose=True, level=job["level"], config=job["config"])
+    )
     try:
         if session.refusal is None and job["feed"] is not None:
             values = dict(np.load(job["feed"]))

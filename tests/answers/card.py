@@ -11,8 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from builder.adapters.process import ProcessRunner
-from builder.virtualcard.card import Card
-from builder.virtualcard.opening import ALL, Opening, Runtime, open_model
+from builder.virtualcard.card import VirtualCard
+from builder.virtualcard.opening import ALL, CardRuntime, Opening, open_model
 from tests.answers import pairs
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
@@ -24,7 +24,7 @@ CAPABILITIES = ("5.2", "8.6", "12.0")
 
 
 @cache
-def runtime() -> Runtime:
+def runtime() -> CardRuntime:
     """The stand-in for CUDA's runtime, as the kit's image makes it."""
     folder = tempfile.mkdtemp(prefix="ortpacks-virtualcard-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -32,13 +32,13 @@ def runtime() -> Runtime:
     argv: list[str | Path] = ["sh", ROOT / "builder/virtualcard/compile.sh", made]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return Runtime(library=made, runner=ProcessRunner(os.environ))
+    return CardRuntime(library=made, runner=ProcessRunner(os.environ))
 
 
 def place(pair: Pair, model: Model, capability: str, level: int = ALL) -> Opening:
     """Open ``model`` on a virtual card of ``capability``, and run it if it can run blind."""
     feed = model.feed if model.runs_blind else None
-    card = Card(capability=capability)
+    card = VirtualCard(capability=capability)
     return open_model(pair.library, model.path, card, runtime=runtime(), level=level, run=feed)
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from builder.virtualcard.capi import Api, OrtError
-from builder.virtualcard.session import Session, Wish
+from builder.virtualcard.capi import Api, OrtStatusError
+from builder.virtualcard.session import Session, SessionSettings
 from builder.virtualcard.values import InexpressibleError, Value
 from tests.answers.cases import Sample, samples
 from tests.answers.verdict import PASSED, judge
@@ -57,7 +57,7 @@ def answer(case: Path, opener: Opener) -> tuple[str, str]:
             return _judged(session, samples(case))
         finally:
             session.close()
-    except OrtError as error:
+    except OrtStatusError as error:
         return f"error: {error.kind}", ""
     except InexpressibleError as limit:
         return f"{INEXPRESSIBLE}: {limit}", ""
@@ -67,7 +67,7 @@ def open_with(api: Api, provider: str) -> Callable[[Path], Session]:
     """Opens models on ``provider``, with the CPU's behind it."""
 
     def opened(model: Path) -> Session:
-        session = Session(api, model, Wish(cuda=provider != "cpu"))
+        session = Session(api, model, SessionSettings(cuda=provider != "cpu"))
         assert provider != "gpu" or session.refusal is None, session.refusal
         return session
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.probe.child import Probe
 from builder.client.probe.detect import Detection, Surroundings
 from builder.client.probe.processes import asker
+from builder.client.probe.result import Probe
 
 SOURCES = Path(__file__).parent / "driver"
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from builder.formats.session_log import Placement
 from builder.virtualcard.capi import Api
-from builder.virtualcard.session import Session, Wish
+from builder.virtualcard.session import Session, SessionSettings
 
 
 def main(library: str, model: str) -> None:
     """A JSON object: the refusal of the CUDA provider, and the nodes as ORT's log names them."""
     placement = Placement()
     with Api(Path(library), log=placement.listen) as api:
-        session = Session(api, Path(model), Wish(verbose=True))
+        session = Session(api, Path(model), SessionSettings(verbose=True))
         said = {"refusal": session.refusal, "nodes": placement.take()}
         session.close()
     print(json.dumps(said))  # noqa: T201

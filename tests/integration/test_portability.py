@@ -18,7 +18,7 @@ from builder.adapters.test_models.stock import stock_outputs
 from builder.binary.elf import read_elf
 from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
-from builder.pipeline.selftest import Bench
+from builder.pipeline.selftest import SelftestBench
 from builder.pipeline.selftest_models import silero_inputs
 from builder.project.inputs import ort_wheel
 from tests.elsewhere.compiled import Compiler
@@ -54,7 +54,7 @@ def kit(legacy_package: Path, dist: Path) -> CheckTools:
 
 
 @pytest.fixture(scope="module")
-def bench(kit: CheckTools) -> Bench:
+def bench(kit: CheckTools) -> SelftestBench:
     return kit.bench()
 
 
@@ -92,7 +92,7 @@ class Ran:
         return str(cuda["message"])
 
 
-def smoke(image: str, program: Path, package: Path, bench: Bench, folder: Path) -> Ran:
+def smoke(image: str, program: Path, package: Path, bench: SelftestBench, folder: Path) -> Ran:
     inputs = silero_inputs()
     for item in inputs:
         (folder / item.name).write_bytes(item.data)
@@ -110,7 +110,7 @@ def smoke(image: str, program: Path, package: Path, bench: Bench, folder: Path) 
     return Ran(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
 
 
-def require_stock_numbers(ran: Ran, bench: Bench) -> None:
+def require_stock_numbers(ran: Ran, bench: SelftestBench) -> None:
     outputs = ran.said["outputs"]
     assert isinstance(outputs, dict)
     for name, wanted in stock_outputs(bench.trials[0].model, silero_inputs()).items():
@@ -119,7 +119,7 @@ def require_stock_numbers(ran: Ran, bench: Bench) -> None:
 
 @pytest.mark.parametrize("system", [DEBIAN_12, DEBIAN_13, UBUNTU_22_04], ids=lambda system: system.name)
 def test_a_model_runs_on(
-    system: System, image: Callable[[System], str], package: Path, bench: Bench, tmp_path: Path
+    system: System, image: Callable[[System], str], package: Path, bench: SelftestBench, tmp_path: Path
 ) -> None:
     """The provider loads: it is CUDA that finds no device, not the loader that finds no symbol."""
     ran = smoke(image(system), bench.smoke, package, bench, tmp_path)
@@ -129,7 +129,7 @@ def test_a_model_runs_on(
 
 
 def test_debian_11_refuses_the_smoke_program(
-    image: Callable[[System], str], package: Path, bench: Bench, tmp_path: Path
+    image: Callable[[System], str], package: Path, bench: SelftestBench, tmp_path: Path
 ) -> None:
     """It was compiled on Debian 12: the loader's words are all there is."""
     ran = smoke(image(DEBIAN_11), bench.smoke, package, bench, tmp_path)
@@ -138,7 +138,7 @@ def test_debian_11_refuses_the_smoke_program(
 
 
 def test_on_debian_11_a_program_of_its_own_is_told_why_and_stays_on_the_cpu(
-    image: Callable[[System], str], package: Path, bench: Bench, compiler: Compiler, tmp_path: Path
+    image: Callable[[System], str], package: Path, bench: SelftestBench, compiler: Compiler, tmp_path: Path
 ) -> None:
     """The official host library loads there, the provider compiled on Debian 12 does not."""
     ran = smoke(image(DEBIAN_11), compiler.smoke_for_debian_11(), package, bench, tmp_path)

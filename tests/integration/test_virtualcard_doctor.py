@@ -15,12 +15,12 @@ import pytest
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Kind
 from builder.client.probe.processes import asker
-from builder.client.trials.session import Sessions
+from builder.client.trials.try_out import OrtTrials
 from builder.findings.check_cuda import numbers
 from builder.findings.check_session import fallback
-from builder.findings.observed import Seen, Trial
-from builder.findings.symptom import Symptom
-from builder.virtualcard.card import Card
+from builder.findings.finding import Finding
+from builder.findings.observed import Seen, SessionTrial
+from builder.virtualcard.card import VirtualCard
 from builder.virtualcard.opening import environment_of
 from tests.answers import pairs
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
@@ -55,16 +55,16 @@ def ptx_alone(stock: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def on_card(host: Path, card: Card) -> Iterator[Sessions]:
+def on_card(host: Path, card: VirtualCard) -> Iterator[OrtTrials]:
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, **environment_of(host, card, runtime(), Path(folder))}
 
-        yield Sessions(asker(env), sys.executable)
+        yield OrtTrials(asker(env), sys.executable)
 
 
-def tried(host: Path, capability: str, driver: str) -> tuple[Trial, list[Symptom]]:
-    with on_card(host, Card(capability=capability, driver=driver)) as sessions:
-        trial = sessions.run(host, "cuda")
+def tried(host: Path, capability: str, driver: str) -> tuple[SessionTrial, list[Finding]]:
+    with on_card(host, VirtualCard(capability=capability, driver=driver)) as sessions:
+        trial = sessions.compute(host, "cuda")
     seen = Seen(trial=trial)
     return trial, [*numbers(seen), *fallback(seen)]
 
@@ -79,22 +79,22 @@ def tried(host: Path, capability: str, driver: str) -> tuple[Trial, list[Symptom
 def test_the_official_provider_where_it_cannot_run(
     stock: Path, capability: str, driver: str, number: int, code: str, advice: str
 ) -> None:
-    trial, symptoms = tried(stock, capability, driver)
+    trial, findings = tried(stock, capability, driver)
     assert (trial.code, trial.on_cpu) == (number, True)
-    assert [one.code for one in symptoms] == [code, "D403"]
-    assert advice in symptoms[0].do
+    assert [one.code.name for one in findings] == [code, "D403"]
+    assert advice in findings[0].do
 
 
 def test_ptx_that_is_newer_than_the_driver(ptx_alone: Path) -> None:
-    trial, symptoms = tried(ptx_alone, "9.0", "525.60.13")
+    trial, findings = tried(ptx_alone, "9.0", "525.60.13")
     assert (trial.code, trial.on_cpu) == (222, True)
-    assert [one.code for one in symptoms] == ["D023", "D403"]
-    assert "Update the driver" in symptoms[0].do
+    assert [one.code.name for one in findings] == ["D023", "D403"]
+    assert "Update the driver" in findings[0].do
     assert tried(ptx_alone, "9.0", "580.65.06")[0].code is None
 
 
 def test_no_card_for_the_driver_is_no_failure_of_cuda(stock: Path) -> None:
     """590 no longer knows Maxwell."""
-    trial, symptoms = tried(stock, "5.2", "590.44.01")
+    trial, findings = tried(stock, "5.2", "590.44.01")
     assert (trial.code, trial.on_cpu) == (100, True)
-    assert [one.code for one in symptoms] == ["D403"]
+    assert [one.code.name for one in findings] == ["D403"]

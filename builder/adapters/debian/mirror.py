@@ -14,7 +14,7 @@ from urllib.parse import quote
 from builder.adapters.transfer import HttpTransfer
 from builder.errors import TransferError
 from builder.files.http_client import NotThereError
-from builder.formats.addresses import without_userinfo
+from builder.formats.text import without_userinfo
 from builder.project.inputs import Input, Pin
 
 

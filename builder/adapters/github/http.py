@@ -24,7 +24,7 @@ from builder.adapters.github.refusals import (
     sent_at,
 )
 from builder.errors import ConfigError, TransferError
-from builder.formats.addresses import API, API_FORM, may_carry_a_token, without_userinfo
+from builder.formats.text import API, API_FORM, may_carry_a_token, without_userinfo
 from builder.ports import Reporter
 
 _TOKEN = re.compile(r"[\x21-\x7e]+")

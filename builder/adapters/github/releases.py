@@ -15,7 +15,7 @@ from builder.adapters.github.http import GitHubHttp, GitHubReply
 from builder.adapters.github.refusals import Fault, explain, lacks_scope, may_not_write
 from builder.errors import ConfigError, IntegrityError, TransferError
 from builder.files.digest import LocalFile
-from builder.formats.addresses import REPOSITORY
+from builder.formats.text import REPOSITORY
 from builder.ports import Reporter
 from builder.release.assets import Asset, Release, holds
 

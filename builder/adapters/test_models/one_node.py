@@ -64,8 +64,8 @@ _ELEMENT_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype
 
 
 @dataclass(frozen=True)
-class Form:
-    """How much of a node is spelled out: what one version of a schema wants another refuses."""
+class NodeForm:
+    """The inputs, outputs and attributes that a node spells out; versions of a schema differ in them."""
 
     inputs: tuple[int, int] = (0, _MANY)
     """Fewest and most inputs."""
@@ -77,7 +77,7 @@ class Form:
     rank: int | None = None
     """Rank of all inputs; nothing is said of their shapes without."""
 
-    def mended(self, refusal: str) -> Form | None:
+    def mended(self, refusal: str) -> NodeForm | None:
         """The form that ONNX Runtime asks for, where its refusal says so."""
         if found := _SIZE.search(refusal):
             allowed = int(found[2]), int(found[3])
@@ -86,7 +86,7 @@ class Form:
             return replace(self, attributes=self.attributes | {found[1]})
         return None
 
-    def other(self) -> Form | None:
+    def other(self) -> NodeForm | None:
         """The next form to try: some schemas count on what they call optional, or on a shape."""
         if not self.whole and self.rank is None:
             return replace(self, whole=True)
@@ -122,7 +122,7 @@ class Definition:
 
     @cached_property
     def outputs(self) -> tuple[Parameter, ...]:
-        """As ``inputs``."""
+        """The outputs in the schema's order; a variadic one stands for its first."""
         return tuple(map(_parameter, self._schema.outputs))
 
     @cached_property
@@ -140,7 +140,7 @@ class Definition:
 
         Without those of outputs that follow from the inputs: who chooses the inputs chooses them.
         """
-        filled = self.filled(Form())
+        filled = self.filled(NodeForm())
         names = [name for name in self.types if name in filled and name not in self._following]
         found = (
             dict(zip(names, some, strict=True)) for some in product(*(self.types[name] for name in names))
@@ -156,7 +156,7 @@ class Definition:
             return made.startswith("tensor(") or element_of(made) in _SEQUENCED
         return True
 
-    def places(self, side: str, form: Form) -> list[int]:
+    def places(self, side: str, form: NodeForm) -> list[int]:
         """The positions of ``inputs`` or ``outputs`` that a node of ``form`` fills."""
         parameters: tuple[Parameter, ...] = getattr(self, side)
         fewest, most = form.inputs if side == "inputs" else form.outputs
@@ -170,15 +170,15 @@ class Definition:
                 wanted.add(at)
         return sorted(at for at in wanted if at < most)
 
-    def filled(self, form: Form) -> frozenset[str]:
+    def filled(self, form: NodeForm) -> frozenset[str]:
         """The type parameters of what a node of ``form`` fills."""
         return frozenset(
             [self.inputs[at].type for at in self.places("inputs", form)]
             + [self.outputs[at].type for at in self.places("outputs", form)]
         )
 
-    def attributes(self, binding: Binding, form: Form, body: GraphProto) -> Iterator[AttributeProto]:
-        """Those that the schema requires, or that decide an output's type."""
+    def attributes(self, binding: Binding, form: NodeForm, body: GraphProto) -> Iterator[AttributeProto]:
+        """The attributes that the schema requires, or that decide an output's type."""
         element = self._output_element(binding)
         for name, item in self._schema.attributes.items():
             kind = item.type.name
@@ -197,7 +197,7 @@ class Definition:
 
     @cached_property
     def _following(self) -> frozenset[str]:
-        """Those of ``_free`` that no attribute decides either."""
+        """The type parameters of ``_free`` that no attribute decides."""
         chosen = any(_decides(name, item.type.name) for name, item in self._schema.attributes.items())
         return frozenset(self._free[1:] if chosen else self._free)
 
@@ -213,10 +213,10 @@ class Question:
 
     definition: Definition
     bindings: tuple[Binding, ...]
-    form: Form = Form()
+    form: NodeForm = NodeForm()
 
     def again(self, refusal: str) -> Iterator[Question]:
-        """What to ask next after the model was refused: mended, node by node, or in another form."""
+        """The questions to ask after the model was refused: mended, node by node, or in another form."""
         mended = self.form.mended(refusal)
         absent = _absent_element(refusal)
         left = tuple(
@@ -238,7 +238,7 @@ class Question:
 
     def model(self) -> bytes:
         """The model; node ``n0`` has the first binding, and so on, ``LAST`` behind them."""
-        graph = _Graph(self.definition, self.form)
+        graph = _NodeGraph(self.definition, self.form)
         for at, binding in enumerate(self.bindings):
             graph.add(f"n{at}", binding)
         return graph.model()
@@ -281,10 +281,10 @@ def element_of(spelled: str) -> int:
     return int(_ELEMENTS[re.findall(r"\w+", spelled)[-1]])
 
 
-class _Graph:
+class _NodeGraph:
     """A graph in the making. An input serves all nodes that want its type."""
 
-    def __init__(self, definition: Definition, form: Form) -> None:
+    def __init__(self, definition: Definition, form: NodeForm) -> None:
         self._definition = definition
         self._form = form
         self._nodes: list[NodeProto] = []

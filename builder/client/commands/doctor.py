@@ -5,32 +5,34 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Dict, Iterator, List, Optional, Sequence
 
-from builder.client.commands.detect import device_value, spelled
 from builder.client.commands.observe import Rights, examine
+from builder.client.commands.select_package import device_value, spelled
 from builder.client.probe.detect import Detection
-from builder.client.world import Answer, Options, World, head
+from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import CheckFailedError
 from builder.findings.diagnose import diagnose
-from builder.findings.observed import Seen, Trial
-from builder.findings.symptom import Severity, Symptom
+from builder.findings.finding import Finding, Severity
+from builder.findings.observed import Seen, SessionTrial
 
 
-def answer_doctor(world: World, options: Options, rights: Optional[Rights] = None) -> Answer:
+def answer_doctor(world: World, options: ClientOptions, rights: Optional[Rights] = None) -> CommandAnswer:
     """Examine the machine and the package in use. Exit code 6 when a finding is an error, else 0."""
     found, seen = examine(world, options, rights or Rights())
-    symptoms = diagnose(seen)
-    bad = any(symptom.severity is Severity.ERROR for symptom in symptoms)
-    lines = (*_findings(symptoms), *_machine(found, seen))
-    return Answer(_value(symptoms, found, seen), tuple(lines), CheckFailedError.exit_code if bad else 0)
+    findings = diagnose(seen)
+    bad = any(finding.severity is Severity.ERROR for finding in findings)
+    lines = (*_findings(findings), *_machine(found, seen))
+    return CommandAnswer(
+        _value(findings, found, seen), tuple(lines), CheckFailedError.exit_code if bad else 0
+    )
 
 
-def _findings(symptoms: Sequence[Symptom]) -> Iterator[str]:
-    if all(symptom.severity is Severity.NOTE for symptom in symptoms):
+def _findings(findings: Sequence[Finding]) -> Iterator[str]:
+    if all(finding.severity is Severity.NOTE for finding in findings):
         yield "Nothing is wrong."
-    for symptom in symptoms:
-        yield f"{symptom.code} {symptom.severity.value}: {symptom.seen}"
-        yield f"  means: {symptom.means}"
-        yield f"  do: {symptom.do}"
+    for finding in findings:
+        yield f"{finding.code.name} {finding.severity.value}: {finding.message}"
+        yield f"  means: {finding.means}"
+        yield f"  do: {finding.do}"
 
 
 def _machine(found: Detection, seen: Seen) -> Iterator[str]:
@@ -47,17 +49,17 @@ def _machine(found: Detection, seen: Seen) -> Iterator[str]:
     yield from (f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes)
 
 
-def _told(trial: Trial) -> str:
+def _told(trial: SessionTrial) -> str:
     if trial.failure is None:
         return f"a session of one node ran on {trial.provider}"
     on_cpu = {True: ", on cpu it ran", False: ", on cpu it does not run either", None: ""}[trial.on_cpu]
     return f"a session of one node does not run on {trial.provider}{on_cpu}: {trial.failure}"
 
 
-def _value(symptoms: Sequence[Symptom], found: Detection, seen: Seen) -> Dict[str, object]:
+def _value(findings: Sequence[Finding], found: Detection, seen: Seen) -> Dict[str, object]:
     return {
         **head("doctor"),
-        "findings": [{**asdict(symptom), "severity": symptom.severity.value} for symptom in symptoms],
+        "findings": [_finding(finding) for finding in findings],
         "platform": seen.around.platform,
         "driver": seen.driver,
         "cuda": seen.cuda,
@@ -73,3 +75,13 @@ def _probes(found: Detection) -> List[Dict[str, object]]:
     return [
         {"name": probe.name, "outcome": probe.outcome.value, "detail": probe.detail} for probe in found.probes
     ]
+
+
+def _finding(finding: Finding) -> Dict[str, object]:
+    return {
+        "code": finding.code.name,
+        "severity": finding.severity.value,
+        "seen": finding.message,
+        "means": finding.means,
+        "do": finding.do,
+    }

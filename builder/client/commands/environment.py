@@ -1,7 +1,4 @@
-"""The answers of ``verify`` and ``env``: about the package in use.
-
-The environment an application needs to use the installed package, per shell.
-"""
+"""The answers of ``verify`` (the files of the package in use) and ``env`` (how an application finds them)."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from builder.client.flags import SHELLS, SYSTEMD
 from builder.client.install.current import installed, lasting
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.unpack import verify
-from builder.client.world import Answer, Options, World, head
+from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import IntegrityError
-from builder.formats.providers import HOSTS, LINUX
+from builder.formats.package_names import HOSTS, LINUX
 
 
-def answer_verify(world: World, options: Options) -> Answer:  # noqa: ARG001 every command has this shape
+def answer_verify(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
     """Hash what is installed again; exit code 7 when it is not as its manifest says."""
     verdict = verify(installed(options.prefix))
     good = f"{verdict.manifest.name}: {len(verdict.manifest.files)} files are as the manifest says"
@@ -28,15 +25,15 @@ def answer_verify(world: World, options: Options) -> Answer:  # noqa: ARG001 eve
         "problems": list(verdict.problems),
     }
     if verdict.problems:
-        return Answer(value, (*verdict.problems, "Run install again."), IntegrityError.exit_code)
-    return Answer(value, (good,))
+        return CommandAnswer(value, (*verdict.problems, "Run install again."), IntegrityError.exit_code)
+    return CommandAnswer(value, (good,))
 
 
-def answer_env(world: World, options: Options) -> Answer:
+def answer_env(world: World, options: ClientOptions) -> CommandAnswer:
     """The variables an application needs."""
     values = variables(options.prefix, world.platform)
     said = lines(values, options.dialect, world.platform)
-    return Answer({**head("env"), "variables": values}, tuple(said))
+    return CommandAnswer({**head("env"), "variables": values}, tuple(said))
 
 
 JIT_CACHE_BYTES = 4 * 2**30

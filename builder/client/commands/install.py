@@ -1,28 +1,24 @@
-"""The answer of ``install``.
-
-Writes down what was found out about the machine: ``gpu-info.json``.
-"""
+"""The answer of ``install``. It also writes ``gpu-info.json``, which describes the machine and the choice."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Dict, List
 
-from builder.client.commands.detect import choice_value, explained
 from builder.client.commands.recommend import by_table
-from builder.client.commands.select import Scene, choose, look, note_verdict
+from builder.client.commands.select_package import Scene, choice_value, choose, explained, look, note_verdict
 from builder.client.install.complete import CompletionMeans, Nearby, site_packages
 from builder.client.install.current import require_ours
 from builder.client.install.installer import InstallJob, InstallResult, install
 from builder.client.install.source import without_network
 from builder.client.install.wheels import Pip, Wheels
-from builder.client.world import Answer, Options, World, head, require_yes
+from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.formats.index import IndexPackage, offers
 from builder.formats.text import mib
-from builder.selection.choice import Choice
+from builder.selection.choice import PackageChoice
 
 
-def answer_install(world: World, options: Options) -> Answer:
+def answer_install(world: World, options: ClientOptions) -> CommandAnswer:
     """Install the choice. The CPU is a choice too: nothing is installed then, and that is no error."""
     scene = look(world, options)
     choice = choose(scene, options.variant)
@@ -34,17 +30,19 @@ def answer_install(world: World, options: Options) -> Answer:
     choice = replace(choice, package=result.package)
     note_verdict(world, options, scene, choice, by_table(choice, scene, world))
     value = {**head("install"), **choice_value(choice), "installed": _value(result)}
-    return Answer(value, (*explained(choice, scene.found), *_told(result)))
+    return CommandAnswer(value, (*explained(choice, scene.found), *_told(result)))
 
 
-def _nothing(world: World, options: Options, scene: Scene, choice: Choice) -> Answer:
+def _nothing(world: World, options: ClientOptions, scene: Scene, choice: PackageChoice) -> CommandAnswer:
     note_verdict(world, options, scene, choice, by_table(choice, scene, world))
     value = {**head("install"), **choice_value(choice), "installed": None}
     said = (*explained(choice, scene.found), "Nothing was installed: use ONNX Runtime's own CPU build.")
-    return Answer(value, said)
+    return CommandAnswer(value, said)
 
 
-def _job(world: World, options: Options, choice: Choice, package: IndexPackage, scene: Scene) -> InstallJob:
+def _job(
+    world: World, options: ClientOptions, choice: PackageChoice, package: IndexPackage, scene: Scene
+) -> InstallJob:
     environments = (*site_packages(options.look_in), *world.environments)
     pip = Pip(tuple(dict.fromkeys((world.around.python, "python3", "python"))), world.work)
     means = CompletionMeans(
@@ -62,12 +60,12 @@ def _job(world: World, options: Options, choice: Choice, package: IndexPackage, 
         means=means,
         web=without_network(world.web) if options.offline else world.web,
         now=world.now,
-        prover=world.prover,
+        trials=world.trials,
         symlink=world.symlink,
     )
 
 
-def _ask(world: World, options: Options, job: InstallJob, package: IndexPackage) -> None:
+def _ask(world: World, options: ClientOptions, job: InstallJob, package: IndexPackage) -> None:
     """Before anything is fetched; what lies there already needs no yes."""
     require_ours(options.prefix)
     if not any(options.prefix.folder(offer).is_dir() for offer in job.offers):

@@ -1,6 +1,6 @@
-"""The answers of ``list``, ``rollback`` and ``uninstall``: about what is installed already.
+"""The answers of ``list``, ``rollback`` and ``uninstall``, which work on installed packages.
 
-Removes installed packages, in an order that leaves a whole one in use or none, whenever it is killed.
+Packages are removed in an order that leaves a whole one in use, or none, at whatever moment it is killed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from builder.client.commands.detect import package_value
+from builder.client.commands.select_package import package_value
 from builder.client.install.current import (
     before,
     detach,
@@ -26,7 +26,7 @@ from builder.client.install.current import (
 from builder.client.install.prefix import Prefix, clear_parts, make_folders, read_info
 from builder.client.install.source import locate, without_network
 from builder.client.install.unpack import verify
-from builder.client.world import Answer, Options, World, head, require_yes
+from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.errors import IntegrityError, NothingToDoError
 from builder.files.disk import disk_errors, remove
 from builder.files.file_lock import exclusive
@@ -48,7 +48,7 @@ class Version:
     """``current``, ``previous`` or nothing."""
 
 
-def answer_list(world: World, options: Options) -> Answer:
+def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
     """What the release offers and what is installed. Quick: nothing is hashed."""
     index = _release(world, options)
     here = _versions(options.prefix)
@@ -63,10 +63,10 @@ def answer_list(world: World, options: Options) -> Answer:
     said = [f"installed under {options.prefix.root}:", *(map(_version_line, here) if here else ["  nothing"])]
     if index:
         said += [f"release {index.tag}:", *(_offer_line(package, options.prefix) for package in offered)]
-    return Answer(value, tuple(said))
+    return CommandAnswer(value, tuple(said))
 
 
-def answer_rollback(world: World, options: Options) -> Answer:
+def answer_rollback(world: World, options: ClientOptions) -> CommandAnswer:
     """Go back to the package that was in use before, once every byte of it is proved."""
     prefix = options.prefix
     now, target = installed(prefix).name, _target(prefix)
@@ -78,10 +78,10 @@ def answer_rollback(world: World, options: Options) -> Answer:
             raise IntegrityError(f"{target.name} is damaged, so {now} stays in use: {'; '.join(problems)}")
         switch(prefix, target, world.symlink)
     value = {**head("rollback"), "from": now, "to": target.name, "folder": str(target)}
-    return Answer(value, (f"In use, every file verified: {target}", f"No longer in use: {now}"))
+    return CommandAnswer(value, (f"In use, every file verified: {target}", f"No longer in use: {now}"))
 
 
-def answer_uninstall(world: World, options: Options) -> Answer:
+def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
     """Remove all that was installed, or with ``--old`` all that is not in use. What is not ours stays."""
     prefix = options.prefix
     if pointed(prefix) is None and not versions(prefix):
@@ -97,7 +97,7 @@ def answer_uninstall(world: World, options: Options) -> Answer:
         "in_use": in_use(prefix),
         "left": [str(path) for path in gone.left],
     }
-    return Answer(value, tuple(_farewell(gone, prefix)))
+    return CommandAnswer(value, tuple(_farewell(gone, prefix)))
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def _target(prefix: Prefix) -> Path:
     return prefix.versions / name
 
 
-def _release(world: World, options: Options) -> Optional[Index]:
+def _release(world: World, options: ClientOptions) -> Optional[Index]:
     """The index, where there is one to ask and the user wants it."""
     if options.local or not options.index:
         return None

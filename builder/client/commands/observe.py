@@ -1,8 +1,7 @@
 """Gathers what ``doctor`` judges: the machine, the package in use, and what may come between them.
 
-ONNX Runtime in Python environments: what their records say is installed. Nothing is imported.
-
-Libraries that the loader finds before the package's: by name, in ``LD_LIBRARY_PATH``.
+ONNX Runtime in Python environments is known by the records there; nothing is imported. Libraries that the
+loader finds before the package's are known by their names, in ``LD_LIBRARY_PATH``.
 """
 
 from __future__ import annotations
@@ -19,28 +18,27 @@ from builder.client.install.source import expanded
 from builder.client.install.unpack import Verification, verify
 from builder.client.probe import stated
 from builder.client.probe.detect import Detection, detect
-from builder.client.probe.kernel import Allowed, driver_on_disk, look_at_kernel, may_use
 from builder.client.probe.stated import VARIABLE
-from builder.client.trials.selftest import host_of
-from builder.client.trials.session import Sessions
-from builder.client.world import Options, World
+from builder.client.probe.system import Allowed, driver_on_disk, look_at_kernel, may_use
+from builder.client.trials.try_out import host_of
+from builder.client.world import ClientOptions, World
 from builder.errors import BuilderError, NothingToDoError, ValidationError
 from builder.files.digest import sha256_of
 from builder.findings.observed import (
     Around,
     Cache,
     Distribution,
-    Installed,
+    InstalledPackage,
     ModelTrial,
-    Reply,
+    ProbeReply,
     Seen,
+    SessionTrial,
     Shadow,
-    Trial,
 )
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.onnx_file import read_onnx
-from builder.formats.providers import CPU, CUDA
+from builder.formats.package_names import CPU, CUDA
 from builder.formats.text import printable
 
 _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
@@ -83,7 +81,7 @@ class Package:
     """The package in use, read."""
 
     verdict: Verification
-    installed: Installed
+    installed: InstalledPackage
 
     @property
     def manifest(self) -> Manifest:
@@ -91,7 +89,7 @@ class Package:
         return self.verdict.manifest
 
 
-def examine(world: World, options: Options, rights: Rights) -> Tuple[Detection, Seen]:
+def examine(world: World, options: ClientOptions, rights: Rights) -> Tuple[Detection, Seen]:
     """The machine's own answers, and all that the rules want to know. Nothing is changed.
 
     Raises ``ValidationError`` for a model that is no file, ``NothingToDoError`` for one and no package.
@@ -123,7 +121,7 @@ def _machine(world: World, found: Detection, rights: Rights) -> Seen:
     seen = Seen(
         around=_around(world, found),
         replies={
-            probe.name: Reply(
+            probe.name: ProbeReply(
                 outcome=probe.outcome.value,
                 detail=probe.detail,
                 listed=len(probe.devices),
@@ -175,11 +173,11 @@ def _dangling(prefix: Prefix) -> Optional[str]:
     return None
 
 
-def _installed(verdict: Verification, info: Mapping[str, object]) -> Installed:
+def _installed(verdict: Verification, info: Mapping[str, object]) -> InstalledPackage:
     manifest = verdict.manifest
     support, gpu = info.get("support"), info.get("gpuName")
     (package,) = build_index("", [(manifest, StoredArchive("", 0, ""))], ()).packages
-    return Installed(
+    return InstalledPackage(
         package=package,
         cuda=manifest.cuda,
         folder=str(verdict.folder),
@@ -204,12 +202,12 @@ def _shadows(package: Package, world: World) -> Iterator[Shadow]:
     return shadows(package.verdict.folder, package.manifest, world.around.env)
 
 
-def _trial(package: Package, seen: Seen, world: World) -> Optional[Trial]:
+def _trial(package: Package, seen: Seen, world: World) -> Optional[SessionTrial]:
     """Only of what is whole."""
     host = host_of(package.verdict.folder, package.manifest)
     if package.verdict.problems or host is None:
         return None
-    return Sessions(world.around.ask, world.around.python).run(host, _provider(package, seen))
+    return world.trials.compute(host, _provider(package, seen))
 
 
 def _provider(package: Package, seen: Seen) -> str:
@@ -225,7 +223,7 @@ def _models(package: Package, seen: Seen, world: World, files: Iterable[Path]) -
         return
     provider = _provider(package, seen)
     for file in files:
-        yield ModelTrial(str(file), provider, world.prover.open(host, provider, file).failure)
+        yield ModelTrial(str(file), provider, world.trials.open(host, provider, file).failure)
 
 
 def _model(text: str) -> Path:
@@ -252,7 +250,7 @@ def _cache(world: World, rights: Rights) -> Cache:
     )
 
 
-def _pythons(world: World, options: Options) -> Tuple[Distribution, ...]:
+def _pythons(world: World, options: ClientOptions) -> Tuple[Distribution, ...]:
     """Of the Python that runs this, and of the environments that ``ORTPACKS_LOOK_IN`` names."""
     return tuple(distributions((*world.environments, *options.look_in)))
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from builder.client.commands.select import Scene, choose, look, note_verdict
+from builder.client.commands.select_package import Scene, choose, look, note_verdict
 from builder.client.install.current import installed
 from builder.client.install.info import ModelVerdict
 from builder.client.install.source import expanded
 from builder.client.install.unpack import verify
-from builder.client.trials.selftest import Prover, Tried, host_of
-from builder.client.world import Answer, Options, World, head
+from builder.client.trials.try_out import OrtTrials, TryOut, host_of
+from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import IntegrityError, ValidationError
 from builder.formats.manifest import Manifest, ModelRule
 from builder.formats.missing_kernels import cause
 from builder.formats.onnx_file import read_onnx
-from builder.formats.providers import CPU
+from builder.formats.package_names import CPU
 from builder.formats.session_log import CPU_PROVIDER, Placement, explained
 from builder.formats.text import printable
-from builder.selection.choice import Choice
+from builder.selection.choice import PackageChoice
 from builder.selection.reasons import limits
 from builder.selection.select import recommend, usable_vram
 
@@ -33,12 +33,12 @@ class Attempt:
 
     model: str
     provider: str
-    tried: Tried
+    tried: TryOut
     cause: Optional[str] = None
     """Why it does not open, and what to do, where the package lacks a kernel that the model needs."""
 
 
-def answer_recommend(world: World, options: Options) -> Answer:
+def answer_recommend(world: World, options: ClientOptions) -> CommandAnswer:
     """The model this machine can hold; tried out in the installed package where ``--try`` gives a file."""
     scene = look(world, options)
     choice = choose(scene, options.variant)
@@ -46,15 +46,15 @@ def answer_recommend(world: World, options: Options) -> Answer:
     attempts: Sequence[Attempt] = ()
     if options.models:
         rules = tuple(_fitting(scene.index.models, verdict.vram_mib, world))
-        attempts = tuple(_try_models(rules, _files(options.models, rules, scene), options, world.prover))
+        attempts = tuple(_try_models(rules, _files(options.models, rules, scene), options, world.trials))
         verdict = _by_trial(rules, attempts, verdict)
         note_verdict(world, options, scene, choice, verdict)
     notes = limits(choice.package) if choice.package else ()
     value = {**head("recommend"), **_value(verdict, attempts, world), "notes": list(notes)}
-    return Answer(value, (*map(_told, attempts), _summary(verdict, world), *notes))
+    return CommandAnswer(value, (*map(_told, attempts), _summary(verdict, world), *notes))
 
 
-def by_table(choice: Choice, scene: Scene, world: World) -> ModelVerdict:
+def by_table(choice: PackageChoice, scene: Scene, world: World) -> ModelVerdict:
     """The first line of the index's table whose floors are met."""
     own = choice.device.memory_mib if choice.on_gpu and choice.device else None
     vram = usable_vram(world.platform, world.ram_gib * 1024, own)
@@ -90,7 +90,7 @@ def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Ma
 
 
 def _try_models(
-    rules: Sequence[ModelRule], files: Mapping[str, Path], options: Options, prover: Prover
+    rules: Sequence[ModelRule], files: Mapping[str, Path], options: ClientOptions, trials: OrtTrials
 ) -> Iterator[Attempt]:
     """Down the table until one opens where it should, or there is no file to go on with.
 
@@ -99,32 +99,34 @@ def _try_models(
     host, manifest = _runtime(options)
     if not rules:
         for model, file in files.items():
-            yield _tried(prover, host, manifest, model, file, manifest.provider)
+            yield _tried(trials, host, manifest, model, file, manifest.provider)
     for rule in rules:
         if rule.model not in files:
             return
         file, provider = files[rule.model], manifest.provider if rule.device == GPU else CPU
-        attempt = _tried(prover, host, manifest, rule.model, file, provider)
+        attempt = _tried(trials, host, manifest, rule.model, file, provider)
         yield attempt
         if attempt.tried.failure is None or not attempt.tried.ran:
             return
         if provider != CPU:
-            yield _tried(prover, host, manifest, rule.model, file, CPU)
+            yield _tried(trials, host, manifest, rule.model, file, CPU)
 
 
-def _tried(prover: Prover, host: Path, manifest: Manifest, model: str, file: Path, provider: str) -> Attempt:
+def _tried(
+    trials: OrtTrials, host: Path, manifest: Manifest, model: str, file: Path, provider: str
+) -> Attempt:
     """The trial; a refusal that is known is told in words that say what to do.
 
     What the package lacks comes first: an operator that was not compiled looks to ONNX Runtime like one of a
     library that nobody registered.
     """
-    tried, ort = prover.open(host, provider, file), manifest.onnxruntime
+    tried, ort = trials.open(host, provider, file), manifest.onnxruntime
     why = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
     said = None if why else explained(tried.failure or "", ort.version)
     return Attempt(model, provider, replace(tried, failure=said or tried.failure), str(why) if why else None)
 
 
-def _runtime(options: Options) -> Tuple[Path, Manifest]:
+def _runtime(options: ClientOptions) -> Tuple[Path, Manifest]:
     """The installed host library, whose package is whole: nothing else is run."""
     verdict = verify(installed(options.prefix))
     if verdict.problems:

@@ -10,9 +10,9 @@ from typing import Dict, List, Optional
 from builder.client.probe.detect import Detection
 from builder.formats.index import IndexPackage
 from builder.formats.manifest import Manifest
-from builder.formats.providers import COREML, DIRECTML
+from builder.formats.package_names import COREML, DIRECTML
 from builder.gpu.devices import Device
-from builder.selection.choice import Choice
+from builder.selection.choice import PackageChoice
 
 _PROVIDER = "libonnxruntime_providers_cuda.so"
 
@@ -31,7 +31,7 @@ class ModelVerdict:
 
 
 def package_info(
-    choice: Choice, package: IndexPackage, manifest: Manifest, libs: Path, now: datetime
+    choice: PackageChoice, package: IndexPackage, manifest: Manifest, libs: Path, now: datetime
 ) -> Dict[str, object]:
     """``gpu-package-info.json``; docs/client.md explains each key."""
     device = choice.device
@@ -55,7 +55,9 @@ def package_info(
     }
 
 
-def gpu_info(choice: Choice, found: Detection, verdict: ModelVerdict, now: datetime) -> Dict[str, object]:
+def gpu_info(
+    choice: PackageChoice, found: Detection, verdict: ModelVerdict, now: datetime
+) -> Dict[str, object]:
     """``gpu-info.json``; docs/client.md explains each key."""
     device = choice.device or _largest(found)
     memory = device.memory_mib if device else None
@@ -78,7 +80,7 @@ def gpu_info(choice: Choice, found: Detection, verdict: ModelVerdict, now: datet
     }
 
 
-def _other_gpu(choice: Choice) -> bool:
+def _other_gpu(choice: PackageChoice) -> bool:
     """Whether the package uses whatever GPU the system offers."""
     return choice.package is not None and choice.package.provider in {DIRECTML, COREML}
 

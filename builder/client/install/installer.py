@@ -33,7 +33,7 @@ from builder.client.install.prefix import (
 )
 from builder.client.install.source import Located, Pick, pick, within
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
-from builder.client.trials.selftest import Prover, Tried, require_loading
+from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError
 from builder.files.disk import disk_errors, sync_folder
 from builder.files.file_lock import exclusive
@@ -42,14 +42,14 @@ from builder.formats.index import IndexPackage
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import shortcoming
 from builder.formats.package_names import form_of
-from builder.selection.choice import Choice
+from builder.selection.choice import PackageChoice
 
 
 @dataclass(frozen=True)
 class InstallJob:
     """What to install, from where, into what, with what."""
 
-    choice: Choice
+    choice: PackageChoice
     offers: Tuple[IndexPackage, ...]
     """The chosen package in every layout and kind of archive, best first."""
     layout: str
@@ -58,7 +58,7 @@ class InstallJob:
     means: CompletionMeans
     web: Web
     now: Callable[[], datetime]
-    prover: Prover
+    trials: OrtTrials
     symlink: Symlink
 
     @property
@@ -74,7 +74,7 @@ class Made:
     folder: Path
     package: IndexPackage
     manifest: Manifest
-    tried: Tried
+    tried: TryOut
     fresh: bool
     """False where it was there already, whole."""
     why: str
@@ -173,9 +173,9 @@ def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
     return None
 
 
-def _try_out(job: InstallJob, folder: Path, manifest: Manifest) -> Tried:
+def _try_out(job: InstallJob, folder: Path, manifest: Manifest) -> TryOut:
     """Load a package's libraries in a child process. Raises ``LoadError``."""
-    tried = job.prover.load(folder, manifest)
+    tried = job.trials.load(folder, manifest)
     require_loading(tried, manifest.name)
     return tried
 
@@ -204,7 +204,7 @@ def _fetch(job: InstallJob, package: IndexPackage) -> Path:
     return obtain(package, job.located, job.prefix, job.web)
 
 
-def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path) -> Tuple[Manifest, Tried]:
+def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path) -> Tuple[Manifest, TryOut]:
     part = job.prefix.part(folder.name)
     try:
         part.mkdir()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, Optional, Sequence, Tuple
 
-from builder.client.probe.processes import Answer, Work
+from builder.client.probe.processes import ProcessAnswer, Work
 from builder.errors import IntegrityError, ToolMissingError, TransferError
 from builder.files.digest import Digest, has_bytes, require_bytes
 from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
@@ -48,7 +48,7 @@ class Pip:
         require_bytes(path, Digest(wheel.size, wheel.sha256), wheel.file)
         return path
 
-    def _run(self, wanted: Sequence[str], folder: Path) -> Answer:
+    def _run(self, wanted: Sequence[str], folder: Path) -> ProcessAnswer:
         for python in self.pythons:
             answer = self._try(pip_download(python, folder, wanted), folder)
             if answer is not None and answer.code != NO_PIP:
@@ -58,7 +58,7 @@ class Pip:
             "(apt install python3-pip, python3 -m ensurepip), or take what has them inside: --layout full."
         )
 
-    def _try(self, argv: Sequence[str], folder: Path) -> Optional[Answer]:
+    def _try(self, argv: Sequence[str], folder: Path) -> Optional[ProcessAnswer]:
         try:
             return self.work(argv, folder)
         except OSError:

@@ -14,15 +14,15 @@ from pathlib import Path
 from threading import Thread
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from builder.client.probe import kernel, libcuda, nvml, smi, stated, system
-from builder.client.probe.child import NAMELESS, Probe
+from builder.client.probe import native, smi, stated, system
 from builder.client.probe.processes import Ask
+from builder.client.probe.result import NAMELESS, Probe
 from builder.client.probe.stated import filtered, visible
 from builder.client.probe.system import System
 from builder.findings.observed import Outcome
 from builder.gpu.devices import Device
 
-_NATIVE = (nvml.LIBRARY.name, libcuda.LIBRARY.name)
+_NATIVE = (native.NVML, native.LIBCUDA)
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class Surroundings:
     ask: Ask
     python: str
     """The interpreter that the native libraries are asked with."""
-    driver_file: Path = "/" / kernel.VERSION
-    cuda_libraries: Tuple[str, ...] = libcuda.places(sys.platform)
+    driver_file: Path = "/" / system.VERSION
+    cuda_libraries: Tuple[str, ...] = native.cuda_places(sys.platform)
     smi_programs: Tuple[str, ...] = smi.PROGRAMS
-    nvml_libraries: Tuple[str, ...] = nvml.places(sys.platform)
+    nvml_libraries: Tuple[str, ...] = native.nvml_places(sys.platform)
     os: str = sys.platform
     root: Path = Path("/")
     """Where every other file of the system is looked for."""
@@ -80,11 +80,11 @@ def _ask_in_turn(around: Surroundings) -> List[Probe]:
     if around.os == "darwin":
         why = "there is no NVIDIA driver for macOS"
         return [first, *(Probe(name, Outcome.SKIPPED, why) for name in (*_NATIVE, smi.NAME))]
-    native = _at_once(
-        lambda: nvml.probe(around.ask, around.python, around.nvml_libraries),
-        lambda: libcuda.probe(around.ask, around.python, around.cuda_libraries),
+    answers = _at_once(
+        lambda: native.probe_nvml(around.ask, around.python, around.nvml_libraries),
+        lambda: native.probe_cuda(around.ask, around.python, around.cuda_libraries),
     )
-    return [first, *native, _nvidia_smi(around, native), *_kernel_files(around)]
+    return [first, *answers, _nvidia_smi(around, answers), *_kernel_files(around)]
 
 
 def _at_once(beside: Callable[[], Probe], here: Callable[[], Probe]) -> List[Probe]:
@@ -97,8 +97,8 @@ def _at_once(beside: Callable[[], Probe], here: Callable[[], Probe]) -> List[Pro
     return [*answers, second]
 
 
-def _nvidia_smi(around: Surroundings, native: List[Probe]) -> Probe:
-    asked = [probe.name for probe in native if probe.devices]
+def _nvidia_smi(around: Surroundings, answers: List[Probe]) -> Probe:
+    asked = [probe.name for probe in answers if probe.devices]
     if asked:
         return Probe(smi.NAME, Outcome.SKIPPED, f"{' and '.join(asked)} listed the GPUs")
     return smi.probe(around.ask, around.smi_programs)
@@ -107,14 +107,14 @@ def _nvidia_smi(around: Surroundings, native: List[Probe]) -> Probe:
 def _kernel_files(around: Surroundings) -> List[Probe]:
     if around.os != "linux":
         return []
-    return [kernel.probe(path) for path in (around.driver_file, around.root / kernel.MODULE)]
+    return [system.probe_version(path) for path in (around.driver_file, around.root / system.MODULE)]
 
 
 def _devices(probes: List[Probe], env: Mapping[str, str]) -> Tuple[Device, ...]:
-    """Those the user states, else CUDA's, else the physical ones that are left visible."""
+    """The devices that the user states, else CUDA's, else the physical ones that are left visible."""
     listed = {probe.name: probe.devices for probe in probes}
-    physical = listed.get(nvml.LIBRARY.name) or listed.get(smi.NAME) or ()
-    theirs = listed.get(libcuda.LIBRARY.name, ())
+    physical = listed.get(native.NVML) or listed.get(smi.NAME) or ()
+    theirs = listed.get(native.LIBCUDA, ())
     return listed[stated.NAME] or completed(theirs, physical) or visible(physical, env)
 
 

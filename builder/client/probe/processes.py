@@ -1,4 +1,4 @@
-"""The client's door to other programs: questions with a time limit, and one stream."""
+"""The only module of the client that starts programs: questions with a time limit, and one stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Callable, Iterator, Mapping, Optional, Sequence, cast
+from typing import IO, Callable, Iterator, List, Mapping, Optional, Sequence, cast
 
 from builder.errors import CommandError
 
@@ -29,7 +29,7 @@ _LITTLE = 2**20
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProcessAnswer:
     """What a program that ran to its end said."""
 
     code: int
@@ -37,11 +37,28 @@ class Answer:
     stderr: str
 
 
-Ask = Callable[[Sequence[str], float], Answer]
+Ask = Callable[[Sequence[str], float], ProcessAnswer]
 """``ask(argv, seconds)``. Raises ``OSError`` when the program cannot be started, ``TimeoutError`` when it was
 stopped at the time limit."""
 
-Work = Callable[[Sequence[str], Path], Answer]
+_ROOT = Path(__file__).parents[3]
+"""What ``builder`` is imported from: the source tree, or the one file of the client."""
+
+_RUN = (
+    "import sys; from importlib import import_module; sys.path.append(sys.argv[1]); "
+    "import_module(sys.argv[2]).main(*sys.argv[3:])"
+)
+
+
+def child(python: str, module: str, *arguments: str) -> List[str]:
+    """The command line that runs ``main`` of one of our modules in a Python of its own.
+
+    Nothing of the user's environment is imported there (``-I -S``).
+    """
+    return [python, "-I", "-S", "-c", _RUN, str(_ROOT), module, *arguments]
+
+
+Work = Callable[[Sequence[str], Path], ProcessAnswer]
 """``work(argv, folder)``: a program that may take its time and keeps its temporary files in ``folder``.
 Raises ``OSError`` when it cannot be started."""
 
@@ -49,7 +66,7 @@ Raises ``OSError`` when it cannot be started."""
 def asker(env: Mapping[str, str]) -> Ask:
     """The real one: programs are found on ``env['PATH']`` and get ``env``."""
 
-    def ask(argv: Sequence[str], seconds: float) -> Answer:
+    def ask(argv: Sequence[str], seconds: float) -> ProcessAnswer:
         return _run(argv, env, seconds)
 
     return ask
@@ -58,7 +75,7 @@ def asker(env: Mapping[str, str]) -> Ask:
 def worker(env: Mapping[str, str]) -> Work:
     """The real one: programs are found on ``env['PATH']`` and get ``env``."""
 
-    def work(argv: Sequence[str], folder: Path) -> Answer:
+    def work(argv: Sequence[str], folder: Path) -> ProcessAnswer:
         return _run(argv, {**env, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))}, None)
 
     return work
@@ -93,7 +110,7 @@ def _widen(pipe: IO[bytes]) -> None:
             fcntl.fcntl(pipe.fileno(), _SET_PIPE_SIZE, _PIPE_BYTES)
 
 
-def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) -> Answer:
+def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) -> ProcessAnswer:
     process = subprocess.Popen(
         list(argv),
         env=dict(env),
@@ -110,7 +127,7 @@ def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) 
     except BaseException:
         _kill(process)
         raise
-    return Answer(process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    return ProcessAnswer(process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Optional, Sequence, Tuple, TypeVar
 
-from builder.client.probe.child import NAMELESS, Probe
-from builder.client.probe.processes import Answer, Ask
+from builder.client.probe.processes import Ask, ProcessAnswer
+from builder.client.probe.result import NAMELESS, Probe
 from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
@@ -28,7 +28,7 @@ PROGRAMS = (
 SECONDS = 5.0
 
 _MOST_DIGITS = 9
-"""Of a GPU's number; a longer one is none."""
+"""The most digits of a GPU's number; a longer one is none."""
 
 _NOTHING = ("No devices were found", "No supported GPUs were found")
 
@@ -101,7 +101,7 @@ def _device(
     )
 
 
-def _query(ask: Ask, program: str, fields: str) -> Answer:
+def _query(ask: Ask, program: str, fields: str) -> ProcessAnswer:
     return ask([program, f"--query-gpu=index,{fields}", "--format=csv,noheader,nounits"], SECONDS)
 
 
@@ -136,7 +136,7 @@ def _divided(text: str) -> bool:
     return text.strip() == "Enabled"
 
 
-def _failure(answer: Answer) -> Probe:
+def _failure(answer: ProcessAnswer) -> Probe:
     """An old driver's nvidia-smi also fails where it works and there is no GPU."""
     text = _first_line(answer.stdout) or _first_line(answer.stderr) or "it said nothing"
     outcome = Outcome.NONE if any(words in text for words in _NOTHING) else Outcome.FAILED

@@ -1,4 +1,4 @@
-"""What the user states in the environment: it is the final word on GPUs, driver and memory.
+"""GPUs, driver and memory that the user states in environment variables; they overrule every probe.
 
 ``CUDA_VISIBLE_DEVICES`` for the probes that do not respect it themselves.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Mapping, Optional, Sequence, Tuple
 
-from builder.client.probe.child import Probe
+from builder.client.probe.result import Probe
 from builder.errors import ConfigError
 from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
@@ -23,7 +23,7 @@ DRIVER = "ORTPACKS_FORCE_DRIVER"
 MEMORY = "ORTPACKS_FORCE_MEMORY"
 
 _MOST_DIGITS = 9
-"""Of a size in MiB; nothing has a petabyte."""
+"""The most digits of a size in MiB; nothing has a petabyte."""
 
 
 def probe(env: Mapping[str, str]) -> Probe:

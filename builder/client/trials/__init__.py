@@ -1,1 +1,1 @@
-"""Sessions of ONNX Runtime on an installed package, each in a child process."""
+"""Trials of an installed package with its own ONNX Runtime, each in a child process."""

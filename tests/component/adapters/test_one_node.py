@@ -8,17 +8,17 @@ import onnx
 import onnx.shape_inference
 import pytest
 
-from builder.adapters.test_models.one_node import LAST, Definition, Form, Question, definitions, future
+from builder.adapters.test_models.one_node import LAST, Definition, NodeForm, Question, definitions, future
 from builder.builds.operators import ask
 from builder.errors import CheckFailedError
-from builder.virtualcard.opening import Asked, Opening
+from builder.virtualcard.opening import ModelToOpen, Opening
 
 DEFINITIONS = {str(item): item for item in definitions()}
 
 
-def question(name: str, form: Form | None = None) -> Question:
+def question(name: str, form: NodeForm | None = None) -> Question:
     definition = DEFINITIONS[name]
-    return Question(definition, definition.bindings(), form or Form())
+    return Question(definition, definition.bindings(), form or NodeForm())
 
 
 def model(asked: Question) -> onnx.ModelProto:
@@ -63,12 +63,12 @@ def test_constants_are_not_asked_for() -> None:
 @pytest.mark.parametrize(
     ("refusal", "form"),
     [
-        ("schema(x) has input size 13 not in range [min=7, max=9].", Form(inputs=(7, 9))),
-        ("schema(x) has output size 1 not in range [min=3, max=3].", Form(outputs=(3, 3))),
-        ("Error Required attribute 'bits' is missing. ", Form(attributes=frozenset({"bits"}))),
+        ("schema(x) has input size 13 not in range [min=7, max=9].", NodeForm(inputs=(7, 9))),
+        ("schema(x) has output size 1 not in range [min=3, max=3].", NodeForm(outputs=(3, 3))),
+        ("Error Required attribute 'bits' is missing. ", NodeForm(attributes=frozenset({"bits"}))),
     ],
 )
-def test_a_refusal_that_names_the_remedy_is_followed(refusal: str, form: Form) -> None:
+def test_a_refusal_that_names_the_remedy_is_followed(refusal: str, form: NodeForm) -> None:
     assert only(question("com.microsoft:MatMulNBits-1").again(refusal)).form == form
 
 
@@ -98,7 +98,7 @@ def test_any_other_refusal_parts_the_nodes_then_tries_other_forms() -> None:
 class Played:
     """An ONNX Runtime that knows opset 13, crashes on ``Loop``, and has kernels for ``Relu`` of floats."""
 
-    def __call__(self, asked: Sequence[Asked]) -> Iterator[Opening]:
+    def __call__(self, asked: Sequence[ModelToOpen]) -> Iterator[Opening]:
         for one in asked:
             yield self.opening(onnx.load(one.model))
 

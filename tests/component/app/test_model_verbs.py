@@ -17,7 +17,7 @@ import pytest
 from backports.zstd import compress
 from onnx import TensorProto, helper
 
-from builder.app.model_verbs import tell_model, tell_operators
+from builder.app.model_verbs import show_model, show_operators
 from builder.console import Console
 from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ValidationError
 from builder.pipeline.plan import Wishes
@@ -101,11 +101,11 @@ class Desk:
     out: io.StringIO
 
     def operators(self, source: Path, *, as_json: bool = False) -> str:
-        tell_operators(self.site.shop, str(source), Wishes(base="assembled"), as_json=as_json)
+        show_operators(self.site.shop, str(source), Wishes(base="assembled"), as_json=as_json)
         return self.out.getvalue()
 
     def model(self, source: Path, model: Path, *, as_json: bool = False) -> str:
-        tell_model(self.site.shop, str(source), model, Wishes(base="assembled"), as_json=as_json)
+        show_model(self.site.shop, str(source), model, Wishes(base="assembled"), as_json=as_json)
         return self.out.getvalue()
 
     def knows(self, table: Mapping[str, object]) -> None:

@@ -17,7 +17,7 @@ from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMissingError
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
-from builder.pipeline.selftest import Bench
+from builder.pipeline.selftest import SelftestBench
 from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild
 from builder.project.inputs import Lock
 from builder.project.variants import Origin
@@ -44,7 +44,7 @@ class Kit:
     def inspector(self) -> None:
         return None
 
-    def bench(self) -> Bench:
+    def bench(self) -> SelftestBench:
         return self.site.bench()
 
 

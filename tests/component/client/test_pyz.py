@@ -62,7 +62,7 @@ def test_it_holds_what_it_imports_and_nothing_of_the_builder(pyz: Path) -> None:
         "__main__.py",
         "builder/errors.py",
         "builder/selection/select.py",
-        "builder/client/probe/cuda_probe.py",
+        "builder/client/probe/driver_calls.py",
     } <= set(names)
     assert not [name for name in names if "stages" in name or "adapters" in name or "fatbin" in name]
 

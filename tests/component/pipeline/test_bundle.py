@@ -25,13 +25,14 @@ from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.package_names import Form, Layout
 from builder.package.archive import Member
+from builder.package.describe import BinaryReport
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle
 from builder.pipeline.gather import Sources, gather
 from builder.ports import Completed
 from builder.project.plan import BuildPlan
 from builder.project.variants import Oversize
 from tests.support.factories.bundling import goods_of
-from tests.support.factories.packages import Report, Trees, artifact, official, plan, report
+from tests.support.factories.packages import Trees, artifact, official, plan, report
 from tests.support.fakes.ports import FakeReporter, FakeRunner
 
 LEGACY = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
@@ -68,7 +69,7 @@ class Site:
     def members(self, made: BuildPlan) -> tuple[Member, ...]:
         return gather(made, self.sources(made))
 
-    def goods(self, made: BuildPlan, read: Report | None = None) -> CheckedContent:
+    def goods(self, made: BuildPlan, read: BinaryReport | None = None) -> CheckedContent:
         return goods_of(made, self.members(made), self.trees, read)
 
     def bundle(self, made: BuildPlan) -> tuple[Bundled, ...]:

@@ -17,7 +17,7 @@ from builder.findings.finding import Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.package.archive import Member
 from builder.package.contents import vendor_of
-from builder.pipeline.check import CheckReport, check, native_sm, tell
+from builder.pipeline.check import CheckReport, check, native_sm, say_report
 from builder.ports import Completed
 from builder.project.variants import Limits, Variant
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, ZSTD, A, container, elf, image, sass
@@ -176,7 +176,7 @@ def test_the_report_names_what_runs_by_jit_and_every_warning(desk: Desk) -> None
     jit = _library(container(image(PTX, 50)), container(image(PTX, 50)))
     members = desk.members({CUBLAS: cublas, "lib/libcurand.so.10": jit})
     reporter = FakeReporter()
-    tell(check(members, variant, LIMITS, None, reporter), variant, reporter)
+    say_report(check(members, variant, LIMITS, None, reporter), variant, reporter)
     (line,) = [line for line in reporter.lines if line.startswith("libcurand")]
     assert "by JIT on 5.0 5.2" in line
     assert [line for line in reporter.lines if line.startswith("! warning A006")]

@@ -22,13 +22,14 @@ from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaE
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.package.archive import Content, Member
+from builder.package.describe import BinaryReport
 from builder.pipeline.bundle import BundlePorts, bundle
 from builder.pipeline.gather import Sources, gather
 from builder.pipeline.verify import Stream, Verifier, verify
 from builder.project.inputs import Input
 from builder.project.variants import Preset, Variant
 from tests.support.factories.bundling import goods_of
-from tests.support.factories.packages import Report, Trees, artifact, plan, report
+from tests.support.factories.packages import Trees, artifact, plan, report
 from tests.support.fakes.ports import FakeReporter
 
 CUDNN = "lib/libcudnn.so.9"
@@ -43,13 +44,13 @@ class Desk:
     work: Path
     trees: Trees
     archive: PackageArchive
-    seen: Report = field(default_factory=report)
+    seen: BinaryReport = field(default_factory=report)
     tested: tuple[Finding, ...] = ()
     ran: list[str] = field(default_factory=list)
     reporter: FakeReporter = field(default_factory=FakeReporter)
 
     def verifier(self) -> Verifier:
-        def check(members: Sequence[Member], variant: Variant) -> Report:
+        def check(members: Sequence[Member], variant: Variant) -> BinaryReport:
             assert all(member.file.is_file() for member in members)
             self.ran.append(f"check {variant.name} {len(variant.sm)}")
             return self.seen

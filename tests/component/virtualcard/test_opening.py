@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from builder.errors import LoadError
-from builder.virtualcard.card import Card
-from builder.virtualcard.opening import HOST, PROVIDER, Asked, Runtime, open_model, open_models
+from builder.virtualcard.card import VirtualCard
+from builder.virtualcard.opening import HOST, PROVIDER, CardRuntime, ModelToOpen, open_model, open_models
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
 from tests.doubles.library import CREATE_SESSION, library
 from tests.support.factories.binaries import elf
 
 pytestmark = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER)
 
-CARD = Card(capability="8.6")
+CARD = VirtualCard(capability="8.6")
 
 NEEDS = ["libcudart.so.12", "libcublas.so.12", "libc.so.6"]
 
@@ -31,7 +31,7 @@ def libraries(folder: Path, host: bytes, needed: list[str]) -> Path:
 
 def test_a_model_that_ends_the_process_leaves_the_others_theirs(tmp_path: Path) -> None:
     lib = libraries(tmp_path, library("1.21.0", crashes=[CREATE_SESSION]), NEEDS)
-    asked = [Asked(model=tmp_path / name) for name in ("a.onnx", "b.onnx")]
+    asked = [ModelToOpen(model=tmp_path / name) for name in ("a.onnx", "b.onnx")]
     seen = list(open_models(lib, asked, CARD, runtime=runtime()))
     assert [one.error.partition(":")[0] for one in seen] == ["the process ended with signal SIGILL"] * 2
     assert [one.nodes for one in seen] == [{}, {}]
@@ -65,5 +65,5 @@ def test_a_folder_without_libraries(tmp_path: Path) -> None:
 
 
 def test_the_stand_in_is_asked_before_anything_is_opened() -> None:
-    stand_in: Runtime = runtime()
-    assert [stand_in.error_of(Card(capability=one)) for one in ("8.6", "8.4")] == [0, 100]
+    stand_in: CardRuntime = runtime()
+    assert [stand_in.error_of(VirtualCard(capability=one)) for one in ("8.6", "8.4")] == [0, 100]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from builder.adapters.wheel import record_text
 from builder.package.archive import Member
+from builder.package.describe import BinaryReport
 from builder.pipeline.bundle import CheckedContent
 from builder.pipeline.gather import originals
 from builder.project.inputs import Input
 from builder.project.plan import BuildPlan
-from tests.support.factories.packages import Report, Trees, lock, report
+from tests.support.factories.packages import Trees, lock, report
 
 
 def goods_of(
-    plan: BuildPlan, members: tuple[Member, ...], trees: Trees, read: Report | None = None
+    plan: BuildPlan, members: tuple[Member, ...], trees: Trees, read: BinaryReport | None = None
 ) -> CheckedContent:
     """Checked goods; ``read`` is what the check found in them."""
     return CheckedContent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from builder.binary.coverage import LibraryCoverage, Tally
+from builder.binary.coverage import ContainerTally, LibraryCoverage
 from builder.binary.library import Inspected
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import DEVICES
@@ -26,10 +26,10 @@ def coverage(
     """``native="8.0 8.6"``: all containers have SASS for these; ``mixed``: native, by JIT, nothing."""
     active = containers - nothing_to_run
     tally = {
-        **dict.fromkeys(DEVICES, Tally(0, 0, active)),
-        **{Capability.parse(device): Tally(active, 0, 0) for device in native.split()},
-        **{Capability.parse(device): Tally(0, active, 0) for device in jit.split()},
-        **{Capability.parse(device): Tally(*counts) for device, counts in (mixed or {}).items()},
+        **dict.fromkeys(DEVICES, ContainerTally(0, 0, active)),
+        **{Capability.parse(device): ContainerTally(active, 0, 0) for device in native.split()},
+        **{Capability.parse(device): ContainerTally(0, active, 0) for device in jit.split()},
+        **{Capability.parse(device): ContainerTally(*counts) for device, counts in (mixed or {}).items()},
     }
     return LibraryCoverage(
         path="unused",

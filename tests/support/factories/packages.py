@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.binary.coverage import LibraryCoverage, Support, Tally
+from builder.binary.coverage import ContainerTally, LibraryCoverage, Support
 from builder.binary.elf import Elf
-from builder.binary.library import Needs
+from builder.binary.library import HostNeeds
 from builder.findings.finding import Finding, Severity
 from builder.formats.manifest import ModelRule
 from builder.formats.package_names import Form, Host, Layout, Profile
 from builder.gpu.architectures import Arch, Capability
+from builder.package.describe import BinaryReport
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.plan import BuildPlan
 from builder.project.variants import (
@@ -148,23 +149,10 @@ def official(**changes: object) -> BuildPlan:
     return plan(**{"origin": Origin.WHEEL, "profile": None, "variant": modern, **changes})
 
 
-NEEDS = Needs(glibc="2.17", glibcxx=None)
+NEEDS = HostNeeds(glibc="2.17", glibcxx=None)
 
 
-@dataclass(frozen=True)
-class Report:
-    """What a check stage would hand on; implements ``package.describe.Report``."""
-
-    findings: tuple[Finding, ...]
-    coverage: tuple[LibraryCoverage, ...]
-    capabilities: Mapping[Capability, Support]
-    elf: Mapping[str, Elf]
-    provider_sass: tuple[Arch, ...]
-    needs: Needs = NEEDS
-    compressed: bool = False
-
-
-def report(*findings: Finding) -> Report:
+def report(*findings: Finding) -> BinaryReport:
     """What a check might read from such a package."""
     sass = tuple(map(Arch.parse, ("50", "52", "60", "61", "70")))
     native = {Capability(5, 0): Support.NATIVE, Capability(7, 0): Support.NATIVE}
@@ -178,7 +166,7 @@ def report(*findings: Finding) -> Report:
         glibc="2.17",
         glibcxx=None,
     )
-    here, nowhere = Tally(native=54, jit=0, none=0), Tally(native=0, jit=0, none=54)
+    here, nowhere = ContainerTally(native=54, jit=0, none=0), ContainerTally(native=0, jit=0, none=54)
     provider = LibraryCoverage(
         path=PROVIDER,
         containers=54,
@@ -193,12 +181,12 @@ def report(*findings: Finding) -> Report:
         tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
         zstd=False,
     )
-    return Report(
+    return BinaryReport(
         findings=findings,
         coverage=(provider,),
         capabilities=support,
         elf={PROVIDER: elf},
-        provider_sass=sass,
+        needs=NEEDS,
     )
 
 

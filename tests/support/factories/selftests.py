@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from builder.pipeline.selftest import Bench
-from builder.pipeline.selftest_models import Tensor, Trial
+from builder.pipeline.selftest import SelftestBench
+from builder.pipeline.selftest_models import SelftestTrial, Tensor
 from builder.ports import Engine
 
 NO_DRIVER = (
@@ -14,8 +14,8 @@ NO_DRIVER = (
 )
 
 TRIALS = (
-    Trial("silero_vad", Path("silero.onnx"), (Tensor("sr", "i64", (), bytes(8)),)),
-    Trial("magika", Path("magika.onnx"), (Tensor("bytes", "i32", (1, 2), bytes(8)),)),
+    SelftestTrial("silero_vad", Path("silero.onnx"), (Tensor("sr", "i64", (), bytes(8)),)),
+    SelftestTrial("magika", Path("magika.onnx"), (Tensor("bytes", "i32", (1, 2), bytes(8)),)),
 )
 
 OUTPUTS = {"output": [0.5], "stateN": [0.25, -0.75]}
@@ -48,9 +48,9 @@ def printed(version: str = "1.21.0", listing: str = LISTING) -> str:
     return f"{listing}smoke\n{answer(version) * len(TRIALS)}"
 
 
-def bench(engine: Engine) -> Bench:
+def bench(engine: Engine) -> SelftestBench:
     """A bench on ``engine`` for which any model gives ``OUTPUTS``."""
-    return Bench(
+    return SelftestBench(
         engine=engine,
         image="ortpacks/bare",
         script=Path("selftest.sh"),

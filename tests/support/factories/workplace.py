@@ -12,8 +12,8 @@ from pathlib import Path
 
 from builder.binary.library_names import must_hold_code
 from builder.builds.wiring import Wiring
-from builder.pipeline.selftest import Bench
-from builder.pipeline.selftest_models import Trial
+from builder.pipeline.selftest import SelftestBench
+from builder.pipeline.selftest_models import SelftestTrial
 from builder.ports import Completed, ImageBuild, Reporter
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import wanted_inputs
@@ -89,8 +89,8 @@ class Site:
     def use(self, engine: FakeEngine) -> None:
         self.shop.__dict__["engine"] = engine
 
-    def bench(self) -> Bench:
-        return Bench(
+    def bench(self) -> SelftestBench:
+        return SelftestBench(
             engine=self.engine,
             image="bare",
             script=Path("selftest.sh"),
@@ -103,9 +103,9 @@ class Site:
         """The stages that were built, in order."""
         return [request.target for request in self.engine.builds]
 
-    def _trials(self, store: Trove) -> tuple[Trial, ...]:
+    def _trials(self, store: Trove) -> tuple[SelftestTrial, ...]:
         """One, where the real ones need real wheels: test_trials.py has those."""
-        return (Trial(name="silero_vad", model=Path("model"), inputs=()),)
+        return (SelftestTrial(name="silero_vad", model=Path("model"), inputs=()),)
 
     def _store(self, lock: Lock, reporter: Reporter | None = None) -> Trove:
         assert lock.pins.items() <= self.store.pins.pins.items()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from builder.client.probe.processes import Answer
+from builder.client.probe.processes import ProcessAnswer
 from builder.client.world import World
 from builder.files.http_client import Web, open_url
 from tests.doubles.machine import Machine
@@ -17,7 +17,7 @@ from tests.doubles.release import write_release
 OLD, NEW = "1.22.0", "1.23.2"
 
 
-def no_children(argv: Sequence[str], seconds: float) -> Answer:
+def no_children(argv: Sequence[str], seconds: float) -> ProcessAnswer:
     """A machine where no process can be started: then packages are not tried out, which saves time."""
     raise OSError(f"{argv[0]}: not for {seconds} s here")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from builder.binary.coverage import (
+    ContainerTally,
     LibraryCoverage,
     Support,
-    Tally,
     combine,
     cover,
     is_specialised,
@@ -125,7 +125,7 @@ def test_the_tally_is_in_containers() -> None:
     found = _cover(
         sass(80), container(image(SASS, 75), image(PTX, 75)), sass(90), container(image(LTOIR, 50))
     )
-    assert found.tally[Capability(8, 6)] == Tally(native=1, jit=1, none=1)
+    assert found.tally[Capability(8, 6)] == ContainerTally(native=1, jit=1, none=1)
     assert (found.containers, found.nothing_to_run, [str(arch) for arch in found.ltoir]) == (4, 1, ["50"])
     assert found.support[Capability(8, 6)] is Support.PARTIAL
 

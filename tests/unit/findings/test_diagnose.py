@@ -7,19 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from builder.findings.diagnose import ADVICE, diagnose
+from builder.findings.diagnose import CHECKS, diagnose
+from builder.findings.finding import Code, Finding, Severity
 from builder.findings.observed import Seen, Shadow
-from builder.findings.symptom import Severity, Symptom
 from tests.support import ROOT
-from tests.unit.findings.symptom_cases import CASES, OWN, WELL, WSL_500
+from tests.unit.findings.doctor_cases import CASES, OWN, WELL, WSL_500
 from tests.unit.selection.select_cases import gpu
+
+ADVICE = {code: advice for check in CHECKS for code, advice in check.fix.advice.items()}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_machine_gets_its_codes_and_no_others(name: str) -> None:
     seen, codes = CASES[name]
     found = diagnose(seen)
-    assert {symptom.code for symptom in found} == codes
+    assert {finding.code.name for finding in found} == codes
     assert len(found) == len(codes)
 
 
@@ -27,23 +29,29 @@ def test_every_code_has_a_case_and_no_case_a_code_that_is_none() -> None:
     assert {code for _, codes in CASES.values() for code in codes} == set(ADVICE)
 
 
+def test_each_check_has_codes_of_its_group_and_all_of_them_are_in_the_catalogue() -> None:
+    assert len({check.name for check in CHECKS}) == len(CHECKS)
+    assert all(code.startswith(check.group) for check in CHECKS for code in check.fix.advice)
+    assert sorted(ADVICE) == [code.name for code in Code if code.name.startswith("D")]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_finding_says_what_was_seen_what_it_means_and_what_to_do(name: str) -> None:
-    for symptom in diagnose(CASES[name][0]):
-        for text in (symptom.seen, symptom.means, symptom.do):
+    for finding in diagnose(CASES[name][0]):
+        for text in (finding.message, finding.means, finding.do):
             assert text.endswith((".", "?"))
             assert "{" not in text
             assert "None" not in text
 
 
-def only(seen: Seen) -> Symptom:
-    (symptom,) = diagnose(seen)
-    return symptom
+def only(seen: Seen) -> Finding:
+    (finding,) = diagnose(seen)
+    return finding
 
 
 def test_the_cause_and_the_cure_of_500_in_a_container_on_wsl() -> None:
     found = only(WSL_500)
-    assert "CUDA_ERROR_NOT_FOUND (500)" in found.seen
+    assert "CUDA_ERROR_NOT_FOUND (500)" in found.message
     assert "libnvdxgdmal.so.1" in found.means
     for words in ("4.31.0", "1.14.4", "1.15.0", "nvidia-ctk cdi generate"):
         assert words in found.do
@@ -51,34 +59,36 @@ def test_the_cause_and_the_cure_of_500_in_a_container_on_wsl() -> None:
 
 @pytest.mark.parametrize("branch", ["555.85", "560.94", "580.97"])
 def test_500_is_wsls_from_555_on(branch: str) -> None:
-    assert only(replace(WSL_500, driver=branch)).code == "D105"
+    assert only(replace(WSL_500, driver=branch)).code.name == "D105"
 
 
 def test_a_finding_names_what_was_seen() -> None:
     seen = {
         name: only(CASES[name][0]) for name in ("a Pascal card and driver 590", "two cards of two packages")
     }
-    assert "0000:02:00.0 (10de:1b80)" in seen["a Pascal card and driver 590"].seen
-    assert "590.44.01" in seen["a Pascal card and driver 590"].seen
-    assert "modern runs on card 0 (8.6), not on card 1 (12.0)" in seen["two cards of two packages"].seen
+    assert "0000:02:00.0 (10de:1b80)" in seen["a Pascal card and driver 590"].message
+    assert "590.44.01" in seen["a Pascal card and driver 590"].message
+    assert "modern runs on card 0 (8.6), not on card 1 (12.0)" in seen["two cards of two packages"].message
     assert (
         "NVIDIA_DRIVER_CAPABILITIES=utility"
         in only(CASES["a container with utility and without compute"][0]).means
     )
     assert "525.60.13" in only(CASES["a driver below the package's floor"][0]).means
-    assert "and 1 more" in only(CASES["a library of the package was replaced"][0]).seen
+    assert "and 1 more" in only(CASES["a library of the package was replaced"][0]).message
     one = replace(OWN, problems=("lib/x: is missing",))
-    assert only(replace(WELL, installed=one)).seen == f"{OWN.folder}: lib/x: is missing."
-    assert "(9.1.0), the package's is 9.10.2.21" in only(CASES["another cuDNN first"][0]).seen
+    assert only(replace(WELL, installed=one)).message == f"{OWN.folder}: lib/x: is missing."
+    assert "(9.1.0), the package's is 9.10.2.21" in only(CASES["another cuDNN first"][0]).message
 
 
 def test_a_model_that_misses_a_kernel_names_the_package_and_the_cure() -> None:
-    found = {symptom.code: symptom for symptom in diagnose(CASES["a lean package, and a transformer"][0])}
-    assert found["D404"].seen.startswith("/m/minilm.onnx does not open with cuda: [ONNXRuntimeError]")
+    found = {
+        finding.code.name: finding for finding in diagnose(CASES["a lean package, and a transformer"][0])
+    }
+    assert found["D404"].message.startswith("/m/minilm.onnx does not open with cuda: [ONNXRuntimeError]")
     assert found["D404"].means.startswith("modern-lean has no kernel for com.microsoft.BiasGelu")
     assert "Install the full package" in found["D404"].do
     assert "ORT_ENABLE_BASIC" in found["D404"].do
-    assert "1 of com.microsoft" in found["D211"].seen
+    assert "1 of com.microsoft" in found["D211"].message
     assert "Transformer models fail" in found["D211"].means
     assert found["D404"].severity is Severity.ERROR
     assert found["D211"].severity is Severity.WARNING
@@ -88,14 +98,14 @@ def test_a_model_that_misses_a_kernel_names_the_package_and_the_cure() -> None:
 def test_of_many_libraries_three_are_named(count: int, *, rest: bool) -> None:
     libraries = tuple(Shadow(f"libcublas.so.{number}", f"/cuda/{number}") for number in range(count))
     found = only(replace(WELL, shadows=libraries))
-    assert found.seen.count("/cuda/") == 3
-    assert found.seen.endswith("; and 1 more.") == rest
-    assert (" more" in found.seen) == rest
+    assert found.message.count("/cuda/") == 3
+    assert found.message.endswith("; and 1 more.") == rest
+    assert (" more" in found.message) == rest
 
 
 def test_one_cause_from_three_sources_is_one_finding() -> None:
     found = only(CASES["803, and NVML and nvidia-smi say 18"][0])
-    assert found.seen.count(";") == 2
+    assert found.message.count(";") == 2
 
 
 @pytest.mark.parametrize(
@@ -107,7 +117,7 @@ def test_the_generations_that_580_is_the_last_driver_of(device: int, *, old: boo
     card = replace(WELL.kernel.cards[0], device=device, driver=None)
     cards = (*WELL.kernel.cards, card)
     seen = replace(WELL, kernel=replace(WELL.kernel, cards=cards), driver="590.1")
-    codes = {symptom.code for symptom in diagnose(seen)}
+    codes = {finding.code.name for finding in diagnose(seen)}
     assert ("D010" in codes) == old
     assert ("D012" in codes) == (device < 0x1340)
 
@@ -116,13 +126,13 @@ def test_the_generations_that_580_is_the_last_driver_of(device: int, *, old: boo
     ("capability", "warned"), [("5.0", True), ("5.2", True), ("5.3", False), ("6.0", False)]
 )
 def test_half_precision_begins_at_5_3(capability: str, *, warned: bool) -> None:
-    codes = {symptom.code for symptom in diagnose(replace(WELL, devices=(gpu(capability),)))}
+    codes = {finding.code.name for finding in diagnose(replace(WELL, devices=(gpu(capability),)))}
     assert ("D207" in codes) == warned
 
 
 def test_the_worst_comes_first() -> None:
     seen = replace(WELL, devices=(gpu("5.2"),), noexec=("/tmp",))
-    found = [(symptom.severity, symptom.code) for symptom in diagnose(seen)]
+    found = [(finding.severity, finding.code.name) for finding in diagnose(seen)]
     assert found == [(Severity.ERROR, "D204"), (Severity.WARNING, "D207"), (Severity.NOTE, "D308")]
 
 

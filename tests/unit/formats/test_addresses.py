@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.formats.addresses import may_carry_a_token, without_userinfo
+from builder.formats.text import may_carry_a_token, without_userinfo
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from builder.binary.coverage import Support
-from builder.binary.library import Needs
+from builder.binary.library import HostNeeds
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from builder.files.digest import Digest
 from builder.formats.manifest import Driver, Manifest, WheelEntry, dumps, loads
@@ -174,9 +174,10 @@ def test_the_toolkit_is_the_compilers_that_ran(changes: dict[str, object], toolk
 
 def test_the_driver_is_that_of_the_code_found() -> None:
     """Floors and last branch: CUDA 12 release notes; NVIDIA's notice of the last branch before Turing."""
-    turing = replace(report(), provider_sass=(Arch(7, 5),))
+    (provider,) = report().coverage
+    turing = replace(report(), coverage=(replace(provider, sass=(Arch(7, 5),)),))
     assert describe(plan(), packed(), turing, None).driver == Driver("525.60.13", None)
-    packed_tight = replace(report(), compressed=True)
+    packed_tight = replace(report(), coverage=(replace(provider, zstd=True),))
     assert describe(plan(), packed(), packed_tight, None).driver == Driver("550.54.14", "580")
 
 
@@ -247,8 +248,7 @@ def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
         capabilities={**report().capabilities, Capability(5, 0): Support.NONE},
         elf={},
         coverage=(),
-        provider_sass=(),
-        needs=Needs("2.34", "3.4.29"),
+        needs=HostNeeds("2.34", "3.4.29"),
     )
     assert [(finding.path, finding.wanted, finding.got) for finding in compare(manifest, seen)] == [
         ("capabilities.5.0", "native", "none"),

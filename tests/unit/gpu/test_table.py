@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.gpu import table, toolkits
+from builder.gpu import cuda_toolkits, table
 from builder.gpu.architectures import Arch
 from builder.gpu.table import (
     CAPABILITIES,
@@ -52,8 +52,14 @@ def test_every_derived_list_is_made_of_rows_of_the_table() -> None:
     assert {capability for capability, _ in PRODUCTS} == {gpu.device for gpu in GPUS if gpu.products}
     for gpu in COMPILED:
         arch = Arch(gpu.device.major, gpu.device.minor)
-        assert (toolkits.first_cuda(arch), toolkits.last_cuda(arch)) == (gpu.first_cuda, gpu.last_cuda)
-        assert toolkits.driver_window([arch], "12.9") == (gpu.floor or toolkits.FLOOR_12, gpu.last_branch)
+        assert (cuda_toolkits.first_cuda(arch), cuda_toolkits.last_cuda(arch)) == (
+            gpu.first_cuda,
+            gpu.last_cuda,
+        )
+        assert cuda_toolkits.driver_window([arch], "12.9") == (
+            gpu.floor or cuda_toolkits.FLOOR_12,
+            gpu.last_branch,
+        )
 
 
 def test_what_nvidia_does_not_list_is_known_and_has_no_column() -> None:

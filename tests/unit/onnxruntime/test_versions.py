@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.formats.versions import Span
+from builder.formats.release_range import ReleaseRange
 from builder.onnxruntime import versions
 from builder.onnxruntime.versions import RULES, Rule, is_known, known_line, needs, opened_at_run_time
 
@@ -59,7 +59,7 @@ def test_the_page_tells_every_rule_with_its_source(root: Path) -> None:
 def test_spans_hold_both_ends_and_every_patch_release(
     first: tuple[int, ...] | None, last: tuple[int, ...] | None, inside: str, outside: str
 ) -> None:
-    span = Span(first, last)
+    span = ReleaseRange(first, last)
     assert all(version in span for version in inside.split())
     assert not any(version in span for version in outside.split())
 

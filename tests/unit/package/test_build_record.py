@@ -14,7 +14,7 @@ from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from builder.inside import record as container
 from builder.package.build_record import (
     BuildRecord,
-    Compile,
+    CompileRecord,
     contradictions,
     dumps,
     loads,
@@ -26,7 +26,7 @@ from tests.support.factories.records import LEGACY, MODERN, manifest
 
 SHA = "ab" * 32
 
-TOOK = Compile(
+TOOK = CompileRecord(
     units=528,
     compilations=530,
     cache_hits=3,
@@ -164,7 +164,7 @@ def test_the_record_of_the_build_container_is_read(tmp_path: Path) -> None:
     container.begin(tmp_path, 8.5, 1)
     container.write(tmp_path / "record.json", tmp_path)
     found = loads_compile((tmp_path / "record.json").read_bytes(), "record.json")
-    assert found == Compile(
+    assert found == CompileRecord(
         units=2,
         compilations=3,
         cache_hits=1,

@@ -20,7 +20,7 @@ from builder.formats.manifest import (
     WheelEntry,
 )
 from builder.formats.missing_kernels import MissingKernels
-from builder.package.diff import Difference, difference, dumps, tell
+from builder.package.diff import PackageDifference, difference, difference_lines, dumps
 from tests.support.factories.releases import file_entry
 
 CUBLAS = "wheel:nvidia-cublas-cu12==12.9.1.4"
@@ -92,7 +92,7 @@ def schema(root: Path) -> dict[str, object]:
     return value
 
 
-def triples(found: Difference, group: str) -> list[tuple[str, str | None, str | None]]:
+def triples(found: PackageDifference, group: str) -> list[tuple[str, str | None, str | None]]:
     return [(change.what, change.a, change.b) for change in getattr(found, group)]
 
 
@@ -101,7 +101,7 @@ def test_the_same_package_has_no_difference(root: Path) -> None:
     assert found.equal
     assert json.loads(dumps(found))["equal"] is True
     jsonschema.validate(json.loads(dumps(found)), schema(root))
-    assert list(tell(found)) == [
+    assert list(difference_lines(found)) == [
         f"{OLD.name} → {OLD.name}",
         "no difference: the same files, versions, architectures and licences",
         "bytes",
@@ -208,7 +208,7 @@ def test_files_that_came_went_and_changed(root: Path) -> None:
         ("sha256", "a" * 64, "d" * 64),
     ]
     jsonschema.validate(json.loads(dumps(found)), schema(root))
-    assert list(tell(found)) == [
+    assert list(difference_lines(found)) == [
         f"{OLD.name} → {OLD.name}",
         "files",
         "  + NOTICE  77 bytes",
@@ -227,7 +227,7 @@ def test_full_and_thin_hold_the_same_files_elsewhere() -> None:
     found = difference(OLD, thin, 1000, 300)
     assert (found.added, found.removed, found.changed) == ((), (), ())
     assert triples(found, "versions") == [("layout", "full", "thin")]
-    assert list(tell(found))[1:] == [
+    assert list(difference_lines(found))[1:] == [
         "versions",
         "  layout  full → thin",
         "files",
@@ -241,7 +241,7 @@ def test_full_and_thin_hold_the_same_files_elsewhere() -> None:
 
 def test_an_archive_that_nobody_measured_is_not_told() -> None:
     assert json.loads(dumps(difference(OLD, OLD)))["sizes"][0] == {"what": "archive", "a": None, "b": None}
-    assert not [line for line in tell(difference(OLD, OLD, 7)) if "archive" in line]
+    assert not [line for line in difference_lines(difference(OLD, OLD, 7)) if "archive" in line]
 
 
 OTHER = {
@@ -285,7 +285,7 @@ def test_what_a_package_cannot_run_is_a_line_for_each_domain(root: Path) -> None
         ("onnxruntime.cannot_run ai.onnx", "Affine Crop", None),
         ("onnxruntime.cannot_run com.microsoft", "every operator", None),
     ]
-    assert "  onnxruntime.cannot_run com.microsoft  every operator → none" in tell(found)
+    assert "  onnxruntime.cannot_run com.microsoft  every operator → none" in difference_lines(found)
     jsonschema.validate(json.loads(dumps(found)), schema(root))
     fewer = replace(lean, onnxruntime=replace(lean.onnxruntime, cannot_run=LACKING[:1]))
     assert [what for what, _, _ in triples(difference(lean, fewer), "versions")] == [

@@ -7,7 +7,7 @@ from builder.binary.library import Inspected
 from builder.findings.finding import Code, Finding
 from builder.gpu.table import CAPABILITIES
 from builder.package.describe import InspectedSource, Promise
-from builder.report.heatmap import HeatMap, Row, heat_maps
+from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
 
@@ -16,11 +16,11 @@ def mapped(*libraries: Inspected, label: str = "a wheel") -> HeatMap:
     return found
 
 
-def marks(row: Row) -> str:
+def marks(row: HeatMapRow) -> str:
     return "".join(cell.mark for cell in row.cells)
 
 
-def hover(row: Row, device: str) -> str:
+def hover(row: HeatMapRow, device: str) -> str:
     return row.cells[[str(capability) for capability in CAPABILITIES].index(device)].hover
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.binary.coverage import Tally
+from builder.binary.coverage import ContainerTally
 from builder.binary.library import Inspected
 from builder.formats.text import printable
 from builder.gpu.table import CAPABILITIES
@@ -130,16 +130,16 @@ def test_unknown_images_and_zstd_are_told() -> None:
 @pytest.mark.parametrize(
     ("tally", "said"),
     [
-        (Tally(183, 0, 1), "183 of 184 containers native, 1 with nothing that runs"),
-        (Tally(0, 184, 0), "184 of 184 containers by JIT"),
+        (ContainerTally(183, 0, 1), "183 of 184 containers native, 1 with nothing that runs"),
+        (ContainerTally(0, 184, 0), "184 of 184 containers by JIT"),
         (
-            Tally(300, 7305, 4861),
+            ContainerTally(300, 7305, 4861),
             "300 of 12,466 containers native, 7,305 by JIT, 4,861 with nothing that runs",
         ),
-        (Tally(0, 0, 3), "3 of 3 containers with nothing that runs"),
+        (ContainerTally(0, 0, 3), "3 of 3 containers with nothing that runs"),
     ],
 )
-def test_counts_add_up(tally: Tally, said: str) -> None:
+def test_counts_add_up(tally: ContainerTally, said: str) -> None:
     assert counts(tally) == said
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.library import Library, Needs
+from builder.binary.library import HostNeeds, Library
 from builder.findings.finding import Finding, Severity
 from builder.project.variants import Limits
 from builder.rules.dependencies import HOST_LIBRARIES, check_closure, needs
@@ -292,8 +292,8 @@ def test_the_highest_needs_of_a_package() -> None:
         _library("a.so", versions=("GLIBC_2.9", "GLIBCXX_3.4.22")),
         _library("b.so", versions=("GLIBC_2.28", "GLIBCXX_3.4.9")),
     )
-    assert needs(libraries) == Needs(glibc="2.28", glibcxx="3.4.22")
-    assert needs([_library("c.so")]) == Needs(glibc=None, glibcxx=None)
+    assert needs(libraries) == HostNeeds(glibc="2.28", glibcxx="3.4.22")
+    assert needs([_library("c.so")]) == HostNeeds(glibc=None, glibcxx=None)
 
 
 def test_a_link_where_a_file_must_be() -> None:

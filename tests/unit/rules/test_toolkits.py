@@ -6,8 +6,8 @@ import pytest
 
 from builder.findings.finding import Finding, Severity
 from builder.gpu.architectures import Arch
+from builder.gpu.cuda_toolkits import compilable, driver_window
 from builder.gpu.table import KNOWN_SM
-from builder.gpu.toolkits import compilable, driver_window
 from builder.rules.toolkits import lint
 
 LEGACY, MODERN, LATEST = "50 52 60 61 70", "75 80 86", "89 90 100 120"

@@ -11,7 +11,7 @@ import pytest
 from builder.errors import IntegrityError
 from builder.files.digest import Digest
 from builder.package.archive import Member
-from builder.rules.wheel_records import check_recorded, check_untouched, read_record, recorded
+from builder.rules.wheel_records import check_recorded, check_unmodified, read_record, recorded
 from tests.support.factories.documents import changed, digest, manifest
 
 # printf 'hello\n' | sha256sum, and the same in urlsafe base64 without padding
@@ -107,17 +107,17 @@ def test_every_unmodified_file_of_a_wheel_must_be_its_wheels(
 ) -> None:
     asked = member(source=source, vendor=vendor, modified=modified)
     digests = {"lib/x.so.1": Digest(6, HELLO if same else "0" * 64)}
-    findings = check_untouched([asked], digests, lambda source: ROW)
+    findings = check_unmodified([asked], digests, lambda source: ROW)
     assert told(findings) == (["B001 lib/x.so.1"] if found else [])
 
 
 def test_a_neighbours_bytes_under_its_name_are_found() -> None:
     """y.so.1 is empty: its hash stands in RECORD, but not for x.so.1."""
     empty = Digest(0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
-    assert told(check_untouched([member()], {"lib/x.so.1": empty}, lambda source: ROW + OTHER))
-    assert told(check_untouched([member()], {"lib/x.so.1": Digest(5, HELLO)}, lambda source: ROW))
+    assert told(check_unmodified([member()], {"lib/x.so.1": empty}, lambda source: ROW + OTHER))
+    assert told(check_unmodified([member()], {"lib/x.so.1": Digest(5, HELLO)}, lambda source: ROW))
     assert (
-        told(check_untouched([member("nvidia/x/lib/y.so.1")], {"lib/x.so.1": empty}, lambda _: OTHER)) == []
+        told(check_unmodified([member("nvidia/x/lib/y.so.1")], {"lib/x.so.1": empty}, lambda _: OTHER)) == []
     )
 
 

@@ -20,7 +20,7 @@ from builder.formats.index import Index, IndexPackage
 from builder.formats.manifest import Driver
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device
-from builder.selection.choice import Choice
+from builder.selection.choice import PackageChoice
 from builder.selection.select import select
 from tests.unit.selection.select_cases import (
     CAPABILITIES,
@@ -217,7 +217,9 @@ def scored(
     return (*totals["native"], *totals["jit"])  # type: ignore[return-value]
 
 
-def hold(choice: Choice, devices: Sequence[Device], index: Index, platform: str, glibc: str | None) -> None:
+def hold(
+    choice: PackageChoice, devices: Sequence[Device], index: Index, platform: str, glibc: str | None
+) -> None:
     """What is true of every choice."""
     assert len(choice.reasons) == len(index.packages) - (choice.package is not None)
     assert all(item.reason and "\n" not in item.reason for item in choice.reasons)
@@ -251,7 +253,7 @@ def instead(index: Index, platform: str, glibc: str | None) -> IndexPackage | No
     return None
 
 
-def hold_line(choice: Choice, served: Sequence[Device], devices: Sequence[Device]) -> None:
+def hold_line(choice: PackageChoice, served: Sequence[Device], devices: Sequence[Device]) -> None:
     if len(served) == len(devices):
         assert (choice.visible, choice.notes) == (None, ())
     elif all(device.uuid for device in served):

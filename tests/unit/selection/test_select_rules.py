@@ -19,7 +19,7 @@ from builder.binary.fatbin import read_containers
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import KNOWN_SM
-from builder.selection.choice import Choice
+from builder.selection.choice import PackageChoice
 from builder.selection.select import select
 from tests.support import ROOT
 from tests.support.factories.binaries import PTX, SASS, A, F, container, elf, image
@@ -168,7 +168,7 @@ def test_the_examples_of_nvidias_guides_hold_here_and_from_bytes_to_choice(case:
     assert chosen([[case["code"]]], case["device"]).support == ("native" if case["sass"] else None)
 
 
-def chosen(units: Sequence[Sequence[str]], device: str, ptx: Sequence[str] = ()) -> Choice:
+def chosen(units: Sequence[Sequence[str]], device: str, ptx: Sequence[str] = ()) -> PackageChoice:
     """From the bytes of a library with these units of SASS, each with ``ptx`` too, to a machine's choice."""
     raw = b"".join(
         container(*(stored(SASS, code) for code in unit), *(stored(PTX, code) for code in ptx))

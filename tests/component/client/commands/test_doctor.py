@@ -19,8 +19,8 @@ from builder.client.commands.doctor import answer_doctor
 from builder.client.commands.observe import Rights
 from builder.client.install.current import pointed
 from builder.client.install.prefix import Prefix
-from builder.client.trials import session_probe
-from builder.client.world import Answer, Options
+from builder.client.trials import ort_calls
+from builder.client.world import ClientOptions, CommandAnswer
 from builder.pipeline.client_zipapp import ClientRequest, build_client
 from tests.component.client.commands.test_observe import pci, put, real_host
 from tests.doubles.gpus import library, machine
@@ -76,12 +76,14 @@ def examined(
     driver: dict[str, str] | None = None,
     rights: Rights | None = None,
     **env: str,
-) -> Answer:
+) -> CommandAnswer:
     around = machine(root, env=env, **(driver or {}))  # type: ignore[arg-type]
-    return answer_doctor(replace(home.world(), around=around), Options(Prefix(home.prefix), None), rights)
+    return answer_doctor(
+        replace(home.world(), around=around), ClientOptions(Prefix(home.prefix), None), rights
+    )
 
 
-def codes(answer: Answer) -> list[str]:
+def codes(answer: CommandAnswer) -> list[str]:
     findings = answer.value["findings"]
     assert isinstance(findings, list)
     return [finding["code"] for finding in findings]
@@ -165,9 +167,9 @@ def test_a_transformer_in_a_lean_package(
     host = host_library("1.23.2", refuses=[CREATE_SESSION], why=why)
     index = write_release(tmp_path / "release", files={**FILES, HOST: host}, builds=(Build("lean"),))
     assert home.run("install", "--index", str(index)) == 0, home.err
-    model = put(tmp_path / "minilm.onnx", session_probe.model())
+    model = put(tmp_path / "minilm.onnx", ort_calls.model())
     around = machine(tmp_path / "root", **driver)  # type: ignore[arg-type]
-    options = Options(Prefix(home.prefix), None, models=(str(model),))
+    options = ClientOptions(Prefix(home.prefix), None, models=(str(model),))
     answer = answer_doctor(replace(home.world(), around=around), options)
     assert {"D211", "D404"} <= set(codes(answer))
     text = "\n".join(answer.lines)
@@ -183,7 +185,7 @@ def test_a_model_for_doctor_has_to_be_there_and_so_has_a_package(home: Machine, 
     text = put(tmp_path / "text.onnx", b"no model")
     assert home.run("doctor", "--try", str(text)) == 2
     assert f"{text} is not an ONNX model" in home.err
-    model = put(tmp_path / "model.onnx", session_probe.model())
+    model = put(tmp_path / "model.onnx", ort_calls.model())
     assert home.run("doctor", "--try", str(model)) == 3
     assert "no package is installed that a model could be opened in" in home.err
 

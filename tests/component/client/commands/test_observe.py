@@ -15,16 +15,16 @@ import onnx
 import pytest
 
 from builder.client.commands.observe import distributions, may_write, mounted_noexec, shadows
-from builder.client.probe.kernel import driver_on_disk, look_at_kernel, may_use
-from builder.client.probe.processes import Answer, asker
-from builder.client.trials.session import Sessions
-from builder.client.trials.session_probe import model
-from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Card, Distribution, Kernel, Shadow
+from builder.client.probe.processes import ProcessAnswer, asker
+from builder.client.probe.system import driver_on_disk, look_at_kernel, may_use
+from builder.client.trials.ort_calls import model
+from builder.client.trials.try_out import OrtTrials
+from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
 from builder.formats.manifest import FileEntry, Manifest, loads
 from tests.doubles.library import CREATE_SESSION, library
 from tests.doubles.release import FILES, manifest_of
 
-SESSIONS = Sessions(asker({}), sys.executable)
+TRIALS = OrtTrials(asker({}), sys.executable)
 
 
 def put(path: Path, content: bytes = b"") -> Path:
@@ -53,8 +53,8 @@ def test_cards_are_nvidias_display_devices(tmp_path: Path) -> None:
     put(tmp_path / "sys/bus/pci/devices/0000:04:00.0/vendor", b"0x10de\n")
     pci(tmp_path, "0000:05:00.0", "0x10de", "0x030000", "what?")
     assert look_at_kernel(tmp_path, may_use).cards == (
-        Card("0000:01:00.0", 0x1B80, "nvidia"),
-        Card("0000:02:00.0", 0x20B0, None),
+        PciCard("0000:01:00.0", 0x1B80, "nvidia"),
+        PciCard("0000:02:00.0", 0x20B0, None),
     )
 
 
@@ -236,13 +236,13 @@ def real_host() -> Path:
 
 
 def test_a_session_runs_in_a_real_onnx_runtime() -> None:
-    tried = SESSIONS.run(real_host(), "cpu")
+    tried = TRIALS.compute(real_host(), "cpu")
     assert (tried.provider, tried.failure) == ("cpu", None)
 
 
 def test_a_provider_that_is_not_there_fails_where_the_cpu_runs() -> None:
     """The CPU wheel has no library of CUDA's."""
-    tried = SESSIONS.run(real_host(), "cuda")
+    tried = TRIALS.compute(real_host(), "cuda")
     assert tried.failure is not None
     assert (tried.code, tried.on_cpu) == (None, True)
 
@@ -269,13 +269,13 @@ CUDA_35 = (
     ids=["CUDA's number", "other words", "it makes nothing", "it crashes", "no library"],
 )
 def test_a_session_that_fails_says_why(tmp_path: Path, host: bytes, failure: str, code: int | None) -> None:
-    tried = SESSIONS.run(put(tmp_path / "libonnxruntime.so.1", host), "cuda")
+    tried = TRIALS.compute(put(tmp_path / "libonnxruntime.so.1", host), "cuda")
     assert failure in (tried.failure or "")
     assert (tried.code, tried.on_cpu) == (code, False)
 
 
 def test_a_python_that_is_not_there_is_a_failure_and_no_traceback(tmp_path: Path) -> None:
-    tried = Sessions(asker({}), str(tmp_path / "python")).run(tmp_path, "cpu")
+    tried = OrtTrials(asker({}), str(tmp_path / "python")).compute(tmp_path, "cpu")
     assert "No such file" in (tried.failure or "")
 
 
@@ -292,22 +292,24 @@ def test_the_cpu_is_tried_where_the_gpu_fails(
 ) -> None:
     providers: list[str] = []
 
-    def ask(argv: Sequence[str], seconds: float) -> Answer:
+    def ask(argv: Sequence[str], seconds: float) -> ProcessAnswer:
         providers.append(argv[-1])
-        return Answer(0, answer, "")
+        return ProcessAnswer(0, answer, "")
 
-    assert Sessions(ask, "python3").run(tmp_path, provider).on_cpu == on_cpu
+    assert OrtTrials(ask, "python3").compute(tmp_path, provider).on_cpu == on_cpu
     assert providers == asked
 
 
 def test_a_session_with_a_wrong_sum_is_a_failure(tmp_path: Path) -> None:
-    tried = Sessions(lambda argv, seconds: Answer(0, '{"sum": 0.0}', ""), "python3").run(tmp_path, "cpu")
+    tried = OrtTrials(lambda argv, seconds: ProcessAnswer(0, '{"sum": 0.0}', ""), "python3").compute(
+        tmp_path, "cpu"
+    )
     assert tried.failure == "1.5 + 2.25 gives 0.0"
 
 
 def test_the_loaders_words_in_the_log_are_the_reason(tmp_path: Path) -> None:
     log = "Failed to load library /x/libonnxruntime_providers_cuda.so with error: libcufft.so.11: cannot open"
-    tried = Sessions(lambda argv, seconds: Answer(0, '{"failed": "CUDA EP"}', log), "python3").run(
-        tmp_path, "cuda"
-    )
+    tried = OrtTrials(
+        lambda argv, seconds: ProcessAnswer(0, '{"failed": "CUDA EP"}', log), "python3"
+    ).compute(tmp_path, "cuda")
     assert tried.failure == "libcufft.so.11: cannot open"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.trials import session_probe
+from builder.client.trials import ort_calls
 from tests.doubles import release as release_double
 from tests.doubles.library import APPEND_CUDA, CREATE_SESSION, library
 from tests.doubles.machine import Machine
@@ -33,7 +33,7 @@ def _table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    (tmp_path / "model.onnx").write_bytes(session_probe.model())
+    (tmp_path / "model.onnx").write_bytes(ort_calls.model())
     return tmp_path / "model.onnx"
 
 

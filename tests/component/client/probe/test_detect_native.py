@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.probe import libcuda, native, nvml
-from builder.client.probe.detect import Detection, detect
+from builder.client.probe import driver_calls
+from builder.client.probe.detect import Detection, Surroundings, detect
+from builder.client.probe.driver_calls import absent
+from builder.client.probe.native import cuda_places, nvml_places
 from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
 from tests.doubles.captures import quoted
@@ -167,47 +169,42 @@ def test_a_library_that_crashes_takes_only_its_own_answer_down(
     assert {card.uuid for card in found.devices} == {H200, M2200}
 
 
+def hurried(around: Surroundings, limit: float) -> Surroundings:
+    """The same machine, whose programs get no more than ``limit`` seconds."""
+    return replace(around, ask=lambda argv, seconds: around.ask(argv, min(seconds, limit)))
+
+
 @pytest.mark.parametrize("who", ["FAKE_CUDA", "FAKE_NVML"])
 def test_a_library_that_hangs_costs_its_time_limit_and_leaves_nothing_behind(
-    tmp_path: Path, cuda_so: str, nvml_so: str, who: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cuda_so: str, nvml_so: str, who: str
 ) -> None:
-    module = libcuda if who == "FAKE_CUDA" else nvml
-    monkeypatch.setattr(module, "LIBRARY", replace(module.LIBRARY, seconds=0.3))
     pid = tmp_path / "pid"
     began = time.perf_counter()
-    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env={who: "hang", "FAKE_PID": str(pid)}))
+    env = {who: "hang", "FAKE_PID": str(pid)}
+    found = detect(hurried(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env), 0.3))
     assert time.perf_counter() - began < 2
-    assert probes(found)[module.LIBRARY.name].outcome is Outcome.TIMEOUT
+    assert probes(found)["libcuda" if who == "FAKE_CUDA" else "NVML"].outcome is Outcome.TIMEOUT
     assert {card.uuid for card in found.devices} == {H200, M2200}
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
 
 
-def test_both_libraries_are_asked_at_the_same_time(
-    tmp_path: Path, cuda_so: str, nvml_so: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (libcuda, nvml):
-        monkeypatch.setattr(module, "LIBRARY", replace(module.LIBRARY, seconds=0.5))
+def test_both_libraries_are_asked_at_the_same_time(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
     env = {"FAKE_CUDA": "hang", "FAKE_NVML": "hang", "FAKE_PID": str(tmp_path / "pid")}
     began = time.perf_counter()
-    found = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env))
+    found = detect(hurried(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env), 0.5))
     assert time.perf_counter() - began < 0.9
     assert [probes(found)[name].outcome for name in ("NVML", "libcuda")] == [Outcome.TIMEOUT] * 2
 
 
-@pytest.mark.parametrize(("script", "who"), [("cuda_probe", "FAKE_CUDA"), ("nvml_probe", "FAKE_NVML")])
+@pytest.mark.parametrize(("name", "who"), [("libcuda", "FAKE_CUDA"), ("NVML", "FAKE_NVML")])
 def test_a_probe_that_nobody_waits_for_ends_by_itself(
-    tmp_path: Path, cuda_so: str, nvml_so: str, script: str, who: str
+    tmp_path: Path, cuda_so: str, nvml_so: str, name: str, who: str
 ) -> None:
-    assert native.LONGEST == 60
-    start = f"""
-import runpy
-from builder.client.probe import native
-native.LONGEST = 0.15
-runpy.run_module("builder.client.probe.{script}", run_name="__main__")
-"""
-    argv = [sys.executable, "-c", start, cuda_so if who == "FAKE_CUDA" else nvml_so]
-    env = {who: "hang", "FAKE_PID": str(tmp_path / "pid"), "PYTHONPATH": str(ROOT)}
+    asked = cuda_so if who == "FAKE_CUDA" else nvml_so
+    code = f"from {driver_calls.__name__} import main; main({name!r}, {asked!r}, longest=0.15)"
+    argv = [sys.executable, "-c", code]
+    env = {"PYTHONPATH": str(ROOT), who: "hang", "FAKE_PID": str(tmp_path / "pid")}
     ended = subprocess.run(argv, env=env, timeout=5, check=False)
     assert ended.returncode == -signal.SIGALRM
 
@@ -236,15 +233,15 @@ def test_a_library_whose_own_library_is_missing_is_not_missing(tmp_path: Path, c
 def test_the_loaders_own_search_path_counts(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
     for name, target in (("libcuda.so.1", cuda_so), ("libnvidia-ml.so.1", nvml_so)):
         (tmp_path / name).symlink_to(target)
-    cuda, nvml_name = libcuda.places("linux")[0], nvml.places("linux")[0]
+    cuda, nvml_name = cuda_places("linux")[0], nvml_places("linux")[0]
     around = machine(tmp_path, cuda=cuda, nvml=nvml_name, env={"LD_LIBRARY_PATH": str(tmp_path)})
     assert {probe.outcome for probe in detect(around).probes if probe.devices} == {Outcome.FOUND}
     assert len(detect(around).devices) == 2
 
 
 def test_windows_has_other_names_for_the_same_libraries() -> None:
-    assert libcuda.places("win32") == ("nvcuda.dll",)
-    assert nvml.places("win32")[0] == "nvml.dll"
+    assert cuda_places("win32") == ("nvcuda.dll",)
+    assert nvml_places("win32")[0] == "nvml.dll"
 
 
 @pytest.mark.parametrize(
@@ -262,7 +259,7 @@ def test_windows_has_other_names_for_the_same_libraries() -> None:
     ],
 )
 def test_a_missing_library_and_a_missing_dependency_are_told_apart(reason: str, expected: bool) -> None:
-    assert native.absent("libcuda.so.1", reason) is expected
+    assert absent("libcuda.so.1", reason) is expected
 
 
 def test_a_library_without_the_functions_is_named_by_the_one_it_lacks(tmp_path: Path, cuda_so: str) -> None:

@@ -1,4 +1,4 @@
-"""show: the page and the picture appear whole or not at all, and stdout is a table or nothing but JSON."""
+"""inspect's output: page and picture appear whole or not at all, stdout is a table or nothing but JSON."""
 
 from __future__ import annotations
 

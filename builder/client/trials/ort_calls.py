@@ -1,19 +1,22 @@
-"""Loads an ONNX Runtime library, and a model if asked, and prints one JSON line. Run as a script in a child.
+"""Calls ONNX Runtime's C API in a process of its own and prints a line of JSON.
 
-A child, because a library that does not fit crashes as often as it complains; a script without imports of
-ours, because it is handed to ``python -c``.
+A child, because a library that does not fit crashes as often as it complains.
 
-Arguments: the host library's path, the execution provider, and a model's path or nothing.
+Arguments: what to do, the path of the host library, the execution provider, and for ``open`` a model.
+``load`` loads the libraries of the provider, ``open`` makes a session for a model, ``compute`` runs a session
+of one node, which adds two numbers.
 
 ``OrtApi`` is a table of function pointers that only grows at its end, so a function's place in it is ABI.
 Places are those of ``onnxruntime_c_api.h``; ``onnxruntime_c_api.cc`` asserts that version 12 ends with 218.
 """
 
+from __future__ import annotations
+
 import ctypes
 import glob
 import json
 import os
-import sys
+from typing import Dict, List, Optional
 
 API_VERSION = 12
 
@@ -21,12 +24,18 @@ PLACES = {
     "GetErrorMessage": 2,
     "CreateEnv": 3,
     "CreateSession": 7,
+    "CreateSessionFromArray": 8,
+    "Run": 9,
     "CreateSessionOptions": 10,
     "SetSessionLogSeverityLevel": 22,
+    "CreateTensorWithDataAsOrtValue": 49,
+    "GetTensorMutableData": 51,
+    "CreateCpuMemoryInfo": 69,
     "ReleaseEnv": 92,
     "ReleaseStatus": 93,
     "ReleaseSession": 95,
     "ReleaseSessionOptions": 100,
+    "AddSessionConfigEntry": 130,
     "SessionOptionsAppendExecutionProvider_CUDA_V2": 204,
     "CreateCUDAProviderOptions": 205,
     "ReleaseCUDAProviderOptions": 208,
@@ -39,6 +48,18 @@ NAMED = {"directml": b"DML", "coreml": b"CoreML"}
 LOG_ALL, LOG_ERRORS = 0, 3
 """Of ``OrtLoggingLevel``: why a provider's library does not load is only in the log, on stderr."""
 
+NO_FALLBACK = b"session.disable_cpu_ep_fallback"
+
+FLOAT = 1
+"""Of ``ONNXTensorElementDataType``."""
+
+ARENA, DEFAULT_MEMORY = 1, 0
+"""Of ``OrtAllocatorType`` and ``OrtMemType``."""
+
+NUMBERS = (1.5, 2.25)
+"""Exact in binary, so that their sum is."""
+
+
 CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
 
 TEXT = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
@@ -46,11 +67,11 @@ TEXT = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class OrtError(Exception):
+class OrtStatusError(Exception):
     """A call came back with a status."""
 
 
-class Runtime:
+class OrtApi:
     """One host library in this process; its folder is where it looks for providers."""
 
     def __init__(self, host: str) -> None:
@@ -70,20 +91,20 @@ class Runtime:
         if status:
             message = TEXT(self.table[PLACES["GetErrorMessage"]] or 0)(status)
             self.release("ReleaseStatus", ctypes.c_void_p(status))
-            raise OrtError((message or b"unknown").decode(errors="replace"))
+            raise OrtStatusError((message or b"unknown").decode(errors="replace"))
 
-    def make(self, name: str, *arguments: object) -> "ctypes.c_void_p":
+    def make(self, name: str, *arguments: object) -> ctypes.c_void_p:
         """What a function hands out through its last argument."""
         made = ctypes.c_void_p()
         self.call(name, *arguments, ctypes.byref(made))
         return made
 
-    def release(self, name: str, handle: "ctypes.c_void_p") -> None:
+    def release(self, name: str, handle: ctypes.c_void_p) -> None:
         """Give it back."""
         RELEASE(self.table[PLACES[name]] or 0)(handle)
 
 
-def append(runtime: Runtime, options: "ctypes.c_void_p", provider: str) -> None:
+def append(runtime: OrtApi, options: ctypes.c_void_p, provider: str) -> None:
     """Ask for the provider: this loads CUDA's library and all that it needs, and uses no GPU yet."""
     if provider == "cuda":
         cuda = runtime.make("CreateCUDAProviderOptions")
@@ -102,7 +123,7 @@ def spelled(path: str) -> object:
     return ctypes.c_wchar_p(path) if os.name == "nt" else ctypes.c_char_p(os.fsencode(path))
 
 
-def gpu_memory_used(host: str) -> "int | None":
+def gpu_memory_used(host: str) -> Optional[int]:
     """Bytes of the GPU's memory that are not free, by the CUDA runtime beside ``host``."""
     try:
         (library,) = glob.glob(os.path.join(glob.escape(os.path.dirname(host)), "libcudart.so.*"))  # noqa: PTH118, PTH120, PTH207 one import less
@@ -113,7 +134,7 @@ def gpu_memory_used(host: str) -> "int | None":
     return total.value - free.value if code == 0 else None
 
 
-def opened(runtime: Runtime, host: str, provider: str, model: str) -> "int | None":
+def opened(runtime: OrtApi, host: str, provider: str, model: str) -> Optional[int]:
     """Open a session and close it; bytes of GPU memory that it took, where the provider is CUDA's.
 
     ORT's log says on stderr where each node goes.
@@ -132,7 +153,7 @@ def opened(runtime: Runtime, host: str, provider: str, model: str) -> "int | Non
     return after - before if after is not None and before is not None else None
 
 
-def loaded(runtime: Runtime, provider: str) -> None:
+def loaded(runtime: OrtApi, provider: str) -> None:
     """Load what the provider is made of."""
     env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
     options = runtime.make("CreateSessionOptions")
@@ -141,19 +162,84 @@ def loaded(runtime: Runtime, provider: str) -> None:
     runtime.release("ReleaseEnv", env)
 
 
-def main(host: str, provider: str, model: "str | None" = None) -> "dict[str, object]":
-    """``{"version": …, "gpu_memory": bytes or null}`` or ``{"failed": why}``."""
+def field(number: int, content: bytes) -> bytes:
+    """A length-delimited field of a protobuf message."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def integer(number: int, value: int) -> bytes:
+    """A varint field below 128."""
+    return bytes([number << 3, value])
+
+
+def value_info(name: bytes) -> bytes:
+    """A ``ValueInfoProto`` of one float."""
+    shape = field(2, field(1, integer(1, 1)))
+    return field(1, name) + field(2, field(1, integer(1, FLOAT) + shape))
+
+
+def model() -> bytes:
+    """A ``ModelProto``: IR version 8, opset 13, ``c = a + b``. Field numbers: onnx.proto."""
+    node = field(1, b"a") + field(1, b"b") + field(2, b"c") + field(4, b"Add")
+    ends = field(11, value_info(b"a")) + field(11, value_info(b"b")) + field(12, value_info(b"c"))
+    graph = field(1, node) + field(2, b"add") + ends
+    return integer(1, 8) + field(7, graph) + field(8, field(1, b"") + integer(2, 13))
+
+
+def session(runtime: OrtApi, provider: str) -> ctypes.c_void_p:
+    """A session of the model that runs on ``provider`` or cannot be made."""
+    env = runtime.make("CreateEnv", ctypes.c_int(LOG_ERRORS), ctypes.c_char_p(b"ortpacks"))
+    options = runtime.make("CreateSessionOptions")
+    if provider != "cpu":
+        append(runtime, options, provider)
+        runtime.call("AddSessionConfigEntry", options, ctypes.c_char_p(NO_FALLBACK), ctypes.c_char_p(b"1"))
+    content = model()
+    return runtime.make("CreateSessionFromArray", env, content, ctypes.c_size_t(len(content)), options)
+
+
+def tensors(runtime: OrtApi, values: List[ctypes.c_float]) -> ctypes.Array[ctypes.c_void_p]:
+    """One tensor of one number each, over the values' own memory."""
+    memory = runtime.make("CreateCpuMemoryInfo", ctypes.c_int(ARENA), ctypes.c_int(DEFAULT_MEMORY))
+    shape = (ctypes.c_int64 * 1)(1)
+    size, rank, kind = ctypes.c_size_t(4), ctypes.c_size_t(1), ctypes.c_int(FLOAT)
+    made = [
+        runtime.make("CreateTensorWithDataAsOrtValue", memory, ctypes.byref(one), size, shape, rank, kind)
+        for one in values
+    ]
+    return (ctypes.c_void_p * len(made))(*made)
+
+
+def compute(runtime: OrtApi, provider: str) -> float:
+    """What the model makes of ``NUMBERS``."""
+    made = session(runtime, provider)
+    values = [ctypes.c_float(number) for number in NUMBERS]
+    inputs, outputs = tensors(runtime, values), (ctypes.c_void_p * 1)()
+    names, wanted = (ctypes.c_char_p * 2)(b"a", b"b"), (ctypes.c_char_p * 1)(b"c")
+    two, one = ctypes.c_size_t(2), ctypes.c_size_t(1)
+    runtime.call("Run", made, ctypes.c_void_p(), names, inputs, two, wanted, one, outputs)
+    data = runtime.make("GetTensorMutableData", ctypes.c_void_p(outputs[0]))
+    return float(ctypes.cast(data, ctypes.POINTER(ctypes.c_float))[0])
+
+
+def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, object]:
+    """``{"version": …, "gpu_memory": bytes or null}``, ``{"sum": 3.75}`` or ``{"failed": why}``.
+
+    A call that succeeds and makes nothing is a ``ValueError`` of ctypes, and a failure here.
+    """
     used = None
     try:
-        runtime = Runtime(host)
-        if model is None:
-            loaded(runtime, provider)
-        else:
+        runtime = OrtApi(host)
+        if what == "compute":
+            return {"sum": compute(runtime, provider)}
+        if what == "open":
             used = opened(runtime, host, provider, model)
-    except (OSError, AttributeError, OrtError) as error:
+        else:
+            loaded(runtime, provider)
+    except (OSError, AttributeError, ValueError, OrtStatusError) as error:
         return {"failed": str(error)}
     return {"version": runtime.version, "gpu_memory": used}
 
 
-if __name__ == "__main__":
-    print(json.dumps(main(*sys.argv[1:])), flush=True)  # noqa: T201 the parent reads it
+def main(*arguments: str) -> None:
+    """Print the answer for the arguments."""
+    print(json.dumps(answer(*arguments)), flush=True)  # noqa: T201 the parent reads it

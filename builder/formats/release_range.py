@@ -1,16 +1,16 @@
-"""versions."""
+"""Ranges of ONNX Runtime releases."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Optional
 
-Version = Tuple[int, ...]
+from builder.gpu.cuda_toolkits import version_of
+from builder.gpu.table import Version
 
 
 @dataclass(frozen=True)
-class Span:
+class ReleaseRange:
     """A range of releases, both ends included; ``None`` is open.
 
     An end of two numbers stands for all patch releases of its line: ``(1, 24)`` holds 1.24.4.
@@ -20,14 +20,9 @@ class Span:
     last: Optional[Version] = None
 
     def __contains__(self, version: str) -> bool:
-        numbers = parse(version)
+        numbers = version_of(version)
         above = self.first is None or numbers >= self.first
         return above and (self.last is None or numbers[: len(self.last)] <= self.last)
 
 
-ALWAYS = Span()
-
-
-def parse(version: str) -> Version:
-    """``(1, 23, 2)`` of ``1.23.2``."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
+ALWAYS = ReleaseRange()

@@ -1,4 +1,4 @@
-"""inspect as a verb: several sources, what goes to stdout, and what is left on the disk."""
+"""inspect's sources: several of them, their labels, failures by name, and nothing left on the disk."""
 
 from __future__ import annotations
 

@@ -15,43 +15,47 @@ from builder.findings.observed import (
     THERE,
     Around,
     Cache,
-    Card,
     Distribution,
-    Installed,
+    InstalledPackage,
     Kernel,
     ModelTrial,
-    Reply,
+    PciCard,
+    ProbeReply,
     Seen,
+    SessionTrial,
     Shadow,
-    Trial,
 )
 from tests.unit.selection.select_cases import LATEST, LEGACY, MODERN, NOT_MICROSOFTS, gpu, package, plain
 
-RTX3060 = Card("0000:01:00.0", 0x2503, "nvidia")
+ON_CPU = SessionTrial("cpu")
 
-GTX1080 = Card("0000:02:00.0", 0x1B80)
+RTX3060 = PciCard("0000:01:00.0", 0x2503, "nvidia")
 
-TITAN_KEPLER = Card("0000:03:00.0", 0x1005)
+GTX1080 = PciCard("0000:02:00.0", 0x1B80)
 
-MISSING = Reply("missing")
+TITAN_KEPLER = PciCard("0000:03:00.0", 0x1005)
 
-FOUND = Reply("found", listed=1)
+MISSING = ProbeReply("missing")
 
-NO_DEVICE = Reply("none", code=100, error="CUDA_ERROR_NO_DEVICE")
+FOUND = ProbeReply("found", listed=1)
+
+NO_DEVICE = ProbeReply("none", code=100, error="CUDA_ERROR_NO_DEVICE")
 
 FOLDER = "/data/versions/modern-0123456789ab"
 
-OWN = Installed(package=MODERN, cuda="12.9", folder=FOLDER, support="native", gpu="NVIDIA GeForce RTX 3060")
+OWN = InstalledPackage(
+    package=MODERN, cuda="12.9", folder=FOLDER, support="native", gpu="NVIDIA GeForce RTX 3060"
+)
 
 WELL = Seen(
     around=Around(glibc="2.36"),
     kernel=Kernel(cards=(RTX3060,), loaded=True, control=THERE),
-    replies={"NVML": FOUND, "libcuda": FOUND, "nvidia-smi": Reply("skipped")},
+    replies={"NVML": FOUND, "libcuda": FOUND, "nvidia-smi": ProbeReply("skipped")},
     devices=(gpu("8.6"),),
     driver="570.133.07",
     cuda="12.8",
     installed=OWN,
-    trial=Trial("cuda"),
+    trial=SessionTrial("cuda"),
 )
 """One card, one package, and a session that ran."""
 
@@ -62,22 +66,22 @@ BARE = replace(
     devices=(),
     driver=None,
     cuda=None,
-    trial=Trial("cpu"),
+    trial=ON_CPU,
 )
 """The same without any of NVIDIA's."""
 
 DOCKER = Around(glibc="2.36", container="docker")
 
 
-def failing(code: int, error: str, cuda: Reply | None = None) -> Seen:
+def failing(code: int, error: str, cuda: ProbeReply | None = None) -> Seen:
     """NVML lists the GPU and CUDA fails."""
-    reply = cuda or Reply("failed", f"cuInit: {error} ({code})", code=code, error=error)
-    return replace(WELL, replies={"NVML": FOUND, "libcuda": reply}, trial=Trial("cpu"))
+    reply = cuda or ProbeReply("failed", f"cuInit: {error} ({code})", code=code, error=error)
+    return replace(WELL, replies={"NVML": FOUND, "libcuda": reply}, trial=ON_CPU)
 
 
 def trying(failure: str, code: int | None, *, on_cpu: bool = True) -> Seen:
     """CUDA is well, and the session fails."""
-    return replace(WELL, trial=Trial("cuda", failure, code, on_cpu=on_cpu))
+    return replace(WELL, trial=SessionTrial("cuda", failure, code, on_cpu=on_cpu))
 
 
 def jitted(**changes: object) -> Seen:
@@ -95,7 +99,7 @@ NO_BIAS_GELU = (
 """ONNX Runtime 1.21.0, of MiniLM with a lean package."""
 
 
-def opening(failure: str | None, installed: Installed = LEAN) -> Seen:
+def opening(failure: str | None, installed: InstalledPackage = LEAN) -> Seen:
     """A user's model is opened in the installed package."""
     return replace(WELL, installed=installed, models=(ModelTrial("/m/minilm.onnx", "cuda", failure),))
 
@@ -137,7 +141,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(
             BARE,
             kernel=Kernel(cards=(UNDRIVEN,)),
-            replies={"libcuda": NO_DEVICE, "NVML": Reply("failed", code=9, error="Driver Not Loaded")},
+            replies={"libcuda": NO_DEVICE, "NVML": ProbeReply("failed", code=9, error="Driver Not Loaded")},
         ),
         {"D001"},
     ),
@@ -152,7 +156,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             around=Around(stated=("ORTPACKS_FORCE_CC=8.6",)),
             replies={"environment": FOUND},
             kernel=Kernel(),
-            trial=Trial("cpu"),
+            trial=ON_CPU,
         ),
         {"D004"},
     ),
@@ -163,7 +167,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             replies={"environment": FOUND},
             kernel=Kernel(cards=(GTX1080,)),
             driver="590.1",
-            trial=Trial("cpu"),
+            trial=ON_CPU,
         ),
         {"D004"},
     ),
@@ -173,7 +177,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             around=Around(cuda_visible="7"),
             replies={"NVML": FOUND, "libcuda": NO_DEVICE},
             devices=(),
-            trial=Trial("cpu"),
+            trial=ON_CPU,
         ),
         {"D005"},
     ),
@@ -183,7 +187,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             around=Around(cuda_visible=""),
             replies={"NVML": MISSING, "libcuda": NO_DEVICE},
             devices=(),
-            trial=Trial("cpu"),
+            trial=ON_CPU,
         ),
         {"D005"},
     ),
@@ -209,18 +213,18 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         {"D007", "D028"},
     ),
     "a driver without its part for CUDA": (
-        replace(WELL, replies={"NVML": FOUND, "libcuda": MISSING}, trial=Trial("cpu")),
+        replace(WELL, replies={"NVML": FOUND, "libcuda": MISSING}, trial=ON_CPU),
         {"D008"},
     ),
     "all GPUs in MIG mode without an instance": (
-        replace(WELL, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=Trial("cpu")),
+        replace(WELL, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=ON_CPU),
         {"D009"},
     ),
     "a Pascal card and driver 590": (
         replace(
             BARE,
             kernel=Kernel(cards=(GTX1080,), loaded=True, control=THERE),
-            replies={"NVML": Reply("none"), "libcuda": NO_DEVICE, "nvidia-smi": Reply("none")},
+            replies={"NVML": ProbeReply("none"), "libcuda": NO_DEVICE, "nvidia-smi": ProbeReply("none")},
             driver="590.44.01",
             installed=replace(OWN, package=LEGACY),
         ),
@@ -261,15 +265,15 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             BARE,
             kernel=WELL.kernel,
             driver="570.1",
-            replies={"libcuda": Reply("timeout", "no answer within 10 s")},
+            replies={"libcuda": ProbeReply("timeout", "no answer within 10 s")},
         ),
         {"D013"},
     ),
     "a libcuda that cannot be loaded": (
         replace(
             WELL,
-            replies={"NVML": FOUND, "libcuda": Reply("failed", "it is there and cannot be loaded: …")},
-            trial=Trial("cpu"),
+            replies={"NVML": FOUND, "libcuda": ProbeReply("failed", "it is there and cannot be loaded: …")},
+            trial=ON_CPU,
         ),
         {"D014"},
     ),
@@ -286,9 +290,9 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             kernel=WELL.kernel,
             driver="570.1",
             replies={
-                "NVML": Reply("failed", code=18, error="Driver/library version mismatch"),
-                "libcuda": Reply("failed", code=803, error="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
-                "nvidia-smi": Reply("failed", code=18, error="Failed to initialize NVML"),
+                "NVML": ProbeReply("failed", code=18, error="Driver/library version mismatch"),
+                "libcuda": ProbeReply("failed", code=803, error="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+                "nvidia-smi": ProbeReply("failed", code=18, error="Failed to initialize NVML"),
             },
         ),
         {"D024"},
@@ -303,7 +307,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             BARE,
             kernel=WELL.kernel,
             driver="570.1",
-            replies={"NVML": Reply("failed", code=15, error="GPU is lost"), "libcuda": NO_DEVICE},
+            replies={"NVML": ProbeReply("failed", code=15, error="GPU is lost"), "libcuda": NO_DEVICE},
         ),
         {"D030"},
     ),
@@ -347,7 +351,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             WELL,
             around=replace(DOCKER, visible="all", parts="utility"),
             replies={"NVML": FOUND, "libcuda": MISSING},
-            trial=Trial("cpu"),
+            trial=ON_CPU,
         ),
         {"D103"},
     ),
@@ -355,7 +359,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(
             WELL,
             around=replace(DOCKER, visible="all", parts="compute"),
-            replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": Reply("skipped")},
+            replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": ProbeReply("skipped")},
         ),
         {"D104"},
     ),
@@ -410,7 +414,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(
             WELL,
             kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0"))),
-            replies={"NVML": Reply("found", listed=2), "libcuda": Reply("found", listed=2)},
+            replies={"NVML": ProbeReply("found", listed=2), "libcuda": ProbeReply("found", listed=2)},
             devices=(gpu("8.6"), gpu("12.0", index=1, uuid="GPU-b")),
         ),
         {"D206"},
@@ -425,14 +429,14 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         {"D207"},
     ),
     "a GPU and the package for the CPU": (
-        replace(WELL, installed=replace(OWN, package=plain("cpu"), cuda=None), trial=Trial("cpu")),
+        replace(WELL, installed=replace(OWN, package=plain("cpu"), cuda=None), trial=ON_CPU),
         {"D208"},
     ),
     "an old glibc": (
         replace(
             WELL,
             around=Around(glibc="2.31"),
-            trial=Trial("cuda", "version `GLIBC_2.34' not found", on_cpu=False),
+            trial=SessionTrial("cuda", "version `GLIBC_2.34' not found", on_cpu=False),
         ),
         {"D209", "D402"},
     ),
@@ -484,7 +488,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             kernel=Kernel(),
             driver="472.12",
             installed=replace(OWN, package=plain("directml", "win-x64"), cuda=None),
-            trial=Trial("directml"),
+            trial=SessionTrial("directml"),
         ),
         {"D109"},
     ),
@@ -503,7 +507,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(
             BARE,
             kernel=Kernel(cards=(GTX1080,), loaded=True, control=THERE),
-            replies={"NVML": Reply("none"), "libcuda": NO_DEVICE},
+            replies={"NVML": ProbeReply("none"), "libcuda": NO_DEVICE},
             driver="570.1",
         ),
         {"D009"},
@@ -513,7 +517,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             WELL,
             around=Around(cuda_visible="0"),
             replies={"NVML": FOUND, "libcuda": MISSING},
-            trial=Trial("cpu"),
+            trial=ON_CPU,
         ),
         {"D008"},
     ),
@@ -526,7 +530,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         {"D008"},
     ),
     "NVML alone tells of the driver": (
-        replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": MISSING}, trial=Trial("cpu")),
+        replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": MISSING}, trial=ON_CPU),
         {"D008"},
     ),
     "WSL2 without libcuda": (replace(BARE, around=WSL, kernel=Kernel(dxg=True)), {"D008"}),
@@ -537,7 +541,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         {"D009"},
     ),
     "NVML alone lists a GPU and CUDA says 100": (
-        replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=Trial("cpu")),
+        replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=ON_CPU),
         {"D009"},
     ),
     "CUDA says 100 on a machine without a GPU": (replace(BARE, replies={"libcuda": NO_DEVICE}), {"D003"}),
@@ -568,16 +572,16 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             around=DOCKER,
             kernel=Kernel(),
             replies={"NVML": FOUND, "libcuda": MISSING},
-            trial=Trial("cpu"),
+            trial=ON_CPU,
         ),
         {"D103"},
     ),
     "a container where CUDA says 100": (
-        replace(WELL, around=DOCKER, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=Trial("cpu")),
+        replace(WELL, around=DOCKER, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=ON_CPU),
         {"D009"},
     ),
     "no NVML outside of a container": (
-        replace(WELL, replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": Reply("skipped")}),
+        replace(WELL, replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": ProbeReply("skipped")}),
         set(),
     ),
     "WSL2's 500 with a driver of unknown version": (replace(WSL_500, driver=None), {"D105"}),
@@ -612,7 +616,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "one GPU natively and one by JIT": (
         replace(
             WELL,
-            replies={"NVML": Reply("found", listed=2), "libcuda": Reply("found", listed=2)},
+            replies={"NVML": ProbeReply("found", listed=2), "libcuda": ProbeReply("found", listed=2)},
             devices=(gpu("8.6"), gpu("9.0", index=1, uuid="GPU-b")),
             installed=replace(OWN, cuda="12.8"),
         ),
@@ -624,12 +628,12 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             WELL,
             devices=(gpu(None),),
             installed=replace(OWN, package=plain("cpu"), cuda=None),
-            trial=Trial("cpu"),
+            trial=ON_CPU,
         ),
         {"D208"},
     ),
     "a session that fails on a machine without a GPU": (
-        replace(BARE, trial=Trial("cpu", "invalid ELF header")),
+        replace(BARE, trial=SessionTrial("cpu", "invalid ELF header")),
         {"D003", "D402"},
     ),
     "LATEST on a 5090": (

@@ -1,0 +1,196 @@
+"""The answers of ``detect`` (the GPUs of this machine) and ``select`` (the package that fits it)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Dict, List, Optional, Sequence
+
+from builder.client.install.info import ModelVerdict, gpu_info
+from builder.client.install.prefix import make_folders, write_json
+from builder.client.install.source import Located, locate, without_network
+from builder.client.probe.detect import Detection, detect
+from builder.client.world import ClientOptions, CommandAnswer, World, head
+from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
+from builder.files.disk import disk_errors
+from builder.files.file_lock import exclusive
+from builder.findings.observed import Outcome
+from builder.formats.index import Index, IndexPackage, distinct
+from builder.gpu.devices import Device
+from builder.selection.choice import PackageChoice
+from builder.selection.choice import lines as table_lines
+from builder.selection.reasons import lacking, limits, refusal
+from builder.selection.select import only, select
+
+
+def answer_select(world: World, options: ClientOptions) -> CommandAnswer:
+    """Which package this machine should run, and why not the others."""
+    scene = look(world, options)
+    choice = choose(scene, options.variant)
+    said = explained(choice, scene.found)
+    if options.explain:
+        said += ["", *table_lines(choice, scene.devices, scene.index, scene.platform, scene.glibc)]
+    return CommandAnswer({**head("select"), **choice_value(choice)}, tuple(said))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What there is to choose from, and for what."""
+
+    found: Detection
+    located: Located
+    devices: Sequence[Device]
+    """The GPUs to choose for: all of them, or those of ``--device``."""
+    platform: str
+
+    @property
+    def glibc(self) -> Optional[str]:
+        """The system's, as ``selection.select`` takes it."""
+        return self.found.system.glibc
+
+    @property
+    def index(self) -> Index:
+        """The release's."""
+        return self.located.index
+
+
+def look(world: World, options: ClientOptions) -> Scene:
+    """Read the index and look at the machine."""
+    web = without_network(world.web) if options.offline else world.web
+    located = locate(options.index, web)
+    found = detect(world.around)
+    devices = only(found.devices, options.device) if options.device else found.devices
+    return Scene(found, located, devices, world.platform)
+
+
+def choose(scene: Scene, variant: Optional[str]) -> PackageChoice:
+    """What this machine should run; ``variant``: of a variant or a package, what the user asked for."""
+    return _select(scene, scene.index) if variant is None else _as_asked(variant, scene)
+
+
+def _select(scene: Scene, index: Index) -> PackageChoice:
+    hidden = [device for device in scene.found.devices if device not in scene.devices]
+    return select(scene.devices, index, scene.platform, scene.glibc, hidden)
+
+
+def _as_asked(variant: str, scene: Scene) -> PackageChoice:
+    """``--variant``: the user's word stands even where no GPU here runs it, for images built elsewhere."""
+    mine = tuple(package for package in scene.index.packages if variant in (package.variant, package.name))
+    if not mine:
+        names = sorted({package.variant for package in scene.index.packages})
+        raise ValidationError(
+            f"--variant {variant}: the index has {', '.join(names)}. A package's name is taken too: that of "
+            "its archive, without .tar.zst."
+        )
+    choice = _select(scene, replace(scene.index, packages=mine))
+    if choice.package is not None:
+        return choice
+    fitting = [item for item in distinct(mine) if item.platform == scene.platform]
+    if not fitting:
+        raise NoCompatiblePackageError(f"--variant {variant}: it has no package for {scene.platform}.")
+    best = min(fitting, key=lambda item: (lacking(item), item.size))
+    return replace(choice, package=best, summary=_warning(best, scene), notes=limits(best))
+
+
+def _warning(package: IndexPackage, scene: Scene) -> str:
+    reasons = [refusal(package, device, scene.platform, scene.glibc) for device in scene.devices]
+    why = "; ".join(reason for reason in reasons if reason) or "no NVIDIA GPU was found"
+    return f"{package.name}, as asked with --variant. It will not run on a GPU here: {why}."
+
+
+def note_verdict(
+    world: World, options: ClientOptions, scene: Scene, choice: PackageChoice, verdict: ModelVerdict
+) -> None:
+    """Write it, whole or not at all. Where that cannot be, the user is told, and what was done stands."""
+    prefix = options.prefix
+    try:
+        with disk_errors(prefix.root):
+            make_folders(prefix)
+            with exclusive(prefix.lock, lambda: world.say("Waiting for another install to finish.")):
+                make_folders(prefix)
+                write_json(prefix, prefix.gpu_info, gpu_info(choice, scene.found, verdict, world.now()))
+    except DiskError as error:
+        world.say(f"{prefix.gpu_info}: not written: {error}")
+
+
+def answer_detect(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
+    """The GPUs and what each probe said."""
+    found = detect(world.around)
+    devices = [spelled(device) for device in found.devices] or ["no NVIDIA GPU"]
+    probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes]
+    value = {
+        **head("detect"),
+        "platform": world.platform,
+        "driver": found.driver,
+        "cuda": found.cuda,
+        "system": asdict(found.system),
+        "devices": [device_value(device) for device in found.devices],
+        "probes": [
+            {
+                "name": probe.name,
+                "outcome": probe.outcome.value,
+                "detail": probe.detail,
+                "code": probe.code,
+                "error": probe.error,
+            }
+            for probe in found.probes
+        ],
+    }
+    return CommandAnswer(value, (*devices, f"driver {found.driver or 'unknown'}", "probes:", *probes))
+
+
+def explained(choice: PackageChoice, found: Detection) -> List[str]:
+    """What was chosen, why nothing else, and what the user has to know besides."""
+    lines = [choice.summary]
+    lines += [f"  not {rejection.package}: {rejection.reason}" for rejection in choice.reasons]
+    if not choice.on_gpu and not found.devices:
+        lines += [
+            f"  {probe.name}: {probe.detail}" for probe in found.probes if probe.outcome is not Outcome.FOUND
+        ]
+    lines += [f"  also here: {spelled(device)}" for device in choice.others if choice.on_gpu]
+    lines += [f"  {note}" for note in choice.notes]
+    return lines + ([f"  set CUDA_VISIBLE_DEVICES={choice.visible}"] if choice.visible else [])
+
+
+def choice_value(choice: PackageChoice) -> Dict[str, object]:
+    """A choice for ``--json``."""
+    return {
+        "package": package_value(choice.package) if choice.package else None,
+        "support": choice.support,
+        "device": device_value(choice.device) if choice.device else None,
+        "others": [device_value(device) for device in choice.others],
+        "reasons": [{"package": item.package, "reason": item.reason} for item in choice.reasons],
+        "summary": choice.summary,
+        "notes": list(choice.notes),
+        "cuda_visible_devices": choice.visible,
+    }
+
+
+def package_value(package: IndexPackage) -> Dict[str, object]:
+    """A package of an index for ``--json``."""
+    return {
+        "name": package.name,
+        "variant": package.variant,
+        "provider": package.provider,
+        "layout": package.layout,
+        "file": package.file,
+        "size": package.size,
+        "sha256": package.sha256,
+        "cannot_run": [asdict(missing) for missing in package.onnxruntime.cannot_run],
+    }
+
+
+def device_value(device: Device) -> Dict[str, object]:
+    """A GPU for ``--json``."""
+    return {
+        "index": device.index,
+        "uuid": device.uuid or None,
+        "name": device.name,
+        "capability": str(device.capability) if device.capability else None,
+        "memory_mib": device.memory_mib,
+        "driver": device.driver,
+    }
+
+
+def spelled(device: Device) -> str:
+    """A GPU in a line."""
+    return f"GPU {device.index}: {device}" + (f" {device.uuid}" if device.uuid else "")

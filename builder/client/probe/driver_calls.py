@@ -1,0 +1,266 @@
+"""Asks a library of NVIDIA's driver for its GPUs and prints a line of JSON. Runs in a process of its own.
+
+A child, because a broken driver can hang, crash or hold the GPU. NVML lists the physical GPUs, whatever
+``CUDA_VISIBLE_DEVICES`` says; libcuda lists what CUDA sees, ``CUDA_VISIBLE_DEVICES`` and MIG included. What
+one call does not say is ``null``, and the GPU stays listed.
+
+Arguments: ``NVML`` or ``libcuda``, then the library names to try, in order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import sys
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Type
+
+LONGEST = 60.0
+"""Seconds after which the child ends by itself, should its parent be gone."""
+
+_TEXT = 96
+"""The longest text that NVML writes, with its end: ``NVML_DEVICE_UUID_V2_BUFFER_SIZE``."""
+
+_CAPABILITY_MAJOR = 75
+"""``CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR``."""
+
+_CAPABILITY_MINOR = 76
+
+
+Question = Callable[..., object]
+"""A call of the driver, with its arguments."""
+
+
+class DriverError(Exception):
+    """A call returned a code other than 0, or is not there. ``args``: call, the library's words, code."""
+
+
+class DriverLibrary:
+    """A loaded library of the driver."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        """Take a library that ``load`` gave."""
+        self.library = library
+
+    def call(self, name: str, *arguments: object) -> None:
+        """Call a function. Raises ``DriverError`` with the library's own words for the code."""
+        if not hasattr(self.library, name):
+            raise DriverError(name, "the library has no such function", None)
+        code = getattr(self.library, name)(*arguments)
+        if code != 0:
+            raise DriverError(name, self.words(code), code)
+
+    def words(self, code: int) -> str:
+        """The library's name or text for a code."""
+        raise NotImplementedError
+
+    def ask(self) -> Dict[str, object]:
+        """``{"devices": […], "cuda": 12090}``, for NVML with ``driver``; or ``error`` with its arguments."""
+        raise NotImplementedError
+
+
+def rows(count: int, find: Question, asks: Mapping[str, Question]) -> List[Dict[str, object]]:
+    """A row for each GPU by index: what each of ``asks`` says of the handle that ``find`` gives."""
+    return [{"index": index, **_row(known(find, index), asks)} for index in range(count)]
+
+
+def _row(gpu: object, asks: Mapping[str, Question]) -> Dict[str, object]:
+    if gpu is None:
+        return dict.fromkeys(asks)
+    return {key: known(ask, gpu) for key, ask in asks.items()}
+
+
+def known(ask: Question, *arguments: object) -> object:
+    """What ``ask`` returns; ``None`` where the driver does not say."""
+    try:
+        return ask(*arguments)
+    except DriverError:
+        return None
+
+
+class CudaLibrary(DriverLibrary):
+    """libcuda: functions hand out their result through the first argument."""
+
+    def words(self, code: int) -> str:
+        """``CUDA_ERROR_NO_DEVICE``; a library older than the code does not know its name."""
+        text = ctypes.c_char_p()
+        if hasattr(self.library, "cuGetErrorName"):
+            self.library.cuGetErrorName(code, ctypes.byref(text))
+        return (text.value or b"an error without a name").decode(errors="replace")
+
+    def ask(self) -> Dict[str, object]:
+        """The devices in CUDA's order, and the newest CUDA that the driver serves."""
+        version = known(self._integer, "cuDriverGetVersion")
+        try:
+            self.call("cuInit", ctypes.c_uint(0))
+            count = self._integer("cuDeviceGetCount")
+        except DriverError as error:
+            return {"error": error.args, "cuda": version}
+        asks = {
+            "name": self._name,
+            "uuid": self._uuid,
+            "capability": self._capability,
+            "memory_mib": self._memory,
+        }
+        return {"cuda": version, "devices": rows(count, self._device, asks)}
+
+    def _integer(self, name: str, *arguments: object) -> int:
+        value = ctypes.c_int()
+        self.call(name, ctypes.byref(value), *arguments)
+        return value.value
+
+    def _device(self, index: int) -> ctypes.c_int:
+        return ctypes.c_int(self._integer("cuDeviceGet", ctypes.c_int(index)))
+
+    def _name(self, device: ctypes.c_int) -> str:
+        """``NVIDIA H200``; a MIG instance has its profile behind it."""
+        name = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", name, ctypes.c_int(len(name)), device)
+        return name.value.decode(errors="replace")
+
+    def _capability(self, device: ctypes.c_int) -> str:
+        major = self._integer("cuDeviceGetAttribute", ctypes.c_int(_CAPABILITY_MAJOR), device)
+        minor = self._integer("cuDeviceGetAttribute", ctypes.c_int(_CAPABILITY_MINOR), device)
+        return f"{major}.{minor}"
+
+    def _memory(self, device: ctypes.c_int) -> int:
+        """MiB; of unified memory, what the system has."""
+        memory = ctypes.c_size_t()
+        self.call("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
+        return memory.value // 2**20
+
+    def _uuid(self, device: ctypes.c_int) -> str:
+        """``GPU-…``; CUDA does not say whether it is a MIG instance, whose name starts with ``MIG-``.
+
+        ``cuDeviceGetUuid_v2`` (drivers since CUDA 11.4) names the instance, the old one its parent.
+        """
+        raw = (ctypes.c_ubyte * 16)()
+        name = "cuDeviceGetUuid_v2" if hasattr(self.library, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
+        self.call(name, ctypes.byref(raw), device)
+        digits = bytes(raw).hex()
+        return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class NvmlLibrary(DriverLibrary):
+    """NVML: functions write their result through the last argument."""
+
+    def words(self, code: int) -> str:
+        """NVML's sentence for a code."""
+        self.library.nvmlErrorString.restype = ctypes.c_char_p
+        return (self.library.nvmlErrorString(code) or b"an error").decode(errors="replace")
+
+    def ask(self) -> Dict[str, object]:
+        """The GPUs by PCI address with their MIG instances, the driver's version and its newest CUDA."""
+        try:
+            self.call("nvmlInit_v2")
+            count = self._integer("nvmlDeviceGetCount_v2")
+        except DriverError as error:
+            return {"error": error.args}
+        asks = {
+            "name": self._name,
+            "uuid": self._uuid,
+            "capability": self._capability,
+            "memory_mib": self._memory,
+            "instances": self._instances,
+        }
+        return {
+            "driver": known(self._text, "nvmlSystemGetDriverVersion"),
+            "cuda": known(self._integer, "nvmlSystemGetCudaDriverVersion_v2"),
+            "devices": rows(count, self._gpu, asks),
+        }
+
+    def _text(self, name: str, *arguments: object) -> str:
+        buffer = ctypes.create_string_buffer(_TEXT)
+        self.call(name, *arguments, buffer, ctypes.c_uint(_TEXT))
+        return buffer.value.decode(errors="replace")
+
+    def _integer(self, name: str, *arguments: object) -> int:
+        value = ctypes.c_int()
+        self.call(name, *arguments, ctypes.byref(value))
+        return value.value
+
+    def _handle(self, name: str, *arguments: object) -> ctypes.c_void_p:
+        value = ctypes.c_void_p()
+        self.call(name, *arguments, ctypes.byref(value))
+        return value
+
+    def _gpu(self, index: int) -> ctypes.c_void_p:
+        return self._handle("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index))
+
+    def _name(self, gpu: ctypes.c_void_p) -> str:
+        return self._text("nvmlDeviceGetName", gpu)
+
+    def _uuid(self, gpu: ctypes.c_void_p) -> str:
+        """``GPU-…``, or ``MIG-…`` of an instance."""
+        return self._text("nvmlDeviceGetUUID", gpu)
+
+    def _capability(self, gpu: ctypes.c_void_p) -> str:
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.call("nvmlDeviceGetCudaComputeCapability", gpu, ctypes.byref(major), ctypes.byref(minor))
+        return f"{major.value}.{minor.value}"
+
+    def _memory(self, gpu: ctypes.c_void_p) -> Optional[int]:
+        """MiB; ``None`` where it says 0. Unified memory is not supported at all."""
+        total_free_used = (ctypes.c_ulonglong * 3)()
+        self.call("nvmlDeviceGetMemoryInfo", gpu, ctypes.byref(total_free_used))
+        return int(total_free_used[0]) // 2**20 or None
+
+    def _instances(self, gpu: ctypes.c_void_p) -> Optional[List[Dict[str, object]]]:
+        """The MIG instances; ``None`` where MIG is off."""
+        current, pending = ctypes.c_uint(), ctypes.c_uint()
+        self.call("nvmlDeviceGetMigMode", gpu, ctypes.byref(current), ctypes.byref(pending))
+        if not current.value:
+            return None
+        slots = known(self._integer, "nvmlDeviceGetMaxMigDeviceCount", gpu)
+        by_slot = "nvmlDeviceGetMigDeviceHandleByIndex"
+        found = [
+            known(self._handle, by_slot, gpu, ctypes.c_uint(slot))
+            for slot in range(slots if isinstance(slots, int) else 0)
+        ]
+        return [
+            {"uuid": known(self._uuid, instance), "memory_mib": known(self._memory, instance)}
+            for instance in found
+            if instance is not None
+        ]
+
+
+DRIVERS: Mapping[str, Type[DriverLibrary]] = {"NVML": NvmlLibrary, "libcuda": CudaLibrary}
+
+
+def load(names: Sequence[str]) -> ctypes.CDLL:
+    """The first that is there; ``FileNotFoundError`` when none is, ``OSError`` when it cannot be loaded."""
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:  # noqa: PERF203 a handful of names
+            if not absent(name, str(error)):
+                raise OSError(str(error)) from error
+    raise FileNotFoundError(f"none of {', '.join(names)} is there")
+
+
+def absent(name: str, reason: str) -> bool:
+    """Whether the loader did not find ``name`` itself, and not something that it needs."""
+    about = name in reason and "needed by" not in reason
+    return about and ("No such file" in reason or "Could not find module" in reason)
+
+
+def answer(library: str, names: Sequence[str]) -> Dict[str, object]:
+    """What the library says, or why it says nothing: ``missing``, ``unloadable``, ``error``."""
+    try:
+        loaded = load(names)
+    except FileNotFoundError as error:
+        return {"missing": str(error)}
+    except OSError as error:
+        return {"unloadable": str(error)}
+    return DRIVERS[library](loaded).ask()
+
+
+def main(library: str, *names: str, longest: float = LONGEST) -> None:
+    """Print the answer on a line of its own."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, longest)
+    print(f"\n{json.dumps(answer(library, names))}")  # noqa: T201 the parent reads that line
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

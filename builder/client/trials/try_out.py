@@ -1,0 +1,211 @@
+"""Tries a package out in child processes: its libraries are loaded, a model is opened, a session computes."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping, Optional, Tuple
+
+from builder.client.probe.processes import Ask, ProcessAnswer, child
+from builder.errors import LoadError
+from builder.findings.observed import SessionTrial
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import CPU, HOSTS
+from builder.formats.session_log import Placement
+
+LOAD_SECONDS = 60.0
+"""The first time, a gigabyte of libraries comes from the disk."""
+
+MODEL_SECONDS = 30.0
+
+SESSION_SECONDS = 60.0
+"""The first time, the driver may compile as well."""
+
+SUM = 3.75
+"""What the session of one node gives."""
+
+_CHILD = "builder.client.trials.ort_calls"
+
+_GLIBC = re.compile(r"version [`']((?:GLIBC|GLIBCXX|CXXABI)_[0-9.]+)' not found")
+
+_ABSENT = re.compile(r"([\w.+-]+): cannot open shared object file")
+
+_IN_LOG = re.compile(r"Failed to load library .*? with error: (.+)")
+"""ONNX Runtime's own words for what the loader said, which it hides in its log."""
+
+_CUDA = re.compile(r"CUDA failure (\d+): ([^;]+)")
+
+_BY_NAME = re.compile(r"CUDA error (cudaError\w+):\s*([^;]+)")
+"""How ONNX Runtime tells of a kernel that does not start: by the name of its number. See driver_types.h."""
+
+_NAMED = {
+    "cudaErrorInsufficientDriver": 35,
+    "cudaErrorNoDevice": 100,
+    "cudaErrorNoKernelImageForDevice": 209,
+    "cudaErrorUnsupportedPtxVersion": 222,
+    "cudaErrorSymbolNotFound": 500,
+    "cudaErrorSystemNotReady": 802,
+    "cudaErrorSystemDriverMismatch": 803,
+    "cudaErrorCompatNotSupportedOnDevice": 804,
+    "cudaErrorUnknown": 999,
+}
+
+
+@dataclass(frozen=True)
+class TryOut:
+    """How a try went: ``failure`` is ``None`` where well. ``ran`` is false where none could be made."""
+
+    ran: bool
+    failure: Optional[str] = None
+    version: Optional[str] = None
+    """What ONNX Runtime says of itself."""
+    gpu_memory_mib: Optional[int] = None
+    """What the session took of the GPU's memory."""
+    placement: Optional[Placement] = None
+    """Where the nodes of the session are, as far as the log says."""
+
+
+@dataclass(frozen=True)
+class OrtTrials:
+    """The Python that children are run with, and the door to them. No method raises."""
+
+    ask: Ask
+    python: str
+
+    def load(self, folder: Path, manifest: Manifest) -> TryOut:
+        """Load the host library of the package in ``folder``, its provider, and all that this needs.
+
+        No GPU is used. Where the package has no host library or no child can be started, nothing is tried.
+        """
+        host = host_of(folder, manifest)
+        if host is None:
+            return TryOut(ran=False, failure="the package lists no host library")
+        tried = self._try(LOAD_SECONDS, "load", str(host), manifest.provider)
+        wanted = manifest.onnxruntime.version
+        if tried.version is not None and tried.version != wanted:
+            why = f"{host.name} says it is version {tried.version}, the manifest says {wanted}"
+            return TryOut(ran=True, failure=why, version=tried.version)
+        return tried
+
+    def open(self, host: Path, provider: str, model: Path) -> TryOut:
+        """Open a session for ``model`` on ``provider`` (``cuda``, ``cpu`` …)."""
+        return self._try(MODEL_SECONDS, "open", str(host), provider, str(model))
+
+    def compute(self, host: Path, provider: str) -> SessionTrial:
+        """Run a session of one node on ``provider``; where that fails, on the CPU as well."""
+        failure, code = self._compute(host, provider)
+        if failure is None or provider == CPU:
+            return SessionTrial(provider, failure, code)
+        return SessionTrial(provider, failure, code, on_cpu=self._compute(host, CPU)[0] is None)
+
+    def _compute(self, host: Path, provider: str) -> Tuple[Optional[str], Optional[int]]:
+        """Why it does not run, and CUDA's number of that."""
+        try:
+            answer = self.ask(child(self.python, _CHILD, "compute", str(host), provider), SESSION_SECONDS)
+        except OSError as error:  # it cannot be started, or TimeoutError
+            return str(error), None
+        try:
+            said = json.loads(answer.stdout)
+            if "failed" in said:
+                return _reason(str(said["failed"]), answer.stderr)
+            return (None, None) if said["sum"] == SUM else (f"1.5 + 2.25 gives {said['sum']}", None)
+        except (ValueError, KeyError, TypeError):
+            return _silent(answer), None
+
+    def _try(self, seconds: float, *arguments: str) -> TryOut:
+        """One child: never an exception, whatever becomes of it."""
+        try:
+            answer = self.ask(child(self.python, _CHILD, *arguments), seconds)
+        except TimeoutError as error:
+            return TryOut(ran=True, failure=str(error))
+        except OSError as error:
+            return TryOut(ran=False, failure=f"{self.python} cannot be started: {error.strerror or error}")
+        return _read(answer)
+
+
+def require_loading(tried: TryOut, name: str) -> None:
+    """``LoadError`` with what to do, unless the try went well or could not be made."""
+    if tried.ran and tried.failure is not None:
+        raise LoadError(
+            f"{name}: its libraries do not load on this machine: {tried.failure}. {_advice(tried.failure)} "
+            "What was installed before is unchanged."
+        )
+
+
+def host_of(folder: Path, manifest: Manifest) -> Optional[Path]:
+    """The package's host library, where it lists one."""
+    listed = {entry.path for entry in manifest.files}
+    name = f"lib/{HOSTS.get(manifest.platform)}"
+    return folder / name if name in listed else None
+
+
+def _read(answer: ProcessAnswer) -> TryOut:
+    try:
+        said = json.loads(answer.stdout)
+        if "failed" in said:
+            return TryOut(ran=True, failure=_reason(said["failed"], answer.stderr)[0])
+        return TryOut(True, None, said["version"], _mib(said), _placement(answer.stderr))
+    except (ValueError, KeyError, TypeError):
+        return _without_words(answer)
+
+
+def _placement(log: str) -> Optional[Placement]:
+    """``None`` where the log says nothing of nodes, or in words that are not known."""
+    heard = Placement()
+    heard.read(log)
+    try:
+        return heard if heard.take() else None
+    except ValueError:
+        return None
+
+
+def _without_words(answer: ProcessAnswer) -> TryOut:
+    """A child that died, or a Python without ctypes: then nothing was tried."""
+    if "No module named '_ctypes'" in answer.stderr or "No module named 'ctypes'" in answer.stderr:
+        return TryOut(ran=False, failure="this Python has no ctypes")
+    return TryOut(ran=True, failure=_silent(answer))
+
+
+def _silent(answer: ProcessAnswer) -> str:
+    """How a child ended that printed no answer."""
+    if answer.code < 0:
+        return f"the process died of {_signal_name(-answer.code)}"
+    last = " ".join(answer.stderr.strip().splitlines()[-1:])
+    return f"the process ended with exit code {answer.code}: {last or 'no word'}"
+
+
+def _reason(said: str, log: str) -> Tuple[str, Optional[int]]:
+    """CUDA's own words with their number, the loader's from the log, or all of it."""
+    cuda, named, loader = _CUDA.search(said), _BY_NAME.search(said), _IN_LOG.search(log)
+    if cuda:
+        return f"CUDA failure {cuda[1]}: {cuda[2].strip()}", int(cuda[1])
+    if named and named[1] in _NAMED:
+        number = _NAMED[named[1]]
+        return f"CUDA failure {number}: {named[2].strip()}", number
+    return (loader[1].strip() if loader else " ".join(said.split())), None
+
+
+def _advice(failure: str) -> str:
+    symbol, absent = _GLIBC.search(failure), _ABSENT.search(failure)
+    if symbol:
+        return f"This system is older than the package: it needs {symbol[1]} or newer. Update the system."
+    if absent:
+        return f"Install the system's package that has {absent[1]}."
+    if "failed to map segment" in failure:
+        return "Its file system may be mounted noexec: choose another place with --prefix."
+    return "`verify` says whether the files are as they were released."
+
+
+def _mib(said: Mapping[str, object]) -> Optional[int]:
+    used = said.get("gpu_memory")
+    return used // 2**20 if isinstance(used, int) else None
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -12,7 +12,6 @@ from cyclonedx.model.contact import OrganizationalEntity
 from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from builder.package.sbom import MODIFIED, PACKED, SIZE, TEXT, Bom, BomComponent, BomFile, BomLicence
@@ -53,6 +52,9 @@ class CycloneDx:
 
 
 def _problems(text: str, told: object) -> Iterator[str]:
+    # Imported late: jsonschema builds a grammar of IRIs, half of what every verb would take to start.
+    from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
+
     for error in JsonStrictValidator(SchemaVersion.V1_6).validate_str(text, all_errors=True) or ():
         yield f"{error.data.json_path}: {error.data.message[:_WIDTH]}"
     version = told.get("specVersion") if isinstance(told, dict) else None

@@ -81,7 +81,7 @@ _FATAL = 4
 """Of ``OrtLoggingLevel``: errors come back as statuses, and need not be printed too."""
 
 
-class OrtStatusError(Exception):
+class ApiStatusError(Exception):
     """A call came back with a status."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -139,25 +139,25 @@ class Api:
         self.release("ReleaseEnv", self.env)
 
     def call(self, name: str, *arguments: object) -> None:
-        """Call a function that returns a status. Raises ``OrtStatusError``."""
+        """Call a function that returns a status. Raises ``ApiStatusError``."""
         status = _CALL(self._address(name))(*arguments)
         if status is not None:
             raise self._error(ctypes.c_void_p(status))
 
     def handle(self, name: str, *arguments: object) -> ctypes.c_void_p:
-        """The pointer that a function returns through its last argument. Raises ``OrtStatusError``."""
+        """The pointer that a function returns through its last argument. Raises ``ApiStatusError``."""
         made = ctypes.c_void_p()
         self.call(name, *arguments, ctypes.byref(made))
         return made
 
     def number(self, name: str, *arguments: object) -> int:
-        """The ``size_t`` that a function returns through its last argument. Raises ``OrtStatusError``."""
+        """The ``size_t`` that a function returns through its last argument. Raises ``ApiStatusError``."""
         made = ctypes.c_size_t()
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
 
     def integer(self, name: str, *arguments: object) -> int:
-        """The C ``int`` that a function returns through its last argument. Raises ``OrtStatusError``."""
+        """The C ``int`` that a function returns through its last argument. Raises ``ApiStatusError``."""
         made = ctypes.c_int()
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
@@ -180,11 +180,11 @@ class Api:
             raise AttributeError(f"version {self.version} has no {name}")
         return int(address)
 
-    def _error(self, status: ctypes.c_void_p) -> OrtStatusError:
+    def _error(self, status: ctypes.c_void_p) -> ApiStatusError:
         code = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._address("GetErrorCode"))(status)
         message = _TEXT(self._address("GetErrorMessage"))(status)
         self.release("ReleaseStatus", status)
-        return OrtStatusError(ERROR_KINDS[code], (message or b"").decode(errors="replace"))
+        return ApiStatusError(ERROR_KINDS[code], (message or b"").decode(errors="replace"))
 
 
 def _decoded(text: object) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from builder.virtualcard.capi import Api, OrtStatusError
+from builder.virtualcard.capi import Api, ApiStatusError
 from builder.virtualcard.values import Value, Values
 
 NO_CUDA = ("CUDA failure", "Failed to load library")
@@ -32,12 +32,12 @@ class Session:
     """An open session. One thread: sums come out in one order."""
 
     def __init__(self, api: Api, model: Path, wish: SessionSettings) -> None:
-        """Where CUDA finds no device, ``refusal`` says so, and the CPU serves. Raises ``OrtStatusError``."""
+        """Where CUDA finds no device, ``refusal`` says so, and the CPU serves. Raises ``ApiStatusError``."""
         self._api = api
         self.refusal: str | None = None
         try:
             self._handle = _open(api, model, wish)
-        except OrtStatusError as error:
+        except ApiStatusError as error:
             if not wish.cuda or not any(words in error.message for words in NO_CUDA):
                 raise
             self.refusal = error.message
@@ -46,7 +46,7 @@ class Session:
         self.outputs = self._names("Output")
 
     def run(self, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs. Raises ``OrtStatusError``, ``InexpressibleError``."""
+        """The outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
         values = Values(self._api)
         try:
             return [values.read(handle) for handle in self._run(values, inputs)]

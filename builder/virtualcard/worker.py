@@ -14,7 +14,7 @@ from typing import TypedDict
 import numpy as np
 
 from builder.formats.session_log import Placement
-from builder.virtualcard.capi import Api, OrtStatusError
+from builder.virtualcard.capi import Api, ApiStatusError
 from builder.virtualcard.opening import NO_RUNTIME, CardAnswer
 from builder.virtualcard.session import Session, SessionSettings
 from builder.virtualcard.values import InexpressibleError
@@ -50,7 +50,7 @@ def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> Ca
     try:
         error = _open(api, job)
         nodes = [] if error else placement.take()
-    except (OrtStatusError, InexpressibleError) as refusal:
+    except (ApiStatusError, InexpressibleError) as refusal:
         error, nodes = str(refusal), placement.take()
     ctypes.CDLL(None).virtualcard_report(str(report).encode())
     answer = CardAnswer(
@@ -77,7 +77,7 @@ def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> Ca
 
 
 def _open(api: Api, job: OpeningJob) -> str:
-    """Why there was no CUDA provider, or nothing. Raises ``OrtStatusError``, ``InexpressibleError``."""
+    """Why there was no CUDA provider, or nothing. Raises ``ApiStatusError``, ``InexpressibleError``."""
     session = Session(
         api, Path(job["model"]), SessionSettings(verbose=True, level=job["level"], config=job["config"])
     )

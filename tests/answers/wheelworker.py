@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from builder.virtualcard.capi import OrtStatusError
+from builder.virtualcard.capi import ApiStatusError
 from builder.virtualcard.values import InexpressibleError, Value
 from tests.answers.worker import report
 
@@ -55,7 +55,7 @@ class PythonSession:
         self._session = session
 
     def run(self, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs. Raises ``OrtStatusError``, ``InexpressibleError``."""
+        """The outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
         for value in inputs:
             _refuse_odd(value)
         names = [item.name for item in self._session.get_inputs()]
@@ -80,7 +80,7 @@ def _refuse_odd(value: Value) -> None:
 def _translated(error: Exception) -> Exception:
     kind = KINDS.get(type(error).__name__)
     if kind is not None:
-        return OrtStatusError(kind, str(error))
+        return ApiStatusError(kind, str(error))
     if "numpy" in str(error).lower() or "Unable to convert" in str(error):
         return InexpressibleError("the outputs have no way out of the Python API")
     return error

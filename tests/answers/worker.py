@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from builder.virtualcard.capi import Api, OrtStatusError
+from builder.virtualcard.capi import Api, ApiStatusError
 from builder.virtualcard.session import Session, SessionSettings
 from builder.virtualcard.values import InexpressibleError, Value
 from tests.answers.cases import Sample, samples
@@ -57,7 +57,7 @@ def answer(case: Path, opener: Opener) -> tuple[str, str]:
             return _judged(session, samples(case))
         finally:
             session.close()
-    except OrtStatusError as error:
+    except ApiStatusError as error:
         return f"error: {error.kind}", ""
     except InexpressibleError as limit:
         return f"{INEXPRESSIBLE}: {limit}", ""

@@ -78,7 +78,7 @@ def test_only_the_report_is_on_stdout_when_a_server_stumbles(place: Place) -> No
         done = place.run("inspect", f"{server.url}/liba.so", "--json")
     assert done.returncode == 0
     assert isinstance(json.loads(done.stdout), dict)
-    assert "the server answers 500; trying again" in done.stderr
+    assert "HTTP 500 Internal Server Error; trying again" in done.stderr
 
 
 def test_several_sources_by_flag_and_as_bare_words(place: Place, sources: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,12 @@ def test_jetsons_are_known_as_such() -> None:
 def test_cards_are_where_the_table_of_products_has_them(product: str, named: str) -> None:
     (model,) = (model for model in MODELS if model.device == capability_of_product(product))
     assert named in model.cards
+
+
+def test_neighbours_of_one_generation_are_a_group() -> None:
+    found = table.by_generation(table.MODELS)
+    assert [group.name for group in found] == [
+        name for name, _ in groupby(gpu.generation for gpu in table.MODELS)
+    ]
+    assert [gpu for group in found for gpu in group.models] == list(table.MODELS)
+    assert found == table.GENERATIONS

@@ -10,6 +10,7 @@ import pytest
 from builder.formats.index import IndexPackage, offers
 from builder.formats.manifest import Driver
 from builder.formats.missing_kernels import MissingKernels
+from builder.gpu.devices import Device
 from builder.selection.reasons import refusal
 from builder.selection.select import select
 from tests.unit.selection.select_cases import (
@@ -241,3 +242,25 @@ def test_minimal_comes_last() -> None:
     assert select([gpu("8.6")], release(nothing, lean), "linux-x64").package is lean
     (note,) = select([gpu("8.6")], release(nothing), "linux-x64").notes
     assert "nothing runs on the GPU" in note
+
+
+@pytest.mark.parametrize(
+    ("devices", "summary"),
+    [
+        ([gpu("8.6")], "modern has native code for card 0 (compute capability 8.6)."),
+        (
+            [gpu("10.3", driver=None)],
+            (
+                "latest runs by just-in-time compilation on card 0 (compute capability 10.3). "
+                "The driver's version is not known and was not checked."
+            ),
+        ),
+        (
+            [gpu("8.6"), gpu("3.5", index=1, uuid="GPU-b")],
+            "modern has native code for card 0 (compute capability 8.6). It runs on 1 of 2 GPUs here.",
+        ),
+    ],
+    ids=["native", "jit, unknown driver", "one of two"],
+)
+def test_a_summary_says_how_where_and_what_was_not_checked(devices: list[Device], summary: str) -> None:
+    assert select(devices, INDEX, "linux-x64", "2.36").summary == summary

@@ -66,3 +66,12 @@ def test_real_names_and_eight_gpus_fit_into_120_columns(gpus: int) -> None:
     row = found.index("ortpacks-latest-1.23.2-cuda12.9-linux-x64") + 1 if gpus == 8 else None
     assert row is None or found[row].split()[:8] == ["partial"] * 8
     assert sum("1,234.6 MB" in line for line in found) == 3
+
+
+def test_what_the_machine_does_not_say_is_unknown() -> None:
+    devices = [gpu("8.6", driver=None)]
+    found = lines(select(devices, INDEX, "linux-x64"), devices, INDEX, "linux-x64")
+    assert found[:2] == [
+        "linux-x64, glibc unknown",
+        "GPU 0: card 0 (compute capability 8.6, 8192 MiB), driver unknown",
+    ]

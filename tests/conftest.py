@@ -14,8 +14,8 @@ from hypothesis import settings
 from builder.builds.wiring import Wiring
 from builder.formats.package_names import Host
 from builder.package.contents import wanted
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import ort_wheel
-from builder.project.plan import BuildPlan
 from builder.project.variants import Origin
 from tests.support import ROOT
 from tests.support.fakes.verbs import build

@@ -142,7 +142,7 @@ def _card(provider: _Provider) -> VirtualCard:
 
 def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime, told: Reporter) -> OperatorTable:
     # Imported late: onnx and onnxruntime are slow to import.
-    from builder.builds.operators import operator_table  # noqa: PLC0415
+    from builder.builds.operator_query import operator_table  # noqa: PLC0415
 
     return operator_table(wiring, provider.folder, runtime, provider.ort_version, told)
 

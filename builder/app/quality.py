@@ -15,8 +15,8 @@ from builder.formats.package_names import Host, Profile
 from builder.formats.text import without_userinfo
 from builder.onnxruntime.toolchain import widened
 from builder.pipeline.render import render
+from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import ort_wheel
-from builder.project.plan import BuildPlan, package_name
 from builder.project.variants import Origin, Project
 
 _GOLDEN = "tests/golden"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.adapters.git import GitTags
 from builder.builds.wiring import Wiring
-from builder.config.lock import parse_lock, render_lock
+from builder.config.lock_file import parse_lock, render_lock
 from builder.console import Console
 from builder.errors import ConfigError, ToolMissingError
 from builder.files.atomic_write import part_file
@@ -24,13 +24,13 @@ from builder.onnxruntime.explain import Explanation, explain
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
 from builder.package.diff import difference, difference_lines, dumps
 from builder.pipeline.client_zipapp import ClientRequest, build_client
-from builder.pipeline.lock import lock
+from builder.pipeline.lock_inputs import lock
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import InputKind, Lock, Resolver
-from builder.project.plan import BuildPlan
 from builder.release.assets import CHECKSUMS, INDEX
 from builder.release.options import CLIENT, archives_in
 from builder.release.prepare import LICENCES_PAGE, SBOM_SUFFIX, stored
-from builder.report.cards import SUFFIX as CARDS_SUFFIX
+from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 
 BUILDS_PAGE = "docs/builds.md"
 

@@ -20,8 +20,8 @@ from builder.files.digest import file_digest
 from builder.files.file_lock import exclusive
 from builder.pipeline.compile import StageBuild, export
 from builder.ports import Reporter
+from builder.project.build_plan import BuildPlan, Rendered, Workplace
 from builder.project.inputs import Lock
-from builder.project.plan import BuildPlan, Rendered, Workplace
 
 
 class Artifact:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from builder.adapters.docker.cuobjdump import ContainerInspector
+from builder.adapters.docker.cuobjdump_container import ContainerInspector
 from builder.builds.wiring import Wiring
 from builder.files.file_lock import exclusive
 from builder.formats.package_names import Host
@@ -20,8 +20,8 @@ from builder.pipeline.render import render
 from builder.pipeline.selftest import SelftestBench
 from builder.pipeline.selftest_models import Outputs, Tensor
 from builder.ports import Inspector, Reporter
+from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import ort_wheel
-from builder.project.plan import BuildPlan, Rendered
 from builder.project.variants import Origin, Variant
 
 _NOBODY = Variant(name="kit", sm=(), generations=())

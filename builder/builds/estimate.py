@@ -17,7 +17,7 @@ from builder.gpu.architectures import Arch
 from builder.inside.costs import Cost, estimate
 from builder.onnxruntime.toolchain import divide, names, proposed, tools
 from builder.onnxruntime.units import launches, narrowed, unused_options, without_device_code
-from builder.project.plan import BuildPlan
+from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin
 
 _BY_PTXAS = 0.25

@@ -43,8 +43,8 @@ from builder.pipeline.plan import Wishes
 from builder.pipeline.selftest import SelftestBench
 from builder.pipeline.verify import verify
 from builder.ports import Inspector, Reporter, Store
+from builder.project.build_plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name
 from builder.project.inputs import Input
-from builder.project.plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name
 from builder.project.variants import Origin
 
 

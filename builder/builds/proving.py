@@ -13,8 +13,8 @@ from pathlib import Path
 
 from builder.adapters.archive.unpacking import members_in, stream_files
 from builder.adapters.wheel import record_text
-from builder.builds.cards import CardBench, CardRequest, write_page
 from builder.builds.check_tools import CheckTools
+from builder.builds.virtual_cards import CardBench, CardRequest, write_page
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
 from builder.files.digest import Digest
@@ -33,7 +33,7 @@ from builder.pipeline.verify import Stream, Verifier, verify
 from builder.ports import Inspector, Reporter
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import Variant
-from builder.report.cards import Grid
+from builder.report.card_grid import Grid
 from builder.virtualcard.opening import CardRuntime
 
 

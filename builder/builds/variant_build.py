@@ -43,8 +43,8 @@ from builder.pipeline.gather import Sources, gather
 from builder.pipeline.plan import Wishes, choose_base, plan
 from builder.pipeline.render import render
 from builder.ports import Reporter, Store
+from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace, package_name
 from builder.project.inputs import DebianPackage
-from builder.project.plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace, package_name
 from builder.project.variants import Origin, Variant
 from builder.release.preflight import check_plan
 

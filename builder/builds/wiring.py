@@ -17,7 +17,7 @@ from jinja2 import FileSystemLoader
 from builder.adapters.archive.package_archive import EARLIEST_MTIME, PackageArchive
 from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
-from builder.adapters.debian.mirror import AptMirrors, DebianSource
+from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
 from builder.adapters.debian.rootfs import DebianRootfs
 from builder.adapters.docker.engine import DockerEngine
 from builder.adapters.pip import PipSource
@@ -25,7 +25,7 @@ from builder.adapters.process import ProcessRunner
 from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.wheel import Patchelf
-from builder.config.lock import parse_lock
+from builder.config.lock_file import parse_lock
 from builder.config.project import load_project
 from builder.console import Console
 from builder.errors import ConfigError
@@ -39,8 +39,8 @@ from builder.pipeline.selftest_models import (
     silero_inputs,
 )
 from builder.ports import Engine, Reporter
+from builder.project.build_plan import Workplace
 from builder.project.inputs import SELFTEST_CLASSIFIER, SELFTEST_MODEL, SELFTEST_TRANSFORMER, InputKind, Lock
-from builder.project.plan import Workplace
 from builder.project.variants import Project
 
 _HINTS = {

@@ -15,7 +15,7 @@ from builder.onnxruntime.toolchain import Compiled, divide, made, read_list, ref
 from builder.onnxruntime.toolchain import lost as lost_capabilities
 from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
 from builder.onnxruntime.versions import hold_version, needs
-from builder.project.plan import BuildPlan
+from builder.project.build_plan import BuildPlan
 
 ARCHITECTURES = "CMAKE_CUDA_ARCHITECTURES"
 

@@ -24,7 +24,7 @@ from builder.gpu.compatibility import runs_sass
 from builder.gpu.cuda_toolkits import assembles, compilable
 from builder.gpu.table import CAPABILITIES, MODELS
 from builder.onnxruntime.versions import REFUSES_FAMILIES, REWRITES_ARCHES
-from builder.project.plan import BuildPlan
+from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin
 
 _ENTRY = re.compile(r"(?P<arch>\d{2,3}[af]?)(?:-(?P<kind>real|virtual))?")

@@ -15,8 +15,8 @@ from builder.binary import library_names
 from builder.binary.library_names import BRIDGE, HOST, PROVIDER, TENSORRT
 from builder.errors import ValidationError
 from builder.formats.package_names import CUDA, DIRECTML, HOSTS, LINUX, MACOS, WINDOWS, Host
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
-from builder.project.plan import BuildPlan
 from builder.project.variants import Origin
 
 CUDA_LICENCE = "licenses/nvidia-cuda.txt"

@@ -33,7 +33,7 @@ from builder.formats.package_names import CUDA, Layout
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.cuda_toolkits import driver_window
 from builder.package.archive import Member
-from builder.project.plan import BuildPlan, package_name
+from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin, Variant
 
 OFFICIAL = "official"

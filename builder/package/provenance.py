@@ -21,8 +21,8 @@ from builder.formats.package_names import PARTS_SUFFIX, form_of
 from builder.onnxruntime.toolchain import divide, tools
 from builder.package import purl
 from builder.package.contents import wanted
+from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin
-from builder.project.plan import BuildPlan, Rendered
 from builder.project.variants import Origin, assembled_inputs
 
 SUFFIX = ".provenance.json"

@@ -34,7 +34,7 @@ from builder.package.contents import (
     OUR_LICENCE,
     SBOM,
 )
-from builder.project.plan import BuildPlan
+from builder.project.build_plan import BuildPlan
 
 PACKED = "ortpacks:packed"
 """Property of a file: ``false`` where the archive leaves it to its wheel."""

@@ -22,8 +22,8 @@ from builder.package.notice import notice
 from builder.package.provenance import provenance_name
 from builder.package.sbom import BomWriter, describe_bom
 from builder.ports import Reporter
+from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import Lock
-from builder.project.plan import BuildPlan, package_name
 from builder.project.variants import Oversize, Preset
 from builder.rules.wheel_records import check_unmodified, recorded
 

@@ -26,8 +26,8 @@ from builder.package.describe import BinaryReport
 from builder.pipeline.library_file import read_file, read_foreign_file
 from builder.ports import Inspector, Reporter
 from builder.project.variants import Limits, Variant
-from builder.rules.architectures import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
 from builder.rules.dependencies import check_closure, needs
+from builder.rules.device_code import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
 from builder.rules.dlopen import report_unneeded, unneeded
 from builder.rules.foreign_libraries import check_foreign
 from builder.rules.symbols import check_linkage

@@ -24,8 +24,8 @@ from builder.errors import BuilderError, CommandError, ConfigError
 from builder.files.disk import disk_errors
 from builder.formats.package_names import Profile
 from builder.ports import Engine, EngineFacts, ImageBuild, Reporter, Rootfs, Store
+from builder.project.build_plan import BuildPlan, Rendered, Workplace
 from builder.project.inputs import Input
-from builder.project.plan import BuildPlan, Rendered, Workplace
 from builder.project.variants import Origin
 
 _SAID = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")

@@ -11,8 +11,8 @@ from builder.errors import ConfigError, IntegrityError
 from builder.formats.package_names import DIRECTML
 from builder.package.archive import BUILT, Member
 from builder.package.contents import DIRECTML_LICENCE, ORTPACKS, OUR_LICENCE, RequiredFile, wanted
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
-from builder.project.plan import BuildPlan
 from builder.project.variants import Origin
 
 

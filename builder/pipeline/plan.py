@@ -16,8 +16,8 @@ from builder.formats.package_names import CUDA, Host, Layout, Profile
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.toolchain import hold_reach, lost, made, names, refused, tools, widened
 from builder.ports import Engine, Reporter, Store
+from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.inputs import Input, ort_wheel
-from builder.project.plan import NO_BASE, BuildPlan
 from builder.project.variants import Origin, Project, Variant, provider_wheel
 from builder.rules.toolkits import lint
 
@@ -74,6 +74,8 @@ def plan(
     if variant.provider != CUDA:
         decided = _repack(project, variant, wishes, engine)
         _tell(decided, reporter)
+        if idle := _for_cuda_alone(wishes):
+            reporter.say(f"note     {', '.join(idle)}: for CUDA packages alone, not for {variant.name}")
         return decided
     variant = replace(variant, widen=variant.widen or wishes.widen)
     read = cache(native_sm)
@@ -121,6 +123,17 @@ def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) 
         ort_version=wheel.requirement.rpartition("==")[2],
         ort_wheel=wheel,
     )
+
+
+def _for_cuda_alone(wishes: Wishes) -> list[str]:
+    """The flags among ``wishes`` that change nothing about a package that is a wheel repacked."""
+    given = {
+        "--origin source": wishes.origin is Origin.SOURCE,
+        "--profile": wishes.profile is not None,
+        "--host": wishes.host is not None,
+        "--widen": wishes.widen,
+    }
+    return [flag for flag, is_given in given.items() if is_given]
 
 
 def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> Input:

@@ -17,6 +17,7 @@ from builder.gpu.architectures import Arch
 from builder.onnxruntime.profiles import build_targets, cache_entries
 from builder.onnxruntime.toolchain import Targets, cmake_list, divide
 from builder.onnxruntime.units import narrowed, shared_ptx, without_device_code
+from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import (
     SELFTEST_CLASSIFIER,
     SELFTEST_MODEL,
@@ -25,7 +26,6 @@ from builder.project.inputs import (
     Input,
     Lock,
 )
-from builder.project.plan import BuildPlan, Rendered
 from builder.project.variants import AssembledBase, NvidiaBase, Origin
 
 LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")

@@ -32,7 +32,7 @@ from builder.project.inputs import Input, InputKind
 S = TypeVar("S")
 
 
-class Section:
+class ProjectSection:
     """Base of the mappings of a file. Unknown keys are refused; docstrings go into the schema."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", use_attribute_docstrings=True)
@@ -98,12 +98,19 @@ def one_of(words: Iterable[str]) -> GetPydanticSchema:
 
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
+
 _SEGMENT = r"[A-Za-z0-9][A-Za-z0-9.+~_-]*"
+
 _POOL = rf"pool/(?:{_SEGMENT}/)+{_SEGMENT}"
+
 _WHEEL = r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9]+(?:\.[0-9]+)*(?:rc[0-9]+)?(?:\.post[0-9]+)?"
+
 _GIT = r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)+@[A-Za-z0-9][A-Za-z0-9._/+-]*"
+
 _IMAGE_NAME = r"[a-z0-9][a-z0-9.-]*(?::[0-9]+)?(?:/[a-z0-9][a-z0-9._-]*)*"
+
 _IMAGE = rf"{_IMAGE_NAME}(?::(?!latest$)[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{{64}})"
+
 _OTHER_PLATFORMS = "|".join(platform for platform in PLATFORMS if platform != LINUX)
 
 SPECS = {
@@ -124,33 +131,44 @@ def _input(kind: InputKind, what: str, pattern: str, allowed: str) -> GetPydanti
 
 
 TwoNumbers = Annotated[str, _version("X.Y")]
+
 ThreeNumbers = Annotated[str, _version("X.Y.Z")]
+
 FourNumbers = Annotated[str, _version("W.X.Y.Z")]
 
 WHEEL = _input(InputKind.WHEEL, "a pinned wheel", _WHEEL, "name==version, name in lower case")
+
 Wheel = Annotated[Input, WHEEL]
+
 Deb = Annotated[
     Input,
     _input(InputKind.DEBIAN, "a Debian package's path", rf"{_POOL}\.deb", "pool/…/name_version_arch.deb"),
 ]
+
 _TARBALL, _SUFFIXES = rf"{_POOL}\.tar\.(?:gz|bz2|xz)", "pool/…/name_version.orig.tar.gz, .bz2 or .xz"
+
 Tarball = Annotated[Input, _input(InputKind.DEBIAN, "a Debian source tarball's path", _TARBALL, _SUFFIXES)]
+
 GitTag = Annotated[
     Input, _input(InputKind.GIT, "a tag of a git repository", _GIT, "https://host/owner/name@tag")
 ]
+
 Image = Annotated[
     Input,
     _input(InputKind.IMAGE, "a pinned image", _IMAGE, "name:tag or name@sha256:…; latest is no pin"),
 ]
 
 ApiUrl = Annotated[str, TextForm("an API's base URL", API.pattern, API_FORM)]
+
 Repository = Annotated[str, TextForm("a repository", REPOSITORY.pattern.replace(r"\Z", "$"), "owner/name")]
+
 ReleaseTag = Annotated[
     str,
     TextForm(
         "a tag", r"[A-Za-z0-9](?:[A-Za-z0-9._+-]|\{version\})*", "letters, digits, . _ + - and {version}"
     ),
 ]
+
 ProjectPath = Annotated[
     str,
     TextForm(
@@ -159,13 +177,19 @@ ProjectPath = Annotated[
         "letters, digits, . _ + ~ - and / between names",
     ),
 ]
+
 FileName = Annotated[str, TextForm("a file's bare name", _SEGMENT, "letters, digits, . + ~ _ -")]
+
 Sha256 = Annotated[str, TextForm("a sha256", "[0-9a-f]{64}", "64 hex digits in lower case")]
+
 DebianName = Annotated[
     str, TextForm("a Debian package's name", "[a-z0-9][a-z0-9+.-]+", "lower case letters, digits, + . -")
 ]
+
 Suite = Annotated[str, TextForm("a Debian suite", "[a-z][a-z0-9-]*", "lower case letters, digits and -")]
+
 ModelName = Annotated[str, TextForm("a model's name", "[A-Za-z0-9][A-Za-z0-9._-]*", "letters, digits, . _ -")]
+
 VariantName = Annotated[
     str,
     TextForm(
@@ -174,19 +198,25 @@ VariantName = Annotated[
         "a lower case letter, then letters, digits or -, 40 in all",
     ),
 ]
+
 DependencyName = Annotated[
     str, TextForm("a FetchContent name", "[a-z][a-z0-9_]*", "lower case letters, digits and _")
 ]
 
 Flag = Annotated[bool, Field(strict=True)]
+
 Floor = Annotated[int, Field(strict=True, ge=0, le=10_000_000)]
+
 GenerationName = Annotated[str, one_of(GENERATION_NUMBERS)]
+
 SomeDistinct = Field(min_length=1, json_schema_extra={"uniqueItems": True})
 """Of a list: at least one item, none twice. ``config.syntax`` sees what stands twice."""
+
 NamedEntries = Field(json_schema_extra={"additionalProperties": False})
 """Of a mapping whose keys have a form: no other keys."""
 
 _ARCH = re.compile(r"([1-9][0-9]{0,3})([af]?)")
+
 _ARCH_SPELLED = re.compile(r"(?:sm_|compute_)?([0-9]{1,2})\.?([0-9])([af]?)")
 
 
@@ -217,6 +247,7 @@ Architecture = Annotated[
     GetPydanticSchema(lambda _source, _handler: core_schema.no_info_plain_validator_function(_architecture)),
     WithJsonSchema({"enum": [*KNOWN_SM, *_SUFFIXED]}),
 ]
+
 Architectures = Annotated[
     tuple[Architecture, ...], SomeDistinct, AfterValidator(lambda sm: tuple(sorted(sm)))
 ]

@@ -30,7 +30,7 @@ from builder.formats.package_names import (
 from builder.gpu.architectures import Arch
 from builder.project import kinds
 from builder.project.inputs import TEST_INPUTS, Input, ort_wheel
-from builder.project.kinds import Section
+from builder.project.kinds import ProjectSection
 
 
 class Origin(Enum):
@@ -62,7 +62,7 @@ Packages = Annotated[tuple[kinds.DebianName, ...], kinds.SomeDistinct]
 
 
 @dataclass(frozen=True)
-class OnnxRuntime(Section):
+class OnnxRuntime(ProjectSection):
     """The ORT a release ships and how it is made by default."""
 
     version: kinds.ThreeNumbers
@@ -79,7 +79,7 @@ class OnnxRuntime(Section):
 
 
 @dataclass(frozen=True)
-class Cuda(Section):
+class Cuda(ProjectSection):
     """The CUDA run-time libraries in every package."""
 
     version: kinds.TwoNumbers
@@ -91,7 +91,7 @@ class Cuda(Section):
 
 
 @dataclass(frozen=True)
-class Cudnn(Section):
+class Cudnn(ProjectSection):
     """The cuDNN in every package."""
 
     version: kinds.FourNumbers
@@ -101,7 +101,7 @@ class Cudnn(Section):
 
 
 @dataclass(frozen=True)
-class NvidiaBase(Section):
+class NvidiaBase(ProjectSection):
     """The release base: NVIDIA's own devel image, ORT's source by git tag."""
 
     image: kinds.Image
@@ -121,7 +121,7 @@ class NvidiaBase(Section):
 
 
 @dataclass(frozen=True)
-class AssembledBase(Section):
+class AssembledBase(ProjectSection):
     """The base without Docker Hub: Debian, tools from Debian and PyPI, sources from Debian."""
 
     suite: kinds.Suite
@@ -167,7 +167,7 @@ class AssembledBase(Section):
 
 
 @dataclass(frozen=True)
-class Bases(Section):
+class Bases(ProjectSection):
     """The images a variant can be compiled on."""
 
     nvidia: NvidiaBase
@@ -202,7 +202,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class CompiledEntry(Section):
+class CompiledEntry(ProjectSection):
     """One package."""
 
     sm: kinds.Architectures
@@ -214,7 +214,7 @@ class CompiledEntry(Section):
 
 
 @dataclass(frozen=True)
-class CpuEntry(Section):
+class CpuEntry(ProjectSection):
     """The official wheel of one platform, repacked."""
 
     platform: Annotated[str, kinds.one_of(SERVED[CPU])]
@@ -232,7 +232,7 @@ class CoremlEntry(CpuEntry):
 
 
 @dataclass(frozen=True)
-class DirectmlEntry(Section):
+class DirectmlEntry(ProjectSection):
     """The official wheel for Windows, repacked."""
 
     platform: Annotated[str, kinds.one_of(SERVED[DIRECTML])]
@@ -242,7 +242,7 @@ class DirectmlEntry(Section):
 
 
 @dataclass(frozen=True)
-class ProviderEntries(Section):
+class ProviderEntries(ProjectSection):
     """Packages for machines without a fitting NVIDIA GPU: official wheels, repacked."""
 
     cpu: Annotated[CpuEntry | None, kinds.written_as(CpuEntry)] = None
@@ -270,7 +270,7 @@ def _repacked(name: str, entry: CpuEntry | DirectmlEntry) -> Variant:
 
 
 @dataclass(frozen=True)
-class Limits(Section):
+class Limits(ProjectSection):
     """What a package's libraries are held to."""
 
     extra_sm: Annotated[Severity, kinds.written_as(Literal["error", "warning"], Severity)]
@@ -282,7 +282,7 @@ class Limits(Section):
 
 
 @dataclass(frozen=True)
-class Bundle(Section):
+class Bundle(ProjectSection):
     """How packages are packed."""
 
     layouts: Annotated[
@@ -306,7 +306,7 @@ def _in_order(found: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:
 
 
 @dataclass(frozen=True)
-class Publish(Section):
+class Publish(ProjectSection):
     """Where a release goes."""
 
     api: kinds.ApiUrl
@@ -318,7 +318,7 @@ class Publish(Section):
 
 
 @dataclass(frozen=True)
-class ModelEntry(Section):
+class ModelEntry(ProjectSection):
     """One line."""
 
     model: kinds.ModelName
@@ -343,7 +343,7 @@ _NO_GPU_MEMORY_OF_CPUS = {
 
 
 @dataclass(frozen=True)
-class Project(Section):
+class Project(ProjectSection):
     """What ortpacks builds. docs/variants.md explains each key."""
 
     format: Literal[1]

@@ -21,8 +21,8 @@ from builder.project.variants import Project
 from builder.release.assets import INDEX, UPLOADED, Asset
 from builder.release.options import CLIENT, PublishPorts, downloads
 from builder.release.prepare import PreparedRelease
-from builder.report.cards import grid_name, table
-from builder.report.cards import loads as loads_grid
+from builder.report.card_grid import grid_name, table
+from builder.report.card_grid import loads as loads_grid
 from builder.selection.reasons import limits
 
 _INDEX_LIMIT = 16 << 20

@@ -17,8 +17,8 @@ from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA, Profile, form_of
 from builder.formats.parts import StoredFile
 from builder.package.provenance import image_revision
+from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import Lock
-from builder.project.plan import BuildPlan, package_name
 from builder.project.variants import Origin
 from builder.release.assets import CHECKSUMS, INDEX
 

@@ -86,6 +86,8 @@ class ModelToOpen:
     """``GraphOptimizationLevel``; ORT's default unless said."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Entries of ORT's session configuration."""
+    seconds: int = 300
+    """How long it may take: values that no kernel computed are zeros, and a loop over them may never end."""
 
 
 @dataclass(kw_only=True)
@@ -240,9 +242,16 @@ def _process(
     # What a worker that was killed was writing has no end of line.
     seen = [_opening(json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     if len(seen) < len(jobs):
-        how = f"signal {signal.Signals(-done.code).name}" if done.code < 0 else f"exit {done.code}"
-        seen.append(Opening(error=f"the process ended with {how}: {_last(said)}"))
+        seen.append(Opening(error=_ended(done.code, left[len(seen)][1], said)))
     return seen
+
+
+def _ended(code: int, model: ModelToOpen, said: Sequence[str]) -> str:
+    """Why the process that opened ``model`` ended before it answered."""
+    if code == -signal.SIGALRM:
+        return f"it took longer than {model.seconds} s on the virtual card, whose kernels compute nothing"
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+    return f"the process ended with {how}: {_last(said)}"
 
 
 def _last(lines: Sequence[str]) -> str:
@@ -260,6 +269,7 @@ def _job(at: int, asked: ModelToOpen, folder: Path) -> dict[str, object]:
         "level": asked.level,
         "feed": str(feed) if asked.feed is not None else None,
         "config": dict(asked.config),
+        "seconds": asked.seconds,
     }
 
 

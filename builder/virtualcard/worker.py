@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import TypedDict
@@ -27,6 +28,7 @@ class OpeningJob(TypedDict):
     level: int
     feed: str | None
     config: dict[str, str]
+    seconds: int
 
 
 def main(host: str, folder: str) -> None:
@@ -40,6 +42,7 @@ def main(host: str, folder: str) -> None:
         sys.exit(NO_RUNTIME)
     with api, (Path(folder) / "answers.jsonl").open("w", encoding="utf-8") as answers:
         for job in jobs:
+            signal.alarm(job["seconds"])  # whose default action ends the process, whatever it is in
             answers.write(json.dumps(_answer(api, job, placement, Path(folder) / "report.txt")) + "\n")
             answers.flush()
 

@@ -7,7 +7,7 @@ The file is as in the System V ABI, chapters 4 and 5: one segment, a dynamic sec
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 APPEND_CUDA, CREATE_SESSION = 204, 7
 """Places in ``OrtApi``, as onnxruntime_c_api.h of 1.23 has them."""
@@ -17,7 +17,7 @@ _PLACES = 300
 
 _CODE, _SLOT = 64 + 3 * 56, 16
 """Where code begins, behind the headers, and the room for one function."""
-_FUNCTIONS = ("base", "api", "version", "message", "succeed", "refuse", "crash")
+_FUNCTIONS = ("base", "api", "version", "message", "succeed", "refuse", "crash", "hang")
 _VERSION = _CODE + _SLOT * len(_FUNCTIONS)
 _MESSAGE = _VERSION + 32
 _STRINGS = _MESSAGE + 256
@@ -36,9 +36,10 @@ def library(
     refuses: Collection[int] = (),
     why: str = "",
     crashes: Collection[int] = (),
+    hangs: Collection[int] = (),
     needs_glibc: str = "",
 ) -> bytes:
-    """``refuses`` and ``crashes`` are places in the table; a refusal says ``why``.
+    """``refuses``, ``crashes`` and ``hangs`` are places in the table; a refusal says ``why``.
 
     ``needs_glibc="9.99"``: it asks libc for symbols of a version that no system has.
     """
@@ -55,7 +56,7 @@ def library(
         _HASH: struct.pack("<6I", 1, 2, 1, 0, 0, 0),
         _SYMBOLS: bytes(24) + struct.pack("<IBBHQQ", 1, 0x12, 0, 1, _at("base"), _SLOT),
         _VERNEED: _verneed(strings, f"GLIBC_{needs_glibc}"),
-        _RELA: _relocations(refuses, crashes),
+        _RELA: _relocations({"refuse": refuses, "crash": crashes, "hang": hangs}),
         _DYNAMIC: dynamic,
     }.items():
         content[place : place + len(part)] = part
@@ -75,6 +76,7 @@ def _code() -> bytes:
         "succeed": b"\x31\xc0\xc3",  # xor eax, eax; ret
         "refuse": b"\xb8\x01\0\0\0\xc3",  # mov eax, 1; ret
         "crash": b"\x0f\x0b",  # ud2
+        "hang": b"\xeb\xfe",  # jmp to itself
     }
     return b"".join(functions[name].ljust(_SLOT, b"\xcc") for name in _FUNCTIONS)
 
@@ -84,19 +86,19 @@ def _address(here: int, target: int) -> bytes:
     return b"\x48\x8d\x05" + struct.pack("<i", target - here - 7) + b"\xc3"
 
 
-def _relocations(refuses: Collection[int], crashes: Collection[int]) -> bytes:
+def _relocations(kinds: Mapping[str, Collection[int]]) -> bytes:
     """What ``OrtApiBase`` and the table point to: R_X86_64_RELATIVE each."""
-    table = [_kind(place, refuses, crashes) for place in range(_PLACES)]
+    table = [_kind(place, kinds) for place in range(_PLACES)]
     return b"".join(
         struct.pack("<QQq", _BASE + 8 * number, 8, _at(name))
         for number, name in enumerate(["api", "version", *table])
     )
 
 
-def _kind(place: int, refuses: Collection[int], crashes: Collection[int]) -> str:
+def _kind(place: int, kinds: Mapping[str, Collection[int]]) -> str:
     if place == _GET_ERROR_MESSAGE:
         return "message"
-    return "refuse" if place in refuses else "crash" if place in crashes else "succeed"
+    return next((kind for kind, places in kinds.items() if place in places), "succeed")
 
 
 def _dynamic(strings: bytes, *, needing: bool) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builder.gpu.table import CAPABILITIES
-from builder.report.cards import CUDA, Grid, grid_name, loads
+from builder.report.card_grid import CUDA, Grid, grid_name, loads
 from builder.virtualcard.opening import Opening
 from tests.answers import pairs
 from tests.answers.card import place

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from builder.adapters.debian.mirror import AptMirrors
+from builder.adapters.debian.apt_mirror import AptMirrors
 from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError, TransferError
 from builder.files.disk import disk_errors, says_full, sync_file
 from builder.files.file_lock import exclusive

@@ -9,7 +9,7 @@ import onnx.shape_inference
 import pytest
 
 from builder.adapters.test_models.one_node import LAST, Definition, NodeForm, Question, definitions, future
-from builder.builds.operators import ask
+from builder.builds.operator_query import ask
 from builder.errors import CheckFailedError
 from builder.virtualcard.opening import ModelToOpen, Opening
 

@@ -13,7 +13,7 @@ from builder.gpu.architectures import Arch
 from builder.inside import costs
 from builder.inside.costs import Cost
 from builder.onnxruntime.toolchain import widened
-from builder.project.plan import BuildPlan
+from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin, Variant
 from tests.support.factories import packages
 

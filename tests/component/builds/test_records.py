@@ -22,8 +22,8 @@ from builder.formats.package_names import Host, PackageName, Profile
 from builder.package.archive import PackageFile
 from builder.pipeline.bundle import BundlePorts, discard
 from builder.pipeline.plan import Wishes
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import ort_wheel
-from builder.project.plan import BuildPlan
 from builder.project.variants import OnnxRuntime, Origin
 from tests.support.factories.binaries import elf
 from tests.support.factories.records import LEGACY, MODERN, PROVIDER, bundled, manifest, package

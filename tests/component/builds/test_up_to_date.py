@@ -11,8 +11,8 @@ import pytest
 
 from builder.builds.artifact import built_key, read_built, write_built
 from builder.formats.package_names import Host, Profile
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Lock, Pin
-from builder.project.plan import BuildPlan
 from builder.project.variants import Preset
 from tests.support.factories import packages
 

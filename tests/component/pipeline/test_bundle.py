@@ -29,7 +29,7 @@ from builder.package.describe import BinaryReport
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle
 from builder.pipeline.gather import Sources, gather
 from builder.ports import Completed
-from builder.project.plan import BuildPlan
+from builder.project.build_plan import BuildPlan
 from builder.project.variants import Oversize
 from tests.support.factories.bundling import goods_of
 from tests.support.factories.packages import Trees, artifact, official, plan, report

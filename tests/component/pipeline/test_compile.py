@@ -14,8 +14,8 @@ from builder.errors import BuilderError, CommandError, ConfigError, DiskError
 from builder.formats.package_names import Profile
 from builder.pipeline.compile import StageBuild, export, jobs, lay_out
 from builder.ports import EngineFacts, ImageBuild
+from builder.project.build_plan import Rendered, Workplace
 from builder.project.inputs import Input
-from builder.project.plan import Rendered, Workplace
 from builder.project.variants import Origin
 from tests.support.factories import packages
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore

@@ -11,7 +11,7 @@ from builder.errors import CommandError
 from builder.formats.package_names import Profile
 from builder.pipeline.compile import build_image, image_tag
 from builder.ports import ImageBuild
-from builder.project.plan import Workplace
+from builder.project.build_plan import Workplace
 from tests.support.factories.packages import plan
 from tests.support.fakes.ports import FakeEngine
 

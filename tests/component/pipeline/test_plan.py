@@ -12,8 +12,8 @@ from builder.errors import CompatibilityError, ToolMissingError, TransferError
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.pipeline.plan import PROVIDER_IN_WHEEL, Wishes, plan
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
-from builder.project.plan import BuildPlan
 from builder.project.variants import Origin, Project, Variant
 from tests.support.factories import packages
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore
@@ -109,6 +109,7 @@ def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None
         "base     none: nothing is compiled",
         "origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
         "ort      1.23.0, as released",
+        "note     --profile: for CUDA packages alone, not for directml",
     ]
     assert desk.read == []
 

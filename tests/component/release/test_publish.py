@@ -20,11 +20,11 @@ from builder.errors import (
     TransferError,
 )
 from builder.release.options import PublishOptions, index_url, release_tag
-from builder.report.cards import dumps, grid_name, table
+from builder.report.card_grid import dumps, grid_name, table
 from tests.doubles.github import REPOSITORY
 from tests.support.factories.publishing import TAG, Desk, here
 from tests.support.factories.releases import append_sum, cut, manifest, write_package
-from tests.unit.report.test_cards import GRID
+from tests.unit.report.test_card_grid import GRID
 
 
 def test_all_of_dist_comes_back_byte_for_byte_without_a_token(desk: Desk) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.config.lock import render_lock
+from builder.config.lock_file import render_lock
 from builder.project.inputs import Lock, Pin
 from builder.release.options import PublishOptions
 from tests.support.factories.publishing import Desk

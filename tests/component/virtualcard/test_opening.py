@@ -37,6 +37,15 @@ def test_a_model_that_ends_the_process_leaves_the_others_theirs(tmp_path: Path) 
     assert [one.nodes for one in seen] == [{}, {}]
 
 
+def test_a_model_that_never_comes_to_an_end_is_given_up(tmp_path: Path) -> None:
+    lib = libraries(tmp_path, library("1.21.0", hangs=[CREATE_SESSION]), NEEDS)
+    asked = [ModelToOpen(model=tmp_path / name, seconds=1) for name in ("a.onnx", "b.onnx")]
+    seen = list(open_models(lib, asked, CARD, runtime=runtime()))
+    assert [one.error for one in seen] == [
+        "it took longer than 1 s on the virtual card, whose kernels compute nothing"
+    ] * 2
+
+
 def test_a_session_s_own_words(tmp_path: Path) -> None:
     lib = libraries(tmp_path, library("1.21.0", refuses=[CREATE_SESSION], why="no such operator"), NEEDS)
     assert "no such operator" in open_model(lib, tmp_path / "a.onnx", CARD, runtime=runtime()).error

@@ -7,8 +7,8 @@ from builder.package.archive import Member
 from builder.package.describe import BinaryReport
 from builder.pipeline.bundle import CheckedContent
 from builder.pipeline.gather import originals
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
-from builder.project.plan import BuildPlan
 from tests.support.factories.packages import Trees, lock, report
 
 

@@ -13,7 +13,7 @@ from builder.formats.package_names import Layout
 from builder.package.archive import BUILT, Member
 from builder.package.contents import NVIDIA, ORTPACKS, SBOM, wanted
 from builder.package.describe import Packed, describe
-from builder.project.plan import BuildPlan, package_name
+from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin
 from tests.support.factories.packages import PROVIDER, plan, report
 

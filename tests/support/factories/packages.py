@@ -16,8 +16,8 @@ from builder.formats.manifest import ModelRule
 from builder.formats.package_names import Form, Host, Layout, Profile
 from builder.gpu.architectures import Arch, Capability
 from builder.package.describe import BinaryReport
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.plan import BuildPlan
 from builder.project.variants import (
     AssembledBase,
     Bases,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.adapters.debian.mirror import debian_mirrors
+from builder.adapters.debian.apt_mirror import debian_mirrors
 
 DEB822 = """\
 Types: deb

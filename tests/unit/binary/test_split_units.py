@@ -15,7 +15,7 @@ from builder.findings.finding import Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.onnxruntime.units import kinds_asked, kinds_found
 from builder.project.variants import Variant
-from builder.rules.architectures import hold_provider
+from builder.rules.device_code import hold_provider
 from tests.support.factories.binaries import BLACKWELL, SASS, A, container, elf, image
 
 WHOLE = "75 80 86 89 90a 120a"

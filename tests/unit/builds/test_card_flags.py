@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.builds.cards import asked_for
+from builder.builds.virtual_cards import asked_for
 from builder.errors import ValidationError
 from builder.gpu.table import CAPABILITIES
 from builder.virtualcard.card import DRIVER

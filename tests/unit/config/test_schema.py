@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from builder.config.document import Reader
-from builder.config.lock import LOCK, parse_lock
+from builder.config.lock_file import LOCK, parse_lock
 from builder.config.project import PROJECT, load_project
 from builder.errors import ConfigError
 from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM

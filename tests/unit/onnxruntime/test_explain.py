@@ -16,8 +16,8 @@ from builder.onnxruntime.explain import Explanation, explain
 from builder.onnxruntime.official_builds import SETTINGS, settings
 from builder.onnxruntime.profiles import cache_entries
 from builder.onnxruntime.toolchain import widened
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import ort_wheel
-from builder.project.plan import BuildPlan
 from builder.project.variants import Origin, Project
 from tests.support import ROOT
 

@@ -12,7 +12,7 @@ import pytest
 
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.toolchain import hold_reach, lost, made, proposed, widened
-from builder.project.plan import BuildPlan
+from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin, Variant
 from tests.support.factories import packages
 

@@ -9,8 +9,8 @@ import pytest
 from builder.errors import ValidationError
 from builder.formats.package_names import Host
 from builder.package.contents import is_users, libraries, licences, wanted
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
-from builder.project.plan import BuildPlan
 from builder.project.variants import Variant
 from tests.support.factories.packages import official, plan
 

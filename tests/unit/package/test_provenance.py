@@ -35,8 +35,8 @@ from builder.package.provenance import (
     provenance_name,
     used_inputs,
 )
+from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import DebianPackage, Input, InputKind, Pin
-from builder.project.plan import BuildPlan, Rendered
 from builder.project.variants import Variant, assembled_inputs
 from tests.support.factories.documents import manifest
 from tests.support.factories.packages import official, plan

@@ -15,8 +15,8 @@ from builder.config.project import load_project
 from builder.formats.package_names import Host, Profile
 from builder.onnxruntime.toolchain import read_list
 from builder.pipeline.render import render
+from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin, ort_wheel
-from builder.project.plan import BuildPlan
 from builder.project.variants import Origin, Project, wanted_inputs
 from tests.support import ROOT
 

@@ -13,8 +13,8 @@ from builder.config.project import load_project
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.render import render
+from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import InputKind, Lock, Pin
-from builder.project.plan import BuildPlan, Rendered
 from builder.project.variants import Origin, Project, wanted_inputs
 from tests.support import ROOT
 from tests.support.factories import packages

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.debian.mirror import AptMirrors, DebianSource
+from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
 from builder.adapters.transfer import HttpTransfer
 from builder.errors import TransferError
 from builder.project.inputs import Input, Pin

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.debian.mirror import AptMirrors
+from builder.adapters.debian.apt_mirror import AptMirrors
 from builder.adapters.debian.rootfs import DebianRootfs
 from builder.errors import (
     BuilderError,

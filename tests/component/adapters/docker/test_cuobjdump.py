@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.docker.cuobjdump import ContainerInspector
+from builder.adapters.docker.cuobjdump_container import ContainerInspector
 from builder.errors import CommandError, ToolMissingError
 from builder.ports import Completed, ContainerRun
 from tests.support.fakes.ports import FakeEngine

@@ -22,7 +22,7 @@ from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import CAPABILITIES, MODELS
 from builder.package.describe import BinaryReport
 from builder.pipeline.selftest_models import SelftestTrial, Tensor
-from builder.report.cards import (
+from builder.report.card_grid import (
     CardRow,
     Grid,
     LibraryOnCard,
@@ -136,7 +136,7 @@ class CardBench:
     def __call__(
         self, package: Path, manifest: Manifest, libraries: Path, report: BinaryReport
     ) -> tuple[Finding, ...]:
-        """Open the models on each card and tell what was seen. Findings: ``report.cards.disagreements``."""
+        """Open the models on each card; findings are those of ``report.card_grid.disagreements``."""
         count = len(self.cards.capabilities)
         with self.wiring.reporter.step(
             f"open {len(self.trials)} models on {count} virtual card{'s' * (count > 1)}"

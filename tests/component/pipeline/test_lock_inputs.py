@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from builder.config.lock import parse_lock
+from builder.config.lock_file import parse_lock
 from builder.config.project import load_project
 from builder.errors import ToolMissingError, TransferError
-from builder.pipeline.lock import lock
+from builder.pipeline.lock_inputs import lock
 from builder.project.inputs import Input, InputKind, Lock, Pin, Resolver
 from builder.project.variants import Project, wanted_inputs
 from tests.support import ROOT

@@ -12,7 +12,7 @@ from builder.binary.fatbin_format import Container
 from builder.findings.finding import Finding, Severity
 from builder.gpu.architectures import Arch
 from builder.project.variants import Variant
-from builder.rules.architectures import hold_code, hold_library, hold_provider, promised_devices
+from builder.rules.device_code import hold_code, hold_library, hold_provider, promised_devices
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, A, F, container, elf, image, sass
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"

@@ -14,7 +14,7 @@ from builder.binary.coverage import LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
 from builder.errors import ParseError, SchemaError
 from builder.formats.missing_kernels import cannot_run
-from builder.report.cards import (
+from builder.report.card_grid import (
     CPU,
     CUDA,
     CardRow,

@@ -14,13 +14,13 @@ from builder.config.document import Document, Reader, nearest
 from builder.config.syntax import read_json
 from builder.errors import ValidationError
 from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.kinds import SPECS, FileName, Section, Sha256, TextForm
+from builder.project.kinds import SPECS, FileName, ProjectSection, Sha256, TextForm
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class FilePin(Section):
+class FilePin(ProjectSection):
     """The one file that a wheel or a Debian package is."""
 
     filename: FileName
@@ -30,7 +30,7 @@ class FilePin(Section):
 
 
 @dataclass(frozen=True)
-class CommitPin(Section):
+class CommitPin(ProjectSection):
     """What a tag of a git repository stands for."""
 
     revision: (
@@ -40,7 +40,7 @@ class CommitPin(Section):
 
 
 @dataclass(frozen=True)
-class DigestPin(Section):
+class DigestPin(ProjectSection):
     """What the name of an image stands for."""
 
     revision: (
@@ -52,9 +52,9 @@ class DigestPin(Section):
     """null where the host could not be asked: fine for local builds, refused for a release."""
 
 
-_FILE = Reader[Section](FilePin)
+_FILE = Reader[ProjectSection](FilePin)
 
-_PINS: Mapping[InputKind, Reader[Section]] = {
+_PINS: Mapping[InputKind, Reader[ProjectSection]] = {
     InputKind.WHEEL: _FILE,
     InputKind.DEBIAN: _FILE,
     InputKind.GIT: Reader(CommitPin),
@@ -69,7 +69,7 @@ def _describe_pins(schema: dict[str, object]) -> None:
 
 
 @dataclass(frozen=True)
-class LockFile(Section):
+class LockFile(ProjectSection):
     """Which bytes every input must be. Written by `./run lock`, never by hand."""
 
     format: Literal[1]

@@ -37,7 +37,6 @@ class Reporter(Protocol):
 class Completed:
     """A finished process. The caller judges its exit code."""
 
-    argv: tuple[str, ...]
     code: int
     stdout: str
     stderr: str
@@ -93,9 +92,7 @@ class Rootfs(Protocol):
 class EngineFacts:
     """The engine's description of itself."""
 
-    name: str
     version: str
-    api: str
     buildx: str
     storage: str
     cpus: int

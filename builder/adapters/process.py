@@ -90,7 +90,7 @@ class ProcessRunner:
                 raise
             finally:
                 self._streaming.discard(process)
-        return Completed(argv=tuple(command), code=process.returncode, stdout="\n".join(tail), stderr="")
+        return Completed(code=process.returncode, stdout="\n".join(tail), stderr="")
 
 
 def _capture(command: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> Completed:
@@ -98,7 +98,6 @@ def _capture(command: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -
         command, cwd=cwd, env=env, capture_output=True, check=False, stdin=subprocess.DEVNULL
     )
     return Completed(
-        argv=tuple(command),
         code=done.returncode,
         stdout=done.stdout.decode(errors="replace"),
         stderr=done.stderr.decode(errors="replace"),

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from builder.errors import DiskError
 from builder.files.digest import size_of
 from builder.files.disk import require_space
 from builder.files.download import WantedFile, fetch, forget
-from builder.files.http_client import Web, open_url
+from builder.files.http_client import Web, open_url, trusted_certificates
 from builder.ports import Reporter
 
 
 class HttpTransfer:
-    """Downloads that are told to ``reporter``."""
+    """Downloads that are told to ``reporter``, over the proxies and with the certificates of ``env``."""
 
-    def __init__(self, *, reporter: Reporter, sleep: Callable[[float], None]) -> None:
+    def __init__(self, *, reporter: Reporter, sleep: Callable[[float], None], env: Mapping[str, str]) -> None:
         self._reporter = reporter
         self._sleep = sleep
+        self._open = partial(open_url, certificates=trusted_certificates(env))
 
     def download(self, url: str, dest: Path, *, size: int = 0) -> None:
         """Bring ``url`` to ``dest``, going on from ``<dest>.part``. ``size`` in bytes, 0 when not known.
@@ -30,7 +32,7 @@ class HttpTransfer:
         part = dest.with_name(f"{dest.name}.part")
         require_space(part, max(0, size - size_of(part)))
         with _Progress(self._reporter, url.rpartition("/")[2]) as progress:
-            web = Web(open=open_url, sleep=self._sleep, progress=progress.show, again=self._reporter.say)
+            web = Web(open=self._open, sleep=self._sleep, progress=progress.show, again=self._reporter.say)
             try:
                 fetch(WantedFile(url, size or None), part, web)
             except DiskError:

@@ -164,16 +164,16 @@ def build_options(
         wishes=wishes,
         builder=builder,
         force=force,
-        jobs=_count("jobs", jobs),
+        jobs=_jobs(jobs),
         cache=None if cache is None else require_cache(cache),
     )
 
 
-def _count(name: str, value: str | None) -> int | None:
+def _jobs(value: str | None) -> int | None:
     if value is None:
         return None
     if not (value.isascii() and value.isdigit() and 1 <= int(value) <= _MOST_JOBS):
-        raise ValidationError(f"--{name} {value!r} is no number from 1 to {_MOST_JOBS}.")
+        raise ValidationError(f"--jobs {value!r} is no number from 1 to {_MOST_JOBS}.")
     return int(value)
 
 

@@ -54,7 +54,7 @@ def stderr_console(wiring: Wiring) -> Console:
 def opener(wiring: Wiring, told: Console) -> Opener:
     """Opens sources beside ``dist/inspect``."""
     return Opener(
-        transfer=HttpTransfer(reporter=told, sleep=time.sleep),
+        transfer=HttpTransfer(reporter=told, sleep=time.sleep, env=wiring.env),
         reporter=told,
         scratch=wiring.dist / "inspect",
     )

@@ -51,7 +51,6 @@ class Section:
     offset: int
     size: int
     link: int
-    info: int
     flags: int
     address: int
     """Where it lies in memory, from the library's start."""
@@ -134,8 +133,8 @@ def names_in(buffer: Buffer, strings: Section, offsets: Iterable[int]) -> list[s
 
 
 def _section(buffer: Buffer, name: str, header: tuple[int, ...], at: int) -> Section:
-    _name, kind, flags, address, offset, size, link, info, _align, _entry_size = header
-    section = Section(name, kind, offset, size, link, info, flags, address)
+    _name, kind, flags, address, offset, size, link, _info, _align, _entry_size = header
+    section = Section(name, kind, offset, size, link, flags, address)
     if section.in_file and offset + size > len(buffer):
         raise ElfError(
             f"truncated: section {section.name} ends at {offset + size:,}, the file at {len(buffer):,}", at

@@ -114,7 +114,7 @@ class Wiring:
     def store(self, lock: Lock, reporter: Reporter | None = None) -> FileStore:
         """The input cache with the pins of ``lock``."""
         told = reporter or self.reporter
-        transfer = HttpTransfer(reporter=told, sleep=time.sleep)
+        transfer = HttpTransfer(reporter=told, sleep=time.sleep, env=self.env)
         return FileStore(
             cache=self.cache,
             lock=lock,

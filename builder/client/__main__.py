@@ -11,6 +11,7 @@ import site
 import sys
 import time
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Callable, Tuple
 
@@ -19,7 +20,7 @@ from builder.client.install.obtain import Meter
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
 from builder.client.world import World
-from builder.files.http_client import Web, open_url
+from builder.files.http_client import Web, open_url, trusted_certificates
 from builder.gpu.devices import platform_of
 
 BROKEN_PIPE = 141
@@ -32,7 +33,7 @@ def run() -> int:
     world = World(
         around=Surroundings(env=env, ask=asker(env), python=sys.executable or "python3"),
         web=Web(
-            open=open_url,
+            open=partial(open_url, certificates=trusted_certificates(env)),
             sleep=time.sleep,
             progress=_progress(),
             hint="Check --index: packages lie beside index.json.",

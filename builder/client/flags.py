@@ -50,6 +50,7 @@ environment:
   CUDA_VISIBLE_DEVICES   respected
   PIP_...                pip fetches NVIDIA's libraries: its index, proxy and certificates
   https_proxy, no_proxy  respected, as urllib reads them
+  REQUESTS_CA_BUNDLE     certificates to trust; else CURL_CA_BUNDLE, else SSL_CERT_FILE
 """
 
 _READ_INDEX = {"list", "select", "install", "recommend"}

@@ -2,11 +2,13 @@
 
 Proxies and certificates are the environment's. A redirect leads only to what is as safe, a login that a URL
 holds goes to no other host and into no message, and a server that sends next to nothing is given up.
+OpenSSL itself reads ``SSL_CERT_FILE`` and ``SSL_CERT_DIR``.
 """
 
 from __future__ import annotations
 
 import io
+import re
 import time
 import urllib.request
 from base64 import b64encode
@@ -15,7 +17,8 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, InvalidURL
-from typing import IO, Callable, Dict, List, Optional, Protocol, Tuple, Type, TypeVar
+from pathlib import Path
+from typing import IO, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, Type, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -43,6 +46,9 @@ Clock = Callable[[], float]
 """Seconds, of any origin."""
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+_PROXY_REFUSES = re.compile(r"Tunnel connection failed: (\d{3})\b")
+"""What ``http.client`` says of a proxy's answer to CONNECT. A certificate's error is a ``ValueError`` too."""
 
 T = TypeVar("T")
 
@@ -105,14 +111,28 @@ class RangeRefusedError(TransientError):
     """The server answered 416: its file is shorter than what is here already."""
 
 
-def open_url(url: str, headers: Dict[str, str], clock: Clock = time.monotonic) -> Response:
-    """Send a request through the environment's proxies. Its answer raises ``TooSlowError``."""
+def trusted_certificates(env: Mapping[str, str]) -> Optional[Path]:
+    """The file or folder of the only certificates to trust, as requests, curl and pip are told it.
+
+    ``None`` where the environment names none: those of the system, or of ``SSL_CERT_FILE``, are trusted then.
+    """
+    named = env.get("REQUESTS_CA_BUNDLE") or env.get("CURL_CA_BUNDLE")
+    return Path(named) if named else None
+
+
+def open_url(
+    url: str, headers: Dict[str, str], clock: Clock = time.monotonic, certificates: Optional[Path] = None
+) -> Response:
+    """Send a request through the environment's proxies. Its answer raises ``TooSlowError``.
+
+    ``certificates`` is what ``trusted_certificates`` returned.
+    """
     _require_http(url)
     bare, login = _without_login(quote(url, safe=_LEFT_ALONE))
     request = urllib.request.Request(bare, headers={"User-Agent": "ortpacks", **headers})  # noqa: S310 checked
     if login:
         request.add_unredirected_header(_LOGIN, login)
-    opener = urllib.request.build_opener(_Redirects(), *(kind(clock) for kind in _KINDS))
+    opener = urllib.request.build_opener(_Redirects(), *(kind(clock, certificates) for kind in _KINDS))
     response: Response = opener.open(request, timeout=TIMEOUT_SECONDS)
     return response
 
@@ -185,15 +205,20 @@ def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
         raise _refusal(shown, error, web) from error
     except URLError as error:
         why = without_userinfo(str(error.reason))
-        if isinstance(error.reason, OSError) and not isinstance(error.reason, ValueError):
+        if isinstance(error.reason, OSError) and not _final(error.reason):
             raise TransientError(f"{shown}: {why}") from error
-        # A certificate that fails is an OSError and a ValueError: asking again does not make it better.
         advice = " Check this machine's certificates and proxy." if isinstance(error.reason, OSError) else ""
         raise TransferError(f"{shown}: {why}.{advice}") from error
     except (ValueError, InvalidURL) as error:
         raise TransferError(f"{shown}: not a URL that can be opened: {error}") from error
     except (OSError, HTTPException) as error:
         raise TransientError(f"{shown}: {str(error) or type(error).__name__}") from error
+
+
+def _final(error: OSError) -> bool:
+    """Whether another try will end the same: a certificate that fails, or a proxy that refuses."""
+    proxy = _PROXY_REFUSES.match(str(error))
+    return isinstance(error, ValueError) or (proxy is not None and int(proxy[1]) not in TRANSIENT)
 
 
 def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
@@ -204,7 +229,11 @@ def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
         return TransientError(message, _retry_after(error))
     if error.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         return NotThereError(f"{message}. {web.hint}")
-    if error.code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+    if error.code in {
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.PROXY_AUTHENTICATION_REQUIRED,
+    }:
         return TransferError(f"{message}. It may be private, or a proxy refuses it.")
     return TransferError(f"{message}. {web.hint}")
 
@@ -241,9 +270,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         if req.full_url.startswith("https:") and not newurl.startswith("https:"):
             raise URLError(f"{req.full_url} redirects to {newurl}, which is not encrypted")
         _require_http(newurl)
-        request = super().redirect_request(req, fp, code, msg, headers, newurl)
-        login = req.unredirected_hdrs.get(_LOGIN)
-        if request is not None and login and urlsplit(newurl)[:2] == urlsplit(req.full_url)[:2]:
+        bare, login = _without_login(newurl)
+        request = super().redirect_request(req, fp, code, msg, headers, bare)
+        if not login and urlsplit(bare)[:2] == urlsplit(req.full_url)[:2]:
+            login = req.unredirected_hdrs.get(_LOGIN, "")
+        if request is not None and login:
             request.add_unredirected_header(_LOGIN, login)
         return request
 
@@ -326,9 +357,10 @@ def _paced(kind: Callable[..., HTTPConnection], clock: Clock) -> Callable[..., H
 class _Patient(urllib.request.AbstractHTTPHandler):
     """Makes connections that end when next to nothing comes."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, certificates: Optional[Path]) -> None:
         super().__init__()
         self._clock = clock
+        self._certificates = certificates
 
     def do_open(
         self, http_class: Callable[..., HTTPConnection], req: urllib.request.Request, **named: object
@@ -343,8 +375,27 @@ class _Http(_Patient, urllib.request.HTTPHandler):
 _KINDS: List[Type[_Patient]] = [_Http]
 
 if hasattr(urllib.request, "HTTPSHandler"):  # a Python may have been built without
+    import ssl
+    from http.client import HTTPSConnection
 
     class _Https(_Patient, urllib.request.HTTPSHandler):
-        """Opens https, with a limit to how slow."""
+        """Opens https, with a limit to how slow, and with certificates of the user's own where there are."""
+
+        def https_open(self, req: urllib.request.Request) -> HTTPResponse:
+            """As urllib has it. Raises ``URLError``."""
+            context = _context(self._certificates) if self._certificates else None
+            return self.do_open(HTTPSConnection, req, context=context)
 
     _KINDS.append(_Https)
+
+    def _context(certificates: Path) -> ssl.SSLContext:
+        """Trusts these certificates alone. Raises ``URLError`` where none can be read there."""
+        try:
+            if certificates.is_dir():
+                return ssl.create_default_context(capath=certificates)
+            return ssl.create_default_context(cafile=certificates)
+        except OSError as error:
+            raise URLError(
+                f"no certificates can be read in {certificates}, which REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE "
+                f"names ({error.strerror or error})"
+            ) from error

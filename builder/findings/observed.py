@@ -76,7 +76,6 @@ class Kernel:
 class Around:
     """The operating system and the environment variables."""
 
-    os: str = "linux"
     platform: str = "linux-x64"
     wsl: bool = False
     container: Optional[str] = None

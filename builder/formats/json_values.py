@@ -34,10 +34,10 @@ def to_json(value: object) -> object:
     return value
 
 
-def from_json(kind: Type[T], value: object, where: str = "") -> T:
-    """The ``kind`` that a JSON value spells. ``SchemaError`` names each wrong key path below ``where``."""
+def from_json(kind: Type[T], value: object) -> T:
+    """The ``kind`` that a JSON value spells. ``SchemaError`` names the path of each wrong key."""
     problems: List[str] = []
-    result = _read(kind, value, where, problems)
+    result = _read(kind, value, "", problems)
     if problems:
         raise SchemaError(problems)
     return cast("T", result)

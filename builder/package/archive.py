@@ -85,14 +85,6 @@ class Content:
         return len(self.manifest) + sum(self.digests[member.path].size for member in self.packed)
 
 
-@dataclass(frozen=True)
-class PackageFile(LocalFile):
-    """A written package."""
-
-    unpacked_size: int
-    """Bytes of all members, the manifest included."""
-
-
 class Archive(Protocol):
     """Reads and writes package archives: one folder named like the package, ``manifest.json`` first.
 
@@ -108,8 +100,8 @@ class Archive(Protocol):
         dest: Path,
         content: Content,
         preset: Preset,
-        accept: Callable[[PackageFile], None],
-    ) -> PackageFile:
+        accept: Callable[[LocalFile], None],
+    ) -> LocalFile:
         """Write the package whole or not at all: ``accept`` sees it before it gets its name, and may raise.
 
         Only ``content.packed`` goes in. Each file is read once: it is hashed while it is packed. Raises

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.files.atomic_write import part_file
-from builder.files.digest import Digest
+from builder.files.digest import Digest, LocalFile
 from builder.findings.finding import Code, Finding, require
 from builder.formats.manifest import WheelEntry, dumps
 from builder.formats.package_names import PARTS_SUFFIX, Form, Layout, PackageName
-from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member, PackageFile
+from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member
 from builder.package.build_record import record_name
 from builder.package.contents import NOTICE, NVIDIA, ORTPACKS, OUR_LICENCE, SBOM
 from builder.package.describe import BinaryReport, Packed, describe
@@ -71,9 +71,8 @@ class CheckedContent:
 class Bundled:
     """One package in ``dist``: one archive, or its parts and the file that joins them."""
 
-    package: PackageFile
+    package: LocalFile
     """``path`` is what a reader opens; size and sha256 are the whole archive's."""
-    layout: Layout
     files: tuple[Path, ...]
     """All of it: the archive, or its parts and then the file that joins them."""
     sums: Mapping[str, str]
@@ -131,7 +130,7 @@ def _layout(
     content = _content(layout, goods, digests, bench)
     name = package_name(goods.plan, layout)
     for form in goods.plan.project.bundle.forms:
-        yield _archive(name.archive(form), layout, content, goods, bench)
+        yield _archive(name.archive(form), content, goods, bench)
 
 
 def _content(
@@ -159,13 +158,11 @@ def _is_packed(member: Member, layout: Layout) -> bool:
     return layout is Layout.FULL or not theirs
 
 
-def _archive(
-    file: str, layout: Layout, content: Content, goods: CheckedContent, bench: BundlePorts
-) -> Bundled:
+def _archive(file: str, content: Content, goods: CheckedContent, bench: BundlePorts) -> Bundled:
     limit = goods.plan.project.bundle
     splits = limit.oversize is Oversize.SPLIT
 
-    def accept(package: PackageFile) -> None:
+    def accept(package: LocalFile) -> None:
         if package.size > limit.budget and not splits:
             require([_too_large(package, content, goods, bench)], f"{package.path.name} is not kept")
 
@@ -182,7 +179,7 @@ def _archive(
     bench.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
     if len(files) > 1:
         bench.reporter.say(f"{files[-1].name} joins its {len(files) - 1} parts")
-    return Bundled(package=replace(written, path=files[-1]), layout=layout, files=files, sums=sums)
+    return Bundled(package=replace(written, path=files[-1]), files=files, sums=sums)
 
 
 def _changed_file(error: ChangedFileError) -> Iterator[Finding]:
@@ -215,7 +212,7 @@ def _wheels(members: Sequence[Member], lock: Lock) -> tuple[WheelEntry, ...]:
     return tuple(WheelEntry(source, pin.filename, pin.size, pin.sha256) for source, pin in pins)
 
 
-def _too_large(package: PackageFile, content: Content, goods: CheckedContent, bench: BundlePorts) -> Finding:
+def _too_large(package: LocalFile, content: Content, goods: CheckedContent, bench: BundlePorts) -> Finding:
     limit = goods.plan.project.bundle
     packed = {member.path: content.digests[member.path].size for member in content.members if member.packed}
     biggest = sorted(packed.items(), key=lambda item: -item[1])[:_BIGGEST]

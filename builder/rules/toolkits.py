@@ -45,8 +45,9 @@ class _ToolkitChoice:
     nvcc: str | None
     ptxas: str | None
 
-    def at(self, key: str) -> str:
-        return f"variants.{self.variant}.{key}"
+    @property
+    def path(self) -> str:
+        return f"variants.{self.variant}.sm"
 
 
 def lint(
@@ -65,7 +66,7 @@ def lint(
     """
     subject = _ToolkitChoice(variant, tuple(sm), cuda, cudnn, nvcc, ptxas)
     found = [finding for rule in _RULES for finding in rule(subject)]
-    return [*found, *hold_version(subject.at("sm"), subject.sm, ort, cuda, compiling=nvcc is not None)]
+    return [*found, *hold_version(subject.path, subject.sm, ort, cuda, compiling=nvcc is not None)]
 
 
 def _cudnn_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:
@@ -73,7 +74,7 @@ def _cudnn_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:
     if lost and version_of(subject.cudnn) >= _FIRST_CUDNN_75:
         yield Finding(
             code=Code.C001,
-            path=subject.at("sm"),
+            path=subject.path,
             message="cuDNN 9.11 and newer have no kernels for Maxwell, Pascal and Volta "
             "(NVIDIA's cuDNN support matrix)",
             wanted=f"cudnn.version {_LAST_CUDNN_BELOW_75}, the last one with them{_or_set(subject, lost)}",
@@ -87,7 +88,7 @@ def _cuda_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:
     if lost:
         yield Finding(
             code=Code.C002,
-            path=subject.at("sm"),
+            path=subject.path,
             message="CUDA 13 compiles for sm_75 and newer (CUDA 13.0 release notes)",
             wanted=f"cuda.version 12.9, the last one with them{_or_set(subject, lost)}",
             got=f"CUDA {subject.cuda} with {_names(lost)}",
@@ -103,7 +104,7 @@ def _renamed(subject: _ToolkitChoice, arch: Arch) -> Finding:
     kept = sorted({now if one == arch else one for one in subject.sm})
     return Finding(
         code=Code.C002,
-        path=subject.at("sm"),
+        path=subject.path,
         message=f"sm_{arch} is called sm_{now} since CUDA 13 (PTX ISA 9.0)",
         wanted=f"the set {_numbers(kept)}, or cuda.version 12.9",
         got=f"CUDA {subject.cuda} with sm_{arch}",
@@ -121,7 +122,7 @@ def _cuda_too_old(subject: _ToolkitChoice) -> Iterator[Finding]:
         if first is not None and version_of(subject.cuda)[:2] < first:
             yield Finding(
                 code=Code.C003,
-                path=subject.at("sm"),
+                path=subject.path,
                 message=f"sm_{arch} came with CUDA {dotted(first)} (CUDA release notes)",
                 wanted=f"cuda.version {dotted(first)} {_until(arch)}{_or_set(subject, [arch])}",
                 got=f"CUDA {subject.cuda} with sm_{arch}",
@@ -136,7 +137,7 @@ def _out_of_reach(subject: _ToolkitChoice) -> Iterator[Finding]:
     if lost:
         yield Finding(
             code=Code.C004,
-            path=subject.at("sm"),
+            path=subject.path,
             message=f"the base's nvcc {subject.nvcc} compiles {_span(reach)} (CUDA release notes)"
             + _by_ptxas(subject.nvcc, subject.ptxas),
             wanted=", or ".join(_ways_out(subject, lost)),

@@ -127,8 +127,6 @@ class Opening:
     """Kernel by its mangled name, or function of NVIDIA's libraries that launches some → how often."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Kernel that could not be used → CUDA's error number."""
-    calls: Mapping[str, int] = field(default_factory=dict)
-    """Function of NVIDIA's libraries → how often it was called."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -280,8 +278,7 @@ def _opening(answer: CardAnswer) -> Opening:
     libraries: dict[str, Containers] = {}
     for library, error, jit, kernels in answer["containers"]:
         _count(libraries.setdefault(library, Containers()), error, kernels, jit=bool(jit))
-    calls = dict(answer["calls"])
-    computing = {name: count for name, count in calls.items() if _computes(name)}
+    computing = {name: count for name, count in answer["calls"] if _computes(name)}
     return Opening(
         nodes=nodes,
         no_kernel=frozenset((operator, name) for operator, name in answer["no_kernel"]),
@@ -291,7 +288,6 @@ def _opening(answer: CardAnswer) -> Opening:
         libraries=libraries,
         launches={**{name: count for name, count, _ in answer["kernels"] if count}, **computing},
         refused={name: error for name, _, error in answer["kernels"] if error},
-        calls=calls,
     )
 
 

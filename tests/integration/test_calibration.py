@@ -225,4 +225,4 @@ def _words(ptx: bytes) -> list[bytes]:
 
 def _run(*argv: str | Path) -> Completed:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return Completed(argv=tuple(map(str, argv)), code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+    return Completed(code=done.returncode, stdout=done.stdout, stderr=done.stderr)

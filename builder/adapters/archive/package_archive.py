@@ -18,11 +18,11 @@ from builder.adapters.archive.compression import Compressor, compressor, estimat
 from builder.adapters.archive.split import split_archive, whole_digest
 from builder.adapters.archive.unpacking import manifest_of, members_of, texts_of, unpack
 from builder.files.atomic_write import part_file, scratch_folder
-from builder.files.digest import Digest, RunningDigest, chunks_of, file_digest
+from builder.files.digest import Digest, LocalFile, RunningDigest, chunks_of, file_digest
 from builder.files.disk import disk_errors
 from builder.formats.manifest import FOLDER_MODE, MANIFEST, file_mode
 from builder.formats.package_names import Form, form_of, stem
-from builder.package.archive import ChangedFileError, Content, Member, PackageFile
+from builder.package.archive import ChangedFileError, Content, Member
 from builder.ports import Reporter
 from builder.project.variants import Preset
 
@@ -64,8 +64,8 @@ class PackageArchive:
         return whole_digest(package)
 
     def write(
-        self, dest: Path, content: Content, preset: Preset, accept: Callable[[PackageFile], None]
-    ) -> PackageFile:
+        self, dest: Path, content: Content, preset: Preset, accept: Callable[[LocalFile], None]
+    ) -> LocalFile:
         """See ``package.archive.Archive.write``."""
         with (
             part_file(dest, needed=int(content.size * _WORST_RATIO)) as part,
@@ -77,7 +77,7 @@ class PackageArchive:
                 for block in self._blocks(stem(dest.name), content, pool, done):
                     sink.write(block)
             digest = sink.close()
-            package = PackageFile(dest, digest.size, digest.sha256, content.size)
+            package = LocalFile(dest, digest.size, digest.sha256)
             accept(package)
         return package
 

@@ -65,7 +65,7 @@ class ContainerInspector:
             kept = self._ask(library)
             if all(code in _ANSWERS for code, _, _ in kept.values()):
                 _save(file, kept)
-        return _completed("elf", library, kept), _completed("ptx", library, kept)
+        return _completed("elf", kept), _completed("ptx", kept)
 
     def _ask(self, library: Path) -> _Kept:
         inside = f"{_FOLDER}/{library.name}"
@@ -104,11 +104,9 @@ def _split(text: str) -> dict[str, str]:
     return parts
 
 
-def _completed(kind: str, library: Path, kept: _Kept) -> Completed:
+def _completed(kind: str, kept: _Kept) -> Completed:
     code, stdout, stderr = kept[kind]
-    return Completed(
-        argv=("cuobjdump", f"--list-{kind}", library.name), code=code, stdout=stdout, stderr=stderr
-    )
+    return Completed(code=code, stdout=stdout, stderr=stderr)
 
 
 def _load(file: Path) -> _Kept | None:

@@ -53,9 +53,7 @@ class DockerEngine:
         buildx = self._buildx.version()
         root = Path(str(info.get("DockerRootDir", "")))
         return EngineFacts(
-            name=str(info.get("Name", "")),
             version=str(version["Version"]),
-            api=str(version["ApiVersion"]),
             buildx=buildx,
             storage=str(info.get("Driver", "")),
             cpus=int(info.get("NCPU", 1)),
@@ -106,7 +104,6 @@ class DockerEngine:
                 container.start()
                 code = int(container.wait(timeout=_TIMEOUT_SECONDS)["StatusCode"])
                 return Completed(
-                    argv=request.argv,
                     code=code,
                     stdout=container.logs(stdout=True, stderr=False).decode(errors="replace"),
                     stderr=container.logs(stdout=False, stderr=True).decode(errors="replace"),

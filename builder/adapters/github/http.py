@@ -116,13 +116,12 @@ class GitHubHttp:
         path: str,
         *,
         wanted: Collection[int],
-        content: Mapping[str, object] | None = None,
         params: Mapping[str, str | int] | None = None,
     ) -> GitHubReply:
         """One request below the API's base, repeated while that may help; it must be safe to send twice."""
         return self.persist(
             f"{method} {path}",
-            lambda: self.attempt(method, path, wanted=wanted, content=content, params=params),
+            lambda: self.attempt(method, path, wanted=wanted, params=params),
         )
 
     def persist(

@@ -140,7 +140,6 @@ def _machine(world: World, found: Detection, rights: Rights) -> Seen:
 def _around(world: World, found: Detection) -> Around:
     env, system = world.around.env, found.system
     return Around(
-        os=system.os,
         platform=world.platform,
         wsl=system.wsl,
         container=system.container,

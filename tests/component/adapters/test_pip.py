@@ -107,6 +107,6 @@ def test_a_full_disk_is_named_as_such(tmp_path: Path) -> None:
 
 
 def test_no_wheel_is_a_failure(tmp_path: Path) -> None:
-    runner = FakeRunner(answers={"python": Completed(argv=(), code=0, stdout="", stderr="")})
+    runner = FakeRunner(answers={"python": Completed(code=0, stdout="", stderr="")})
     with pytest.raises(TransferError, match="left no wheel"):
         PipSource(runner=runner, python="python").download(ITEM, pin(NAMES[6]), tmp_path)

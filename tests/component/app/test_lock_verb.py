@@ -44,7 +44,7 @@ def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
     made = Wiring(tmp_path, reporter=FakeReporter())
     images = (made.project.bases.nvidia.image, made.project.bases.nvidia.runtime)
     engine = FakeEngine(digests={image.spec: DIGEST for image in images})
-    git = Completed(argv=(), code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")
+    git = Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")
     for name, value in (("engine", engine), ("runner", FakeRunner(answers={"git": git}))):
         monkeypatch.setitem(made.__dict__, name, value)
     take(monkeypatch, made, Intake())

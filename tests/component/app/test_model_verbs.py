@@ -89,7 +89,7 @@ class Child:
         host, folder = map(Path, argv[-2:])
         self.shown = {path.name: path.read_bytes() for path in host.parent.iterdir()}
         (folder / "answers.jsonl").write_text(json.dumps(self.answer) + "\n", encoding="utf-8")
-        return Completed(argv=tuple(argv), code=0, stdout="", stderr="")
+        return Completed(code=0, stdout="", stderr="")
 
 
 @dataclass

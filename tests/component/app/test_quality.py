@@ -131,7 +131,7 @@ def test_the_first_gate_that_fails_ends_it(bench: Bench) -> None:
 
 
 def test_red_tests_are_an_error_with_pytests_code(bench: Bench) -> None:
-    bench.runner.answers = {PYTEST: Completed(argv=(), code=1, stdout="", stderr="")}
+    bench.runner.answers = {PYTEST: Completed(code=1, stdout="", stderr="")}
     with pytest.raises(CommandError, match="pytest exited with 1") as caught:
         quality.test(bench.shop, fast=True, only=None)
     assert caught.value.exit_code == 5

@@ -18,8 +18,8 @@ from builder.app.verbs import clean, write_builds_page
 from builder.builds.packing import command_of, write_record
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, NothingToDoError
+from builder.files.digest import LocalFile
 from builder.formats.package_names import Host, PackageName, Profile
-from builder.package.archive import PackageFile
 from builder.pipeline.bundle import BundlePorts, discard
 from builder.pipeline.plan import Wishes
 from builder.project.build_plan import BuildPlan
@@ -104,7 +104,7 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def test_the_record_says_what_was_packed_and_what_compiling_took(tmp_path: Path) -> None:
-    packed = bundled(PackageFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32, 9))
+    packed = bundled(LocalFile(tmp_path / "unverified" / f"{LEGACY['name']}.tar.zst", 9, "ab" * 32))
     path = write_record(
         packed,
         manifest(LEGACY),

@@ -188,7 +188,7 @@ def test_its_provenance_names_the_command_that_makes_it_again(site: Site) -> Non
 def test_a_package_for_linux_is_tried_out_where_there_is_an_engine(site: Site) -> None:
     library = "/opt/package/lib/libonnxruntime.so.1"
     tried = f"ldd {library}\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f0000000000)\nsmoke\n{ANSWER}\n"
-    site.engine = FakeEngine(answer=Completed(argv=(), code=0, stdout=tried, stderr=""))
+    site.engine = FakeEngine(answer=Completed(code=0, stdout=tried, stderr=""))
     site.use(site.engine)
     road(site, "cpu").build()
     assert [run.image for run in site.engine.runs] == ["bare"]
@@ -198,7 +198,7 @@ def test_a_package_for_linux_is_tried_out_where_there_is_an_engine(site: Site) -
 
 def test_a_package_for_linux_that_fails_its_trial_is_not_kept(site: Site) -> None:
     wrong = ANSWER.replace("1.21.0", "1.22.0")
-    site.engine = FakeEngine(answer=Completed(argv=(), code=0, stdout=f"\nsmoke\n{wrong}\n", stderr=""))
+    site.engine = FakeEngine(answer=Completed(code=0, stdout=f"\nsmoke\n{wrong}\n", stderr=""))
     site.use(site.engine)
     with pytest.raises(CheckFailedError, match="B011"):
         road(site, "cpu").build()

@@ -169,7 +169,7 @@ def test_force_builds_again(site: Site) -> None:
 
 
 def crash(_: ContainerRun) -> Completed:
-    return Completed(argv=(), code=139, stdout="", stderr="Segmentation fault")
+    return Completed(code=139, stdout="", stderr="Segmentation fault")
 
 
 def ctrl_c(_: ContainerRun) -> Completed:

@@ -59,6 +59,18 @@ def test_a_login_goes_to_its_own_host_alone_also_behind_redirects(tmp_path: Path
     assert (tmp_path / "part").read_bytes() == b"body"
 
 
+def test_a_login_that_a_redirect_holds_goes_to_the_host_that_it_is_for(tmp_path: Path, web: Web) -> None:
+    here: Asked = []
+    elsewhere: Asked = []
+    with (
+        served(elsewhere, {"/second": "/third"}) as other,
+        served(here, {"/first": f"http://user:p%40ss%20word@{other}/second"}) as host,
+    ):
+        fetch(WantedFile(f"http://{host}/first"), tmp_path / "part", web)
+    assert here == [("/first", None)]
+    assert elsewhere == [("/second", LOGIN), ("/third", LOGIN)]
+
+
 def test_a_blank_and_an_umlaut_in_a_path_are_escaped(tmp_path: Path, web: Web) -> None:
     here: Asked = []
     with served(here, {}) as host:

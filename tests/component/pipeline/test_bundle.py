@@ -286,7 +286,7 @@ def test_patchelf_gives_a_copy_its_runpath_once_and_leaves_the_original(tmp_path
 def test_a_patchelf_that_does_nothing_is_noticed(tmp_path: Path) -> None:
     library = tmp_path / "x.so"
     library.write_bytes(b"\x7fELF")
-    runner = FakeRunner({"patchelf": Completed(argv=(), code=0, stdout="\n", stderr="")})
+    runner = FakeRunner({"patchelf": Completed(code=0, stdout="\n", stderr="")})
     with pytest.raises(CommandError, match="left RUNPATH ''"):
         Patchelf(runner, tmp_path / "kept").with_origin(library)
     assert [path.name for path in (tmp_path / "kept").rglob("*") if path.is_file()] == [".lock"]
@@ -297,7 +297,7 @@ def test_two_variants_at_once_share_one_copy(tmp_path: Path) -> None:
         def run(self, argv: Sequence[str], **others: object) -> Completed:
             time.sleep(0.1)
             self.calls.append(list(argv))
-            return Completed(argv=tuple(argv), code=0, stdout="$ORIGIN\n", stderr="")
+            return Completed(code=0, stdout="$ORIGIN\n", stderr="")
 
     library = tmp_path / "x.so"
     library.write_bytes(b"\x7fELF")

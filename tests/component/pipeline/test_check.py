@@ -110,13 +110,11 @@ class Listing:
         }.get(name, ())
         text = "".join(f"ELF file {n:4}: {name}.{n}.sm_{sm}.cubin\n" for n, sm in enumerate(lines, 1))
         if not text:
-            none = Completed(argv=(), code=255, stdout="", stderr=f"'{name}' does not contain device code\n")
+            none = Completed(code=255, stdout="", stderr=f"'{name}' does not contain device code\n")
             return none, none
-        no_ptx = Completed(
-            argv=(), code=0, stdout="", stderr="cuobjdump info : No PTX file found to extract\n"
-        )
+        no_ptx = Completed(code=0, stdout="", stderr="cuobjdump info : No PTX file found to extract\n")
         code = self.code if "providers_cuda" in name else 0
-        return Completed(argv=(), code=code, stdout=text, stderr=""), no_ptx
+        return Completed(code=code, stdout=text, stderr=""), no_ptx
 
 
 @pytest.fixture

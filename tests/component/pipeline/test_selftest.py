@@ -27,7 +27,7 @@ def tried(engine: FakeEngine) -> Sequence[Finding]:
 
 
 def saying(stdout: str, code: int = 0, stderr: str = "") -> FakeEngine:
-    return FakeEngine(answer=Completed(argv=(), code=code, stdout=stdout, stderr=stderr))
+    return FakeEngine(answer=Completed(code=code, stdout=stdout, stderr=stderr))
 
 
 def test_the_package_is_streamed_into_one_container_without_network() -> None:

@@ -38,7 +38,7 @@ def token(
 def test_the_environment_is_asked_first_and_gh_is_not_started(
     tmp_path: Path, env: dict[str, str], wanted: str
 ) -> None:
-    assert token(tmp_path, env, PUBLIC, Completed((), 0, "gh-own\n", "")) == (wanted, [])
+    assert token(tmp_path, env, PUBLIC, Completed(0, "gh-own\n", "")) == (wanted, [])
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_the_environment_is_asked_first_and_gh_is_not_started(
     ],
 )
 def test_gh_is_asked_for_the_server_that_is_published_to(tmp_path: Path, api: str, host: str) -> None:
-    found, asked = token(tmp_path, {"GITHUB_TOKEN": ""}, api, Completed((), 0, "gho_own\n", ""))
+    found, asked = token(tmp_path, {"GITHUB_TOKEN": ""}, api, Completed(0, "gho_own\n", ""))
     assert found == "gho_own"
     assert asked == [["gh", "auth", "token", "--hostname", host]]
 
 
-@pytest.mark.parametrize("gh", [Completed((), 1, "", "no oauth token"), ToolMissingError("gh is not there")])
+@pytest.mark.parametrize("gh", [Completed(1, "", "no oauth token"), ToolMissingError("gh is not there")])
 def test_without_either_there_is_none(tmp_path: Path, gh: Completed | BuilderError) -> None:
     assert token(tmp_path, {}, PUBLIC, gh)[0] == ""

@@ -11,9 +11,9 @@ from pathlib import Path
 from backports import zstd
 
 from builder.adapters.archive.package_archive import PackageArchive
-from builder.files.digest import Digest
+from builder.files.digest import Digest, LocalFile
 from builder.formats.package_names import Form
-from builder.package.archive import Content, Member, PackageFile
+from builder.package.archive import Content, Member
 from builder.project.variants import Preset
 from tests.support.fakes.ports import FakeReporter
 
@@ -26,7 +26,7 @@ def archive(workers: int = 1) -> PackageArchive:
     return PackageArchive(reporter=FakeReporter(), workers=workers)
 
 
-def accept(_: PackageFile) -> None: ...
+def accept(_: LocalFile) -> None: ...
 
 
 def content(folder: Path, files: dict[str, bytes]) -> Content:

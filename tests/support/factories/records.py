@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builder.adapters.archive.package_archive import PackageArchive
+from builder.files.digest import LocalFile
 from builder.formats import manifest as manifest_format
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import Layout
-from builder.package.archive import Content, Member, PackageFile
+from builder.package.archive import Content, Member
 from builder.pipeline.bundle import Bundled
 from builder.project.variants import Preset
 from tests.support.fakes.ports import FakeReporter
@@ -96,10 +96,10 @@ def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, by
     return bundled(written)
 
 
-def bundled(written: PackageFile) -> Bundled:
+def bundled(written: LocalFile) -> Bundled:
     """A package of one file."""
     sums = {written.path.name: written.sha256}
-    return Bundled(package=written, layout=Layout.FULL, files=(written.path,), sums=sums)
+    return Bundled(package=written, files=(written.path,), sums=sums)
 
 
 def _entry(path: str, size: int) -> Mapping[str, object]:

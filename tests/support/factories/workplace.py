@@ -77,9 +77,7 @@ class Site:
         self.store = Trove(cache, Lock(pins=pins))
         self.rootfs = FakeRootfs(cache)
         self.compiles: tuple[int, ...] = LEGACY
-        self.engine = FakeEngine(
-            answer=Completed(argv=(), code=0, stdout=TRIED, stderr=""), on_build=self._export
-        )
+        self.engine = FakeEngine(answer=Completed(code=0, stdout=TRIED, stderr=""), on_build=self._export)
         self.shop.__dict__["lock"] = self.store.pins
         self.use(self.engine)
         self.shop.__dict__["store"] = self._store

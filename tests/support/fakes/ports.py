@@ -58,7 +58,7 @@ class FakeRunner:
         answer = self.answers.get(" ".join(argv[:3])) or self.answers.get(argv[0])
         if isinstance(answer, BuilderError):
             raise answer
-        return answer or Completed(argv=tuple(argv), code=0, stdout="", stderr="")
+        return answer or Completed(code=0, stdout="", stderr="")
 
 
 @dataclass
@@ -67,7 +67,7 @@ class FakeEngine:
 
     images: set[str] = field(default_factory=set)
     digests: dict[str, str] = field(default_factory=dict)
-    answer: Completed = field(default_factory=lambda: Completed(argv=(), code=0, stdout="", stderr=""))
+    answer: Completed = field(default_factory=lambda: Completed(code=0, stdout="", stderr=""))
     runs: list[ContainerRun] = field(default_factory=list)
     builds: list[ImageBuild] = field(default_factory=list)
     on_build: Callable[[ImageBuild, Callable[[str], None]], None] = lambda request, on_line: None
@@ -76,9 +76,7 @@ class FakeEngine:
 
     def facts(self) -> EngineFacts:
         return EngineFacts(
-            name="fake",
             version="26.1.5",
-            api="1.45",
             buildx="0.13.1",
             storage="overlay2",
             cpus=2,

@@ -27,7 +27,7 @@ FATAL = "cuobjdump fatal   : Invalid ELF\n"
 
 
 def _done(stdout: str = "", stderr: str = "", code: int = 0) -> Completed:
-    return Completed(argv=("cuobjdump",), code=code, stdout=stdout, stderr=stderr)
+    return Completed(code=code, stdout=stdout, stderr=stderr)
 
 
 def test_counts_by_architecture() -> None:

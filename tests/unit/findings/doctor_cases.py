@@ -130,7 +130,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "a Mac": (
         replace(
             BARE,
-            around=Around(os="darwin", platform="macos-arm64"),
+            around=Around(platform="macos-arm64"),
             replies={},
             installed=replace(OWN, package=plain("coreml", "macos-arm64")),
         ),
@@ -484,7 +484,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "Windows with DirectML and an old driver": (
         replace(
             WELL,
-            around=Around(os="win32", platform="win-x64"),
+            around=Around(platform="win-x64"),
             kernel=Kernel(),
             driver="472.12",
             installed=replace(OWN, package=plain("directml", "win-x64"), cuda=None),

@@ -89,9 +89,8 @@ def test_what_stays_in_its_wheel_is_not_packed_and_not_even_read(tmp_path: Path)
     )
     (tmp_path / "in/input0").unlink()
     dest = tmp_path / f"{NAME}.tar.zst"
-    told = archive().write(dest, thin, Preset.FAST, accept)
+    archive().write(dest, thin, Preset.FAST, accept)
     assert list(archive().extract(dest, tmp_path / "out")) == ["manifest.json", "LICENSE", "lib/libb.so"]
-    assert told.unpacked_size == len(MANIFEST) + 4 + 4
 
 
 def test_size_and_hash_told_are_those_of_the_file_written(tmp_path: Path) -> None:
@@ -101,7 +100,6 @@ def test_size_and_hash_told_are_those_of_the_file_written(tmp_path: Path) -> Non
         ["sha256sum", str(dest)], capture_output=True, check=True, text=True
     ).stdout.split()[0]
     assert (told.sha256, told.size) == (hashed, dest.stat().st_size)
-    assert told.unpacked_size == len(MANIFEST) + sum(map(len, FILES.values()))
     assert archive().digest(dest) == Digest(told.size, hashed)
 
 

@@ -17,9 +17,9 @@ import pytest
 
 from builder.adapters.archive.package_archive import PackageArchive
 from builder.errors import BuilderError, DiskError, IntegrityError
-from builder.files.digest import Digest, chunks_of
+from builder.files.digest import Digest, LocalFile, chunks_of
 from builder.formats.package_names import Form
-from builder.package.archive import ChangedFileError, PackageFile
+from builder.package.archive import ChangedFileError
 from builder.project.variants import Preset
 from tests.support.factories.archiving import (
     FILES,
@@ -199,7 +199,7 @@ def test_a_package_that_is_not_accepted_leaves_the_old_one_and_no_part(tmp_path:
     dest = tmp_path / f"{NAME}.tar.zst"
     dest.write_bytes(b"old")
 
-    def refuse(package: PackageFile) -> None:
+    def refuse(package: LocalFile) -> None:
         assert package.size > 0
         raise BuilderError("no")
 

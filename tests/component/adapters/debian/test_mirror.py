@@ -36,7 +36,7 @@ def source(*urls: str, folder: Path, sleep: Callable[[float], None] = lambda sec
     (apt / "sources.list.d").mkdir(parents=True, exist_ok=True)
     (apt / "sources.list").write_text("".join(f"deb {url} bookworm main\n" for url in urls))
     return DebianSource(
-        mirrors=AptMirrors(folder=apt), transfer=HttpTransfer(reporter=FakeReporter(), sleep=sleep)
+        mirrors=AptMirrors(folder=apt), transfer=HttpTransfer(reporter=FakeReporter(), sleep=sleep, env={})
     )
 
 
@@ -119,7 +119,7 @@ def test_a_mirrors_password_is_in_no_message(mirror: FileServer, tmp_path: Path,
     reporter = FakeReporter()
     getter = DebianSource(
         mirrors=AptMirrors(folder=tmp_path, override=url),
-        transfer=HttpTransfer(reporter=reporter, sleep=lambda seconds: None),
+        transfer=HttpTransfer(reporter=reporter, sleep=lambda seconds: None, env={}),
     )
     with pytest.raises(TransferError, match="://…@127") as caught:
         getter.download(Input.debian(POOL), pin(), tmp_path)
@@ -129,7 +129,7 @@ def test_a_mirrors_password_is_in_no_message(mirror: FileServer, tmp_path: Path,
 
 def test_a_mirrors_password_is_in_no_message_when_nobody_answers(tmp_path: Path) -> None:
     reporter = FakeReporter()
-    transfer = HttpTransfer(reporter=reporter, sleep=lambda seconds: None)
+    transfer = HttpTransfer(reporter=reporter, sleep=lambda seconds: None, env={})
     with pytest.raises(TransferError, match="Connection refused") as caught:
         transfer.download("http://user:secret@127.0.0.1:9/debian/x", tmp_path / "x")
     assert len(reporter.lines) == 4
@@ -158,7 +158,8 @@ import sys, time
 from pathlib import Path
 from builder.adapters.transfer import HttpTransfer
 from tests.support.fakes.ports import FakeReporter
-HttpTransfer(reporter=FakeReporter(), sleep=time.sleep).download(sys.argv[1], Path(sys.argv[2]), size=1 << 20)
+transfer = HttpTransfer(reporter=FakeReporter(), sleep=time.sleep, env={})
+transfer.download(sys.argv[1], Path(sys.argv[2]), size=1 << 20)
 """
 
 

@@ -67,7 +67,7 @@ class Tools:
         if argv[0] in self.absent:
             raise ToolMissingError(f"{argv[0]} is not on PATH.")
         if argv[-1] == "--version":
-            return Completed(argv=tuple(argv), code=0, stdout="mmdebstrap 1.3.5", stderr="")
+            return Completed(code=0, stdout="mmdebstrap 1.3.5", stderr="")
         self.calls.append(list(argv))
         self.epochs.append((env or {}).get("SOURCE_DATE_EPOCH", ""))
         if argv[0] == "debootstrap":
@@ -78,7 +78,7 @@ class Tools:
             write_tar(Path(argv[-2]), () if self.empty else self.installed, self.listed)
         if self.error:
             raise self.error
-        return Completed(argv=tuple(argv), code=0, stdout="", stderr="")
+        return Completed(code=0, stdout="", stderr="")
 
 
 def status_of(packages: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ class ShellEngine(FakeEngine):
         done = subprocess.run(
             request.argv, env={"PATH": self.path}, capture_output=True, text=True, check=False
         )
-        return Completed(argv=request.argv, code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+        return Completed(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
 Make = Callable[[str | None], tuple[ContainerInspector, ShellEngine]]
@@ -111,7 +111,7 @@ def test_two_threads_may_keep_the_same_answer(
 ) -> None:
     parts = ["elf.code\n0", "elf.out", "elf.err", "ptx.code\n255", "ptx.out", "ptx.err", "end"]
     stdout = "".join(f"\n@@ {part}\n" for part in parts)
-    engine = FakeEngine(answer=Completed(argv=(), code=0, stdout=stdout, stderr=""))
+    engine = FakeEngine(answer=Completed(code=0, stdout=stdout, stderr=""))
     monkeypatch.setattr(os, "fsync", lambda descriptor: time.sleep(0.05))
     inspector = ContainerInspector(engine, "image", "12.4.131", tmp_path / "cache")
     with ThreadPoolExecutor(2) as pool:
@@ -132,7 +132,7 @@ def test_no_cuobjdump_in_the_image_says_so(make: Make, library: Path) -> None:
 def test_a_container_that_ends_early_is_no_answer(
     library: Path, tmp_path: Path, code: int, stdout: str
 ) -> None:
-    engine = FakeEngine(answer=Completed(argv=(), code=code, stdout=stdout, stderr="Killed"))
+    engine = FakeEngine(answer=Completed(code=code, stdout=stdout, stderr="Killed"))
     with pytest.raises(CommandError, match="ended early"):
         ContainerInspector(engine, "image", "12.4.131", tmp_path / "cache").list_images(library)
     assert not (tmp_path / "cache").exists()

@@ -147,9 +147,9 @@ def test_a_full_disk_is_told_apart_from_a_compile_error(said: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Completed(("docker",), 1, "", "unknown command"), "has no BuildKit front"),
+        (Completed(1, "", "unknown command"), "has no BuildKit front"),
         (
-            Completed(("docker",), 0, "github.com/docker/buildx v0.7.1 abc", ""),
+            Completed(0, "github.com/docker/buildx v0.7.1 abc", ""),
             "buildx is 0.7.1; 0.8 or newer",
         ),
     ],
@@ -160,7 +160,7 @@ def test_engine_without_buildkit(answer: Completed, message: str) -> None:
 
 
 def test_buildx_that_will_do_says_its_version() -> None:
-    answer = Completed(("docker",), 0, "github.com/docker/buildx v0.8.0 abc\n", "")
+    answer = Completed(0, "github.com/docker/buildx v0.8.0 abc\n", "")
     assert Buildx(FakeRunner(answers={"docker buildx version": answer})).version() == "0.8.0"
 
 

@@ -25,5 +25,5 @@ def work(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def opener(tmp_path: Path) -> Opener:
-    transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda seconds: None)
+    transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda seconds: None, env={})
     return Opener(transfer=transfer, reporter=FakeReporter(), scratch=tmp_path / "dist" / "inspect")

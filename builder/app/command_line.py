@@ -24,6 +24,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from invoke.collection import Collection
 from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.program import Program
@@ -300,7 +301,10 @@ def with_flags(words: Sequence[str], valued: frozenset[str], flag: str = "--also
 
 
 class Verbs(Program):
-    """Invoke's program, with ``with_flags`` applied to the words of the first verb."""
+    """Invoke's program, with ``with_flags`` applied to the words of the first verb.
+
+    ``VERB --help`` explains a verb as ``--help VERB`` does, also one with positional parameters.
+    """
 
     def parse_tasks(self) -> None:
         """See ``invoke.program.Program``."""
@@ -311,11 +315,20 @@ class Verbs(Program):
                 for argument in self.collection[verb].get_arguments()
                 for name in argument.names
             }
+            valued = frozenset(flag for flag, takes in flags.items() if takes)
             for unflagged in UNFLAGGED.keys() & flags.keys():
-                valued = frozenset(flag for flag, takes in flags.items() if takes)
                 self.core.unparsed = [verb, *with_flags(words, valued, unflagged)]
+            if {"--help", "-h"}.difference(flags).intersection(words):
+                # Invoke would take it for the word that a positional parameter waits for
+                self.args.help.value = verb
+                self.core.unparsed = []
         super().parse_tasks()
 
 
+def program(namespace: Collection | None = None) -> Verbs:
+    """The program that ``./run`` starts; without a namespace it reads ``tasks.py``."""
+    return Verbs(name="ortpacks", binary="./run", namespace=namespace)
+
+
 if __name__ == "__main__":
-    Verbs(name="ortpacks").run()
+    program().run()

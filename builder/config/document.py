@@ -206,20 +206,20 @@ class Document:
         context = detail.get("ctx", {})
         allowed, hint = str(context.get("allowed", "")), str(context.get("hint", ""))
         found = "" if is_key else None
-        match message:
-            case "unknown key":
+        match detail["type"]:
+            case "unexpected_keyword_argument" | "extra_forbidden":
                 known, found = _choices(schema, inside[:-1]), ""
                 given = self.keys(*location[:-1])
                 missing = [key for key in known if key not in given]
                 key = str(location[-1])
                 allowed, hint = ", ".join(known), nearest(key, missing) or nearest(key, known)
-            case "not one of the choices":
+            case "enum" | "literal_error":
                 known = _choices(schema, inside)
                 allowed, hint = ", ".join(known), nearest(str(detail["input"]), known)
-            case "out of range":
+            case "greater_than_equal" | "less_than_equal":
                 limits = _described(schema, inside)
                 allowed = f"{limits['minimum']} to {limits['maximum']}"
-            case "text is wanted" if self.places[location].unquoted:
+            case "string_type" if self.places[location].unquoted:
                 hint = f'Quote it: "{self.places[location].unquoted}".'
         self.report(kind, location, message, found=found, allowed=allowed, hint=hint)
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from builder.config.document import Document, Reader, nearest
 from builder.config.syntax import read_json
 from builder.errors import ValidationError
 from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.kinds import SPECS, FileName, ProjectSection, Sha256, TextForm
+from builder.project.kinds import SPECS, FileName, FormatNumber, ProjectSection, Sha256, TextForm
 
 FORMAT = 1
 
@@ -72,7 +72,7 @@ def _describe_pins(schema: dict[str, object]) -> None:
 class LockFile(ProjectSection):
     """Which bytes every input must be. Written by `./run lock`, never by hand."""
 
-    format: Literal[1]
+    format: FormatNumber
     """Version of this file's format."""
     inputs: Annotated[Mapping[str, object], Field(json_schema_extra=_describe_pins)]
     """Pins by input: kind, colon, name."""

@@ -205,6 +205,9 @@ DependencyName = Annotated[
 
 Flag = Annotated[bool, Field(strict=True)]
 
+FormatNumber = Annotated[int, Field(strict=True, ge=1, le=1), WithJsonSchema({"const": 1, "type": "integer"})]
+"""The format of a file. ``Literal[1]`` would take ``true`` too, which Python holds to be equal to 1."""
+
 Floor = Annotated[int, Field(strict=True, ge=0, le=10_000_000)]
 
 GenerationName = Annotated[str, one_of(GENERATION_NUMBERS)]
@@ -217,7 +220,7 @@ NamedEntries = Field(json_schema_extra={"additionalProperties": False})
 
 _ARCH = re.compile(r"([1-9][0-9]{0,3})([af]?)")
 
-_ARCH_SPELLED = re.compile(r"(?:sm_|compute_)?([0-9]{1,2})\.?([0-9])([af]?)")
+_ARCH_SPELLED = re.compile(r"(?:sm_|compute_)?0?([1-9][0-9]?)\.?([0-9])([af]?)")
 
 
 def _architecture(value: object) -> Arch:

@@ -346,7 +346,7 @@ _NO_GPU_MEMORY_OF_CPUS = {
 class Project(ProjectSection):
     """What ortpacks builds. docs/variants.md explains each key."""
 
-    format: Literal[1]
+    format: kinds.FormatNumber
     """Version of this file's format."""
     onnxruntime: OnnxRuntime
     cuda: Cuda

@@ -16,7 +16,6 @@ from invoke.collection import Collection
 
 import tasks
 from builder.app import command_line
-from builder.app.command_line import Verbs
 from tests.support import ROOT
 
 PARTS = ("tasks.py", "builder", "templates", "patches", "variants.yaml", "inputs.lock", "LICENSE")
@@ -73,7 +72,7 @@ class Place:
             contextlib.redirect_stderr(err),
         ):
             try:
-                Verbs(name="ortpacks", namespace=Collection.from_module(tasks)).run(["ortpacks", *words])
+                command_line.program(Collection.from_module(tasks)).run(["ortpacks", *words])
             except SystemExit as stop:
                 code = stop.code
         assert isinstance(code, int)

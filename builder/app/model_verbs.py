@@ -32,8 +32,15 @@ from builder.onnxruntime.operators import OperatorTable, document, text
 from builder.pipeline.library_file import read_file
 from builder.pipeline.plan import Wishes, choose_base
 from builder.ports import Reporter
-from builder.virtualcard.card import VirtualCard
-from builder.virtualcard.opening import CPU, HOST, PROVIDER, CardRuntime, open_model
+from builder.virtualcard.opening import (
+    CPU,
+    HOST,
+    PROVIDER,
+    CardRuntime,
+    ModelToOpen,
+    VirtualCard,
+    open_models,
+)
 
 _NO_CARD = Capability(8, 6)
 """Stands in for the card of a provider that runs on none."""
@@ -85,7 +92,8 @@ def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_j
     with _provider(wiring, console, source) as provider:
         runtime = _runtime(wiring, console, wishes)
         with console.step(f"open {name} on a virtual card"):
-            opening = open_model(provider.folder, model.absolute(), _card(provider), runtime=runtime)
+            asked = [ModelToOpen(model=model.absolute())]
+            (opening,) = open_models(provider.folder, asked, _card(provider), runtime=runtime)
         if opening.error:
             why = _why(opening.error, provider)
             raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")

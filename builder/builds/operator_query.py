@@ -25,7 +25,6 @@ from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
 from builder.onnxruntime.operators import ONNX, OperatorTable, document, parse, ranges
 from builder.ports import Reporter
-from builder.virtualcard.card import VirtualCard
 from builder.virtualcard.opening import (
     DISABLED,
     HOST,
@@ -33,6 +32,7 @@ from builder.virtualcard.opening import (
     CardRuntime,
     ModelToOpen,
     Opening,
+    VirtualCard,
     open_models,
 )
 

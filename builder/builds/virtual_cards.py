@@ -37,8 +37,15 @@ from builder.report.card_grid import (
 )
 from builder.selection.reasons import driver_refusal
 from builder.selection.select import select
-from builder.virtualcard.card import DRIVER, VirtualCard
-from builder.virtualcard.opening import Array, CardRuntime, ModelToOpen, Opening, open_models
+from builder.virtualcard.opening import (
+    DRIVER,
+    Array,
+    CardRuntime,
+    ModelToOpen,
+    Opening,
+    VirtualCard,
+    open_models,
+)
 
 ALL = "all"
 

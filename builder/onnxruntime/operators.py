@@ -72,30 +72,6 @@ class OperatorTable:
         return "; ".join(said)
 
 
-def lacking(official: OperatorTable, ours: OperatorTable) -> dict[str, tuple[str, ...]]:
-    """Domain → operators that ``official`` has kernels for and ``ours`` has not, as a manifest spells them.
-
-    ``Name`` is gone altogether, ``Name(1)`` in the opsets from 1 on until it is served again.
-    """
-    missing: dict[str, set[str]] = defaultdict(set)
-    mine: defaultdict[tuple[str, str], list[Kernels]] = defaultdict(list)
-    for item in ours.kernels:
-        mine[item.domain, item.operator].append(item)
-    for item in official.kernels:
-        served = mine[item.domain, item.operator]
-        ends = [one.until + 1 for one in served if one.until is not None]
-        for opset in (item.since, *(end for end in ends if end > item.since and _serves(item, end))):
-            if not any(_serves(one, opset) for one in served):
-                missing[item.domain].add(f"{item.operator}({opset})" if served else item.operator)
-    return {
-        "" if domain == ONNX else domain: tuple(sorted(names)) for domain, names in sorted(missing.items())
-    }
-
-
-def _serves(item: Kernels, opset: int) -> bool:
-    return item.since <= opset and (item.until is None or opset <= item.until)
-
-
 def ranges(
     domain: str, operator: str, served: Mapping[int, Mapping[str, Iterable[str]] | None]
 ) -> list[Kernels]:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 from builder.binary.elf import Elf, read_elf
 from builder.errors import LoadError
 from builder.ports import Runner
-from builder.virtualcard.card import VirtualCard
 from builder.virtualcard.stubs import stub_library
 
 if TYPE_CHECKING:
@@ -39,6 +38,11 @@ _ANSWERED = re.compile(r"(?:__)?cuda|cublas|cudnn|cufft|curand|nvrtc")
 """How the functions begin that they define."""
 _COMPUTES = re.compile(r"cublas(Lt)?[SDGM]|cudnn|cufftXtExec|curandGenerate|fmha")
 _PREPARES = re.compile(r"Create|Destroy|Set|Get|Finalize|Init|Desc")
+DRIVER = "580.65.06"
+"""CUDA 13.0's first: its branch is the last with Maxwell to Volta and the first with every Blackwell.
+
+Source: CUDA Toolkit 13.0 release notes.
+"""
 
 
 class CardAnswer(TypedDict):
@@ -59,6 +63,21 @@ class CardAnswer(TypedDict):
     """Mangled name, launches, CUDA error or 0."""
     calls: list[tuple[str, int]]
     """Function of NVIDIA's libraries, how often."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VirtualCard:
+    """One claimed GPU."""
+
+    capability: str
+    """Compute capability, ``8.6``. What ``resolver.c`` does not list, no driver knows: error 100."""
+    driver: str = DRIVER
+    """Version of NVIDIA's driver, ``535.54.03``."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment variables that runtime.c reads."""
+        return {"VIRTUALCARD_CAPABILITY": self.capability, "VIRTUALCARD_DRIVER": self.driver}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,22 +156,6 @@ class Opening:
     def launched(self) -> int:
         """Launches of all kinds."""
         return sum(self.launches.values())
-
-
-def open_model(
-    libraries: Path,
-    model: Path,
-    card: VirtualCard,
-    *,
-    runtime: CardRuntime,
-    level: int = ALL,
-    run: Mapping[str, Array] | None = None,
-) -> Opening:
-    """Open one model: see ``open_models``."""
-    (opening,) = open_models(
-        libraries, [ModelToOpen(model=model, feed=run, level=level)], card, runtime=runtime
-    )
-    return opening
 
 
 def open_models(

@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from builder.adapters.process import ProcessRunner
-from builder.virtualcard.card import VirtualCard
-from builder.virtualcard.opening import ALL, CardRuntime, Opening, open_model
+from builder.virtualcard.opening import ALL, CardRuntime, ModelToOpen, Opening, VirtualCard, open_models
 from tests.answers import pairs
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
@@ -39,7 +38,9 @@ def place(pair: Pair, model: Model, capability: str, level: int = ALL) -> Openin
     """Open ``model`` on a virtual card of ``capability``, and run it if it can run blind."""
     feed = model.feed if model.runs_blind else None
     card = VirtualCard(capability=capability)
-    return open_model(pair.library, model.path, card, runtime=runtime(), level=level, run=feed)
+    asked = ModelToOpen(model=model.path, feed=feed, level=level)
+    (opening,) = open_models(pair.library, [asked], card, runtime=runtime())
+    return opening
 
 
 def plain_environment(scratch: Path) -> dict[str, str]:

@@ -14,7 +14,7 @@ from builder.adapters.test_models.one_node import definitions
 from builder.builds.operator_query import operator_table
 from builder.formats import manifest as manifest_format
 from builder.formats.missing_kernels import MissingKernels, cannot_run
-from builder.onnxruntime.operators import ONNX, OperatorTable, lacking
+from builder.onnxruntime.operators import ONNX, Kernels, OperatorTable
 from tests.answers import pairs
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
 from tests.answers.packages import built
@@ -127,6 +127,30 @@ def test_a_packages_manifest_says_what_its_bytes_lack(
         pytest.skip(f"ONNX Runtime {manifest.onnxruntime.version}: compared with 1.21.0's")
     ours = table_of(pairs.ours(package, tmp_path))
     assert lacking(asked, ours) == spelled_out(manifest.onnxruntime.cannot_run, asked)
+
+
+def lacking(official: OperatorTable, ours: OperatorTable) -> dict[str, tuple[str, ...]]:
+    """Domain → operators that ``official`` has kernels for and ``ours`` has not, as a manifest spells them.
+
+    ``Name`` is gone altogether, ``Name(1)`` in the opsets from 1 on until it is served again.
+    """
+    missing: dict[str, set[str]] = defaultdict(set)
+    mine: defaultdict[tuple[str, str], list[Kernels]] = defaultdict(list)
+    for item in ours.kernels:
+        mine[item.domain, item.operator].append(item)
+    for item in official.kernels:
+        served = mine[item.domain, item.operator]
+        ends = [one.until + 1 for one in served if one.until is not None]
+        for opset in (item.since, *(end for end in ends if end > item.since and serves(item, end))):
+            if not any(serves(one, opset) for one in served):
+                missing[item.domain].add(f"{item.operator}({opset})" if served else item.operator)
+    return {
+        "" if domain == ONNX else domain: tuple(sorted(names)) for domain, names in sorted(missing.items())
+    }
+
+
+def serves(item: Kernels, opset: int) -> bool:
+    return item.since <= opset and (item.until is None or opset <= item.until)
 
 
 def spelled_out(missing: Iterable[MissingKernels], official: OperatorTable) -> dict[str, tuple[str, ...]]:

@@ -20,8 +20,7 @@ from builder.findings.check_cuda import numbers
 from builder.findings.check_session import fallback
 from builder.findings.finding import Finding
 from builder.findings.observed import Seen, SessionTrial
-from builder.virtualcard.card import VirtualCard
-from builder.virtualcard.opening import environment_of
+from builder.virtualcard.opening import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
 from tests.answers.pairs import PROVIDER

@@ -26,7 +26,7 @@ PROJECT = {
     "builder/inside/drive.py": "# drive\n",
     "builder/inside/costs.tsv": "# output\n",
     "builder/inside/__pycache__/drive.pyc": "compiled",
-    "builder/virtualcard/card.py": "# stays\n",
+    "builder/virtualcard/session.py": "# stays\n",
     "builder/virtualcard/compile.sh": "gcc\n",
     "builder/virtualcard/runtime.c": "/* runtime */\n",
     "patches/a.patch": "--- a\n",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.factories.mirroring import Stand, open_stand
 from tests.support.factories.publishing import Desk, open_desk
 
 
@@ -14,3 +15,8 @@ from tests.support.factories.publishing import Desk, open_desk
 def desk(tmp_path: Path) -> Iterator[Desk]:
     with open_desk(tmp_path) as desk:
         yield desk
+
+
+@pytest.fixture
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    return open_stand(tmp_path, monkeypatch)

@@ -23,11 +23,6 @@ from tests.support.fakes.ports import FakeReporter
 NEWER = "gpu-libs-v1.23.2-2"
 
 
-@pytest.fixture
-def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
-    return open_stand(tmp_path, monkeypatch)
-
-
 def listing(stand: Stand, root: Path) -> list[dict[str, str]]:
     value = json.loads((stand.root / "releases.json").read_text())
     Draft202012Validator(json.loads((root / "docs/schemas/mirror.schema.json").read_text())).validate(value)

@@ -16,13 +16,8 @@ from builder.release.options import PublishOptions
 from builder.release.preflight import Leniency
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, open_stand, static_server
+from tests.support.factories.mirroring import TAG, Stand, bytes_in, static_server
 from tests.support.factories.releases import TEXTS, append_sum
-
-
-@pytest.fixture
-def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
-    return open_stand(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("where", [TAG, "latest"])

@@ -17,15 +17,10 @@ from builder.errors import DiskError, IntegrityError, ReleaseConflictError
 from builder.files.digest import LocalFile
 from builder.release.mirror import loads
 from builder.release.options import PublishOptions
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, open_stand, whole
+from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, whole
 from tests.support.fakes.ports import FakeReporter
 
 REPLACE = PublishOptions(replace=True)
-
-
-@pytest.fixture
-def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
-    return open_stand(tmp_path, monkeypatch)
 
 
 def flip(path: Path) -> None:

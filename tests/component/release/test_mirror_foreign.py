@@ -10,12 +10,7 @@ import pytest
 
 from builder.errors import DiskError, ReleaseConflictError
 from builder.release.options import PublishOptions
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, open_stand, stamps, whole
-
-
-@pytest.fixture
-def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
-    return open_stand(tmp_path, monkeypatch)
+from tests.support.factories.mirroring import TAG, Stand, bytes_in, stamps, whole
 
 
 def litter(folder: Path) -> None:

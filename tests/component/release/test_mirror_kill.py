@@ -18,7 +18,7 @@ from builder.errors import ReleaseConflictError
 from builder.files.digest import LocalFile
 from builder.release.mirror import loads
 from builder.release.options import PublishOptions
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, local_files, open_stand, whole
+from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, local_files, whole
 
 KILLS = 20
 
@@ -36,11 +36,6 @@ STEPS = {
     "os.utime",
     "os.scandir",
 }
-
-
-@pytest.fixture
-def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
-    return open_stand(tmp_path, monkeypatch)
 
 
 def in_a_child(work: Callable[[], object]) -> int:

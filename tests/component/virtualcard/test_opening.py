@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import LoadError
-from builder.virtualcard.card import VirtualCard
-from builder.virtualcard.opening import HOST, PROVIDER, CardRuntime, ModelToOpen, open_model, open_models
+from builder.virtualcard.opening import HOST, PROVIDER, CardRuntime, ModelToOpen, VirtualCard, open_models
 from tests.answers.card import COMPILER, NO_COMPILER, runtime
 from tests.doubles.library import CREATE_SESSION, library
 from tests.support.factories.binaries import elf
@@ -48,7 +47,8 @@ def test_a_model_that_never_comes_to_an_end_is_given_up(tmp_path: Path) -> None:
 
 def test_a_session_s_own_words(tmp_path: Path) -> None:
     lib = libraries(tmp_path, library("1.21.0", refuses=[CREATE_SESSION], why="no such operator"), NEEDS)
-    assert "no such operator" in open_model(lib, tmp_path / "a.onnx", CARD, runtime=runtime()).error
+    (opening,) = open_models(lib, [ModelToOpen(model=tmp_path / "a.onnx")], CARD, runtime=runtime())
+    assert "no such operator" in opening.error
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_libraries_that_are_no_onnx_runtime_for_cuda_12(
 ) -> None:
     lib = libraries(tmp_path, host, needed)
     with pytest.raises(LoadError) as error:
-        open_model(lib, tmp_path / "a.onnx", CARD, runtime=runtime())
+        list(open_models(lib, [ModelToOpen(model=tmp_path / "a.onnx")], CARD, runtime=runtime()))
     assert words in str(error.value)
 
 
 def test_a_folder_without_libraries(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="cannot be read as a library"):
-        open_model(tmp_path, tmp_path / "a.onnx", CARD, runtime=runtime())
+        list(open_models(tmp_path, [ModelToOpen(model=tmp_path / "a.onnx")], CARD, runtime=runtime()))
 
 
 def test_the_stand_in_is_asked_before_anything_is_opened() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -201,32 +202,25 @@ def test_a_package_without_cuda_has_neither_capabilities_nor_a_driver(root: Path
     validator.validate(value)
 
 
-def test_one_file_listed_twice_is_refused() -> None:
-    value = as_json()
-    value["packages"][1]["file"] = value["packages"][0]["file"]  # type: ignore[index]
-    with pytest.raises(ValidationError, match="listed twice"):
-        loads(json.dumps(value), "index.json")
-
-
-def test_parts_that_do_not_join_to_the_archive_are_refused() -> None:
-    value = as_json()
-    value["packages"][2]["parts"][1]["size"] = 2  # type: ignore[index]
-    with pytest.raises(ValidationError, match=r"packages\[2\]\.parts: they join to 5 bytes, .* has 4"):
-        loads(json.dumps(value), "index.json")
-
-
-def test_a_part_that_is_an_archive_of_another_package_is_refused() -> None:
-    value = as_json()
-    value["packages"][2]["parts"][1]["file"] = "legacy.tar.zst"  # type: ignore[index]
-    with pytest.raises(ValidationError, match=r"parts\[1\]\.file: legacy\.tar\.zst is listed twice"):
-        loads(json.dumps(value), "index.json")
-
-
-def test_what_is_installed_is_no_less_than_what_is_unpacked() -> None:
-    value = as_json()
-    value["packages"][0]["installed_size"] = 1233  # type: ignore[index]
-    with pytest.raises(ValidationError, match="installed_size: 1233 bytes, less than"):
-        loads(json.dumps(value), "index.json")
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        ((1, "file"), "legacy-thin.tar.gz", "listed twice"),
+        ((2, "parts", 1, "size"), 2, r"packages\[2\]\.parts: they join to 5 bytes, .* has 4"),
+        ((2, "parts", 1, "file"), "legacy.tar.zst", r"parts\[1\]\.file: legacy\.tar\.zst is listed twice"),
+        ((0, "installed_size"), 1233, "installed_size: 1233 bytes, less than"),
+    ],
+)
+def test_values_that_do_not_fit_each_other_are_refused(
+    path: tuple[int | str, ...], value: object, problem: str
+) -> None:
+    index_value = as_json()
+    place: Any = index_value["packages"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    with pytest.raises(ValidationError, match=problem):
+        loads(json.dumps(index_value), "index.json")
 
 
 def test_capabilities_by_how_code_runs_on_them() -> None:

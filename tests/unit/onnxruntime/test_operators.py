@@ -1,4 +1,4 @@
-"""Operator tables: ranges of opsets, what one provider lacks of another's, text and JSON."""
+"""Operator tables: ranges of opsets, text and JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from builder.onnxruntime.operators import Kernels, OperatorTable, document, lacking, parse, ranges, text
+from builder.onnxruntime.operators import Kernels, OperatorTable, document, parse, ranges, text
 
 FLOATS = {"T": ("tensor(float)", "tensor(float16)")}
 
@@ -37,28 +37,6 @@ def test_a_range_ends_where_a_definition_has_no_kernel_and_begins_again() -> Non
 
 def test_an_operator_without_type_parameters_has_kernels_too() -> None:
     assert [item.opsets for item in ranges("d", "Op", {2: {}})] == ["2+"]
-
-
-def test_what_is_lacking_is_spelled_as_in_a_manifest() -> None:
-    official = table(
-        kernels("Relu"),
-        kernels("Affine"),
-        kernels("LayerNormalization", 1),
-        kernels("Mid", 1),
-        kernels("Gelu", domain="com.microsoft"),
-        kernels("Attention", domain="com.microsoft"),
-    )
-    ours = table(kernels("Relu"), kernels("LayerNormalization", 17), kernels("Mid", 1, 6), kernels("Mid", 13))
-    assert lacking(official, ours) == {
-        "": ("Affine", "LayerNormalization(1)", "Mid(7)"),
-        "com.microsoft": ("Attention", "Gelu"),
-    }
-    assert lacking(official, official) == {}
-
-
-def test_other_types_are_no_lack_of_an_operator() -> None:
-    half = Kernels("ai.onnx", "Relu", 1, None, {"T": ("tensor(float)",)})
-    assert lacking(table(kernels("Relu")), table(half)) == {}
 
 
 def test_the_json_is_read_back_and_fits_its_schema(root: Path) -> None:

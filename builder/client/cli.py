@@ -67,7 +67,7 @@ def _later(module: str, name: str) -> Command:
 
 
 COMMANDS: Mapping[str, Command] = {
-    "detect": _later("select_package", "answer_detect"),
+    "detect": _later("show_gpus", "answer_detect"),
     "list": _later("manage", "answer_list"),
     "select": _later("select_package", "answer_select"),
     "install": _later("install", "answer_install"),

@@ -30,18 +30,21 @@ def disk_error(error: OSError, path: Path, needed: int = 0, also: str = "") -> D
             cause=cause,
             advice=f"{room} Free space there and run again. {also}".rstrip(),
         )
-    gone = "The folder it belongs into is gone: let nothing else write there, and run again."
-    advice = gone if error.errno == errno.ENOENT else DISK_ADVICE.get(error.errno or 0, "")
+    named = Path(error.filename) if isinstance(error.filename, str) else path
+    above = named in path.parents
+    shown = named if above or path in named.parents else path
+    advice = _advice(error.errno or 0, folder=above)
     cause = error.strerror or str(error)
-    return DiskError(
-        f"{_named(error, path)} cannot be written", cause=cause, advice=f"{advice} {also}".strip()
-    )
+    return DiskError(f"{shown} cannot be written", cause=cause, advice=f"{advice} {also}".strip())
 
 
-def _named(error: OSError, path: Path) -> Path:
-    """The file that the system named, where it lies in the folder ``path``; else ``path``."""
-    name = error.filename
-    return Path(name) if isinstance(name, str) and path in Path(name).parents else path
+def _advice(number: int, *, folder: bool) -> str:
+    """What to do; ``folder``: the system refused a folder above the file, which had to be made first."""
+    if number == errno.ENOTDIR or (folder and number in {errno.ENOENT, errno.EEXIST}):
+        return "No folder can be made there: choose another one."
+    if number == errno.ENOENT:
+        return "The folder it belongs into is gone: let nothing else write there, and run again."
+    return DISK_ADVICE.get(number, "")
 
 
 @contextmanager

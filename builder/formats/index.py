@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.json_values import from_json, to_json
+from builder.errors import ValidationError
+from builder.formats.json_values import from_json, parse_json, to_json
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, impossible
@@ -126,15 +126,9 @@ def loads(text: str, where: str) -> Index:
     ``ValidationError`` (a format we do not know, or values that cannot be: a file name with a slash, a sha256
     that is none, one name twice).
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{where}: not JSON: {error}. Was a web page saved under this name?") from error
+    value = parse_json(text, where, "Was a web page saved under this name?")
     _require_known_format(value, where)
-    try:
-        index = from_json(Index, _upgraded(value))
-    except SchemaError as error:
-        raise SchemaError([f"{where}: {problem}" for problem in error.problems]) from error
+    index = from_json(Index, _upgraded(value), where)
     problems = list(_impossible(index))
     if problems:
         raise ValidationError([f"{where}: {problem}" for problem in problems])

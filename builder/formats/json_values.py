@@ -6,12 +6,13 @@ Understands what our formats are made of: ``str``, ``int``, ``bool``, ``Optional
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
 from typing import Dict, List, Type, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from builder.errors import SchemaError
+from builder.errors import ParseError, SchemaError, ValidationError
 
 T = TypeVar("T")
 
@@ -34,12 +35,27 @@ def to_json(value: object) -> object:
     return value
 
 
-def from_json(kind: Type[T], value: object) -> T:
-    """The ``kind`` that a JSON value spells. ``SchemaError`` names the path of each wrong key."""
+def parse_json(text: Union[str, bytes], where: str, advice: str = "") -> object:
+    """The value of a JSON text. ``ParseError`` names ``where`` it is from and ends with ``advice``."""
+    try:
+        return cast("object", json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"{where} is not JSON: {error}. {advice}".rstrip()) from error
+
+
+def require_format(value: object, known: int, where: str) -> None:
+    """``ValidationError`` where an object's ``format`` is another one than the ``known``."""
+    found = value.get("format") if isinstance(value, dict) else None
+    if found is not None and (type(found) is not int or found != known):
+        raise ValidationError(f"{where} has format {found!r}; this ortpacks reads {known}. Update ortpacks.")
+
+
+def from_json(kind: Type[T], value: object, where: str) -> T:
+    """The ``kind`` that a JSON value spells. ``SchemaError`` has each wrong key's path, behind ``where``."""
     problems: List[str] = []
     result = _read(kind, value, "", problems)
     if problems:
-        raise SchemaError(problems)
+        raise SchemaError([f"{where}: {problem}" for problem in problems])
     return cast("T", result)
 
 

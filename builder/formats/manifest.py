@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple, Union
 
-from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.json_values import from_json, to_json
+from builder.errors import SchemaError, ValidationError
+from builder.formats.json_values import from_json, parse_json, to_json
 from builder.formats.missing_kernels import MissingKernels, cannot_run
 from builder.formats.package_names import CUDA, impossible
 from builder.gpu.architectures import Arch
@@ -185,13 +185,10 @@ def loads(text: Union[str, bytes], where: str) -> Manifest:
     The format before is read too, and gives what this one would have said. Raises ``ParseError`` (no JSON),
     ``ValidationError`` (a format we do not know) or ``SchemaError`` (every wrong key).
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{where}: manifest.json is not JSON: {error}") from error
+    value = parse_json(text, f"{where}: manifest.json")
     _require_known_format(value, where)
+    manifest = from_json(Manifest, _upgraded(value), f"{where}: manifest.json")
     try:
-        manifest = from_json(Manifest, _upgraded(value))
         _require_archs(manifest)
         _require_one_provider(manifest)
     except SchemaError as error:

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Iterator, Tuple, Union
 
-from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.json_values import from_json, to_json
+from builder.errors import ValidationError
+from builder.formats.json_values import from_json, parse_json, require_format, to_json
 
 FORMAT = 1
 
@@ -61,25 +61,13 @@ def loads(text: Union[str, bytes], where: str) -> Parts:
     Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or ``ValidationError`` (a format we do
     not know, or values that cannot be: a part that is missing or out of order, sizes that do not add up).
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{where} is not JSON: {error}. Download it again.") from error
-    _require_known_format(value, where)
-    try:
-        parts = from_json(Parts, value)
-    except SchemaError as error:
-        raise SchemaError([f"{where}: {problem}" for problem in error.problems]) from error
+    value = parse_json(text, where, "Download it again.")
+    require_format(value, FORMAT, where)
+    parts = from_json(Parts, value, where)
     problems = [f"{where}: {problem}" for problem in _impossible(parts)]
     if problems:
         raise ValidationError(problems)
     return parts
-
-
-def _require_known_format(value: object, where: str) -> None:
-    found = value.get("format") if isinstance(value, dict) else None
-    if found is not None and (type(found) is not int or found != FORMAT):
-        raise ValidationError(f"{where} has format {found!r}; this ortpacks reads {FORMAT}. Update ortpacks.")
 
 
 def _impossible(parts: Parts) -> Iterator[str]:

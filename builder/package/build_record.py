@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from re import Pattern
-from typing import TypeVar
 
 from builder.binary.library_names import PROVIDER
-from builder.errors import ParseError, SchemaError, ValidationError
-from builder.formats.json_values import from_json, to_json
+from builder.errors import SchemaError, ValidationError
+from builder.formats.json_values import from_json, parse_json, to_json
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, stem
 
@@ -24,7 +23,6 @@ FORMAT = 1
 
 SUFFIX = ".build.json"
 
-T = TypeVar("T")
 
 _FORMAT = "format"
 
@@ -136,7 +134,7 @@ def loads(text: str | bytes, where: str) -> BuildRecord:
     Raises ``ParseError`` (no JSON), ``ValidationError`` (a format we do not know) or ``SchemaError`` (every
     wrong key).
     """
-    record = _typed(BuildRecord, _document(text, where), where)
+    record = from_json(BuildRecord, _document(text, where), where)
     problems = [f"{where}: {problem}" for problem in _wrong(record)]
     if problems:
         raise SchemaError(problems)
@@ -147,7 +145,7 @@ def loads_compile(text: str | bytes, where: str) -> CompileRecord:
     """Read what the build container left, whose seconds have fractions. Raises as ``loads``."""
     found = _document(text, where)
     values = {key: _rounded(key, value) for key, value in found.items() if key != _FORMAT}
-    compiled = _typed(CompileRecord, values, where)
+    compiled = from_json(CompileRecord, values, where)
     problems = [f"{where}: {problem}" for problem in _negative(compiled)]
     if problems:
         raise SchemaError(problems)
@@ -156,22 +154,12 @@ def loads_compile(text: str | bytes, where: str) -> CompileRecord:
 
 def _document(text: str | bytes, where: str) -> Mapping[str, object]:
     """The JSON object, of a format we know."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{where} is not JSON: {error}") from error
+    value = parse_json(text, where)
     if not isinstance(value, dict):
         raise SchemaError(f"{where}: an object is wanted, found {type(value).__name__}")
     if value.get(_FORMAT) != FORMAT:
         raise ValidationError(f"{where} has format {value.get(_FORMAT)!r}; this ortpacks reads {FORMAT}.")
     return value
-
-
-def _typed(kind: type[T], value: Mapping[str, object], where: str) -> T:
-    try:
-        return from_json(kind, value)
-    except SchemaError as error:
-        raise SchemaError([f"{where}: {problem}" for problem in error.problems]) from error
 
 
 def _rounded(key: str, value: object) -> object:

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from builder.errors import ParseError, SchemaError
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
+from builder.formats.json_values import parse_json
 from builder.formats.manifest import BaseEntry, Manifest
 from builder.formats.package_names import PARTS_SUFFIX, form_of
 from builder.onnxruntime.toolchain import divide, tools
@@ -318,10 +319,7 @@ def read_subjects(document: bytes, where: str) -> dict[str, str]:
 
     Raises ``ParseError`` (no JSON) or ``SchemaError`` (everything that makes it no SLSA provenance v1).
     """
-    try:
-        value = json.loads(document)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{where} is not JSON: {error}") from error
+    value = parse_json(document, where)
     problems = [*_wrong(value)]
     subjects = _at(value, "subject")
     problems += [] if problems else _odd_subjects(subjects)

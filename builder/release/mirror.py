@@ -9,8 +9,8 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
-from builder.formats.json_values import from_json, to_json
+from builder.errors import ConfigError, ValidationError
+from builder.formats.json_values import from_json, parse_json, require_format, to_json
 from builder.release.assets import INDEX, require_tag
 
 FORMAT = 1
@@ -107,17 +107,9 @@ def loads(text: str | bytes, where: str) -> Mirror:
     Raises ``ParseError`` (no JSON), ``SchemaError`` (every wrong key) or ``ValidationError`` (an unknown
     format, or impossible values).
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{where} is not JSON: {error}.") from error
-    found = value.get("format") if isinstance(value, dict) else None
-    if found is not None and (type(found) is not int or found != FORMAT):
-        raise ValidationError(f"{where} has format {found!r}; this ortpacks reads {FORMAT}. Update ortpacks.")
-    try:
-        mirror = from_json(Mirror, value)
-    except SchemaError as error:
-        raise SchemaError([f"{where}: {problem}" for problem in error.problems]) from error
+    value = parse_json(text, where)
+    require_format(value, FORMAT, where)
+    mirror = from_json(Mirror, value, where)
     problems = [f"{where}: {problem}" for problem in _impossible(mirror)]
     if problems:
         raise ValidationError(problems)

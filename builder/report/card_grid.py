@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage
-from builder.errors import ParseError, SchemaError
+from builder.errors import SchemaError
 from builder.findings.finding import Code, Finding
-from builder.formats.json_values import from_json, to_json
+from builder.formats.json_values import from_json, parse_json, to_json
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import MissingKernels, failed
 from builder.formats.package_names import stem
@@ -127,19 +127,13 @@ def loads(text: str | bytes, where: str) -> Grid:
 
     Raises ``ParseError`` (no JSON) or ``SchemaError`` (a format we do not know, a wrong key).
     """
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"{where} is not JSON: {error}. ./run verify --card all makes it again.") from error
+    value = parse_json(text, where, "./run verify --card all makes it again.")
     found = value.get("format") if isinstance(value, dict) else None
     if found != FORMAT:
         raise SchemaError(
             f"{where} has format {found!r}, not {FORMAT}. ./run verify --card all makes it again."
         )
-    try:
-        return from_json(Grid, value)
-    except SchemaError as error:
-        raise SchemaError([f"{where}: {problem}" for problem in error.problems]) from error
+    return from_json(Grid, value, where)
 
 
 def from_bytes(library: LibraryCoverage, capability: str) -> LibraryOnCard:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Dict, Iterator, List, Optional, Sequence
 
 from builder.client.commands.observe import Rights, examine
-from builder.client.commands.select_package import device_value, spelled
+from builder.client.commands.show_gpus import device_value, spelled
 from builder.client.probe.detect import Detection
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import CheckFailedError

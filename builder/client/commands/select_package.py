@@ -1,10 +1,11 @@
-"""The answers of ``detect`` (the GPUs of this machine) and ``select`` (the package that fits it)."""
+"""The answer of ``select``: the package that fits this machine."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from typing import Dict, List, Optional, Sequence
 
+from builder.client.commands.show_gpus import device_value, spelled
 from builder.client.install.info import ModelVerdict, gpu_info
 from builder.client.install.prefix import make_folders, write_json
 from builder.client.install.source import Located, locate, without_network
@@ -112,32 +113,6 @@ def note_verdict(
         world.say(f"{prefix.gpu_info}: not written: {error}")
 
 
-def answer_detect(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
-    """The GPUs and what each probe said."""
-    found = detect(world.around)
-    devices = [spelled(device) for device in found.devices] or ["no NVIDIA GPU"]
-    probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes]
-    value = {
-        **head("detect"),
-        "platform": world.platform,
-        "driver": found.driver,
-        "cuda": found.cuda,
-        "system": asdict(found.system),
-        "devices": [device_value(device) for device in found.devices],
-        "probes": [
-            {
-                "name": probe.name,
-                "outcome": probe.outcome.value,
-                "detail": probe.detail,
-                "code": probe.code,
-                "error": probe.error,
-            }
-            for probe in found.probes
-        ],
-    }
-    return CommandAnswer(value, (*devices, f"driver {found.driver or 'unknown'}", "probes:", *probes))
-
-
 def explained(choice: PackageChoice, found: Detection) -> List[str]:
     """What was chosen, why nothing else, and what the user has to know besides."""
     lines = [choice.summary]
@@ -177,20 +152,3 @@ def package_value(package: IndexPackage) -> Dict[str, object]:
         "sha256": package.sha256,
         "cannot_run": [asdict(missing) for missing in package.onnxruntime.cannot_run],
     }
-
-
-def device_value(device: Device) -> Dict[str, object]:
-    """A GPU for ``--json``."""
-    return {
-        "index": device.index,
-        "uuid": device.uuid or None,
-        "name": device.name,
-        "capability": str(device.capability) if device.capability else None,
-        "memory_mib": device.memory_mib,
-        "driver": device.driver,
-    }
-
-
-def spelled(device: Device) -> str:
-    """A GPU in a line."""
-    return f"GPU {device.index}: {device}" + (f" {device.uuid}" if device.uuid else "")

@@ -314,3 +314,21 @@ def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Pa
     manifest = Draft202012Validator(json.loads((schemas / "manifest.schema.json").read_text()))
     for layout in ("full", "thin"):
         manifest.validate(manifest_of("modern", FILES, layout=layout, wheels=WHEELS))
+
+
+@pytest.mark.parametrize("command", ["detect", "env"])
+def test_a_command_in_a_shells_start_up_imports_nothing_that_chooses_packages(
+    pyz: Path, tmp_path: Path, command: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "importtime", pyz, command],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ORTPACKS_FORCE_CC": "8.6"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    imported = done.stderr.split()
+    assert done.returncode == (0 if command == "detect" else 3), done.stderr
+    assert "builder.client.cli" in imported
+    assert not [name for name in imported if name.startswith("builder.selection")]

@@ -124,5 +124,19 @@ def test_a_file_that_cannot_be_written_is_named_with_the_cause_and_what_to_do(
 
 def test_a_folder_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "dist").write_text("a file")
-    with pytest.raises(DiskError, match="package cannot be written"):
+    with pytest.raises(DiskError, match=r"dist cannot be written: File exists\. No folder can be made there"):
         enter(tmp_path / "dist/package")
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """``/proc`` takes no folders and says ENOENT, a device is no folder."""
+    with pytest.raises(DiskError) as refused, part_file(Path("/proc/not-there/folder/file")):
+        pass
+    assert str(refused.value) == (
+        "/proc/not-there cannot be written: No such file or directory. No folder can be made there: choose "
+        "another one."
+    )
+    (tmp_path / "file").touch()
+    said = r"Not a directory\. No folder can be made there: choose another one\."
+    with pytest.raises(DiskError, match=said), disk_errors(tmp_path / "file" / "new"):
+        (tmp_path / "file" / "new" / "er").mkdir(parents=True)

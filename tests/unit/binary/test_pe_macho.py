@@ -31,10 +31,6 @@ def found(
     return list(check_foreign(read, provider, platform))
 
 
-def codes(findings: list[Finding]) -> list[tuple[Code, str]]:
-    return [(finding.code, finding.path) for finding in findings]
-
-
 def test_whole_packages_are_fine() -> None:
     assert found(LIBRARIES) == []
     mac = {"lib/libonnxruntime.dylib": dylib(b"1.23.0", COREML)}
@@ -78,28 +74,50 @@ def test_no_bytes_make_it_raise(data: bytes, before: bytes) -> None:
 @pytest.mark.parametrize("path", LIBRARIES)
 def test_a_library_that_is_missing_is_named(path: str) -> None:
     less = {name: data for name, data in LIBRARIES.items() if name != path}
-    assert codes(found(less)) == [(Code.E012, path)]
+    message = "is not in the package, and every one for directml on win-x64 holds it"
+    assert found(less) == [Finding(Code.E012, path, message, wanted=path)]
 
 
 @pytest.mark.parametrize("path", LIBRARIES)
 def test_a_library_of_another_platform_is_named(path: str) -> None:
     marks = (b"1.23.0", b"DirectML.dll")
     (finding,) = found({**LIBRARIES, path: dylib(*marks)})
-    assert codes([finding]) == [(Code.E018, path)]
-    assert (finding.wanted, finding.got) == (
-        "a 64-bit DLL for x86-64",
-        "a 64-bit dynamic library for arm64",
-    )
+    wanted, got = "a 64-bit DLL for x86-64", "a 64-bit dynamic library for arm64"
+    assert finding == Finding(Code.E018, path, "is not for win-x64", wanted=wanted, got=got)
+    (finding,) = found({**LIBRARIES, path: elf({"x": b"".join(marks)})})[:1]
+    got = "neither that nor any library known here"
+    assert finding == Finding(Code.E018, path, "is not for win-x64", wanted=wanted, got=got)
 
 
 def test_a_host_library_without_the_provider_is_named() -> None:
     plain = {**LIBRARIES, "lib/onnxruntime.dll": dll(b"1.23.0")}
-    assert codes(found(plain)) == [(Code.E019, "lib/onnxruntime.dll")]
+    assert list(map(str, found(plain))) == [
+        (
+            "error E019 lib/onnxruntime.dll: DirectML.dll stands nowhere in its bytes\n"
+            "    wanted: ONNX Runtime with the provider directml"
+        )
+    ]
     mac = {"lib/libonnxruntime.dylib": dylib(b"1.23.0")}
-    assert codes(found(mac, "coreml", "macos-arm64")) == [(Code.E019, "lib/libonnxruntime.dylib")]
+    assert [str(finding) for finding in found(mac, "coreml", "macos-arm64")] == [
+        (
+            "error E019 lib/libonnxruntime.dylib: /System/Library/Frameworks/CoreML.framework/ stands "
+            "nowhere in its bytes\n"
+            "    wanted: ONNX Runtime with the provider coreml"
+        )
+    ]
 
 
-@pytest.mark.parametrize("said", [b"1.22.0", b"11.23.0", b"1.23.01", b""])
-def test_a_host_library_of_another_version_than_its_wheel_is_named(said: bytes) -> None:
+@pytest.mark.parametrize(
+    ("said", "got"),
+    [
+        (b"1.22.0", "1.22.0"),
+        (b"1.22.0\x001.21.0", "1.21.0, 1.22.0"),
+        (b"11.23.0", "no version in its bytes"),
+        (b"1.23.01", "1.23.01"),
+        (b"", "no version in its bytes"),
+    ],
+)
+def test_a_host_library_of_another_version_than_its_wheel_is_named(said: bytes, got: str) -> None:
     other = {**LIBRARIES, "lib/onnxruntime.dll": dll(said, b"DirectML.dll")}
-    assert codes(found(other)) == [(Code.B011, "lib/onnxruntime.dll")]
+    message = f"it comes from {WHEEL}"
+    assert found(other) == [Finding(Code.B011, "lib/onnxruntime.dll", message, wanted="1.23.0", got=got)]

@@ -57,7 +57,7 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
 
 
 def test_a_list_as_deep_as_a_well_is_no_index() -> None:
-    with pytest.raises(ParseError, match=r"^x: not JSON"):
+    with pytest.raises(ParseError, match=r"^x is not JSON"):
         loads("[" * 200_000, "x")
 
 
@@ -86,7 +86,7 @@ def test_an_entry_says_what_the_manifest_and_the_file_say() -> None:
 
 
 def test_a_saved_web_page_is_not_an_index() -> None:
-    with pytest.raises(ParseError, match=r"https://example\.org/index\.json: not JSON.*web page"):
+    with pytest.raises(ParseError, match=r"https://example\.org/index\.json is not JSON.*web page"):
         loads("<!DOCTYPE html><title>404</title>", "https://example.org/index.json")
 
 

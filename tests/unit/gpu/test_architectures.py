@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from builder.gpu.architectures import Arch, Capability
@@ -95,8 +97,20 @@ def test_an_architecture_is_read_in_every_spelling(text: str, number: int, suffi
 
 @pytest.mark.parametrize("text", ["", "9", "8.6", "sm_90b", "sm_", "1000", "sm 90"])
 def test_what_is_no_architecture_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not an architecture"):
+    message = f"{text!r} is not an architecture like 86, sm_90a or compute_120"
+    with pytest.raises(ValueError, match=rf"^{re.escape(message)}$"):
         Arch.parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "9", "86", "8.66", "123.4", "8,6", "8.6a"])
+def test_what_is_no_capability_is_refused(text: str) -> None:
+    message = f"{text!r} is not a compute capability like 8.6"
+    with pytest.raises(ValueError, match=rf"^{re.escape(message)}$"):
+        Capability.parse(text)
+
+
+def test_values_are_written_as_they_are_read() -> None:
+    assert (str(Capability.parse(" 12.1 ")), str(Arch.parse(" sm_120f\n"))) == ("12.1", "120f")
 
 
 def test_capabilities_are_sorted() -> None:

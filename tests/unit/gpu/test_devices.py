@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from builder.gpu.devices import above_ceiling, below_floor, parse_driver, platform_of
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device, above_ceiling, below_floor, parse_driver, platform_of
 from builder.gpu.table import capability_of_product
 
 # From NVIDIA's "CUDA GPU Compute Capability" (developer.nvidia.com/cuda-gpus) and "Legacy CUDA GPU Compute
@@ -86,8 +89,12 @@ def test_ceiling_is_a_branch(driver: str, above: bool) -> None:
 
 @pytest.mark.parametrize("text", ["", "abc", "[N/A]", "570.", "570.x", "5.7.0.1.2", "12345", "-1"])
 def test_what_is_no_driver_version_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="not a driver version"):
+    with pytest.raises(ValueError, match=re.escape(f"{text!r} is not a driver version like 525.60.13") + "$"):
         parse_driver(text)
+
+
+def test_a_driver_version_is_its_numbers() -> None:
+    assert parse_driver(" 525.60.13\n") == (525, 60, 13)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +170,28 @@ def test_products_that_stand_for_several_chips_or_none_are_not_guessed(product: 
     assert capability_of_product(product) is None
 
 
-def test_platforms() -> None:
-    assert platform_of("Linux", "x86_64") == "linux-x64"
-    assert platform_of("Windows", "AMD64") == "win-x64"
-    assert platform_of("FreeBSD", "riscv64") == "freebsd-riscv64"
+@pytest.mark.parametrize(
+    ("system", "machine", "platform"),
+    [
+        ("Linux", "x86_64", "linux-x64"),
+        ("Linux", "aarch64", "linux-arm64"),
+        ("Windows", "AMD64", "win-x64"),
+        ("Darwin", "arm64", "macos-arm64"),
+        ("Darwin", "x86_64", "macos-x64"),
+        ("FreeBSD", "riscv64", "freebsd-riscv64"),
+    ],
+)
+def test_platforms(system: str, machine: str, platform: str) -> None:
+    assert platform_of(system, machine) == platform
+
+
+@pytest.mark.parametrize(
+    ("capability", "memory", "text"),
+    [
+        (Capability(9, 0), 143771, "NVIDIA H200 (compute capability 9.0, 143771 MiB)"),
+        (None, 0, "NVIDIA H200 (capability unknown, 0 MiB)"),
+        (None, None, "NVIDIA H200 (capability unknown)"),
+    ],
+)
+def test_a_device_in_words(capability: Capability | None, memory: int | None, text: str) -> None:
+    assert str(Device(0, "GPU-1", "NVIDIA H200", capability, memory, "570.26")) == text

@@ -63,6 +63,47 @@ def test_every_derived_list_is_made_of_rows_of_the_table() -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("nvcc", "ptxas", "arch", "made"),
+    [
+        ("12.4", None, "90", True),
+        ("12.4", None, "120", False),
+        ("12.4", "12.8", "120", True),
+        ("12.4", "12.4", "120", False),
+        ("12.4", "12.8", "121", False),
+        ("12.4", "12.9", "120a", False),  # such PTX holds no instruction that needs the suffix
+        ("12.8", None, "120a", True),
+        ("12.8", None, "120f", False),
+        ("12.9", None, "120f", True),
+        ("11.8", None, "90a", False),
+        ("13.0", "12.9", "70", False),
+        ("12.9", None, "91", False),
+    ],
+)
+def test_what_a_compiler_and_a_newer_assembler_make(
+    nvcc: str, ptxas: str | None, arch: str, made: bool
+) -> None:
+    """The PTX ISA: 7.8 is CUDA 11.8, 8.0 is 12.0 (sm_90a), 8.7 is 12.8, 8.8 is 12.9 (families)."""
+    assert cuda_toolkits.is_made(nvcc, ptxas, Arch.parse(arch)) is made
+
+
+def test_the_first_and_last_toolkit_of_an_architecture() -> None:
+    """The PTX ISA and the CUDA 13.0 release notes."""
+    known = {arch: (cuda_toolkits.first_cuda(arch), cuda_toolkits.last_cuda(arch)) for arch in ARCHES}
+    assert known == dict(
+        zip(
+            ARCHES,
+            [((11, 0), (12, 9)), ((12, 0), None), ((12, 8), None), ((12, 9), None), (None, None)],
+            strict=True,
+        )
+    )
+    assert cuda_toolkits.dotted((12, 9)) == "12.9"
+    assert cuda_toolkits.version_of("V12.9.86") == (12, 9, 86)
+
+
+ARCHES = tuple(map(Arch.parse, ("70", "90a", "120", "120f", "91")))
+
+
 def test_what_nvidia_does_not_list_is_known_and_has_no_column() -> None:
     unlisted = {str(gpu.device): (gpu.generation, gpu.first_cuda) for gpu in COMPILED if not gpu.listed}
     assert unlisted == {

@@ -114,8 +114,9 @@ def test_what_the_loader_finds_passes() -> None:
 def test_only_the_driver_and_tensorrt_may_be_missing(library: str, missing: str, passes: bool) -> None:
     listing = f"{LISTING}ldd /opt/p/lib/{library}\n\t{missing} => not found\n"
     found = judge_loader(listing, "p")
-    assert [(one.code, one.path, one.wanted) for one in found] == (
-        [] if passes else [(Code.B018, f"lib/{library}", f"lib/{missing}")]
+    message = f"needs {missing}, which the loader does not find in a bare container"
+    assert found == (
+        () if passes else (Finding(Code.B018, f"lib/{library}", message, wanted=f"lib/{missing}"),)
     )
 
 
@@ -132,9 +133,14 @@ def test_only_the_driver_and_tensorrt_may_be_missing(library: str, missing: str,
 )
 def test_an_answer_that_ldd_owes_is_a_finding(said: str) -> None:
     found = judge_loader(f"{LISTING}ldd /opt/p/lib/libx.so\n{said}", "p")
-    assert {(one.code, one.path) for one in found} == {(Code.B018, "lib/libx.so")}
+    told = [("ldd could not list its needs", line.strip()) for line in said.splitlines()]
+    assert [(one.code, one.path, one.message, one.got) for one in found] == [
+        (Code.B018, "lib/libx.so", *each) for each in told or [("ldd said nothing of it", "")]
+    ]
 
 
 @pytest.mark.parametrize("listing", ["", "smoke", "\tstatically linked\n"])
 def test_no_library_is_no_pass(listing: str) -> None:
-    assert [one.code for one in judge_loader(listing, "p")] == [Code.B018]
+    got = listing + "x" * 200
+    (finding,) = judge_loader(got, "p")
+    assert finding == Finding(Code.B018, "p", "ldd was asked about no library", got=got[:200])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,10 +10,17 @@ import pytest
 from builder.binary.coverage import LibraryCoverage, Support, combine, cover
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container
-from builder.findings.finding import Finding, Severity
+from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch
 from builder.project.variants import Variant
-from builder.rules.device_code import hold_code, hold_library, hold_provider, promised_devices
+from builder.rules.device_code import (
+    by_jit,
+    hold_code,
+    hold_library,
+    hold_provider,
+    known_kinds,
+    promised_devices,
+)
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, A, F, container, elf, image, sass
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
@@ -111,29 +119,95 @@ def test_a_widened_set_is_held_to_every_gpu_that_it_promises(
 
 
 @pytest.mark.parametrize(
-    ("path", "raw", "codes"),
+    ("path", "raw", "got"),
     [
-        ("lib/libcudnn_ops.so.9", (), ["A008"]),
-        ("lib/libcudnn_ops.so.9", (container(image(LTOIR, 75)),), ["A008"]),
-        ("lib/libcufft.so.11", (EMPTY_UNIT,), ["A008"]),
-        ("lib/libcufft.so.11", (EMPTY_UNIT, sass(75)), []),
-        ("lib/libcurand.so.10", (container(image(PTX, 50)),), []),
-        ("lib/libcufftw.so.11", (EMPTY_UNIT,), []),
-        ("lib/libcudart.so.12", (), []),
+        ("lib/libcudnn_ops.so.9", (), "no container"),
+        ("libcudnn_ops.so.9", (), "no container"),
+        ("a/lib/libcudnn_ops.so.9", (), "no container"),
+        ("lib/libcudnn_ops.so.9", (container(image(LTOIR, 75)),), "1 containers, and nothing to run in any"),
+        ("lib/libcufft.so.11", (EMPTY_UNIT,), "1 containers, and nothing to run in any"),
+        ("lib/libcufft.so.11", (EMPTY_UNIT, sass(75)), None),
+        ("lib/libcurand.so.10", (container(image(PTX, 50)),), None),
+        ("lib/libcufftw.so.11", (EMPTY_UNIT,), None),
+        ("lib/libcudart.so.12", (), None),
     ],
 )
-def test_a_library_that_is_of_no_use_without_code(
-    path: str, raw: tuple[bytes, ...], codes: list[str]
-) -> None:
-    assert [finding.code.name for finding in hold_code(path, _cover(path, *raw))] == codes
+def test_a_library_that_is_of_no_use_without_code(path: str, raw: tuple[bytes, ...], got: str | None) -> None:
+    message, wanted = (
+        "holds no device code that runs, and every release of it does",
+        "the file as it is in its wheel",
+    )
+    expected = [] if got is None else [Finding(Code.A008, path, message, wanted=wanted, got=got)]
+    assert list(hold_code(path, _cover(path, *raw))) == expected
+
+
+LACKS_75 = container(_image("86"))
+
+HAS_BOTH = container(_image("75"), _image("86"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ((), f"error A002 {PROVIDER}: no fatbin container in it, or no such library"),
+        (
+            (LACKS_75, LACKS_75),
+            (
+                f"error A001 {PROVIDER}: no SASS for sm_75 in any of 2 containers\n"
+                "    wanted: sm_75 in each container (variants.v.sm)\n"
+                "    got:    86 in each container"
+            ),
+        ),
+        (
+            (HAS_BOTH, LACKS_75),
+            (
+                f"error A005 {PROVIDER}: no SASS for sm_75 in 1 of 2 containers, the first at offset OFFSET\n"
+                "    wanted: sm_75 in each container (variants.v.sm)\n"
+                "    got:    86 in each container"
+            ),
+        ),
+        (
+            (container(_image("75"), _image("86"), _image("89"), _image("90")),),
+            (
+                f"warning A006 {PROVIDER}: SASS for 89 90 besides what was asked for: bytes that this "
+                "variant's users download for nothing (check.extra_sm says how bad that is)\n"
+                "    wanted: 75 86 (variants.v.sm)\n"
+                "    got:    75 86 89 90"
+            ),
+        ),
+    ],
+)
+def test_what_a_provider_lacks_or_has_too_much_of_is_told_whole(raw: tuple[bytes, ...], text: str) -> None:
+    containers = _containers(*raw) if raw else ()
+    found = hold_provider(PROVIDER, containers, _variant("75 86"), Severity.WARNING)
+    offset = f"{containers[-1].offset:#x}" if containers else ""
+    assert "\n".join(map(str, found)) == text.replace("OFFSET", offset)
+
+
+def test_images_of_no_known_kind_and_what_runs_by_jit() -> None:
+    library = _cover("lib/libmyops.so", container(image(PTX, 75)), container(image(SASS, 80)))
+    assert library is not None
+    assert list(map(str, by_jit(library, _variant("75 80 86")))) == ["8.0", "8.6"]
+    assert list(known_kinds(library)) == []
+    (finding,) = known_kinds(replace(library, unknown=3))
+    assert str(finding) == (
+        "error A007 lib/libmyops.so: 3 images are neither SASS nor PTX nor LTO IR\n"
+        "    wanted: images that this release knows: a newer toolkit may have made them, or they are damaged"
+    )
+    ptx = _cover("lib/libmyops.so", container(image(PTX, 75)))
+    assert ptx is not None
+    assert list(map(str, by_jit(ptx, _variant("70 75 86")))) == ["7.5", "8.6"]
 
 
 def test_a_library_of_nobody_knows_whom_is_held_too() -> None:
     ours = _cover("lib/libmyops.so", sass(75, 80))
     assert ours is not None
-    (finding,) = hold_library(ours, _variant("70 75"))
-    assert (finding.code.name, finding.path) == ("A003", "lib/libmyops.so")
-    assert finding.message.endswith("compute capability 7.0")
+    (finding,) = hold_library(ours, _variant("61 70 75"))
+    assert str(finding) == (
+        "error A003 lib/libmyops.so: does not run on compute capability 6.1, 7.0\n"
+        "    wanted: code for each of 61 70 75\n"
+        "    got:    SASS 75 80; PTX none"
+    )
 
 
 def _errors(provider: tuple[bytes, ...], others: list[LibraryCoverage], variant: Variant) -> list[Finding]:

@@ -41,6 +41,12 @@ def test_a_finding_names_cards_wheels_and_the_set_that_is_served() -> None:
     )
 
 
+def test_a_set_of_modules_alone_leaves_no_set() -> None:
+    assert held("72 87")[0].endswith(
+        "\n    wanted: a set of cards: docs/variants.md names them all\n    got:    sm_72, sm_87"
+    )
+
+
 def test_a_library_that_serves_it_is_not_named() -> None:
     """cuRAND 10.3.10.19 holds sm_101."""
     assert "curand" not in held("101")[0]

@@ -70,11 +70,76 @@ def test_which_rules_a_set_breaks(
 
 def test_a_finding_names_key_rule_source_and_what_would_work() -> None:
     finding = next(one for one in _lint("50 70 75", cudnn="9.11.0.98") if one.code.name == "C001")
-    assert finding.path == "variants.v.sm"
-    assert "support matrix" in finding.message
-    assert "9.10.2.21" in finding.wanted
-    assert finding.wanted.endswith("or the set 75")
-    assert finding.got == "cuDNN 9.11.0.98 with sm_50, sm_70"
+    assert str(finding) == (
+        "error C001 variants.v.sm: cuDNN 9.11 and newer have no kernels for Maxwell, Pascal and Volta "
+        "(NVIDIA's cuDNN support matrix)\n"
+        "    wanted: cudnn.version 9.10.2.21, the last one with them, or the set 75\n"
+        "    got:    cuDNN 9.11.0.98 with sm_50, sm_70"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sm", "cuda", "nvcc", "ptxas", "text"),
+    [
+        (
+            *("60 70 75 101", "13.0", None, None),
+            (
+                "error C002 variants.v.sm: CUDA 13 compiles for sm_75 and newer (CUDA 13.0 release notes)\n"
+                "    wanted: cuda.version 12.9, the last one with them, or the set 75 101\n"
+                "    got:    CUDA 13.0 with sm_60, sm_70\n"
+                "error C002 variants.v.sm: sm_101 is called sm_110 since CUDA 13 (PTX ISA 9.0)\n"
+                "    wanted: the set 60 70 75 110, or cuda.version 12.9\n"
+                "    got:    CUDA 13.0 with sm_101"
+            ),
+        ),
+        (
+            *("70", "13.0", None, None),
+            (
+                "error C002 variants.v.sm: CUDA 13 compiles for sm_75 and newer (CUDA 13.0 release notes)\n"
+                "    wanted: cuda.version 12.9, the last one with them\n"
+                "    got:    CUDA 13.0 with sm_70"
+            ),
+        ),
+        (
+            *("90 110", "12.9", None, None),
+            (
+                "error C003 variants.v.sm: sm_110 came with CUDA 13.0 (CUDA release notes)\n"
+                "    wanted: cuda.version 13.0 or newer, or the set 90\n"
+                "    got:    CUDA 12.9 with sm_110"
+            ),
+        ),
+        (
+            *("75 90 120", "12.9", "12.4", None),
+            (
+                "error C004 variants.v.sm: the base's nvcc 12.4 compiles sm_50 to sm_90 (CUDA release "
+                "notes)\n    wanted: a base with nvcc 12.8 (--base nvidia), or the set 75 90\n"
+                "    got:    sm_120"
+            ),
+        ),
+        (
+            *("90 120a 121a", "12.9", "12.4", "12.9"),
+            (
+                "error C004 variants.v.sm: the base's nvcc 12.4 compiles sm_50 to sm_90 (CUDA release "
+                "notes), ptxas 12.9 adds sm_100 101 103 120 121 without a suffix\n"
+                "    wanted: a base with nvcc 12.9 (--base nvidia), or the set 90\n"
+                "    got:    sm_120a, sm_121a"
+            ),
+        ),
+        ("90 120", "12.9", "12.4", "12.9", ""),
+        (
+            *("120a", "12.9", "12.4", "12.4"),
+            (
+                "error C004 variants.v.sm: the base's nvcc 12.4 compiles sm_50 to sm_90 (CUDA release "
+                "notes)\n    wanted: a base with nvcc 12.8 (--base nvidia)\n"
+                "    got:    sm_120a"
+            ),
+        ),
+    ],
+)
+def test_each_finding_whole(sm: str, cuda: str, nvcc: str | None, ptxas: str | None, text: str) -> None:
+    """Which toolkit compiles what: the CUDA release notes 12.4 to 13.0."""
+    found = lint(variant="v", sm=_arches(sm), cuda=cuda, cudnn=CUDNN, ort="1.23.2", nvcc=nvcc, ptxas=ptxas)
+    assert "\n".join(map(str, found)) == text
 
 
 @pytest.mark.parametrize(

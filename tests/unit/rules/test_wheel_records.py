@@ -65,8 +65,8 @@ def test_record_tells_size_and_hash_before_anybody_reads_the_file() -> None:
 def test_a_file_that_record_does_not_tell_whole_is_named(rows: str, at: str | None, why: str) -> None:
     found = recorded([member(at)], lambda source: rows)
     assert found.digests == {}
-    assert told(found.findings) == ["B001 lib/x.so.1"]
-    assert why in found.findings[0].message
+    why = f"{why} for {at}" if why == "no size" else why
+    assert [str(one) for one in found.findings] == [f"error B001 lib/x.so.1: RECORD of {NVIDIA} has {why}"]
 
 
 def test_what_we_built_or_modified_has_no_record_and_nvidias_may_not_be_modified() -> None:
@@ -76,7 +76,8 @@ def test_what_we_built_or_modified_has_no_record_and_nvidias_may_not_be_modified
     ]
     assert recorded(ours, lambda source: ROW).digests == {}
     assert recorded(ours, lambda source: ROW).findings == ()
-    assert told(recorded([member(modified=True)], lambda source: ROW).findings) == ["B001 lib/x.so.1"]
+    (finding,) = recorded([member(modified=True)], lambda source: ROW).findings
+    assert str(finding) == "error B001 lib/x.so.1: NVIDIA's terms allow it only unmodified"
 
 
 def test_each_wheels_record_is_read_once() -> None:
@@ -114,8 +115,19 @@ def test_every_unmodified_file_of_a_wheel_must_be_its_wheels(
 def test_a_neighbours_bytes_under_its_name_are_found() -> None:
     """y.so.1 is empty: its hash stands in RECORD, but not for x.so.1."""
     empty = Digest(0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
-    assert told(check_unmodified([member()], {"lib/x.so.1": empty}, lambda source: ROW + OTHER))
-    assert told(check_unmodified([member()], {"lib/x.so.1": Digest(5, HELLO)}, lambda source: ROW))
+    begins = f"error B001 lib/x.so.1: it is not the file of {NVIDIA}\n    wanted: "
+    for rows, size, wanted, got in (
+        (ROW + OTHER, 0, f"6 bytes, sha256 {HELLO}", f"0 bytes, sha256 {empty.sha256}"),
+        (ROW, 5, f"6 bytes, sha256 {HELLO}", f"5 bytes, sha256 {HELLO}"),
+        (ROW.replace(",6", ","), 0, f"sha256 {HELLO}", f"0 bytes, sha256 {empty.sha256}"),
+        (OTHER, 6, "a line in RECORD", f"6 bytes, sha256 {HELLO}"),
+    ):
+        held = Digest(size, HELLO if size else empty.sha256)
+        (finding,) = check_unmodified([member()], {"lib/x.so.1": held}, lambda _, rows=rows: rows)  # type: ignore[misc]
+        assert str(finding) == f"{begins}{wanted}\n    got:    {got}"
+    assert (
+        check_unmodified([member()], {"lib/x.so.1": Digest(6, HELLO)}, lambda _: ROW.replace(",6", ",")) == []
+    )
     assert (
         told(check_unmodified([member("nvidia/x/lib/y.so.1")], {"lib/x.so.1": empty}, lambda _: OTHER)) == []
     )
@@ -136,6 +148,12 @@ def records() -> Mapping[str, str]:
 def test_a_manifest_is_held_to_the_wheels_that_are_at_hand() -> None:
     assert list(check_recorded(manifest(), records())) == []
     assert list(check_recorded(manifest(), {})) == []
+    with pytest.raises(IntegrityError, match=f"^{CUDNN_WHEEL}: RECORD has no sha256 for p/a: md5=abcd$"):
+        list(check_recorded(manifest(), {CUDNN_WHEEL: "p/a,md5=abcd,6"}))
+    with pytest.raises(IntegrityError, match=f"^{NVIDIA}: RECORD has no sha256 for p/a: md5=abcd$"):
+        recorded([member()], lambda source: "p/a,md5=abcd,6")
+    with pytest.raises(IntegrityError, match=f"^{NVIDIA}: RECORD has no sha256 for p/a: md5=abcd$"):
+        check_unmodified([member()], {}, lambda source: "p/a,md5=abcd,6")
 
 
 @pytest.mark.parametrize(
@@ -176,5 +194,5 @@ def test_a_record_is_read_as_the_real_ones_are_written() -> None:
 
 @pytest.mark.parametrize("text", ["md5=abcd", "sha256=short", "sha256=", "sha256=\N{REPLACEMENT CHARACTER}"])
 def test_a_row_without_a_sha256_is_named_with_its_wheel(text: str) -> None:
-    with pytest.raises(IntegrityError, match=r"x\.whl: RECORD has no sha256 for p/a: "):
+    with pytest.raises(IntegrityError, match=rf"^x\.whl: RECORD has no sha256 for p/a: {text}$"):
         read_record(f"p/a,{text},6\n", "x.whl")

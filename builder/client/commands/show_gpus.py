@@ -1,0 +1,53 @@
+"""The answer of ``detect``: the GPUs of this machine. It imports nothing that chooses packages."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Dict
+
+from builder.client.probe.detect import detect
+from builder.client.world import ClientOptions, CommandAnswer, World, head
+from builder.gpu.devices import Device
+
+
+def answer_detect(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
+    """The GPUs and what each probe said."""
+    found = detect(world.around)
+    devices = [spelled(device) for device in found.devices] or ["no NVIDIA GPU"]
+    probes = [f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes]
+    value = {
+        **head("detect"),
+        "platform": world.platform,
+        "driver": found.driver,
+        "cuda": found.cuda,
+        "system": asdict(found.system),
+        "devices": [device_value(device) for device in found.devices],
+        "probes": [
+            {
+                "name": probe.name,
+                "outcome": probe.outcome.value,
+                "detail": probe.detail,
+                "code": probe.code,
+                "error": probe.error,
+            }
+            for probe in found.probes
+        ],
+    }
+    return CommandAnswer(value, (*devices, f"driver {found.driver or 'unknown'}", "probes:", *probes))
+
+
+def device_value(device: Device) -> Dict[str, object]:
+    """A GPU for ``--json``."""
+    return {
+        "index": device.index,
+        "uuid": device.uuid or None,
+        "name": device.name,
+        "capability": str(device.capability) if device.capability else None,
+        "memory_mib": device.memory_mib,
+        "driver": device.driver,
+    }
+
+
+def spelled(device: Device) -> str:
+    """A GPU in a line."""
+    return f"GPU {device.index}: {device}" + (f" {device.uuid}" if device.uuid else "")

@@ -73,7 +73,8 @@ def _mapping(node: yaml.MappingNode, location: Location, document: Document) -> 
     for key, value in node.value:
         line = _line(key)
         if not isinstance(key, yaml.ScalarNode):
-            document.report(SchemaError, location, f"a key that is not text stands in line {line}", found="")
+            message = "a key that is not text. Write a plain word before the colon."
+            document.problems.append(Problem(SchemaError, line, location, message))
             continue
         place = (*location, key.value)
         if key.tag == f"{_TAG}merge":

@@ -188,7 +188,8 @@ def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
             fruitless = 0 if gained else fruitless + 1
             if fruitless >= FRUITLESS_TRIES:
                 raise TransferError(
-                    f"{error} (tried {FRUITLESS_TRIES} times). Run the command again: it goes on."
+                    f"{error} (tried {FRUITLESS_TRIES} times)",
+                    advice="Check the network. Run the command again: it goes on.",
                 ) from error
             web.again(f"{error}; trying again")
             pause = error.wait if error.wait is not None else 2.0 ** max(fruitless - 1, 0)

@@ -540,7 +540,7 @@ def test_a_download_that_broke_off_goes_on(opener: Opener, work: Path, server: F
         ("gone.whl", [], "HTTP 404 Not Found. Check the address."),
         ("a.whl", ["403"], "HTTP 403 Forbidden."),
         ("a.whl", ["204"], "HTTP 204, which has no file in it."),
-        ("a.whl", ["500"] * 5, "HTTP 500 Internal Server Error (tried 5 times)."),
+        ("a.whl", ["500"] * 5, "HTTP 500 Internal Server Error (tried 5 times). Check the network."),
     ],
 )
 def test_a_status_other_than_200_is_a_message(

@@ -43,8 +43,11 @@ class MissingKernels:
 _FUSED = "Attention, BiasGelu, FusedMatMul, SkipLayerNormalization …"
 """What the official host library fuses transformers into: MiniLM with its kernels taken away."""
 
+NO_KERNEL_FOUND = "Failed to find kernel for"
+"""How ONNX Runtime's message of a node that no provider of the session can run begins."""
+
 _FAILURES = (
-    re.compile(r"Failed to find kernel for (?:(?P<domain>[\w.]+)\.)?(?P<name>\w+)\((?P<since>\d+)\)"),
+    re.compile(NO_KERNEL_FOUND + r" (?:(?P<domain>[\w.]+)\.)?(?P<name>\w+)\((?P<since>\d+)\)"),
     re.compile(r"(?P<domain>[\w.]*):(?P<name>\w+)\((?P<since>-?\d+)\) is not a registered function/op"),
 )
 """1.21.0's kernel_registry_manager.cc line 64 and graph.cc line 3179."""

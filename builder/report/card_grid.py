@@ -15,7 +15,7 @@ from builder.errors import SchemaError
 from builder.findings.finding import Code, Finding
 from builder.formats.json_values import from_json, parse_json, to_json
 from builder.formats.manifest import Manifest
-from builder.formats.missing_kernels import MissingKernels, failed
+from builder.formats.missing_kernels import NO_KERNEL_FOUND, MissingKernels, failed
 from builder.formats.package_names import stem
 from builder.gpu.architectures import Capability
 from builder.gpu.table import MODELS
@@ -28,9 +28,6 @@ SUFFIX = ".cards.json"
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 _WIDTH = 200
-
-_NO_KERNEL = "Failed to find kernel for"
-"""What ORT says of a node that no provider of the session can run."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +286,7 @@ def _cell(model: ModelOnCard) -> str:
     if model.refused:
         return f"error {', '.join(model.refused)}"
     if model.error:
-        return "no kernel" if _NO_KERNEL in model.error else "fails"
+        return "no kernel" if NO_KERNEL_FOUND in model.error else "fails"
     total = sum(model.nodes.values())
     return f"{model.nodes.get(CUDA, 0)} of {total} nodes on CUDA, {model.launches} launches"
 

@@ -92,7 +92,7 @@ def test_a_container_that_the_driver_takes_otherwise(seen: LibraryOnCard) -> Non
 
 
 def test_a_container_without_code_to_run_counts_on_any_side() -> None:
-    """872 bytes is a cubin of sm_50 with no kernel: see core.fatbin_format."""
+    """872 bytes is a cubin of sm_50 with no kernel: see builder.binary.fatbin_format."""
     idle = container(image(SASS, 50, payload=872))
     coverage = (covered(PROVIDER, sass(80), idle),)
     for seen in (replace(SEEN, native=2), replace(SEEN, native=1, refused={"209": 1})):

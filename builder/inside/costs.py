@@ -15,7 +15,7 @@ _FRONT_END, _PER_ARCH = 0.6, 0.4
 _UNKNOWN_CUDA, _UNKNOWN_HOST = 12.0, 4.0
 """CPU seconds of a unit nobody has compiled yet, for one architecture: medians of ORT 1.21."""
 _CACHE_HIT = 0.3
-"""A compile below this share of the known cost was answered by ccache: it says nothing about the cost."""
+"""A compile below this share of the known cost was answered by ccache."""
 _ROW = re.compile(
     r"^(?P<output>[^#\t\n]+)\t(?P<cpu>[0-9]+\.[0-9]+)\t(?P<archs>[0-9]+)\t(?P<peak>[0-9]+)$", re.MULTILINE
 )
@@ -68,12 +68,21 @@ def _work(architectures: float) -> float:
 
 
 def read_log(file: Path) -> Iterator[Line]:
+    """The lines of ``unit``'s log; none where there is no log."""
+    if file.is_file():
+        yield from parse_log(file.read_text(encoding="utf-8", errors="replace"))
+
+
+def parse_log(text: str) -> Iterator[Line]:
     """The lines that ``unit`` wrote, but for one cut off by a kill and what was written behind it."""
-    if not file.is_file():
-        return
-    for found in _LINE.finditer(file.read_text(encoding="utf-8", errors="replace")):
+    for found in _LINE.finditer(text):
         start, end, cpu, peak, status = map(int, found.groups()[:5])
         yield Line(start=start, end=end, cpu=cpu, peak=peak, status=status, output=found["output"])
+
+
+def was_compiled(line: Line, seconds: float) -> bool:
+    """Whether a unit that costs ``seconds`` was compiled: it did not fail, and ccache did not answer it."""
+    return line.status == 0 and line.cpu / 1000 >= _CACHE_HIT * seconds
 
 
 def learned(
@@ -88,7 +97,7 @@ def learned(
         count = architectures(line.output)
         now = Cost(cpu=line.cpu / 1000, architectures=count, peak=line.peak // 1024)
         before = known.get(line.output, now)
-        if line.status == 0 and now.cpu >= _CACHE_HIT * before.seconds(line.output, count):
+        if was_compiled(line, before.seconds(line.output, count)):
             known[line.output] = replace(now, peak=max(now.peak, before.peak))
     return known
 

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.inside import costs, ninja, record
+from builder.inside.costs import Line
 from builder.inside.ninja import costliest_first
 
 _STATUS = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] (?P<what>.*)")
@@ -31,6 +32,7 @@ _FAILED = re.compile(r"FAILED: (?P<output>\S+)")
 _LAST_LINES = 15
 _TOLD_LINES = 28
 """For all failed units together: an error shows 30 lines of a build."""
+_SECONDS_A_LINE = 600
 _SPARE = 1 << 30
 """Bytes of memory that are left to the rest of the machine."""
 
@@ -46,10 +48,15 @@ def main(options: argparse.Namespace) -> int:
     statements.write_text(costliest_first(ninja.narrowed(statements.read_text(), parts), price))
     todo = waiting(tree, options.targets)
     jobs = affordable(options.jobs, [known[output].peak << 20 for output in todo if output in known])
-    progress = Progress(costs={output: price(output) for output in todo}, jobs=jobs)
-    say(f"{len(todo)} units to compile, {jobs} at a time{progress.left()}")
-    record.begin(tree, time.time(), jobs)
-    status = compile_units(tree, jobs, options.targets, progress)
+    with log.open("a+", encoding="utf-8", errors="replace") as ran:  # reads what is appended from now on
+        progress = Progress(
+            costs={output: price(output) for output in todo},
+            jobs=jobs,
+            ran=lambda: costs.parse_log(ran.read()),
+        )
+        say(f"{len(todo)} units to compile, {jobs} at a time{progress.left()}")
+        record.begin(tree, time.time(), jobs)
+        status = compile_units(tree, jobs, options.targets, progress)
     learn(options, log, count)
     record.write(options.record, tree)
     return status
@@ -116,27 +123,42 @@ def available_memory() -> int:
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a run is, by cost: told at each tenth of it."""
+    """How far a run is, by the costs of its units in CPU seconds: told at each tenth, or in ten minutes.
+
+    The time left is what the units that are left cost, times the rate: the seconds that a unit runs for each
+    second of its cost. Only compiled units teach the rate; one that ccache answers in no time does not.
+    """
 
     costs: Mapping[str, float]
     jobs: int
-    started: float = field(default_factory=time.monotonic)
+    ran: Callable[[], Iterable[Line]]
+    """The unit log's lines since the last call."""
     done: float = 0.0
     told: int = 0
+    """The tenth that was told last."""
+    told_at: float = field(default_factory=time.monotonic)
+    compiled: float = 0.0
+    """The cost of the units that were compiled in this run."""
+    took: float = 0.0
+    """The seconds that these units ran, all of them together."""
 
     def finished(self, output: str, counts: str) -> None:
         """One more unit: ``counts`` is Ninja's own ``12/550``."""
+        for line in self.ran():
+            price = self.costs.get(line.output, 0.0)
+            if price and costs.was_compiled(line, price):
+                self.compiled += price
+                self.took += (line.end - line.start) / 1000
         self.done += self.costs.get(output, 0.0)
-        tenth = int(10 * self.done / self._total)
-        if tenth > self.told:
-            self.told = tenth
+        tenth, now = int(10 * self.done / self._total), time.monotonic()
+        if tenth > self.told or now - self.told_at >= _SECONDS_A_LINE:
+            self.told, self.told_at = tenth, now
             say(f"{counts} units{self.left()}")
 
     def left(self) -> str:
-        """``, about 12 min left``, by the pace so far; by the costs alone before there is one."""
-        spent = time.monotonic() - self.started
-        pace = self.done / spent if self.done > self._total / 20 else self.jobs
-        seconds = (self._total - self.done) / pace
+        """``, about 12 min left``; by the costs alone before a twentieth of them was compiled."""
+        rate = self.took / self.compiled if self.compiled > self._total / 20 else 1.0
+        seconds = (self._total - self.done) * rate / self.jobs
         return f", about {max(1, round(seconds / 60))} min left" if self.costs else ""
 
     @property

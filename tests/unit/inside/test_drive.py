@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.inside import drive
+from builder.inside.costs import Line
 from builder.inside.drive import FailedUnit, Progress, affordable, available_memory, follow, tell
 
 END = " "
@@ -47,18 +48,29 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+def progress(costs: dict[str, float], *ran: Line, jobs: int = 1) -> Progress:
+    """A run that begins; ``ran`` are lines that the unit log will have when the next unit has ended."""
+    return Progress(costs=costs, jobs=jobs, ran=lambda: ran, told_at=time.monotonic())
+
+
+def compiled(output: str, cpu: float, *, seconds: float = 0.0, status: int = 0) -> Line:
+    """A unit that took ``cpu`` seconds of a processor and ran for ``seconds``, or as long."""
+    end = int(1000 * (seconds or cpu))
+    return Line(start=0, end=end, cpu=int(1000 * cpu), peak=0, status=status, output=output)
+
+
 def lines(text: str) -> Iterator[str]:
     return iter(text.splitlines(keepends=True))
 
 
 def test_every_line_goes_on_as_it_came() -> None:
-    seen = list(follow(lines(TRANSCRIPT), Progress(costs=COSTS, jobs=1), []))
+    seen = list(follow(lines(TRANSCRIPT), progress(COSTS), []))
     assert seen == TRANSCRIPT.splitlines()
 
 
 def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
     failures: list[FailedUnit] = []
-    list(follow(lines(TRANSCRIPT), Progress(costs=COSTS, jobs=1), failures))
+    list(follow(lines(TRANSCRIPT), progress(COSTS), failures))
     assert [(failure.output, failure.command, list(failure.lines)) for failure in failures] == [
         (
             "d/b.cc.o",
@@ -76,13 +88,13 @@ def test_failed_units_are_kept_with_their_command_and_what_they_said() -> None:
 def test_of_a_long_output_the_last_lines_are_kept() -> None:
     many = "FAILED: a.o\ng++ -c\n" + "".join(f"line {number}\n" for number in range(1, 41))
     failures: list[FailedUnit] = []
-    list(follow(lines(many), Progress(costs={}, jobs=1), failures))
+    list(follow(lines(many), progress({}), failures))
     assert list(failures[0].lines) == [f"line {number}" for number in range(26, 41)]
 
 
 def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     failures: list[FailedUnit] = []
-    list(follow(lines(TRANSCRIPT), Progress(costs=COSTS, jobs=1), failures))
+    list(follow(lines(TRANSCRIPT), progress(COSTS), failures))
     capsys.readouterr()
     tell(failures)
     told = capsys.readouterr().out.splitlines()
@@ -104,7 +116,7 @@ def test_several_failures_share_the_lines_that_an_error_shows(
     names = [f"{number}.o" for number in range(count)]
     text = "".join(f"FAILED: {name}\ng++ {name}\n" + "line\n" * 39 + f"end {name}\n" for name in names)
     failures: list[FailedUnit] = []
-    list(follow(lines(text), Progress(costs={}, jobs=1), failures))
+    list(follow(lines(text), progress({}), failures))
     tell(failures)
     told = capsys.readouterr().out.splitlines()
     assert len(told) == count * (each + 2) + 1
@@ -119,13 +131,12 @@ def test_without_a_failed_unit_none_is_told(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_progress_is_told_at_each_tenth_of_the_cost_not_of_the_units(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """a and b are a tenth each, c six, e two; one second of work a second."""
-    progress = Progress(costs=COSTS | {"d/f.cc.o": 0.0}, jobs=1, started=clock[0])
+    """a and b are a tenth each, c six, e two."""
+    run = progress(COSTS | {"d/f.cc.o": 0.0})
     for number, output in enumerate(["d/a.cc.o", "d/f.cc.o", "d/c.cu.o", "d/b.cc.o", "d/e.cu.o"], start=1):
-        clock[0] += COSTS.get(output, 0.0)
-        progress.finished(output, f"{number}/5")
+        run.finished(output, f"{number}/5")
     assert capsys.readouterr().out.splitlines() == [
         "ortpacks: 1/5 units, about 2 min left",  # 90 s: halves are rounded to the even number
         "ortpacks: 3/5 units, about 1 min left",
@@ -134,31 +145,65 @@ def test_progress_is_told_at_each_tenth_of_the_cost_not_of_the_units(
     ]
 
 
+def test_progress_is_told_after_ten_minutes_too(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = progress({"a.o": 60.0, "b.o": 60.0, "c.o": 60.0, "d.o": 6000.0})
+    for number, (output, at) in enumerate([("a.o", 599), ("b.o", 600), ("c.o", 1199)], start=1):
+        clock[0] = 1000.0 + at
+        run.finished(output, f"{number}/4")
+    assert capsys.readouterr().out == "ortpacks: 2/4 units, about 101 min left\n"
+
+
 @pytest.mark.parametrize(
-    ("jobs", "done", "spent", "left"),
+    ("ran", "left"),
     [
-        (2, 0, 0, "15"),  # 1,800 s of work by two, nothing known of the pace
-        (2, 60, 90, "14"),  # too early for a pace: 1,740 s of work by two
-        (2, 600, 600, "20"),  # a second of work each second: 1,200 to go
-        (2, 600, 300, "10"),  # two
-        (2, 1790, 900, "1"),
+        ((), "10"),  # 1,200 s of work by two, nothing known of the rate
+        ((compiled("a.o", 600),), "10"),
+        ((compiled("a.o", 600, seconds=1200),), "20"),  # two seconds for each: the cores are shared
+        ((compiled("a.o", 200),), "3"),  # this machine is three times as fast
+        ((compiled("a.o", 170),), "10"),  # below three tenths ccache answered
+        ((compiled("a.o", 6), compiled("b.o", 180, seconds=360)), "20"),
+        ((compiled("c.o", 85, seconds=850),), "10"),  # a twentieth is 90 s: too early for a rate
+        ((compiled("a.o", 600, seconds=1200, status=1),), "10"),
+        ((compiled("stale.o", 600, seconds=1200),), "10"),  # nobody knows what it costs
     ],
 )
-def test_the_time_left_follows_the_pace(
-    clock: list[float], jobs: int, done: float, spent: float, left: str
+def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compiled(
+    ran: tuple[Line, ...], left: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = Progress(costs={"a.o": 1800.0}, jobs=jobs, done=done, started=clock[0])
-    clock[0] += spent
-    assert progress.left() == f", about {left} min left"
+    costs = {"a.o": 600.0, "b.o": 180.0, "c.o": 85.0, "d.o": 935.0}
+    run = progress(costs, *ran, jobs=2)
+    run.finished("a.o", "1/4")
+    assert capsys.readouterr().out == f"ortpacks: 1/4 units, about {left} min left\n"
+
+
+def test_units_from_the_cache_do_not_shorten_what_is_left(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A killed build's cache gives 380 of 891 units back in 19 s; the others are an hour's work for two."""
+    cached = [f"{number}.o" for number in range(380)]
+    log = [compiled(output, 0.05) for output in cached]
+    run = Progress(
+        costs={**dict.fromkeys(cached, 60.0), **{f"{number}.o": 7200 / 511 for number in range(380, 891)}},
+        jobs=2,
+        ran=lambda: [log.pop(0)],
+        told_at=clock[0],
+    )
+    for number, output in enumerate(cached, start=1):
+        clock[0] += 0.05
+        run.finished(output, f"{number}/891")
+    assert capsys.readouterr().out.splitlines()[-1] == "ortpacks: 350/891 units, about 75 min left"
+    assert run.left() == ", about 60 min left"
 
 
 def test_nothing_to_compile_takes_no_time() -> None:
-    assert Progress(costs={}, jobs=2).left() == ""
+    assert progress({}).left() == ""
 
 
 def test_what_is_no_unit_is_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
     said = "[0/1] Re-running CMake...\n[1/3] Linking CXX shared library libp.so\n[1/x]\n"
-    list(follow(lines(said), Progress(costs=COSTS, jobs=1), []))
+    list(follow(lines(said), progress(COSTS), []))
     assert capsys.readouterr().out == ""
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Iterator, Tuple
+from typing import Iterator
 
-from builder.findings.advice import Advice, Check, Fixes, Rule
-from builder.findings.finding import Finding, Severity
+from builder.findings.finding import Advice, Finding, Fixes, Severity
 from builder.findings.observed import ABSENT, Outcome, Seen
 from builder.formats.package_names import CUDA, SERVED
 from builder.selection.reasons import MUSL
@@ -75,72 +74,72 @@ DXGDMAL_SINCE = 555
 
 def void(seen: Seen) -> Iterator[Finding]:
     """D102."""
-    around = seen.around
-    if around.container and around.visible in _NO_GPU and seen.kernel.control == ABSENT:
+    system = seen.system
+    if system.container and system.nvidia_visible in _NO_GPU and seen.kernel.control == ABSENT:
         yield FIX.found(
-            "D102", f"NVIDIA_VISIBLE_DEVICES={around.visible} in a container ({around.container})."
+            "D102", f"NVIDIA_VISIBLE_DEVICES={system.nvidia_visible} in a container ({system.container})."
         )
 
 
 def no_wsl_gpu(seen: Seen) -> Iterator[Finding]:
     """D106."""
-    if seen.around.wsl and not seen.kernel.dxg:
-        where = f", in a container ({seen.around.container})" if seen.around.container else ""
+    if seen.system.wsl and not seen.kernel.dxg:
+        where = f", in a container ({seen.system.container})" if seen.system.container else ""
         yield FIX.found("D106", f"This is WSL{where}, and there is no /dev/dxg.")
 
 
 def not_given(seen: Seen) -> Iterator[Finding]:
     """D101: the bus and the modules of the host show in a container, its device files do not."""
     host = seen.kernel.cards or seen.kernel.loaded
-    if seen.around.container and host and seen.kernel.control == ABSENT:
-        said = f"In a container ({seen.around.container}) with the host's NVIDIA card in sight"
+    if seen.system.container and host and seen.kernel.control == ABSENT:
+        said = f"In a container ({seen.system.container}) with the host's NVIDIA card in sight"
         yield FIX.found("D101", f"{said}, and there is no /dev/nvidiactl.")
 
 
 def no_compute(seen: Seen) -> Iterator[Finding]:
     """D103."""
     given = seen.kernel.control != ABSENT or seen.kernel.dxg or seen.listed
-    if seen.around.container and given and seen.reply("libcuda").outcome == Outcome.MISSING:
-        parts = seen.around.parts
+    if seen.system.container and given and seen.reply("libcuda").outcome == Outcome.MISSING:
+        parts = seen.system.nvidia_capabilities
         why = f": NVIDIA_DRIVER_CAPABILITIES={parts}" if parts is not None else ""
         yield FIX.found("D103", "In a container with a GPU, and libcuda.so.1 is not there.", why=why)
 
 
 def jetson(seen: Seen) -> Iterator[Finding]:
     """D107."""
-    if seen.around.jetson:
-        yield FIX.found("D107", f"This is a {seen.around.jetson}.")
+    if seen.system.jetson:
+        yield FIX.found("D107", f"This is a {seen.system.jetson}.")
 
 
-CAUSES: Tuple[Rule, ...] = (jetson, void, no_wsl_gpu, not_given, no_compute)
+CAUSES = (jetson, void, no_wsl_gpu, not_given, no_compute)
 """The first that finds something is the cause."""
 
 
 def no_smi(seen: Seen) -> Iterator[Finding]:
     """D104. nvidia-smi itself is not asked where CUDA lists GPUs; NVML is of the same part."""
-    around = seen.around
-    if around.container and seen.reply("libcuda").listed and seen.reply("NVML").outcome == Outcome.MISSING:
-        yield FIX.found("D104", f"In a container ({around.container}) with CUDA and without nvidia-smi.")
+    system = seen.system
+    if system.container and seen.reply("libcuda").devices and seen.reply("NVML").outcome == Outcome.MISSING:
+        yield FIX.found("D104", f"In a container ({system.container}) with CUDA and without nvidia-smi.")
 
 
 def musl(seen: Seen) -> Iterator[Finding]:
     """D108."""
-    if seen.around.glibc == MUSL:
+    if seen.system.glibc == MUSL:
         yield FIX.found("D108", "This system's C library is musl.")
 
 
 def no_platform(seen: Seen) -> Iterator[Finding]:
     """D109."""
-    around = seen.around
-    if not around.jetson and around.platform not in SERVED[CUDA]:
-        yield FIX.found("D109", f"This system is {around.platform}.")
+    system = seen.system
+    if not system.jetson and seen.platform not in SERVED[CUDA]:
+        yield FIX.found("D109", f"This system is {seen.platform}.")
 
 
 def wsl_500(seen: Seen) -> bool:
     """Whether a failure with 500 has D105's cause."""
-    if not (seen.kernel.dxg and seen.around.container) or seen.kernel.dxgdmal:
+    if not (seen.kernel.dxg and seen.system.container) or seen.kernel.dxgdmal:
         return False
     return seen.driver is None or int(seen.driver.split(".")[0]) >= DXGDMAL_SINCE
 
 
-CHECK = Check("container", "D1", (jetson, no_smi, musl, no_platform), FIX)
+RULES = (jetson, no_smi, musl, no_platform)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List
 
-from builder.findings.advice import Advice, Check, Fixes
 from builder.findings.check_package import by_jit
-from builder.findings.finding import Finding, Severity
+from builder.findings.finding import Advice, Finding, Fixes, Severity
 from builder.findings.observed import Distribution, Seen, Shadow
 
 FIX = Fixes(
@@ -160,4 +159,4 @@ def _version(seen: Seen) -> str:
     return seen.installed.package.onnxruntime.version if seen.installed else ""
 
 
-CHECK = Check("libraries", "D3", (host, shadows, pythons, no_code, cache), FIX)
+RULES = (host, shadows, pythons, no_code, cache)

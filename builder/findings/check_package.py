@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, Sequence, Tuple
 
-from builder.findings.advice import Advice, Check, Fixes
-from builder.findings.finding import Finding, Severity
+from builder.findings.finding import Advice, Finding, Fixes, Severity
 from builder.findings.observed import InstalledPackage, Seen
 from builder.formats.missing_kernels import CURE, counted, shortcoming
 from builder.formats.package_names import CUDA, SERVED
@@ -102,7 +101,7 @@ def wrong(seen: Seen) -> Iterator[Finding]:
     if seen.installed is None or not seen.devices:
         return
     package = seen.installed.package
-    if package.provider != CUDA and seen.around.platform in SERVED[CUDA]:
+    if package.provider != CUDA and seen.platform in SERVED[CUDA]:
         yield FIX.found("D208", f"{package.name} is in use, and there is {_names(seen.devices)}.")
     if package.provider != CUDA:
         return
@@ -125,9 +124,9 @@ def half(seen: Seen) -> Iterator[Finding]:
 
 def system(seen: Seen) -> Iterator[Finding]:
     """D209. That of musl is D108."""
-    if seen.installed is None or seen.around.glibc == MUSL:
+    if seen.installed is None or seen.system.glibc == MUSL:
         return
-    why = glibc_refusal(seen.installed.package, seen.around.glibc)
+    why = glibc_refusal(seen.installed.package, seen.system.glibc)
     if why:
         yield FIX.found("D209", f"{seen.installed.package.name}: {why}.")
 
@@ -172,4 +171,4 @@ def _once(installed: InstalledPackage) -> str:
     return f", installed for {installed.gpu}" if installed.gpu else ""
 
 
-CHECK = Check("package", "D2", (absent, damaged, wrong, half, system, limited), FIX)
+RULES = (absent, damaged, wrong, half, system, limited)

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Tuple
+from typing import Callable, Dict, Iterable, Iterator, Tuple
 
-from builder.findings import (
-    check_cards,
-    check_container,
-    check_cuda,
-    check_driver,
-    check_libraries,
-    check_package,
-    check_session,
-)
-from builder.findings.advice import Check, Rule
+from builder.findings import check_container, check_cuda, check_driver, check_libraries, check_package
 from builder.findings.check_cuda import failures
 from builder.findings.finding import Finding, Severity
 from builder.findings.observed import Outcome, Seen
 
-CHECKS: Tuple[Check, ...] = (
-    check_driver.CHECK,
-    check_cards.CHECK,
-    check_container.CHECK,
-    check_cuda.CHECK,
-    check_libraries.CHECK,
-    check_package.CHECK,
-    check_session.CHECK,
+Rule = Callable[[Seen], Iterator[Finding]]
+
+_RULES: Tuple[Rule, ...] = (
+    *check_driver.RULES,
+    *check_container.RULES,
+    *check_cuda.RULES,
+    *check_libraries.RULES,
+    *check_package.RULES,
 )
 
 _CAUSES: Tuple[Rule, ...] = (
     check_driver.hidden,
-    check_cards.ignored,
+    check_driver.ignored,
     *check_container.CAUSES,
     *check_driver.CAUSES,
 )
@@ -39,7 +30,7 @@ _CAUSES: Tuple[Rule, ...] = (
 
 def diagnose(seen: Seen) -> Tuple[Finding, ...]:
     """All findings, worst first, then by code. A cause is told once, without its consequences."""
-    always = (finding for check in CHECKS for rule in check.check for finding in rule(seen))
+    always = (finding for rule in _RULES for finding in rule(seen))
     found: Dict[Tuple[str, str], Finding] = {}
     for finding in (*_why_no_gpu(seen), *always):
         found.setdefault((finding.code.name, finding.message), finding)

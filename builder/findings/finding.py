@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Iterable, Sequence
+from typing import Iterable, Mapping, Sequence
 
 from builder.errors import CheckFailedError
 
@@ -188,6 +188,34 @@ class Finding:
         if self.got:
             lines.append(f"    got:    {self.got}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a code means and what to do about it; ``{name}`` in a text is filled in from what was seen."""
+
+    severity: Severity
+    means: str
+    do: str
+
+
+@dataclass(frozen=True)
+class Fixes:
+    """The advice of one check by code. docs/doctor.md has a row for each."""
+
+    advice: Mapping[str, Advice]
+
+    def found(self, code: str, seen: str, **values: object) -> Finding:
+        """The finding ``code`` with ``seen`` as its message; ``values`` fill the texts of its advice."""
+        advice = self.advice[code]
+        return Finding(
+            code=Code[code],
+            path="",
+            message=seen,
+            severity=advice.severity,
+            means=advice.means.format(**values),
+            do=advice.do.format(**values),
+        )
 
 
 def errors(findings: Iterable[Finding]) -> list[Finding]:

@@ -31,18 +31,26 @@ class Outcome(str, Enum):
     """Not asked: an earlier probe settled it, or there is nothing to ask on this system."""
 
 
-@dataclass(frozen=True)
-class ProbeReply:
-    """What one way of asking the machine for its GPUs said."""
+NAMELESS = "NVIDIA GPU"
+"""The name of a GPU whose name the driver does not say."""
 
-    outcome: str
+
+@dataclass(frozen=True)
+class Probe:
+    """One question to the machine and what came back, kept for the user to read."""
+
+    name: str
+    outcome: Outcome
     detail: str = ""
-    listed: int = 0
-    """GPUs that it lists."""
+    devices: Tuple[Device, ...] = ()
+    """All it lists, those that ``CUDA_VISIBLE_DEVICES`` hides too where the probe does not respect it."""
+    driver: Optional[str] = None
+    cuda: Optional[str] = None
+    """The newest CUDA that the driver serves, ``12.9``."""
     code: Optional[int] = None
-    """The number it failed with."""
-    error: str = ""
-    """That number's name."""
+    """The number a library or nvidia-smi failed with: 803 of libcuda, 18 of NVML."""
+    error: Optional[str] = None
+    """That number's name as the library spells it, or the signal a probe died of."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +81,22 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Around:
-    """The operating system and the environment variables."""
+class System:
+    """The machine around the GPUs."""
 
-    platform: str = "linux-x64"
+    os: str = ""
+    """As ``sys.platform``: ``linux``, ``win32``, ``darwin``."""
     wsl: bool = False
     container: Optional[str] = None
+    """What made the container: ``docker``, ``podman``, ``kubernetes`` …; ``None`` outside of one."""
     jetson: Optional[str] = None
+    """The board's model, where it is a Jetson or another Tegra."""
     glibc: Optional[str] = None
-    """As ``selection.select`` takes it."""
-    visible: Optional[str] = None
-    """``NVIDIA_VISIBLE_DEVICES``."""
-    parts: Optional[str] = None
-    """``NVIDIA_DRIVER_CAPABILITIES``."""
-    cuda_visible: Optional[str] = None
-    """``CUDA_VISIBLE_DEVICES``."""
-    stated: Tuple[str, ...] = ()
-    """The ``ORTPACKS_FORCE_…`` variables that are set, ``NAME=value``."""
+    """``2.36``; ``""`` with musl; ``None`` where it is unknown, and where there is none."""
+    nvidia_visible: Optional[str] = None
+    """``NVIDIA_VISIBLE_DEVICES``: the GPUs that a container was given."""
+    nvidia_capabilities: Optional[str] = None
+    """``NVIDIA_DRIVER_CAPABILITIES``: the parts of the driver that a container was given."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +172,11 @@ class ModelTrial:
 class Seen:
     """Everything that was observed on one machine."""
 
-    around: Around = field(default_factory=Around)
+    platform: str = "linux-x64"
+    system: System = field(default_factory=System)
     kernel: Kernel = field(default_factory=Kernel)
-    replies: Mapping[str, ProbeReply] = field(default_factory=dict)
-    """By the probes' names: ``NVML``, ``libcuda``, ``nvidia-smi``."""
+    replies: Mapping[str, Probe] = field(default_factory=dict)
+    """By the probes' names, in the order asked: ``NVML``, ``libcuda``, ``nvidia-smi`` …"""
     devices: Tuple[Device, ...] = ()
     driver: Optional[str] = None
     cuda: Optional[str] = None
@@ -183,14 +191,18 @@ class Seen:
     cache: Cache = field(default_factory=Cache)
     noexec: Tuple[str, ...] = ()
     """Folders from which the system runs no code: of the prefix, of temporary files."""
+    cuda_visible: Optional[str] = None
+    """``CUDA_VISIBLE_DEVICES``."""
+    stated: Tuple[str, ...] = ()
+    """The ``ORTPACKS_FORCE_…`` variables that are set, ``NAME=value``."""
     trial: Optional[SessionTrial] = None
     models: Tuple[ModelTrial, ...] = ()
 
-    def reply(self, name: str) -> ProbeReply:
+    def reply(self, name: str) -> Probe:
         """What this way of asking said; ``skipped`` where it was not asked."""
-        return self.replies.get(name, ProbeReply(Outcome.SKIPPED))
+        return self.replies.get(name, Probe(name, Outcome.SKIPPED))
 
     @property
     def listed(self) -> int:
-        """Physical GPUs that the driver lists."""
-        return max(self.reply("NVML").listed, self.reply("nvidia-smi").listed)
+        """How many physical GPUs the driver lists."""
+        return max(len(self.reply(name).devices) for name in ("NVML", "nvidia-smi"))

@@ -13,7 +13,7 @@ import pytest
 
 from builder.client.probe.detect import Detection, Surroundings
 from builder.client.probe.processes import asker
-from builder.client.probe.result import Probe
+from builder.findings.observed import Probe
 
 SOURCES = Path(__file__).parent / "driver"
 

@@ -16,8 +16,7 @@ from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Kind
 from builder.client.probe.processes import asker
 from builder.client.trials.try_out import OrtTrials
-from builder.findings.check_cuda import numbers
-from builder.findings.check_session import fallback
+from builder.findings.check_cuda import fallback, numbers
 from builder.findings.finding import Finding
 from builder.findings.observed import Seen, SessionTrial
 from builder.virtualcard.opening import VirtualCard, environment_of

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Dict, Iterator, List, Optional, Sequence
+from typing import Dict, Iterator, Optional, Sequence
 
 from builder.client.commands.observe import Rights, examine
 from builder.client.commands.show_gpus import device_value, spelled
-from builder.client.probe.detect import Detection
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import CheckFailedError
 from builder.findings.diagnose import diagnose
@@ -17,13 +16,11 @@ from builder.findings.observed import Seen, SessionTrial
 
 def answer_doctor(world: World, options: ClientOptions, rights: Optional[Rights] = None) -> CommandAnswer:
     """Examine the machine and the package in use. Exit code 6 when a finding is an error, else 0."""
-    found, seen = examine(world, options, rights or Rights())
+    seen = examine(world, options, rights or Rights())
     findings = diagnose(seen)
     bad = any(finding.severity is Severity.ERROR for finding in findings)
-    lines = (*_findings(findings), *_machine(found, seen))
-    return CommandAnswer(
-        _value(findings, found, seen), tuple(lines), CheckFailedError.exit_code if bad else 0
-    )
+    lines = (*_findings(findings), *_machine(seen))
+    return CommandAnswer(_value(findings, seen), lines, CheckFailedError.exit_code if bad else 0)
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[str]:
@@ -35,9 +32,9 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"  do: {finding.do}"
 
 
-def _machine(found: Detection, seen: Seen) -> Iterator[str]:
+def _machine(seen: Seen) -> Iterator[str]:
     yield "seen:"
-    yield from (f"  {spelled(device)}" for device in found.devices)
+    yield from (f"  {spelled(device)}" for device in seen.devices)
     yield f"  driver {seen.driver or 'unknown'}, CUDA {seen.cuda or 'unknown'}"
     if seen.installed is not None:
         yield f"  package {seen.installed.package.name} in {seen.installed.folder}"
@@ -46,7 +43,7 @@ def _machine(found: Detection, seen: Seen) -> Iterator[str]:
     for model in seen.models:
         how = "opens" if model.failure is None else "does not open"
         yield f"  {model.model} {how} with {model.provider}"
-    yield from (f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in found.probes)
+    yield from (f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in seen.replies.values())
 
 
 def _told(trial: SessionTrial) -> str:
@@ -56,25 +53,22 @@ def _told(trial: SessionTrial) -> str:
     return f"a session of one node does not run on {trial.provider}{on_cpu}: {trial.failure}"
 
 
-def _value(findings: Sequence[Finding], found: Detection, seen: Seen) -> Dict[str, object]:
+def _value(findings: Sequence[Finding], seen: Seen) -> Dict[str, object]:
     return {
         **head("doctor"),
         "findings": [_finding(finding) for finding in findings],
-        "platform": seen.around.platform,
+        "platform": seen.platform,
         "driver": seen.driver,
         "cuda": seen.cuda,
-        "devices": [device_value(device) for device in found.devices],
+        "devices": [device_value(device) for device in seen.devices],
         "package": seen.installed.package.name if seen.installed else None,
         "trial": asdict(seen.trial) if seen.trial else None,
         "models": [asdict(model) for model in seen.models],
-        "probes": _probes(found),
+        "probes": [
+            {"name": probe.name, "outcome": probe.outcome.value, "detail": probe.detail}
+            for probe in seen.replies.values()
+        ],
     }
-
-
-def _probes(found: Detection) -> List[Dict[str, object]]:
-    return [
-        {"name": probe.name, "outcome": probe.outcome.value, "detail": probe.detail} for probe in found.probes
-    ]
 
 
 def _finding(finding: Finding) -> Dict[str, object]:

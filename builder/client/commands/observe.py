@@ -17,7 +17,7 @@ from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.source import expanded
 from builder.client.install.unpack import Verification, verify
 from builder.client.probe import stated
-from builder.client.probe.detect import Detection, detect
+from builder.client.probe.detect import detect
 from builder.client.probe.stated import VARIABLE
 from builder.client.probe.system import Allowed, driver_on_disk, look_at_kernel, may_use
 from builder.client.trials.try_out import host_of
@@ -25,12 +25,11 @@ from builder.client.world import ClientOptions, World
 from builder.errors import BuilderError, NothingToDoError, ValidationError
 from builder.files.digest import sha256_of
 from builder.findings.observed import (
-    Around,
     Cache,
     Distribution,
     InstalledPackage,
+    Kernel,
     ModelTrial,
-    ProbeReply,
     Seen,
     SessionTrial,
     Shadow,
@@ -89,16 +88,19 @@ class Package:
         return self.verdict.manifest
 
 
-def examine(world: World, options: ClientOptions, rights: Rights) -> Tuple[Detection, Seen]:
-    """The machine's own answers, and all that the rules want to know. Nothing is changed.
+def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
+    """All that the rules want to know of this machine. Nothing is changed.
 
     Raises ``ValidationError`` for a model that is no file, ``NothingToDoError`` for one and no package.
     """
     files = [_model(text) for text in options.models]
-    found = detect(world.around)
     package, broken = _package(options.prefix)
-    seen = _machine(world, found, rights)
-    seen = replace(seen, broken=broken, distributions=_pythons(world, options), cache=_cache(world, rights))
+    seen = replace(
+        _machine(world, rights),
+        broken=broken,
+        distributions=tuple(distributions((*world.environments, *options.look_in))),
+        cache=_cache(world, rights),
+    )
     places = [Path(world.around.env.get("TMPDIR") or _TEMPORARY)]
     if package is not None:
         places.insert(0, package.verdict.folder)
@@ -111,42 +113,23 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Tuple[Detec
             models=tuple(_models(package, seen, world, files)),
         )
     elif files:
-        raise NothingToDoError("--try: no package is installed that a model could be opened in.")
-    return found, replace(seen, noexec=tuple(str(place) for place in places if rights.noexec(place)))
+        raise NothingToDoError(
+            "--try: no package is installed that a model could be opened in.", advice="Run install first."
+        )
+    return replace(seen, noexec=tuple(str(place) for place in places if rights.noexec(place)))
 
 
-def _machine(world: World, found: Detection, rights: Rights) -> Seen:
+def _machine(world: World, rights: Rights) -> Seen:
+    found, env, root = detect(world.around), world.around.env, world.around.root
     linux = found.system.os == "linux"
-    root = world.around.root
-    seen = Seen(
-        around=_around(world, found),
-        replies={
-            probe.name: ProbeReply(
-                outcome=probe.outcome.value,
-                detail=probe.detail,
-                listed=len(probe.devices),
-                code=probe.code,
-                error=probe.error or "",
-            )
-            for probe in found.probes
-        },
+    return Seen(
+        platform=world.platform,
+        system=found.system,
+        kernel=look_at_kernel(root, rights.may_use) if linux else Kernel(),
+        replies={probe.name: probe for probe in found.probes},
         devices=found.devices,
         driver=found.driver or (driver_on_disk(root) if linux else None),
         cuda=found.cuda,
-    )
-    return replace(seen, kernel=look_at_kernel(root, rights.may_use)) if linux else seen
-
-
-def _around(world: World, found: Detection) -> Around:
-    env, system = world.around.env, found.system
-    return Around(
-        platform=world.platform,
-        wsl=system.wsl,
-        container=system.container,
-        jetson=system.jetson,
-        glibc=system.glibc,
-        visible=system.nvidia_visible,
-        parts=system.nvidia_capabilities,
         cuda_visible=env.get(VARIABLE),
         stated=tuple(f"{name}={env[name]}" for name in _STATED if name in env),
     )
@@ -212,7 +195,7 @@ def _trial(package: Package, seen: Seen, world: World) -> Optional[SessionTrial]
 def _provider(package: Package, seen: Seen) -> str:
     """The GPU's only where CUDA has one, else the CPU's."""
     provider = package.manifest.provider
-    return CPU if provider == CUDA and not seen.reply("libcuda").listed else provider
+    return CPU if provider == CUDA and not seen.reply("libcuda").devices else provider
 
 
 def _models(package: Package, seen: Seen, world: World, files: Iterable[Path]) -> Iterator[ModelTrial]:
@@ -247,11 +230,6 @@ def _cache(world: World, rights: Rights) -> Cache:
         folder=named,
         writable=not named or rights.may_write(Path(named)),
     )
-
-
-def _pythons(world: World, options: ClientOptions) -> Tuple[Distribution, ...]:
-    """Of the Python that runs this, and of the environments that ``ORTPACKS_LOOK_IN`` names."""
-    return tuple(distributions((*world.environments, *options.look_in)))
 
 
 _RECORD = re.compile(r"(onnxruntime(?:_[a-z0-9_]+)?)-(\d[^-]*)\.dist-info")

@@ -16,10 +16,8 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from builder.client.probe import native, smi, stated, system
 from builder.client.probe.processes import Ask
-from builder.client.probe.result import NAMELESS, Probe
 from builder.client.probe.stated import filtered, visible
-from builder.client.probe.system import System
-from builder.findings.observed import Outcome
+from builder.findings.observed import NAMELESS, Outcome, Probe, System
 from builder.gpu.devices import Device
 
 _NATIVE = (native.NVML, native.LIBCUDA)

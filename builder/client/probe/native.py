@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
 
 from builder.client.probe.processes import Ask, ProcessAnswer, child
-from builder.client.probe.result import NAMELESS, Probe
-from builder.findings.observed import Outcome
+from builder.findings.observed import NAMELESS, Outcome, Probe
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import capability_of_product

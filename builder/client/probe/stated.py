@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Mapping, Optional, Sequence, Tuple
 
-from builder.client.probe.result import Probe
 from builder.errors import ConfigError
-from builder.findings.observed import Outcome
+from builder.findings.observed import Outcome, Probe
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 

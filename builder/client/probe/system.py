@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, Mapping, Optional
 
-from builder.client.probe.result import Probe
-from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Kernel, Outcome, PciCard
+from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Kernel, Outcome, PciCard, Probe, System
 
 MUSL = ""
 """``System.glibc`` of a system with musl: nothing that is linked with glibc loads there."""
@@ -24,25 +22,6 @@ _MARKS = (
 )
 
 _GROUPS = ("kubepods", "docker", "libpod", "containerd", "lxc")
-
-
-@dataclass(frozen=True)
-class System:
-    """The machine around the GPUs."""
-
-    os: str = ""
-    """As ``sys.platform``: ``linux``, ``win32``, ``darwin``."""
-    wsl: bool = False
-    container: Optional[str] = None
-    """What made the container: ``docker``, ``podman``, ``kubernetes`` …; ``None`` outside of one."""
-    jetson: Optional[str] = None
-    """The board's model, where it is a Jetson or another Tegra."""
-    glibc: Optional[str] = None
-    """``2.36``; ``""`` with musl; ``None`` where it is unknown, and where there is none."""
-    nvidia_visible: Optional[str] = None
-    """``NVIDIA_VISIBLE_DEVICES``: the GPUs that a container was given."""
-    nvidia_capabilities: Optional[str] = None
-    """``NVIDIA_DRIVER_CAPABILITIES``: the parts of the driver that a container was given."""
 
 
 def look(system: str, root: Path, env: Mapping[str, str], libc: str) -> System:

@@ -13,17 +13,18 @@ from builder.findings.observed import (
     ABSENT,
     FORBIDDEN,
     THERE,
-    Around,
     Cache,
     Distribution,
     InstalledPackage,
     Kernel,
     ModelTrial,
+    Outcome,
     PciCard,
-    ProbeReply,
+    Probe,
     Seen,
     SessionTrial,
     Shadow,
+    System,
 )
 from tests.unit.selection.select_cases import LATEST, LEGACY, MODERN, NOT_MICROSOFTS, gpu, package, plain
 
@@ -35,11 +36,19 @@ GTX1080 = PciCard("0000:02:00.0", 0x1B80)
 
 TITAN_KEPLER = PciCard("0000:03:00.0", 0x1005)
 
-MISSING = ProbeReply("missing")
 
-FOUND = ProbeReply("found", listed=1)
+def reply(
+    outcome: str, detail: str = "", *, listed: int = 0, code: int | None = None, error: str = ""
+) -> Probe:
+    """What some probe said; which one, the key of ``replies`` says."""
+    return Probe("", Outcome(outcome), detail, (gpu("8.6"),) * listed, code=code, error=error)
 
-NO_DEVICE = ProbeReply("none", code=100, error="CUDA_ERROR_NO_DEVICE")
+
+MISSING = reply("missing")
+
+FOUND = reply("found", listed=1)
+
+NO_DEVICE = reply("none", code=100, error="CUDA_ERROR_NO_DEVICE")
 
 FOLDER = "/data/versions/modern-0123456789ab"
 
@@ -48,9 +57,9 @@ OWN = InstalledPackage(
 )
 
 WELL = Seen(
-    around=Around(glibc="2.36"),
+    system=System(glibc="2.36"),
     kernel=Kernel(cards=(RTX3060,), loaded=True, control=THERE),
-    replies={"NVML": FOUND, "libcuda": FOUND, "nvidia-smi": ProbeReply("skipped")},
+    replies={"NVML": FOUND, "libcuda": FOUND, "nvidia-smi": reply("skipped")},
     devices=(gpu("8.6"),),
     driver="570.133.07",
     cuda="12.8",
@@ -70,13 +79,13 @@ BARE = replace(
 )
 """The same without any of NVIDIA's."""
 
-DOCKER = Around(glibc="2.36", container="docker")
+DOCKER = System(glibc="2.36", container="docker")
 
 
-def failing(code: int, error: str, cuda: ProbeReply | None = None) -> Seen:
+def failing(code: int, error: str, cuda: Probe | None = None) -> Seen:
     """NVML lists the GPU and CUDA fails."""
-    reply = cuda or ProbeReply("failed", f"cuInit: {error} ({code})", code=code, error=error)
-    return replace(WELL, replies={"NVML": FOUND, "libcuda": reply}, trial=ON_CPU)
+    said = cuda or reply("failed", f"cuInit: {error} ({code})", code=code, error=error)
+    return replace(WELL, replies={"NVML": FOUND, "libcuda": said}, trial=ON_CPU)
 
 
 def trying(failure: str, code: int | None, *, on_cpu: bool = True) -> Seen:
@@ -109,11 +118,11 @@ def shadow(name: str, version: str | None, own: str | None) -> Seen:
     return replace(WELL, shadows=(Shadow(name, f"/opt/other/{name}", version, own),))
 
 
-WSL = Around(glibc="2.36", wsl=True)
+WSL = System(glibc="2.36", wsl=True)
 
 WSL_500 = replace(
     failing(500, "CUDA_ERROR_NOT_FOUND"),
-    around=replace(DOCKER, wsl=True),
+    system=replace(DOCKER, wsl=True),
     kernel=Kernel(dxg=True),
     driver="560.94",
 )
@@ -130,7 +139,8 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "a Mac": (
         replace(
             BARE,
-            around=Around(platform="macos-arm64"),
+            platform="macos-arm64",
+            system=System(),
             replies={},
             installed=replace(OWN, package=plain("coreml", "macos-arm64")),
         ),
@@ -141,7 +151,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(
             BARE,
             kernel=Kernel(cards=(UNDRIVEN,)),
-            replies={"libcuda": NO_DEVICE, "NVML": ProbeReply("failed", code=9, error="Driver Not Loaded")},
+            replies={"libcuda": NO_DEVICE, "NVML": reply("failed", code=9, error="Driver Not Loaded")},
         ),
         {"D001"},
     ),
@@ -153,7 +163,8 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "stated GPUs": (
         replace(
             WELL,
-            around=Around(stated=("ORTPACKS_FORCE_CC=8.6",)),
+            stated=("ORTPACKS_FORCE_CC=8.6",),
+            system=System(),
             replies={"environment": FOUND},
             kernel=Kernel(),
             trial=ON_CPU,
@@ -163,7 +174,8 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "a stated driver, and a card that is really here": (
         replace(
             WELL,
-            around=Around(stated=("ORTPACKS_FORCE_CC=8.6", "ORTPACKS_FORCE_DRIVER=590.1")),
+            stated=("ORTPACKS_FORCE_CC=8.6", "ORTPACKS_FORCE_DRIVER=590.1"),
+            system=System(),
             replies={"environment": FOUND},
             kernel=Kernel(cards=(GTX1080,)),
             driver="590.1",
@@ -174,7 +186,8 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "CUDA_VISIBLE_DEVICES names a GPU that is not there": (
         replace(
             WELL,
-            around=Around(cuda_visible="7"),
+            cuda_visible="7",
+            system=System(),
             replies={"NVML": FOUND, "libcuda": NO_DEVICE},
             devices=(),
             trial=ON_CPU,
@@ -184,7 +197,8 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "CUDA_VISIBLE_DEVICES is empty": (
         replace(
             WELL,
-            around=Around(cuda_visible=""),
+            cuda_visible="",
+            system=System(),
             replies={"NVML": MISSING, "libcuda": NO_DEVICE},
             devices=(),
             trial=ON_CPU,
@@ -224,7 +238,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(
             BARE,
             kernel=Kernel(cards=(GTX1080,), loaded=True, control=THERE),
-            replies={"NVML": ProbeReply("none"), "libcuda": NO_DEVICE, "nvidia-smi": ProbeReply("none")},
+            replies={"NVML": reply("none"), "libcuda": NO_DEVICE, "nvidia-smi": reply("none")},
             driver="590.44.01",
             installed=replace(OWN, package=LEGACY),
         ),
@@ -251,7 +265,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "a container that was given one of two cards": (
         replace(
             WELL,
-            around=DOCKER,
+            system=DOCKER,
             kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0"))),
         ),
         set(),
@@ -265,14 +279,14 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             BARE,
             kernel=WELL.kernel,
             driver="570.1",
-            replies={"libcuda": ProbeReply("timeout", "no answer within 10 s")},
+            replies={"libcuda": reply("timeout", "no answer within 10 s")},
         ),
         {"D013"},
     ),
     "a libcuda that cannot be loaded": (
         replace(
             WELL,
-            replies={"NVML": FOUND, "libcuda": ProbeReply("failed", "it is there and cannot be loaded: …")},
+            replies={"NVML": FOUND, "libcuda": reply("failed", "it is there and cannot be loaded: …")},
             trial=ON_CPU,
         ),
         {"D014"},
@@ -290,9 +304,9 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             kernel=WELL.kernel,
             driver="570.1",
             replies={
-                "NVML": ProbeReply("failed", code=18, error="Driver/library version mismatch"),
-                "libcuda": ProbeReply("failed", code=803, error="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
-                "nvidia-smi": ProbeReply("failed", code=18, error="Failed to initialize NVML"),
+                "NVML": reply("failed", code=18, error="Driver/library version mismatch"),
+                "libcuda": reply("failed", code=803, error="CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+                "nvidia-smi": reply("failed", code=18, error="Failed to initialize NVML"),
             },
         ),
         {"D024"},
@@ -307,7 +321,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             BARE,
             kernel=WELL.kernel,
             driver="570.1",
-            replies={"NVML": ProbeReply("failed", code=15, error="GPU is lost"), "libcuda": NO_DEVICE},
+            replies={"NVML": reply("failed", code=15, error="GPU is lost"), "libcuda": NO_DEVICE},
         ),
         {"D030"},
     ),
@@ -322,7 +336,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "a driver above the package's ceiling, and no card to be seen on the bus": (
         replace(
             WELL,
-            around=WSL,
+            system=WSL,
             kernel=Kernel(dxg=True),
             driver="591.20",
             devices=(gpu("6.1", "591.20"),),
@@ -335,21 +349,25 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         set(),
     ),
     "docker run without --gpus": (
-        replace(BARE, around=DOCKER, kernel=Kernel(cards=(RTX3060,), loaded=True)),
+        replace(BARE, system=DOCKER, kernel=Kernel(cards=(RTX3060,), loaded=True)),
         {"D101"},
     ),
     "docker run of NVIDIA's image without --gpus": (
-        replace(BARE, around=replace(DOCKER, visible="all"), kernel=Kernel(cards=(RTX3060,), loaded=True)),
+        replace(
+            BARE, system=replace(DOCKER, nvidia_visible="all"), kernel=Kernel(cards=(RTX3060,), loaded=True)
+        ),
         {"D101"},
     ),
     "NVIDIA_VISIBLE_DEVICES=void": (
-        replace(BARE, around=replace(DOCKER, visible="void"), kernel=Kernel(cards=(RTX3060,), loaded=True)),
+        replace(
+            BARE, system=replace(DOCKER, nvidia_visible="void"), kernel=Kernel(cards=(RTX3060,), loaded=True)
+        ),
         {"D102"},
     ),
     "a container with utility and without compute": (
         replace(
             WELL,
-            around=replace(DOCKER, visible="all", parts="utility"),
+            system=replace(DOCKER, nvidia_visible="all", nvidia_capabilities="utility"),
             replies={"NVML": FOUND, "libcuda": MISSING},
             trial=ON_CPU,
         ),
@@ -358,8 +376,8 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "a container with compute and without utility": (
         replace(
             WELL,
-            around=replace(DOCKER, visible="all", parts="compute"),
-            replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": ProbeReply("skipped")},
+            system=replace(DOCKER, nvidia_visible="all", nvidia_capabilities="compute"),
+            replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": reply("skipped")},
         ),
         {"D104"},
     ),
@@ -369,13 +387,14 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(WSL_500, kernel=Kernel(dxg=True, dxgdmal=True)),
         {"D026"},
     ),
-    "WSL2's 500 outside of a container": (replace(WSL_500, around=WSL), {"D026"}),
-    "WSL2 that is well": (replace(WELL, around=WSL, kernel=Kernel(dxg=True)), set()),
-    "WSL without a GPU": (replace(BARE, around=WSL), {"D106"}),
+    "WSL2's 500 outside of a container": (replace(WSL_500, system=WSL), {"D026"}),
+    "WSL2 that is well": (replace(WELL, system=WSL, kernel=Kernel(dxg=True)), set()),
+    "WSL without a GPU": (replace(BARE, system=WSL), {"D106"}),
     "a Jetson": (
         replace(
             BARE,
-            around=Around(platform="linux-arm64", glibc="2.35", jetson="NVIDIA Jetson Orin Nano"),
+            platform="linux-arm64",
+            system=System(glibc="2.35", jetson="NVIDIA Jetson Orin Nano"),
             installed=None,
             trial=None,
         ),
@@ -384,7 +403,8 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "a Jetson with its own CUDA": (
         replace(
             WELL,
-            around=Around(platform="linux-arm64", glibc="2.35", jetson="NVIDIA Jetson Orin Nano"),
+            platform="linux-arm64",
+            system=System(glibc="2.35", jetson="NVIDIA Jetson Orin Nano"),
             kernel=Kernel(loaded=True, control=THERE),
             devices=(gpu("8.7"),),
             installed=None,
@@ -392,9 +412,9 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         ),
         {"D107", "D201"},
     ),
-    "Alpine": (replace(BARE, around=Around(glibc=""), installed=None, trial=None), {"D003", "D108", "D201"}),
+    "Alpine": (replace(BARE, system=System(glibc=""), installed=None, trial=None), {"D003", "D108", "D201"}),
     "an Arm server": (
-        replace(BARE, around=Around(platform="linux-arm64", glibc="2.36"), installed=None, trial=None),
+        replace(BARE, platform="linux-arm64", system=System(glibc="2.36"), installed=None, trial=None),
         {"D003", "D109", "D201"},
     ),
     "current leads nowhere": (
@@ -414,7 +434,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(
             WELL,
             kernel=replace(WELL.kernel, cards=(RTX3060, replace(RTX3060, address="0000:02:00.0"))),
-            replies={"NVML": ProbeReply("found", listed=2), "libcuda": ProbeReply("found", listed=2)},
+            replies={"NVML": reply("found", listed=2), "libcuda": reply("found", listed=2)},
             devices=(gpu("8.6"), gpu("12.0", index=1, uuid="GPU-b")),
         ),
         {"D206"},
@@ -435,7 +455,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "an old glibc": (
         replace(
             WELL,
-            around=Around(glibc="2.31"),
+            system=System(glibc="2.31"),
             trial=SessionTrial("cuda", "version `GLIBC_2.34' not found", on_cpu=False),
         ),
         {"D209", "D402"},
@@ -484,7 +504,8 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "Windows with DirectML and an old driver": (
         replace(
             WELL,
-            around=Around(platform="win-x64"),
+            platform="win-x64",
+            system=System(),
             kernel=Kernel(),
             driver="472.12",
             installed=replace(OWN, package=plain("directml", "win-x64"), cuda=None),
@@ -507,7 +528,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(
             BARE,
             kernel=Kernel(cards=(GTX1080,), loaded=True, control=THERE),
-            replies={"NVML": ProbeReply("none"), "libcuda": NO_DEVICE},
+            replies={"NVML": reply("none"), "libcuda": NO_DEVICE},
             driver="570.1",
         ),
         {"D009"},
@@ -515,14 +536,15 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "one card of two is hidden and libcuda is missing": (
         replace(
             WELL,
-            around=Around(cuda_visible="0"),
+            cuda_visible="0",
+            system=System(),
             replies={"NVML": FOUND, "libcuda": MISSING},
             trial=ON_CPU,
         ),
         {"D008"},
     ),
     "CUDA_VISIBLE_DEVICES on a machine without a GPU": (
-        replace(BARE, around=Around(cuda_visible="0")),
+        replace(BARE, cuda_visible="0", system=System()),
         {"D003"},
     ),
     "the module alone tells of the driver": (
@@ -533,7 +555,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         replace(WELL, kernel=Kernel(), replies={"NVML": FOUND, "libcuda": MISSING}, trial=ON_CPU),
         {"D008"},
     ),
-    "WSL2 without libcuda": (replace(BARE, around=WSL, kernel=Kernel(dxg=True)), {"D008"}),
+    "WSL2 without libcuda": (replace(BARE, system=WSL, kernel=Kernel(dxg=True)), {"D008"}),
     "the module alone is there and CUDA says 100": (
         replace(
             BARE, kernel=Kernel(loaded=True, control=THERE), driver="570.1", replies={"libcuda": NO_DEVICE}
@@ -546,30 +568,30 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     ),
     "CUDA says 100 on a machine without a GPU": (replace(BARE, replies={"libcuda": NO_DEVICE}), {"D003"}),
     "NVIDIA_VISIBLE_DEVICES=void outside of a container": (
-        replace(BARE, around=Around(visible="void"), kernel=Kernel(cards=(UNDRIVEN,))),
+        replace(BARE, system=System(nvidia_visible="void"), kernel=Kernel(cards=(UNDRIVEN,))),
         {"D001"},
     ),
     "NVIDIA_VISIBLE_DEVICES=void, and the device files are there": (
-        replace(BARE, around=replace(DOCKER, visible="void"), kernel=WELL.kernel),
+        replace(BARE, system=replace(DOCKER, nvidia_visible="void"), kernel=WELL.kernel),
         {"D103"},
     ),
     "a container, and the card alone tells of the host's": (
-        replace(BARE, around=DOCKER, kernel=Kernel(cards=(RTX3060,))),
+        replace(BARE, system=DOCKER, kernel=Kernel(cards=(RTX3060,))),
         {"D101"},
     ),
     "a container, and the module alone tells of the host's": (
-        replace(BARE, around=DOCKER, kernel=Kernel(loaded=True)),
+        replace(BARE, system=DOCKER, kernel=Kernel(loaded=True)),
         {"D101"},
     ),
-    "a container on a machine without a GPU": (replace(BARE, around=DOCKER), {"D003"}),
+    "a container on a machine without a GPU": (replace(BARE, system=DOCKER), {"D003"}),
     "a container on WSL2 without libcuda": (
-        replace(BARE, around=replace(DOCKER, wsl=True), kernel=Kernel(dxg=True)),
+        replace(BARE, system=replace(DOCKER, wsl=True), kernel=Kernel(dxg=True)),
         {"D103"},
     ),
     "a container where NVML alone tells of the GPU": (
         replace(
             WELL,
-            around=DOCKER,
+            system=DOCKER,
             kernel=Kernel(),
             replies={"NVML": FOUND, "libcuda": MISSING},
             trial=ON_CPU,
@@ -577,22 +599,22 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         {"D103"},
     ),
     "a container where CUDA says 100": (
-        replace(WELL, around=DOCKER, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=ON_CPU),
+        replace(WELL, system=DOCKER, replies={"NVML": FOUND, "libcuda": NO_DEVICE}, trial=ON_CPU),
         {"D009"},
     ),
     "no NVML outside of a container": (
-        replace(WELL, replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": ProbeReply("skipped")}),
+        replace(WELL, replies={"NVML": MISSING, "libcuda": FOUND, "nvidia-smi": reply("skipped")}),
         set(),
     ),
     "WSL2's 500 with a driver of unknown version": (replace(WSL_500, driver=None), {"D105"}),
     "500 in a container that is not WSL's": (
-        replace(failing(500, "CUDA_ERROR_NOT_FOUND"), around=DOCKER),
+        replace(failing(500, "CUDA_ERROR_NOT_FOUND"), system=DOCKER),
         {"D026"},
     ),
     "another number in a container on WSL2": (
         replace(
             failing(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
-            around=replace(DOCKER, wsl=True),
+            system=replace(DOCKER, wsl=True),
             kernel=Kernel(dxg=True),
         ),
         {"D024"},
@@ -616,13 +638,13 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "one GPU natively and one by JIT": (
         replace(
             WELL,
-            replies={"NVML": ProbeReply("found", listed=2), "libcuda": ProbeReply("found", listed=2)},
+            replies={"NVML": reply("found", listed=2), "libcuda": reply("found", listed=2)},
             devices=(gpu("8.6"), gpu("9.0", index=1, uuid="GPU-b")),
             installed=replace(OWN, cuda="12.8"),
         ),
         set(),
     ),
-    "a package on Alpine all the same": (replace(BARE, around=Around(glibc="")), {"D003", "D108"}),
+    "a package on Alpine all the same": (replace(BARE, system=System(glibc="")), {"D003", "D108"}),
     "a GPU of unknown capability and the package for the CPU": (
         replace(
             WELL,

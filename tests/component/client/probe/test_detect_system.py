@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.client.probe.system import MUSL, System, c_library, look
+from builder.client.probe.system import MUSL, c_library, look
+from builder.findings.observed import System
 
 
 def seen(root: Path, libc: str = "glibc 2.36", **env: str) -> System:

@@ -14,8 +14,8 @@ from _pytest.mark import ParameterSet
 from builder.formats.package_names import PackageName
 from tests.answers import pairs
 from tests.answers.pairs import Pair
-from tests.integration.test_road import manifest
 from tests.support import ROOT
+from tests.support.real_packages import manifest
 
 DIST = ROOT / "dist"
 

@@ -20,8 +20,8 @@ from tests.answers.outputs import outputs
 from tests.answers.packages import built, pair_of
 from tests.answers.pairs import Pair
 from tests.answers.table import ask_library, differing
-from tests.integration.test_road import manifest
 from tests.support import ROOT
+from tests.support.real_packages import manifest
 
 pytestmark = pytest.mark.gpu
 

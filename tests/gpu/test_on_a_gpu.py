@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.test_models.stock import stock_outputs
-from builder.pipeline.selftest_models import silero_inputs
-from tests.integration.test_road import silero_model
 from tests.support import ROOT
 from tests.support.fakes.verbs import invoke
+from tests.support.real_packages import (
+    require_stock_numbers,
+    silero_arguments,
+    silero_model,
+    write_silero_inputs,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -45,14 +48,11 @@ def installed(
 
 
 def test_a_model_runs_on_the_gpu(installed: Path, dist: Path, tmp_path: Path) -> None:
-    inputs = silero_inputs()
-    for item in inputs:
-        (tmp_path / item.name).write_bytes(item.data)
+    write_silero_inputs(tmp_path)
     smoke = dist / ".kit-assembled" / "kit" / "ortpacks-smoke"
-    arguments = [f"{item.argument}{tmp_path / item.name}" for item in inputs]
+    arguments = silero_arguments(tmp_path)
     argv: list[str | Path] = [smoke, installed / "lib/libonnxruntime.so.1", silero_model(), *arguments]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=dict(os.environ))
     said = json.loads(done.stdout)
     assert said["provider"] == "cuda", said["cuda"]["message"]
-    for name, wanted in stock_outputs(silero_model(), inputs).items():
-        assert said["outputs"][name] == pytest.approx(wanted, abs=TOLERANCE)
+    require_stock_numbers(said, tolerance=TOLERANCE)

@@ -11,10 +11,15 @@ import pytest
 import testinfra
 from testinfra.host import Host
 
-from builder.adapters.test_models.stock import stock_outputs
-from builder.pipeline.selftest_models import silero_inputs
-from tests.integration.test_road import LIBRARIES, MINIMAL, silero_model
 from tests.support.fakes.verbs import invoke
+from tests.support.real_packages import (
+    LIBRARIES,
+    MINIMAL,
+    require_stock_numbers,
+    silero_arguments,
+    silero_model,
+    write_silero_inputs,
+)
 
 pytestmark = pytest.mark.images
 
@@ -76,20 +81,16 @@ def test_manifest_and_licences_are_there(host: Host, variant: str) -> None:
 
 def test_a_model_runs_on_it_and_cuda_is_refused_by_cuda_itself(host: Host, tmp_path: Path) -> None:
     """No GPU here: the provider must load and say so itself, and the CPU must give the right numbers."""
-    inputs = silero_inputs()
-    for item in inputs:
-        (tmp_path / item.name).write_bytes(item.data)
-        docker("cp", tmp_path / item.name, f"{host.backend.name}:/tmp/{item.name}")
-    model = silero_model()
-    docker("cp", model, f"{host.backend.name}:/tmp/model.onnx")
-    arguments = " ".join(f"{item.argument}/tmp/{item.name}" for item in inputs)
-    done = host.run(f"ortpacks-smoke $ORT_DYLIB_PATH /tmp/model.onnx {arguments}")
+    write_silero_inputs(tmp_path)
+    for file in (*tmp_path.iterdir(), silero_model()):
+        docker("cp", file, f"{host.backend.name}:/tmp/{file.name}")
+    arguments = " ".join(silero_arguments("/tmp"))
+    done = host.run(f"ortpacks-smoke $ORT_DYLIB_PATH /tmp/{silero_model().name} {arguments}")
     assert done.rc == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["provider"] == "cpu"
     assert "CUDA failure" in said["cuda"]["message"]
-    for name, wanted in stock_outputs(model, inputs).items():
-        assert said["outputs"][name] == pytest.approx(wanted, abs=1e-4)
+    require_stock_numbers(said)
 
 
 def test_libraries_find_each_other_without_help(host: Host) -> None:

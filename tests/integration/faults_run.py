@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.support import ROOT
+from tests.support.real_packages import manifest, sha256
 
 VARIANTS = {"legacy": ("--profile", "minimal"), "modern": ("--mixed",)}
 """One that is compiled, and is small; one that is repacked, and is large."""
@@ -132,11 +132,6 @@ def end_session(leader: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def promised(dist: Path) -> dict[str, str]:
     """``SHA256SUMS`` by file name."""
     sums = dist / "SHA256SUMS"
@@ -154,14 +149,6 @@ def assert_nothing_half_made(dist: Path, why: str) -> None:
     for stamp in dist.glob("*/built.json"):
         said = json.loads(stamp.read_text())
         assert said["files"].items() <= promised(dist).items(), why
-
-
-def manifest(package: Path) -> dict[str, object]:
-    """The first member, by the system's tar, which stops behind it."""
-    member = f"{package.name.removesuffix('.tar.zst')}/manifest.json"
-    argv = ["tar", "--use-compress-program=zstd --long=27", "--occurrence=1", "-xOf", str(package), member]
-    done = subprocess.run(argv, capture_output=True, check=False)
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 def litter(dist: Path) -> list[str]:

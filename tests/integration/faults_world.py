@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.faults_run import end_session
+from tests.support import ROOT
 
 _MEGABYTE = 1 << 20
 _START_SECONDS = 30
@@ -106,3 +107,22 @@ def _await(host: str, process: subprocess.Popen[bytes], log: Path) -> None:
         if process.poll() is not None or time.monotonic() > deadline:
             pytest.skip(f"a second engine does not start here: {log.read_text()[-300:]}")
         time.sleep(0.2)
+
+
+def copy_project(target: Path, tree: str) -> None:
+    """Copy the project, with ``legacy`` for one architecture and a Ninja tree of its own.
+
+    ``tree`` is one per checkout: two may be tested at once.
+    """
+    left_out = shutil.ignore_patterns(".git", ".venv", "dist", "__pycache__", ".*_cache")
+    shutil.copytree(ROOT, target, ignore=left_out)
+    replace(target / "variants.yaml", "sm: [50, 52, 60, 61, 70]", "sm: [60]")
+    replace(target / "variants.yaml", "generations: [Maxwell, Pascal, Volta]", "generations: [Pascal]")
+    replace(target / "templates/variant.Dockerfile.j2", "type=cache,id={{ tree }}", f"type=cache,id={tree}")
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Replace a text that stands once in a file."""
+    text = path.read_text()
+    assert text.count(old) == 1, f"{old!r} in {path}"
+    path.write_text(text.replace(old, new))

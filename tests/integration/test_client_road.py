@@ -14,17 +14,20 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from builder.adapters.test_models.stock import stock_outputs
 from builder.builds.wiring import Wiring
-from builder.pipeline.selftest_models import silero_inputs
 from builder.project.inputs import ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.elsewhere import users
 from tests.elsewhere.shelf import address, cpu_packages, released
 from tests.elsewhere.users import Bought, Card, User, compile_c, computer, driver
-from tests.integration.test_road import silero_model
 from tests.support import ROOT
 from tests.support.fakes.verbs import build
+from tests.support.real_packages import (
+    require_stock_numbers,
+    silero_arguments,
+    silero_model,
+    write_silero_inputs,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -74,8 +77,7 @@ def brought(release: GitHubDouble, dist: Path, tmp_path_factory: pytest.TempPath
     """What users bring along: applications, a model, its inputs, the official Python wheels."""
     folder = tmp_path_factory.mktemp("brought")
     compile_c(ROOT / "tests/elsewhere/application.c", folder / "application", "-DAPI=21", "-ldl")
-    for item in silero_inputs():
-        (folder / item.name).write_bytes(item.data)
+    write_silero_inputs(folder)
     store = Wiring(ROOT).store(Wiring(ROOT).lock)
     wheels = {has.version: store.unpack(ort_wheel(has.version)) for has in COMPUTERS.values()}
     packages = Path(np.__file__).parent.parent
@@ -152,12 +154,11 @@ def test_what_was_installed_is_whole_and_any_program_runs_on_it(name: str, owner
     assert "files are as the manifest says" in user.client("verify")
     environment = 'eval "$(python3 /root/ortpacks.pyz env)"'
     assert user.computer.sh(f"{environment}; /application").strip() == user.has.version
-    inputs = " ".join(f"{item.argument}/inputs/{item.name}" for item in silero_inputs())
+    inputs = " ".join(silero_arguments("/inputs"))
     said = json.loads(user.computer.sh(f'{environment}; /smoke "$ORT_DYLIB_PATH" /model.onnx {inputs}'))
     assert (said["version"], said["provider"]) == (user.has.version, "cpu"), "no card here can compute"
     assert ("CUDAExecutionProvider" in said["providers"]) == (user.has.variant != "cpu")
-    for output, wanted in stock_outputs(silero_model(), silero_inputs()).items():
-        assert said["outputs"][output] == pytest.approx(wanted, abs=1e-4)
+    require_stock_numbers(said)
 
 
 def test_of_two_different_cards_the_application_sees_the_one_that_the_package_is_for(owner: Owner) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 import signal
 import time
 import zlib
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.faults_run import Run, promised
+from tests.integration.faults_world import copy_project, replace
 from tests.support import ROOT
 
 pytestmark = pytest.mark.integration
@@ -51,16 +51,11 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.project, self.dist = folder / "project", folder / "dist"
-        left_out = shutil.ignore_patterns(".git", ".venv", "dist", "__pycache__", ".*_cache")
-        shutil.copytree(ROOT, self.project, ignore=left_out)
+        copy_project(self.project, f"ortpacks-compile-faults-{zlib.crc32(bytes(ROOT)):08x}")
         self.variants = self.project / "variants.yaml"
         self.template = self.project / "templates/variant.Dockerfile.j2"
-        tree = f"ortpacks-compile-faults-{zlib.crc32(bytes(ROOT)):08x}"  # one per checkout
         now = time.time_ns()
         empty = f"[ -e /build/{now} ] || {{ rm -rf /build/* && touch /build/{now}; }}"
-        replace(self.variants, "sm: [50, 52, 60, 61, 70]", "sm: [60]")
-        replace(self.variants, "generations: [Maxwell, Pascal, Volta]", "generations: [Pascal]")
-        replace(self.template, "type=cache,id={{ tree }}", f"type=cache,id={tree}")
         replace(self.template, "--learned /ccache/", "--learned /build/")
         replace(self.template, 'set(CMAKE_CUDA_FLAGS "', f'set(CMAKE_CUDA_FLAGS "-DTRIAL={now} ')
         replace(self.template, FRESHEN, f"export CCACHE_READONLY=1\n{empty}\n{FRESHEN}")
@@ -125,12 +120,6 @@ class World:
     def packages(self) -> dict[str, str]:
         """sha256 by name of the packages that stand in ``dist``; what speaks of them tells times too."""
         return {name: sha for name, sha in promised(self.dist).items() if name.endswith(".tar.zst")}
-
-
-def replace(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert text.count(old) == 1, f"{old!r} in {path}"
-    path.write_text(text.replace(old, new))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import signal
 import time
 import zlib
@@ -24,11 +23,11 @@ from tests.integration.faults_run import (
     litter,
     orphaned_containers,
     promised,
-    sha256,
 )
-from tests.integration.faults_world import dying_engine, need_root, small_disk
+from tests.integration.faults_world import copy_project, dying_engine, need_root, replace, small_disk
 from tests.support import ROOT
 from tests.support.fakes.verbs import thin_of
+from tests.support.real_packages import sha256
 
 pytestmark = pytest.mark.integration
 
@@ -128,22 +127,13 @@ def test_after_all_kills_two_builds_at_once_end_well(
 def other_project(tmp_path: Path) -> Path:
     """A copy of the project whose compile step is in no cache: an empty Ninja tree, an empty ccache."""
     project = tmp_path / "project"
-    left_out = shutil.ignore_patterns(".git", ".venv", "dist", "__pycache__", ".*_cache")
-    shutil.copytree(ROOT, project, ignore=left_out)
-    _replace(
-        project / "variants.yaml",
-        ("sm: [50, 52, 60, 61, 70]", "sm: [60]"),
-        ("generations: [Maxwell, Pascal, Volta]", "generations: [Pascal]"),
-    )
-    tree = f"ortpacks-faults-{zlib.crc32(bytes(ROOT)):08x}"  # one per checkout: two may be tested at once
+    tree = f"ortpacks-faults-{zlib.crc32(bytes(ROOT)):08x}"
+    copy_project(project, tree)
+    template = project / "templates/variant.Dockerfile.j2"
     mine = f"/build/{time.time_ns()}"
     new = f"[ -e {mine} ] || {{ rm -rf /build/* /ccache/* && touch {mine}; }}"
-    _replace(
-        project / "templates" / "variant.Dockerfile.j2",
-        ("type=cache,id={{ tree }}", f"type=cache,id={tree}"),
-        ("type=cache,id=ortpacks-ccache", f"type=cache,id={tree}-ccache"),
-        ("cmake -C /src/options.cmake", f"{new}\ncmake -C /src/options.cmake"),
-    )
+    replace(template, "type=cache,id=ortpacks-ccache", f"type=cache,id={tree}-ccache")
+    replace(template, "cmake -C /src/options.cmake", f"{new}\ncmake -C /src/options.cmake")
     return project
 
 
@@ -235,14 +225,6 @@ def _finished(dist: Path) -> set[str]:
     """Objects that the last build says it has made: Ninja tells each when it is there."""
     log = (dist / "legacy" / "build.log").read_text()
     return set(re.findall(r"\[\d+/\d+\] Building \w+ object (\S+)", log))
-
-
-def _replace(path: Path, *changes: tuple[str, str]) -> None:
-    text = path.read_text()
-    for old, new in changes:
-        assert text.count(old) == 1, f"{old!r} in {path}"
-        text = text.replace(old, new)
-    path.write_text(text)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from tests.answers.cases import ONNX_WHEEL, samples
 from tests.answers.models import Model, models
 from tests.answers.packages import built, compiled
 from tests.answers.pairs import Pair
-from tests.integration.test_road import manifest
+from tests.support.real_packages import manifest
 
 pytestmark = [
     pytest.mark.integration,

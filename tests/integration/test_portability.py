@@ -14,18 +14,24 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.test_models.stock import stock_outputs
 from builder.binary.elf import read_elf
 from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
 from builder.pipeline.selftest import SelftestBench
-from builder.pipeline.selftest_models import silero_inputs
 from builder.project.inputs import ort_wheel
 from tests.elsewhere.compiled import Compiler
 from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run
-from tests.integration.test_road import LIBRARIES, MINIMAL
-from tests.integration.test_truth import FAILED_CHECK, check, replace, unpack
+from tests.integration.test_truth import FAILED_CHECK, check, replace
 from tests.support import ROOT
+from tests.support.real_packages import (
+    LIBRARIES,
+    MINIMAL,
+    require_stock_numbers,
+    silero_arguments,
+    silero_model,
+    unpack,
+    write_silero_inputs,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -92,29 +98,19 @@ class Ran:
         return str(cuda["message"])
 
 
-def smoke(image: str, program: Path, package: Path, bench: SelftestBench, folder: Path) -> Ran:
-    inputs = silero_inputs()
-    for item in inputs:
-        (folder / item.name).write_bytes(item.data)
-    arguments = [f"{item.argument}/inputs/{item.name}" for item in inputs]
+def smoke(image: str, program: Path, package: Path, folder: Path) -> Ran:
+    write_silero_inputs(folder)
     done = run(
         image,
-        ["/smoke", f"/opt/package/lib/{HOST}", "/model.onnx", *arguments],
+        ["/smoke", f"/opt/package/lib/{HOST}", "/model.onnx", *silero_arguments("/inputs")],
         mounts={
             "/smoke": program,
             "/opt/package": package,
-            "/model.onnx": bench.trials[0].model,
+            "/model.onnx": silero_model(),
             "/inputs": folder,
         },
     )
     return Ran(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
-
-
-def require_stock_numbers(ran: Ran, bench: SelftestBench) -> None:
-    outputs = ran.said["outputs"]
-    assert isinstance(outputs, dict)
-    for name, wanted in stock_outputs(bench.trials[0].model, silero_inputs()).items():
-        assert outputs[name] == pytest.approx(wanted, abs=1e-4)
 
 
 @pytest.mark.parametrize("system", [DEBIAN_12, DEBIAN_13, UBUNTU_22_04], ids=lambda system: system.name)
@@ -122,30 +118,30 @@ def test_a_model_runs_on(
     system: System, image: Callable[[System], str], package: Path, bench: SelftestBench, tmp_path: Path
 ) -> None:
     """The provider loads: it is CUDA that finds no device, not the loader that finds no symbol."""
-    ran = smoke(image(system), bench.smoke, package, bench, tmp_path)
+    ran = smoke(image(system), bench.smoke, package, tmp_path)
     assert ran.code == 0, ran.stderr
     assert "CUDA failure" in ran.cuda
-    require_stock_numbers(ran, bench)
+    require_stock_numbers(ran.said)
 
 
 def test_debian_11_refuses_the_smoke_program(
     image: Callable[[System], str], package: Path, bench: SelftestBench, tmp_path: Path
 ) -> None:
     """It was compiled on Debian 12: the loader's words are all there is."""
-    ran = smoke(image(DEBIAN_11), bench.smoke, package, bench, tmp_path)
+    ran = smoke(image(DEBIAN_11), bench.smoke, package, tmp_path)
     assert ran.code == 1
     assert re.search(r"libc\.so\.6: version `GLIBC_2\.\d+' not found \(required by /smoke\)", ran.stderr)
 
 
 def test_on_debian_11_a_program_of_its_own_is_told_why_and_stays_on_the_cpu(
-    image: Callable[[System], str], package: Path, bench: SelftestBench, compiler: Compiler, tmp_path: Path
+    image: Callable[[System], str], package: Path, compiler: Compiler, tmp_path: Path
 ) -> None:
     """The official host library loads there, the provider compiled on Debian 12 does not."""
-    ran = smoke(image(DEBIAN_11), compiler.smoke_for_debian_11(), package, bench, tmp_path)
+    ran = smoke(image(DEBIAN_11), compiler.smoke_for_debian_11(), package, tmp_path)
     assert (ran.code, ran.said["provider"]) == (0, "cpu"), ran.stderr
     assert f"Failed to load library {PROVIDER}" in ran.cuda
     assert re.search(rf"version `GLIBC(XX)?_[\d.]+' not found \(required by .*{PROVIDER}\)", ran.cuda)
-    require_stock_numbers(ran, bench)
+    require_stock_numbers(ran.said)
 
 
 def test_what_asks_for_glibc_2_36_runs_on_debian_12_and_not_on_ubuntu_22_04(

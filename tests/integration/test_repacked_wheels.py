@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_truth import unpack
 from tests.support.fakes.verbs import invoke
+from tests.support.real_packages import unpack
 
 pytestmark = pytest.mark.integration
 

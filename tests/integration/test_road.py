@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -15,67 +14,25 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.test_models.stock import stock_outputs
 from builder.builds.wiring import Wiring
 from builder.pipeline.plan import PROVIDER_IN_WHEEL
-from builder.pipeline.selftest_models import silero_inputs
-from builder.project.inputs import SELFTEST_MODEL, ort_wheel
+from builder.project.inputs import ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
 from tests.support.fakes.verbs import build, invoke, thin_of
+from tests.support.real_packages import (
+    LIBRARIES,
+    MINIMAL,
+    listing,
+    manifest,
+    require_stock_numbers,
+    sha256,
+    silero_arguments,
+    silero_model,
+    write_silero_inputs,
+)
 
 pytestmark = pytest.mark.integration
-
-MINIMAL = {
-    "libcudart.so.12",
-    "libonnxruntime.so.1",
-    "libonnxruntime_providers_cuda.so",
-    "libonnxruntime_providers_shared.so",
-}
-"""The minimal provider needs cudart alone: what nothing needs is left out."""
-LIBRARIES = MINIMAL | {
-    "libcublas.so.12",
-    "libcublasLt.so.12",
-    "libcudnn.so.9",
-    "libcudnn_adv.so.9",
-    "libcudnn_cnn.so.9",
-    "libcudnn_engines_precompiled.so.9",
-    "libcudnn_engines_runtime_compiled.so.9",
-    "libcudnn_graph.so.9",
-    "libcudnn_heuristic.so.9",
-    "libcudnn_ops.so.9",
-    "libcufft.so.11",
-    "libcurand.so.10",
-    "libnvrtc-builtins.so.12.9",
-    "libnvrtc.so.12",
-}
-"""ORT's three, CUDA's seven, cuDNN's eight."""
-
-
-def listing(package: Path) -> list[str]:
-    """Members by the system's own tar, an outsider."""
-    done = subprocess.run(
-        ["tar", "--use-compress-program", "zstd --long=27", "-tvf", package],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.splitlines()
-
-
-def manifest(package: Path) -> dict[str, object]:
-    top = package.name.removesuffix(".tar.zst")
-    done = subprocess.run(
-        ["tar", "--use-compress-program", "zstd --long=27", "-xOf", package, f"{top}/manifest.json"],
-        capture_output=True,
-        check=True,
-    )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def test_a_package_holds_every_library_as_a_real_file(legacy_package: Path, modern_package: Path) -> None:
@@ -110,26 +67,6 @@ def test_modern_is_the_official_wheel(modern_package: Path) -> None:
         "12.0": "jit",
         "5.2": "none",
     }
-
-
-def test_the_compiled_provider_asks_for_nothing_beyond_an_old_debian(
-    legacy_package: Path, dist: Path
-) -> None:
-    provider = dist / "legacy" / "artifact" / "libonnxruntime_providers_cuda.so"
-    dynamic = subprocess.run(["readelf", "-dW", provider], capture_output=True, text=True, check=True).stdout
-    needed = {line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "(NEEDED)" in line}
-    assert needed <= {
-        "libcudart.so.12",
-        "libstdc++.so.6",
-        "libgcc_s.so.1",
-        "libc.so.6",
-        "libm.so.6",
-        "ld-linux-x86-64.so.2",
-    }
-    assert "Library runpath: [$ORIGIN]" in dynamic
-    versions = subprocess.run(["readelf", "-VW", provider], capture_output=True, text=True, check=True).stdout
-    glibc = {word for word in versions.replace("\n", " ").split() if word.startswith("GLIBC_2.")}
-    assert max(int(word.split(".")[1]) for word in glibc) <= 35, "Ubuntu 22.04 has glibc 2.35"
 
 
 def test_a_second_build_does_nothing(legacy_package: Path, dist: Path) -> None:
@@ -216,16 +153,8 @@ def release(
         yield f"{double.url}/ortpacks/ortpacks/releases/download/gpu-libs-test/"
 
 
-@pytest.mark.parametrize(
-    ("capability", "driver", "variant", "layout"),
-    [
-        ("5.2", "535.183.01", "legacy", "full"),  # Quadro M2200, where it all began
-        ("5.2", "535.183.01", "legacy", "thin"),
-        ("8.6", "570.133.07", "modern", "full"),  # RTX A1000
-    ],
-)
-def test_the_client_installs_from_the_release_and_a_model_runs(
-    release: str, dist: Path, tmp_path: Path, capability: str, driver: str, variant: str, layout: str
+def test_the_client_installs_a_thin_package_from_the_release_and_a_model_runs(
+    release: str, dist: Path, tmp_path: Path
 ) -> None:
     """Of a thin package pip fetches the rest, from the index that this machine uses."""
     client = dist / "ortpacks.pyz"
@@ -234,13 +163,13 @@ def test_the_client_installs_from_the_release_and_a_model_runs(
         **pips,
         "PATH": "/usr/bin:/bin",
         "HOME": str(tmp_path),
-        "ORTPACKS_FORCE_CC": capability,
-        "ORTPACKS_FORCE_DRIVER": driver,
+        "ORTPACKS_FORCE_CC": "5.2",  # Quadro M2200, where it all began
+        "ORTPACKS_FORCE_DRIVER": "535.183.01",
     }
     done = subprocess.run(
         [
             *(sys.executable, client, "install", "--index", release),
-            *("--layout", layout, "--prefix", tmp_path / "prefix"),
+            *("--layout", "thin", "--prefix", tmp_path / "prefix"),
         ],
         capture_output=True,
         text=True,
@@ -250,27 +179,16 @@ def test_the_client_installs_from_the_release_and_a_model_runs(
     assert done.returncode == 0, done.stdout + done.stderr
     installed = tmp_path / "prefix" / "current"
     said = json.loads((installed / "manifest.json").read_text())
-    assert (said["variant"], said["layout"]) == (variant, layout)
-    assert {path.name for path in (installed / "lib").iterdir()} == (
-        MINIMAL if variant == "legacy" else LIBRARIES
-    )
+    assert (said["variant"], said["layout"]) == ("legacy", "thin")
+    assert {path.name for path in (installed / "lib").iterdir()} == MINIMAL
     assert run_model(installed, dist / ".kit-assembled" / "kit" / "ortpacks-smoke", tmp_path) == "cpu"
-
-
-def silero_model() -> Path:
-    shop = Wiring(ROOT)
-    return shop.store(shop.lock).unpack(SELFTEST_MODEL) / "silero_vad/data/silero_vad.onnx"
 
 
 def run_model(installed: Path, smoke: Path, folder: Path) -> str:
     """Silero VAD on the installed host library, without a GPU; the provider that was used."""
-    inputs = silero_inputs()
-    model = silero_model()
-    for item in inputs:
-        (folder / item.name).write_bytes(item.data)
-    arguments = [f"{item.argument}{folder / item.name}" for item in inputs]
+    write_silero_inputs(folder)
     done = subprocess.run(
-        [smoke, installed / "lib/libonnxruntime.so.1", model, *arguments],
+        [smoke, installed / "lib/libonnxruntime.so.1", silero_model(), *silero_arguments(folder)],
         capture_output=True,
         text=True,
         check=True,
@@ -278,21 +196,5 @@ def run_model(installed: Path, smoke: Path, folder: Path) -> str:
     )
     said = json.loads(done.stdout)
     assert "CUDA failure" in said["cuda"]["message"]
-    for name, wanted in stock_outputs(model, inputs).items():
-        assert said["outputs"][name] == pytest.approx(wanted, abs=1e-4)
+    require_stock_numbers(said)
     return str(said["provider"])
-
-
-def test_a_machine_without_gpu_stays_on_the_cpu_and_is_told_why(
-    release: str, dist: Path, tmp_path: Path
-) -> None:
-    done = subprocess.run(
-        [sys.executable, dist / "ortpacks.pyz", "select", "--index", release],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ORTPACKS_FORCE_CC": "none"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("CPU: ")
-    assert "ORTPACKS_FORCE_CC" in done.stdout, "the reason"

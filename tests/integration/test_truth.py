@@ -9,31 +9,21 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from builder.binary.library_names import PROVIDER
-from tests.integration.test_road import LIBRARIES, MINIMAL
 from tests.support.factories import cudnn928
 from tests.support.fakes.verbs import invoke
+from tests.support.real_packages import LIBRARIES, MINIMAL, unpack
 
 pytestmark = pytest.mark.integration
 
 FAILED_CHECK = 6
 IMAGE = struct.Struct("<HHIQI8xI")
 """Kind, version, bytes of the header and of the payload, …, architecture: jiegec/fatbinary's layout."""
-
-
-def unpack(package: Path, folder: Path) -> Path:
-    """By the system's own tar."""
-    folder.mkdir()
-    decompress = "--use-compress-program=zstd --long=27"
-    argv = ["tar", decompress, "--strip-components=1", f"--directory={folder}", "-xf", str(package)]
-    subprocess.run(argv, check=True)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.variant_build import side_by_side
 from builder.builds.virtual_cards import asked_for as cards_asked_for
-from builder.release.options import archives_in
+from builder.release.prepare import archives_in
 
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
 

@@ -17,8 +17,7 @@ from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors
 from builder.package.describe import InspectedSource
 from builder.pipeline.inspect import document, inspect_source
-from builder.report.heatmap import heat_maps
-from builder.report.heatmap_views import page, svg, text
+from builder.report.heatmap import heat_maps, page, svg, text
 
 
 def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:

@@ -29,7 +29,8 @@ from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project, Variant
 from builder.release.assets import ReleaseHost
 from builder.release.mirror import mirror_tag
-from builder.release.options import (
+from builder.release.preflight import Leniency
+from builder.release.prepare import (
     CLIENT,
     Published,
     PublishOptions,
@@ -38,7 +39,6 @@ from builder.release.options import (
     index_url,
     release_tag,
 )
-from builder.release.preflight import Leniency
 from builder.release.publish import publish_release, read_release_status
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builder.adapters.git import GitTags
 from builder.builds.wiring import Wiring
-from builder.config.lock_file import parse_lock, render_lock
+from builder.config.project import parse_lock, render_lock
 from builder.console import Console
 from builder.errors import ConfigError, ToolMissingError
 from builder.files.atomic_write import part_file
@@ -28,8 +28,7 @@ from builder.pipeline.lock_inputs import lock
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import InputKind, Lock, Resolver
 from builder.release.assets import CHECKSUMS, INDEX
-from builder.release.options import CLIENT, archives_in
-from builder.release.prepare import LICENCES_PAGE, SBOM_SUFFIX, stored
+from builder.release.prepare import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, archives_in, stored
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 
 BUILDS_PAGE = "docs/builds.md"

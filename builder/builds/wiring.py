@@ -25,8 +25,7 @@ from builder.adapters.process import ProcessRunner
 from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.wheel import Patchelf
-from builder.config.lock_file import parse_lock
-from builder.config.project import load_project
+from builder.config.project import load_project, parse_lock
 from builder.console import Console
 from builder.errors import ConfigError
 from builder.pipeline.selftest_models import (

@@ -1,32 +1,40 @@
-"""``variants.yaml``: text to a ``Project``, or every problem of the file at once.
+"""``variants.yaml`` and ``inputs.lock``: text to a ``Project`` and a ``Lock``, or every problem at once.
 
 pydantic holds each value to its type. What cannot go together though each part is fine is looked for here, in
-the parts that nothing else is wrong with.
+the parts that nothing else is wrong with. A task writes ``inputs.lock``; its checks are for bad merges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated
+
+from pydantic import Field
 
 from builder.config.document import Document, Location, Reader, nearest
-from builder.config.syntax import read_yaml
+from builder.config.syntax import read_json, read_yaml
 from builder.errors import CompatibilityError, NothingToDoError, ValidationError
 from builder.findings.finding import errors
 from builder.formats.manifest import ModelRule
 from builder.gpu.architectures import Arch
 from builder.gpu.table import GENERATION_NUMBERS
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.kinds import SPECS, FileName, FormatNumber, ProjectSection, Sha256, TextForm
 from builder.project.variants import Project, Variant
 from builder.rules.nvidia_libraries import hold_libraries
 from builder.rules.toolkits import lint
 
 FORMAT = 1
+"""Of both files."""
 
 PROJECT = Reader(Project)
 
 _KEYS = [key.name for key in fields(Project)]
 
-_PINS = (
+_VERSION_PINS = (
     ("cudnn.wheel", "cudnn.version", "=={}$"),
     ("cuda.libraries.cudart", "cuda.version", "=={}."),
     ("bases.nvidia.source", "bases.nvidia.onnxruntime", "{}"),
@@ -77,7 +85,7 @@ def _unknown_variant(name: str, project: Project) -> str:
 
 def _check_pins(document: Document) -> None:
     """Report each pin that is of another version than the key beside it says."""
-    for pin_path, version_path, form in _PINS:
+    for pin_path, version_path, form in _VERSION_PINS:
         pin, key = tuple(pin_path.split(".")), tuple(version_path.split("."))
         spec, version = document.text(*pin), document.text(*key)
         if spec and version and form.format(version) not in f"{spec.rpartition('@')[2]}$":
@@ -156,3 +164,110 @@ def _always_wins(earlier: ModelRule, later: ModelRule) -> bool:
     """Whether ``earlier`` fits each machine that ``later`` fits (see ``selection.select.recommend``)."""
     gpu_is_enough = earlier.device == "cpu" or (later.device == "gpu" and earlier.vram_mib <= later.vram_mib)
     return gpu_is_enough and earlier.cores <= later.cores and earlier.ram_gib <= later.ram_gib
+
+
+@dataclass(frozen=True)
+class FilePin(ProjectSection):
+    """The one file that a wheel or a Debian package is."""
+
+    filename: FileName
+    size: Annotated[int, Field(strict=True, ge=1, le=2**40)]
+    """Bytes."""
+    sha256: Sha256
+
+
+@dataclass(frozen=True)
+class CommitPin(ProjectSection):
+    """What a tag of a git repository stands for."""
+
+    revision: (
+        Annotated[str, TextForm("a revision", "[0-9a-f]{40}", "null, or a commit: 40 hex digits")] | None
+    )
+    """null where the host could not be asked: fine for local builds, refused for a release."""
+
+
+@dataclass(frozen=True)
+class DigestPin(ProjectSection):
+    """What the name of an image stands for."""
+
+    revision: (
+        Annotated[
+            str, TextForm("a revision", "sha256:[0-9a-f]{64}", "null, or a digest: sha256: and 64 hex digits")
+        ]
+        | None
+    )
+    """null where the host could not be asked: fine for local builds, refused for a release."""
+
+
+_FILE = Reader[ProjectSection](FilePin)
+
+_PIN_READERS: Mapping[InputKind, Reader[ProjectSection]] = {
+    InputKind.WHEEL: _FILE,
+    InputKind.DEBIAN: _FILE,
+    InputKind.GIT: Reader(CommitPin),
+    InputKind.IMAGE: Reader(DigestPin),
+}
+
+
+def _describe_pins(schema: dict[str, object]) -> None:
+    """Which pin an input has follows from its key."""
+    pins = {f"^{kind.value}:{SPECS[kind]}$": pin.schema for kind, pin in _PIN_READERS.items()}
+    schema |= {"additionalProperties": False, "patternProperties": pins}
+
+
+@dataclass(frozen=True)
+class LockFile(ProjectSection):
+    """Which bytes every input must be. Written by `./run lock`, never by hand."""
+
+    format: FormatNumber
+    """Version of this file's format."""
+    inputs: Annotated[Mapping[str, object], Field(json_schema_extra=_describe_pins)]
+    """Pins by input: kind, colon, name."""
+
+
+LOCK = Reader(LockFile)
+
+
+def parse_lock(text: str, path: str) -> Lock:
+    """Read ``inputs.lock``; ``path`` is the name that messages begin with.
+
+    Raises ``ParseError`` where it is not JSON, else ``SchemaError`` or ``ValidationError`` with all problems.
+    """
+    document = read_json(text, path)
+    document.check_format(FORMAT, ("format", "inputs"))
+    document.read(LOCK)
+    pins = {key: _pin(key, document) for key in document.keys("inputs")}
+    document.raise_if_any()
+    return Lock(pins=pins)
+
+
+def render_lock(lock: Lock) -> str:
+    """The text of ``inputs.lock``: sorted, so that a change shows as the lines that changed."""
+    inputs = {key: _fields(Input.parse(key).kind, pin) for key, pin in lock.pins.items()}
+    return json.dumps({"format": FORMAT, "inputs": inputs}, indent=2, sort_keys=True) + "\n"
+
+
+def _pin(key: str, document: Document) -> Pin:
+    kind = _kind(key, document)
+    read = document.read(_PIN_READERS[kind], ("inputs", key)) if kind else None
+    return Pin(**vars(read)) if read else Pin()
+
+
+def _kind(key: str, document: Document) -> InputKind | None:
+    place = ("inputs", key)
+    try:
+        item = Input.parse(key)
+    except ValueError:
+        kind, known = key.partition(":")[0], [kind.value for kind in InputKind]
+        allowed, hint = ", ".join(f"{kind}:…" for kind in known), nearest(kind, known)
+        document.report(ValidationError, place, "not a kind of input", found=kind, allowed=allowed, hint=hint)
+        return None
+    if re.fullmatch(SPECS[item.kind], item.spec) is None:
+        document.report(ValidationError, place, f"not the name of a {item.kind.value} input", found="")
+    return item.kind
+
+
+def _fields(kind: InputKind, pin: Pin) -> dict[str, str | int | None]:
+    if _PIN_READERS[kind] is _FILE:
+        return {"filename": pin.filename, "size": pin.size, "sha256": pin.sha256}
+    return {"revision": pin.revision}

@@ -20,8 +20,8 @@ from builder.formats.json_values import parse_json
 from builder.formats.manifest import BaseEntry, Manifest
 from builder.formats.package_names import PARTS_SUFFIX, form_of
 from builder.onnxruntime.toolchain import divide, tools
-from builder.package import purl
 from builder.package.contents import wanted
+from builder.package.sbom import deb_purl, debian_purl, image_purl, pypi_purl
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin
 from builder.project.variants import Origin, assembled_inputs
@@ -126,7 +126,7 @@ def base_parts(
     parts = (
         *(_dependency(item, pins[item.key]) for item in inputs),
         *(
-            Resource(purl.deb(one.name, one.version, one.arch), {"sha256": one.sha256}, name=one.path)
+            Resource(deb_purl(one.name, one.version, one.arch), {"sha256": one.sha256}, name=one.path)
             for one in system
         ),
     )
@@ -246,14 +246,14 @@ def _builder(plan: BuildPlan, run: BuilderRun) -> Iterator[Resource]:
 
 def _dependency(item: Input, pin: Pin) -> Resource:
     if item.kind is InputKind.WHEEL:
-        return Resource(purl.pypi(item.spec), {"sha256": pin.sha256}, name=pin.filename)
+        return Resource(pypi_purl(item.spec), {"sha256": pin.sha256}, name=pin.filename)
     if item.kind is InputKind.DEBIAN:
-        return Resource(purl.debian(item.spec), {"sha256": pin.sha256}, name=item.spec)
+        return Resource(debian_purl(item.spec), {"sha256": pin.sha256}, name=item.spec)
     if item.kind is InputKind.GIT:
         url, _, tag = item.spec.rpartition("@")
         return Resource(f"git+{url}@refs/tags/{tag}", {"gitCommit": pin.revision} if pin.revision else {})
     revision = pin.revision.removeprefix(_SHA256) if pin.revision else None
-    return Resource(purl.docker(item.spec), {"sha256": revision} if revision else {})
+    return Resource(image_purl(item.spec), {"sha256": revision} if revision else {})
 
 
 def _descriptor(one: Resource) -> dict[str, object]:

@@ -2,24 +2,26 @@
 
 What stands in it is decided here; how CycloneDX spells it is an adapter's. Two packages of the same content
 have the same SBOM: no clock, no random number. Properties of ours begin with ``ortpacks:``
-(docs/sbom.md).
-
-Holds an SBOM to the manifest of its package. Values in, findings out.
+(docs/sbom.md). ``check_sbom`` compares an SBOM with the manifest of its package. Package URLs (ECMA-427) are
+spelled by the purl project's own library.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Protocol, cast
 from uuid import NAMESPACE_URL, UUID, uuid5
+
+from packageurl import PackageURL
 
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.json_values import to_json
 from builder.formats.manifest import Manifest, WheelEntry
-from builder.package import purl
 from builder.package.archive import BUILT, Member
 from builder.package.contents import (
     CUDA_LICENCE,
@@ -173,8 +175,8 @@ def origin_of(source: str, vendor: str, ort: str) -> str:
     """
     kind, _, spec = source.partition(":")
     if kind == "wheel":
-        return purl.pypi(spec)
-    return purl.github(ORT_REPOSITORY, f"v{ort}") if vendor == ONNXRUNTIME else ""
+        return pypi_purl(spec)
+    return github_purl(ORT_REPOSITORY, f"v{ort}") if vendor == ONNXRUNTIME else ""
 
 
 def _component(
@@ -293,3 +295,42 @@ def _properties(component: _Component) -> dict[str, str]:
 def _sha256(component: _Component) -> str:
     found = cast("Sequence[Mapping[str, str]]", component.get("hashes", ()))
     return next((one["content"] for one in found if one["alg"] == "SHA-256"), "none")
+
+
+_DEB = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)_(?P<arch>[^_]+)\.deb")
+
+_SOURCE = re.compile(r"(?P<name>[^_]+)_(?P<version>[^_]+)\.orig(?:-[A-Za-z0-9-]+)?\.tar\.[a-z0-9]+")
+
+
+def pypi_purl(spec: str) -> str:
+    """A wheel's purl, from ``name==version`` or ``name==version@platform``: the type knows no platform."""
+    name, _, version = spec.partition("@")[0].partition("==")
+    return PackageURL("pypi", None, name, version).to_string()
+
+
+def github_purl(repository: str, version: str) -> str:
+    """The purl of a repository ``owner/name`` at a tag or commit."""
+    owner, _, name = repository.partition("/")
+    return PackageURL("github", owner, name, version).to_string()
+
+
+def image_purl(spec: str) -> str:
+    """An image's purl, from ``owner/name:tag``."""
+    owner, _, image = spec.rpartition("/")
+    name, _, tag = image.partition(":")
+    return PackageURL("docker", owner, name, tag).to_string()
+
+
+def deb_purl(name: str, version: str, arch: str) -> str:
+    """The purl of a binary package of Debian; ``arch`` is ``source`` for its upstream source."""
+    return PackageURL("deb", "debian", name, version, {"arch": arch}).to_string()
+
+
+def debian_purl(path: str) -> str:
+    """The purl of a file of Debian's archive by its path: a binary package or an upstream source."""
+    file = PurePosixPath(path).name
+    if binary := _DEB.fullmatch(file):
+        return deb_purl(binary["name"], binary["version"], binary["arch"])
+    if source := _SOURCE.fullmatch(file):
+        return deb_purl(source["name"], source["version"], "source")
+    return PackageURL("generic", None, file).to_string()

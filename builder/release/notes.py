@@ -19,8 +19,7 @@ from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project
 from builder.release.assets import INDEX, UPLOADED, Asset
-from builder.release.options import CLIENT, PublishPorts, downloads
-from builder.release.prepare import PreparedRelease
+from builder.release.prepare import CLIENT, PreparedRelease, PublishPorts, downloads
 from builder.report.card_grid import grid_name, table
 from builder.report.card_grid import loads as loads_grid
 from builder.selection.reasons import limits

@@ -26,33 +26,14 @@ from builder.release.assets import (
     render_table,
 )
 from builder.release.notes import card_tables, previous_index, release_notes
-from builder.release.options import (
-    CLIENT,
+from builder.release.prepare import (
     Published,
     PublishOptions,
     PublishPorts,
     State,
-    archives_in,
-    index_url,
-    release_tag,
+    files_there,
+    prepare,
 )
-from builder.release.prepare import LICENCES_PAGE, SBOM_SUFFIX, files_there, prepare, stored
-
-__all__ = [
-    "CLIENT",
-    "LICENCES_PAGE",
-    "SBOM_SUFFIX",
-    "PublishOptions",
-    "PublishPorts",
-    "Published",
-    "State",
-    "archives_in",
-    "index_url",
-    "publish_release",
-    "read_release_status",
-    "release_tag",
-    "stored",
-]
 
 
 def publish_release(

@@ -9,7 +9,7 @@ import pytest
 
 from builder.app import verbs
 from builder.builds.wiring import Wiring
-from builder.config.lock_file import parse_lock, render_lock
+from builder.config.project import parse_lock, render_lock
 from builder.errors import CommandError, ConfigError, TransferError
 from builder.ports import Completed
 from builder.project.inputs import Input, Lock, Pin

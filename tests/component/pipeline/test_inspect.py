@@ -17,8 +17,9 @@ from builder.gpu.table import CAPABILITIES
 from builder.package.describe import InspectedSource
 from builder.pipeline import inspect as stage
 from builder.pipeline.inspect import inspect
-from builder.report import heatmap_views
 from builder.report.heatmap import heat_maps
+from builder.report.heatmap import page as page_of
+from builder.report.heatmap import text as text_of
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, container, elf, image, sass
 from tests.support.factories.libraries import BROKEN, IDLE, OWN, PLAIN, PROVIDER
 
@@ -65,11 +66,11 @@ def _sources(named: Iterable[Named]) -> list[InspectedSource]:
 
 
 def table(named: Iterable[Named]) -> str:
-    return heatmap_views.text(heat_maps(_sources(named)))
+    return text_of(heat_maps(_sources(named)))
 
 
 def page(named: Iterable[Named], loader: FileSystemLoader) -> str:
-    return heatmap_views.page(heat_maps(_sources(named)), loader)
+    return page_of(heat_maps(_sources(named)), loader)
 
 
 def document(named: Iterable[Named]) -> dict[str, object]:

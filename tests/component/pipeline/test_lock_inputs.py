@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.config.lock_file import parse_lock
-from builder.config.project import load_project
+from builder.config.project import load_project, parse_lock
 from builder.errors import ToolMissingError, TransferError
 from builder.pipeline.lock_inputs import lock
 from builder.project.inputs import Input, InputKind, Lock, Pin, Resolver

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.host import DirectoryHost
 from builder.errors import ConfigError, DiskError, NothingToDoError, TransferError
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, open_stand, stamps, whole
 from tests.support.fakes.ports import FakeReporter
 

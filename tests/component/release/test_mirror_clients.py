@@ -12,8 +12,8 @@ from builder.client.install.obtain import obtain
 from builder.client.install.prefix import Prefix
 from builder.client.install.source import locate, mirrored
 from builder.files.http_client import Web, open_url
-from builder.release.options import PublishOptions
 from builder.release.preflight import Leniency
+from builder.release.prepare import PublishOptions
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
 from tests.support.factories.mirroring import TAG, Stand, bytes_in, static_server

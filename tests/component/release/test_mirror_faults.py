@@ -16,7 +16,7 @@ from builder.adapters.mirror.host import DirectoryHost
 from builder.errors import DiskError, IntegrityError, ReleaseConflictError
 from builder.files.digest import LocalFile
 from builder.release.mirror import loads
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, whole
 from tests.support.fakes.ports import FakeReporter
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import DiskError, ReleaseConflictError
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import TAG, Stand, bytes_in, stamps, whole
 
 

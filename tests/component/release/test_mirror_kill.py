@@ -17,7 +17,7 @@ import pytest
 from builder.errors import ReleaseConflictError
 from builder.files.digest import LocalFile
 from builder.release.mirror import loads
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, local_files, whole
 
 KILLS = 20

@@ -19,7 +19,7 @@ from builder.errors import (
     ReleaseConflictError,
     TransferError,
 )
-from builder.release.options import PublishOptions, index_url, release_tag
+from builder.release.prepare import PublishOptions, index_url, release_tag
 from builder.report.card_grid import dumps, grid_name, table
 from tests.doubles.github import REPOSITORY
 from tests.support.factories.publishing import TAG, Desk, here

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from builder.errors import BuilderError
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.doubles.github import GitHubDouble
 from tests.support.factories.outsiders import assert_no_name_twice, seen
 from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, here, open_desk, prepare

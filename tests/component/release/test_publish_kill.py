@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from urllib3.connection import HTTPConnection
 
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.doubles.github import GitHubDouble
 from tests.support.factories.outsiders import assert_no_name_twice, seen
 from tests.support.factories.publishing import TAG, Desk, here, open_desk, prepare, publish_at_once

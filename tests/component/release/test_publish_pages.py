@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from builder.errors import IntegrityError
-from builder.release.options import PublishOptions
 from builder.release.preflight import Leniency
+from builder.release.prepare import PublishOptions
 from tests.support.factories.publishing import TAG, Desk
 from tests.support.factories.releases import TEXTS, append_sum, manifest, write_package
 

@@ -12,8 +12,8 @@ from builder.files.digest import LocalFile
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import BaseEntry, Driver, Manifest
 from builder.formats.parts import StoredFile
-from builder.release.options import PublishOptions
 from builder.release.preflight import MAX_BODY, Leniency, check_files, check_index, check_notes
+from builder.release.prepare import PublishOptions
 from tests.support.factories.publishing import Desk
 from tests.support.factories.releases import append_sum, cut, manifest, write_package
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.errors import ReleaseConflictError, TransferError
-from builder.release.options import PublishOptions, State
+from builder.release.prepare import PublishOptions, State
 from tests.support.factories.publishing import TAG, Desk, here
 from tests.support.factories.releases import manifest, write_package
 

@@ -21,7 +21,7 @@ from builder.pipeline.plan import Wishes
 from builder.ports import EngineFacts
 from builder.project.inputs import InputKind, Lock, Pin
 from builder.project.variants import Origin
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.component.builds.test_variant_build import with_kit
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories import repacked

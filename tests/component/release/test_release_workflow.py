@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from builder.config.lock_file import render_lock
+from builder.config.project import render_lock
 from builder.project.inputs import Lock, Pin
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.support.factories.publishing import Desk
 from tests.support.factories.releases import append_sum
 

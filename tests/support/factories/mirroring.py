@@ -20,7 +20,7 @@ from builder.files.atomic_write import part_file
 from builder.files.digest import LocalFile
 from builder.project.variants import Project
 from builder.release.assets import ReleaseHost, ReleasePlan
-from builder.release.options import Published, PublishOptions, PublishPorts
+from builder.release.prepare import Published, PublishOptions, PublishPorts
 from builder.release.publish import converge_release, publish_release
 from tests.doubles.loopback import listening
 from tests.support import ROOT

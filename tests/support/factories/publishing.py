@@ -19,7 +19,7 @@ from builder.adapters.github.releases import GitHub
 from builder.config.project import load_project
 from builder.files.atomic_write import part_file
 from builder.project.variants import Project
-from builder.release.options import Published, PublishOptions, PublishPorts
+from builder.release.prepare import Published, PublishOptions, PublishPorts
 from builder.release.publish import publish_release, read_release_status
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support import ROOT

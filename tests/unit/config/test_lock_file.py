@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.config.lock_file import parse_lock, render_lock
+from builder.config.project import parse_lock, render_lock
 from builder.errors import ConfigError
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from tests.unit.config.config_cases import Case, changed, read_cases

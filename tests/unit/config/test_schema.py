@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from builder.config.document import Reader
-from builder.config.lock_file import LOCK, parse_lock
-from builder.config.project import PROJECT, load_project
+from builder.config.project import LOCK, PROJECT, load_project, parse_lock
 from builder.errors import ConfigError
 from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed

@@ -12,8 +12,7 @@ from builder.config.project import load_project
 from builder.console import Console
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.explain import Explanation, explain
-from builder.onnxruntime.official_builds import SETTINGS, settings
+from builder.onnxruntime.explain import SETTINGS, Explanation, explain, settings
 from builder.onnxruntime.profiles import cache_entries
 from builder.onnxruntime.toolchain import widened
 from builder.project.build_plan import BuildPlan

@@ -1,4 +1,7 @@
-"""A package against its name and manifest: what the archive gave, and what came from the wheels after it."""
+"""A package against its name and manifest: what the archive gave, and what came from the wheels after it.
+
+A thin package's manifest may be anybody's: what it says of absent files becomes paths and pip's words.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,20 @@ import pytest
 
 from builder.files.digest import Digest
 from builder.findings.finding import Finding
-from builder.formats.manifest import Manifest
+from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import Layout, PackageName
 from builder.package.notice import notice
-from builder.package.proof import check_completed, check_files, check_installed, check_name, check_notice
+from builder.package.proof import (
+    check_absent,
+    check_completed,
+    check_files,
+    check_installed,
+    check_name,
+    check_notice,
+)
 from tests.support.factories.documents import changed, manifest, without
+from tests.support.factories.records import LEGACY
+from tests.support.factories.records import manifest as tiny_manifest
 
 CUDNN, HOST = "lib/libcudnn.so.9", "lib/libonnxruntime.so.1"
 
@@ -148,3 +160,45 @@ def test_a_lean_package_that_says_it_runs_everything_is_found() -> None:
     (finding,) = check_name(name, all_run)
     assert (finding.code.name, finding.wanted, finding.got) == ("B002", "operators", "none")
     assert finding.message.startswith("onnxruntime.cannot_run ")
+
+
+SOURCE = "wheel:nvidia-cudnn-cu12==9.10.2.21"
+
+WHEEL = WheelEntry(SOURCE, "nvidia_cudnn_cu12-9.10.2.21-py3-none-manylinux_2_27_x86_64.whl", 7, "ab" * 32)
+
+
+def thin(wheel: WheelEntry | None = WHEEL, **changes: object) -> Manifest:
+    made = tiny_manifest(LEGACY, {"lib/libcudnn.so.9": 7})
+    absent = {"source": SOURCE, "member": "nvidia/cudnn/lib/libcudnn.so.9", "packed": False, **changes}
+    entry = replace(made.files[0], **absent)  # type: ignore[arg-type]
+    return replace(made, files=(entry,), wheels=(wheel,) if wheel else ())
+
+
+def test_what_we_write_is_safe() -> None:
+    assert list(check_absent(thin())) == []
+    assert list(check_absent(tiny_manifest(LEGACY, {"lib/libcudnn.so.9": 7}))) == []
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        thin(path="../../etc/cron.d/x"),
+        thin(path="/etc/passwd"),
+        thin(path="lib/../../x"),
+        thin(path="lib/-x"),
+        thin(member="../../../etc/shadow"),
+        thin(member="/etc/shadow"),
+        thin(member="a//b"),
+        thin(member=""),
+        thin(member=None),
+        thin(source="built"),
+        thin(wheel=None),
+        thin(replace(WHEEL, file="../../../x.whl")),
+        thin(replace(WHEEL, sha256="../../../../tmp")),
+        thin(replace(WHEEL, source="wheel:--index-url=x==1"), source="wheel:--index-url=x==1"),
+        thin(replace(WHEEL, source="image:x"), source="image:x"),
+        thin(replace(WHEEL, source="nothing"), source="nothing"),
+    ],
+)
+def test_what_would_lead_elsewhere_is_found_before_anything_is_fetched(hostile: Manifest) -> None:
+    assert [finding.code.name for finding in check_absent(hostile)] == ["B004"]

@@ -1,4 +1,7 @@
-"""An SBOM against its package's manifest: every planted difference is found, and only that."""
+"""An SBOM against its package's manifest: every planted difference is found, and only that.
+
+Package URLs are spelled as in the purl specification's examples and type definitions.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,22 @@ import json
 from collections.abc import Callable
 
 import pytest
+from packageurl import PackageURL
 
 from builder.adapters.cyclonedx import CycloneDx
 from builder.findings.finding import Code
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import Layout
-from builder.package.sbom import check_sbom, describe_bom, origin_of
+from builder.package.sbom import (
+    check_sbom,
+    deb_purl,
+    debian_purl,
+    describe_bom,
+    github_purl,
+    image_purl,
+    origin_of,
+    pypi_purl,
+)
 from tests.support.factories.documents import changed, digests, manifest, members, name, wheels, without
 from tests.support.factories.packages import official, plan
 
@@ -137,3 +150,42 @@ def test_the_sbom_of_a_compiled_package_is_not_that_of_a_repacked_one() -> None:
         PROVIDER,
         "lib/libonnxruntime_providers_shared.so",
     }
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (pypi_purl("nvidia-cublas-cu12==12.9.1.4"), "pkg:pypi/nvidia-cublas-cu12@12.9.1.4"),
+        (pypi_purl("onnxruntime==1.23.2@macos-arm64"), "pkg:pypi/onnxruntime@1.23.2"),
+        (pypi_purl("Torch_Fork==2.1+cu12.post1"), "pkg:pypi/torch-fork@2.1%2Bcu12.post1"),
+        (github_purl("Microsoft/onnxruntime", "v1.21.0"), "pkg:github/microsoft/onnxruntime@v1.21.0"),
+        (
+            image_purl("nvidia/cuda:12.9.1-devel-ubuntu22.04"),
+            "pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04",
+        ),
+        (image_purl("ubuntu:22.04"), "pkg:docker/ubuntu@22.04"),
+        (
+            debian_purl("pool/non-free/n/x/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb"),
+            "pkg:deb/debian/nvidia-cuda-toolkit@12.4.131~12.4.1-2?arch=amd64",
+        ),
+        (deb_purl("g++", "4:12.2.0-3", "amd64"), "pkg:deb/debian/g%2B%2B@4:12.2.0-3?arch=amd64"),
+        (
+            debian_purl("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
+            "pkg:deb/debian/onnxruntime@1.21.0%2Bdfsg?arch=source",
+        ),
+        (debian_purl("pool/main/x/odd name.zip"), "pkg:generic/odd%20name.zip"),
+    ],
+)
+def test_a_purl_is_spelled_as_specified_and_reads_back(made: str, wanted: str) -> None:
+    assert made == wanted
+    assert PackageURL.from_string(made).to_string() == wanted
+
+
+def test_the_forms_of_debians_names_are_read() -> None:
+    """Names of inputs.lock, and the packages they are files of."""
+    names = {
+        "pool/main/b/boost1.83/libboost1.83-dev_1.83.0-4.2_amd64.deb": "libboost1.83-dev",
+        "pool/main/h/howardhinnant-date/howardhinnant-date_3.0.3+ds.orig.tar.xz": "howardhinnant-date",
+        "pool/main/s/safeint/libsafeint-dev_3.0.28a+dfsg-4_all.deb": "libsafeint-dev",
+    }
+    assert {path: PackageURL.from_string(debian_purl(path)).name for path in names} == names

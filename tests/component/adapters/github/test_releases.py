@@ -12,7 +12,7 @@ from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.refusals import rate_limit_wait
 from builder.adapters.github.releases import GitHub
 from builder.errors import BuilderError, ConfigError, IntegrityError, TransferError
-from builder.release.options import PublishOptions
+from builder.release.prepare import PublishOptions
 from tests.doubles.github import TOKEN
 from tests.support.factories.publishing import TAG, Desk, here, open_desk
 from tests.support.factories.releases import FakeTime

@@ -144,8 +144,8 @@ class CheckTools:
 
 
 def _stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Outputs:
-    """See ``adapters.test_models.stock``."""
+    """See ``adapters.test_models.selftest_graphs``."""
     # Imported late: onnxruntime is slow to import and leaves an id of its own in the user's home.
-    from builder.adapters.test_models.stock import stock_outputs  # noqa: PLC0415
+    from builder.adapters.test_models.selftest_graphs import stock_outputs  # noqa: PLC0415
 
     return stock_outputs(model, inputs)

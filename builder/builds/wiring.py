@@ -14,17 +14,15 @@ from pathlib import Path
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive.package_archive import EARLIEST_MTIME, PackageArchive
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.package_archive import EARLIEST_MTIME, ChecksumFile, PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
 from builder.adapters.debian.rootfs import DebianRootfs
 from builder.adapters.docker.engine import DockerEngine
-from builder.adapters.pip import PipSource
 from builder.adapters.process import ProcessRunner
 from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
-from builder.adapters.wheel import Patchelf
+from builder.adapters.wheel import Patchelf, PipSource
 from builder.config.project import load_project, parse_lock
 from builder.console import Console
 from builder.errors import ConfigError
@@ -177,8 +175,11 @@ class Wiring:
     def trials(self, store: FileStore) -> tuple[SelftestTrial, ...]:
         """The models of the self-test: recurrent, dense, an encoder, a layer of a decoder."""
         # Imported late: onnx is slow to import.
-        from builder.adapters.test_models.decoder import decoder, hidden_states  # noqa: PLC0415
-        from builder.adapters.test_models.minilm import minilm  # noqa: PLC0415
+        from builder.adapters.test_models.selftest_graphs import (  # noqa: PLC0415
+            decoder,
+            hidden_states,
+            minilm,
+        )
 
         transformer, sentences = minilm(store.unpack(SELFTEST_TRANSFORMER), self.cache / "made")
         rows = {name: array.tolist() for name, array in sentences.items()}

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.inside import costs, ninja, record
+from builder.inside import costs, ninja
 from builder.inside.costs import Line
 from builder.inside.ninja import costliest_first
 
@@ -55,10 +55,10 @@ def main(options: argparse.Namespace) -> int:
             ran=lambda: costs.parse_log(ran.read()),
         )
         say(f"{len(todo)} units to compile, {jobs} at a time{progress.left()}")
-        record.begin(tree, time.time(), jobs)
+        costs.begin_run(tree, time.time(), jobs)
         status = compile_units(tree, jobs, options.targets, progress)
     learn(options, log, count)
-    record.write(options.record, tree)
+    costs.write_record(options.record, tree)
     return status
 
 

@@ -1,4 +1,4 @@
-"""The few calls of ONNX Runtime's C API that opening and running a model needs, through ctypes.
+"""Models opened and run through ONNX Runtime's C API, of which ctypes calls the few functions needed.
 
 ``OrtApi`` is a table of function pointers that only ever grows at its end: a function's place in it is ABI.
 The places are those of ``onnxruntime_c_api.h`` of 1.21.0; ``onnxruntime_c_api.cc`` asserts several of them
@@ -8,9 +8,14 @@ The places are those of ``onnxruntime_c_api.h`` of 1.21.0; ``onnxruntime_c_api.c
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 API_VERSION = 11
 """The oldest API that has every function below (CUDA's V2 options came with 1.11)."""
@@ -18,7 +23,6 @@ API_VERSION = 11
 PLACES = {
     "GetErrorCode": 1,
     "GetErrorMessage": 2,
-    "CreateEnv": 3,
     "CreateEnvWithCustomLogger": 4,
     "CreateSession": 7,
     "Run": 9,
@@ -91,14 +95,11 @@ class ApiStatusError(Exception):
 
 
 _CALL = ctypes.CFUNCTYPE(ctypes.c_void_p)
-"""Any function of the table: what it is given says its own C type, it answers with a status or nothing."""
-_LOGGER = ctypes.CFUNCTYPE(
-    None,
-    ctypes.c_void_p,
-    ctypes.c_int,
-    *[ctypes.c_char_p] * 4,
-)
+"""Any function of the table that returns a status or null; its arguments carry their own C types."""
+
+_LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, *[ctypes.c_char_p] * 4)
 """``OrtLoggingFunction``: parameter, severity, category, id, place in the source, message."""
+
 _TEXT = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
 
@@ -108,7 +109,7 @@ class Api:
     A context: an environment that is left to the process's end is destroyed after what it needs.
     """
 
-    def __init__(self, library: Path, log: Callable[[str, str], None] | None = None) -> None:
+    def __init__(self, library: Path, log: Callable[[str, str], None]) -> None:
         """``log`` gets place and message of what sessions say that were opened to be verbose.
 
         Raises ``OSError`` for what is no library, ``AttributeError`` for what is no ONNX Runtime.
@@ -119,9 +120,6 @@ class Api:
         self.version: str = ctypes.CFUNCTYPE(ctypes.c_char_p)(get_version)().decode()
         table = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(get_api)(API_VERSION)
         self._table = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
-        if log is None:
-            self.env = self.handle("CreateEnv", ctypes.c_int(_FATAL), b"ortpacks")
-            return
 
         def listen(*said: bytes | int | None) -> None:
             *_, place, message = said
@@ -131,6 +129,11 @@ class Api:
         self.env = self.handle(
             "CreateEnvWithCustomLogger", self._logger, None, ctypes.c_int(_FATAL), b"ortpacks"
         )
+
+    @cached_property
+    def memory(self) -> ctypes.c_void_p:
+        """The description of plain memory, as tensors over arrays need it."""
+        return self.handle("CreateCpuMemoryInfo", ctypes.c_int(0), ctypes.c_int(0))
 
     def __enter__(self) -> Self:
         return self
@@ -189,3 +192,119 @@ class Api:
 
 def _decoded(text: object) -> str:
     return text.decode(errors="replace") if isinstance(text, bytes) else ""
+
+
+NO_CUDA = ("CUDA failure", "Failed to load library")
+"""What a refusal says: there is no device, or the provider cannot be loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings:
+    """How a session is opened."""
+
+    cuda: bool = True
+    """Ask for the CUDA provider before the CPU's."""
+    verbose: bool = False
+    """Log everything, of which the place of each node is wanted."""
+    level: int | None = None
+    """``GraphOptimizationLevel``; ORT's own choice (99, all) unless said."""
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Entries of ORT's session configuration."""
+
+
+class Session:
+    """An open model on a library's CUDA and CPU providers. It has one thread: sums come out in one order."""
+
+    def __init__(self, api: Api, model: Path, wish: SessionSettings) -> None:
+        """Open ``model``. Where CUDA finds no device, the CPU serves, and ``refusal`` is ORT's message.
+
+        Raises ``ApiStatusError``.
+        """
+        self._api = api
+        self.refusal: str | None = None
+        try:
+            self._handle = _open(api, model, wish)
+        except ApiStatusError as error:
+            if not wish.cuda or not any(words in error.message for words in NO_CUDA):
+                raise
+            self.refusal = error.message
+            self._handle = _open(api, model, replace(wish, cuda=False))
+        self.inputs = self._names("Input")
+        self.outputs = self._names("Output")
+
+    def run(self, inputs: Sequence[ctypes.c_void_p]) -> list[ctypes.c_void_p]:
+        """The OrtValues that come out, which the caller releases as those that go in.
+
+        Raises ``ApiStatusError``.
+        """
+        fetched = (ctypes.c_void_p * len(self.outputs))()
+        self._api.call(
+            "Run",
+            self._handle,
+            None,
+            _texts(self.inputs[: len(inputs)]),
+            (ctypes.c_void_p * len(inputs))(*inputs),
+            ctypes.c_size_t(len(inputs)),
+            _texts(self.outputs),
+            ctypes.c_size_t(len(self.outputs)),
+            fetched,
+        )
+        return [ctypes.c_void_p(handle) for handle in fetched]
+
+    def close(self) -> None:
+        """Release the session; what the CUDA provider holds goes with it."""
+        self._api.release("ReleaseSession", self._handle)
+
+    def _names(self, side: str) -> list[str]:
+        count = self._api.number(f"SessionGet{side}Count", self._handle)
+        get = f"SessionGet{side}Name"
+        return [self._api.text(get, self._handle, ctypes.c_size_t(at)) for at in range(count)]
+
+
+def tensor(api: Api, data: NDArray[np.generic], shape: Sequence[int], kind: int) -> ctypes.c_void_p:
+    """An OrtValue over the bytes of ``data``, which must outlive it. Raises ``ApiStatusError``.
+
+    ``kind`` is its ``ONNXTensorElementDataType``, which has the numbers of onnx's ``TensorProto.DataType``.
+    """
+    return api.handle(
+        "CreateTensorWithDataAsOrtValue",
+        api.memory,
+        ctypes.c_void_p(data.ctypes.data),
+        ctypes.c_size_t(data.nbytes),
+        (ctypes.c_int64 * len(shape))(*shape),
+        ctypes.c_size_t(len(shape)),
+        ctypes.c_int(kind),
+    )
+
+
+def _texts(names: Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:
+    return (ctypes.c_char_p * len(names))(*(name.encode() for name in names))
+
+
+def _open(api: Api, model: Path, wish: SessionSettings) -> ctypes.c_void_p:
+    options = api.handle("CreateSessionOptions")
+    try:
+        _prepare(api, options, wish)
+        return api.handle("CreateSession", api.env, str(model).encode(), options)
+    finally:
+        api.release("ReleaseSessionOptions", options)
+
+
+def _prepare(api: Api, options: ctypes.c_void_p, wish: SessionSettings) -> None:
+    api.call("SetIntraOpNumThreads", options, ctypes.c_int(1))
+    if wish.level is not None:
+        api.call("SetSessionGraphOptimizationLevel", options, ctypes.c_int(wish.level))
+    if wish.verbose:
+        api.call("SetSessionLogSeverityLevel", options, ctypes.c_int(0))
+    for key, value in wish.config.items():
+        api.call("AddSessionConfigEntry", options, key.encode(), value.encode())
+    if wish.cuda:
+        _append_cuda(api, options)
+
+
+def _append_cuda(api: Api, options: ctypes.c_void_p) -> None:
+    cuda = api.handle("CreateCUDAProviderOptions")
+    try:
+        api.call("SessionOptionsAppendExecutionProvider_CUDA_V2", options, cuda)
+    finally:
+        api.release("ReleaseCUDAProviderOptions", cuda)

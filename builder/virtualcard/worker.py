@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
+from onnx import helper
 
 from builder.formats.session_log import Placement
-from builder.virtualcard.capi import Api, ApiStatusError
+from builder.virtualcard.capi import Api, ApiStatusError, Session, SessionSettings, tensor
 from builder.virtualcard.opening import NO_RUNTIME, CardAnswer
-from builder.virtualcard.session import Session, SessionSettings
-from builder.virtualcard.values import InexpressibleError
 
 
 class OpeningJob(TypedDict):
@@ -53,7 +52,7 @@ def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> Ca
     try:
         error = _open(api, job)
         nodes = [] if error else placement.take()
-    except (ApiStatusError, InexpressibleError) as refusal:
+    except ApiStatusError as refusal:
         error, nodes = str(refusal), placement.take()
     ctypes.CDLL(None).virtualcard_report(str(report).encode())
     answer = CardAnswer(
@@ -80,17 +79,28 @@ def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> Ca
 
 
 def _open(api: Api, job: OpeningJob) -> str:
-    """Why there was no CUDA provider, or nothing. Raises ``ApiStatusError``, ``InexpressibleError``."""
+    """Why there was no CUDA provider, or nothing. Raises ``ApiStatusError``."""
     session = Session(
         api, Path(job["model"]), SessionSettings(verbose=True, level=job["level"], config=job["config"])
     )
     try:
         if session.refusal is None and job["feed"] is not None:
-            values = dict(np.load(job["feed"]))
-            session.run([values[name] for name in session.inputs])
+            _run(api, session, Path(job["feed"]))
     finally:
         session.close()
     return session.refusal or ""
+
+
+def _run(api: Api, session: Session, feed: Path) -> None:
+    """Run a model once; what comes out is nobody's answer, since no kernel computed."""
+    with np.load(feed) as arrays:
+        feeds = [np.ascontiguousarray(arrays[name]) for name in session.inputs]
+    values = [tensor(api, one, one.shape, helper.np_dtype_to_tensor_dtype(one.dtype)) for one in feeds]
+    try:
+        values += session.run(values)
+    finally:
+        for value in values:
+            api.release("ReleaseValue", value)
 
 
 class _Libraries:

@@ -11,7 +11,7 @@ import onnx
 from onnx import numpy_helper
 
 from builder.project.inputs import Input
-from builder.virtualcard.values import DTYPES, Array, Value
+from tests.answers.values import DTYPES, Array, Value
 
 ONNX_WHEEL = Input.wheel("onnx==1.17.0")
 """The release ORT 1.21 implements (cmake/deps.txt names it): newer tests ask for opsets it does not have."""

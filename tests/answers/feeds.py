@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.virtualcard.values import Array
+from tests.answers.values import Array
 
 
 def save(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 
 from builder.pipeline.selftest_models import Tensor
 from builder.project.inputs import SELFTEST_MODEL
-from builder.virtualcard.values import Array
 from tests.answers import pairs
+from tests.answers.values import Array
 
 _DTYPES = {"f32": np.float32, "i32": np.int32, "i64": np.int64}
 

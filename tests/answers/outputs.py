@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builder.virtualcard.capi import Api
-from builder.virtualcard.values import Array, Value
 from tests.answers.feeds import load, save
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
-from tests.answers.worker import open_with
+from tests.answers.values import Array, Value
+from tests.answers.worker import open_with, unheard
 from tests.support import ROOT
 
 
@@ -40,7 +40,7 @@ def outputs(
 def main(library: str, provider: str, model: str, feed: str, result: str) -> None:
     """See the module."""
     values = load(Path(feed))
-    with Api(Path(library)) as api:
+    with Api(Path(library), log=unheard) as api:
         session = open_with(api, provider)(Path(model))
         got = session.run([values[name] for name in session.inputs])
         save(Path(result), _tensors(dict(zip(session.outputs, got, strict=True))))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from builder.virtualcard.values import Array, Value
+from tests.answers.values import Array, Value
 
 RELATIVE, ABSOLUTE = 1e-3, 1e-7
 """onnx 1.17.0, ``onnx/backend/test/loader/__init__.py``; no test that lies in the wheel whole has its own."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from builder.virtualcard.capi import ApiStatusError
-from builder.virtualcard.values import InexpressibleError, Value
+from tests.answers.values import InexpressibleError, Value
 from tests.answers.worker import report
 
 KINDS = {
@@ -49,7 +49,7 @@ class Opened(Protocol):
 
 
 class PythonSession:
-    """Has ``session.Session``'s ``run`` and ``close``."""
+    """Has ``capi.Session``'s ``run`` and ``close``."""
 
     def __init__(self, session: Opened) -> None:
         self._session = session

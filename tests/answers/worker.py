@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from builder.virtualcard.capi import Api, ApiStatusError
-from builder.virtualcard.session import Session, SessionSettings
-from builder.virtualcard.values import InexpressibleError, Value
+from builder.virtualcard.capi import Api, ApiStatusError, Session, SessionSettings
 from tests.answers.cases import Sample, samples
+from tests.answers.values import InexpressibleError, Value, ValueSession
 from tests.answers.verdict import PASSED, judge
 
 INEXPRESSIBLE = "inexpressible"
@@ -37,7 +36,7 @@ Opener: TypeAlias = Callable[[Path], Runs]
 def main(arguments: list[str]) -> None:
     """See the module."""
     library, provider = arguments
-    with Api(Path(library)) as api:
+    with Api(Path(library), log=unheard) as api:
         report(open_with(api, provider))
 
 
@@ -63,13 +62,17 @@ def answer(case: Path, opener: Opener) -> tuple[str, str]:
         return f"{INEXPRESSIBLE}: {limit}", ""
 
 
-def open_with(api: Api, provider: str) -> Callable[[Path], Session]:
+def unheard(place: str, message: str) -> None:
+    """What sessions log is none of their answers."""
+
+
+def open_with(api: Api, provider: str) -> Callable[[Path], ValueSession]:
     """Opens models on ``provider``, with the CPU's behind it."""
 
-    def opened(model: Path) -> Session:
+    def opened(model: Path) -> ValueSession:
         session = Session(api, model, SessionSettings(cuda=provider != "cpu"))
         assert provider != "gpu" or session.refusal is None, session.refusal
-        return session
+        return ValueSession(api, session)
 
     return opened
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.package_archive import ChecksumFile
 from builder.adapters.github.http import GitHubHttp
 from builder.app.verbs import write_client
 from builder.builds.variant_build import BuildOptions, VariantBuild

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from builder.formats.session_log import Placement
-from builder.virtualcard.capi import Api
-from builder.virtualcard.session import Session, SessionSettings
+from builder.virtualcard.capi import Api, Session, SessionSettings
 
 
 def main(library: str, model: str) -> None:

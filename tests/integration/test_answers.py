@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builder.adapters.test_models.minilm import SIMILARITIES
-from builder.virtualcard.values import Array, Value
 from tests.answers import pairs
 from tests.answers.card import COMPILER, NO_COMPILER, plain_environment
 from tests.answers.cases import ONNX_WHEEL, find_cases
@@ -20,6 +18,7 @@ from tests.answers.outputs import outputs
 from tests.answers.packages import built, compiled
 from tests.answers.pairs import Pair
 from tests.answers.table import Table, ask_library, ask_wheel, differing, inexpressible
+from tests.answers.values import Array, Value
 from tests.answers.verdict import PASSED, judge
 
 pytestmark = [
@@ -28,6 +27,8 @@ pytestmark = [
 ]
 CASES = 1428
 """model.onnx files below node, simple, pytorch-converted and pytorch-operator, by find | wc -l."""
+SIMILARITIES = ((1.0, 0.6660, 0.1046), (0.6660, 1.0, 0.1411), (0.1046, 0.1411, 1.0))
+"""What Sentence Transformers' documentation gives for its three sentences (sbert.net, Quickstart)."""
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.test_models.stock import stock_outputs
+from builder.adapters.test_models.selftest_graphs import stock_outputs
 from builder.builds.wiring import Wiring
 from builder.pipeline.selftest_models import silero_inputs
 from builder.project.inputs import SELFTEST_MODEL

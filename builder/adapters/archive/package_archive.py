@@ -2,6 +2,8 @@
 
 The bytes depend on the members, the preset, ``mtime`` and the version of the compressor's library; not on the
 machine, the file system's order or the number of workers.
+
+The ``SHA256SUMS`` beside them is merged under a lock, because variants finish side by side.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from typing import IO
 from builder.adapters.archive.compression import Compressor, compressor, estimated
 from builder.adapters.archive.split import split_archive, whole_digest
 from builder.adapters.archive.unpacking import manifest_of, members_of, texts_of, unpack
+from builder.errors import ParseError
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import Digest, LocalFile, RunningDigest, chunks_of, file_digest
 from builder.files.disk import disk_errors
+from builder.files.file_lock import exclusive
 from builder.formats.manifest import FOLDER_MODE, MANIFEST, file_mode
 from builder.formats.package_names import Form, form_of, stem
 from builder.package.archive import ChangedFileError, Content, Member
 from builder.ports import Reporter
 from builder.project.variants import Preset
+from builder.release.assets import CHECKSUMS, parse_checksums
 
 EARLIEST_MTIME = 315532800
 """1980-01-01: zip tools and some tars warn about anything older."""
@@ -189,3 +194,29 @@ class _Sink:
 
 def _padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % tarfile.BLOCKSIZE)
+
+
+class ChecksumFile:
+    """Implements ``package.archive.Checksums``."""
+
+    def read(self, folder: Path) -> Mapping[str, str]:
+        """See ``package.archive.Checksums.read``."""
+        path = folder / CHECKSUMS
+        if not path.is_file():
+            return {}
+        try:
+            return parse_checksums(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ParseError(f"{path}: {error}. Delete the file: the next build writes it anew.") from error
+
+    def update(self, folder: Path, *, put: Mapping[str, str], drop: tuple[str, ...] = ()) -> None:
+        """See ``package.archive.Checksums.update``."""
+        path = folder / CHECKSUMS
+        with disk_errors(path):
+            folder.mkdir(parents=True, exist_ok=True)
+        with exclusive(folder, lambda: None):  # the folder is the lock, so that no lock file is left behind
+            before = self.read(folder)
+            after = {name: digest for name, digest in {**before, **put}.items() if name not in drop}
+            if after != before:
+                with part_file(path) as file:
+                    file.write("".join(f"{sum_}  {name}\n" for name, sum_ in sorted(after.items())).encode())

@@ -142,27 +142,20 @@ def _one_line(text: str) -> Iterator[_AptEntry]:
 
 
 def _deb822(text: str) -> Iterator[_AptEntry]:
-    """The entries of ``Key: value`` stanzas; a line that starts with a blank continues the value."""
-    for stanza in re.split(r"\n\s*\n", text):
-        values = _fields(stanza)
-        if values.get("enabled", ["yes"]) == ["no"]:
+    for stanza in stanzas(text):
+        fields = {key.lower(): value.split() for key, value in stanza.items()}
+        if fields.get("enabled") == ["no"]:
             continue
-        for uri in values.get("uris", []):
-            yield _AptEntry(
-                uri=uri,
-                suites=tuple(values.get("suites", [])),
-                components=tuple(values.get("components", [])),
-            )
+        suites, components = (tuple(fields.get(key, ())) for key in ("suites", "components"))
+        for uri in fields.get("uris", ()):
+            yield _AptEntry(uri=uri, suites=suites, components=components)
 
 
-def _fields(stanza: str) -> dict[str, list[str]]:
-    values: dict[str, list[str]] = {}
-    key = ""
-    for line in stanza.splitlines():
-        if line.startswith("#"):
-            continue
-        if not line[:1].isspace():
-            key, _, line = line.partition(":")  # noqa: PLW2901 - the rest of the line is its value
-            key = key.strip().lower()
-        values.setdefault(key, []).extend(line.split())
-    return values
+def stanzas(text: str) -> Iterator[Mapping[str, str]]:
+    """The fields of each stanza of ``text`` (``man 5 deb822``), a continued value on one line."""
+    whole = re.sub(r"\n[ \t]+(?=\S)", " ", re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE))
+    for stanza in re.split(r"\n\s*\n", whole):
+        lines = (line.partition(":") for line in stanza.splitlines())
+        fields = {key: value.strip() for key, _, value in lines}
+        if fields:
+            yield fields

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from builder.adapters.debian.apt_mirror import AptMirrors
+from builder.adapters.debian.apt_mirror import AptMirrors, stanzas
 from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError, TransferError
 from builder.files.disk import disk_errors, says_full, sync_file
 from builder.files.file_lock import exclusive
@@ -234,8 +234,8 @@ def _listed(tar: Path) -> tuple[DebianPackage, ...]:
 
 
 def _of_installed(status: str, index: str) -> Iterator[DebianPackage]:
-    known = {_key(stanza): stanza for stanza in _stanzas(index) if "SHA256" in stanza}
-    for stanza in _stanzas(status):
+    known = {_key(stanza): stanza for stanza in stanzas(index) if "SHA256" in stanza}
+    for stanza in stanzas(status):
         if stanza.get("Status") == "install ok installed":
             found = known.get(_key(stanza))
             if found is None:
@@ -254,15 +254,6 @@ def _key(stanza: Mapping[str, str]) -> tuple[str, str, str]:
 def _text(archive: tarfile.TarFile, name: str) -> str:
     file = archive.extractfile(f"./{name}")
     return "" if file is None else file.read().decode(errors="replace")
-
-
-def _stanzas(text: str) -> Iterator[Mapping[str, str]]:
-    """The fields of each stanza; a value of several lines is cut after the first."""
-    for stanza in text.split("\n\n"):
-        lines = (line.partition(": ") for line in stanza.splitlines() if not line[:1].isspace())
-        fields = {key: value for key, _, value in lines}
-        if fields:
-            yield fields
 
 
 def _keep_list(tree: Path) -> None:

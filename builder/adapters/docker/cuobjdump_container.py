@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import re
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from builder.errors import CommandError, ToolMissingError
 from builder.files.atomic_write import part_file
@@ -35,7 +36,14 @@ _PARTS = ("elf.code", "elf.out", "elf.err", "ptx.code", "ptx.out", "ptx.err", "e
 _ANSWERS = frozenset({0, 255})
 """The exit codes that follow from the library's bytes. Answers with other codes are not cached."""
 
-_Kept = Mapping[str, tuple[int, str, str]]
+_PART = re.compile(r"^@@ (.+)\n", re.MULTILINE)
+
+
+class _Listings(BaseModel):
+    """The answers for one library: exit code, standard output and standard error of each listing."""
+
+    elf: tuple[int, str, str]
+    ptx: tuple[int, str, str]
 
 
 class ContainerInspector:
@@ -60,14 +68,16 @@ class ContainerInspector:
         ends before both listings were made.
         """
         file = self._cache / f"cuobjdump-{self._version}" / f"{file_digest(library).sha256}.json"
-        kept = _load(file)
-        if kept is None:
+        try:
+            kept = _Listings.model_validate_json(file.read_bytes())
+        except (OSError, ValueError):  # no answer yet, or a damaged one
             kept = self._ask(library)
-            if all(code in _ANSWERS for code, _, _ in kept.values()):
-                _save(file, kept)
-        return _completed("elf", kept), _completed("ptx", kept)
+            if {kept.elf[0], kept.ptx[0]} <= _ANSWERS:
+                with part_file(file) as part:
+                    part.write(kept.model_dump_json(indent=1).encode())
+        return Completed(*kept.elf), Completed(*kept.ptx)
 
-    def _ask(self, library: Path) -> _Kept:
+    def _ask(self, library: Path) -> _Listings:
         inside = f"{_FOLDER}/{library.name}"
         argv = ("sh", "-c", _SCRIPT, "sh", inside)
         done = self._engine.run(ContainerRun(image=self._image, argv=argv, files={inside: library}))
@@ -75,7 +85,8 @@ class ContainerInspector:
             raise ToolMissingError(
                 f"The toolchain image {self._image} has no cuobjdump. Rebuild the base, or use --base nvidia."
             )
-        parts = _split(done.stdout)
+        _, *found = _PART.split(done.stdout)
+        parts = dict(zip(found[::2], found[1::2], strict=True))
         if done.code != 0 or tuple(parts) != _PARTS:
             tail = [*done.stdout.splitlines()[-5:], *done.stderr.splitlines()[-5:]]
             raise CommandError(
@@ -85,41 +96,8 @@ class ContainerInspector:
                 code=done.code,
                 tail=tail,
             )
-        return {
-            kind: (int(parts[f"{kind}.code"]), parts[f"{kind}.out"], parts[f"{kind}.err"])
+        elf, ptx = (
+            (int(parts[f"{kind}.code"]), parts[f"{kind}.out"], parts[f"{kind}.err"])
             for kind in ("elf", "ptx")
-        }
-
-
-def _split(text: str) -> dict[str, str]:
-    """The script's output by part."""
-    parts: dict[str, str] = {}
-    name = ""
-    for line in text.splitlines(keepends=True):
-        if line.startswith("@@ "):
-            name = line[3:].strip()
-            parts[name] = ""
-        elif name:
-            parts[name] += line
-    return parts
-
-
-def _completed(kind: str, kept: _Kept) -> Completed:
-    code, stdout, stderr = kept[kind]
-    return Completed(code=code, stdout=stdout, stderr=stderr)
-
-
-def _load(file: Path) -> _Kept | None:
-    """A cached answer, or ``None`` where there is none or it cannot be read."""
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-        return {
-            kind: (int(value[kind][0]), str(value[kind][1]), str(value[kind][2])) for kind in ("elf", "ptx")
-        }
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
-        return None
-
-
-def _save(file: Path, kept: _Kept) -> None:
-    with part_file(file) as part:
-        part.write(json.dumps(kept, indent=1).encode())
+        )
+        return _Listings(elf=elf, ptx=ptx)

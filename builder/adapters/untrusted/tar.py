@@ -18,10 +18,9 @@ from builder.adapters.untrusted.image_documents import Layer, plain
 from builder.adapters.untrusted.reading import Allowance, Scratch, damage, decompressed, is_tar, read_to_end
 from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
 from builder.errors import IntegrityError, ValidationError
+from builder.files.package_tar import Forward
 from builder.formats.text import printable
 from builder.package.archive import MANIFEST_HEAD, is_manifest
-
-_CHUNK = 1 << 20
 
 _EXTENSIONS = (
     tarfile.GNUTYPE_LONGNAME,
@@ -45,9 +44,6 @@ _GLOBAL_LIMIT = 64
 
 _DIGITS = re.compile(rb"\d{40}")
 """More in a row than any record has: ``tarfile`` before Python 3.11.10 takes them times themselves."""
-
-_EMPTY_READS = 2
-"""How often ``tarfile`` meets a whole archive's end: filling its buffer, and looking for one more header."""
 
 _ENDS = ("EOFHeaderError", "EmptyHeaderError")
 """How ``tarfile`` calls a block of zeros and the end of the file, by names that it does not export."""
@@ -114,7 +110,7 @@ def _metered(tar: tarfile.TarFile) -> Iterator[None]:
         tar.fileobj = whole
 
 
-class _Forward(tarfile.TarFile):
+class _Lean(tarfile.TarFile):
     members: list[tarfile.TarInfo]
 
     def next(self) -> tarfile.TarInfo | None:
@@ -162,7 +158,8 @@ def opened_tar(
             stream = decompressed(file)
             seekable = seekable and stream is None
             _require_tar(stream, what)
-            tar = stack.enter_context(_tar(stream or file, seekable=seekable))
+            source = file if seekable else cast("IO[bytes]", Forward(stream or file))
+            tar = stack.enter_context(_Lean.open(fileobj=source, mode="r:", tarinfo=_Strict))
         yield ForwardTar(tar, seekable, what, allowance)
         if stream is not None:
             with damage(what):
@@ -176,28 +173,6 @@ def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
         raise ValidationError(
             f"{what}: what is compressed in it is no tar archive. Decompress it and name what comes out."
         )
-
-
-def _tar(stream: IO[bytes], *, seekable: bool) -> tarfile.TarFile:
-    if seekable:
-        return _Forward.open(fileobj=stream, mode="r:", tarinfo=_Strict)
-    ending = cast("IO[bytes]", _Ending(stream))
-    return _Forward.open(fileobj=ending, mode="r|", bufsize=_CHUNK, tarinfo=_Strict)
-
-
-class _Ending:
-    """A stream that ends: ``tarfile`` would skip a size of 2^80 piece by piece where nothing is left."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._empty = 0
-
-    def read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        self._empty += not data
-        if self._empty > _EMPTY_READS:
-            raise EOFError("it ends in the middle of a member")
-        return data
 
 
 @dataclass

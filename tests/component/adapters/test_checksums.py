@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.package_archive import ChecksumFile
 from builder.errors import ParseError
 
 

@@ -9,8 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from builder.adapters.pip import PipSource
 from builder.adapters.process import ProcessRunner
+from builder.adapters.wheel import PipSource
 from builder.errors import CommandError, DiskError, TransferError
 from builder.ports import Completed
 from builder.project.inputs import Input, Pin

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import PackageArchive
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.app.verbs import clean, write_builds_page
 from builder.builds.packing import command_of, write_record

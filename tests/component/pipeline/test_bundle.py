@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import PackageArchive
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.process import ProcessRunner
 from builder.adapters.wheel import Patchelf

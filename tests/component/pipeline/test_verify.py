@@ -13,9 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import PackageArchive
+from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
 from builder.adapters.archive.unpacking import stream_files
-from builder.adapters.checksums import ChecksumFile
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.wheel import record_text
 from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaError

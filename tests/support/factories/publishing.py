@@ -11,8 +11,7 @@ from pathlib import Path
 
 from jinja2 import FileSystemLoader
 
-from builder.adapters.archive.package_archive import PackageArchive
-from builder.adapters.checksums import ChecksumFile
+from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub

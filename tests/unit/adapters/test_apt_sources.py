@@ -25,7 +25,7 @@ def test_deb822_without_the_security_archive() -> None:
 
 def test_deb822_with_several_uris_and_continued_lines() -> None:
     uris = "URIs: http://a.example/debian/\n https://b.example/debian\n"
-    text = f"Types: deb\n{uris}Suites:\n trixie\nComponents: main\n"
+    text = f"Types: deb\nuris: file:/x\n \t\nTypes: deb\n{uris}Suites:\n trixie\nComponents: main\n# end"
     assert debian_mirrors({"x.sources": text}) == ("http://a.example/debian", "https://b.example/debian")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.adapters.pip import tag_arguments
+from builder.adapters.wheel import tag_arguments
 from builder.errors import ConfigError
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.inside.costs import Line
-from builder.inside.record import begin, cache_hits, peak_mib, read_runs, write
+from builder.inside.costs import Line, begin_run, cache_hits, peak_mib, read_runs, write_record
 
 GIB = 1 << 20
 """In KiB, as the kernel counts."""
@@ -59,9 +58,9 @@ local_storage_hit
 def test_a_record_counts_all_that_the_tree_took(tmp_path: Path) -> None:
     (tmp_path / "units.log").write_text(UNITS)
     (tmp_path / "ccache-stats.log").write_text(CACHE)
-    begin(tmp_path, 10.0, 2)
-    begin(tmp_path, 46.25, 1)
-    write(tmp_path / "record.json", tmp_path)
+    begin_run(tmp_path, 10.0, 2)
+    begin_run(tmp_path, 46.25, 1)
+    write_record(tmp_path / "record.json", tmp_path)
     assert json.loads((tmp_path / "record.json").read_text()) == {
         "format": 1,
         "units": 3,
@@ -78,15 +77,15 @@ def test_a_record_counts_all_that_the_tree_took(tmp_path: Path) -> None:
 
 
 def test_a_run_that_had_nothing_to_do_has_a_record(tmp_path: Path) -> None:
-    begin(tmp_path, 10.0, 4)
-    write(tmp_path / "record.json", tmp_path)
+    begin_run(tmp_path, 10.0, 4)
+    write_record(tmp_path / "record.json", tmp_path)
     record = json.loads((tmp_path / "record.json").read_text())
     assert (record["units"], record["peak_mib"], record["wall_s"], record["runs"]) == (0, 0, 0, 0)
 
 
 def test_a_run_that_was_killed_counts_to_its_last_unit(tmp_path: Path) -> None:
-    begin(tmp_path, 0, 2)  # killed at some time before 100 s
-    begin(tmp_path, 100, 2)
+    begin_run(tmp_path, 0, 2)  # killed at some time before 100 s
+    begin_run(tmp_path, 100, 2)
     log = [unit(0, 10, 1), unit(0, 20, 1), unit(100, 130, 1)]
     first, second = read_runs(tmp_path / "runs.log", log)
     assert (first.start, first.end, first.busy) == (0, 20_000, 30_000)
@@ -94,7 +93,7 @@ def test_a_run_that_was_killed_counts_to_its_last_unit(tmp_path: Path) -> None:
 
 
 def test_a_line_that_a_kill_cut_off_is_no_run(tmp_path: Path) -> None:
-    begin(tmp_path, 0, 2)
+    begin_run(tmp_path, 0, 2)
     with (tmp_path / "runs.log").open("a") as file:
         file.write("100000")
     assert len(read_runs(tmp_path / "runs.log", [])) == 1

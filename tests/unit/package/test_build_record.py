@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
-from builder.inside import record as container
+from builder.inside import costs as container
 from builder.package.build_record import (
     BuildRecord,
     CompileRecord,
@@ -160,9 +160,9 @@ def test_the_record_of_the_build_container_is_read(tmp_path: Path) -> None:
         "9000 12600 3500 1048576 0 a.o\n"
     )
     (tmp_path / "ccache-stats.log").write_text("# c.cc\ndirect_cache_hit\n# b.cc\ncache_miss\n")
-    container.begin(tmp_path, 1.0, 2)
-    container.begin(tmp_path, 8.5, 1)
-    container.write(tmp_path / "record.json", tmp_path)
+    container.begin_run(tmp_path, 1.0, 2)
+    container.begin_run(tmp_path, 8.5, 1)
+    container.write_record(tmp_path / "record.json", tmp_path)
     found = loads_compile((tmp_path / "record.json").read_bytes(), "record.json")
     assert found == CompileRecord(
         units=2,

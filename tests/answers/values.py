@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from builder.virtualcard.capi import Api
+from builder.virtualcard.capi import Api, Session, tensor
 
 Array: TypeAlias = "NDArray[np.generic]"
 Value: TypeAlias = "Array | list[Value] | None"
@@ -31,13 +32,34 @@ class InexpressibleError(Exception):
     """A value that this API cannot hand over: the harness's limit, not the library's answer."""
 
 
+class ValueSession:
+    """A session of the C API that takes and gives values as numpy holds them."""
+
+    def __init__(self, api: Api, session: Session) -> None:
+        self._api = api
+        self._session = session
+        self.inputs, self.outputs = session.inputs, session.outputs
+
+    def run(self, inputs: Sequence[Value]) -> list[Value]:
+        """The outputs. Raises ``ApiStatusError``, ``InexpressibleError``."""
+        values = Values(self._api)
+        try:
+            made = [values.make(value) for value in inputs]
+            return [values.read(handle) for handle in self._session.run(made)]
+        finally:
+            values.close()
+
+    def close(self) -> None:
+        """Release the session."""
+        self._session.close()
+
+
 class Values:
     """Makes and reads OrtValues of one library; ``close`` gives all of them back."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._made: list[ctypes.c_void_p] = []
-        self._memory = api.handle("CreateCpuMemoryInfo", ctypes.c_int(0), ctypes.c_int(0))
         self._buffers: list[Array] = []
         """The memory that tensors made of numpy arrays lie in."""
 
@@ -75,16 +97,7 @@ class Values:
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
         data = _pack(array) if kind in PACKED else np.ascontiguousarray(array)
         self._buffers.append(data)
-        return self._keep(
-            self._api.handle(
-                "CreateTensorWithDataAsOrtValue",
-                self._memory,
-                ctypes.c_void_p(data.ctypes.data),
-                ctypes.c_size_t(data.nbytes),
-                *_shape(array),
-                ctypes.c_int(kind),
-            )
-        )
+        return self._keep(tensor(self._api, data, array.shape, kind))
 
     def _make_strings(self, array: Array) -> ctypes.c_void_p:
         allocator = self._api.handle("GetAllocatorWithDefaultOptions")

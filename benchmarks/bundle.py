@@ -21,15 +21,14 @@ import os
 import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.measuring import Outcome, Way, answer, take_turns
 from builder.adapters.archive.compression import compressor
 from builder.adapters.archive.package_archive import PackageArchive
 from builder.console import Console
@@ -47,26 +46,12 @@ CLI = {
 }
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One run of one way."""
+@dataclass(frozen=True, kw_only=True)
+class Packing(Way):
+    """A way to pack."""
 
-    seconds: float
-    size: int
-    peak: int = 0
-    """Peak memory in bytes; 0 where it is not ours to measure."""
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to pack, and what its runs gave."""
-
-    name: str
-    run: Callable[[Path], Outcome]
-    """Packs into an empty folder."""
     alone: str = ""
     """The way that compresses the same and does nothing else."""
-    outcomes: list[Outcome] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -95,10 +80,7 @@ def main() -> None:
         listing = Path(place) / "files.json"
         listing.write_text(json.dumps({path: [got.size, got.sha256] for path, got in digests.items()}))
         ways = [way for way in _ways(files, listing, asked.threads) if asked.only in way.name]
-        for _ in range(asked.runs):
-            for way in ways:
-                with _folder(Path(place)) as empty:
-                    way.outcomes.append(way.run(empty))
+        take_turns(ways, Path(place), asked.runs)
     _print(ways, size)
 
 
@@ -115,15 +97,18 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _ways(files: list[Path], listing: Path, threads: int) -> list[Way]:
-    ways = [Way(BY_HAND, lambda empty: _shell(BEFORE, files, empty, threads))]
+def _ways(files: list[Path], listing: Path, threads: int) -> list[Packing]:
+    ways = [Packing(name=BY_HAND, run=lambda empty: _shell(BEFORE, files, empty, threads))]
     for form in Form:
         for preset in Preset:
             what = f"{preset.value} {form.value}"
             ours, alone = (_process(kind, form, preset, listing, threads) for kind in ("ours", "alone"))
-            ways += [Way(f"ours {what}", ours, alone=f"alone {what}"), Way(f"alone {what}", alone)]
+            ways += [
+                Packing(name=f"ours {what}", run=ours, alone=f"alone {what}"),
+                Packing(name=f"alone {what}", run=alone),
+            ]
     if shutil.which("zstd"):
-        ways += [Way(f"zstd {preset.value}", _cli(preset, files, threads)) for preset in Preset]
+        ways += [Packing(name=f"zstd {preset.value}", run=_cli(preset, files, threads)) for preset in Preset]
     return ways
 
 
@@ -137,8 +122,8 @@ def _shell(script: str, files: list[Path], empty: Path, threads: int) -> Outcome
     begin = time.perf_counter()
     paths = [str(path.resolve()) for path in files]
     argv = ["env", f"THREADS={threads}", "sh", "-ec", script, "sh", *paths]
-    _answer(argv, cwd=empty)
-    return Outcome(time.perf_counter() - begin, (empty / "out").stat().st_size)
+    answer(argv, cwd=empty)
+    return Outcome(seconds=time.perf_counter() - begin, size=(empty / "out").stat().st_size)
 
 
 def _process(kind: str, form: Form, preset: Preset, listing: Path, threads: int) -> Callable[[Path], Outcome]:
@@ -147,8 +132,8 @@ def _process(kind: str, form: Form, preset: Preset, listing: Path, threads: int)
         child = ["--child", kind, preset.value, str(out)]
         begin = time.perf_counter()
         argv = [sys.executable, "-m", "benchmarks.bundle", str(listing), f"--threads={threads}", *child]
-        peak = int(_answer(argv))
-        return Outcome(time.perf_counter() - begin, out.stat().st_size, peak)
+        peak = int(answer(argv).stdout)
+        return Outcome(seconds=time.perf_counter() - begin, size=out.stat().st_size, peak=peak)
 
     return run
 
@@ -184,25 +169,7 @@ def _alone(out: Path, digests: dict[Path, Digest], preset: Preset, threads: int)
         os.fsync(file.fileno())
 
 
-def _answer(argv: list[str], cwd: Path | None = None) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=cwd)
-    if done.returncode:
-        sys.exit(done.stderr.strip() or f"{argv[0]} left with code {done.returncode}")
-    return done.stdout
-
-
-@contextmanager
-def _folder(place: Path) -> Iterator[Path]:
-    """An empty folder that goes with what is in it."""
-    folder = place / "way"
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
-def _print(ways: list[Way], size: int) -> None:
+def _print(ways: list[Packing], size: int) -> None:
     """Each way's medians, against the first and against the compressor alone."""
     by_name = {way.name: way for way in ways}
     before = by_name.get(BY_HAND)
@@ -215,21 +182,20 @@ def _print(ways: list[Way], size: int) -> None:
         )
 
 
-def _of(before: Way | None, way: Way) -> str:
+def _of(before: Packing | None, way: Packing) -> str:
     return f"{way.size / before.size:.3f}" if before else ""
 
 
-def _faster(before: Way | None, way: Way) -> str:
+def _faster(before: Packing | None, way: Packing) -> str:
     return f"{before.seconds / way.seconds:.1f}" if before else ""
 
 
-def _ratio(way: Way, alone: Way | None) -> str:
+def _ratio(way: Packing, alone: Packing | None) -> str:
     return f"{way.seconds / alone.seconds:.2f}" if alone else ""
 
 
-def _peak(way: Way) -> str:
-    peak = max(outcome.peak for outcome in way.outcomes)
-    return f"{peak / 1e6:.0f}" if peak else ""
+def _peak(way: Packing) -> str:
+    return f"{way.peak / 1e6:.0f}" if way.peak else ""
 
 
 if __name__ == "__main__":

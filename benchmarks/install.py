@@ -19,19 +19,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from benchmarks.measuring import Outcome, Way, cpu_of_children, empty_folder, peak_of, served, take_turns
 from benchmarks.release import make_release
 from builder.formats.index import loads
 from builder.gpu.architectures import Capability
@@ -47,46 +44,12 @@ ENV = {
     "ORTPACKS_FORCE_DRIVER": "570.133.07",
 }
 BY_HAND = (
-    'set -eo pipefail; curl -sSf "$0" | tee >(sha256sum > sum) | zstd -dcq | tar x; wait; grep -q "$1" sum'
+    'set -eo pipefail; curl -sSf "$0" | tee >(sha256sum > sum) | zstd -dcq | tar x; '
+    'until [ -s sum ]; do sleep 0.01; done; grep -q "$1" sum'
 )
+"""The shell does not wait for ``sha256sum``, which ends last."""
 LIMITS = {"ours of by hand": 1.3, "MB": 150, "detect": 0.5, "select": 0.02, "again": 1.0}
 """At most; ``again`` is in seconds beyond the hashing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """One run."""
-
-    seconds: float
-    cpu: float
-    """Seconds of all its processes, the server's not."""
-    peak: int
-    """Bytes of memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Way:
-    """A way to install, and what its runs gave."""
-
-    name: str
-    run: Callable[[Path], Outcome]
-    """Installs into an empty folder."""
-    outcomes: list[Outcome] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """The fastest run's."""
-        return min(outcome.seconds for outcome in self.outcomes)
-
-    @property
-    def cpu(self) -> float:
-        """The cheapest run's."""
-        return min(outcome.cpu for outcome in self.outcomes)
-
-    @property
-    def peak(self) -> int:
-        """The largest run's."""
-        return max(outcome.peak for outcome in self.outcomes)
 
 
 def main() -> None:
@@ -99,7 +62,7 @@ def main() -> None:
         place = Path(name)
         index = make_release(place / "release", asked.size)
         pyz = build_client(ClientRequest(source=ROOT, target=place / "ortpacks.pyz", index_url=None))
-        with _server(index.parent) as url:
+        with served("benchmarks.install", "--serve", str(index.parent)) as url:
             _compare(_ways(pyz, url, index), place, asked.runs)
         _small(pyz, index, place)
 
@@ -128,10 +91,7 @@ def _ways(pyz: Path, url: str, index: Path) -> list[Way]:
 
 
 def _compare(ways: list[Way], place: Path, runs: int) -> None:
-    for _ in range(runs):
-        for way in ways:
-            with _folder(place) as empty:
-                way.outcomes.append(way.run(empty))
+    take_turns(ways, place, runs)
     hand = next((way.seconds for way in ways if way.name == "by hand"), None)
     print(f"{'':10} seconds  of by hand      CPU  peak MB")
     for way in ways:
@@ -142,7 +102,7 @@ def _compare(ways: list[Way], place: Path, runs: int) -> None:
 def _small(pyz: Path, index: Path, place: Path) -> None:
     """What is quick, or should be."""
     client = [sys.executable, "-I", "-S", str(pyz)]
-    with _folder(place) as empty:
+    with empty_folder(place) as empty:
         install = [*client, "install", "--index", str(index), "--prefix", "."]
         _timed(install, empty)
         again = min(_timed(install, empty).seconds for _ in range(3))
@@ -173,7 +133,7 @@ def _choosing(index: Path) -> float:
 
 def _timed(argv: list[str], folder: Path, env: dict[str, str] | None = None) -> Outcome:
     """A whole process in ``folder``. One that fails ends the benchmark with what it says."""
-    begin, before = time.perf_counter(), _cpu_of_children()
+    begin, before = time.perf_counter(), cpu_of_children()
     with subprocess.Popen(
         argv, cwd=folder, env=env or ENV, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -182,13 +142,7 @@ def _timed(argv: list[str], folder: Path, env: dict[str, str] | None = None) -> 
     seconds = time.perf_counter() - begin
     if process.returncode:
         sys.exit(f"{argv} left with code {process.returncode}: {said}")
-    return Outcome(seconds=seconds, cpu=_cpu_of_children() - before, peak=memory.peak)
-
-
-def _cpu_of_children() -> float:
-    """Seconds of those that have ended; the server has not."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    return Outcome(seconds=seconds, cpu=cpu_of_children() - before, peak=memory.peak)
 
 
 class _Memory(threading.Thread):
@@ -211,40 +165,19 @@ class _Memory(threading.Thread):
             time.sleep(0.02)
 
     def _look(self, pid: int) -> bool:
-        try:
-            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        except OSError:
-            return False
-        mark = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), None)
+        mark = peak_of(pid)
         if mark is not None:
             self._marks[pid] = mark
-            for child in children:
-                self._look(int(child))
+            for child in _children(pid):
+                self._look(child)
         return mark is not None
 
 
-@contextmanager
-def _folder(place: Path) -> Iterator[Path]:
-    """An empty folder that goes with what is in it; nothing of the run before is still being written."""
-    folder = place / "way"
-    folder.mkdir()
-    os.sync()
+def _children(pid: int) -> list[int]:
     try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
-
-
-@contextmanager
-def _server(folder: Path) -> Iterator[str]:
-    argv = [sys.executable, "-m", "benchmarks.install", "--serve", str(folder)]
-    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None  # noqa: S101 - it was asked for
-            yield server.stdout.readline().strip()
-        finally:
-            server.terminate()
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
 
 
 def _serve(folder: Path) -> None:

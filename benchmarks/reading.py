@@ -13,11 +13,11 @@ from __future__ import annotations
 import argparse
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from benchmarks.measuring import answer
 from builder.pipeline.inspect import inspect
 
 ROUNDS = 3
@@ -45,13 +45,13 @@ def main() -> None:
     if asked.native:
         _read(libraries)
         return
-    native, cuobjdump = [], []
+    native, cuobjdump, said = [], [], ""
     for _ in range(ROUNDS + 1):
-        seconds, answer = _native(libraries)
+        seconds, said = _native(libraries)
         native.append(seconds)
         cuobjdump.append(_cuobjdump(asked.cuobjdump, libraries))
     size = sum(library.stat().st_size for library in libraries)
-    print(f"{len(libraries)} libraries, {size / 1e9:.2f} GB; {answer}")
+    print(f"{len(libraries)} libraries, {size / 1e9:.2f} GB; {said}")
     for name, seconds_of in (("native", native[1:]), ("cuobjdump", cuobjdump[1:])):
         low, middle, high = min(seconds_of), statistics.median(seconds_of), max(seconds_of)
         print(f"{name:<10} {low:7.2f} {middle:7.2f} {high:7.2f} s  (min, median, max of {ROUNDS})")
@@ -76,8 +76,8 @@ def _native(libraries: list[Path]) -> tuple[float, str]:
     """Seconds of a whole process of ours, and what it says."""
     begin = time.perf_counter()
     argv = [sys.executable, "-m", "benchmarks.reading", "--native", *map(str, libraries)]
-    answer = _answer(argv).strip()
-    return time.perf_counter() - begin, answer
+    said = answer(argv).stdout.strip()
+    return time.perf_counter() - begin, said
 
 
 def _read(libraries: list[Path]) -> None:
@@ -98,22 +98,14 @@ def _cuobjdump(program: str | None, libraries: list[Path]) -> float:
     else:
         mounts = [f"--volume={folder}:{folder}:ro" for folder in {library.parent for library in libraries}]
         argv = ["docker", "run", "--rm", *mounts, "--env=CUOBJDUMP=cuobjdump", _toolchain(), *script]
-    begin, end = map(float, _answer(argv).split())
+    begin, end = map(float, answer(argv).stdout.split())
     return end - begin
-
-
-def _answer(argv: list[str]) -> str:
-    """What a command prints. One that failed is not timed: what it says ends the benchmark, with code 1."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr.strip() or f"{argv[0]} left with code {done.returncode}")
-    return done.stdout
 
 
 def _toolchain() -> str:
     """The image that `./run check` and `./run build` make."""
     argv = ["docker", "images", "--format={{.Repository}}:{{.Tag}}", "ortpacks/toolchain"]
-    tags = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+    tags = answer(argv).stdout.split()
     if not tags:
         sys.exit("No ortpacks/toolchain image: `./run build --variant modern` makes it.")
     return tags[0]

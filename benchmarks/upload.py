@@ -18,18 +18,15 @@ import argparse
 import hashlib
 import importlib
 import json
-import resource
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
+from benchmarks.measuring import Outcome, Way, answer, cpu_of_children, peak_of, served, take_turns
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.console import Console
@@ -43,39 +40,6 @@ NOISE = 1 << 26
 WAYS = ("ours", "publish", "curl")
 LIMITS = (0.8, 60e6)
 """Of curl's throughput at least, and bytes of memory at most."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One upload."""
-
-    seconds: float
-    cpu: float
-    peak: int = 0
-    """Peak memory in bytes; 0 where it is not ours to measure."""
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way to send a file, and what its runs gave."""
-
-    name: str
-    outcomes: list[Outcome] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        """The fastest run's."""
-        return min(outcome.seconds for outcome in self.outcomes)
-
-    @property
-    def cpu(self) -> float:
-        """The cheapest run's."""
-        return min(outcome.cpu for outcome in self.outcomes)
-
-    @property
-    def peak(self) -> int:
-        """The largest run's."""
-        return max(outcome.peak for outcome in self.outcomes)
 
 
 def main() -> None:
@@ -101,14 +65,13 @@ def _arguments() -> argparse.Namespace:
 
 
 def _compare(asked: argparse.Namespace) -> None:
-    ways = [Way(name) for name in WAYS if name != "curl" or shutil.which("curl")]
+    names = [name for name in WAYS if name != "curl" or shutil.which("curl")]
     with tempfile.TemporaryDirectory(dir=asked.scratch, prefix="upload-benchmark-") as place:
         file = Path(place) / "asset.bin"
         sha256 = _make(file, asked.size)
-        with _server(file, sha256) as url:
-            for _ in range(asked.runs):
-                for way in ways:
-                    way.outcomes.append(_run(way.name, file, url, sha256))
+        with served("benchmarks.upload", "--serve", sha256, "--file", str(file)) as url:
+            ways = [Way(name=name, run=partial(_run, name, file, url, sha256)) for name in names]
+            take_turns(ways, Path(place), asked.runs)
     _print(ways, asked.size)
 
 
@@ -123,29 +86,13 @@ def _make(file: Path, size: int) -> str:
     return digest.hexdigest()
 
 
-@contextmanager
-def _server(file: Path, sha256: str) -> Iterator[str]:
-    argv = [sys.executable, "-m", "benchmarks.upload", "--serve", sha256, "--file", str(file)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None  # noqa: S101 - it was asked for
-            yield server.stdout.readline().strip()
-        finally:
-            server.terminate()
-
-
-def _run(name: str, file: Path, url: str, sha256: str) -> Outcome:
+def _run(name: str, file: Path, url: str, sha256: str, _empty: Path) -> Outcome:
     if name == "curl":
-        before = _cpu_of_children()
-        return Outcome(float(_answer(_curl(file, url))), _cpu_of_children() - before)
+        before = cpu_of_children()
+        seconds = float(answer(_curl(file, url)).stderr)
+        return Outcome(seconds=seconds, cpu=cpu_of_children() - before)
     child = ["--child", name, "--file", str(file), "--url", url, "--sha256", sha256]
-    return Outcome(**json.loads(_answer([sys.executable, "-m", "benchmarks.upload", *child])))
-
-
-def _cpu_of_children() -> float:
-    """Seconds of those that have ended; the server has not."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    return Outcome(**json.loads(answer([sys.executable, "-m", "benchmarks.upload", *child]).stdout))
 
 
 def _curl(file: Path, url: str) -> list[str]:
@@ -167,13 +114,6 @@ def _curl(file: Path, url: str) -> list[str]:
     ]
 
 
-def _answer(argv: list[str]) -> str:
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr.strip() or f"{argv[0]} left with code {done.returncode}")
-    return done.stderr if argv[0] == "curl" else done.stdout
-
-
 def _child(name: str, file: Path, url: str, sha256: str) -> None:
     """Send one file and print an ``Outcome``."""
     if name == "publish":
@@ -185,13 +125,7 @@ def _child(name: str, file: Path, url: str, sha256: str) -> None:
     begin, cpu = time.perf_counter(), time.process_time()
     host.upload(release, LocalFile(file, file.stat().st_size, sha256))
     seconds = time.perf_counter() - begin
-    print(json.dumps({"seconds": seconds, "cpu": time.process_time() - cpu, "peak": _peak()}))
-
-
-def _peak() -> int:
-    """Of this program alone: ``ru_maxrss`` would count the process that started it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    print(json.dumps({"seconds": seconds, "cpu": time.process_time() - cpu, "peak": peak_of()}))
 
 
 def _serve(file: Path, sha256: str) -> None:

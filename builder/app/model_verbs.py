@@ -22,13 +22,14 @@ from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
+from builder.formats.json_values import to_json
 from builder.formats.missing_kernels import cannot_run, cause
 from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import Profile
 from builder.formats.session_log import EVERY_NODE, explained
 from builder.formats.text import printable, shortened
 from builder.gpu.architectures import Capability
-from builder.onnxruntime.operators import OperatorTable, document, text
+from builder.onnxruntime.operators import OperatorTable, text
 from builder.pipeline.library_file import read_file
 from builder.pipeline.plan import Wishes, choose_base
 from builder.ports import Reporter
@@ -80,7 +81,7 @@ def show_operators(wiring: Wiring, source: str, wishes: Wishes, *, as_json: bool
     with _provider(wiring, console, source) as provider:
         runtime = _runtime(wiring, console, wishes)
         table = _table(wiring, provider, runtime, console)
-    wiring.console.show(json.dumps(document(table), indent=2) if as_json else text(provider.label, table))
+    wiring.console.show(json.dumps(to_json(table), indent=2) if as_json else text(provider.label, table))
 
 
 def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside.costs import Cost, estimate
-from builder.onnxruntime.toolchain import divide, names, proposed, tools
+from builder.onnxruntime.toolchain import divide, proposed, tools
 from builder.onnxruntime.units import launches, narrowed, unused_options, without_device_code
+from builder.onnxruntime.versions import sm_names
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin
 
@@ -109,10 +110,10 @@ def tell(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], i
     missing = proposed(plan)
     if missing:
         wider = _with(plan, (*plan.variant.sm, *missing))
-        yield f"widen    --widen adds {names(missing)}: {_difference(wider, plan, costs)} more"
+        yield f"widen    --widen adds {sm_names(missing)}: {_difference(wider, plan, costs)} more"
     if plan.added:
         narrow = _with(plan, [arch for arch in plan.variant.sm if arch not in plan.added])
-        yield f"widen    {names(plan.added)}: {_difference(plan, narrow, costs)} of it"
+        yield f"widen    {sm_names(plan.added)}: {_difference(plan, narrow, costs)} of it"
 
 
 def _time(plan: BuildPlan, costs: Mapping[str, Cost], at_once: int | None) -> str:

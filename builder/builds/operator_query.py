@@ -20,10 +20,11 @@ import onnxruntime
 
 from builder.adapters.test_models.one_node import LAST, Definition, Question, definitions, future
 from builder.builds.wiring import Wiring
-from builder.errors import CheckFailedError
+from builder.errors import CheckFailedError, ConfigError
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
-from builder.onnxruntime.operators import ONNX, OperatorTable, document, parse, ranges
+from builder.formats.json_values import from_json, parse_json, to_json
+from builder.onnxruntime.operators import FORMAT, ONNX, OperatorTable, ranges
 from builder.ports import Reporter
 from builder.virtualcard.opening import (
     DISABLED,
@@ -85,7 +86,7 @@ def operator_table(
             definitions(), lambda asked: open_models(libraries, asked, _CARD, runtime=runtime), ort_version
         )
     with part_file(file) as part:
-        part.write(json.dumps(document(table), indent=1).encode())
+        part.write(json.dumps(to_json(table), indent=1).encode())
     return table
 
 
@@ -144,7 +145,8 @@ def _table(said: Mapping[Definition, _Answers], opsets: Mapping[str, int], ort_v
             key = (definition.domain or ONNX, definition.operator)
             served[key][definition.since] = one.types if one.kernel else None
     return OperatorTable(
-        ort_version=ort_version,
+        format=FORMAT,
+        onnxruntime=ort_version,
         opsets=opsets,
         kernels=tuple(row for key, versions in sorted(served.items()) for row in ranges(*key, versions)),
         asked=sum(one.answered for one in said.values()),
@@ -166,6 +168,6 @@ def _opsets(opener: Opener, domains: Iterable[str]) -> dict[str, int]:
 def _load(file: Path) -> OperatorTable | None:
     """A kept answer; ``None`` when there is none or it cannot be read, which only costs asking again."""
     try:
-        return parse(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+        return from_json(OperatorTable, parse_json(file.read_bytes(), file.name), file.name)
+    except (OSError, ConfigError):
         return None

@@ -27,10 +27,8 @@ from builder.package.build_record import CompileRecord, dumps, loads_compile, re
 from builder.package.provenance import (
     BuilderRun,
     Resource,
-    Subject,
     base_parts,
     base_revision,
-    describe_provenance,
     image_revision,
     provenance_json,
     provenance_name,
@@ -184,20 +182,13 @@ def write_provenance(one: Bundled, manifest: Manifest, run: BuildRun) -> Path:
     """Write a package's provenance; its path."""
     pins = run.wiring.lock.pins
     used = {item: pins[item.key] for item in used_inputs(run.plan, run.rendered) if item.key in pins}
-    statement = describe_provenance(
-        run.plan, manifest, used, list(_subjects(one)), _provenance_run(run), run.base_parts
-    )
+    parts = {file.name: one.sums[file.name] for file in one.files[:-1]}
+    subjects = {one.archive: one.package.sha256, **parts}
+    text = provenance_json(run.plan, manifest, used, subjects, _provenance_run(run), run.base_parts)
     path = run.wiring.dist / provenance_name(one.archive)
     with part_file(path) as file:
-        file.write(provenance_json(statement).encode())
+        file.write(text.encode())
     return path
-
-
-def _subjects(one: Bundled) -> Iterator[Subject]:
-    """The archive, then its parts if it was split."""
-    yield Subject(one.archive, one.package.sha256)
-    for file in one.files[:-1]:
-        yield Subject(file.name, one.sums[file.name])
 
 
 def _provenance_run(run: BuildRun) -> BuilderRun:

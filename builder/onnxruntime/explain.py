@@ -22,7 +22,7 @@ from builder.onnxruntime.profiles import Option, options
 from builder.onnxruntime.toolchain import Compiled, divide, made, read_list, refused, rewritten, tools
 from builder.onnxruntime.toolchain import lost as lost_capabilities
 from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
-from builder.onnxruntime.versions import hold_version, needs
+from builder.onnxruntime.versions import hold_version, needs, sm_names
 from builder.project.build_plan import BuildPlan
 
 
@@ -191,16 +191,16 @@ def _differences(plan: BuildPlan, profile: Profile) -> Iterator[Difference]:
     yield _architectures(plan)
     yield _RAW
     chosen = options(profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
-    ours = {option.entry.name: option for option in chosen}
+    ours = {option.name: option for option in chosen}
     for setting in settings(plan.ort_version):
         yield from _setting(setting, ours)
 
 
 def _setting(official: Setting, ours: Mapping[str, Option]) -> Iterator[Difference]:
     option = ours.get(official.name)
-    value = option.entry.value if option else official.default
+    value = option.value if option else official.default
     if value != official.value:
-        reason = official.argued or (option.entry.reason if option else "")
+        reason = official.argued or (option.reason if option else "")
         yield Difference(official.name, value, official.value, reason)
 
 
@@ -241,7 +241,7 @@ def _made_of(plan: BuildPlan) -> Iterator[str]:
     for asked, becomes in rewritten(divide(sm, *tools(plan)).compiled, version):
         yield f"sm_{asked} becomes sm_{becomes}, which runs on {_devices(becomes)}{_lost(asked, becomes)}"
     if plan.added:
-        yield f"added for what is lost so (widen): {_names(plan.added)}"
+        yield f"added for what is lost so (widen): {sm_names(plan.added)}"
     if plan.profile is Profile.FULL:
         yield from _left_out(sm, version)
     for new, old in shared_ptx(sm, version).items():
@@ -272,7 +272,3 @@ def _devices(arch: Arch) -> str:
 def _lost(asked: Arch, becomes: Arch) -> str:
     lost = lost_capabilities([asked], [becomes])
     return f" alone, not on {', '.join(map(str, lost))}" if lost else ""
-
-
-def _names(arches: Sequence[Arch]) -> str:
-    return ", ".join(f"sm_{arch}" for arch in arches)

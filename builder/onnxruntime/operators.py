@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 FORMAT = 1
 
@@ -36,17 +35,19 @@ class Kernels:
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """Everything one provider was asked and said."""
+    """Everything one provider was asked and said; docs/schemas/inspect-operators.schema.json has its JSON."""
 
-    ort_version: str
+    format: int
+    onnxruntime: str
+    """Its version."""
     opsets: Mapping[str, int]
     """Domain → newest opset that the host library knows."""
-    kernels: tuple[Kernels, ...]
-    """Sorted by domain, operator and opset."""
     asked: int
     """One-node graphs that ONNX Runtime took and placed."""
     unasked: tuple[str, ...]
     """``DOMAIN:OPERATOR-SINCE`` of what ONNX Runtime took no one-node graph of: nothing is said of these."""
+    kernels: tuple[Kernels, ...]
+    """Sorted by domain, operator and opset."""
 
     def operators(self) -> dict[str, tuple[str, ...]]:
         """Domain → names of the operators that have any kernel, sorted."""
@@ -75,7 +76,7 @@ class OperatorTable:
 def ranges(
     domain: str, operator: str, served: Mapping[int, Mapping[str, Iterable[str]] | None]
 ) -> list[Kernels]:
-    """Neighbouring definitions with the same types as one range.
+    """The kernels of one operator: neighbouring definitions with the same types are one range.
 
     ``served`` has every definition that the host knows: its first opset → type parameter → types with a
     kernel; ``None`` where there is no kernel.
@@ -94,57 +95,9 @@ def ranges(
     return found
 
 
-def document(table: OperatorTable) -> dict[str, object]:
-    """The JSON form; its schema is ``docs/schemas/inspect-operators.schema.json``."""
-    return {
-        "format": FORMAT,
-        "onnxruntime": table.ort_version,
-        "opsets": dict(table.opsets),
-        "asked": table.asked,
-        "unasked": list(table.unasked),
-        "kernels": [
-            {
-                "domain": item.domain,
-                "operator": item.operator,
-                "since": item.since,
-                "until": item.until,
-                "types": {name: list(types) for name, types in item.types.items()},
-            }
-            for item in table.kernels
-        ],
-    }
-
-
-def parse(value: object) -> OperatorTable | None:
-    """What ``document`` made; ``None`` for anything else."""
-    try:
-        fields = cast("Mapping[str, object]", value)
-        return OperatorTable(
-            ort_version=str(fields["onnxruntime"]),
-            opsets=dict(cast("Mapping[str, int]", fields["opsets"])),
-            kernels=tuple(map(_kernels, cast("Sequence[Mapping[str, object]]", fields["kernels"]))),
-            asked=int(str(fields["asked"])),
-            unasked=tuple(cast("Sequence[str]", fields["unasked"])),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-
-
-def _kernels(fields: Mapping[str, object]) -> Kernels:
-    until = fields["until"]
-    types = cast("Mapping[str, Sequence[str]]", fields["types"])
-    return Kernels(
-        str(fields["domain"]),
-        str(fields["operator"]),
-        int(str(fields["since"])),
-        None if until is None else int(str(until)),
-        {name: tuple(some) for name, some in types.items()},
-    )
-
-
 def text(label: str, table: OperatorTable) -> str:
     """For a terminal: a line for each operator and range of opsets, domain by domain."""
-    lines = [f"{label}, ONNX Runtime {table.ort_version}: operators with CUDA kernels"]
+    lines = [f"{label}, ONNX Runtime {table.onnxruntime}: operators with CUDA kernels"]
     width = max((len(item.operator) for item in table.kernels), default=0)
     for domain, names in table.operators().items():
         newest = table.opsets.get(domain)
@@ -166,10 +119,10 @@ def text(label: str, table: OperatorTable) -> str:
 
 def types_text(item: Kernels) -> str:
     """``T: float, float16; Tind: int32``."""
-    return "; ".join(f"{name}: {', '.join(map(short, types))}" for name, types in item.types.items())
+    return "; ".join(f"{name}: {', '.join(map(_short, types))}" for name, types in item.types.items())
 
 
-def short(spelled: str) -> str:
+def _short(spelled: str) -> str:
     """``float`` for ``tensor(float)``; any other type as ONNX spells it."""
     inner = spelled[len("tensor(") : -1]
     return inner if spelled == f"tensor({inner})" else spelled

@@ -17,12 +17,16 @@ from builder.onnxruntime.units import unused_options
 
 
 @dataclass(frozen=True)
-class CacheEntry:
+class Option:
     """One ``set(NAME VALUE CACHE TYPE "reason")``."""
 
     name: str
     value: str
     reason: str
+    source: str
+    """Where its name and its value come from."""
+    span: ReleaseRange = ALWAYS
+    """The releases that know it."""
 
     @property
     def type(self) -> str:
@@ -30,41 +34,26 @@ class CacheEntry:
         return "BOOL" if self.value in {"ON", "OFF"} else "STRING"
 
 
-@dataclass(frozen=True)
-class Option:
-    """An entry, where its name and its value come from, and the releases that know it."""
-
-    entry: CacheEntry
-    source: str
-    span: ReleaseRange = ALWAYS
-
-
-def _option(name: str, value: str, reason: str, source: str, span: ReleaseRange = ALWAYS) -> Option:
-    return Option(CacheEntry(name, value, reason), source, span)
-
-
 _CMAKE = "CMake's documentation"
 
 _SCRIPT = "tools/ci_build/github/linux/build_cuda_c_api_package.sh"
 
 COMMON: tuple[Option, ...] = (
-    _option("CMAKE_BUILD_TYPE", "Release", "as the official build", f"{_SCRIPT} of 1.21.0"),
-    _option("onnxruntime_USE_CUDA", "ON", "the CUDA provider is what we ship", "CMakeLists.txt line 72"),
-    _option(
-        "onnxruntime_BUILD_SHARED_LIB", "ON", "a host library for every language", f"{_SCRIPT} of 1.21.0"
-    ),
-    _option(
+    Option("CMAKE_BUILD_TYPE", "Release", "as the official build", f"{_SCRIPT} of 1.21.0"),
+    Option("onnxruntime_USE_CUDA", "ON", "the CUDA provider is what we ship", "CMakeLists.txt line 72"),
+    Option("onnxruntime_BUILD_SHARED_LIB", "ON", "a host library for every language", f"{_SCRIPT} of 1.21.0"),
+    Option(
         *("onnxruntime_USE_FULL_PROTOBUF", "ON", "the whole of protobuf, static"), "CMakeLists.txt line 118"
     ),
-    _option("onnxruntime_BUILD_UNIT_TESTS", "OFF", "ORT's own tests need a GPU", "build.py --skip_tests"),
-    _option("CMAKE_BUILD_WITH_INSTALL_RPATH", "ON", "no RUNPATH into the build machine", _CMAKE),
-    _option("CMAKE_INSTALL_RPATH", "$ORIGIN", "libraries find their neighbours", _CMAKE),
-    _option(
+    Option("onnxruntime_BUILD_UNIT_TESTS", "OFF", "ORT's own tests need a GPU", "build.py --skip_tests"),
+    Option("CMAKE_BUILD_WITH_INSTALL_RPATH", "ON", "no RUNPATH into the build machine", _CMAKE),
+    Option("CMAKE_INSTALL_RPATH", "$ORIGIN", "libraries find their neighbours", _CMAKE),
+    Option(
         *("onnxruntime_NVCC_THREADS", "1", "as the official build; memory is per thread"),
         "1.21.0's onnxruntime_providers_cuda.cmake line 158: default 1; at 00a7441: default 4",
         ReleaseRange(first=(1, 22)),
     ),
-    _option(
+    Option(
         *("onnxruntime_USE_FPA_INTB_GEMM", "OFF", "as the official C package: 54 MB, and slow to compile"),
         "pull requests 25802 (the option), 26002 (341 to 287 MB without)",
         ReleaseRange(first=(1, 23)),
@@ -78,58 +67,50 @@ _LEAN_SOURCE = (
 
 PROFILES: Mapping[Profile, tuple[Option, ...]] = {
     Profile.FULL: (
-        _option(
+        Option(
             "onnxruntime_DISABLE_CONTRIB_OPS", "OFF", "full: contrib operators", "CMakeLists.txt line 149"
         ),
-        _option("onnxruntime_USE_FLASH_ATTENTION", "ON", "full: serves sm_80 on", "CMakeLists.txt line 97"),
-        _option("onnxruntime_USE_LEAN_ATTENTION", "ON", "full: decoding", "CMakeLists.txt line 98"),
-        _option(
+        Option("onnxruntime_USE_FLASH_ATTENTION", "ON", "full: serves sm_80 on", "CMakeLists.txt line 97"),
+        Option("onnxruntime_USE_LEAN_ATTENTION", "ON", "full: decoding", "CMakeLists.txt line 98"),
+        Option(
             *("onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION", "ON", "full: attention below sm_80 too"),
             "CMakeLists.txt line 99",
         ),
     ),
     Profile.LEAN: (
-        _option("onnxruntime_DISABLE_CONTRIB_OPS", "ON", "lean: 54 CUDA units instead of 155", _LEAN_SOURCE),
-        _option("onnxruntime_USE_FLASH_ATTENTION", "OFF", "lean: flash attention needs sm_80", _LEAN_SOURCE),
-        _option("onnxruntime_USE_LEAN_ATTENTION", "OFF", "lean: part of flash attention", _LEAN_SOURCE),
-        _option(
+        Option("onnxruntime_DISABLE_CONTRIB_OPS", "ON", "lean: 54 CUDA units instead of 155", _LEAN_SOURCE),
+        Option("onnxruntime_USE_FLASH_ATTENTION", "OFF", "lean: flash attention needs sm_80", _LEAN_SOURCE),
+        Option("onnxruntime_USE_LEAN_ATTENTION", "OFF", "lean: part of flash attention", _LEAN_SOURCE),
+        Option(
             *("onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION", "OFF", "lean: serves contrib ops only"),
             _LEAN_SOURCE,
         ),
     ),
 }
 
-_MINIMAL = _option(
+_MINIMAL = Option(
     *("onnxruntime_CUDA_MINIMAL", "ON", "minimal: the EP's frame, one CUDA unit; for tests"),
     "CMakeLists.txt line 79",
 )
 
-_NO_CPUINFO = _option(
+_NO_CPUINFO = Option(
     *("onnxruntime_ENABLE_CPUINFO", "OFF", "only the host library asks for it"), "CMakeLists.txt line 229"
 )
 
 
 def options(profile: Profile, version: str, sm: Sequence[Arch], *, cpuinfo: bool) -> tuple[Option, ...]:
-    """The options of a profile that ORT ``version`` knows.
+    """The options of a profile that ORT ``version`` knows, in the order they are written.
 
     ``sm``: the set it is compiled for, which decides what of ``full`` no GPU would launch (``units``).
     ``cpuinfo``: whether the host library's CPU detection library can be had.
     """
     unused = unused_options(sm, version)
     known = (option for option in _all(profile, cpuinfo) if version in option.span)
-    return tuple(_off(option) if option.entry.name in unused else option for option in known)
+    return tuple(_off(option) if option.name in unused else option for option in known)
 
 
 def _off(option: Option) -> Option:
-    reason = "no architecture of the set launches any of it"
-    return replace(option, entry=replace(option.entry, value="OFF", reason=reason))
-
-
-def cache_entries(
-    profile: Profile, version: str, sm: Sequence[Arch], *, cpuinfo: bool
-) -> tuple[CacheEntry, ...]:
-    """The CMake cache entries of a profile, in the order they are written."""
-    return tuple(option.entry for option in options(profile, version, sm, cpuinfo=cpuinfo))
+    return replace(option, value="OFF", reason="no architecture of the set launches any of it")
 
 
 def _all(profile: Profile, cpuinfo: bool) -> Iterator[Option]:

@@ -23,7 +23,7 @@ from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.cuda_toolkits import assembles, compilable
 from builder.gpu.table import CAPABILITIES, MODELS
-from builder.onnxruntime.versions import REFUSES_FAMILIES, REWRITES_ARCHES
+from builder.onnxruntime.versions import REFUSES_FAMILIES, REWRITES_ARCHES, sm_names
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin
 
@@ -45,13 +45,6 @@ class Compiled:
         return f"{text}, PTX {' '.join(map(str, self.ptx))}" if self.ptx else text
 
 
-@dataclass(frozen=True)
-class _Entry:
-    arch: Arch
-    kind: str
-    """``real``, ``virtual`` or ``""``, which CMake takes as both."""
-
-
 def cmake_list(sm: Sequence[Arch]) -> str:
     """The value of CMAKE_CUDA_ARCHITECTURES that asks for SASS of ``sm`` and nothing else."""
     return ";".join(f"{arch}-real" for arch in sm)
@@ -68,11 +61,15 @@ def compiled(sm: Sequence[Arch], version: str) -> Compiled:
 def read_list(text: str, version: str) -> Compiled:
     """What a value of CMAKE_CUDA_ARCHITECTURES comes to with ORT ``version``; ``ValueError`` if refused."""
     entries = [_entry(word) for word in text.split(";") if word]
-    if REWRITES_ARCHES.holds(version):
-        return _as_ort_does(entries, version)
-    sass = {entry.arch for entry in entries if entry.kind != "virtual"}
-    ptx = {entry.arch for entry in entries if entry.kind != "real"}
-    return Compiled(tuple(sorted(sass)), tuple(sorted(ptx)))
+    sass = {arch for arch, kind in entries if kind != "virtual"}
+    if not REWRITES_ARCHES.holds(version):
+        ptx = {arch for arch, kind in entries if kind != "real"}
+        return Compiled(tuple(sorted(sass)), tuple(sorted(ptx)))
+    stopped = refused((arch for arch, _ in entries), version)
+    if stopped:
+        raise ValueError(f"Unrecognized CUDA architecture: {stopped[0]}")
+    virtual = [arch for arch, kind in entries if kind == "virtual"]
+    return Compiled(tuple(sorted(set(map(_accelerated, sass)))), tuple(virtual[-1:]))
 
 
 def refused(sm: Iterable[Arch], version: str) -> tuple[Arch, ...]:
@@ -88,20 +85,12 @@ def rewritten(sm: Sequence[Arch], version: str) -> tuple[tuple[Arch, Arch], ...]
     return tuple((asked, made) for asked, made in pairs if asked != made)
 
 
-def _entry(word: str) -> _Entry:
+def _entry(word: str) -> tuple[Arch, str]:
+    """An architecture and ``real``, ``virtual`` or ``""``, which CMake takes as both."""
     match = _ENTRY.fullmatch(word)
     if match is None:
         raise ValueError(f"Unrecognized CUDA architecture: {word}")
-    return _Entry(Arch.parse(match["arch"]), match["kind"] or "")
-
-
-def _as_ort_does(entries: Sequence[_Entry], version: str) -> Compiled:
-    stopped = refused((entry.arch for entry in entries), version)
-    if stopped:
-        raise ValueError(f"Unrecognized CUDA architecture: {stopped[0]}")
-    sass = {_accelerated(entry.arch) for entry in entries if entry.kind != "virtual"}
-    virtual = [entry.arch for entry in entries if entry.kind == "virtual"]
-    return Compiled(tuple(sorted(sass)), tuple(virtual[-1:]))
+    return Arch.parse(match["arch"]), match["kind"] or ""
 
 
 def _accelerated(arch: Arch) -> Arch:
@@ -183,21 +172,16 @@ def hold_reach(plan: BuildPlan, sass: Sequence[Arch]) -> Iterator[Finding]:
         return
     key = f"variants.{plan.variant.name}"
     found = proposed(plan)
-    by_hand = f", or {names(found)} in {key}.sm" if found else ", which compiles"
+    by_hand = f", or {sm_names(found)} in {key}.sm" if found else ", which compiles"
     yield Finding(
         code=Code.C012,
         path=f"{key}.sm",
         message=f"plain code for this set runs on {_cards(devices)} too, and what the package will hold does "
         "not run there natively",
         wanted=f"--widen, or {key}.widen: true{by_hand}",
-        got=names(sass),
+        got=sm_names(sass),
         severity=Severity.WARNING,
     )
-
-
-def names(arches: Iterable[Arch]) -> str:
-    """Architectures in words: ``sm_103, sm_121``."""
-    return ", ".join(f"sm_{arch}" for arch in arches)
 
 
 def _serves(sass: Iterable[Arch], device: Capability) -> bool:

@@ -9,7 +9,7 @@ release's branch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from builder.findings.finding import Code, Finding, Severity
@@ -168,7 +168,7 @@ def _half(path: str, sm: Sequence[Arch]) -> Iterator[Finding]:
             message=f"{HALF_IN_CONTRIB.what} ({HALF_IN_CONTRIB.source}). fp16 models may give wrong numbers "
             "there: ship fp32 or int8",
             wanted="fp16 models only on sm_53 and newer" + (f", or the set {kept}" if kept else ""),
-            got=_names(weak),
+            got=sm_names(weak),
             severity=Severity.WARNING,
         )
 
@@ -195,7 +195,7 @@ def _families(path: str, families: Sequence[Arch], ort: str) -> Finding:
         path=path,
         message=by_ort if stopped else by_cmake,
         wanted="each architecture of the family by itself: 100 103, or 120 121",
-        got=_names(families),
+        got=sm_names(families),
         severity=Severity.ERROR if stopped else Severity.WARNING,
     )
 
@@ -211,5 +211,6 @@ def _cuda_too_old(path: str, cuda: str, ort: str) -> Finding:
     )
 
 
-def _names(arches: Sequence[Arch]) -> str:
+def sm_names(arches: Iterable[Arch]) -> str:
+    """Architectures in words: ``sm_103, sm_121``."""
     return ", ".join(f"sm_{arch}" for arch in arches)

@@ -43,25 +43,23 @@ MICROSOFT = "microsoft"
 
 _ALWAYS = (OUR_LICENCE, NOTICE, ORT_LICENCE, ORT_NOTICES)
 
-_CUDA = (  # role in variants.yaml, folder in the wheel, library, who needs it
+_CUDNN, _CUDNN_GRAPH = "libcudnn.so.9", "libcudnn_graph.so.9"
+
+_NVIDIA_LIBRARIES = (  # role in variants.yaml, folder in the wheel, library, who needs it
     ("cudart", "cuda_runtime", "libcudart.so.12", f"{PROVIDER} links it"),
     ("cublas", "cublas", "libcublas.so.12", f"{PROVIDER} links it"),
     ("cublas", "cublas", "libcublasLt.so.12", "libcublas.so.12 links it"),
     ("cufft", "cufft", "libcufft.so.11", f"{PROVIDER} links it"),
     ("curand", "curand", "libcurand.so.10", f"{PROVIDER} links it"),
-    ("nvrtc", "cuda_nvrtc", "libnvrtc.so.12", "libcudnn_graph.so.9 opens it"),
+    ("nvrtc", "cuda_nvrtc", "libnvrtc.so.12", f"{_CUDNN_GRAPH} opens it"),
     ("nvrtc", "cuda_nvrtc", "libnvrtc-builtins.so.{cuda}", "libnvrtc.so.12 opens it"),
-)
-
-CUDNN = "libcudnn.so.9"
-
-_CUDNN_GRAPH = "libcudnn_graph.so.9"
-
-_CUDNN = (
-    (CUDNN, f"{PROVIDER} links it"),
-    *((f"libcudnn_{part}.so.9", f"{CUDNN} opens it") for part in ("adv", "cnn", "graph", "ops")),
+    ("cudnn", "cudnn", _CUDNN, f"{PROVIDER} links it"),
     *(
-        (f"libcudnn_{part}.so.9", f"{_CUDNN_GRAPH} opens it")
+        ("cudnn", "cudnn", f"libcudnn_{part}.so.9", f"{_CUDNN} opens it")
+        for part in ("adv", "cnn", "graph", "ops")
+    ),
+    *(
+        ("cudnn", "cudnn", f"libcudnn_{part}.so.9", f"{_CUDNN_GRAPH} opens it")
         for part in ("engines_precompiled", "engines_runtime_compiled", "heuristic")
     ),
 )
@@ -130,7 +128,7 @@ def wanted(plan: BuildPlan) -> tuple[RequiredFile, ...]:
     Raises ``ValidationError`` naming the keys of ``variants.yaml`` that cannot stand together.
     """
     if plan.variant.provider == CUDA:
-        files = (*_ort(plan), *_cuda(plan), *_cudnn(plan), *_licences(plan))
+        files = (*_ort(plan), *_nvidia(plan), *_nvidia_licences(plan), *_ort_licences(plan))
     else:
         files = (*_repacked(plan), *_ort_licences(plan))
     return tuple(sorted(files, key=lambda file: file.path))
@@ -190,39 +188,26 @@ def _ort_file(
     )
 
 
-def _cuda(plan: BuildPlan) -> Iterator[RequiredFile]:
-    for role, folder, pattern, needed_by in _CUDA:
+def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
+    for role, folder, pattern, needed_by in _NVIDIA_LIBRARIES:
         library = pattern.format(cuda=plan.project.cuda.version)
         yield RequiredFile(
             path=f"lib/{library}",
-            source=_cuda_wheel(plan, role, f"{library}: {needed_by}"),
+            source=_wheel(plan, role),
             places=(f"nvidia/{folder}/lib/{library}",),
-            licence=CUDA_LICENCE,
+            licence=CUDNN_LICENCE if role == "cudnn" else CUDA_LICENCE,
             vendor=NVIDIA,
             needed_by=needed_by,
         )
 
 
-def _cudnn(plan: BuildPlan) -> Iterator[RequiredFile]:
-    for library, needed_by in _CUDNN:
-        yield RequiredFile(
-            path=f"lib/{library}",
-            source=plan.project.cudnn.wheel,
-            places=(f"nvidia/cudnn/lib/{library}",),
-            licence=CUDNN_LICENCE,
-            vendor=NVIDIA,
-            needed_by=needed_by,
-        )
+def _nvidia_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
+    for path, wheel in ((CUDA_LICENCE, _wheel(plan, "cudart")), (CUDNN_LICENCE, _wheel(plan, "cudnn"))):
+        yield RequiredFile(path, wheel, _licence_places(wheel), licence=path, vendor=NVIDIA, needed_by=_TERMS)
 
 
-def _licences(plan: BuildPlan) -> Iterator[RequiredFile]:
-    cudart = _cuda_wheel(plan, "cudart", f"{CUDA_LICENCE}: {_TERMS}")
-    for path, wheel, places, vendor in (
-        (CUDA_LICENCE, cudart, _licence_places(cudart), NVIDIA),
-        (CUDNN_LICENCE, plan.project.cudnn.wheel, _licence_places(plan.project.cudnn.wheel), NVIDIA),
-    ):
-        yield RequiredFile(path, wheel, places, licence=path, vendor=vendor, needed_by=_TERMS)
-    yield from _ort_licences(plan)
+def _wheel(plan: BuildPlan, role: str) -> Input:
+    return plan.project.cudnn.wheel if role == "cudnn" else plan.project.cuda.libraries[role]
 
 
 def _ort_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
@@ -235,13 +220,6 @@ def _ort_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
             vendor=ONNXRUNTIME,
             needed_by=_TERMS,
         )
-
-
-def _cuda_wheel(plan: BuildPlan, role: str, why: str) -> Input:
-    wheel = plan.project.cuda.libraries.get(role)
-    if wheel is None:
-        raise ValidationError(f"variants.yaml: cuda.libraries.{role} is missing, and a package needs {why}.")
-    return wheel
 
 
 def _licence_places(wheel: Input) -> tuple[str, ...]:

@@ -29,9 +29,10 @@ from builder.formats.manifest import (
     loads,
 )
 from builder.formats.missing_kernels import cannot_run
-from builder.formats.package_names import CUDA, Layout
+from builder.formats.package_names import Layout
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.cuda_toolkits import driver_window
+from builder.onnxruntime.toolchain import tools
 from builder.package.archive import Member
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin, Variant
@@ -67,16 +68,6 @@ class BinaryReport:
 
 
 @dataclass(frozen=True)
-class _Claims:
-    """The part of a manifest that follows from the package's binaries."""
-
-    needs: HostNeeds
-    driver: Driver | None
-    capabilities: Mapping[str, str]
-    coverage: tuple[CoverageEntry, ...]
-
-
-@dataclass(frozen=True)
 class Packed:
     """The members, what their bytes are, and the wheels they come from."""
 
@@ -89,9 +80,7 @@ class Packed:
 def describe(plan: BuildPlan, packed: Packed, report: BinaryReport, revision: str | None) -> Manifest:
     """The manifest of a plan's package. ``revision`` is the base image's digest, ``None`` where unknown."""
     name = package_name(plan, packed.layout)
-    cuda, cudnn = _nvidia_versions(plan)
-    claims = _claims(report, plan.variant.sm, cuda)
-    return Manifest(
+    unread = Manifest(
         format=FORMAT,
         name=str(name),
         layout=packed.layout.value,
@@ -100,34 +89,29 @@ def describe(plan: BuildPlan, packed: Packed, report: BinaryReport, revision: st
         generations=plan.variant.generations,
         platform=name.platform,
         provider=plan.variant.provider,
-        glibc=claims.needs.glibc,
-        glibcxx=claims.needs.glibcxx,
+        glibc=None,
+        glibcxx=None,
         onnxruntime=_ort(plan),
         base=BaseEntry(name=plan.base, reason=plan.base_reason, revision=revision),
-        cuda=cuda,
-        cudnn=cudnn,
-        toolkit=_toolkit(plan),
-        driver=claims.driver,
-        capabilities=claims.capabilities,
-        coverage=claims.coverage,
+        cuda=name.cuda,
+        cudnn=plan.project.cudnn.version if name.cuda else None,
+        toolkit=OFFICIAL if plan.origin is Origin.WHEEL else tools(plan)[0],
+        driver=None,
+        capabilities={},
+        coverage=(),
         models=plan.project.models,
         wheels=packed.wheels,
         files=tuple(
-            _entry(member, packed.digests[member.path], report.elf.get(member.path))
+            _entry(member, packed.digests[member.path])
             for member in sorted(packed.members, key=lambda member: member.path)
         ),
     )
+    return _as_read(unread, report)
 
 
 def compare(manifest: Manifest, report: BinaryReport) -> tuple[Finding, ...]:
     """B007 for each claim of a manifest that its binaries do not hold."""
-    claims = _claims(report, tuple(map(Arch.parse, manifest.sm)), manifest.cuda)
-    claimed = _lines(_promised_claims(manifest))
-    seen = _lines(claims)
-    for entry in manifest.files:
-        elf = report.elf.get(entry.path)
-        claimed[f"files.{entry.path}"] = _linkage(entry.soname, entry.needed)
-        seen[f"files.{entry.path}"] = _linkage(elf.soname, elf.needed) if elf else _linkage(None, ())
+    claimed, seen = _lines(manifest), _lines(_as_read(manifest, report))
     return tuple(
         Finding(
             code=Code.B007,
@@ -262,39 +246,44 @@ def promised(manifest: Manifest) -> Variant:
     )
 
 
-def _promised_claims(manifest: Manifest) -> _Claims:
-    needs = HostNeeds(manifest.glibc, manifest.glibcxx)
-    return _Claims(needs, manifest.driver, manifest.capabilities, manifest.coverage)
-
-
-def _driver(report: BinaryReport, sm: Sequence[Arch], cuda: str) -> Driver:
-    jit = any(report.capabilities.get(Capability(arch.major, arch.minor)) is Support.JIT for arch in sm)
-    floor, ceiling = driver_window(report.provider_sass, cuda, jit=jit, compressed=report.compressed)
-    return Driver(floor=floor, ceiling=ceiling)
-
-
-def _claims(report: BinaryReport, sm: Sequence[Arch], cuda: str | None) -> _Claims:
-    """``cuda`` is ``None`` of a package without any of CUDA: it has no driver to ask for."""
-    return _Claims(
-        needs=report.needs,
-        driver=_driver(report, sm, cuda) if cuda else None,
+def _as_read(manifest: Manifest, report: BinaryReport) -> Manifest:
+    """The manifest with everything that follows from the package's binaries as it is in the report."""
+    files = ((entry, report.elf.get(entry.path)) for entry in manifest.files)
+    return replace(
+        manifest,
+        glibc=report.needs.glibc,
+        glibcxx=report.needs.glibcxx,
+        driver=_driver(report, manifest.sm, manifest.cuda) if manifest.cuda else None,
         capabilities={str(device): found.value for device, found in report.capabilities.items()},
         coverage=tuple(
             _coverage_entry(library.path, library)
             for library in sorted(report.coverage, key=lambda library: library.path)
         ),
+        files=tuple(
+            replace(entry, soname=elf.soname if elf else None, needed=elf.needed if elf else ())
+            for entry, elf in files
+        ),
     )
 
 
-def _lines(claims: _Claims) -> dict[str, str]:
-    """Every claim by its key path, one line each, so that two sides can be compared and printed."""
-    lines = {f"capabilities.{device}": support for device, support in claims.capabilities.items()}
-    if claims.driver is not None:
-        lines["driver"] = f"floor {claims.driver.floor}, ceiling {claims.driver.ceiling or 'none'}"
-    lines["glibc"] = claims.needs.glibc or "none"
-    lines["glibcxx"] = claims.needs.glibcxx or "none"
-    for entry in claims.coverage:
-        lines[f"coverage.{entry.path}"] = _line(entry)
+def _driver(report: BinaryReport, sm: Iterable[str], cuda: str) -> Driver:
+    devices = (Capability(arch.major, arch.minor) for arch in map(Arch.parse, sm))
+    jit = any(report.capabilities.get(device) is Support.JIT for device in devices)
+    floor, ceiling = driver_window(report.provider_sass, cuda, jit=jit, compressed=report.compressed)
+    return Driver(floor=floor, ceiling=ceiling)
+
+
+def _lines(manifest: Manifest) -> dict[str, str]:
+    """Every claim on binaries by its key path, one line each, so that two sides can be compared."""
+    lines = {f"capabilities.{device}": support for device, support in manifest.capabilities.items()}
+    if manifest.driver is not None:
+        lines["driver"] = f"floor {manifest.driver.floor}, ceiling {manifest.driver.ceiling or 'none'}"
+    lines["glibc"] = manifest.glibc or "none"
+    lines["glibcxx"] = manifest.glibcxx or "none"
+    lines |= {f"coverage.{entry.path}": _line(entry) for entry in manifest.coverage}
+    for entry in manifest.files:
+        linked = f"SONAME {entry.soname or 'none'}, NEEDED [{' '.join(entry.needed)}]"
+        lines[f"files.{entry.path}"] = linked
     return lines
 
 
@@ -311,17 +300,6 @@ def _line(entry: CoverageEntry) -> str:
     return f"{entry.containers} containers, SASS [{' '.join(entry.sass)}], PTX [{' '.join(entry.ptx)}]"
 
 
-def _linkage(soname: str | None, needed: Sequence[str]) -> str:
-    return f"SONAME {soname or 'none'}, NEEDED [{' '.join(needed)}]"
-
-
-def _nvidia_versions(plan: BuildPlan) -> tuple[str | None, str | None]:
-    """Versions of CUDA and cuDNN in the package; ``None`` for each where there is nothing of NVIDIA's."""
-    if plan.variant.provider != CUDA:
-        return None, None
-    return plan.project.cuda.version, plan.project.cudnn.version
-
-
 def _ort(plan: BuildPlan) -> OrtEntry:
     return OrtEntry(
         version=plan.ort_version,
@@ -333,13 +311,7 @@ def _ort(plan: BuildPlan) -> OrtEntry:
     )
 
 
-def _toolkit(plan: BuildPlan) -> str:
-    if plan.origin is Origin.WHEEL:
-        return OFFICIAL
-    return plan.project.bases.assembled.nvcc if plan.base == "assembled" else plan.project.cuda.version
-
-
-def _entry(member: Member, digest: Digest, elf: Elf | None) -> FileEntry:
+def _entry(member: Member, digest: Digest) -> FileEntry:
     return FileEntry(
         path=member.path,
         size=digest.size,
@@ -350,6 +322,6 @@ def _entry(member: Member, digest: Digest, elf: Elf | None) -> FileEntry:
         licence=member.licence,
         vendor=member.vendor,
         modified=member.modified,
-        soname=elf.soname if elf else None,
-        needed=elf.needed if elf else (),
+        soname=None,
+        needed=(),
     )

@@ -5,38 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from textwrap import fill
-from typing import Protocol
 
 from builder.binary.library_names import NVIDIA
+from builder.formats.manifest import FileEntry
+from builder.package.archive import Member
 
-
-class Listed(Protocol):
-    """A file as NOTICE lists it: ``package.archive.Member`` or ``formats.manifest.FileEntry``."""
-
-    @property
-    def path(self) -> str:
-        """Relative to the package's root."""
-
-    @property
-    def source(self) -> str:
-        """``Input.key`` of a wheel, or ``built``."""
-
-    @property
-    def licence(self) -> str:
-        """Path of its licence text in the package."""
-
-    @property
-    def vendor(self) -> str:
-        """The file's vendor."""
-
-    @property
-    def modified(self) -> bool:
-        """Whether the bytes differ from the wheel's."""
-
-    @property
-    def packed(self) -> bool:
-        """Whether the archive holds it."""
-
+Listed = Member | FileEntry
+"""A file as NOTICE lists it."""
 
 STATEMENT = (
     "LICENSE covers only the files listed under it. It does not cover NVIDIA's files, and nothing in this "

@@ -28,25 +28,12 @@ from builder.project.variants import Origin, assembled_inputs
 
 SUFFIX = ".provenance.json"
 
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-
-PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
-
-CONFIG = "variants.yaml"
+_TYPES = {"_type": "https://in-toto.io/Statement/v1", "predicateType": "https://slsa.dev/provenance/v1"}
 
 _SHA256 = "sha256:"
 
-PART_OF_BASE = "base"
-
-_OF_BASE = {PART_OF_BASE: True}
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A file that was made."""
-
-    name: str
-    sha256: str
+_OF_BASE = {"base": True}
+"""The annotation of a part of an assembled base."""
 
 
 @dataclass(frozen=True)
@@ -71,30 +58,14 @@ class BuilderRun:
     """Of ``variants.yaml`` as it was read."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Resource:
-    """An in-toto ResourceDescriptor."""
+    """An in-toto ResourceDescriptor, in the order in which it is written."""
 
+    name: str = ""
     uri: str
     digest: Mapping[str, str]
-    name: str = ""
     annotations: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Statement:
-    """All of the file."""
-
-    subjects: tuple[Subject, ...]
-    build_type: str
-    external: Mapping[str, object]
-    """What the user decided."""
-    internal: Mapping[str, object]
-    """What followed from it."""
-    dependencies: tuple[Resource, ...]
-    builder: str
-    started: str
-    finished: str
 
 
 def provenance_name(package: str) -> str:
@@ -126,7 +97,9 @@ def base_parts(
     parts = (
         *(_dependency(item, pins[item.key]) for item in inputs),
         *(
-            Resource(deb_purl(one.name, one.version, one.arch), {"sha256": one.sha256}, name=one.path)
+            Resource(
+                name=one.path, uri=deb_purl(one.name, one.version, one.arch), digest={"sha256": one.sha256}
+            )
             for one in system
         ),
     )
@@ -147,50 +120,37 @@ def base_revision(parts: Iterable[tuple[str, str]]) -> str:
     return _SHA256 + hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def describe_provenance(
+def provenance_json(
     plan: BuildPlan,
     manifest: Manifest,
     used: Mapping[Input, Pin],
-    subjects: Sequence[Subject],
+    subjects: Mapping[str, str],
     run: BuilderRun,
     parts: Sequence[Resource] = (),
-) -> Statement:
-    """The provenance of the package with this manifest.
+) -> str:
+    """The provenance's text of the package with this manifest: the same values give the same bytes.
 
-    ``used`` are the pins of ``used_inputs``, ``subjects`` the archive and then the parts it was cut into,
-    ``parts`` the ``base_parts``.
+    ``used`` are the pins of ``used_inputs``; ``subjects`` are the hex sha256 of the archive and then of the
+    parts it was cut into, by file name; ``parts`` are the ``base_parts``.
     """
     page = f"https://github.com/{plan.project.publish.repository}/blob/main/docs/provenance.md"
     listed = assembled_inputs(plan.project) if parts else frozenset()
     pinned = sorted((pair for pair in used.items() if pair[0] not in listed), key=lambda pair: pair[0].key)
-    return Statement(
-        subjects=tuple(subjects),
-        build_type=f"{page}#build-type-v1",
-        external=_external(plan, manifest, subjects[0].name, run),
-        internal=_internal(plan, manifest),
-        dependencies=(*_builder(plan, run), *(_dependency(item, pin) for item, pin in pinned), *parts),
-        builder=f"{page}#builder-v1",
-        started=_time(run.started),
-        finished=_time(run.finished),
-    )
-
-
-def provenance_json(statement: Statement) -> str:
-    """The file's text: the same statement gives the same bytes."""
+    resources = (*_builder(plan, run), *(_dependency(item, pin) for item, pin in pinned), *parts)
     document = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": one.name, "digest": {"sha256": one.sha256}} for one in statement.subjects],
-        "predicateType": PREDICATE_TYPE,
+        "_type": _TYPES["_type"],
+        "subject": [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in subjects.items()],
+        "predicateType": _TYPES["predicateType"],
         "predicate": {
             "buildDefinition": {
-                "buildType": statement.build_type,
-                "externalParameters": statement.external,
-                "internalParameters": statement.internal,
-                "resolvedDependencies": [_descriptor(one) for one in statement.dependencies],
+                "buildType": f"{page}#build-type-v1",
+                "externalParameters": _external(plan, manifest, next(iter(subjects)), run),
+                "internalParameters": _internal(plan, manifest),
+                "resolvedDependencies": [_without_nothing(vars(one)) for one in resources],
             },
             "runDetails": {
-                "builder": {"id": statement.builder},
-                "metadata": {"startedOn": statement.started, "finishedOn": statement.finished},
+                "builder": {"id": f"{page}#builder-v1"},
+                "metadata": {"startedOn": _time(run.started), "finishedOn": _time(run.finished)},
             },
         },
     }
@@ -205,25 +165,25 @@ def _external(plan: BuildPlan, manifest: Manifest, archive: str, run: BuilderRun
         "layout": manifest.layout,
         "form": form_of(archive).value,
         "preset": plan.project.bundle.preset.value,
-        "config": {"path": CONFIG, "sha256": run.config_sha256},
+        "config": {"path": "variants.yaml", "sha256": run.config_sha256},
     }
 
 
 def _internal(plan: BuildPlan, manifest: Manifest) -> dict[str, object]:
-    """Without what is unknown: to SLSA null and nothing are the same."""
     ort = manifest.onnxruntime
-    told = {
-        "base": manifest.base.name,
-        "baseRevision": manifest.base.revision,
-        "origin": ort.origin,
-        "onnxruntime": ort.version,
-        "profile": ort.profile,
-        "host": ort.host,
-        "toolkit": manifest.toolkit,
-        "ptxas": _ptxas(plan),
-        "added": " ".join(map(str, plan.added)) or None,
-    }
-    return {key: value for key, value in told.items() if value is not None}
+    return _without_nothing(
+        {
+            "base": manifest.base.name,
+            "baseRevision": manifest.base.revision,
+            "origin": ort.origin,
+            "onnxruntime": ort.version,
+            "profile": ort.profile,
+            "host": ort.host,
+            "toolkit": manifest.toolkit,
+            "ptxas": _ptxas(plan),
+            "added": " ".join(map(str, plan.added)),
+        }
+    )
 
 
 def _ptxas(plan: BuildPlan) -> str | None:
@@ -246,27 +206,25 @@ def _builder(plan: BuildPlan, run: BuilderRun) -> Iterator[Resource]:
 
 def _dependency(item: Input, pin: Pin) -> Resource:
     if item.kind is InputKind.WHEEL:
-        return Resource(pypi_purl(item.spec), {"sha256": pin.sha256}, name=pin.filename)
+        return Resource(name=pin.filename, uri=pypi_purl(item.spec), digest={"sha256": pin.sha256})
     if item.kind is InputKind.DEBIAN:
-        return Resource(debian_purl(item.spec), {"sha256": pin.sha256}, name=item.spec)
+        return Resource(name=item.spec, uri=debian_purl(item.spec), digest={"sha256": pin.sha256})
+    uri, algorithm = image_purl(item.spec), "sha256"
     if item.kind is InputKind.GIT:
         url, _, tag = item.spec.rpartition("@")
-        return Resource(f"git+{url}@refs/tags/{tag}", {"gitCommit": pin.revision} if pin.revision else {})
-    revision = pin.revision.removeprefix(_SHA256) if pin.revision else None
-    return Resource(image_purl(item.spec), {"sha256": revision} if revision else {})
+        uri, algorithm = f"git+{url}@refs/tags/{tag}", "gitCommit"
+    return Resource(uri=uri, digest={algorithm: pin.revision.removeprefix(_SHA256)} if pin.revision else {})
 
 
-def _descriptor(one: Resource) -> dict[str, object]:
-    told = {"name": one.name, "uri": one.uri, "digest": one.digest, "annotations": one.annotations}
-    return {key: value for key, value in told.items() if value}
+def _without_nothing(values: Mapping[str, object]) -> dict[str, object]:
+    """What is not empty: to both specifications null, empty and absent are the same."""
+    return {key: value for key, value in values.items() if value}
 
 
 def _time(seconds: float) -> str:
     """RFC 3339, UTC, whole seconds."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-
-_FIXED = {"_type": STATEMENT_TYPE, "predicateType": PREDICATE_TYPE}
 
 _DEFINITION, _DETAILS = "predicate.buildDefinition", "predicate.runDetails"
 
@@ -310,7 +268,7 @@ def _parts_of_base(value: object) -> Iterator[tuple[str, str]]:
     """URI and hex sha256 of each dependency that is said to be a part of the base."""
     found = _at(value, f"{_DEFINITION}.resolvedDependencies")
     for one in found if isinstance(found, list) else []:
-        if _at(one, f"annotations.{PART_OF_BASE}") is True:
+        if _at(one, "annotations.base") is True:
             yield str(_at(one, "uri")), str(_at(one, "digest.sha256"))
 
 
@@ -329,7 +287,7 @@ def read_subjects(document: bytes, where: str) -> dict[str, str]:
 
 
 def _wrong(value: object) -> Iterator[str]:
-    for key, expected in _FIXED.items():
+    for key, expected in _TYPES.items():
         if _at(value, key) != expected:
             yield f"{key}: {expected!r} is wanted, found {_at(value, key)!r}"
     for key, kind in _REQUIRED.items():

@@ -14,7 +14,8 @@ from builder.findings.finding import Code, Finding, Severity
 from builder.formats.missing_kernels import cannot_run, counted, shortcoming
 from builder.formats.package_names import CUDA, Host, Layout, Profile
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.toolchain import hold_reach, lost, made, names, refused, tools, widened
+from builder.onnxruntime.toolchain import hold_reach, lost, made, refused, tools, widened
+from builder.onnxruntime.versions import sm_names
 from builder.ports import Engine, Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.inputs import Input, ort_wheel
@@ -104,7 +105,7 @@ def _tell(decided: BuildPlan, reporter: Reporter) -> None:
     reporter.say(f"ort      {decided.ort_version}, {made}")
     if decided.added:
         reporter.say(
-            f"widen    {names(decided.added)} added: ONNX Runtime's CMake narrows the set to its own GPUs"
+            f"widen    {sm_names(decided.added)} added: ONNX Runtime's CMake narrows the set to its own GPUs"
         )
 
 
@@ -208,7 +209,7 @@ def _choose_origin(
         return Decision(value=Origin.SOURCE, reason=f"{wheel.spec} lacks {', '.join(patches)}")
     if not missing:
         return Decision(
-            value=Origin.WHEEL, reason=f"{wheel.spec} holds native code for all of {names(variant.sm)}"
+            value=Origin.WHEEL, reason=f"{wheel.spec} holds native code for all of {sm_names(variant.sm)}"
         )
     lacks = f"{wheel.spec} lacks native code for {', '.join(missing)}"
     if wish is Origin.WHEEL:

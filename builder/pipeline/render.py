@@ -14,7 +14,7 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.profiles import build_targets, cache_entries
+from builder.onnxruntime.profiles import Option, build_targets, options
 from builder.onnxruntime.toolchain import Targets, cmake_list, divide
 from builder.onnxruntime.units import narrowed, shared_ptx, without_device_code
 from builder.project.build_plan import BuildPlan, Rendered
@@ -119,7 +119,7 @@ def _view(plan: BuildPlan, package_name: str, key: str, lock: Lock) -> dict[str,
         "ort_version": plan.ort_version,
         "package_name": package_name,
         "cudnn": plan.project.cudnn.version,
-        "cache_entries": _cache_entries(plan),
+        "options": _options(plan),
         "targets": build_targets(plan.host),
         "outputs": _outputs(plan),
         "compiles_host": plan.host is Host.SOURCE,
@@ -144,10 +144,10 @@ def _title(plan: BuildPlan) -> str:
     return f"{plan.variant.name} ({names}): ORT {plan.ort_version} {how}, base {plan.base}"
 
 
-def _cache_entries(plan: BuildPlan) -> tuple[object, ...]:
+def _options(plan: BuildPlan) -> tuple[Option, ...]:
     if plan.profile is None:
         return ()
-    return cache_entries(plan.profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
+    return options(plan.profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
 
 
 def _outputs(plan: BuildPlan) -> tuple[str, ...]:

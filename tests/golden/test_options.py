@@ -11,7 +11,7 @@ import pytest
 
 from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.profiles import cache_entries
+from builder.onnxruntime.profiles import options
 from builder.onnxruntime.toolchain import cmake_list
 
 LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
@@ -19,7 +19,7 @@ LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
 
 @pytest.mark.parametrize("version", ["1.21.0", "1.23.2"])
 def test_full_on_the_nvidia_base_is_what_was_reviewed(root: Path, version: str) -> None:
-    entries = cache_entries(Profile.FULL, version, LATEST, cpuinfo=True)
+    entries = options(Profile.FULL, version, LATEST, cpuinfo=True)
     lines = [f"{entry.name}={entry.value}  # {entry.reason}" for entry in entries]
     text = "\n".join([f"CMAKE_CUDA_ARCHITECTURES={cmake_list(LATEST)}", *lines]) + "\n"
     assert (root / f"tests/golden/options.full.{version}.txt").read_text(encoding="utf-8") == text

@@ -12,8 +12,8 @@ from builder.config.project import load_project
 from builder.console import Console
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
+from builder.onnxruntime import profiles
 from builder.onnxruntime.explain import SETTINGS, Explanation, explain, settings
-from builder.onnxruntime.profiles import cache_entries
 from builder.onnxruntime.toolchain import widened
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import ort_wheel
@@ -122,7 +122,7 @@ def test_every_difference_has_a_reason_and_differs(
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("profile", Profile)
 def test_no_option_of_ours_escapes_the_comparison(profile: Profile, version: str) -> None:
-    ours = {entry.name for entry in cache_entries(profile, version, LATEST, cpuinfo=False)}
+    ours = {entry.name for entry in profiles.options(profile, version, LATEST, cpuinfo=False)}
     assert ours <= {setting.name for setting in settings(version)}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.profiles import COMMON, PROFILES, build_targets, cache_entries, options
+from builder.onnxruntime.profiles import COMMON, PROFILES, build_targets, options
 
 EVERYWHERE = {
     "CMAKE_BUILD_TYPE": "Release",
@@ -66,7 +66,7 @@ LEGACY = tuple(Arch.parse(number) for number in ("50", "52", "60", "61", "70"))
 
 
 def values(profile: Profile, version: str, *, cpuinfo: bool = True) -> dict[str, str]:
-    return {entry.name: entry.value for entry in cache_entries(profile, version, LATEST, cpuinfo=cpuinfo)}
+    return {entry.name: entry.value for entry in options(profile, version, LATEST, cpuinfo=cpuinfo)}
 
 
 @pytest.mark.parametrize("version", OF_VERSION)
@@ -89,13 +89,13 @@ def test_lean_on_the_assembled_base_is_what_was_measured() -> None:
 
 def test_full_for_a_set_that_launches_no_flash_attention_compiles_none() -> None:
     """1.21.0's flash_api.cc and lean_api.cc ask for 8.x or 9.0."""
-    entries = cache_entries(Profile.FULL, "1.21.0", LEGACY, cpuinfo=True)
+    entries = options(Profile.FULL, "1.21.0", LEGACY, cpuinfo=True)
     changed = {entry.name: entry.value for entry in entries} | DEFAULTS_OF_1_21
     assert {entry.name for entry in entries if entry.value != changed[entry.name]} == {
         "onnxruntime_USE_FLASH_ATTENTION",
         "onnxruntime_USE_LEAN_ATTENTION",
     }
-    unread = cache_entries(Profile.FULL, "1.23.2", LEGACY, cpuinfo=True)
+    unread = options(Profile.FULL, "1.23.2", LEGACY, cpuinfo=True)
     assert {entry.value for entry in unread if "ATTENTION" in entry.name} == {"ON"}
 
 
@@ -112,7 +112,7 @@ def test_an_unknown_version_gets_the_nearest_known_ones_options(profile: Profile
 
 def test_every_option_has_a_reason_and_a_source() -> None:
     for option in (*COMMON, *(option for listed in PROFILES.values() for option in listed)):
-        assert option.entry.reason
+        assert option.reason
         assert option.source
 
 
@@ -121,10 +121,10 @@ def test_every_option_has_a_reason_and_a_source() -> None:
 def test_entries_can_be_written_as_cmake(profile: Profile, version: str) -> None:
     """They stand between quotes, once each; a switch is a BOOL."""
     found = options(profile, version, LATEST, cpuinfo=False)
-    for entry in (option.entry for option in found):
+    for entry in found:
         assert not set(f"{entry.value}{entry.reason}") & set('"\\\n')
         assert entry.type == ("BOOL" if entry.value in ("ON", "OFF") else "STRING")
-    assert len({option.entry.name for option in found}) == len(found)
+    assert len({option.name for option in found}) == len(found)
 
 
 def test_host_library_is_built_only_when_asked_for() -> None:

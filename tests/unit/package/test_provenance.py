@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,10 +27,8 @@ from builder.gpu.architectures import Arch
 from builder.package.provenance import (
     BuilderRun,
     Revision,
-    Subject,
     base_parts,
     check_provenance,
-    describe_provenance,
     provenance_json,
     provenance_name,
     used_inputs,
@@ -42,6 +40,8 @@ from tests.support.factories.documents import manifest
 from tests.support.factories.packages import official, plan
 
 ARCHIVE = "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
+
+SUBJECTS = {ARCHIVE: "1" * 64}
 
 COMMIT = "7fd1a60b01f91b314f59955a4e4d4e80d8edf11d"
 
@@ -93,13 +93,10 @@ def used(decided: BuildPlan) -> dict[Input, Pin]:
     return {item: pin(item) for item in used_inputs(decided, rendered())}
 
 
-def made(decided: BuildPlan | None = None, *more: Subject, **changes: object) -> Json:
+def made(decided: BuildPlan | None = None, more: Mapping[str, str] | None = None, **changes: object) -> Json:
     chosen = decided or plan()
-    subjects = (Subject(ARCHIVE, "1" * 64), *more)
-    text = provenance_json(
-        describe_provenance(chosen, manifest(chosen), used(chosen), subjects, run(**changes))
-    )
-    told = json.loads(text)
+    subjects = {**SUBJECTS, **(more or {})}
+    told = json.loads(provenance_json(chosen, manifest(chosen), used(chosen), subjects, run(**changes)))
     assert isinstance(told, dict)
     return told
 
@@ -223,10 +220,7 @@ def test_on_nvidias_image_the_image_and_the_tag_are_there_with_what_they_stand_f
 def test_what_nobody_could_resolve_has_no_digest() -> None:
     decided = plan(base="nvidia")
     pins = {**used(decided), IMAGE: Pin(), GIT: Pin()}
-    subjects = [Subject(ARCHIVE, "1" * 64)]
-    found = dependencies(
-        json.loads(provenance_json(describe_provenance(decided, manifest(decided), pins, subjects, run())))
-    )
+    found = dependencies(json.loads(provenance_json(decided, manifest(decided), pins, SUBJECTS, run())))
     assert "digest" not in found["pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04"]
     assert "digest" not in found["git+https://github.com/microsoft/onnxruntime@refs/tags/v1.21.0"]
 
@@ -253,9 +247,8 @@ def assembled(system: tuple[DebianPackage, ...] = SYSTEM) -> Json:
     decided = plan()
     pins = {item.key: pin(item) for item in assembled_inputs(decided.project)}
     parts = base_parts(decided, pins, system)
-    subjects = [Subject(ARCHIVE, "1" * 64)]
-    statement = describe_provenance(decided, manifest(decided), used(decided), subjects, run(), parts)
-    found = json.loads(provenance_json(statement))
+    text = provenance_json(decided, manifest(decided), used(decided), SUBJECTS, run(), parts)
+    found = json.loads(text)
     assert isinstance(found, dict)
     return found
 
@@ -315,10 +308,8 @@ def test_the_builders_own_commit_and_whether_it_was_changed(
 
 def test_the_same_values_give_the_same_text_whatever_the_order_of_the_pins() -> None:
     pins = list(used(plan()).items())
-    subjects = [Subject(ARCHIVE, "1" * 64)]
     texts = {
-        provenance_json(describe_provenance(plan(), manifest(), dict(order), subjects, run()))
-        for order in (pins, reversed(pins))
+        provenance_json(plan(), manifest(), dict(order), SUBJECTS, run()) for order in (pins, reversed(pins))
     }
     assert len(texts) == 1
 
@@ -338,7 +329,7 @@ def told(
 
 def test_the_provenance_of_these_bytes_is_fine_also_of_a_package_in_parts() -> None:
     assert told(made()) == []
-    parts = made(None, Subject(f"{ARCHIVE}.part1", "2" * 64), Subject(f"{ARCHIVE}.part2", "3" * 64))
+    parts = made(None, {f"{ARCHIVE}.part1": "2" * 64, f"{ARCHIVE}.part2": "3" * 64})
     assert told(parts, f"{ARCHIVE}.parts.json") == []
     assert provenance_name(f"{ARCHIVE}.parts.json") == provenance_name(ARCHIVE)
 

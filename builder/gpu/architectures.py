@@ -25,6 +25,11 @@ class Capability:
             raise ValueError(f"{text!r} is not a compute capability like 8.6")
         return cls(int(match[1]), int(match[2]))
 
+    @property
+    def number(self) -> int:
+        """``86`` for 8.6: the number of the architecture that is made for it."""
+        return self.major * 10 + self.minor
+
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
 

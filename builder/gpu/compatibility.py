@@ -16,11 +16,10 @@ def runs_sass(code: Arch, device: Capability) -> bool:
 
     ``f`` code runs on its family, which is the same set as for plain code. Embedded parts run only their own.
     """
-    number = device.major * 10 + device.minor
-    if code.number in EMBEDDED or number in EMBEDDED:
-        return number in EMBEDDED.get(code.number, ())
+    if code.number in EMBEDDED or device.number in EMBEDDED:
+        return device.number in EMBEDDED.get(code.number, ())
     if code.suffix == "a":
-        return code.number == number
+        return code.number == device.number
     return code.major == device.major and code.minor <= device.minor
 
 

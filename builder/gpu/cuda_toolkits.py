@@ -77,16 +77,17 @@ def is_made(nvcc: str, ptxas: Optional[str], arch: Arch) -> bool:
 def assembles(nvcc: str, ptxas: str, arch: Arch) -> bool:
     """Whether a ``ptxas`` newer than ``nvcc`` makes SASS for ``arch`` from its newest PTX.
 
-    Such PTX holds no instruction that needs a suffix.
+    Such PTX holds no instruction that needs a suffix. Of an nvcc older than 11.0 nothing is known.
     """
-    newer = arch.number > compilable(nvcc)[-1] and not arch.suffix
+    known = compilable(nvcc)
+    newer = bool(known) and arch.number > known[-1] and not arch.suffix
     return newer and compiles(ptxas, arch)
 
 
 def compiles(nvcc: str, arch: Arch) -> bool:
     """Whether a toolkit of this version makes SASS for an architecture."""
     first = first_cuda(arch)
-    return arch.number in compilable(nvcc) and first is not None and first <= version_of(nvcc)[:2]
+    return arch.number in compilable(nvcc) and first is not None and first <= version_of(nvcc)
 
 
 def _reaches(gpu: Gpu, version: Version) -> bool:

@@ -70,7 +70,7 @@ class Gpu:
     @property
     def number(self) -> int:
         """Number of its architecture: ``86`` for 8.6."""
-        return self.device.major * 10 + self.device.minor
+        return self.device.number
 
 
 GPUS: Tuple[Gpu, ...] = (

@@ -116,8 +116,7 @@ def divide(sm: Sequence[Arch], nvcc: str, ptxas: str | None) -> Targets:
     What neither can make stays with nvcc: the support matrix refuses it before anything is compiled (C004).
     """
     late = () if ptxas is None else tuple(arch for arch in sm if assembles(nvcc, ptxas, arch))
-    newest = compilable(nvcc)[-1]
-    ptx = Arch(newest // 10, newest % 10) if late else None
+    ptx = Arch(*divmod(compilable(nvcc)[-1], 10)) if late else None
     return Targets(compiled=tuple(arch for arch in sm if arch not in late), assembled=late, ptx=ptx)
 
 

@@ -58,7 +58,7 @@ class BinaryReport:
 
     @property
     def provider_sass(self) -> tuple[Arch, ...]:
-        """Architectures of the CUDA provider's SASS, from which ``gpu.toolkits.driver_window`` follows."""
+        """Architectures of the CUDA provider's SASS, from which ``cuda_toolkits.driver_window`` follows."""
         return next((library.sass for library in self.coverage if library.path.endswith(f"/{PROVIDER}")), ())
 
     @property

@@ -47,7 +47,7 @@ def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
     """The architectures found that serve capabilities a widened set promises besides its own."""
     if not variant.widen:
         return ()
-    promised = {device.major * 10 + device.minor for device in promised_devices(variant)}
+    promised = {device.number for device in promised_devices(variant)}
     promised -= {arch.number for arch in variant.sm}
     return tuple(sorted(arch for arch in found if arch.number in promised))
 
@@ -104,7 +104,7 @@ def _surplus(
 
 def hold_code(path: str, coverage: LibraryCoverage | None) -> Iterator[Finding]:
     """A008: a library that is useless without device code holds none that runs."""
-    if must_hold_code(path.rsplit("/", 1)[-1]) and not (coverage and coverage.runnable):
+    if must_hold_code(path.rpartition("/")[2]) and not (coverage and coverage.runnable):
         idle = f"{coverage.containers} containers, and nothing to run in any" if coverage else "no container"
         yield Finding(
             code=Code.A008,

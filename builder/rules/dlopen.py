@@ -79,7 +79,7 @@ def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:
     if not name.endswith(_UNFINISHED):
         return name
     cudart = [one[len(_CUDART) :] for one in names if one.startswith(_CUDART)]
-    beginning = f"{name.partition('.so.')[0]}.so.{cudart[0] if len(cudart) == 1 else '*'}"
+    beginning = name.removesuffix("%d") + (cudart[0] if len(cudart) == 1 else "*")
     return f"{beginning}.*" if name == _BUILTINS else beginning
 
 

@@ -99,8 +99,7 @@ def _cuda_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:
 
 
 def _renamed(subject: _ToolkitChoice, arch: Arch) -> Finding:
-    number = RENAMED[arch.number]
-    now = Arch(number // 10, number % 10, arch.suffix)
+    now = Arch(*divmod(RENAMED[arch.number], 10), arch.suffix)
     kept = sorted({now if one == arch else one for one in subject.sm})
     return Finding(
         code=Code.C002,
@@ -161,7 +160,7 @@ def _until(arch: Arch) -> str:
 def _by_ptxas(nvcc: str, ptxas: str | None) -> str:
     if ptxas is None:
         return ""
-    numbers = [number for number in KNOWN_SM if assembles(nvcc, ptxas, Arch(number // 10, number % 10))]
+    numbers = [number for number in KNOWN_SM if assembles(nvcc, ptxas, Arch(*divmod(number, 10)))]
     return f", ptxas {ptxas} adds sm_{' '.join(map(str, numbers))} without a suffix" if numbers else ""
 
 

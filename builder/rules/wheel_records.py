@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +20,9 @@ from builder.package.contents import NVIDIA
 
 _HASHED = 2
 """Fields of a row that names a hash: path, hash, and the size that may be missing."""
+
+_SHA256 = re.compile(r"sha256=([A-Za-z0-9+/_-]{43})=?")
+"""256 bits in base64: 43 characters, and the padding that the standard leaves out."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +157,7 @@ def _size(line: Sequence[str]) -> int | None:
 
 def _hex(text: str, path: str, where: str) -> str:
     """``sha256=<urlsafe base64 without padding>`` as hex."""
-    algorithm, _, value = text.partition("=")
-    try:
-        digest = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
-    except ValueError:
-        digest = b""
-    if algorithm != "sha256" or len(digest) != hashlib.sha256().digest_size:
+    match = _SHA256.fullmatch(text)
+    if match is None:
         raise IntegrityError(f"{where}: RECORD has no sha256 for {path}: {text}")
-    return digest.hex()
+    return base64.urlsafe_b64decode(match[1] + "=").hex()

@@ -43,7 +43,7 @@ def package_info(
         "provider": package.provider,
         "layout": package.layout,
         "architectures": _architectures(manifest),
-        "smVersion": capability.major * 10 + capability.minor if capability else None,
+        "smVersion": capability.number if capability else None,
         "computeCap": str(capability) if capability else None,
         "gpuName": device.name if device else None,
         "support": choice.support,

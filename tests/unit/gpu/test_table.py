@@ -129,6 +129,9 @@ def _lists(tree: ast.Module) -> list[str]:
     return [ast.unparse(node)[:60] for node in ast.walk(tree) if len(set(_gpus(node))) >= MANY]
 
 
+_WORDS = {*map(str, KNOWN_SM), *map(str, CAPABILITIES), *GENERATION_NUMBERS}
+
+
 def _gpus(node: ast.AST) -> Iterator[object]:
     if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
         values = node.elts
@@ -138,11 +141,10 @@ def _gpus(node: ast.AST) -> Iterator[object]:
         values = [*node.args]
     else:
         return
-    words = {*map(str, table.KNOWN_SM), *map(str, table.CAPABILITIES), *table.GENERATION_NUMBERS}
     for value in values:
         held = value.args[0] if isinstance(value, ast.Call) and value.args else value
         if isinstance(held, ast.Constant) and not isinstance(held.value, bool):
-            yield from (word for word in str(held.value).split() if word in words)
+            yield from (word for word in str(held.value).split() if word in _WORDS)
 
 
 def test_generations_are_nvidias() -> None:

@@ -8,8 +8,7 @@ import pytest
 
 from builder.findings.finding import Code, Finding
 from builder.pipeline.selftest_models import Tensor, judge, magika_inputs, silero_inputs
-from builder.rules.dependencies import judge_loader
-from tests.support.factories.selftests import LISTING, OUTPUTS, answer
+from tests.support.factories.selftests import OUTPUTS, answer
 
 REFERENCES = {"silero_vad": OUTPUTS, "magika": OUTPUTS}
 
@@ -92,55 +91,3 @@ def test_the_classifier_reads_a_thousand_bytes_from_either_end() -> None:
     assert item.argument == "bytes:i32:1x2048:"
     assert item.data[:8] == b"#\0\0\0i\0\0\0"
     assert item.data[-8:] == b"}\0\0\0\n\0\0\0"
-
-
-def test_what_the_loader_finds_passes() -> None:
-    assert judge_loader(LISTING, "p") == ()
-
-
-@pytest.mark.parametrize(
-    ("library", "missing", "passes"),
-    [
-        ("libcudnn_adv.so.9", "libz.so.1", False),
-        ("libonnxruntime_providers_cuda.so", "libcudart.so.12", False),
-        ("libonnxruntime_providers_cuda.so", "libcuda.so.1", True),
-        ("libonnxruntime_providers_tensorrt.so", "libnvinfer.so.10", True),
-        ("libonnxruntime_providers_tensorrt.so", "libnvinfer_plugin.so.10", True),
-        ("libonnxruntime_providers_tensorrt.so", "libnvonnxparser.so.10", True),
-        ("libonnxruntime_providers_tensorrt.so", "libcublas.so.12", False),
-        ("libonnxruntime_providers_cuda.so", "libnvinfer.so.10", False),
-    ],
-)
-def test_only_the_driver_and_tensorrt_may_be_missing(library: str, missing: str, passes: bool) -> None:
-    listing = f"{LISTING}ldd /opt/p/lib/{library}\n\t{missing} => not found\n"
-    found = judge_loader(listing, "p")
-    message = f"needs {missing}, which the loader does not find in a bare container"
-    assert found == (
-        () if passes else (Finding(Code.B018, f"lib/{library}", message, wanted=f"lib/{missing}"),)
-    )
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "",
-        "\tnot a dynamic executable\nldd: exit 1\n",
-        "ldd: /opt/p/lib/*: No such file or directory\nldd: exit 1\n",
-        "/opt/libx.so: /lib/libc.so.6: version `GLIBC_2.38' not found (required by /opt/libx.so)\n",
-        "sh: 1: ldd: not found\n",
-        "\tlibc.so.6 => (0x1)\n",
-    ],
-)
-def test_an_answer_that_ldd_owes_is_a_finding(said: str) -> None:
-    found = judge_loader(f"{LISTING}ldd /opt/p/lib/libx.so\n{said}", "p")
-    told = [("ldd could not list its needs", line.strip()) for line in said.splitlines()]
-    assert [(one.code, one.path, one.message, one.got) for one in found] == [
-        (Code.B018, "lib/libx.so", *each) for each in told or [("ldd said nothing of it", "")]
-    ]
-
-
-@pytest.mark.parametrize("listing", ["", "smoke", "\tstatically linked\n"])
-def test_no_library_is_no_pass(listing: str) -> None:
-    got = listing + "x" * 200
-    (finding,) = judge_loader(got, "p")
-    assert finding == Finding(Code.B018, "p", "ldd was asked about no library", got=got[:200])

@@ -1,8 +1,9 @@
-"""test_architectures."""
+"""Whether libraries hold what a variant promises. The architectures that run where: NVIDIA's guides."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import pytest
@@ -32,10 +33,12 @@ def _variant(sm: str, *, widen: bool = False) -> Variant:
     return Variant(name="v", sm=tuple(map(Arch.parse, sm.split())), generations=(), widen=widen)
 
 
+@cache
 def _containers(*raw: bytes) -> tuple[Container, ...]:
     return read_containers(elf({".nv_fatbin": b"".join(raw)}))
 
 
+@cache
 def _cover(path: str, *raw: bytes, specialised: bool = False) -> LibraryCoverage | None:
     return cover(path, _containers(*raw), specialised=specialised)
 

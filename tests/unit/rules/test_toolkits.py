@@ -127,6 +127,14 @@ def test_a_finding_names_key_rule_source_and_what_would_work() -> None:
         ),
         ("90 120", "12.9", "12.4", "12.9", ""),
         (
+            *("75", "12.9", "10.2", "12.9"),
+            (
+                "error C004 variants.v.sm: the base's nvcc 10.2 compiles nothing we know (CUDA release "
+                "notes)\n    wanted: a base with nvcc 12.4 (--base nvidia)\n"
+                "    got:    sm_75"
+            ),
+        ),
+        (
             *("120a", "12.9", "12.4", "12.4"),
             (
                 "error C004 variants.v.sm: the base's nvcc 12.4 compiles sm_50 to sm_90 (CUDA release "
@@ -255,6 +263,7 @@ def test_what_nvcc_reaches() -> None:
     assert " ".join(map(str, compilable("12.4"))) == "50 52 53 60 61 62 70 72 75 80 86 87 89 90"
     assert {100, 101, 120} == set(compilable("12.8")) - set(compilable("12.4"))
     assert {103, 121} == set(compilable("12.9.86")) - set(compilable("12.8"))
+    assert compilable("12.9.86")[0] == 50, "a release's builds know what it knows"
     assert min(compilable("13.0")) == 75
 
 
@@ -277,6 +286,9 @@ def _numbers(text: str) -> list[int]:
         ("60 70 75 80 86 90a", "12.9", False, False, ("525.60.13", None)),
         (LATEST, "12.9", False, True, ("570.26", None)),
         ("80", "12.9", True, False, ("570.26", None)),
+        ("80", "12.8", True, False, ("570.26", None)),
+        ("80", "12.6", True, False, ("525.60.13", None)),
+        ("80", "13", False, False, ("580.65.06", None)),
         (MODERN, "13.0", False, True, ("580.65.06", None)),
         ("", "12.9", False, False, ("525.60.13", None)),
     ],

@@ -59,7 +59,7 @@ class FileStore:
         """See ``ports.Store.fetch``."""
         pin = self._pinned(item)
         path = self._place(pin)
-        with self._alone(_identity(item), item.spec):
+        with self._alone(_identity(item.key), item.spec):
             if path.is_file():
                 _verify_cached(item, path, pin)
             else:
@@ -80,7 +80,7 @@ class FileStore:
 
     def pin(self, item: Input) -> Pin:
         """See ``project.inputs.Intake.pin``."""
-        with self._alone(_identity(item), item.spec):
+        with self._alone(_identity(item.key), item.spec):
             file = self._download(item, None)
             digest = _digest(file)
             pin = Pin(filename=file.name, size=digest.size, sha256=digest.sha256)
@@ -111,7 +111,7 @@ class FileStore:
                 "Run the same command once without --offline."
             )
         self._sweep(item)
-        folder = self._cache / "incoming" / _identity(item)
+        folder = self._cache / "incoming" / _identity(item.key)
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin else ""))
@@ -124,7 +124,7 @@ class FileStore:
     def _sweep(self, item: Input) -> None:
         """Remove what dead processes left of inputs that are here by now or that nobody wants any more."""
         missing = (key for key, pin in self._lock.pins.items() if not self._place(pin).is_file())
-        wanted = {_identity(item), *map(_hashed, missing)}
+        wanted = {_identity(item.key), *map(_identity, missing)}
         for folder in (self._cache / "incoming").glob("*"):
             if folder.name in wanted:
                 continue
@@ -141,14 +141,10 @@ class FileStore:
             file.chmod(0o644)
             file.replace(path)
             _stamp(path)
-            shutil.rmtree(self._cache / "incoming" / _identity(item), ignore_errors=True)
+            shutil.rmtree(self._cache / "incoming" / _identity(item.key), ignore_errors=True)
 
 
-def _identity(item: Input) -> str:
-    return _hashed(item.key)
-
-
-def _hashed(key: str) -> str:
+def _identity(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 

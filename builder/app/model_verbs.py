@@ -123,11 +123,11 @@ def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_j
 
 @contextmanager
 def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provider]:
-    """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.libraries``."""
+    """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.files``."""
     label = shown(source)
-    with opener(wiring, console).libraries(source) as libraries, tempfile.TemporaryDirectory() as scratch:
+    with opener(wiring, console).files(source) as found, tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        for name, path in libraries:
+        for name, path in found.libraries:
             file = name.rpartition("/")[2]
             wanted = HOST if _HOST.match(file) else file
             if wanted in {HOST, PROVIDER, _BRIDGE} and not (folder / wanted).exists():

@@ -14,7 +14,7 @@ from builder.config.project import parse_lock, render_lock
 from builder.console import Console
 from builder.errors import ConfigError, ToolMissingError
 from builder.files.atomic_write import part_file
-from builder.files.digest import LocalFile
+from builder.files.digest import LocalFile, file_digest
 from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
 from builder.formats.index import build_index
@@ -101,7 +101,7 @@ def make_client(wiring: Wiring) -> Path:
     archive = wiring.archive(wiring.reporter)
     listed = []
     for package in packages:
-        digest = archive.digest(package)
+        digest = file_digest(package)
         manifest = manifest_format.loads(archive.read_manifest(package), package.name)
         listed.append((manifest, stored(LocalFile(package, digest.size, digest.sha256))))
     with part_file(wiring.dist / INDEX) as file:

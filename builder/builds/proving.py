@@ -17,6 +17,7 @@ from builder.builds.check_tools import CheckTools
 from builder.builds.virtual_cards import CardBench, CardRequest, write_page
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
+from builder.files.atomic_write import scratch_folder
 from builder.files.digest import Digest
 from builder.files.disk import disk_errors
 from builder.findings.finding import Finding, require
@@ -205,7 +206,7 @@ def _unpacked(wiring: Wiring, path: Path) -> Iterator[Path]:
         raise ValidationError(f"--package {path}: there is no such file or folder.")
     archive = wiring.archive(wiring.reporter)
     manifest = loads(archive.read_manifest(path), path.name)
-    with archive.scratch(wiring.dist / f"check-{manifest.name}", manifest.installed_size) as folder:
+    with scratch_folder(wiring.dist / f"check-{manifest.name}", needed=manifest.installed_size) as folder:
         archive.extract(path, folder)
         complete(wiring, wiring.reporter, manifest, folder)
         yield folder

@@ -30,6 +30,7 @@ from builder.errors import (
     ToolMissingError,
     VariantsFailedError,
 )
+from builder.files.atomic_write import scratch_folder
 from builder.files.file_lock import exclusive
 from builder.findings.finding import require
 from builder.formats.manifest import loads
@@ -285,7 +286,7 @@ class VariantBuild:
         tag = image_tag(decided)
         with (
             self._reporter.step(f"image {self._variant.name}"),
-            archive.scratch(scratch, manifest.installed_size) as folder,
+            scratch_folder(scratch, needed=manifest.installed_size) as folder,
         ):
             tools.bench()
             archive.extract(package, folder)

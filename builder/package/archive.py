@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -135,15 +134,6 @@ class Archive(Protocol):
         nothing is written outside ``folder``. Of a split package, the part that is missing or damaged is
         named.
         """
-
-    def scratch(self, path: Path, needed: int) -> AbstractContextManager[Path]:
-        """A folder beside ``path`` that is there inside the block only, with ``needed`` bytes free.
-
-        It does not exist yet when it is handed over. What a killed run left of it is removed first.
-        """
-
-    def digest(self, file: Path) -> Digest:
-        """Size and sha256 of one file as ``SHA256SUMS`` lists it: an archive, a part, a ``.parts.json``."""
 
     def whole(self, package: Path) -> Digest:
         """Size and sha256 of the archive; of a split package, of what its parts join to.

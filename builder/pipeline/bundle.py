@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.files.atomic_write import part_file
-from builder.files.digest import Digest, LocalFile
+from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require
 from builder.formats.manifest import WheelEntry, dumps
 from builder.formats.package_names import PARTS_SUFFIX, Form, Layout, PackageName
@@ -174,7 +174,7 @@ def _archive(file: str, content: Content, goods: CheckedContent, bench: BundlePo
     files = (
         bench.archive.split(written.path, limit.budget) if written.size > limit.budget else (written.path,)
     )
-    sums = {path.name: bench.archive.digest(path).sha256 for path in files}
+    sums = {path.name: file_digest(path).sha256 for path in files}
     bench.checksums.update(bench.dist, put=sums)
     bench.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
     if len(files) > 1:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from builder.files.atomic_write import scratch_folder
+from builder.files.digest import file_digest
 from builder.findings.finding import Finding, require
 from builder.formats.manifest import Manifest, WheelEntry, loads
 from builder.formats.package_names import LINUX, PackageName
@@ -67,9 +69,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     manifest = loads(verifier.archive.read_manifest(package), package.name)
     what = f"{package.name} is not what it claims"
     require([*check_name(PackageName.parse(package.name), manifest), *check_absent(manifest)], what)
-    with verifier.archive.scratch(
-        verifier.work / f"verify-{manifest.name}", manifest.unpacked_size
-    ) as folder:
+    with scratch_folder(verifier.work / f"verify-{manifest.name}", needed=manifest.unpacked_size) as folder:
         with verifier.reporter.step(f"unpack and hash {package.name}"):
             unpacked = verifier.archive.extract(package, folder)
             require([*check_files(manifest, unpacked), *_check_sidecars(package, manifest, verifier)], what)
@@ -88,12 +88,12 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
 
 def _check_sidecars(package: Path, manifest: Manifest, verifier: Verifier) -> Iterator[Finding]:
     """B008 and B016: checksums and provenance beside the package, if there are any, match its bytes."""
-    archive, sums = verifier.archive, verifier.checksums.read(package.parent)
-    yield from check_checksum(package.name, archive.digest(package), sums)
+    sums = verifier.checksums.read(package.parent)
+    yield from check_checksum(package.name, file_digest(package), sums)
     provenance = package.with_name(provenance_name(package.name))
     if provenance.is_file():
         document = provenance.read_bytes()
-        yield from check_provenance(package.name, archive.whole(package), document, manifest.base)
+        yield from check_provenance(package.name, verifier.archive.whole(package), document, manifest.base)
 
 
 def _documents(manifest: Manifest, folder: Path, verifier: Verifier) -> Iterator[Finding]:

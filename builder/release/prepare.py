@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from jinja2 import BaseLoader
 
 from builder.errors import BuilderError, IntegrityError, NothingToDoError
-from builder.files.digest import LocalFile
+from builder.files.digest import LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require
 from builder.formats import index as index_format
 from builder.formats import manifest as manifest_format
@@ -168,7 +168,7 @@ def prepare(
     what = f"{directory} cannot be released"
     sums = ports.checksums.read(directory)
     listed = {name: digest for name, digest in sums.items() if not _made_anew(name)}
-    files = [_local_file(path, ports.archive) for path in _release_files(directory, archives, listed)]
+    files = [_local_file(path) for path in _release_files(directory, archives, listed)]
     candidates, findings = _candidates([file for file in files if file.path in archives], ports)
     findings += check_files(files, {**listed, **_client_line(files)})
     findings += check_packages(candidates, options.allow)
@@ -178,7 +178,7 @@ def prepare(
     index = build_index(tag, [(item.manifest, stored(item.file)) for item in candidates], project.models)
     require(check_index(index, files), what)
     pages = write_pages(directory, candidates, ports)
-    files += [_local_file(path, ports.archive) for path in pages]
+    files += [_local_file(path) for path in pages]
     files += _write_index(directory, index, files, ports)
     title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
     return PreparedRelease(tag=tag, title=title, index=index, files=tuple(files))
@@ -188,7 +188,7 @@ def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
     """The files that ``SHA256SUMS`` names and itself, as they lie in ``directory`` now."""
     names = {*ports.checksums.read(directory), CHECKSUMS}
     found = sorted(directory / name for name in names)
-    return [_local_file(path, ports.archive) for path in found if path.is_file()]
+    return [_local_file(path) for path in found if path.is_file()]
 
 
 def stored(file: LocalFile) -> StoredArchive:
@@ -206,8 +206,8 @@ def _release_files(directory: Path, archives: Iterable[Path], listed: Mapping[st
     return sorted({*archives, *(path for path in named if path.is_file())})
 
 
-def _local_file(path: Path, archive: Archive) -> LocalFile:
-    digest = archive.digest(path)
+def _local_file(path: Path) -> LocalFile:
+    digest = file_digest(path)
     return LocalFile(path, digest.size, digest.sha256)
 
 
@@ -240,9 +240,9 @@ def _write_index(
     """Write ``index.json`` and ``SHA256SUMS``, both before the host is asked."""
     with ports.write(directory / INDEX) as stream:
         stream.write(index_format.dumps(index).encode())
-    written = _local_file(directory / INDEX, ports.archive)
+    written = _local_file(directory / INDEX)
     ports.checksums.update(directory, put={file.name: file.sha256 for file in (*files, written)})
-    return [written, _local_file(directory / CHECKSUMS, ports.archive)]
+    return [written, _local_file(directory / CHECKSUMS)]
 
 
 LICENCES_PAGE = "licences.html"

@@ -14,16 +14,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION, _GLOBAL, _TEXT_SECTION = 2, 1, 1
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
 _READ, _READ_EXECUTE, _READ_WRITE = 4, 5, 6
-_HASH, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE, _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY = (
-    4,
-    5,
-    6,
-    7,
-    8,
-    9,
-    10,
-    11,
-)
+_HASH, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE, _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY = range(4, 12)
 _GLOB_DAT = 6
 _COUNT, _MAKE = b"\x48\x8d\x3d", b"\x48\x8d\x35"
 """``lea rdi`` and ``lea rsi``: the function's name as the first argument, or behind the caller's own."""
@@ -128,11 +119,7 @@ def _headers(code_size: int, dynamic_at: int, dynamic_size: int) -> bytes:
         (_DYNAMIC, _READ_WRITE, dynamic_at, dynamic_size, 8),
         (_STACK, _READ_WRITE, 0, 0, 16),
     )
-    return (
-        ident
-        + file
-        + b"".join(
-            struct.pack("<IIQQQQQQ", kind, flags, at, at, at, size, size, align)
-            for kind, flags, at, size, align in segments
-        )
+    table = (
+        struct.pack("<IIQQQQQQ", *kind, at, at, at, size, size, align) for *kind, at, size, align in segments
     )
+    return ident + file + b"".join(table)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -20,7 +19,7 @@ from builder.adapters.archive.compression import Compressor, compressor, estimat
 from builder.adapters.archive.split import split_archive, whole_digest
 from builder.adapters.archive.unpacking import manifest_of, members_of, texts_of, unpack
 from builder.errors import ParseError
-from builder.files.atomic_write import part_file, scratch_folder
+from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, LocalFile, RunningDigest, chunks_of, file_digest
 from builder.files.disk import disk_errors
 from builder.files.file_lock import exclusive
@@ -60,10 +59,6 @@ class PackageArchive:
         with ThreadPoolExecutor(max_workers=self.workers) as pool:
             return dict(zip(wanted, pool.map(file_digest, wanted.values()), strict=True))
 
-    def digest(self, file: Path) -> Digest:
-        """See ``package.archive.Archive.digest``."""
-        return file_digest(file)
-
     def whole(self, package: Path) -> Digest:
         """See ``package.archive.Archive.whole``."""
         return whole_digest(package)
@@ -98,10 +93,6 @@ class PackageArchive:
         """See ``package.archive.Archive.read_manifest``."""
         return manifest_of(package)
 
-    def members(self, package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
-        """See ``unpacking.members_of``."""
-        return members_of(package)
-
     def read(self, package: Path, paths: Collection[str]) -> Mapping[str, bytes]:
         """See ``package.archive.Archive.read``."""
         return texts_of(package, paths)
@@ -112,10 +103,6 @@ class PackageArchive:
             folder.mkdir(parents=True)
             folder.chmod(FOLDER_MODE)
         return {path: unpack(folder, path, chunks) for path, chunks in members_of(package)}
-
-    def scratch(self, path: Path, needed: int) -> AbstractContextManager[Path]:
-        """See ``package.archive.Archive.scratch``."""
-        return scratch_folder(path, needed=needed)
 
     def _blocks(
         self, top: str, content: Content, pool: Executor, done: Callable[[int], None]

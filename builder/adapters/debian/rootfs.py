@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from builder.adapters.debian.apt_mirror import AptMirrors, stanzas
 from builder.errors import CommandError, DiskError, IntegrityError, ToolMissingError, TransferError
-from builder.files.disk import disk_errors, says_full, sync_file
+from builder.files.atomic_write import scratch_folder
+from builder.files.disk import says_full, sync_file
 from builder.files.file_lock import exclusive
 from builder.ports import Reporter, Runner
 from builder.project.inputs import DebianPackage
@@ -93,7 +92,6 @@ class DebianRootfs:
         what = f"Debian {suite} with {', '.join(sorted(packages)) or 'nothing more'}"
         held = self._cache / "locks" / f"rootfs-{path.stem}.lock"
         with exclusive(held, lambda: self._reporter.say(f"another process is making {what}: waiting")):
-            _remove_orphans(path)
             if not path.is_file():
                 self._make(path, suite, sorted(packages), what)
         return path
@@ -108,17 +106,13 @@ class DebianRootfs:
                 f"{what} is not in the cache ({path}) and --offline was given. "
                 "Run the same command once without --offline."
             )
-        part = path.with_name(f"{path.name}.part-{os.getpid()}")
-        with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
         self._reporter.say(f"making {what}")
-        try:
-            _scratch(part).mkdir()
+        with scratch_folder(path, needed=0) as folder:
+            folder.mkdir()
+            part = folder / path.name
             self._bootstrap(part, suite, packages)
             _require_packages(part, packages)
             part.replace(path)
-        finally:
-            _remove_orphans(path)
 
     def _bootstrap(self, part: Path, suite: str, packages: list[str]) -> None:
         mirror = self._mirrors.find()[0]
@@ -146,7 +140,7 @@ class DebianRootfs:
                 str(part),
                 mirror,
             ],
-            scratch=_scratch(part) if self._root else None,
+            scratch=part.parent if self._root else None,
         )
 
     def _trusted(self) -> list[str]:
@@ -154,7 +148,7 @@ class DebianRootfs:
         return [f"--keyring={self._keyring}"] if self._keyring.is_file() else []
 
     def _debootstrap(self, part: Path, suite: str, packages: list[str], mirror: str) -> None:
-        tree = _scratch(part) / "tree"
+        tree = part.with_name("tree")
         try:
             self._run(["debootstrap", "--variant=minbase", *_include(packages), suite, str(tree), mirror])
             _keep_list(tree)
@@ -183,17 +177,6 @@ _TAR_OPTIONS = (
     *(f"--exclude=./{path}" for path in (*_HOSTS_OWN, "var/log/bootstrap.log")),
     *(f"--exclude=./{folder}/*" for folder in ("var/lib/apt/lists", "var/cache/apt")),
 )
-
-
-def _scratch(part: Path) -> Path:
-    return part.with_name(f"{part.name}-scratch")
-
-
-def _remove_orphans(path: Path) -> None:
-    """Remove part files and scratch folders of runs that were killed."""
-    with disk_errors(path):
-        for orphan in path.parent.glob(f"{path.name}.part-*"):
-            shutil.rmtree(orphan) if orphan.is_dir() else orphan.unlink()
 
 
 def _digest(packages: Iterable[str], snapshot: str) -> str:

@@ -53,12 +53,6 @@ class Opener:
     """A name beside which scratch folders are made."""
 
     @contextmanager
-    def libraries(self, source: str) -> Iterator[Sequence[Library]]:
-        """The libraries of ``source``; see ``files``."""
-        with self.files(source) as files:
-            yield files.libraries
-
-    @contextmanager
     def files(self, source: str) -> Iterator[SourceFiles]:
         """The libraries and manifests of ``source``, there to be read inside the block.
 

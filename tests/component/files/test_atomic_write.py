@@ -100,6 +100,11 @@ def enter(dest: Path, needed: int = 0) -> None:
 def test_more_than_is_free_is_refused_with_both_numbers(tmp_path: Path) -> None:
     with pytest.raises(DiskError, match=r"package does not fit: about 1,152,921,504,606,846,976 .* are free"):
         enter(tmp_path / "package", needed=1 << 60)
+    with (
+        pytest.raises(DiskError, match="work does not fit"),
+        scratch_folder(tmp_path / "work", needed=1 << 60),
+    ):
+        pass
 
 
 REFUSALS = [

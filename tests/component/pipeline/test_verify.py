@@ -18,6 +18,7 @@ from builder.adapters.archive.unpacking import stream_files
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.wheel import record_text
 from builder.errors import CheckFailedError, IntegrityError, ParseError, SchemaError
+from builder.files.digest import file_digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import Manifest, WheelEntry
 from builder.package.archive import Content, Member
@@ -101,7 +102,7 @@ class Desk:
         digests = self.archive.digests(members)
         content = Content(manifest=json.dumps(manifest).encode(), members=members, digests=digests)
         self.archive.write(self.package, content, Preset.FAST, lambda _: None)
-        whole = self.archive.digest(self.package)
+        whole = file_digest(self.package)
         ChecksumFile().update(self.package.parent, put={self.package.name: whole.sha256})
 
 

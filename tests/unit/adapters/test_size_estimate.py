@@ -1,10 +1,10 @@
-"""test_size_estimate."""
+"""Which parts of a file its compressed size is estimated from, and how."""
 
 from __future__ import annotations
 
 import pytest
 
-from builder.adapters.archive.compression import Sample, extrapolated, sampled
+from builder.adapters.archive.compression import extrapolated, sampled
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 
@@ -15,14 +15,14 @@ MIB = 1 << 20
     ("size", "spans"),
     [
         (0, []),
-        (1, [Sample(0, 1)]),
-        (MIB // 4, [Sample(0, MIB // 4)]),
-        (4 * MIB, [Sample(15 * MIB // 8, MIB // 4)]),
-        (4 * MIB + 3, [Sample(15 * MIB // 8, MIB // 4), Sample(4 * MIB, 3)]),
+        (1, [range(1)]),
+        (MIB // 4, [range(MIB // 4)]),
+        (4 * MIB, [range(15 * MIB // 8, 17 * MIB // 8)]),
+        (4 * MIB + 3, [range(15 * MIB // 8, 17 * MIB // 8), range(4 * MIB, 4 * MIB + 3)]),
     ],
 )
 def test_a_quarter_of_a_mebibyte_is_looked_at_in_the_middle_of_every_four(
-    size: int, spans: list[Sample]
+    size: int, spans: list[range]
 ) -> None:
     assert list(sampled(size)) == spans
 
@@ -31,8 +31,8 @@ def test_a_quarter_of_a_mebibyte_is_looked_at_in_the_middle_of_every_four(
 def test_spans_lie_inside_the_file_one_behind_the_other(size: int) -> None:
     end = 0
     for span in sampled(size):
-        assert span.offset >= end
-        end = span.offset + span.length
+        assert span.start >= end
+        end = span.stop
     assert end <= size
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from builder.adapters.archive.package_archive import PackageArchive
 from builder.errors import BuilderError, DiskError, IntegrityError, ValidationError
-from builder.files.digest import Digest
+from builder.files.digest import Digest, file_digest
 from builder.formats.package_names import Form
 from builder.package.archive import Content, Member
 from builder.project.variants import Preset
@@ -71,13 +71,12 @@ def test_cat_of_the_parts_is_the_archive_and_sha256sum_agrees(dist: Path, most: 
 @pytest.mark.parametrize("form", list(Form))
 def test_every_reader_takes_the_file_that_joins_them(dist: Path, tmp_path: Path, form: Form) -> None:
     package = packed(dist, form)
-    whole = ARCHIVE.digest(package)
+    whole = file_digest(package)
     joins = ARCHIVE.split(package, 1_000_000)[-1]
     assert ARCHIVE.read_manifest(joins) == MANIFEST
     assert list(ARCHIVE.extract(joins, tmp_path / "out")) == ["manifest.json", "lib/x"]
     assert (tmp_path / "out/lib/x").read_bytes() == NOISE
     assert ARCHIVE.whole(joins) == whole
-    assert ARCHIVE.digest(joins).size == joins.stat().st_size
 
 
 def test_the_manifest_needs_the_first_part_only(dist: Path) -> None:

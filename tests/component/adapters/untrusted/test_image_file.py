@@ -52,8 +52,8 @@ FINAL = {"usr/lib/kept.so": LIBRARY, "usr/lib/replaced.so": OTHER, "opt/old/new.
 
 
 def found(opener: Opener, source: Path) -> dict[str, bytes]:
-    with opener.libraries(str(source)) as libraries:
-        return {name: path.read_bytes() for name, path in libraries}
+    with opener.files(str(source)) as held:
+        return {name: path.read_bytes() for name, path in held.libraries}
 
 
 def said(opener: Opener, source: Path) -> str:

@@ -69,10 +69,10 @@ def tree(work: Path) -> Path:
 
 
 def found(opener: Opener, source: Path | str) -> dict[str, bytes]:
-    with opener.libraries(str(source)) as libraries:
-        names = [name for name, _ in libraries]
+    with opener.files(str(source)) as held:
+        names = [name for name, _ in held.libraries]
         assert len(names) == len(set(names))
-        return {name: path.read_bytes() for name, path in libraries}
+        return {name: path.read_bytes() for name, path in held.libraries}
 
 
 def said(opener: Opener, source: Path | str, kind: type[BuilderError]) -> str:
@@ -106,8 +106,8 @@ def linked(work: Path, links: dict[str, str]) -> Path:
 
 
 def shown_links(opener: Opener, folder: Path) -> list[str]:
-    with opener.libraries(str(folder)) as libraries:
-        return [name for name, path in libraries if path.is_symlink()]
+    with opener.files(str(folder)) as held:
+        return [name for name, path in held.libraries if path.is_symlink()]
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_a_zip_under_any_name(opener: Opener, tree: Path, work: Path, name: str)
 
 def test_only_libraries_are_written(opener: Opener, work: Path, tmp_path: Path) -> None:
     (work / "big.tar").write_bytes(files({"data.bin": b"x" * 4_000_000, "lib.so": LIBRARY}))
-    with opener.libraries(str(work / "big.tar")) as libraries:
+    with opener.files(str(work / "big.tar")) as held:
         written = [path for path in (tmp_path / "dist").rglob("*") if path.is_file()]
         assert [path.stat().st_size for path in written] == [len(LIBRARY)]
-        assert [path for _, path in libraries] == written
+        assert [path for _, path in held.libraries] == written
 
 
 def test_a_top_folder_named_like_the_archive_is_left_out(opener: Opener, work: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import replace
 from pathlib import Path
 
 from builder.adapters.archive.package_archive import PackageArchive
@@ -11,12 +12,12 @@ from builder.console import Console
 from builder.files.digest import Digest
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.index import dumps as index_text
-from builder.formats.manifest import BaseEntry, Driver, FileEntry, Manifest, OrtEntry
+from builder.formats.manifest import Manifest
 from builder.formats.manifest import dumps as manifest_text
 from builder.package.archive import BUILT, Content, Member
 from builder.project.variants import Preset
+from tests.support.factories.releases import file_entry, manifest
 
-NAME = "ortpacks-modern-1.0.0-cuda12.9-linux-x64"
 LIBRARIES = (0.3, 0.2, 0.2, 0.1, 0.1, 0.05, 0.05)
 """Shares of the package's bytes, about as a real package has them."""
 RATIO = 0.58
@@ -32,15 +33,15 @@ def make_release(folder: Path, size: int) -> Path:
         path, file = f"lib/lib{number}.so", folder / f"lib{number}.so"
         digests[path] = _fill(file, int(size / RATIO * share), number)
         members.append(Member(path=path, file=file, source=BUILT, licence="LICENSE", vendor="ortpacks"))
-    manifest = _manifest(digests)
-    content = Content(manifest_text(manifest).encode(), tuple(members), digests)
+    made = _manifest(digests)
+    content = Content(manifest_text(made).encode(), tuple(members), digests)
     archive = PackageArchive(reporter=Console(env={}, stream=io.StringIO()))
-    package = archive.write(folder / f"{NAME}.tar.zst", content, Preset.FAST, lambda _: None)
+    package = archive.write(folder / f"{made.name}.tar.zst", content, Preset.FAST, lambda _: None)
     for member in members:
         member.file.unlink()
     index = folder / "index.json"
     stored = StoredArchive(package.path.name, package.size, package.sha256)
-    index.write_text(index_text(build_index("v1.0.0", [(manifest, stored)], ())))
+    index.write_text(index_text(build_index("v1.0.0", [(made, stored)], ())))
     return index
 
 
@@ -67,42 +68,6 @@ def _block(number: int) -> bytes:
 
 
 def _manifest(digests: dict[str, Digest]) -> Manifest:
-    return Manifest(
-        format=4,
-        name=NAME,
-        layout="full",
-        variant="modern",
-        sm=("75", "80", "86"),
-        generations=("Turing", "Ampere"),
-        platform="linux-x64",
-        provider="cuda",
-        glibc="2.17",
-        glibcxx=None,
-        onnxruntime=OrtEntry("1.0.0", "wheel", "a benchmark", None, "wheel"),
-        base=BaseEntry("none", "a benchmark", None),
-        cuda="12.9",
-        cudnn="9.10.2.21",
-        toolkit="official",
-        driver=Driver("525.60.13", None),
-        capabilities={"8.6": "native"},
-        coverage=(),
-        models=(),
-        wheels=(),
-        files=tuple(_entry(path, digest) for path, digest in digests.items()),
-    )
-
-
-def _entry(path: str, digest: Digest) -> FileEntry:
-    return FileEntry(
-        path=path,
-        size=digest.size,
-        sha256=digest.sha256,
-        source=BUILT,
-        member=None,
-        packed=True,
-        licence="LICENSE",
-        vendor="ortpacks",
-        modified=False,
-        soname=None,
-        needed=(),
-    )
+    files = (replace(file_entry(path, found.size), sha256=found.sha256) for path, found in digests.items())
+    made = manifest("modern", version="1.0.0", origin="wheel", profile=None, revision=None)
+    return replace(made, coverage=(), wheels=(), files=tuple(files))

@@ -7,19 +7,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tests.elsewhere.linked import UNDEFINED, Row, linked
 from tests.support.factories.binaries import (
     BLACKWELL,
     LTOIR,
     LZ4,
     PTX,
     SASS,
+    UNDEFINED,
     ZSTD,
     A,
     F,
+    Row,
     container,
     elf,
     image,
+    linked,
     sass,
 )
 

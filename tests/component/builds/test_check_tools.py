@@ -34,7 +34,7 @@ def test_a_bench_is_the_smoke_program_and_a_bare_image(site: Site, base: str, ne
     assert bench.smoke == site.dist / f".kit-{base}" / "kit" / "ortpacks-smoke"
     assert bench.smoke.read_text() == "smoke"
     assert bench.script == site.shop.templates / "selftest.sh"
-    assert [trial.name for trial in bench.trials] == ["silero_vad"]
+    assert [trial.name for trial in bench.trials] == ["silero_vad", "magika"]
 
 
 def test_the_virtual_card_comes_out_of_the_same_image_as_the_smoke_program(site: Site) -> None:

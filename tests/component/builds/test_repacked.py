@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from builder.ports import Completed, EngineFacts
 from builder.project.variants import Project
 from tests.component.builds.test_variant_build import Kit
 from tests.support.factories import repacked
+from tests.support.factories.selftests import printed
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeEngine
 
@@ -44,14 +46,11 @@ LIBRARIES = {
     "coreml": {"lib/libonnxruntime.dylib"},
 }
 
-ANSWER = json.dumps(
-    {
-        "version": "1.21.0",
-        "providers": ["CPUExecutionProvider"],
-        "cuda": {"ok": False, "message": "CUDA execution provider is not enabled in this build."},
-        "outputs": {"output": [0.5]},
-    }
-)
+NO_CUDA: Mapping[str, object] = {
+    "providers": ["CPUExecutionProvider"],
+    "cuda": {"ok": False, "message": "CUDA execution provider is not enabled in this build."},
+}
+"""What the smoke program says of a package for the CPU."""
 
 
 class NoEngine(FakeEngine):
@@ -187,19 +186,17 @@ def test_its_provenance_names_the_command_that_makes_it_again(site: Site) -> Non
 
 
 def test_a_package_for_linux_is_tried_out_where_there_is_an_engine(site: Site) -> None:
-    library = "/opt/package/lib/libonnxruntime.so.1"
-    tried = f"ldd {library}\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f0000000000)\nsmoke\n{ANSWER}\n"
-    site.engine = FakeEngine(answer=Completed(code=0, stdout=tried, stderr=""))
+    site.engine = FakeEngine(answer=Completed(code=0, stdout=printed(**NO_CUDA), stderr=""))
     site.use(site.engine)
     road(site, "cpu").build()
-    assert [run.image for run in site.engine.runs] == ["bare"]
+    assert [run.image for run in site.engine.runs] == ["ortpacks/bare"]
     road(site, "directml").build()
     assert len(site.engine.runs) == 1
 
 
 def test_a_package_for_linux_that_fails_its_trial_is_not_kept(site: Site) -> None:
-    wrong = ANSWER.replace("1.21.0", "1.22.0")
-    site.engine = FakeEngine(answer=Completed(code=0, stdout=f"\nsmoke\n{wrong}\n", stderr=""))
+    wrong = printed(version="1.22.0", **NO_CUDA)
+    site.engine = FakeEngine(answer=Completed(code=0, stdout=wrong, stderr=""))
     site.use(site.engine)
     with pytest.raises(CheckFailedError, match="B011"):
         road(site, "cpu").build()

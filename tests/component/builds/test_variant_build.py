@@ -105,7 +105,7 @@ def test_a_package_stands_in_dist_when_all_is_well(site: Site) -> None:
         assert hashlib.sha256((site.dist / name).read_bytes()).hexdigest() == digest
     assert holds(site) == {PACKAGE, THIN, *BESIDE}
     assert site.built() == ["artifact"]
-    assert [run.image for run in site.engine.runs] == ["bare", "bare"]
+    assert [run.image for run in site.engine.runs] == ["ortpacks/bare", "ortpacks/bare"]
 
 
 def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_to_do(site: Site) -> None:

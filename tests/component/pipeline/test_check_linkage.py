@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.component.pipeline.test_check import BRIDGE, HOST, Desk
-from tests.elsewhere.linked import UNDEFINED, Row, linked
+from tests.support.factories.binaries import UNDEFINED, Row, linked
 
 
 def test_a_symbol_missing_and_a_symbol_leaked(tmp_path: Path) -> None:

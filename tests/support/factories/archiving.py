@@ -6,6 +6,7 @@ import hashlib
 import io
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from backports import zstd
@@ -29,7 +30,7 @@ def archive(workers: int = 1) -> PackageArchive:
 def accept(_: LocalFile) -> None: ...
 
 
-def content(folder: Path, files: dict[str, bytes]) -> Content:
+def content(folder: Path, files: Mapping[str, bytes], manifest: bytes = MANIFEST) -> Content:
     members = []
     for number, (path, data) in enumerate(files.items()):
         file = folder / f"input{number}"
@@ -37,7 +38,7 @@ def content(folder: Path, files: dict[str, bytes]) -> Content:
         file.write_bytes(data)
         members.append(Member(path=path, file=file, source="built", licence="LICENSE", vendor="ortpacks"))
     digests = {path: Digest(len(data), hashlib.sha256(data).hexdigest()) for path, data in files.items()}
-    return Content(manifest=MANIFEST, members=tuple(members), digests=digests)
+    return Content(manifest=manifest, members=tuple(members), digests=digests)
 
 
 FILES = {"lib/libcudnn.so.9": b"cudnn" * 999, "LICENSE": b"MIT\n", "lib/libb.so": b"\x7fELF"}

@@ -1,9 +1,13 @@
-"""Small fatbins and ELF libraries, byte for byte from the published formats: input for the readers' tests."""
+"""Small fatbins and ELF libraries, byte for byte from the published formats: input for the readers' tests.
+
+Symbol versions are the Linux Standard Base's, "Symbol Versioning".
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 SASS, PTX, LTOIR = 2, 1, 8
 
@@ -54,17 +58,16 @@ def elf(
     their place in it. ``stack``: the flags of ``PT_GNU_STACK``; ``None`` for a library without one.
     """
     strings = _Strings()
-    tags = [(1, strings.add(name)) for name in needed]
-    tags += [
-        (tag, strings.add(text))
-        for tag, text in ((14, soname), (15, rpath), (29, runpath))
-        if text is not None
-    ]
-    dynamic = b"".join(struct.pack("<qQ", *tag) for tag in [*tags, (0, 0)])
-    verneed = _verneed(versions or {}, strings)
+    dynamic = _dynamic([*((1, name) for name in needed), (14, soname), (15, rpath), (29, runpath)], strings)
+    asked = {library: [(2, name) for name in names] for library, names in (versions or {}).items()}
+    verneed = _verneed(asked, strings)
     plan = [("", 0, b"", 0), (".dynstr", 3, strings.blob, 0), (".dynamic", 6, dynamic, 1)]
     plan += [(".gnu.version_r", 0x6FFFFFFE, verneed, 1)] if versions else []
-    plan += [(".gnu.version_d", 0x6FFFFFFD, _verdef(defines, strings), 1)] if defines else []
+    plan += (
+        [(".gnu.version_d", 0x6FFFFFFD, _verdef([*enumerate(defines, start=1)], strings), 1)]
+        if defines
+        else []
+    )
     own = list(sections or {})
     table = _symbols(symbols or {}, own, len(plan) + 1, strings)
     plan += [(".dynsym", 11, table, 1)] if symbols else []
@@ -72,6 +75,49 @@ def elf(
     plan += [(name, 1, data, 0) for name, data in (sections or {}).items()]
     plan += [(".bss", 8, b"", 0)]
     return _file(plan, stack)
+
+
+LOCAL, GLOBAL, WEAK, UNIQUE = 0, 1, 2, 10
+DEFAULT, INTERNAL, HIDDEN, PROTECTED = 0, 1, 2, 3
+HERE, UNDEFINED, ABSOLUTE = 2, 0, 0xFFF1
+NOT_DEFAULT = 0x8000
+"""Set in the version index of a symbol that a linker would not choose by itself: ``name@VERSION``."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of ``.dynsym``. ``version`` is its entry in ``.gnu.version``: 1 for none, else an index."""
+
+    name: str
+    section: int = HERE
+    version: int = 1
+    binding: int = GLOBAL
+    visibility: int = DEFAULT
+
+
+def linked(
+    *rows: Row,
+    needed: Sequence[str] = (),
+    runpath: str | None = None,
+    asked: Mapping[str, Mapping[int, str]] | None = None,
+    defined: Mapping[int, str] | None = None,
+    versions: bool = True,
+) -> bytes:
+    """A library with dynamic symbols, after the System V ABI's chapter "Symbol Table".
+
+    ``asked``: versions by index and library; ``defined``: its own; ``versions``: whether they are used.
+    """
+    strings = _Strings()
+    dynamic = _dynamic([*((1, name) for name in needed), (29, runpath)], strings)
+    symbols = bytes(24) + b"".join(_symbol(row, strings) for row in rows)
+    indices = struct.pack(f"<{len(rows) + 1}H", 0, *(row.version for row in rows))
+    plan = [(".dynsym", 11, symbols, 1), (".dynamic", 6, dynamic, 1)]
+    plan += [(".gnu.version", 0x6FFFFFFF, indices, 2)] if versions else []
+    if asked:
+        by_library = {library: sorted(names.items()) for library, names in asked.items()}
+        plan += [(".gnu.version_r", 0x6FFFFFFE, _verneed(by_library, strings), 1)]
+    plan += [(".gnu.version_d", 0x6FFFFFFD, _verdef(sorted(defined.items()), strings), 1)] if defined else []
+    return _file([("", 0, b"", 0), (".dynstr", 3, strings.blob, 0), *plan], RW)
 
 
 class _Strings:
@@ -83,22 +129,31 @@ class _Strings:
         return len(self.blob) - len(text) - 1
 
 
-def _verneed(versions: Mapping[str, Sequence[str]], strings: _Strings) -> bytes:
-    blob = b""
-    for index, (library, names) in enumerate(versions.items()):
-        size = 16 + 16 * len(names)
-        following = size if index + 1 < len(versions) else 0
-        blob += struct.pack("<HHIII", 1, len(names), strings.add(library), 16, following)
-        for place, name in enumerate(names):
-            blob += struct.pack("<IHHII", 0, 0, 2, strings.add(name), 16 if place + 1 < len(names) else 0)
+def _dynamic(entries: Iterable[tuple[int, str | None]], strings: _Strings) -> bytes:
+    """``.dynamic``: tags of texts; ``None`` for one that is not there."""
+    tags = [(tag, strings.add(text)) for tag, text in entries if text is not None]
+    return b"".join(struct.pack("<qQ", *tag) for tag in [*tags, (0, 0)])
+
+
+def _verneed(asked: Mapping[str, Sequence[tuple[int, str]]], strings: _Strings) -> bytes:
+    """``.gnu.version_r``: by library the versions that it is asked for, each with its index."""
+    blob, left = b"", len(asked)
+    for library, versions in asked.items():
+        left -= 1
+        following = 16 + 16 * len(versions) if left else 0
+        blob += struct.pack("<HHIII", 1, len(versions), strings.add(library), 16, following)
+        for place, (index, name) in enumerate(versions, start=1):
+            step = 16 if place < len(versions) else 0
+            blob += struct.pack("<IHHII", 0, 0, index, strings.add(name), step)
     return blob
 
 
-def _verdef(names: Sequence[str], strings: _Strings) -> bytes:
+def _verdef(defined: Sequence[tuple[int, str]], strings: _Strings) -> bytes:
+    """``.gnu.version_d``: versions that a library defines; that of index 1 is its own name."""
     blob = b""
-    for index, name in enumerate(names):
-        following = 28 if index + 1 < len(names) else 0
-        blob += struct.pack("<HHHHIII", 1, 0, index + 1, 1, 0, 20, following)
+    for place, (index, name) in enumerate(defined, start=1):
+        following = 28 if place < len(defined) else 0
+        blob += struct.pack("<HHHHIII", 1, int(index == 1), index, 1, 0, 20, following)
         blob += struct.pack("<II", strings.add(name), 0)
     return blob
 
@@ -112,6 +167,11 @@ def _symbols(
         for name, (section, place) in symbols.items()
     )
     return bytes(24) + b"".join(entries)
+
+
+def _symbol(row: Row, strings: _Strings) -> bytes:
+    info, value = row.binding << 4 | 2, 0x1000 if row.section else 0
+    return struct.pack("<IBBHQQ", strings.add(row.name), info, row.visibility, row.section, value, 8)
 
 
 def _file(plan: Sequence[tuple[str, int, bytes, int]], stack: int | None) -> bytes:

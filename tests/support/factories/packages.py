@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -91,18 +91,20 @@ class Trees:
         for spec, names in WHEELS.items():
             info = f"{spec.replace('-', '_').replace('==', '-')}.dist-info"
             paths = [f"{info}/{name}" if name.endswith("icense.txt") else name for name in names]
-            rows = [_row(self.folder / spec, path, self.content(spec, path)) for path in paths]
-            record = self.folder / spec / info / "RECORD"
-            record.parent.mkdir(parents=True, exist_ok=True)
-            record.write_text("\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
+            lay_wheel(self.folder / spec, info, {path: self.content(spec, path) for path in paths})
         return self
 
 
-def _row(root: Path, path: str, data: bytes) -> str:
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_bytes(data)
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-    return f"{path},sha256={digest},{len(data)}"
+def lay_wheel(root: Path, info: str, files: Mapping[str, bytes]) -> None:
+    """Write a wheel's files below ``root`` as pip unpacks it, and their ``RECORD`` in the folder ``info``."""
+    rows = []
+    for path, data in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(data)}")
+    (root / info).mkdir(exist_ok=True)
+    (root / info / "RECORD").write_text("\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
 
 
 def lock() -> Lock:

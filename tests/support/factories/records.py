@@ -6,14 +6,12 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from builder.adapters.archive.package_archive import PackageArchive
 from builder.files.digest import LocalFile
 from builder.formats import manifest as manifest_format
 from builder.formats.manifest import Manifest
-from builder.package.archive import Content, Member
 from builder.pipeline.bundle import Bundled
 from builder.project.variants import Preset
-from tests.support.fakes.ports import FakeReporter
+from tests.support.factories.archiving import accept, archive, content
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
@@ -82,18 +80,8 @@ def manifest(value: Mapping[str, object], sizes: Mapping[str, int] | None = None
 def package(folder: Path, value: Mapping[str, object], contents: Mapping[str, bytes]) -> Bundled:
     """An archive with this manifest and these files in ``folder``."""
     told = manifest(value, {path: len(data) for path, data in contents.items()})
-    for path, data in contents.items():
-        (folder / "files" / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "files" / path).write_bytes(data)
-    members = tuple(
-        Member(path=path, file=folder / "files" / path, source="built", licence="LICENSE", vendor="")
-        for path in contents
-    )
-    archive = PackageArchive(reporter=FakeReporter(), workers=1)
-    text = manifest_format.dumps(told).encode()
-    content = Content(manifest=text, members=members, digests=archive.digests(members))
-    written = archive.write(folder / f"{told.name}.tar.zst", content, Preset.FAST, lambda _: None)
-    return bundled(written)
+    made = content(folder / "files", contents, manifest_format.dumps(told).encode())
+    return bundled(archive().write(folder / f"{told.name}.tar.zst", made, Preset.FAST, accept))
 
 
 def bundled(written: LocalFile) -> Bundled:

@@ -6,13 +6,12 @@ read off the real ones of ONNX Runtime 1.21 and 1.23 with ``unzip -l``.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import struct
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.support.factories.binaries import elf
+from tests.support.factories.packages import lay_wheel
 
 WHEELS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime==1.21.0": ("libonnxruntime.so.1.21.0", "libonnxruntime_providers_shared.so"),
@@ -61,15 +60,5 @@ def lay(folder: Path) -> None:
             f"onnxruntime/{name}": f"{spec} {name}\n".encode()
             for name in ("LICENSE", "ThirdPartyNotices.txt")
         }
-        root = folder / spec
-        for path, data in files.items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_bytes(data)
-        record = root / f"{spec.partition('@')[0].replace('-', '_').replace('==', '-')}.dist-info" / "RECORD"
-        record.parent.mkdir()
-        record.write_text("\n".join(_row(path, data) for path, data in files.items()) + "\n")
-
-
-def _row(path: str, data: bytes) -> str:
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-    return f"{path},sha256={digest},{len(data)}"
+        name = spec.partition("@")[0].replace("-", "_").replace("==", "-")
+        lay_wheel(folder / spec, f"{name}.dist-info", files)

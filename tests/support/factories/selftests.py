@@ -31,10 +31,10 @@ ldd /opt/p/lib/libonnxruntime_providers_shared.so
 """By glibc 2.36's ldd; our own bridge needs nothing."""
 
 
-def answer(version: str = "1.21.0", **changes: object) -> str:
+def answer(**changes: object) -> str:
     """A line of the smoke program's on a machine without a driver."""
     good = {
-        "version": version,
+        "version": "1.21.0",
         "providers": ["CUDAExecutionProvider", "CPUExecutionProvider"],
         "cuda": {"ok": False, "message": NO_DRIVER},
         "provider": "cpu",
@@ -43,9 +43,9 @@ def answer(version: str = "1.21.0", **changes: object) -> str:
     return json.dumps({**good, **changes}) + "\n"
 
 
-def printed(version: str = "1.21.0", listing: str = LISTING) -> str:
-    """All that a good package's container prints, for ``bench``."""
-    return f"{listing}smoke\n{answer(version) * len(TRIALS)}"
+def printed(**changes: object) -> str:
+    """All that a package's container prints, for ``bench``; of a good package without ``changes``."""
+    return f"{LISTING}smoke\n{answer(**changes) * len(TRIALS)}"
 
 
 def bench(engine: Engine) -> SelftestBench:

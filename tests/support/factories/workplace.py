@@ -5,7 +5,6 @@ Wheels unpack into trees of small but true ELF libraries, so that reading and pa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import wanted_inputs
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.packages import ORT, WHEELS, Trees
+from tests.support.factories.selftests import TRIALS, bench, printed
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 
 LEGACY = (50, 52, 60, 61, 70)
@@ -26,19 +26,6 @@ LEGACY = (50, 52, 60, 61, 70)
 PROVIDER = "libonnxruntime_providers_cuda.so"
 
 BRIDGE = "libonnxruntime_providers_shared.so"
-
-GOOD = json.dumps(
-    {
-        "version": "1.21.0",
-        "providers": ["CUDAExecutionProvider"],
-        "cuda": {"ok": False, "message": "CUDA failure 35"},
-        "outputs": {"output": [0.5]},
-    }
-)
-"""What the smoke program prints where no GPU is."""
-
-TRIED = f"ldd /opt/package/lib/{BRIDGE}\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f0000000000)\nsmoke\n{GOOD}\n"
-"""What all of the self-test prints."""
 
 
 def library(path: str, sm: Sequence[int] = (50, 60, 70)) -> bytes:
@@ -77,7 +64,7 @@ class Site:
         self.store = Trove(cache, Lock(pins=pins))
         self.rootfs = FakeRootfs(cache)
         self.compiles: tuple[int, ...] = LEGACY
-        self.engine = FakeEngine(answer=Completed(code=0, stdout=TRIED, stderr=""), on_build=self._export)
+        self.engine = FakeEngine(answer=Completed(code=0, stdout=printed(), stderr=""), on_build=self._export)
         self.shop.__dict__["lock"] = self.store.pins
         self.use(self.engine)
         self.shop.__dict__["store"] = self._store
@@ -88,22 +75,15 @@ class Site:
         self.shop.__dict__["engine"] = engine
 
     def bench(self) -> SelftestBench:
-        return SelftestBench(
-            engine=self.engine,
-            image="bare",
-            script=Path("selftest.sh"),
-            smoke=Path("smoke"),
-            trials=self._trials(self.store),
-            stock_outputs=lambda model, inputs: {"output": [0.5]},
-        )
+        return bench(self.engine)
 
     def built(self) -> list[str]:
         """The stages that were built, in order."""
         return [request.target for request in self.engine.builds]
 
     def _trials(self, store: Trove) -> tuple[SelftestTrial, ...]:
-        """One, where the real ones need real wheels: test_trials.py has those."""
-        return (SelftestTrial(name="silero_vad", model=Path("model"), inputs=()),)
+        """Two, where the real ones need real wheels."""
+        return TRIALS
 
     def _store(self, lock: Lock, reporter: Reporter | None = None) -> Trove:
         assert lock.pins.items() <= self.store.pins.pins.items()

@@ -8,7 +8,7 @@ import pytest
 
 from builder.binary.elf import Symbol, Symbols, read_elf
 from builder.binary.elf_headers import ElfError
-from tests.elsewhere.linked import (
+from tests.support.factories.binaries import (
     ABSOLUTE,
     HIDDEN,
     INTERNAL,
@@ -19,9 +19,9 @@ from tests.elsewhere.linked import (
     UNIQUE,
     WEAK,
     Row,
+    elf,
     linked,
 )
-from tests.support.factories.binaries import elf
 
 VERSIONS = {"libc.so.6": {3: "GLIBC_2.2.5", 5: "GLIBC_2.32"}, "libcudart.so.12": {4: "libcudart.so.12"}}
 

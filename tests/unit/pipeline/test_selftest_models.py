@@ -51,7 +51,7 @@ WRONG: list[tuple[dict[str, object], Code]] = [
 @pytest.mark.parametrize(("changes", "code"), WRONG)
 @pytest.mark.parametrize("model", REFERENCES)
 def test_each_wrong_answer_is_one_finding(changes: dict[str, object], code: Code, model: str) -> None:
-    lines = [answer(**changes) if model == one else answer() for one in REFERENCES]  # type: ignore[arg-type]
+    lines = [answer(**changes) if model == one else answer() for one in REFERENCES]
     (finding,) = judged(*lines)
     assert finding.code is code
     assert finding.message.startswith(f"{model}: ") == (code is Code.B013)

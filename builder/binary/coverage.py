@@ -101,7 +101,7 @@ class LibraryCoverage:
 
 def is_specialised(path: str) -> bool:
     """Whether a library is one of NVIDIA's that are made of containers for one architecture each."""
-    family = family_of(path.rsplit("/", 1)[-1])
+    family = family_of(path.rpartition("/")[2])
     return family is not None and family.specialised
 
 

@@ -83,23 +83,24 @@ def _parse(done: Completed) -> Mapping[Arch, int]:
         return {}
     if done.code != 0:
         raise CuobjdumpError(f"exit code {done.code}: {_last_line(done)}")
-    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    matches = [_LINE.fullmatch(line) for line in lines]
-    unknown = [
-        line
-        for line, match in zip(lines, matches, strict=False)
-        if not match and not _NONE_OF_THIS_KIND.search(line)
-    ]
-    if unknown:
-        raise CuobjdumpError(f"a line that names no image: {unknown[0]}")
-    if not any(matches) and not _NONE_OF_THIS_KIND.search(done.stdout + done.stderr):
+    counts: Counter[Arch] = Counter()
+    for line in _lines(done.stdout):
+        match = _LINE.fullmatch(line)
+        if match:
+            counts[Arch.parse(match[1])] += 1
+        elif not _NONE_OF_THIS_KIND.search(line):
+            raise CuobjdumpError(f"a line that names no image: {line}")
+    if not counts and not _NONE_OF_THIS_KIND.search(done.stdout + done.stderr):
         raise CuobjdumpError("an empty answer")
-    return Counter(Arch.parse(match[1]) for match in matches if match)
+    return counts
 
 
 def _last_line(done: Completed) -> str:
-    lines = [line for line in (done.stdout + "\n" + done.stderr).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else "no output"
+    return ["no output", *_lines(done.stdout), *_lines(done.stderr)][-1]
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _by_number(counts: Mapping[Arch, int]) -> Counter[int]:

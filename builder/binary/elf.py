@@ -26,7 +26,7 @@ from builder.binary.elf_headers import (
 
 _NEEDED, _SONAME, _RPATH, _RUNPATH = _TAGS = 1, 14, 15, 29
 
-_DYNAMIC, _DYNSYM, _VERDEF, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+_DYNAMIC, DYNSYM, _VERDEF, _VERNEED, _VERSYM = 6, 11, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 
 _ENTRY_SIZE, _VERNEED_SIZE, _VERDEF_SIZE, _VERDAUX_SIZE, _SYMBOL_SIZE = 16, 16, 20, 8, 24
 
@@ -135,8 +135,8 @@ def _dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> dict[int, lis
     if section is not None:
         entries = [entry for entry in _dynamic_entries(buffer, section) if entry[0] in _TAGS]
         names = names_in(buffer, strings_of(sections, section), (value for _tag, value in entries))
-        for (tag, _value), name in zip(entries, names, strict=True):
-            found.setdefault(tag, []).append(name)
+        for tag, value in entries:
+            found.setdefault(tag, []).append(names[value])
     return found
 
 
@@ -174,10 +174,8 @@ def _versions(
     if section is None:
         return []
     entries, strings = read(buffer, section), strings_of(sections, section)
-    libraries = names_in(buffer, strings, (library for _index, library, _name in entries))
-    names = names_in(buffer, strings, (name for _index, _library, name in entries))
-    indices = (index for index, _library, _name in entries)
-    return [_SymbolVersion(*parts) for parts in zip(indices, libraries, names, strict=True)]
+    names = names_in(buffer, strings, (offset for entry in entries for offset in entry[1:]))
+    return [_SymbolVersion(index, names[library], names[name]) for index, library, name in entries]
 
 
 def _need_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
@@ -189,16 +187,16 @@ def _need_entries(buffer: Buffer, section: Section) -> list[_VersionEntry]:
         _require_inside(at, _VERNEED_SIZE, end)
         _version, _count, library, step, following = struct.unpack_from("<HHIII", buffer, at)
         entry = at
-        while step and len(entries) <= room:
+        while step:
             entry += step
             _require_inside(entry, _VERNEED_SIZE, end)
+            if len(entries) == room:
+                raise ElfError("symbol versions overlap", at)
             _hash, _flags, index, name, step = struct.unpack_from("<IHHII", buffer, entry)
             entries.append((index, library, name))
-        if not following or len(entries) > room:
+        if not following:
             break
         at += following
-    if len(entries) > room:
-        raise ElfError("symbol versions overlap", at)
     return entries
 
 
@@ -242,57 +240,54 @@ class _SymbolRow(NamedTuple):
 
 def _symbols(buffer: Buffer, sections: Sequence[Section], versions: Mapping[int, _SymbolVersion]) -> Symbols:
     """All dynamic symbols that other libraries see; a library without a table has none."""
-    table = only(sections, _DYNSYM)
+    table = only(sections, DYNSYM)
     if table is None:
         return NO_SYMBOLS
     rows = [row for row in _symbol_rows(buffer, sections, table) if row.binding != _LOCAL]
     wanted = [row for row in rows if row.section == _UNDEFINED and row.binding != _WEAK]
     defined = [row for row in rows if row.section and row.visibility in _VISIBLE_OUTSIDE]
-    names = _symbol_names(buffer, strings_of(sections, table), [row.name for row in (*wanted, *defined)])
-    found = [_symbol(row, name, versions) for row, name in zip((*wanted, *defined), names, strict=True)]
-    own = {(_ABSOLUTE, version.name) for version in versions.values() if not version.library}
-    shown = zip(defined, found[len(wanted) :], strict=True)
-    exports = frozenset(symbol for row, symbol in shown if (row.section, symbol.name) not in own)
-    return Symbols(exports=exports, asks=tuple(found[: len(wanted)]))
+    names = names_in(
+        buffer,
+        strings_of(sections, table),
+        (row.name for row in (*wanted, *defined)),
+        longest=_LONGEST_SYMBOL,
+        most=_MOST_SYMBOL_TEXT,
+    )
+    own = {version.name for version in versions.values() if not version.library}
+    shown = [row for row in defined if row.section != _ABSOLUTE or names[row.name] not in own]
+    return Symbols(
+        exports=frozenset(_symbol(row, names, versions) for row in shown),
+        asks=tuple(_symbol(row, names, versions) for row in wanted),
+    )
 
 
-def _symbol_rows(buffer: Buffer, sections: Sequence[Section], table: Section) -> Iterator[_SymbolRow]:
+def symbol_entries(buffer: Buffer, table: Section) -> Iterator[tuple[int, ...]]:
+    """The entries of a symbol table: name, info, visibility, section, value, size. Raises ``ElfError``."""
     count = table.size // _SYMBOL_SIZE
     if count > _MOST_SYMBOLS:
         raise ElfError(f"{count:,} dynamic symbols", table.offset)
-    rows = bytes(buffer[table.offset : table.offset + count * _SYMBOL_SIZE])
-    versions = _version_indices(buffer, only(sections, _VERSYM), count)
-    for (name, info, other, section, _value, _size), version in zip(
-        struct.iter_unpack("<IBBHQQ", rows), versions, strict=True
-    ):
-        yield _SymbolRow(name, info >> 4, other & 3, section, version)
+    whole = bytes(buffer[table.offset : table.offset + count * _SYMBOL_SIZE])
+    return struct.iter_unpack("<IBBHQQ", whole)
+
+
+def _symbol_rows(buffer: Buffer, sections: Sequence[Section], table: Section) -> Iterator[_SymbolRow]:
+    entries = symbol_entries(buffer, table)
+    versions = _version_indices(buffer, only(sections, _VERSYM), table.size // _SYMBOL_SIZE)
+    for place, (name, info, other, section, _value, _size) in enumerate(entries):
+        yield _SymbolRow(name, info >> 4, other & 3, section, versions[place])
 
 
 def _version_indices(buffer: Buffer, section: Section | None, count: int) -> Sequence[int]:
     """One index per symbol; a library without the table has no versions."""
     if section is None:
-        return [1] * count
+        return [_UNVERSIONED[1]] * count
     if section.size < 2 * count:
         raise ElfError(f"section {section.name} holds no version for each symbol", section.offset)
     return struct.unpack_from(f"<{count}H", buffer, section.offset)
 
 
-def _symbol(row: _SymbolRow, name: str, versions: Mapping[int, _SymbolVersion]) -> Symbol:
+def _symbol(row: _SymbolRow, names: Mapping[int, str], versions: Mapping[int, _SymbolVersion]) -> Symbol:
     index = row.version & _VERSION_INDEX
     version = versions.get(index) if index not in _UNVERSIONED else None
+    name = names[row.name]
     return Symbol(name, version.name, version.library) if version else Symbol(name)
-
-
-def _symbol_names(buffer: Buffer, strings: Section, offsets: Sequence[int]) -> list[str]:
-    names: list[str] = []
-    room = _MOST_SYMBOL_TEXT
-    for offset in offsets:
-        start = strings.offset + offset
-        end = buffer.find(b"\0", start, min(strings.offset + strings.size, start + _LONGEST_SYMBOL))
-        if end < 0:
-            raise ElfError("a symbol's name does not end within its string table", start)
-        names.append(bytes(buffer[start:end]).decode("utf-8", "replace"))
-        room -= end - start
-        if room < 0:
-            raise ElfError(f"more than {_MOST_SYMBOL_TEXT:,} bytes of symbols' names", start)
-    return names

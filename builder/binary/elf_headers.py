@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Union
 
 Buffer = Union[bytes, mmap.mmap]
@@ -29,6 +30,7 @@ _STRTAB, _NOBITS = 3, 8
 _EXECINSTR = 4
 
 _LONGEST_NAME = 4096
+"""Bytes of one name with the zero behind it."""
 
 _MOST_TEXT = 1 << 20
 """Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
@@ -102,14 +104,12 @@ def read_sections(buffer: Buffer) -> tuple[Section, ...]:
             f"truncated: section headers end at {table + count * entry_size:,}, the file at {len(buffer):,}",
             table,
         )
-    headers = list(struct.iter_unpack("<IIQQQQIIQQ", bytes(buffer[table : table + count * entry_size])))
-    names_at, names_size = headers[names_index][4], headers[names_index][5]
-    names_end = min(names_at + names_size, len(buffer))
-    names = _texts(buffer, (header[0] for header in headers), names_at, names_end)
-    return tuple(
-        _section(buffer, name, header, table + index * entry_size)
-        for index, (name, header) in enumerate(zip(names, headers, strict=False))
-    )
+    headers = list(struct.iter_unpack(_HEADER, bytes(buffer[table : table + count * entry_size])))
+    names_at, names_size = headers[names_index][4:6]
+    strings = range(names_at, min(names_at + names_size, len(buffer)))
+    names = names_in(buffer, strings, (header[0] for header in headers))
+    places = range(table, table + count * entry_size, entry_size)
+    return tuple(map(_section, repeat(buffer), repeat(names), headers, places))
 
 
 def only(sections: Sequence[Section], kind: int) -> Section | None:
@@ -120,46 +120,54 @@ def only(sections: Sequence[Section], kind: int) -> Section | None:
     return found[0] if found else None
 
 
-def strings_of(sections: Sequence[Section], section: Section) -> Section:
-    """The string table that ``section`` takes its names from. Raises ``ElfError``."""
+def strings_of(sections: Sequence[Section], section: Section) -> range:
+    """Where the string table lies that ``section`` takes its names from. Raises ``ElfError``."""
     if section.link >= len(sections) or sections[section.link].kind != _STRTAB:
         raise ElfError(f"section {section.name} names no string table", section.offset)
-    return sections[section.link]
+    strings = sections[section.link]
+    return range(strings.offset, strings.offset + strings.size)
 
 
-def names_in(buffer: Buffer, strings: Section, offsets: Iterable[int]) -> list[str]:
-    """The names at ``offsets`` of a string table. Raises ``ElfError``, for more than 1 MiB of them too."""
-    return _texts(buffer, offsets, strings.offset, strings.offset + strings.size)
+def names_in(
+    buffer: Buffer,
+    strings: range,
+    offsets: Iterable[int],
+    *,
+    longest: int = _LONGEST_NAME,
+    most: int = _MOST_TEXT,
+) -> dict[int, str]:
+    """The names at ``offsets`` of the string table that lies at ``strings``, by offset.
 
-
-def _section(buffer: Buffer, name: str, header: tuple[int, ...], at: int) -> Section:
-    _name, kind, flags, address, offset, size, link, _info, _align, _entry_size = header
-    section = Section(name, kind, offset, size, link, flags, address)
-    if section.in_file and offset + size > len(buffer):
-        raise ElfError(
-            f"truncated: section {section.name} ends at {offset + size:,}, the file at {len(buffer):,}", at
-        )
-    return section
-
-
-def _texts(buffer: Buffer, offsets: Iterable[int], start: int, end: int) -> list[str]:
-    texts: list[str] = []
-    room = _MOST_TEXT
+    Raises ``ElfError`` for one of ``longest`` bytes or more, and where all of them, each as often as it is
+    asked for, have more than ``most`` bytes.
+    """
+    names: dict[int, str] = {}
+    room = most
     for offset in offsets:
-        texts.append(_text(buffer, start + offset, end))
-        room -= len(texts[-1])
+        at = strings.start + offset
+        if at >= strings.stop:
+            raise ElfError("a name lies outside its string table", at)
+        end = buffer.find(b"\0", at, min(strings.stop, at + longest))
+        if end < 0:
+            raise ElfError("a name does not end within its string table", at)
+        names[offset] = bytes(buffer[at:end]).decode(errors="replace")
+        room -= end - at
         if room < 0:
-            raise ElfError(f"more than {_MOST_TEXT:,} bytes of names", start + offset)
-    return texts
+            raise ElfError(f"more than {most:,} bytes of names", at)
+    return names
 
 
-def _text(buffer: Buffer, start: int, end: int) -> str:
-    if start >= end:
-        raise ElfError("a name lies outside its string table", start)
-    name, terminator, _rest = bytes(buffer[start : min(end, start + _LONGEST_NAME)]).partition(b"\0")
-    if not terminator:
-        raise ElfError("a name does not end within its string table", start)
-    return name.decode("utf-8", "replace")
+_HEADER = "<IIQQQQIIQQ"
+"""A section header: name, kind, flags, address, offset, size, link, info, alignment, size of an entry."""
+
+
+def _section(buffer: Buffer, names: Mapping[int, str], header: tuple[int, ...], at: int) -> Section:
+    name, kind, flags, address, offset, size, link, *_rest = header
+    section = Section(names[name], kind, offset, size, link, flags, address)
+    end = offset + size
+    if section.in_file and end > len(buffer):
+        raise ElfError(f"truncated: section {section.name} ends at {end:,}, the file at {len(buffer):,}", at)
+    return section
 
 
 _PROGRAM_HEADER_SIZE = 56

@@ -31,25 +31,19 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from re import Pattern
 
-from builder.binary.elf import Elf
+from builder.binary.elf import DYNSYM, Elf, symbol_entries
 from builder.binary.elf_headers import Buffer, ElfError, Section, names_in, only, strings_of
 
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
 
-_ORT_STRING = re.compile(rb"\0(1\.\d{1,4}\.\d{1,4})(?=\0)")
+ORT_STRING = re.compile(rb"\0(1\.\d{1,4}\.\d{1,4})(?=\0)")
 """ORT has been 1.x since 2019; 3.21.12 would be protobuf's."""
 
 _NVRTC_STRING = re.compile(rb"\0libnvrtc-builtins\.so\.(\d{1,4}\.\d{1,4})(?=\0)")
 
 _CUDNN_SYMBOL = re.compile(r"cudnn_\w+_version")
 
-_DYNSYM = 11
-
-_SYMBOL_SIZE = 24
-
 _OBJECT, _INT_SIZE = 1, 4
-
-_MOST_SYMBOLS = 1 << 20
 
 
 def embedded_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
@@ -65,7 +59,7 @@ def embedded_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
 
 def _of_onnxruntime(buffer: Buffer, elf: Elf) -> str | None:
     defined = [match[1] for match in map(_ORT_SYMBOLS.fullmatch, elf.defines) if match]
-    return defined[0] if defined else _lone_string(buffer, elf, _ORT_STRING)
+    return defined[0] if defined else _lone_string(buffer, elf, ORT_STRING)
 
 
 def _of_nvrtc(buffer: Buffer, elf: Elf) -> str | None:
@@ -92,7 +86,7 @@ def _lone_string(buffer: Buffer, elf: Elf, pattern: Pattern[bytes]) -> str | Non
         if found not in (None, match[1]):
             return None
         found = match[1]
-    return found.decode("ascii") if found else None
+    return found.decode() if found else None
 
 
 def _rodata(sections: Sequence[Section]) -> Section | None:
@@ -105,22 +99,17 @@ def _rodata(sections: Sequence[Section]) -> Section | None:
 
 def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[str, int]]:
     """Name and value of each object of four bytes that the library exports."""
-    table = only(sections, _DYNSYM)
+    table = only(sections, DYNSYM)
     if table is None:
         return
-    strings = strings_of(sections, table)
-    count = table.size // _SYMBOL_SIZE
-    if count > _MOST_SYMBOLS:
-        raise ElfError(f"{count:,} dynamic symbols", table.offset)
-    entries = bytes(buffer[table.offset : table.offset + count * _SYMBOL_SIZE])
     numbers = [
         (name, sections[index], address)
-        for name, info, _other, index, address, size in struct.iter_unpack("<IBBHQQ", entries)
+        for name, info, _other, index, address, size in symbol_entries(buffer, table)
         if (info & 0xF, size) == (_OBJECT, _INT_SIZE) and 0 < index < len(sections)
     ]
-    names = names_in(buffer, strings, (name for name, _section, _address in numbers))
-    for name, (_offset, section, address) in zip(names, numbers, strict=False):
-        yield name, _number_at(buffer, section, address)
+    names = names_in(buffer, strings_of(sections, table), (name for name, _section, _address in numbers))
+    for name, section, address in numbers:
+        yield names[name], _number_at(buffer, section, address)
 
 
 def _number_at(buffer: Buffer, section: Section, address: int) -> int:
@@ -150,14 +139,14 @@ _MOST = 64
 
 
 def dlopened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
-    """The names as they stand in the bytes of the library of this file name, sorted; see ``closure``."""
-    section = next((one for one in elf.sections if one.name == _RODATA and one.in_file), None)
-    if section is None or not name.startswith(_OPENING):
+    """The names as they stand in the bytes of the library of this file name, sorted. Raises ``ElfError``."""
+    section = _rodata(elf.sections) if name.startswith(_OPENING) else None
+    if section is None:
         return ()
     found: set[str] = set()
     for match in _NAME.finditer(buffer, section.offset, section.offset + section.size):
         if match.start() == section.offset or buffer[match.start() - 1] == 0:  # 9.10's graph begins with one
-            found.add(match[0][:-1].decode("ascii"))
+            found.add(match[0][:-1].decode())
         if len(found) == _MOST:
             break
     return tuple(sorted(found))

@@ -10,6 +10,7 @@ Counts agree with cuobjdump 12.4, image for image, on every library of a package
 from __future__ import annotations
 
 import mmap
+import re
 from collections.abc import Iterator
 
 from builder.binary.elf_headers import LARGEST, Buffer, read_sections
@@ -24,7 +25,9 @@ from builder.binary.fatbin_format import (
     read_container,
 )
 
-_ALIGNMENT, _PADDING, _ZEROS_AT_ONCE = 8, 16, 1 << 20
+_ALIGNMENT = 8
+
+_ZEROS = re.compile(rb"\0+")
 
 _MOST_STRAYS = 1 << 18
 """Of what begins like a container and is none, in a file. A library that packs fatbins has a handful."""
@@ -57,33 +60,29 @@ def read_containers(buffer: Buffer) -> tuple[Container, ...]:
 
 
 def _all(buffer: Buffer) -> Iterator[Container]:
-    if is_fatbin(buffer):
-        whole = Region("", 0, len(buffer))
-        yield from _releasing_pages(buffer, whole, _dense_containers(buffer, whole))
-        return
-    strays = iter(range(_MOST_STRAYS))
-    for region in _regions(buffer):
-        listed = region.name in SECTIONS
-        containers = (
-            _dense_containers(buffer, region) if listed else _scattered_containers(buffer, region, strays)
-        )
+    bare, strays = is_fatbin(buffer), iter(range(_MOST_STRAYS))
+    for region in [Region("", 0, len(buffer))] if bare else _regions(buffer):
+        if bare or region.name in SECTIONS:
+            containers = _dense_containers(buffer, region)
+        else:
+            containers = _scattered_containers(buffer, region, strays)
         yield from _releasing_pages(buffer, region, containers)
 
 
 def _regions(buffer: Buffer) -> Iterator[Region]:
     """The file from end to end but for machine code, without overlaps: nothing is read twice.
 
-    A flag does not make a fatbin section machine code: the run time asks for its name.
+    A region may be empty, or end before it starts. A flag does not make a fatbin section machine code: the
+    run time asks for its name.
     """
     at = 0
     sections = [section for section in read_sections(buffer) if section.in_file and section.size]
     for section in sorted(sections, key=lambda section: section.offset):
-        end = section.offset + section.size
-        if section.name in SECTIONS and section.offset < at:
+        listed, end = section.name in SECTIONS, section.offset + section.size
+        if listed and section.offset < at:
             raise FatbinError(f"section {section.name} overlaps the one before it", section.offset)
-        if at < section.offset:
-            yield Region("", at, section.offset)
-        if at < end and (section.name in SECTIONS or not section.executable):
+        yield Region("", at, section.offset)
+        if listed or not section.executable:
             yield Region(section.name, max(at, section.offset), end)
         at = max(at, end)
     yield Region("", at, len(buffer))
@@ -138,7 +137,7 @@ def _find_begin(buffer: Buffer, at: int, end: int, strays: Iterator[int]) -> int
             return found
         else:
             _count_stray(strays, found)
-            at = found + 1
+            at = found + len(BEGIN)
     return end
 
 
@@ -150,7 +149,7 @@ def _count_stray(strays: Iterator[int], at: int) -> None:
 
 def _release_pages(buffer: Buffer, start: int, end: int) -> None:
     """Let the system take back the pages of a mapped file that have been read; it may read them again."""
-    if isinstance(buffer, mmap.mmap) and hasattr(buffer, "madvise"):
+    if isinstance(buffer, mmap.mmap):
         first = start - start % mmap.PAGESIZE
         if end > first:
             buffer.madvise(mmap.MADV_DONTNEED, first, end - first)
@@ -158,12 +157,5 @@ def _release_pages(buffer: Buffer, start: int, end: int) -> None:
 
 def _skip_zeros(buffer: Buffer, at: int, end: int) -> int:
     """The offset of the first non-zero byte from ``at`` on, or ``end``: containers are padded."""
-    step = _PADDING
-    while at < end:
-        chunk = bytes(buffer[at : min(end, at + step)])
-        rest = len(chunk.lstrip(b"\0"))
-        if rest:
-            return at + len(chunk) - rest
-        at += len(chunk)
-        step = min(2 * step, _ZEROS_AT_ONCE)  # in proportion: a large step for each small gap takes minutes
-    return end
+    zeros = _ZEROS.match(buffer, at, end)
+    return zeros.end() if zeros else at

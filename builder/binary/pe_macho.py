@@ -13,24 +13,23 @@ import struct
 from dataclasses import dataclass
 
 from builder.binary.elf_headers import Buffer
+from builder.binary.embedded import ORT_STRING
 from builder.formats.package_names import COREML, DIRECTML, MACOS, WINDOWS
 
-_DOS, _DOS_SIZE, _PE_AT = b"MZ", 0x40, 0x3C
+_DOS, _PE_AT = b"MZ", 0x3C
 
-_PE = "<IHHIIIHHH"
-"""Signature, COFF header, and the magic number of the optional header."""
+_PE = "<IH16xHH"
+"""Signature; of the COFF header the machine and the characteristics; the optional header's magic number."""
 
 _PE_SIGNATURE, _PE_X64, _PE_DLL, _PE32_PLUS = 0x4550, 0x8664, 0x2000, 0x20B
 
-_MACHO = "<IIII"
-"""Magic number, processor, its kind, kind of file."""
+_MACHO = "<II4xI"
+"""Magic number, processor, kind of file."""
 
 _MACHO_64, _MACHO_ARM64, _MACHO_DYLIB = 0xFEEDFACF, 0x0100000C, 6
 
 LINKS = {DIRECTML: b"DirectML.dll", COREML: b"/System/Library/Frameworks/CoreML.framework/"}
 """What a host library loads that has this provider in it, as the name stands in its bytes."""
-
-_VERSION = re.compile(rb"\0(1\.\d{1,4}\.\d{1,4})(?=\0)")
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def read_foreign(path: str, source: str, buffer: Buffer) -> ForeignLibrary:
         source=source,
         platform=_platform(buffer),
         links=frozenset(provider for provider, link in LINKS.items() if re.search(re.escape(link), whole)),
-        versions=frozenset(match[1].decode("ascii") for match in _VERSION.finditer(whole)),
+        versions=frozenset(match[1].decode() for match in ORT_STRING.finditer(whole)),
     )
 
 
@@ -67,19 +66,17 @@ def _platform(buffer: Buffer) -> str | None:
 
 
 def _is_dll(buffer: Buffer) -> bool:
-    if len(buffer) < _DOS_SIZE or bytes(buffer[:2]) != _DOS:
-        return False
-    header = _numbers(_PE, buffer, _numbers("<I", buffer, _PE_AT)[0])
+    place = _numbers("<I", buffer, _PE_AT) if bytes(buffer[:2]) == _DOS else ()
+    header = _numbers(_PE, buffer, *place) if place else ()
     if not header:
         return False
-    signature, machine, characteristics, magic = header[0], header[1], header[7], header[8]
+    signature, machine, characteristics, magic = header
     x64 = (signature, machine, magic) == (_PE_SIGNATURE, _PE_X64, _PE32_PLUS)
     return x64 and bool(characteristics & _PE_DLL)
 
 
 def _is_dylib(buffer: Buffer) -> bool:
-    header = _numbers(_MACHO, buffer, 0)
-    return bool(header) and (header[0], header[1], header[3]) == (_MACHO_64, _MACHO_ARM64, _MACHO_DYLIB)
+    return _numbers(_MACHO, buffer, 0) == (_MACHO_64, _MACHO_ARM64, _MACHO_DYLIB)
 
 
 def _numbers(form: str, buffer: Buffer, at: int) -> tuple[int, ...]:

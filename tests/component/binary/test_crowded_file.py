@@ -109,7 +109,7 @@ CROWDED: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "1,000,000 symbols with one long name": (
         "libcudnn_ops.so.9",
         _a_symbol_again_and_again,
-        "more than 16,777,216 bytes of symbols' names",
+        "more than 16,777,216 bytes of names",
     ),
     "a container of 1,400,000 images": (
         "demo.fatbin",

@@ -47,6 +47,8 @@ def test_names_alone_between_zero_bytes(name: str, rodata: bytes, names: tuple[s
 
 def test_only_constants_are_looked_at() -> None:
     assert _opens("libcudnn.so.9", b"\0libcudnn_ops.so\0", ".data") == ()
+    data = elf({".data": b"\0libcudnn_ops.so\0", ".rodata": b"\0" * 9 + b"libcudnn_cnn.so", ".x": bytes(8)})
+    assert dlopened_names(data, "libcudnn.so.9", read_elf(data)) == ()
 
 
 def test_a_file_full_of_names_is_not_read_to_its_end() -> None:

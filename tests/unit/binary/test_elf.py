@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from builder.binary import elf_headers
 from builder.binary.elf import read_elf
-from builder.binary.elf_headers import ElfError, is_elf, read_sections
+from builder.binary.elf_headers import ElfError, Section, is_elf, read_sections
 from tests.support.factories.binaries import RWX, elf
 
 LIBRARY = elf(
@@ -64,38 +65,117 @@ def test_who_asks_for_an_executable_stack(stack: int | None, asks: bool) -> None
     assert read_elf(elf(stack=stack)).executable_stack is asks
 
 
+PROGRAM = int(struct.unpack_from("<Q", LIBRARY, 32)[0])
+
+ENDS = f"truncated: program headers end at %s, the file at {len(LIBRARY):,}"
+
+
 @pytest.mark.parametrize(
-    ("place", "form", "value", "message"),
+    ("place", "form", "value", "message", "offset"),
     [
-        (54, "<H", 32, "no usable program headers"),
-        (32, "<Q", 1 << 60, "truncated: program headers end at"),
-        (56, "<H", 0xFFFF, "truncated: program headers end at"),
+        (54, "<H", 55, "no usable program headers", 54),
+        (54, "<H", 57, "no usable program headers", 54),
+        (32, "<Q", 1 << 60, ENDS % f"{(1 << 60) + 56:,}", 1 << 60),
+        (32, "<Q", len(LIBRARY) - 55, ENDS % f"{len(LIBRARY) + 1:,}", len(LIBRARY) - 55),
+        (56, "<H", 0xFFFF, ENDS % f"{PROGRAM + 0xFFFF * 56:,}", PROGRAM),
     ],
 )
-def test_program_headers_that_lie(place: int, form: str, value: int, message: str) -> None:
-    bad = bytearray(LIBRARY)
-    struct.pack_into(form, bad, place, value)
-    with pytest.raises(ElfError, match=message):
-        read_elf(bytes(bad))
+def test_program_headers_that_lie(place: int, form: str, value: int, message: str, offset: int) -> None:
+    _refused(_patched(LIBRARY, place, form, value), message, offset)
+
+
+@pytest.mark.parametrize(("place", "form", "value"), [(54, "<H", 0), (32, "<Q", 1 << 60)])
+def test_without_program_headers_nobody_reads_their_place_and_size(place: int, form: str, value: int) -> None:
+    assert read_elf(_patched(elf(stack=None), place, form, value)).executable_stack
+
+
+_LOAD, _STACK, _R, _X = 1, 0x6474E551, 4, 1
+
+
+def _with_segments(*segments: tuple[int, int, int, int]) -> bytes:
+    """The library with these segments at its very end: each one's kind, flags, offset and size."""
+    table = b"".join(struct.pack("<IIQQQQQQ", *one[:3], 0, 0, one[3], 0, 0) for one in segments)
+    head = LIBRARY[:32] + struct.pack("<Q", len(LIBRARY)) + LIBRARY[40:56] + struct.pack("<H", len(segments))
+    return head + LIBRARY[58:] + table
 
 
 def test_a_segment_past_the_end_of_the_file() -> None:
-    bad = bytearray(LIBRARY)
-    (program,) = struct.unpack_from("<Q", bad, 32)
-    struct.pack_into("<Q", bad, program + 32, 1 << 40)
-    with pytest.raises(ElfError, match="a segment ends at") as caught:
-        read_elf(bytes(bad))
-    assert caught.value.offset == program
+    end = len(LIBRARY) + 2 * 56
+    last, empty = (_LOAD, _R, end - 8, 8), (_LOAD, _R, 1 << 40, 0)
+    assert read_elf(_with_segments(last, empty)).soname == "libdemo.so.1"
+    message = f"truncated: a segment ends at {end + 1:,}, the file at {end:,}"
+    _refused(_with_segments(empty, (_LOAD, _R, end - 8, 9)), message, len(LIBRARY) + 56)
+
+
+@pytest.mark.parametrize(
+    ("segments", "asks"),
+    [
+        ([(_LOAD, _R | _X, 0, 0), (_STACK, _R, 0, 0)], False),
+        ([(_STACK, _X, 0, 0), (_STACK, _R, 0, 0)], True),
+        ([(_LOAD, _R, 0, 0)], True),
+    ],
+)
+def test_the_stacks_own_segment_counts(segments: list[tuple[int, int, int, int]], asks: bool) -> None:
+    assert read_elf(_with_segments(*segments)).executable_stack is asks
 
 
 @pytest.mark.parametrize("name", [".dynamic", ".gnu.version_r", ".gnu.version_d"])
 def test_a_section_that_is_there_twice(name: str) -> None:
     """Thousands of headers over the same bytes would be read thousands of times."""
-    kind = next(section.kind for section in read_sections(LIBRARY) if section.name == name)
-    bad = bytearray(LIBRARY)
-    struct.pack_into("<I", bad, _header_of(".text") + 4, kind)
-    with pytest.raises(ElfError, match=f"two sections of type {kind:#x}"):
-        read_elf(bytes(bad))
+    kind = _section_of(name).kind
+    message = f"two sections of type {kind:#x}: {name}, .text"
+    _refused(_patched(LIBRARY, _header_of(".text") + 4, "<I", kind), message, _section_of(".text").offset)
+
+
+@pytest.mark.parametrize("link", [len(read_sections(LIBRARY)), 2, 0xFFFFFFFF])
+def test_a_section_that_names_no_string_table(link: int) -> None:
+    bad = _patched(LIBRARY, _header_of(".dynamic") + 40, "<I", link)
+    _refused(bad, "section .dynamic names no string table", _section_of(".dynamic").offset)
+
+
+def test_the_last_section_may_end_where_the_file_does() -> None:
+    at, text = _header_of(".text"), _section_of(".text")
+    last = _patched(LIBRARY, at + 32, "<Q", len(LIBRARY) - text.offset)
+    assert read_elf(last).soname == "libdemo.so.1"
+    message = f"truncated: section .text ends at {len(LIBRARY) + 1:,}, the file at {len(LIBRARY):,}"
+    _refused(_patched(LIBRARY, at + 32, "<Q", len(LIBRARY) - text.offset + 1), message, at)
+
+
+@pytest.mark.parametrize(("place", "value"), [(58, 63), (58, 65), (62, len(read_sections(LIBRARY)))])
+def test_section_headers_of_no_use(place: int, value: int) -> None:
+    _refused(_patched(LIBRARY, place, "<H", value), "no usable section headers", 58)
+
+
+def test_a_file_larger_than_any_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elf_headers, "LARGEST", len(LIBRARY))
+    assert read_elf(LIBRARY).soname == "libdemo.so.1"
+    message = f"a file of {len(LIBRARY) + 1:,} bytes: no library is larger than 4 GiB"
+    _refused(LIBRARY + b"\0", message, len(LIBRARY))
+
+
+def test_names_at_the_edge_of_their_table() -> None:
+    at, names = _header_of(".shstrtab"), _section_of(".shstrtab")
+    text = _header_of(".text")
+    assert read_sections(_patched(LIBRARY, text, "<I", names.size - 1))[5].name == ""
+    outside = _patched(LIBRARY, text, "<I", names.size)
+    _refused(outside, "a name lies outside its string table", names.offset + names.size)
+    last = names.offset + names.size - len(".shstrtab\0")
+    unfinished = _patched(LIBRARY, at + 32, "<Q", names.size - 1)
+    _refused(unfinished, "a name does not end within its string table", last)
+    beyond = (
+        f"truncated: section .shstrtab ends at {names.offset + (1 << 62):,}, the file at {len(LIBRARY):,}"
+    )
+    _refused(_patched(LIBRARY, at + 32, "<Q", 1 << 62), beyond, at)
+
+
+def test_a_name_that_is_too_long() -> None:
+    assert read_sections(elf({"x" * 4095: b""}))[3].name == "x" * 4095
+    library = elf({"x" * 4096: b""})
+    _refused(library, "a name does not end within its string table", library.index(b"xx"))
+
+
+def test_a_name_that_is_no_text() -> None:
+    assert read_elf(LIBRARY.replace(b"libc.so.6\0", b"lib\xff.so.6\0")).needed[1] == "lib\ufffd.so.6"
 
 
 LONG = "x" * 2000
@@ -113,25 +193,44 @@ LONG = "x" * 2000
 )
 def test_more_names_than_any_library_has(more: dict[str, Any]) -> None:
     """Many may be one name: what they come to counts, not the string table's size."""
-    read_elf(elf(needed=[LONG] * 500))
     with pytest.raises(ElfError, match="more than 1,048,576 bytes of names"):
         read_elf(elf(**more))
 
 
+def test_as_many_names_as_a_library_may_have() -> None:
+    names = [LONG] * 524
+    assert len(read_elf(elf(needed=[*names, "y" * 576])).needed) == 525
+    library = elf(needed=[*names, "y" * 577])
+    _refused(library, "more than 1,048,576 bytes of names", library.index(b"yy"))
+
+
 def test_a_dynamic_section_without_an_end() -> None:
-    library = elf({".text": struct.pack("<qQ", 21, 0) * 70_000})
-    at = _header_of(".dynamic", library)
-    text = next(section for section in read_sections(library) if section.name == ".text")
-    bad = bytearray(library)
-    struct.pack_into("<QQ", bad, at + 24, text.offset, text.size)
-    with pytest.raises(ElfError, match="without an end") as caught:
-        read_elf(bytes(bad))
-    assert caught.value.offset == text.offset
+    library = elf({".text": struct.pack("<qQ", 21, 0) * 65_536})
+    at, text = _header_of(".dynamic", library), _section_of(".text", library)
+    longest = _patched(_patched(library, at + 24, "<Q", text.offset), at + 32, "<Q", 65_535 * 16)
+    assert read_elf(longest).needed == ()
+    _refused(_patched(longest, at + 32, "<Q", 65_536 * 16), "a dynamic section without an end", text.offset)
 
 
 def _header_of(name: str, library: bytes = LIBRARY) -> int:
     table = int(struct.unpack_from("<Q", library, 40)[0])
     return table + 64 * [section.name for section in read_sections(library)].index(name)
+
+
+def _section_of(name: str, library: bytes = LIBRARY) -> Section:
+    return next(section for section in read_sections(library) if section.name == name)
+
+
+def _patched(data: bytes, place: int, form: str, value: int) -> bytes:
+    changed = bytearray(data)
+    struct.pack_into(form, changed, place, value)
+    return bytes(changed)
+
+
+def _refused(data: bytes, message: str, offset: int) -> None:
+    with pytest.raises(ElfError) as caught:
+        read_elf(data)
+    assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {offset:#x})", offset)
 
 
 @pytest.mark.parametrize(
@@ -154,40 +253,46 @@ def test_what_is_no_whole_elf_file_says_where(bad: bytes, message: str, offset: 
     assert offset in (None, caught.value.offset)
 
 
-def test_a_section_past_the_end_of_the_file() -> None:
-    at = _header_of(".text")
-    bad = bytearray(LIBRARY)
-    struct.pack_into("<Q", bad, at + 32, 1 << 30)
-    with pytest.raises(ElfError, match=r"section \.text ends at") as caught:
-        read_elf(bytes(bad))
-    assert caught.value.offset == at
-
-
 def test_a_version_chain_that_overlaps_itself_ends() -> None:
     """Every word says "four bytes on": walked naively that is quadratic in the section's size."""
     good = elf(versions={"libc.so.6": ("GLIBC_2.17",) * 1000})
     versions = next(section for section in read_sections(good) if section.name == ".gnu.version_r")
     words = struct.pack("<I", 4) * (versions.size // 4 - 4) + bytes(16)
     bad = good[: versions.offset] + words + good[versions.offset + versions.size :]
-    with pytest.raises(ElfError, match="symbol versions overlap"):
-        read_elf(bad)
+    _refused(bad, "symbol versions overlap", versions.offset)
 
 
-def test_a_definition_chain_that_leaves_its_section() -> None:
-    definitions = next(one for one in read_sections(LIBRARY) if one.name == ".gnu.version_d")
-    bad = bytearray(LIBRARY)
-    struct.pack_into("<I", bad, definitions.offset + 16, 1 << 20)
-    with pytest.raises(ElfError, match="run past the end") as caught:
-        read_elf(bytes(bad))
-    assert caught.value.offset == definitions.offset + (1 << 20)
+@pytest.mark.parametrize(
+    ("name", "place", "step", "fits"),
+    [
+        (".gnu.version_d", 12, 28 + 20, True),  # its name's place, from its start
+        (".gnu.version_d", 12, 28 + 21, False),
+        (".gnu.version_d", 16, 1 << 20, False),  # the next definition's
+        (".gnu.version_r", 8, 16 * 6, True),  # the first version's
+        (".gnu.version_r", 8, 16 * 6 + 1, False),
+        (".gnu.version_r", 12, 16 * 6 + 1, False),  # the next library's
+        (".gnu.version_r", 16 + 12, 1 << 20, False),  # the next version's, from the first one
+    ],
+)
+def test_a_version_chain_that_leaves_its_section(name: str, place: int, step: int, fits: bool) -> None:
+    versions = _section_of(name)
+    changed = _patched(LIBRARY, versions.offset + place, "<I", step)
+    if fits:
+        assert read_elf(changed).soname == "libdemo.so.1"
+    else:
+        at = versions.offset + step + (16 if place == 28 else 0)
+        _refused(changed, "symbol versions run past the end of their section", at)
+
+
+def test_a_version_definition_without_a_name() -> None:
+    definitions = _section_of(".gnu.version_d")
+    assert read_elf(_patched(LIBRARY, definitions.offset + 28 + 6, "<H", 0)).defines == ("libdemo.so.1",)
 
 
 def test_what_stands_behind_the_end_of_the_dynamic_section_is_not_read() -> None:
     library = elf(needed=("libc.so.6", "libm.so.6"))
-    dynamic = next(section for section in read_sections(library) if section.name == ".dynamic")
-    bad = bytearray(library)
-    struct.pack_into("<qQ", bad, dynamic.offset, 0, 0)
-    assert read_elf(bytes(bad)).needed == ()
+    dynamic = _section_of(".dynamic", library)
+    assert read_elf(_patched(library, dynamic.offset, "<q", 0)).needed == ()
 
 
 def test_any_changed_byte_is_read_or_refused() -> None:

@@ -67,6 +67,9 @@ def test_a_version_that_is_named_nowhere_is_none() -> None:
         (Row("unique", binding=UNIQUE), True),
         (Row("protected", visibility=PROTECTED), True),
         (Row("data", ABSOLUTE), True),
+        (Row("GLIBC_2.32", ABSOLUTE), True),  # the name of another library's version
+        (Row("other bits", visibility=0x84), True),  # the lowest two say it
+        (Row("bits", visibility=0x84 | HIDDEN), False),
         (Row("local", binding=LOCAL), False),
         (Row("hidden", visibility=HIDDEN), False),
         (Row("internal", visibility=INTERNAL), False),
@@ -76,6 +79,17 @@ def test_a_version_that_is_named_nowhere_is_none() -> None:
 )
 def test_what_others_see(row: Row, shown: bool) -> None:
     assert symbols(row).exports == ({Symbol(row.name)} if shown else set())
+
+
+def test_a_function_with_the_name_of_a_version() -> None:
+    assert symbols(Row("VERS_1.0", version=2)).exports == {Symbol("VERS_1.0", "VERS_1.0")}
+
+
+def test_a_name_that_is_too_long() -> None:
+    assert symbols(Row("x" * 65_535)).exports == {Symbol("x" * 65_535)}
+    library = linked(Row("x" * 65_536))
+    where = library.index(b"xx")
+    assert _refused(library) == f"a name does not end within its string table (at offset {where:#x})"
 
 
 def test_without_a_weak_symbol_a_library_loads_too() -> None:
@@ -107,15 +121,17 @@ def test_a_name_outside_its_string_table() -> None:
     at = good.index(struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8))
     for offset in (1 << 20, 0xFFFFFFFF):
         bad = good[:at] + struct.pack("<I", offset) + good[at + 4 :]
-        assert "does not end within its string table" in _refused(bad)
+        assert "a name lies outside its string table" in _refused(bad)
 
 
 def test_a_version_table_that_is_too_short() -> None:
     good = linked(Row("GetProvider"), Row("another"))
     header = struct.pack("<Q", 6)
     at = good.rindex(header + struct.pack("<I", 2))  # sh_size of three entries, then sh_link
-    bad = good[:at] + struct.pack("<Q", 4) + good[at + 8 :]
-    assert "holds no version for each symbol" in _refused(bad)
+    bad = good[:at] + struct.pack("<Q", 5) + good[at + 8 :]
+    (where,) = struct.unpack_from("<Q", good, at - 8)
+    message = f"section .gnu.version holds no version for each symbol (at offset {where:#x})"
+    assert _refused(bad) == message
 
 
 def test_more_names_than_any_library_has() -> None:
@@ -123,4 +139,4 @@ def test_more_names_than_any_library_has() -> None:
     good = linked(Row("x" * 60_000), *(Row("") for _ in range(1200)))
     same = struct.pack("<IBBHQQ", 1, 0x12, 0, 2, 0x1000, 8)
     at = good.index(same)
-    assert "bytes of symbols' names" in _refused(good[:at] + same * 1201 + good[at + 1201 * 24 :])
+    assert "more than 16,777,216 bytes of names" in _refused(good[:at] + same * 1201 + good[at + 1201 * 24 :])

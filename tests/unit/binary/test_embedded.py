@@ -28,6 +28,15 @@ def _cudnn(numbers: bytes, *places: int, names: tuple[str, ...] = ("cudnn_graph_
     return elf({".rodata": numbers}, symbols=symbols)
 
 
+def _changed(library: bytes, section: str, place: int, form: str, value: int) -> bytes:
+    """The library with another number at ``place`` of this section's header."""
+    changed = bytearray(library)
+    (table,) = struct.unpack_from("<Q", library, 40)
+    header = table + 64 * [one.name for one in read_sections(library)].index(section)
+    struct.pack_into(form, changed, header + place, value)
+    return bytes(changed)
+
+
 def test_ort_s_host_library_defines_its_version() -> None:
     host = elf({".rodata": b"\x001.3.2\x001.31.1\x00"}, defines=("libonnxruntime.so.1", "VERS_1.31.1"))
     assert _stamp("libonnxruntime.so.1", host) == "1.31.1"
@@ -50,18 +59,64 @@ def test_ort_s_provider_holds_it_as_a_string_of_its_own(rodata: bytes, version: 
 
 def test_two_sections_of_the_name_are_refused() -> None:
     """A linker makes one; thousands over the same bytes would be searched thousands of times."""
-    library = bytearray(elf({".rodata": b"\x001.23.2\x00", ".data": b"\x001.23.2\x00"}))
+    library = elf({".rodata": b"\x001.23.2\x00", ".data": b"\x001.23.2\x00"})
     (table,) = struct.unpack_from("<Q", library, 40)
+    rodata = table + 64 * [one.name for one in read_sections(library)].index(".rodata")
+    twice = _changed(library, ".data", 0, "<I", struct.unpack_from("<I", library, rodata)[0])
+    offset = library.rindex(b"\x001.23.2\x00")
+    with pytest.raises(ElfError) as caught:
+        _stamp(PROVIDER, twice)
+    assert (str(caught.value), caught.value.offset) == (
+        f"two sections named .rodata (at offset {offset:#x})",
+        offset,
+    )
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {".nv_fatbin": b"\x001.23.2\x00"},
+        {".rodata": bytes(8), ".data": b"\x001.23.2\x00"},
+        {".data": b"\x001.23.2\x00", ".rodata": bytes(8)},
+        {".rodata": b"1\x001.23.2", ".data": bytes(8)},  # the zero byte behind it is the next section's
+    ],
+)
+def test_a_string_elsewhere_is_no_mark(sections: dict[str, bytes]) -> None:
+    assert _stamp(PROVIDER, elf(sections)) is None
+
+
+def test_a_section_without_bytes_in_the_file_holds_no_mark() -> None:
+    for name, library in ((PROVIDER, elf({".rodata": b"\x001.23.2\x00"})), (GRAPH, _cudnn(RELEASE, 4))):
+        assert _stamp(name, library) is not None
+        assert _stamp(name, _changed(library, ".rodata", 4, "<I", 8)) is None  # SHT_NOBITS, as .bss
+
+
+@pytest.mark.parametrize(
+    ("value", "address", "version"),
+    [(0x1004, 0x1000, "9.10.2"), (0x1005, 0x1001, "9.10.2"), (0x1003, 0x1004, None), (0x1000, 0, None)],
+)
+def test_a_symbol_s_value_is_an_address(value: int, address: int, version: str | None) -> None:
+    """Its place in its section counts from where the section lies in memory."""
+    assert _stamp(GRAPH, _changed(_cudnn(RELEASE, value), ".rodata", 16, "<Q", address)) == version
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "field"),
+    [
+        (4, "<B", 0x12),  # a function
+        (6, "<H", 0),  # defined elsewhere
+        (6, "<H", 7),  # a section that is not there
+        (6, "<H", 0xFFF1),  # absolute
+        (16, "<Q", 8),  # eight bytes long
+    ],
+)
+def test_what_is_no_number_is_no_mark(place: int, form: str, field: int) -> None:
+    library = bytearray(_cudnn(RELEASE, 4))
     sections = read_sections(bytes(library))
-    first, second = (table + 64 * [one.name for one in sections].index(name) for name in (".rodata", ".data"))
-    library[second : second + 4] = library[first : first + 4]
-    with pytest.raises(ElfError, match=r"two sections named \.rodata") as caught:
-        _stamp(PROVIDER, bytes(library))
-    assert caught.value.offset == library.rindex(b"\x001.23.2\x00")
-
-
-def test_a_string_elsewhere_is_no_mark() -> None:
-    assert _stamp(PROVIDER, elf({".nv_fatbin": b"\x001.23.2\x00"})) is None
+    assert len(sections) == 7
+    symbol = next(one for one in sections if one.name == ".dynsym").offset + 24
+    struct.pack_into(form, library, symbol + place, field)
+    assert _stamp(GRAPH, bytes(library)) is None
 
 
 @pytest.mark.parametrize(("number", "version"), [(0x090A02, "9.10.2"), (0x091C00, "9.28.0"), (0, None)])

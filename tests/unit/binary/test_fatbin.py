@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import struct
 
 import pytest
 
 from builder.binary import fatbin, fatbin_format
-from builder.binary.elf_headers import ElfError
+from builder.binary.elf_headers import ElfError, read_sections
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Compression, Container, FatbinError, Kind
 from builder.gpu.architectures import Arch
@@ -200,6 +201,101 @@ def test_any_changed_byte_is_read_or_refused() -> None:
         except (FatbinError, ElfError):
             outcomes.add(-1)
     assert {-1, 2} <= outcomes
+
+
+AT_ONCE = 32 << 20
+
+
+@pytest.mark.parametrize("odd", range(8))
+def test_a_container_that_begins_where_one_search_ends(odd: int) -> None:
+    """What lies behind all sections is searched 32 MiB at a time."""
+    library = elf({"s" * odd: b""})
+    names = next(section for section in read_sections(library) if section.name == ".shstrtab")
+    edge = names.offset + names.size + AT_ONCE
+    place = edge - edge % 8
+    (found,) = read_containers(library.ljust(place, b"\0") + sass(50))
+    assert found.offset == place
+
+
+class _Mapped(mmap.mmap):
+    """A mapped file that notes which of its bytes need not stay in memory."""
+
+    def __init__(self, *_args: int) -> None:
+        self.released: list[range] = []
+
+    def madvise(self, option: int, start: int = 0, length: int = 0) -> None:
+        assert (option, start % mmap.PAGESIZE) == (mmap.MADV_DONTNEED, 0)
+        assert length > 0
+        self.released.append(range(start, start + length))
+
+
+def _mapped(size: int, contents: dict[int, bytes]) -> _Mapped:
+    mapped = _Mapped(-1, size)
+    for place, data in contents.items():
+        mapped[place : place + len(data)] = data
+    return mapped
+
+
+def test_pages_behind_the_reader_are_given_back_32_mib_at_a_time() -> None:
+    second, third, fourth, end = (40 << 20) + 104, 50 << 20, (72 << 20) + 104, (72 << 20) + 208
+    mapped = _mapped(end, dict.fromkeys((0, second, third, fourth), sass(50)))
+    assert [one.offset for one in read_containers(mapped)] == [0, second, third, fourth]
+    assert mapped.released == [range(second), range(40 << 20, fourth), range(72 << 20, end)]
+
+
+def test_pages_without_a_container_are_given_back_too() -> None:
+    library, end = elf(), (70 << 20) + 5
+    names = read_sections(library)[-1]
+    start, searched = names.offset + names.size, names.offset + names.size + AT_ONCE
+    mapped = _mapped(end, {0: library})
+    assert read_containers(mapped) == ()
+    assert mapped.released[-4:] == [
+        range(searched),
+        range(AT_ONCE, searched + AT_ONCE),
+        range(2 * AT_ONCE, end),
+        range(end),
+    ]
+    assert 0 < start < mmap.PAGESIZE
+    assert all(pages.start == 0 for pages in mapped.released[:-3])
+
+
+def test_no_page_is_given_back_behind_the_end_of_the_file() -> None:
+    library = bytearray(elf({".data": bytes(8)}).ljust(2 * mmap.PAGESIZE, b"\0"))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    data = [section.name for section in read_sections(bytes(library))].index(".data")
+    struct.pack_into("<QQ", library, table + 64 * data + 24, mmap.PAGESIZE, mmap.PAGESIZE)
+    mapped = _mapped(len(library), {0: bytes(library)})
+    assert read_containers(mapped) == ()
+    assert mapped.released[-1] == range(mmap.PAGESIZE, 2 * mmap.PAGESIZE)
+
+
+def test_a_fatbin_larger_than_any_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fatbin, "LARGEST", len(GOOD))
+    assert len(read_containers(GOOD)) == 1
+    message = f"a file of {len(GOOD) + 8} bytes: no library is larger than 4 GiB (at offset {len(GOOD):#x})"
+    with pytest.raises(FatbinError) as caught:
+        read_containers(GOOD + bytes(8))
+    assert (str(caught.value), caught.value.offset) == (message, len(GOOD))
+
+
+def test_an_empty_container_s_header_before_a_container() -> None:
+    data = BEGIN + bytes(8) + sass(50) + BEGIN[:4] * 2 + sass(60)
+    assert [len(one.images) for one in read_containers(elf({".rodata": data}))] == [1, 1]
+
+
+def test_a_section_within_another_one_is_read_with_it() -> None:
+    library = bytearray(elf({".data": sass(50) + sass(60), ".ldata": bytes(8), ".rodata": sass(70)}))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    names = [section.name for section in read_sections(bytes(library))]
+    outer, inner = (table + 64 * names.index(name) for name in (".data", ".ldata"))
+    (start,) = struct.unpack_from("<Q", library, outer + 24)
+    struct.pack_into("<QQ", library, inner + 24, start + 8, 16)
+    found = read_containers(bytes(library))
+    assert [(one.section, str(one.images[0].arch)) for one in found] == [
+        (".data", "50"),
+        (".data", "60"),
+        (".rodata", "70"),
+    ]
 
 
 def test_a_long_run_of_padding_is_not_walked_byte_by_byte() -> None:

@@ -13,6 +13,7 @@ from builder.package.contents import vendor_of
     ("name", "vendor", "specialised", "code"),
     [
         ("libcublas.so.12", "nvidia", True, True),
+        ("libcublas.so.12.so", "nvidia", True, True),
         ("libcublasLt.so.12", "nvidia", True, True),
         ("libcufft.so.11", "nvidia", True, True),
         ("libcufftw.so.11", "nvidia", True, False),

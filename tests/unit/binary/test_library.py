@@ -1,0 +1,160 @@
+"""What one library's bytes tell, all at once, and the version that libraries of a package must share."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from builder.binary.coverage import Support
+from builder.binary.library import Reading, check_one_version, read_library, unreadable
+from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
+from builder.findings.finding import Code, Finding, Severity
+from builder.gpu.architectures import Arch, Capability
+from tests.support.factories.binaries import BLACKWELL, SASS, A, container, elf, image, sass
+
+PROVIDER = "nvidia/lib/libonnxruntime_providers_cuda.so"
+
+
+def test_a_provider() -> None:
+    sections = {".rodata": b"\x001.23.2\x00libcudnn_ops.so\x00", ".nv_fatbin": sass(80) + sass(80, 86)}
+    found = read_library(PROVIDER, elf(sections, soname="libprovider.so", needed=("libcudart.so.12",)))
+    assert (found.path, found.embedded_version, found.dlopens) == (PROVIDER, "1.23.2", ())
+    assert (found.bare, found.problem) == (False, None)
+    assert found.elf is not None
+    assert (found.elf.soname, found.elf.needed) == ("libprovider.so", ("libcudart.so.12",))
+    assert [(one.section, len(one.images)) for one in found.containers] == [
+        (".nv_fatbin", 1),
+        (".nv_fatbin", 2),
+    ]
+    assert found.coverage is not None
+    assert (found.coverage.path, found.coverage.containers, found.coverage.specialised) == (
+        PROVIDER,
+        2,
+        False,
+    )
+    assert (found.coverage.sass, found.coverage.support[Capability(8, 6)]) == (
+        (Arch(8, 0), Arch(8, 6)),
+        Support.NATIVE,
+    )
+
+
+def test_a_library_of_nvidia_s() -> None:
+    rodata = b"\0libcudnn_ops.so\0libcudnn_graph.so\0" + bytes(1) + struct.pack("<I", 0x090A02)
+    symbols = {"cudnn_graph_version": (".rodata", len(rodata) - 4)}
+    sections = {".rodata": rodata, ".nv_fatbin": sass(80) + sass(90)}
+    found = read_library("lib/libcudnn.so.9", elf(sections, symbols=symbols))
+    assert (found.embedded_version, found.dlopens) == ("9.10.2", ("libcudnn_graph.so", "libcudnn_ops.so"))
+    assert found.coverage is not None
+    assert (found.coverage.specialised, found.coverage.support[Capability(9, 0)]) == (True, Support.NATIVE)
+
+
+def test_a_library_without_device_code() -> None:
+    found = read_library("libcudart.so.12", elf({".text": b"\x90"}))
+    assert (found.containers, found.coverage, found.problem, found.embedded_version) == ((), None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "support"),
+    [
+        (PROVIDER, b"1.31.1", Support.NATIVE),
+        ("libonnxruntime_providers_cuda.so", b"1.31.1", Support.NATIVE),
+        (PROVIDER, b"1.26.0", Support.PARTIAL),  # units were not split yet
+        (PROVIDER, b"none", Support.PARTIAL),
+        ("nvidia/lib/libonnxruntime_providers_other.so", b"1.31.1", Support.PARTIAL),
+    ],
+)
+def test_units_of_a_provider_are_split_from_its_version_on(
+    path: str, version: bytes, support: Support
+) -> None:
+    """Of the official wheel 1.31.1: units for all architectures, and such for 90a alone."""
+    code = container(image(SASS, 80), image(SASS, 90, A | BLACKWELL)) + container(image(SASS, 90, A))
+    found = read_library(path, elf({".rodata": b"\0" + version + b"\0", ".nv_fatbin": code}))
+    assert found.coverage is not None
+    assert found.coverage.support[Capability(8, 0)] is support
+
+
+def test_a_bare_fatbin() -> None:
+    found = read_library("out/kernels.fatbin", sass(80) + sass(90))
+    assert (found.bare, found.elf, found.problem, len(found.containers)) == (True, None, None, 2)
+    assert found.coverage is not None
+    assert (found.coverage.path, found.coverage.sass) == ("out/kernels.fatbin", (Arch(8, 0), Arch(9, 0)))
+
+
+def test_device_code_that_is_not_whole() -> None:
+    library = elf({".rodata": b"\x001.23.2\x00", ".nv_fatbin": sass(80)[:-1]})
+    found = read_library(PROVIDER, library)
+    where = library.index(b"\x50\xed\x55\xba")
+    message = f"a container of 88 bytes runs past the end of section .nv_fatbin (at offset {where:#x})"
+    assert found.problem == Finding(code=Code.A004, path=PROVIDER, message=message)
+    assert (found.elf is None, found.embedded_version, found.containers, found.coverage) == (
+        False,
+        "1.23.2",
+        (),
+        None,
+    )
+    message = "a container of 88 bytes runs past the end of the file (at offset 0x0)"
+    problem = Finding(code=Code.A004, path="x.fatbin", message=message)
+    assert read_library("x.fatbin", sass(80)[:-1]) == Reading(path="x.fatbin", bare=True, problem=problem)
+
+
+def test_what_is_no_whole_elf_file() -> None:
+    problem = Finding(code=Code.E001, path="lib/x.so", message="not an ELF file (at offset 0x0)")
+    assert read_library("lib/x.so", b"#!/bin/sh\n") == Reading(path="lib/x.so", problem=problem)
+    problem = Finding(code=Code.E001, path="lib/x.so", message="a link to nowhere")
+    assert unreadable("lib/x.so", "a link to nowhere") == Reading(path="lib/x.so", problem=problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "named", "library"),
+    [
+        ("libfoo.so", b"", True, True),
+        ("libfoo.so.1.2", b"text", True, True),
+        ("libcrypto.so.1.0.2k", b"", True, True),
+        ("ld.so.conf", b"/usr", False, False),
+        ("libfoo.so.txt", b"text", False, False),
+        ("program", b"\x7fELF", False, True),
+        ("kernels.fatbin", b"\x50\xed\x55\xba", False, True),
+        ("program", b"\x7fELX", False, False),
+    ],
+)
+def test_which_files_are_libraries(name: str, head: bytes, named: bool, library: bool) -> None:
+    assert len(head) <= HEAD
+    assert is_named_like_a_library(name) is named
+    assert is_library(name, head) is library
+
+
+def test_libraries_of_several_versions() -> None:
+    versions = {"lib/a": "9.10.2", "lib/b": "9.9.0", "lib/c": "9.10.2", "lib/d": None, "lib/e": None}
+    assert list(check_one_version(Code.E008, "cuDNN", versions)) == [
+        Finding(
+            code=Code.E008,
+            path="lib/b",
+            message="cuDNN of 2 versions are mixed in this package",
+            wanted="all of cuDNN from one release",
+            got="9.9.0: lib/b; 9.10.2: lib/a, lib/c",
+        ),
+        Finding(
+            code=Code.E008,
+            path="lib/d",
+            message="nothing tells the version of 2 of cuDNN: it is not in their bytes, and no manifest "
+            "names their wheel",
+            wanted="a package with its manifest, to compare all of cuDNN",
+            got="lib/d, lib/e",
+            severity=Severity.WARNING,
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("versions", "paths"),
+    [
+        ({}, []),
+        ({"lib/a": None}, []),
+        ({"lib/a": "1.0.0", "lib/b": "1.0.0"}, []),
+        ({"lib/a": "1.1.0", "lib/b": "1.0.0"}, ["lib/b"]),
+        ({"lib/a": "1.0.0", "lib/b": None}, ["lib/b"]),
+    ],
+)
+def test_one_library_agrees_with_itself(versions: dict[str, str | None], paths: list[str]) -> None:
+    assert [finding.path for finding in check_one_version(Code.E008, "cuDNN", versions)] == paths

@@ -7,18 +7,9 @@ from pathlib import Path
 
 from invoke.context import Context
 from invoke.exceptions import Exit
-from invoke.tasks import task
 
-from builder.app import inspection, model_verbs, quality, releasing, verbs
-from builder.app.command_line import (
-    FLAGS,
-    ChosenVariants,
-    help_lines,
-    make_wiring,
-    over_variants,
-    reported,
-    wishes,
-)
+from builder.app import inspection, quality, releasing, verbs
+from builder.app.command_line import ChosenVariants, make_wiring, over_variants, verb, wishes
 from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.variant_build import side_by_side
@@ -71,7 +62,7 @@ def build(
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
     walks = {name: one.build for name, one in chosen.builds(jobs=jobs, force=force, cache=cache).items()}
-    for package in chain.from_iterable(side_by_side(walks, wiring.interrupt)):
+    for package in chain.from_iterable(side_by_side(walks, wiring.runner.interrupt)):
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
 
@@ -95,26 +86,20 @@ def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, g
         one.render()
 
 
-@task(iterable=["dist"], help={"dist": "folder of packages and their records; may be given more than once"})
-@reported
+@verb(iterable=["dist"], dist="folder of packages and their records; may be given more than once")
 def builds(_context: Context, dist: list[str]) -> None:
     """Write docs/builds.md from packages and the build records beside them."""
     wiring = make_wiring()
     verbs.write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
 
 
-@task(
+@verb(
     iterable=["package", "card"],
-    help=help_lines(
-        "base",
-        "dist",
-        package="a package; the flag may be left out (default: each in dist)",
-        card="also on a virtual card of this compute capability: 8.6, or all; may be given more than once",
-        driver="version of the driver that the card has: 535.54.03",
-        grid="with --card all: write a page of all cards to this file (docs/cards.md)",
-    ),
+    package="a package; the flag may be left out (default: each in dist)",
+    card="also on a virtual card of this compute capability: 8.6, or all; may be given more than once",
+    driver="version of the driver that the card has: 535.54.03",
+    grid="with --card all: write a page of all cards to this file (docs/cards.md)",
 )
-@reported
 def verify(
     _context: Context,
     package: list[str],
@@ -131,29 +116,24 @@ def verify(
     verify_packages(wiring, packages, wishes(base), cards, Path(grid) if grid else None)
 
 
-@task(positional=["old", "new"], help={"old": "a package", "new": "another", "json": "as JSON"})
-@reported
+@verb(positional=["old", "new"], old="a package", new="another", json="as JSON")
 def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
     """Show what sets two packages apart: files, versions, architectures, sizes."""
     wiring = make_wiring()
     verbs.show_difference(wiring, Path(old), Path(new), as_json=json)
 
 
-@task(
+@verb(
     positional=["path"],
     iterable=["also"],
-    help={
-        "path": "a library, fatbin, folder, wheel, package, zip, tar or image file, or the URL of one",
-        "also": "one more of them; the flag may be left out",
-        "json": "as JSON",
-        "html": "write a page to this file",
-        "svg": "write a picture to this file",
-        "operators": "which operators have CUDA kernels: asks the package's own provider, on a virtual card",
-        "model": "which nodes of this ONNX model would run on the CPU, and why: opened on a virtual card",
-        "base": FLAGS["base"],
-    },
+    path="a library, fatbin, folder, wheel, package, zip, tar or image file, or the URL of one",
+    also="one more of them; the flag may be left out",
+    json="as JSON",
+    html="write a page to this file",
+    svg="write a picture to this file",
+    operators="which operators have CUDA kernels: asks the package's own provider, on a virtual card",
+    model="which nodes of this ONNX model would run on the CPU, and why: opened on a virtual card",
 )
-@reported
 def inspect(
     _context: Context,
     path: str,
@@ -168,11 +148,11 @@ def inspect(
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     wiring = make_wiring()
     if operators or model:
-        model_verbs.require_alone(also, html, svg, model if operators else None)
+        inspection.require_alone(also, html, svg, model if operators else None)
         if model:
-            model_verbs.show_model(wiring, path, Path(model), wishes(base), as_json=json)
+            inspection.show_model(wiring, path, Path(model), wishes(base), as_json=json)
         else:
-            model_verbs.show_operators(wiring, path, wishes(base), as_json=json)
+            inspection.show_operators(wiring, path, wishes(base), as_json=json)
         return
     page, picture = (Path(name) if name else None for name in (html, svg))
     inspection.require_places(page, picture)
@@ -181,15 +161,11 @@ def inspect(
     inspection.require_sound(sources)
 
 
-@task(
-    help={
-        "index": "index.json, its folder or URL (default: dist)",
-        "prefix": "where to install",
-        "layout": "auto, full or thin: whether NVIDIA's libraries come along or from their wheels",
-        "dist": FLAGS["dist"],
-    }
+@verb(
+    index="index.json, its folder or URL (default: dist)",
+    prefix="where to install",
+    layout="auto, full or thin: whether NVIDIA's libraries come along or from their wheels",
 )
-@reported
 def install(
     _context: Context,
     index: str | None = None,
@@ -204,30 +180,26 @@ def install(
         raise Exit(f"the client exited with {code}", code=code)
 
 
-@task
-@reported
+@verb()
 def client(_context: Context, dist: str | None = None) -> None:
     """Make dist/ortpacks.pyz and dist/index.json."""
     verbs.make_client(make_wiring(dist))
 
 
-@task
-@reported
+@verb()
 def doctor(_context: Context) -> None:
     """Say what is here and what is missing for a build."""
     if not quality.doctor(make_wiring()):
         raise Exit("something is missing; see ✗ above", code=1)
 
 
-@task(help={"refresh": "pin everything anew, not only what has no pin yet"})
-@reported
+@verb(refresh="pin everything anew, not only what has no pin yet")
 def lock(_context: Context, refresh: bool = False) -> None:
     """Write inputs.lock: size and sha256 of every input."""
     verbs.lock_inputs(make_wiring(), refresh=refresh)
 
 
-@task(help=help_lines("dist", cache="also drop our compile caches on the engine"))
-@reported
+@verb(cache="also drop our compile caches on the engine")
 def clean(_context: Context, cache: bool = False, dist: str | None = None) -> None:
     """Remove results and, on the engine, what carries our label. Nothing else is touched."""
     wiring = make_wiring(dist)
@@ -236,17 +208,13 @@ def clean(_context: Context, cache: bool = False, dist: str | None = None) -> No
         verbs.drop_caches(wiring)
 
 
-@task(help={"json": "as JSON: GitHub's strategy.matrix"})
-@reported
+@verb(json="as JSON: GitHub's strategy.matrix")
 def matrix(_context: Context, json: bool = False) -> None:
     """Show the jobs of a release, one a package: what release.yml builds."""
     show_matrix(make_wiring(), as_json=json)
 
 
-@task(
-    help={"fast": "lint, types and contracts, unit and component tests only", "only": "pytest -k expression"}
-)
-@reported
+@verb(fast="lint, types and contracts, unit and component tests only", only="pytest -k expression")
 def test(_context: Context, fast: bool = False, only: str | None = None) -> None:
     """Lint, types, import contracts, then every test tier that this machine can run."""
     quality.test(make_wiring(), fast=fast, only=only)

@@ -33,7 +33,7 @@ from benchmarks.release import make_release
 from builder.formats.index import loads
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device
-from builder.pipeline.client_zipapp import ClientRequest, build_client
+from builder.pipeline.client_zipapp import build_client
 from builder.selection.select import select
 
 ROOT = Path(__file__).parents[1]
@@ -61,7 +61,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=asked.scratch, prefix="install-benchmark-") as name:
         place = Path(name)
         index = make_release(place / "release", asked.size)
-        pyz = build_client(ClientRequest(source=ROOT, target=place / "ortpacks.pyz", index_url=None))
+        pyz = build_client(ROOT, place / "ortpacks.pyz", None)
         with served("benchmarks.install", "--serve", str(index.parent)) as url:
             _compare(_ways(pyz, url, index), place, asked.runs)
         _small(pyz, index, place)

@@ -18,13 +18,17 @@ _ENVIRONMENT = {
 
 
 class GitTags:
-    """Implements ``project.inputs.Resolver`` for ``https://host/owner/name@tag``."""
+    """The resolver of git tags, ``https://host/owner/name@tag``."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     def __call__(self, spec: str) -> str:
-        """The commit of a tag, annotated or not. Raises ``ValidationError`` for an unknown tag."""
+        """The commit of a tag, annotated or not.
+
+        Raises ``ValidationError`` for an unknown tag, ``TransferError`` when its host is out of reach and
+        ``ToolMissingError`` without git.
+        """
         url, _, tag = spec.rpartition("@")
         try:
             done = self._runner.run(

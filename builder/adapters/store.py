@@ -36,7 +36,7 @@ class Source(Protocol):
 
 
 class FileStore:
-    """Implements ``ports.Store`` and ``project.inputs.Intake``."""
+    """Implements ``ports.Store``."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class FileStore:
         return tree
 
     def pin(self, item: Input) -> Pin:
-        """See ``project.inputs.Intake.pin``."""
+        """The pin of a wheel or Debian file that has none yet. Raises ``TransferError``."""
         with self._alone(_identity(item.key), item.spec):
             file = self._download(item, None)
             digest = _digest(file)

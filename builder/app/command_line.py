@@ -69,12 +69,6 @@ FLAGS = {
 }
 
 
-def help_lines(*names: str, **more: str) -> dict[str, str]:
-    """The help lines of some shared flags, and of a task's own."""
-    own = {name.replace("_", "-"): text for name, text in more.items()}
-    return {name: FLAGS[name] for name in names} | own
-
-
 def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concatenate[Context, P], None]:
     """A verb whose errors are messages and exit codes. A bug keeps its traceback."""
 
@@ -100,6 +94,25 @@ def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concaten
             raise Exit(f"error: {told}", code=told.exit_code) from None
 
     return run
+
+
+def verb(
+    *,
+    name: str | None = None,
+    positional: Sequence[str] | None = None,
+    iterable: Sequence[str] = (),
+    **own: str,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a task of a function, with ``reported``'s errors.
+
+    ``own`` has the help lines of its flags; those of ``FLAGS`` need none.
+    """
+
+    def decorate(body: Callable[..., None]) -> Callable[..., None]:
+        shared = {flag: FLAGS[flag] for flag in inspect.signature(body).parameters if flag in FLAGS}
+        return task(reported(body), name=name, positional=positional, iterable=iterable, help=shared | own)
+
+    return decorate
 
 
 def _discard_output() -> None:
@@ -152,27 +165,7 @@ def wishes(
     )
 
 
-def build_options(
-    wishes: Wishes,
-    builder: str | None = None,
-    *,
-    jobs: str | None = None,
-    force: bool = False,
-    cache: str | None = None,
-) -> BuildOptions:
-    """The flags on how to build it, as values. Raises ``ValidationError``."""
-    return BuildOptions(
-        wishes=wishes,
-        builder=builder,
-        force=force,
-        jobs=_jobs(jobs),
-        cache=None if cache is None else require_cache(cache),
-    )
-
-
-def _jobs(value: str | None) -> int | None:
-    if value is None:
-        return None
+def _jobs(value: str) -> int:
     if not (value.isascii() and value.isdigit() and 1 <= int(value) <= _MOST_JOBS):
         raise ValidationError(f"--jobs {value!r} is no number from 1 to {_MOST_JOBS}.")
     return int(value)
@@ -196,13 +189,23 @@ class ChosenVariants:
     def builds(
         self, *, jobs: str | None = None, force: bool = False, cache: str | None = None
     ) -> dict[str, VariantBuild]:
-        """The variants' builds by name. The console marks each line with its variant if there are several."""
-        options = build_options(self.wishes, self.builder, jobs=jobs, force=force, cache=cache)
-        variants, console = self.variants(), self.wiring.console
-        if len(variants) == 1:
-            return {variants[0].name: VariantBuild(self.wiring, variants[0], options, self.wiring.reporter)}
+        """The variants' builds by name. The console marks each line with its variant if there are several.
+
+        Raises ``ValidationError`` for a wrong ``jobs`` or ``cache``, and as ``variants``.
+        """
+        options = BuildOptions(
+            wishes=self.wishes,
+            builder=self.builder,
+            force=force,
+            jobs=None if jobs is None else _jobs(jobs),
+            cache=None if cache is None else require_cache(cache),
+        )
+        variants, wiring = self.variants(), self.wiring
+        alone = len(variants) == 1
+        reporters = [wiring.reporter if alone else wiring.console.prefixed(one.name) for one in variants]
         return {
-            one.name: VariantBuild(self.wiring, one, options, console.prefixed(one.name)) for one in variants
+            one.name: VariantBuild(wiring, one, options, reporter)
+            for one, reporter in zip(variants, reporters, strict=True)
         }
 
 
@@ -213,7 +216,7 @@ def over_variants(without: str = "", **own: str) -> Callable[[Callable[..., None
     """
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
-        def verb(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
+        def over(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
             _context: Context,
             /,
             variant: list[str],
@@ -241,16 +244,15 @@ def over_variants(without: str = "", **own: str) -> Callable[[Callable[..., None
             )
             body(chosen, **flags)
 
-        context, names, every, *shared, _ = inspect.signature(verb).parameters.values()
+        context, names, every, *shared, _ = inspect.signature(over).parameters.values()
         _, *flags = inspect.signature(body).parameters.values()
         shared = [one for one in shared if one.name != without]
         # Invoke reads the signature, and gives a short flag to the first that wants it.
-        verb.__dict__["__signature__"] = inspect.Signature(
+        over.__dict__["__signature__"] = inspect.Signature(
             [context, names, every, *(one.replace(kind=every.kind) for one in flags), *shared]
         )
-        verb.__doc__ = body.__doc__
-        known = (one for one in FLAGS if one != without)
-        return task(reported(verb), name=body.__name__, iterable=["variant"], help=help_lines(*known, **own))
+        over.__doc__ = body.__doc__
+        return verb(name=body.__name__, iterable=["variant"], **own)(over)
 
     return decorate
 

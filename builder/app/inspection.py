@@ -1,23 +1,80 @@
-"""inspect: reads anything that may hold libraries; shows it as a table, JSON, a page and a picture."""
+"""inspect: the GPUs that libraries run on, the operators of a CUDA provider, where a model's nodes run.
+
+Results are shown as a table, JSON, a page and a picture; those on operators and models as text and JSON.
+"""
 
 from __future__ import annotations
 
 import json
+import mmap
+import re
 import sys
+import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener, is_url, require_path, shown
+from builder.binary.coverage import Support
+from builder.builds.check_tools import tools_of
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors
+from builder.formats.json_values import to_json
+from builder.formats.missing_kernels import cannot_run, cause
+from builder.formats.onnx_file import read_onnx
+from builder.formats.package_names import Profile
+from builder.formats.session_log import EVERY_NODE, explained
+from builder.formats.text import printable, shortened
+from builder.gpu.architectures import Capability
+from builder.onnxruntime import operators
+from builder.onnxruntime.operators import OperatorTable
 from builder.package.describe import InspectedSource
-from builder.pipeline.inspect import document, inspect_source
+from builder.pipeline.inspect import document, inspect_source, read_file
+from builder.pipeline.plan import Wishes
+from builder.ports import Reporter
 from builder.report.heatmap import heat_maps, page, svg, text
+from builder.virtualcard.opening import (
+    CPU,
+    HOST,
+    PROVIDER,
+    CardRuntime,
+    ModelToOpen,
+    Opening,
+    VirtualCard,
+    open_models,
+)
+
+_NO_CARD = Capability(8, 6)
+"""Stands in for the card of a provider that runs on none."""
+
+_LONGEST = 500
+"""Characters of ONNX Runtime's own words, whose end has the reason."""
+
+_BRIDGE = "libonnxruntime_providers_shared.so"
+
+_HOST = re.compile(r"libonnxruntime\.so(?:\.[\d.]+)?\Z")
+
+_VERSION = re.compile(rb"\0VERS_(\d+\.\d+\.\d+)\0")
+"""The symbol version that every host library defines."""
+
+_CHEAPER = "computes shapes: ONNX Runtime leaves that to the CPU, although there is a CUDA kernel"
+
+_UNSUPPORTED = "its CUDA kernel does not do these attributes"
+
+_UNSAID = "ONNX Runtime says no reason"
+
+Node = tuple[str, str]
+"""Operator and name."""
+
+_NAMED = 3
+"""Nodes that are named in a line."""
 
 
 def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
@@ -25,7 +82,7 @@ def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource
     for source in sources:
         if not is_url(source):
             require_path(source)  # before minutes go into the others
-    unpacker = opener(wiring, stderr_console(wiring))
+    unpacker = _opener(wiring, _stderr_console(wiring))
     return tuple(_read(unpacker, source) for source in sources)
 
 
@@ -45,12 +102,12 @@ def _read(unpacker: Opener, source: str) -> InspectedSource:
         return inspect_source(shown(source), files.libraries, files.manifests)
 
 
-def stderr_console(wiring: Wiring) -> Console:
+def _stderr_console(wiring: Wiring) -> Console:
     """Where what is said while it works goes: stdout is the report's."""
     return Console(env=wiring.env, stream=sys.stderr)
 
 
-def opener(wiring: Wiring, told: Console) -> Opener:
+def _opener(wiring: Wiring, told: Console) -> Opener:
     """Opens sources beside ``dist/inspect``."""
     return Opener(
         transfer=HttpTransfer(reporter=told, sleep=time.sleep, env=wiring.env),
@@ -69,22 +126,23 @@ def show(
 ) -> None:
     """Write the files that are asked for, then print. With ``as_json`` nothing but JSON is printed.
 
-    Raises ``ValidationError`` where a file cannot be meant and ``DiskError`` where it cannot be written.
+    Raises ``DiskError`` where a file cannot be written.
     """
-    require_places(html, picture)
     maps = heat_maps(sources)
-    if html:
-        _write(html, page(maps, wiring.loader).encode())
-    if picture:
-        _write(picture, svg(maps, wiring.loader).encode())
+    files = {
+        path: view(maps, wiring.loader).encode() for path, view in ((html, page), (picture, svg)) if path
+    }
+    for path, data in files.items():
+        with part_file(path, needed=len(data)) as file:
+            file.write(data)
     wiring.console.show(json.dumps(document(sources), indent=2) if as_json else text(maps))
-    for path in _asked(html, picture) if not as_json else ():
-        wiring.reporter.say(f"{path}  {path.stat().st_size:,} bytes")
+    for path, data in files.items() if not as_json else ():
+        wiring.reporter.say(f"{path}  {len(data):,} bytes")
 
 
 def require_places(html: Path | None, picture: Path | None) -> None:
     """Raise ``ValidationError`` for what no file can be written to: cheap, so before anything is read."""
-    for path in _asked(html, picture):
+    for path in filter(None, (html, picture)):
         with disk_errors(path):
             _require_place(path)
     if html and picture and html.absolute() == picture.absolute():
@@ -102,10 +160,185 @@ def _require_place(path: Path) -> None:
         )
 
 
-def _asked(*paths: Path | None) -> Iterable[Path]:
-    return (path for path in paths if path)
+@dataclass(frozen=True, kw_only=True)
+class _Provider:
+    """Host library and CUDA provider of a package, side by side."""
+
+    label: str
+    folder: Path
+    ort_version: str
 
 
-def _write(path: Path, data: bytes) -> None:
-    with part_file(path, needed=len(data)) as file:
-        file.write(data)
+def require_alone(*others: object) -> None:
+    """Raise ``ValidationError`` for flags that say nothing about operators or a model."""
+    if any(others):
+        raise ValidationError(
+            "--operators and --model take one package, go without each other, and write no --html and no "
+            "--svg. Use --json for programs."
+        )
+
+
+def show_operators(wiring: Wiring, source: str, wishes: Wishes, *, as_json: bool) -> None:
+    """Print which operators have CUDA kernels in ``source``, a package, folder, wheel or URL."""
+    console = _stderr_console(wiring)
+    with _provider(wiring, console, source) as provider:
+        runtime = tools_of(wiring, wishes, console).card_runtime()
+        table = _table(wiring, provider, runtime, console)
+    wiring.console.show(
+        json.dumps(to_json(table), indent=2) if as_json else operators.text(provider.label, table)
+    )
+
+
+def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_json: bool) -> None:
+    """Print which nodes of ``model`` would run on the CPU with the package ``source``, and why.
+
+    Raises as ``read_onnx``, and ``CheckFailedError`` where ONNX Runtime refuses the model.
+    """
+    file, console, name = read_onnx(model), _stderr_console(wiring), shortened(model.name)
+    with _provider(wiring, console, source) as provider:
+        runtime = tools_of(wiring, wishes, console).card_runtime()
+        with console.step(f"open {name} on a virtual card"):
+            asked = [ModelToOpen(model=model.absolute())]
+            (opening,) = open_models(provider.folder, asked, _card(provider), runtime=runtime)
+        if opening.error:
+            why = _why(opening.error, provider)
+            raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
+        on_cpu = opening.nodes.get(CPU, Counter())
+        table: OperatorTable | None = None
+        if opening.no_kernel if EVERY_NODE in on_cpu else opening.no_kernel & on_cpu.keys():
+            table = _table(wiring, provider, runtime, console)
+    plan = ModelPlan(
+        model=name,
+        package=provider.label,
+        onnxruntime=provider.ort_version,
+        opsets=file.opsets,
+        nodes=opening.counts,
+        cpu=tuple(
+            OnCpu(operator, name, count, _reason((operator, name), opening, table))
+            for (operator, name), count in sorted(on_cpu.items())
+        ),
+    )
+    wiring.console.show(json.dumps(plan.document(), indent=2) if as_json else "\n".join(_lines(plan)))
+
+
+@contextmanager
+def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provider]:
+    """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.files``."""
+    label = shown(source)
+    with _opener(wiring, console).files(source) as found, tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for name, path in found.libraries:
+            file = name.rpartition("/")[2]
+            wanted = HOST if _HOST.match(file) else file
+            if wanted in {HOST, PROVIDER, _BRIDGE} and not (folder / wanted).exists():
+                (folder / wanted).symlink_to(path.resolve())
+        missing = [wanted for wanted in (HOST, PROVIDER, _BRIDGE) if not (folder / wanted).exists()]
+        if missing:
+            raise ValidationError(
+                f"{label} has no {' and no '.join(missing)}: only ONNX Runtime with its CUDA provider can be "
+                "asked. Name a package for CUDA, its folder, or the wheel onnxruntime-gpu."
+            )
+        yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
+
+
+def _card(provider: _Provider) -> VirtualCard:
+    """The newest card that the provider runs on natively: some kernels run while a session is made."""
+    coverage = read_file(PROVIDER, provider.folder / PROVIDER).coverage
+    support = coverage.support if coverage else {}
+    native = [device for device, how in support.items() if how is Support.NATIVE]
+    return VirtualCard(capability=str(max(native, default=_NO_CARD)))
+
+
+def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime, told: Reporter) -> OperatorTable:
+    # Imported late: onnx and onnxruntime are slow to import.
+    from builder.builds.operator_query import operator_table  # noqa: PLC0415
+
+    return operator_table(wiring, provider.folder, runtime, provider.ort_version, told)
+
+
+def _why(said: str, provider: _Provider) -> str:
+    """The reason why a model does not open; an operator that a smaller profile lacks comes first."""
+    lean = cannot_run(Profile.LEAN.value, provider.ort_version)
+    lacks = cause(said, provider.label, lean, None)
+    known = str(lacks) if lacks else explained(said, provider.ort_version)
+    own = printable(" ".join(said.split())[-_LONGEST:])
+    return known or f"{own} Check it with onnx.checker, or export it again."
+
+
+def _version(host: Path, label: str) -> str:
+    with host.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = _VERSION.search(data)
+        version = found[1].decode() if found else None
+    if version is None:
+        raise ValidationError(f"{label}: its {HOST} names no version of ONNX Runtime. Name another package.")
+    return version
+
+
+@dataclass(frozen=True)
+class OnCpu:
+    """A node that the CPU runs."""
+
+    operator: str
+    name: str
+    """Empty where the model gives none."""
+    count: int
+    """Nodes of this operator and name."""
+    why: str
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A model opened at ONNX Runtime's default level, on a card that the package serves."""
+
+    model: str
+    package: str
+    onnxruntime: str
+    """The package's version of it."""
+    opsets: Mapping[str, int]
+    """Domain → opset that the model asks for."""
+    nodes: Mapping[str, int]
+    """Provider → number of nodes, after ONNX Runtime's optimisations."""
+    cpu: tuple[OnCpu, ...]
+
+    def document(self) -> dict[str, object]:
+        """The JSON form; its schema is ``docs/schemas/inspect-model.schema.json``."""
+        return {"format": 1, **asdict(self)}
+
+
+def _reason(node: Node, opening: Opening, table: OperatorTable | None) -> str:
+    """Why ``node`` runs on the CPU: what ONNX Runtime said and, without a kernel, which ones there are.
+
+    Of ``EVERY_NODE``, whose operators ONNX Runtime does not list, all that it said of any.
+    """
+    every = node == EVERY_NODE
+    missing = {one[0] for one in opening.no_kernel if every or one == node}
+    plain = f"no CUDA kernel for {', '.join(sorted(missing))}"
+    causes = (
+        (table.why_missing(missing) if table else plain, bool(missing)),
+        (_UNSUPPORTED, bool(opening.unsupported) if every else node in opening.unsupported),
+        (_CHEAPER, bool(opening.cheaper) if every else node[1] in opening.cheaper),
+    )
+    said = [why for why, holds in causes if holds]
+    return "; ".join(said if every else said[:1]) or _UNSAID
+
+
+def _lines(plan: ModelPlan) -> Iterator[str]:
+    """One line for the model, and one a reason and operator."""
+    total = sum(plan.nodes.values())
+    where = ", ".join(f"{count} on {provider}" for provider, count in sorted(plan.nodes.items()))
+    yield (
+        f"{plan.model} with {plan.package}, ONNX Runtime {plan.onnxruntime}: "
+        f"{total} node{'s' * (total != 1)}, {where}"
+    )
+    counts: Counter[tuple[str, str]] = Counter()
+    names = defaultdict[tuple[str, str], list[str]](list)
+    for item in plan.cpu:
+        counts[item.operator, item.why] += item.count
+        names[item.operator, item.why].append(shortened(item.name) or "unnamed")
+    for (operator, why), count in counts.most_common():
+        some = names[operator, why]
+        more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+        who = f"{count} {operator} ({', '.join(some[:_NAMED])}{more})"
+        yield f"  CPU: {operator if operator == EVERY_NODE[0] else who}: {why}"
+    if not plan.cpu:
+        yield "  no node runs on the CPU"

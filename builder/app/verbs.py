@@ -9,24 +9,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from builder.adapters.git import GitTags
+from builder.adapters.store import FileStore
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
 from builder.console import Console
-from builder.errors import ConfigError, ToolMissingError
+from builder.errors import ConfigError, ToolMissingError, TransferError
 from builder.files.atomic_write import part_file
 from builder.files.digest import LocalFile, file_digest
 from builder.formats import index as index_format
-from builder.formats import manifest as manifest_format
 from builder.formats.index import build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, PARTS_SUFFIX, PLATFORMS, Layout, PackageName, stem
 from builder.onnxruntime.explain import Explanation, explain
+from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
 from builder.package.diff import difference, difference_lines, dumps
-from builder.pipeline.client_zipapp import ClientRequest, build_client
-from builder.pipeline.lock_inputs import lock
+from builder.pipeline.client_zipapp import build_client
 from builder.project.build_plan import BuildPlan
-from builder.project.inputs import InputKind, Lock, Resolver
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.variants import wanted_inputs
 from builder.release.assets import CHECKSUMS, INDEX
 from builder.release.prepare import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, archives_in, stored
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
@@ -82,7 +83,7 @@ def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecor
         return "; ".join(error.problems)
     with wiring.reporter.step(f"read {package.name}"):
         archive = wiring.archive(wiring.reporter)
-        manifest = manifest_format.loads(archive.read_manifest(package), package.name)
+        manifest = manifest_of(package, archive)
         digest = archive.whole(package)
     unlike = contradictions(record, manifest, package.name.removesuffix(PARTS_SUFFIX), digest.sha256)
     return "; ".join(unlike) or (manifest, record, digest.size)
@@ -90,8 +91,7 @@ def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecor
 
 def write_client(wiring: Wiring, index: str | None) -> Path:
     """Write ``dist/ortpacks.pyz``; ``index`` is its default index."""
-    request = ClientRequest(source=wiring.root, target=wiring.dist / CLIENT, index_url=index)
-    return build_client(request)
+    return build_client(wiring.root, wiring.dist / CLIENT, index)
 
 
 def make_client(wiring: Wiring) -> Path:
@@ -102,7 +102,7 @@ def make_client(wiring: Wiring) -> Path:
     listed = []
     for package in packages:
         digest = file_digest(package)
-        manifest = manifest_format.loads(archive.read_manifest(package), package.name)
+        manifest = manifest_of(package, archive)
         listed.append((manifest, stored(LocalFile(package, digest.size, digest.sha256))))
     with part_file(wiring.dist / INDEX) as file:
         file.write(index_format.dumps(build_index("local", listed, wiring.project.models)).encode())
@@ -119,24 +119,43 @@ def install(wiring: Wiring, index: str | None, prefix: str | None, layout: str) 
 
 
 def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
-    """Pin every input of the project in ``inputs.lock``."""
-    path = wiring.lock_file
+    """Pin every input of the project in ``inputs.lock``, and nothing else, so that nothing unpinned is built.
+
+    Pins that are there stay, unless ``refresh`` makes them anew. The revision of a git tag or an image that
+    is out of reach stays open, which a release refuses, and is tried again next time. Raises
+    ``TransferError`` when a file cannot be fetched.
+    """
+    path, reporter, wanted = wiring.lock_file, wiring.reporter, wanted_inputs(wiring.project)
     known = parse_lock(path.read_text(encoding="utf-8"), path.name) if path.exists() else Lock(pins={})
-    resolvers: dict[InputKind, Resolver] = {
-        InputKind.GIT: GitTags(wiring.runner),
-        InputKind.IMAGE: wiring.engine.resolve,
-    }
-    with wiring.reporter.step("lock"):
-        pinned = lock(
-            wiring.project,
-            known,
-            intake=wiring.store(known),
-            resolvers=resolvers,
-            reporter=wiring.reporter,
-            refresh=refresh,
-        )
+    with reporter.step("lock"):
+        good = {key: pin for key, pin in known.pins.items() if pin.sha256 or pin.revision}
+        kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}
+        store = wiring.store(known)
+        fresh = {item.key: _pin(item, wiring, store) for item in wanted if item.key not in kept}
+        for key, pin in fresh.items():
+            if pin.revision is not None or pin.sha256:
+                reporter.say(f"pinned {key} {pin.revision or pin.sha256}")
+        pins = {**kept, **fresh}
+        for key in (key for key in known.pins if key not in pins):
+            reporter.say(f"dropped {key}: no variant needs it any more")
+        reporter.say(f"{len(pins)} inputs, {len(kept)} unchanged")
     with part_file(path) as file:
-        file.write(render_lock(pinned).encode())
+        file.write(render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
+
+
+def _pin(item: Input, wiring: Wiring, store: FileStore) -> Pin:
+    """The bytes or, for a git tag or an image, the revision that the input is today."""
+    if item.kind not in (InputKind.GIT, InputKind.IMAGE):
+        return store.pin(item)
+    resolve = GitTags(wiring.runner) if item.kind is InputKind.GIT else wiring.engine.resolve
+    try:
+        return Pin(revision=resolve(item.spec))
+    except (TransferError, ToolMissingError) as error:
+        wiring.reporter.warn(
+            f"{item.key} stays unpinned: local builds work, a release needs ./run lock where it can be "
+            f"reached: {error}"
+        )
+        return Pin()
 
 
 def clean(wiring: Wiring) -> None:
@@ -182,7 +201,7 @@ def show_difference(wiring: Wiring, old: Path, new: Path, *, as_json: bool) -> N
 def _read(wiring: Wiring, package: Path) -> tuple[Manifest, int]:
     """The package's manifest, and the size of its archive in bytes."""
     archive = wiring.archive(wiring.reporter)
-    manifest = manifest_format.loads(archive.read_manifest(package), package.name)
+    manifest = manifest_of(package, archive)
     return manifest, archive.whole(package).size
 
 

@@ -17,7 +17,6 @@ from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
-from builder.files.file_lock import exclusive
 from builder.pipeline.compile import StageBuild, export
 from builder.ports import Reporter
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
@@ -39,7 +38,7 @@ class Artifact:
             self._reporter.say(f"{self._place.artifact} was compiled for this plan")
             return
         self.discard()
-        with self._one_at_a_time(), self._reporter.step(f"compile {self._place.root.name}"):
+        with self._alone(), self._reporter.step(f"compile {self._place.root.name}"):
             export("artifact", self._place.artifact, self._rendered, self._place, stage_build)
         self._place.artifact_key.write_text(self._key(), encoding="utf-8")
 
@@ -64,10 +63,9 @@ class Artifact:
     def _key(self) -> str:
         return artifact_key(self._rendered, self._wiring.lock, self._place.context)
 
-    def _one_at_a_time(self) -> AbstractContextManager[None]:
+    def _alone(self) -> AbstractContextManager[None]:
         """The lock of compiling: one variant at a time, because each uses all cores."""
-        waits = "another variant is being compiled: waiting"
-        return exclusive(self._wiring.lock_of("compile"), lambda: self._reporter.say(waits))
+        return self._wiring.alone("compile", self._reporter, "another variant is being compiled: waiting")
 
 
 def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:

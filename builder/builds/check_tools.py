@@ -13,16 +13,16 @@ from pathlib import Path
 
 from builder.adapters.docker.cuobjdump_container import ContainerInspector
 from builder.builds.wiring import Wiring
-from builder.files.file_lock import exclusive
 from builder.formats.package_names import Host
 from builder.pipeline.compile import StageBuild, build_image, export, lay_out, virtual_card
+from builder.pipeline.plan import Wishes, choose_base
 from builder.pipeline.render import render
-from builder.pipeline.selftest import SelftestBench
-from builder.pipeline.selftest_models import Outputs, Tensor
+from builder.pipeline.selftest import Outputs, SelftestBench, Tensor
 from builder.ports import Inspector, Reporter
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import ort_wheel
 from builder.project.variants import Origin, Variant
+from builder.virtualcard.opening import CardRuntime
 
 _NOBODY = Variant(name="kit", sm=(), generations=())
 
@@ -49,7 +49,7 @@ class CheckTools:
 
     def inspector(self) -> Inspector:
         """The cuobjdump of the base's toolchain, in a container."""
-        with self._locked():
+        with self._reporter.step("make the image that has cuobjdump"), self._locked():
             image = self._image("toolchain", self._rendered())
         project = self._wiring.project
         version = project.bases.assembled.nvcc if self._base == "assembled" else project.cuda.version
@@ -57,7 +57,7 @@ class CheckTools:
 
     def bench(self) -> SelftestBench:
         """The container image, smoke program and models of the self-test."""
-        with self._locked():
+        with self._reporter.step("make what it is tried out with"), self._locked():
             rendered = self._rendered()
             self._export(rendered)
             image = self._image("bare", rendered)
@@ -70,11 +70,11 @@ class CheckTools:
             stock_outputs=_stock_outputs,
         )
 
-    def virtual_card(self) -> Path:
-        """The library that stands in for CUDA's runtime."""
-        with self._locked():
+    def card_runtime(self) -> CardRuntime:
+        """The library that stands in for CUDA's runtime, and the runner of what opens models with it."""
+        with self._reporter.step("make the virtual card"), self._locked():
             self._export(self._rendered())
-        return self._place.kit / "libvirtualcard.so"
+        return CardRuntime(library=self._place.kit / "libvirtualcard.so", runner=self._wiring.runner)
 
     def _export(self, rendered: Rendered) -> None:
         """Build the programs unless they are up to date: another variant may be running them."""
@@ -98,7 +98,7 @@ class CheckTools:
 
     def _locked(self) -> AbstractContextManager[None]:
         waits = "another build makes the tools that check packages: waiting"
-        return exclusive(self._wiring.lock_of(f"kit-{self._base}"), lambda: self._reporter.say(waits))
+        return self._wiring.alone(f"kit-{self._base}", self._reporter, waits)
 
     def _rendered(self) -> Rendered:
         """The Dockerfiles and context of the tools: those of a package that compiles nothing."""
@@ -141,6 +141,12 @@ class CheckTools:
             network=rendered.network,
         )
         return tag
+
+
+def tools_of(wiring: Wiring, wishes: Wishes, reporter: Reporter, builder: str | None = None) -> CheckTools:
+    """The tools of the base that the flags choose."""
+    base = choose_base(wiring.project, wishes, wiring.engine).value
+    return CheckTools(wiring, base, reporter, builder)
 
 
 def _stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Outputs:

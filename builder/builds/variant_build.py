@@ -19,8 +19,8 @@ from builder.builds.artifact import (
 )
 from builder.builds.check_tools import CheckTools
 from builder.builds.estimate import tell as tell_costs
-from builder.builds.packing import BuildRun, Packer
-from builder.builds.proving import complete
+from builder.builds.packing import Packer
+from builder.builds.proving import unpacked
 from builder.builds.wiring import Wiring
 from builder.errors import (
     BuilderError,
@@ -30,10 +30,7 @@ from builder.errors import (
     ToolMissingError,
     VariantsFailedError,
 )
-from builder.files.atomic_write import scratch_folder
-from builder.files.file_lock import exclusive
 from builder.findings.finding import require
-from builder.formats.manifest import loads
 from builder.formats.package_names import CUDA, LINUX, Profile
 from builder.inside import costs
 from builder.package.archive import Member
@@ -115,8 +112,13 @@ class VariantBuild:
                 return done
             self._tell_costs(decided)
             rendered = self._render(decided)
-            self._compile(decided, rendered)
-            bundled = self._pack_or_discard(decided, rendered)
+            if decided.origin is Origin.SOURCE:
+                self._artifact(rendered).make(self._stage_build(decided), anew=self._options.force)
+            try:
+                bundled = self._pack(decided, rendered)
+            except (CheckFailedError, IntegrityError):
+                self._artifact(rendered).discard()  # the next build compiles them again
+                raise
             packages = tuple(one.package.path for one in bundled)
             write_built(self._place.root, key, packages, [file for one in bundled for file in one.files])
             return packages
@@ -149,7 +151,24 @@ class VariantBuild:
         packages = self.build()
         with self._locked():
             decided = self.plan()
-            return self._image(packages[0], decided, self._tools(decided.base))
+            tools = self._tools(decided.base)
+            tools.bench()
+            with (
+                self._reporter.step(f"image {self._variant.name}"),
+                unpacked(self._wiring, self._reporter, packages[0]) as folder,
+            ):
+                tag = image_tag(decided)
+                build_image(
+                    self._place,
+                    "runtime",
+                    tag,
+                    engine=self._wiring.engine,
+                    trees={"package": folder, "smoke": tools.folder},
+                    builder=self._options.builder,
+                    network=decided.base == "nvidia",
+                )
+                self._reporter.say(f"image {tag}")
+        return tag
 
     @property
     def _is_for_cuda(self) -> bool:
@@ -166,7 +185,7 @@ class VariantBuild:
 
     def _locked(self) -> AbstractContextManager[None]:
         waits = f"another process works in {self._place.root}: waiting"
-        return exclusive(self._wiring.lock_of(self._variant.name), lambda: self._reporter.say(waits))
+        return self._wiring.alone(self._variant.name, self._reporter, waits)
 
     def _artifact(self, rendered: Rendered) -> Artifact:
         return Artifact(self._wiring, self._place, rendered, self._reporter)
@@ -237,11 +256,6 @@ class VariantBuild:
         base = decided.project.bases.assembled
         return self._wiring.rootfs(self._reporter).packages(base.suite, base.packages)
 
-    def _compile(self, decided: BuildPlan, rendered: Rendered) -> None:
-        """Compile ONNX Runtime's libraries for origin source."""
-        if decided.origin is Origin.SOURCE:
-            self._artifact(rendered).make(self._stage_build(decided), anew=self._options.force)
-
     def _gather(self, decided: BuildPlan, rendered: Rendered) -> tuple[Member, ...]:
         """Every file of the package. Raises ``CheckFailedError`` for libraries that another plan compiled."""
         compiled = decided.origin is Origin.SOURCE
@@ -254,14 +268,6 @@ class VariantBuild:
         )
         return gather(decided, sources)
 
-    def _pack_or_discard(self, decided: BuildPlan, rendered: Rendered) -> tuple[Bundled, ...]:
-        """Pack. Libraries that fail a check are compiled again by the next build."""
-        try:
-            return self._pack(decided, rendered)
-        except (CheckFailedError, IntegrityError):
-            self._artifact(rendered).discard()
-            raise
-
     def _pack(self, decided: BuildPlan, rendered: Rendered) -> tuple[Bundled, ...]:
         """Pack. After any failure ``dist`` holds no package of these names, not even an old one."""
         packing = self._packing(decided, rendered)
@@ -269,39 +275,17 @@ class VariantBuild:
         return packing.pack(self._gather(decided, rendered))
 
     def _packing(self, decided: BuildPlan, rendered: Rendered) -> Packer:
-        run = BuildRun(
+        return Packer(
             wiring=self._wiring,
             place=self._place,
             plan=decided,
             rendered=rendered,
             wishes=self._options.wishes,
             began=self._began,
+            tools=self._tools_to_try(decided),
+            store=self._store,
+            reporter=self._reporter,
         )
-        return Packer(run, self._tools_to_try(decided), self._store, self._reporter)
-
-    def _image(self, package: Path, decided: BuildPlan, tools: CheckTools) -> str:
-        archive = self._wiring.archive(self._reporter)
-        manifest = loads(archive.read_manifest(package), package.name)
-        scratch = self._wiring.dist / f"image-{self._variant.name}"
-        tag = image_tag(decided)
-        with (
-            self._reporter.step(f"image {self._variant.name}"),
-            scratch_folder(scratch, needed=manifest.installed_size) as folder,
-        ):
-            tools.bench()
-            archive.extract(package, folder)
-            complete(self._wiring, self._reporter, manifest, folder)
-            build_image(
-                self._place,
-                "runtime",
-                tag,
-                engine=self._wiring.engine,
-                trees={"package": folder, "smoke": tools.folder},
-                builder=self._options.builder,
-                network=decided.base == "nvidia",
-            )
-            self._reporter.say(f"image {tag}")
-        return tag
 
 
 T = TypeVar("T")

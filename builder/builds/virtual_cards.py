@@ -21,7 +21,7 @@ from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import CAPABILITIES, MODELS
 from builder.package.describe import BinaryReport
-from builder.pipeline.selftest_models import SelftestTrial, Tensor
+from builder.pipeline.selftest import SelftestTrial, Tensor
 from builder.report.card_grid import (
     CardRow,
     Grid,

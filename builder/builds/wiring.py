@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 
@@ -26,7 +27,8 @@ from builder.adapters.wheel import Patchelf, PipSource
 from builder.config.project import load_project, parse_lock
 from builder.console import Console
 from builder.errors import ConfigError
-from builder.pipeline.selftest_models import (
+from builder.files.file_lock import exclusive
+from builder.pipeline.selftest import (
     HALF_ATTENTION,
     SelftestTrial,
     Tensor,
@@ -93,10 +95,6 @@ class Wiring:
     def runner(self) -> ProcessRunner:
         """The runner of all processes."""
         return ProcessRunner(self.env, hints=_HINTS)
-
-    def interrupt(self) -> None:
-        """End every running process, in whatever thread."""
-        self.runner.interrupt()
 
     @cached_property
     def engine(self) -> Engine:
@@ -206,9 +204,9 @@ class Wiring:
         """The folder of a variant's build."""
         return Workplace(self.dist / variant)
 
-    def lock_of(self, name: str) -> Path:
-        """The lock file of a workplace. It is never removed."""
-        return self.dist / ".locks" / name
+    def alone(self, name: str, reporter: Reporter, waits: str) -> AbstractContextManager[None]:
+        """The lock ``name`` of ``dist``; ``waits`` is said while another process has it."""
+        return exclusive(self.dist / ".locks" / name, lambda: reporter.say(waits))
 
     def code(self) -> list[Path]:
         """The files besides its inputs that a package follows from: code, templates, licence, tools' lock."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from builder.errors import IntegrityError
 from builder.files.digest import Digest, LocalFile
-from builder.formats.manifest import MANIFEST
+from builder.formats.manifest import MANIFEST, Manifest, loads
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 
@@ -140,6 +140,11 @@ class Archive(Protocol):
 
         Raises ``IntegrityError``.
         """
+
+
+def manifest_of(package: Path, archive: Archive) -> Manifest:
+    """The manifest of a package. Raises ``IntegrityError`` or, for a wrong value in it, ``ConfigError``."""
+    return loads(archive.read_manifest(package), package.name)
 
 
 class Checksums(Protocol):

@@ -7,8 +7,8 @@ the caller decides with ``findings.finding.require``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.binary.coverage import LibraryCoverage, Support, combine, sass_everywhere
@@ -23,7 +23,7 @@ from builder.formats.package_names import CUDA, LINUX
 from builder.gpu.architectures import Arch
 from builder.package.archive import Member
 from builder.package.describe import BinaryReport
-from builder.pipeline.library_file import read_file, read_foreign_file
+from builder.pipeline.inspect import read_file, read_foreign_file
 from builder.ports import Inspector, Reporter
 from builder.project.variants import Limits, Variant
 from builder.rules.dependencies import check_closure, needs
@@ -38,75 +38,64 @@ _NOTHING = Elf(sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=Non
 """What is known of a file that cannot be read."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckReport(BinaryReport):
-    """The report of a check, which can be judged again without some of the members."""
-
-    _members: tuple[_ReadMember, ...] = field(repr=False)
-    _requirements: _Requirements = field(repr=False)
-
-    def without(self, paths: Collection[str]) -> CheckReport:
-        """The report as if the members at ``paths`` had not been there; nothing is read again."""
-        if not paths:
-            return self
-        return _judge(tuple(one for one in self._members if one.member.path not in paths), self._requirements)
-
-
 def check(
     members: Sequence[Member],
     variant: Variant,
     limits: Limits,
     inspector: Inspector | None,
     reporter: Reporter,
-) -> CheckReport:
+    *,
+    leave_out: bool = False,
+) -> BinaryReport:
     """Read every library of a package and hold it to ``variant``; without ``inspector`` natively only.
 
-    Raises what the inspector raises when it cannot be asked at all; what it says wrongly is a finding. Raises
-    ``IntegrityError`` for a library of another platform that cannot be read.
+    With ``leave_out`` the report is on the package without the libraries that nothing in it needs; its
+    ``unneeded`` has their paths. Raises what the inspector raises when it cannot be asked at all; what it
+    says wrongly is a finding. A library of another platform that cannot be read is an ``IntegrityError``.
     """
     with reporter.step(f"check {variant.name}"):
         libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
         if variant.platform != LINUX:
-            return _judge_foreign(libraries, _Requirements(variant=variant, limits=limits))
-        seen = tuple(_read_member(member, inspector) for member in libraries)
-        return _judge(seen, _Requirements(variant=variant, limits=limits))
+            return _judge_foreign(libraries, variant)
+        seen = [_read_member(member, inspector) for member in libraries]
+        report = _judge(seen, variant, limits)
+        if leave_out and report.unneeded:
+            kept = [one for one in seen if one.member.path not in report.unneeded]
+            report = replace(_judge(kept, variant, limits), unneeded=report.unneeded)
+        return report
 
 
-def _judge(seen: tuple[_ReadMember, ...], bar: _Requirements) -> CheckReport:
+def _judge(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> BinaryReport:
     libraries = [_library(one) for one in seen]
     coverage = tuple(one.reading.coverage for one in seen if one.reading.coverage is not None)
     left_over = unneeded(libraries)
     findings = (
         *(one.problem for one in seen if one.problem is not None),
         *(finding for one in seen for finding in one.disputed),
-        *_hold(seen, bar.variant, bar.limits),
-        *check_closure(libraries, bar.limits),
+        *_hold(seen, variant, limits),
+        *check_closure(libraries, limits),
         *check_linkage(libraries),
         *report_unneeded(left_over),
     )
-    return CheckReport(
+    return BinaryReport(
         coverage=coverage,
-        capabilities=combine(coverage) if bar.variant.provider == CUDA else {},
+        capabilities=combine(coverage) if variant.provider == CUDA else {},
         elf={one.member.path: one.reading.elf for one in seen if one.reading.elf is not None},
         needs=needs(libraries),
         findings=findings,
         unneeded=left_over,
-        _members=seen,
-        _requirements=bar,
     )
 
 
-def _judge_foreign(members: Sequence[Member], bar: _Requirements) -> CheckReport:
+def _judge_foreign(members: Sequence[Member], variant: Variant) -> BinaryReport:
     """The report on libraries for Windows or macOS, which hold neither ELF nor CUDA."""
     found = [read_foreign_file(member.path, member.source, member.file) for member in members]
-    return CheckReport(
+    return BinaryReport(
         coverage=(),
         capabilities={},
         elf={},
         needs=HostNeeds(None, None),
-        findings=tuple(check_foreign(found, bar.variant.provider, bar.variant.platform)),
-        _members=(),
-        _requirements=bar,
+        findings=tuple(check_foreign(found, variant.provider, variant.platform)),
     )
 
 
@@ -117,14 +106,6 @@ def native_sm(library: Path) -> tuple[Arch, ...]:
         why = reading.problem.message
         raise IntegrityError(f"{library} cannot be read: {why}. Remove it and fetch it again.")
     return sass_everywhere(reading.containers)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Requirements:
-    """The variant and the limits that a package is compared with."""
-
-    variant: Variant
-    limits: Limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +184,7 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
             yield from hold_library(coverage, variant) if coverage else ()
 
 
-def say_report(report: CheckReport, variant: Variant, reporter: Reporter) -> None:
+def say_report(report: BinaryReport, variant: Variant, reporter: Reporter) -> None:
     """Print a line for each library with device code, the GPUs by support, and every warning."""
     for library in report.coverage:
         reporter.say(_line(library, variant))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from zlib_ng import zlib_ng
@@ -48,28 +47,20 @@ _DATE = 1 << 5 | 1
 """1980-01-01, the first day that the format knows."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClientRequest:
-    """The sources, target and default index of the client."""
+def build_client(source: Path, target: Path, index_url: str | None) -> Path:
+    """Write the client and return its path, ``target``. Raises ``DiskError``.
 
-    source: Path
-    """The folder that holds the package ``builder``."""
-    target: Path
-    """Where ``ortpacks.pyz`` goes, name included."""
-    index_url: str | None
-    """The index it reads unless told otherwise; ``None`` leaves it without one."""
-
-
-def build_client(request: ClientRequest) -> Path:
-    """Write the client and return its path. Raises ``DiskError``."""
-    members = {name: (request.source / name).read_bytes() for name in _modules(request.source)}
+    ``source`` is the folder that holds the package ``builder``; ``index_url`` is the index that the client
+    reads unless told otherwise.
+    """
+    members = {name: (source / name).read_bytes() for name in _modules(source)}
     members["__main__.py"] = _START.encode()
-    if request.index_url is not None:
-        members[_DEFAULT_INDEX] = f"{request.index_url}\n".encode()
-    with part_file(request.target) as file:
+    if index_url is not None:
+        members[_DEFAULT_INDEX] = f"{index_url}\n".encode()
+    with part_file(target) as file:
         file.write(_SHEBANG + _zip(members))
         os.fchmod(file.fileno(), 0o755)
-    return request.target
+    return target
 
 
 def _modules(source: Path) -> list[str]:

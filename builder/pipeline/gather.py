@@ -38,7 +38,12 @@ def gather(plan: BuildPlan, sources: Sources) -> tuple[Member, ...]:
     Raises ``IntegrityError`` naming each missing file and what needs it.
     """
     found = locate(wanted(plan), sources.tree, sources.artifact)
-    members = [_relocated(member, sources) if _looks_elsewhere(plan, member) else member for member in found]
+    members = [
+        replace(member, file=sources.relocate(member.file), modified=True)
+        if _looks_elsewhere(plan, member)
+        else member
+        for member in found
+    ]
     texts = [_our_licence(sources.licence)]
     if plan.variant.provider == DIRECTML:
         texts.append(_our_text(DIRECTML_LICENCE, sources.directml))
@@ -103,10 +108,6 @@ def _looks_elsewhere(plan: BuildPlan, member: Member) -> bool:
     """Whether the member needs a RUNPATH: official providers lack one, compiled ones have it."""
     ours = plan.origin is Origin.SOURCE and member.path == f"lib/{PROVIDER}"
     return member.path in (f"lib/{PROVIDER}", f"lib/{TENSORRT}") and not ours
-
-
-def _relocated(member: Member, sources: Sources) -> Member:
-    return replace(member, file=sources.relocate(member.file), modified=True)
 
 
 def _our_licence(file: Path) -> Member:

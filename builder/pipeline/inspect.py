@@ -1,21 +1,54 @@
-"""inspect: which GPUs the device code of some libraries runs on, and what a package's manifest promises."""
+"""inspect: reads libraries on disk: which GPUs their code runs on, and what a package's manifest promises."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import mmap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from builder.binary.coverage import LibraryCoverage, Support, columns, combine
-from builder.binary.library import Inspected
+from builder.binary.elf_headers import Buffer
+from builder.binary.library import Inspected, Reading, read_library, unreadable
+from builder.binary.pe_macho import ForeignLibrary, read_foreign
+from builder.errors import IntegrityError
 from builder.findings.finding import Code
 from builder.formats.manifest import MANIFEST
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.package.describe import InspectedSource, Promise, promise_of
-from builder.pipeline.library_file import read_file
 from builder.report.sentences import notes, summary
 
 FORMAT = 2
+
+
+def read_file(path: str, file: Path) -> Reading:
+    """Read ``file``, called ``path`` in what is shown. What keeps it from being read is a finding in it."""
+    try:
+        with _mapped(file) as buffer:
+            return read_library(path, buffer)
+    except OSError as error:
+        return unreadable(path, str(error))
+
+
+def read_foreign_file(path: str, source: str, file: Path) -> ForeignLibrary:
+    """Read the library ``file`` of another platform. Raises ``IntegrityError`` where it cannot be read."""
+    try:
+        with _mapped(file) as buffer:
+            return read_foreign(path, source, buffer)
+    except OSError as error:
+        raise IntegrityError(f"{file} cannot be read: {error.strerror}. Build again.") from error
+
+
+@contextmanager
+def _mapped(file: Path) -> Iterator[Buffer]:
+    """The file's bytes, which are looked at where they lie and not copied."""
+    with file.open("rb") as opened:
+        if file.stat().st_size == 0:
+            yield b""
+            return
+        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
+            yield buffer
 
 
 def inspect(libraries: Iterable[tuple[str, Path]]) -> tuple[Inspected, ...]:

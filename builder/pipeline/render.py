@@ -159,8 +159,8 @@ def _assembled_view(base: AssembledBase, plan: BuildPlan) -> dict[str, object]:
     return {
         "suite": base.suite,
         "nvcc": base.nvcc,
-        "debs": {role: _file_name(deb) for role, deb in base.debs.items()},
-        "tarballs": [(name, _file_name(item)) for name, item in _tarballs(base)],
+        "debs": {role: _base_name(deb.spec) for role, deb in base.debs.items()},
+        "tarballs": [(name, _base_name(item.spec)) for name, item in _tarballs(base)],
         "interfaces": _INTERFACES,
         "dependencies": _dependencies(base),
         **_targets(divide(plan.variant.sm, base.nvcc, base.ptxas), plan),
@@ -226,10 +226,6 @@ def _dependencies(base: AssembledBase) -> list[tuple[str, str]]:
 
 def _tarballs(base: AssembledBase) -> list[tuple[str, Input]]:
     return [("onnxruntime", base.source), *sorted(base.sources.items())]
-
-
-def _file_name(item: Input) -> str:
-    return _base_name(item.spec)
 
 
 def _base_name(path: str) -> str:

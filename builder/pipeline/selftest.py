@@ -1,25 +1,113 @@
 """selftest: prove a package where it is unpacked: a bare container with no network and no GPU libraries.
 
-The package is streamed into the container: nothing of the build tree can help it.
+The package is streamed into the container: nothing of the build tree can help it. ``judge`` gives the
+findings B010 to B013 on what the models answered to fixed inputs.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import struct
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from builder.binary.library_names import HOST
 from builder.findings.finding import Code, Finding
-from builder.pipeline.selftest_models import Outputs, SelftestTrial, Tensor, judge
+from builder.gpu.architectures import Capability
 from builder.ports import Completed, ContainerRun, Engine
 from builder.rules.dependencies import judge_loader
+
+HALF_ATTENTION = Capability(5, 3)
+"""The oldest card for grouped-query attention, which ORT has in half precision only: line 52 of 1.21.0's
+``contrib_ops/cuda/bert/cutlass_fmha/memory_efficient_attention.h``."""
+
+_OLDEST = Capability(5, 0)
+
+TOLERANCE = 1e-4
+"""Largest absolute difference to the stock CPU build. Outputs lie in -1 … 1; releases differ in kernels."""
+
+_MAGIKA_BYTES = 1024
+"""What the model reads of each end of a file."""
+
+_C_PROGRAM = b'#include <stdio.h>\nint main(void) {\n    return puts("hello");\n}\n' * 40
+
+Outputs = Mapping[str, Sequence[float]]
+"""A model's outputs by name, flattened."""
+
 
 _FOLDER = "/selftest"
 
 _SMOKE = "smoke\n"
 """Behind it in the output, what the smoke program said."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input tensor as the smoke program takes it: raw little-endian bytes."""
+
+    name: str
+    type: str
+    """``f32``, ``i32`` or ``i64``."""
+    dims: tuple[int, ...]
+    data: bytes
+
+    @property
+    def argument(self) -> str:
+        """``NAME:TYPE:DIMS:`` for the smoke program, the file's path to follow."""
+        dims = "x".join(map(str, self.dims)) or "scalar"
+        return f"{self.name}:{self.type}:{dims}:"
+
+
+@dataclass(frozen=True)
+class SelftestTrial:
+    """A model and what it is fed."""
+
+    name: str
+    """As it is called in findings, and a file name."""
+    model: Path
+    inputs: tuple[Tensor, ...]
+    blind: tuple[Tensor, ...] = ()
+    """Its inputs on a virtual card, whose kernels compute nothing; ``inputs`` unless there are any."""
+    since: Capability = _OLDEST
+    """The oldest card that ORT's kernels for it run on; on older ones it is opened and not run."""
+
+
+def silero_inputs() -> tuple[Tensor, ...]:
+    """One 32 ms frame at 16 kHz for Silero VAD: a rising tone, like the start of a vowel."""
+    frame = [0.4 * math.sin(2 * math.pi * (120 + i / 4) * i / 16000) for i in range(512)]
+    return (
+        Tensor("input", "f32", (1, 512), struct.pack("<512f", *frame)),
+        Tensor("state", "f32", (2, 1, 128), bytes(4 * 2 * 128)),
+        Tensor("sr", "i64", (), struct.pack("<q", 16000)),
+    )
+
+
+def silero_blind_inputs() -> tuple[Tensor, ...]:
+    """The inputs with 256 samples: no kernel finds the rate to be 16 kHz, so the branch for 8 kHz runs."""
+    _, state, rate = silero_inputs()
+    return (Tensor("input", "f32", (1, 256), bytes(4 * 256)), state, rate)
+
+
+def magika_inputs() -> tuple[Tensor, ...]:
+    """A C program's first and last bytes, a number each, for Google's model of file types."""
+    ends = _C_PROGRAM[:_MAGIKA_BYTES] + _C_PROGRAM[-_MAGIKA_BYTES:]
+    return (Tensor("bytes", "i32", (1, len(ends)), struct.pack(f"<{len(ends)}i", *ends)),)
+
+
+def minilm_inputs(sentences: Mapping[str, Sequence[Sequence[int]]]) -> tuple[Tensor, ...]:
+    """Rows of one length by input name, numbers of words, as all-MiniLM-L6-v2 takes them."""
+    return tuple(
+        Tensor(
+            name,
+            "i64",
+            (len(rows), len(rows[0])),
+            b"".join(struct.pack(f"<{len(row)}q", *row) for row in rows),
+        )
+        for name, rows in sentences.items()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +205,79 @@ def _crash(top: str, done: Completed) -> Finding:
         wanted="exit 0: clean CPU fallback and every model run",
         got=f"exit {done.code}: {said}",
     )
+
+
+def judge(
+    answers: str, references: Mapping[str, Outputs], ort_version: str, package: str, *, cuda: bool = True
+) -> tuple[Finding, ...]:
+    """Findings on the smoke program's lines of JSON, one a model, in the order of ``references``.
+
+    ``references`` are the stock build's outputs by the model's name; ``cuda``: whether the CUDA provider must
+    be there. What is wrong for every model is told once.
+    """
+    try:
+        said = [_answer(line) for line in answers.splitlines()]
+    except ValueError:
+        return (Finding(Code.B010, package, "the smoke program printed no JSON", got=answers[:200]),)
+    if len(said) != len(references):
+        what = "the smoke program gave not one answer a model"
+        return (Finding(Code.B010, package, what, wanted=str(len(references)), got=str(len(said))),)
+    found: dict[Finding, None] = {}
+    for one, (model, reference) in zip(said, references.items(), strict=False):
+        found.update(dict.fromkeys(_judge_version(one, ort_version, package)))
+        found.update(dict.fromkeys(_judge_cuda(one, package) if cuda else ()))
+        found.update(dict.fromkeys(_judge_numbers(one.get("outputs"), reference, package, model)))
+    return tuple(found)
+
+
+def _answer(line: str) -> Mapping[str, object]:
+    """Raises ``ValueError`` for anything but an object."""
+    said = json.loads(line)
+    if not isinstance(said, dict):
+        raise ValueError(line)  # noqa: TRY004 - a wrong value, as any other
+    return said
+
+
+def _judge_version(said: Mapping[str, object], wanted: str, package: str) -> Iterator[Finding]:
+    if said.get("version") != wanted:
+        yield Finding(Code.B011, package, "wrong ORT version", wanted=wanted, got=str(said.get("version")))
+
+
+def _judge_cuda(said: Mapping[str, object], package: str) -> Iterator[Finding]:
+    """The provider must be there, and either run or refuse in CUDA's own words: never fail to load."""
+    providers = said.get("providers")
+    if not isinstance(providers, list) or "CUDAExecutionProvider" not in providers:
+        what = "the host library knows no CUDAExecutionProvider"
+        yield Finding(Code.B012, package, what, got=str(providers))
+        return
+    cuda = said.get("cuda")
+    message = str(cuda.get("message")) if isinstance(cuda, dict) else ""
+    taken = isinstance(cuda, dict) and cuda.get("ok") is True
+    if not taken and "CUDA failure" not in message:
+        yield Finding(Code.B012, package, "the CUDA provider does not load", got=message)
+
+
+def _judge_numbers(outputs: object, reference: Outputs, package: str, model: str) -> Iterator[Finding]:
+    if not isinstance(outputs, dict) or outputs.keys() != reference.keys():
+        got = sorted(outputs) if isinstance(outputs, dict) else outputs
+        what = f"{model}: wrong outputs"
+        yield Finding(Code.B013, package, what, wanted=str(sorted(reference)), got=str(got))
+        return
+    for name, wanted in reference.items():
+        worst = _worst(outputs[name], wanted)
+        if not worst <= TOLERANCE:
+            yield Finding(
+                code=Code.B013,
+                path=package,
+                message=f"{model}: output {name} differs from the stock CPU build",
+                wanted=f"{len(wanted)} numbers within {TOLERANCE}",
+                got=f"{len(outputs[name])} numbers, worst difference {worst:.3g}",
+            )
+
+
+def _worst(got: list[float], wanted: Sequence[float]) -> float:
+    """The largest difference; infinite where they are not as many, and for anything that is no number."""
+    if len(got) != len(wanted):
+        return math.inf
+    apart = [abs(a - b) for a, b in zip(got, wanted, strict=False)]
+    return math.inf if any(map(math.isnan, apart)) else max(apart, default=math.inf)

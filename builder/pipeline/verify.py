@@ -12,9 +12,9 @@ from pathlib import Path
 from builder.files.atomic_write import scratch_folder
 from builder.files.digest import file_digest
 from builder.findings.finding import Finding, require
-from builder.formats.manifest import Manifest, WheelEntry, loads
+from builder.formats.manifest import Manifest, WheelEntry
 from builder.formats.package_names import LINUX, PackageName
-from builder.package.archive import Archive, Checksums, Member
+from builder.package.archive import Archive, Checksums, Member, manifest_of
 from builder.package.contents import NOTICE, SBOM
 from builder.package.describe import BinaryReport, compare, installed_members, promised
 from builder.package.proof import (
@@ -66,7 +66,7 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
     ``IntegrityError`` (a damaged archive), ``ValidationError`` (no package), ``TransferError`` (a wheel of a
     thin package cannot be had) or ``DiskError``.
     """
-    manifest = loads(verifier.archive.read_manifest(package), package.name)
+    manifest = manifest_of(package, verifier.archive)
     what = f"{package.name} is not what it claims"
     require([*check_name(PackageName.parse(package.name), manifest), *check_absent(manifest)], what)
     with scratch_folder(verifier.work / f"verify-{manifest.name}", needed=manifest.unpacked_size) as folder:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
 
 from builder.formats.package_names import LINUX
 
@@ -122,20 +121,3 @@ TEST_INPUTS = (
 def ort_wheel(version: str) -> Input:
     """The official GPU wheel of an ORT version."""
     return Input.wheel(f"onnxruntime-gpu=={version}")
-
-
-class Intake(Protocol):
-    """Takes in an input that has no pin yet."""
-
-    def pin(self, item: Input) -> Pin:
-        """Fetch a wheel or Debian file and say what it is. Raises ``TransferError``."""
-
-
-class Resolver(Protocol):
-    """Says which revision a name stands for now."""
-
-    def __call__(self, spec: str, /) -> str:
-        """Commit of a git tag or ``sha256:`` digest of an image.
-
-        Raises ``TransferError`` when its host is out of reach, ``ToolMissingError`` without git or an engine.
-        """

@@ -20,13 +20,12 @@ from builder.errors import BuilderError, IntegrityError, NothingToDoError
 from builder.files.digest import LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require
 from builder.formats import index as index_format
-from builder.formats import manifest as manifest_format
 from builder.formats import parts as parts_format
 from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, CUDA, PARTS_SUFFIX
 from builder.formats.parts import StoredFile
-from builder.package.archive import Archive, Checksums
+from builder.package.archive import Archive, Checksums, manifest_of
 from builder.package.contents import NOTICE, SBOM
 from builder.pipeline.render import template_environment
 from builder.ports import Reporter
@@ -45,7 +44,7 @@ class PublishPorts:
     archive: Archive
     checksums: Checksums
     reporter: Reporter
-    verify: Callable[[Path], None]
+    verify: Callable[[Path], object]
     """Raises a ``BuilderError`` for a package that must not be released."""
     write: Callable[[Path], AbstractContextManager[IO[bytes]]]
     """Opens a file that appears whole or not at all."""
@@ -110,7 +109,7 @@ def release_tag(directory: Path, project: Project, archive: Archive, tag: str | 
     manifests = []
     for path in archives_in(directory):
         with suppress(BuilderError):
-            manifests.append(manifest_format.loads(archive.read_manifest(path), path.name))
+            manifests.append(manifest_of(path, archive))
     return tag_of(project, tag, versions_of(manifests))
 
 
@@ -226,7 +225,7 @@ def _candidates(files: Iterable[LocalFile], ports: PublishPorts) -> tuple[list[C
     findings: list[Finding] = []
     for file in files:
         try:
-            manifest = manifest_format.loads(ports.archive.read_manifest(file.path), file.name)
+            manifest = manifest_of(file.path, ports.archive)
             candidates.append(Candidate(manifest, file))
             ports.verify(file.path)
         except BuilderError as error:

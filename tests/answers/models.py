@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.pipeline.selftest_models import Tensor
+from builder.pipeline.selftest import Tensor
 from builder.project.inputs import SELFTEST_MODEL
 from tests.answers import pairs
 from tests.answers.values import Array

@@ -9,7 +9,7 @@ import pytest
 from builder.binary.coverage import Support, combine
 from builder.builds.wiring import Wiring
 from builder.gpu.table import CAPABILITIES
-from builder.pipeline.library_file import read_file
+from builder.pipeline.inspect import read_file
 from builder.rules.nvidia_libraries import MISSING
 
 pytestmark = pytest.mark.integration

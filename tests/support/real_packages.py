@@ -12,7 +12,7 @@ import pytest
 
 from builder.adapters.test_models.selftest_graphs import stock_outputs
 from builder.builds.wiring import Wiring
-from builder.pipeline.selftest_models import silero_inputs
+from builder.pipeline.selftest import silero_inputs
 from builder.project.inputs import SELFTEST_MODEL
 from tests.support import ROOT
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from builder.files.atomic_write import part_file
-from builder.pipeline.selftest_models import Tensor
+from builder.pipeline.selftest import Tensor
 
 Array: TypeAlias = "NDArray[np.generic]"
 

@@ -1,4 +1,4 @@
-"""./run lock: the file is replaced whole by a lock that is complete, or stays as it was."""
+"""lock: every input gets a pin, pins that stand stay; the file is replaced whole, or stays as it was."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from builder.app import verbs
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
-from builder.errors import CommandError, ConfigError, TransferError
+from builder.errors import CommandError, ConfigError, ToolMissingError, TransferError
 from builder.ports import Completed
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import wanted_inputs
@@ -22,19 +22,23 @@ DIGEST = f"sha256:{'d' * 64}"
 
 IMAGE = "image:nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
+GIT = "git:https://github.com/microsoft/onnxruntime@v1.23.2"
+
+CUDNN = "wheel:nvidia-cudnn-cu12==9.10.2.21"
+
 
 class Intake:
     """A store that knows the size of everything, until it is out of reach."""
 
-    def __init__(self, reachable: int = 1000) -> None:
-        self.reachable = reachable
+    def __init__(self, reachable: int = 1000, sha256: str = "0" * 64) -> None:
+        self.reachable, self.sha256 = reachable, sha256
         self.taken: list[str] = []
 
     def pin(self, item: Input) -> Pin:
         if len(self.taken) == self.reachable:
             raise TransferError(f"{item.key} cannot be fetched: no route to host. Check the network.")
         self.taken.append(item.key)
-        return Pin(filename="file", size=1, sha256="0" * 64)
+        return Pin(filename="file", size=1, sha256=self.sha256)
 
 
 @pytest.fixture
@@ -63,9 +67,9 @@ def pins(shop: Wiring) -> Lock:
 def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
     verbs.lock_inputs(shop, refresh=False)
     made = pins(shop).pins
-    assert set(made) == {item.key for item in wanted_inputs(shop.project)}
+    assert list(made) == sorted(item.key for item in wanted_inputs(shop.project))
     assert made[IMAGE] == Pin(revision=DIGEST)
-    assert made["git:https://github.com/microsoft/onnxruntime@v1.23.2"] == Pin(revision=COMMIT)
+    assert made[GIT] == Pin(revision=COMMIT)
     assert all(pin.sha256 or pin.revision for pin in made.values())
 
 
@@ -81,9 +85,19 @@ def test_a_second_lock_changes_no_byte_and_fetches_nothing(
 
 def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
     verbs.lock_inputs(shop, refresh=False)
-    again = take(monkeypatch, shop, Intake())
+    again = take(monkeypatch, shop, Intake(sha256="2" * 64))
     verbs.lock_inputs(shop, refresh=True)
     assert len(again.taken) == len(pins(shop).pins) - 3  # a git tag and two images have no bytes here
+    assert pins(shop).pins[CUDNN].sha256 == "2" * 64
+
+
+def test_what_nobody_needs_any_more_is_dropped(shop: Wiring) -> None:
+    old = Pin(filename="g", size=1, sha256="3" * 64)
+    shop.lock_file.write_text(render_lock(Lock(pins={"wheel:gone==1": old})), encoding="utf-8")
+    verbs.lock_inputs(shop, refresh=False)
+    assert "wheel:gone==1" not in pins(shop).pins
+    assert isinstance(shop.reporter, FakeReporter)
+    assert "dropped wheel:gone==1: no variant needs it any more" in shop.reporter.lines
 
 
 def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,15 +117,57 @@ def test_a_broken_lock_is_told_and_not_overwritten(shop: Wiring) -> None:
     assert shop.lock_file.read_text(encoding="utf-8") == '{"format": 1,'
 
 
-def test_what_is_out_of_reach_stays_open_and_is_told(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_out_of_reach_stays_open_is_told_and_is_tried_again(
+    shop: Wiring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git, engine = shop.runner, shop.engine
     unreachable = CommandError("git exited with 128", tail=["Could not resolve host"])
     monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
     monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": unreachable}))
     verbs.lock_inputs(shop, refresh=False)
     assert [key for key, pin in pins(shop).pins.items() if pin == Pin()] == [
-        "git:https://github.com/microsoft/onnxruntime@v1.23.2",
+        GIT,
         IMAGE,
         "image:ubuntu:22.04",
     ]
     assert isinstance(shop.reporter, FakeReporter)
-    assert len([line for line in shop.reporter.lines if line.startswith("! ")]) == 3
+    warnings = [line for line in shop.reporter.lines if line.startswith("! ")]
+    assert [line.split()[1] for line in warnings] == [GIT, IMAGE, "image:ubuntu:22.04"]
+    assert all("a release needs ./run lock" in line for line in warnings)
+    monkeypatch.setitem(shop.__dict__, "engine", engine)
+    monkeypatch.setitem(shop.__dict__, "runner", git)
+    verbs.lock_inputs(shop, refresh=False)
+    assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE].revision) == (COMMIT, DIGEST)
+
+
+def test_without_an_engine_images_stay_open(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoEngine(FakeEngine):
+        def resolve(self, reference: str) -> str:
+            raise ToolMissingError("no engine answers.")
+
+    monkeypatch.setitem(shop.__dict__, "engine", NoEngine())
+    verbs.lock_inputs(shop, refresh=False)
+    assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE]) == (COMMIT, Pin())
+    assert isinstance(shop.reporter, FakeReporter)
+    assert any(IMAGE in line and "no engine answers" in line for line in shop.reporter.lines)
+
+
+def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:
+    assert sorted(pins(Wiring(root)).pins) == [item.key for item in wanted_inputs(Wiring(root).project)]
+
+
+@pytest.mark.parametrize(
+    ("key", "sha256"),
+    [  # as Debian's signed Packages and Sources of trixie list them
+        (
+            "debian:pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz",
+            "32df1f82bd6b07b18372c0f387133214905cbde7a586b3ad83f0ed0075f80273",
+        ),
+        (
+            "debian:pool/non-free/n/nvidia-cuda-toolkit/nvidia-cuda-toolkit_12.4.131~12.4.1-2_amd64.deb",
+            "cd5fe85aee38d108b315f408a688641478f2402622a10c677478eb7a6c4e5319",
+        ),
+    ],
+)
+def test_the_repositorys_lock_agrees_with_debian(root: Path, key: str, sha256: str) -> None:
+    assert pins(Wiring(root)).pins[key].sha256 == sha256

@@ -17,7 +17,7 @@ import pytest
 from backports.zstd import compress
 from onnx import TensorProto, helper
 
-from builder.app.model_verbs import show_model, show_operators
+from builder.app.inspection import show_model, show_operators
 from builder.console import Console
 from builder.errors import BuilderError, CheckFailedError, NothingToDoError, ValidationError
 from builder.pipeline.plan import Wishes

@@ -44,6 +44,16 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
         ("--base", "ubuntu", "error: --base 'ubuntu' is none of auto, nvidia, assembled.\n"),
         ("--profile", "tiny", "error: --profile 'tiny' is none of full, lean, minimal.\n"),
         ("--host", "", "error: --host '' is none of wheel, source.\n"),
+        ("--jobs", "0", "error: --jobs '0' is no number from 1 to 1024.\n"),
+        ("--jobs", "²", "error: --jobs '²' is no number from 1 to 1024.\n"),
+        (
+            "--cache",
+            "type=gha,token=hunter2",
+            (
+                "error: --cache holds token: a command line is no place for secrets. Leave them out; buildx "
+                "reads them from its environment (ACTIONS_RUNTIME_TOKEN, AWS_SECRET_ACCESS_KEY …).\n"
+            ),
+        ),
     ],
 )
 def test_a_flag_names_its_values(copied: Place, flag: str, value: str, said: str) -> None:

@@ -22,7 +22,7 @@ SECONDS, MIB = 8, 200
 READ = r"""
 import re, sys, time
 from pathlib import Path
-from builder.pipeline.library_file import read_file
+from builder.pipeline.inspect import read_file
 
 begin = time.process_time()
 reading = read_file(sys.argv[2], Path(sys.argv[1]))

@@ -307,11 +307,14 @@ def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(
     assert own_site.built() == []
 
 
-def test_what_is_compiled_takes_the_jobs_of_the_command_line(site: Site) -> None:
-    options = BuildOptions(wishes=WISHES, jobs=7)
+def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -> None:
+    options = BuildOptions(wishes=WISHES, jobs=7, cache="type=gha,scope=legacy")
     VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
     road(site, force=True).build()
-    assert [request.args for request in site.engine.builds] == [{"JOBS": "7"}, {"JOBS": "2"}]
+    assert [(request.target, request.args, request.cache) for request in site.engine.builds] == [
+        ("artifact", {"JOBS": "7"}, "type=gha,scope=legacy"),
+        ("artifact", {"JOBS": "2"}, None),
+    ]
 
 
 def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:

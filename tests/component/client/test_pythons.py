@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.client.cli import COMMANDS
-from builder.pipeline.client_zipapp import ClientRequest, build_client
+from builder.pipeline.client_zipapp import build_client
 from tests.doubles.release import FILES, write_release
 from tests.support import ROOT
 
@@ -62,7 +62,7 @@ class Shell:
 @pytest.fixture(scope="module")
 def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("dist") / "ortpacks.pyz"
-    return build_client(ClientRequest(source=ROOT, target=target, index_url=None))
+    return build_client(ROOT, target, None)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from builder.client.cli import COMMANDS
-from builder.pipeline.client_zipapp import ClientRequest, build_client
+from builder.pipeline.client_zipapp import build_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, cut, manifest_of, serving, write_release
 from tests.doubles.wheels import WHEELS, indexing
@@ -30,7 +30,7 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(folder: Path, index_url: str | None = None) -> Path:
-    return build_client(ClientRequest(source=ROOT, target=folder / "ortpacks.pyz", index_url=index_url))
+    return build_client(ROOT, folder / "ortpacks.pyz", index_url)
 
 
 def run(pyz: Path, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

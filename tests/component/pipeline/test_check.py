@@ -17,7 +17,8 @@ from builder.findings.finding import Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.package.archive import Member
 from builder.package.contents import vendor_of
-from builder.pipeline.check import CheckReport, check, native_sm, say_report
+from builder.package.describe import BinaryReport
+from builder.pipeline.check import check, native_sm, say_report
 from builder.ports import Completed
 from builder.project.variants import Limits, Variant
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, ZSTD, A, container, elf, image, sass
@@ -74,10 +75,12 @@ class Desk:
         changed: dict[str, bytes] | None = None,
         sm: str = "50 52 60 61 70",
         inspector: Listing | None = None,
-    ) -> CheckReport:
+        *,
+        leave_out: bool = False,
+    ) -> BinaryReport:
         members = self.members(changed)
         variant = Variant(name="legacy", sm=tuple(Arch.parse(word) for word in sm.split()), generations=())
-        return check(members, variant, LIMITS, inspector, FakeReporter())
+        return check(members, variant, LIMITS, inspector, FakeReporter(), leave_out=leave_out)
 
     def members(self, changed: dict[str, bytes] | None = None) -> list[Member]:
         return [self._member(path, data) for path, data in {**GOOD, **(changed or {})}.items()]
@@ -348,11 +351,12 @@ def test_a_report_without_what_nothing_needs_is_that_of_a_package_without_it(des
     changed = {PROVIDER: _stamped(), CUFFT_PATH: NEEDY}
     report = desk.check(changed)
     assert (report.needs.glibc, report.capabilities[Capability(7, 0)]) == ("2.34", Support.NONE)
-    rest = report.without(report.unneeded)
+    rest = desk.check(changed, leave_out=True)
     members = [member for member in desk.members(changed) if member.path != CUFFT_PATH]
     variant = Variant(name="legacy", sm=tuple(Arch.parse(str(sm)) for sm in LEGACY), generations=())
-    assert rest == check(members, variant, LIMITS, None, FakeReporter())
-    assert (rest.findings, rest.unneeded, rest.needs.glibc) == ((), (), None)
+    without = check(members, variant, LIMITS, None, FakeReporter())
+    assert rest == replace(without, unneeded=(CUFFT_PATH,))
+    assert (rest.findings, without.unneeded, rest.needs.glibc) == ((), (), None)
     assert rest.capabilities[Capability(7, 0)] is Support.NATIVE
     assert CUFFT_PATH not in rest.elf
     assert CUFFT_PATH not in [library.path for library in rest.coverage]
@@ -360,12 +364,11 @@ def test_a_report_without_what_nothing_needs_is_that_of_a_package_without_it(des
 
 def test_what_cuobjdump_says_of_a_library_goes_with_it(desk: Desk) -> None:
     listing = Listing([str(sm) for sm in LEGACY])
-    report = desk.check({PROVIDER: _stamped(), CUFFT_PATH: _library(sass(*LEGACY))}, inspector=listing)
+    changed = {PROVIDER: _stamped(), CUFFT_PATH: _library(sass(*LEGACY))}
+    report = desk.check(changed, inspector=listing)
     assert [finding.code.name for finding in report.findings] == ["A101", "E016"]
-    assert report.without([CUFFT_PATH]).findings == ()
+    assert desk.check(changed, inspector=listing, leave_out=True).findings == ()
 
 
-def test_a_report_without_what_is_needed_says_who_needs_it(desk: Desk) -> None:
-    (finding,) = desk.check().without([CUBLAS]).findings
-    assert (finding.code.name, finding.path) == ("E002", PROVIDER)
-    assert "libcublas.so.12" in finding.message
+def test_only_what_nothing_needs_is_left_out(desk: Desk) -> None:
+    assert desk.check(leave_out=True) == desk.check()

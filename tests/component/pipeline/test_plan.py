@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,11 +39,28 @@ CPU = Variant(name="cpu", sm=(), generations=(), provider="cpu")
 LATEST = Variant(name="latest", sm=tuple(map(Arch.parse, ("89", "90", "100", "120"))), generations=())
 
 
-class UnreachableRegistry(FakeEngine):
-    """Answers as Docker does where the registry's name is unknown."""
+@dataclass(kw_only=True)
+class Refusing(FakeEngine):
+    """Its registry answers with an error, as Docker does where the registry's name is unknown."""
+
+    error: TransferError = REFUSED
 
     def resolve(self, reference: str) -> str:
-        raise REFUSED
+        raise self.error
+
+
+class Offline(FakeEngine):
+    """Its registry must not be asked."""
+
+    def resolve(self, reference: str) -> str:
+        pytest.fail(f"a registry was asked for {reference}")
+
+
+class Untouchable(Offline):
+    """Nor the engine."""
+
+    def has_image(self, reference: str) -> bool:
+        pytest.fail(f"the engine was asked for {reference}")
 
 
 class NoEngine(FakeEngine):
@@ -114,68 +132,42 @@ def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None
     assert desk.read == []
 
 
-def test_auto_takes_nvidia_where_its_image_is_here(desk: Desk) -> None:
-    decided = desk.plan(MODERN, engine=FakeEngine(images={IMAGE}))
-    assert (decided.base, decided.base_reason) == ("nvidia", f"{IMAGE} is on this engine")
-
-
-def test_auto_takes_nvidia_where_its_image_can_be_pulled(desk: Desk) -> None:
-    decided = desk.plan(MODERN, engine=FakeEngine(digests={IMAGE: "sha256:" + "a" * 64}))
-    assert (decided.base, decided.base_reason) == ("nvidia", f"{IMAGE} can be pulled")
-
-
-def test_auto_falls_back_to_assembled_and_says_why_in_a_clause(desk: Desk) -> None:
-    decided = desk.plan(MODERN, engine=UnreachableRegistry())
-    assert decided.base == "assembled"
-    assert decided.base_reason == f"{IMAGE} is neither here nor pullable: no such host"
-
-
 @pytest.mark.parametrize(
-    ("error", "cause"),
+    ("engine", "wishes", "base", "reason"),
     [
+        (FakeEngine(images={IMAGE}), {}, "nvidia", f"{IMAGE} is on this engine"),
+        (FakeEngine(digests={IMAGE: "sha256:" + "a" * 64}), {}, "nvidia", f"{IMAGE} can be pulled"),
+        (Refusing(), {}, "assembled", f"{IMAGE} is neither here nor pullable: no such host"),
         (
-            TransferError("x is unknown", cause="connection refused", advice="Check."),
-            "connection refused",
+            Refusing(error=TransferError("the registry is offline")),
+            {},
+            "assembled",
+            f"{IMAGE} is neither here nor pullable: the registry is offline",
         ),
-        (TransferError("the registry is offline"), "the registry is offline"),
+        (NoEngine(), {}, "assembled", "no Docker engine answers"),
+        (Untouchable(), {"base": "assembled"}, "assembled", "asked for"),
+        (Offline(images={IMAGE}), {"offline": True}, "nvidia", f"{IMAGE} is on this engine"),
+        (
+            Offline(),
+            {"offline": True},
+            "assembled",
+            f"{IMAGE} is neither here nor pullable: --offline asks no registry",
+        ),
     ],
 )
-def test_the_reason_is_the_cause_alone(desk: Desk, error: TransferError, cause: str) -> None:
-    class Refusing(FakeEngine):
-        def resolve(self, reference: str) -> str:
-            raise error
-
-    reason = desk.plan(MODERN, engine=Refusing()).base_reason
-    assert reason == f"{IMAGE} is neither here nor pullable: {cause}"
+def test_the_base_and_why(
+    desk: Desk, engine: FakeEngine, wishes: dict[str, Any], base: str, reason: str
+) -> None:
+    decided = desk.plan(MODERN, engine=engine, **wishes)
+    assert (decided.base, decided.base_reason) == (base, reason)
 
 
 def test_nvidia_that_was_insisted_on_never_falls_back(desk: Desk) -> None:
     with pytest.raises(TransferError) as caught:
-        desk.plan(LEGACY, engine=UnreachableRegistry(), base="nvidia")
+        desk.plan(LEGACY, engine=Refusing(), base="nvidia")
     assert caught.value.exit_code == 10
     assert caught.value is REFUSED
     assert desk.reporter.lines == []
-
-
-class Untouchable(FakeEngine):
-    """An engine that must not be asked."""
-
-    def has_image(self, reference: str) -> bool:
-        pytest.fail(f"the engine was asked for {reference}")
-
-    def resolve(self, reference: str) -> str:
-        pytest.fail(f"a registry was asked for {reference}")
-
-
-def test_assembled_asks_no_engine_and_no_registry(desk: Desk) -> None:
-    decided = desk.plan(LEGACY, engine=Untouchable(), base="assembled")
-    assert (decided.base, decided.base_reason) == ("assembled", "asked for")
-
-
-def test_without_an_engine_auto_plans_the_assembled_base(desk: Desk) -> None:
-    decided = desk.plan(LEGACY, engine=NoEngine())
-    assert (decided.base, decided.base_reason) == ("assembled", "no Docker engine answers")
-    assert decided.ort_version == "1.21.0"
 
 
 def test_without_an_engine_nvidia_that_was_insisted_on_is_an_error(desk: Desk) -> None:
@@ -183,21 +175,6 @@ def test_without_an_engine_nvidia_that_was_insisted_on_is_an_error(desk: Desk) -
         desk.plan(MODERN, engine=NoEngine(), base="nvidia")
     assert caught.value.exit_code == 4
     assert desk.reporter.lines == []
-
-
-class Offline(FakeEngine):
-    """Its registry must not be asked."""
-
-    def resolve(self, reference: str) -> str:
-        pytest.fail(f"a registry was asked for {reference}")
-
-
-def test_offline_takes_nvidia_only_where_its_image_is_here(desk: Desk) -> None:
-    here = desk.plan(MODERN, engine=Offline(images={IMAGE}), offline=True)
-    assert (here.base, here.base_reason) == ("nvidia", f"{IMAGE} is on this engine")
-    away = desk.plan(MODERN, engine=Offline(), offline=True)
-    assert away.base == "assembled"
-    assert away.base_reason == f"{IMAGE} is neither here nor pullable: --offline asks no registry"
 
 
 def test_offline_and_nvidia_without_its_image_is_an_error_that_says_what_to_do(desk: Desk) -> None:
@@ -213,6 +190,7 @@ def test_auto_repacks_the_wheel_where_it_serves_the_whole_set(desk: Desk) -> Non
     assert (decided.profile, decided.host, decided.ort_version) == (None, Host.WHEEL, "1.23.2")
     assert decided.ort_wheel == Input.wheel("onnxruntime-gpu==1.23.2")
     assert desk.read == [desk.store.folder / "onnxruntime-gpu==1.23.2" / PROVIDER_IN_WHEEL]
+    assert desk.reporter.lines[-1] == "ort      1.23.2, as released"
 
 
 def test_auto_compiles_where_the_wheel_lacks_one_and_names_it(desk: Desk) -> None:
@@ -223,7 +201,7 @@ def test_auto_compiles_where_the_wheel_lacks_one_and_names_it(desk: Desk) -> Non
 
 
 def test_the_user_reads_base_origin_and_version(desk: Desk) -> None:
-    desk.plan(LEGACY, engine=UnreachableRegistry())
+    desk.plan(LEGACY, engine=Refusing())
     told = [line for line in desk.reporter.lines if not line.startswith("! ")]
     assert told == [
         f"base     assembled: {IMAGE} is neither here nor pullable: no such host",
@@ -231,11 +209,6 @@ def test_the_user_reads_base_origin_and_version(desk: Desk) -> None:
         "ort      1.21.0, profile lean, host wheel",
     ]
     assert [line[:15] for line in desk.reporter.lines[3:]] == ["! warning C006 ", "! warning C011 "]
-
-
-def test_a_repacked_wheel_is_as_released(desk: Desk) -> None:
-    desk.plan(MODERN)
-    assert desk.reporter.lines[-1] == "ort      1.23.2, as released"
 
 
 def test_wheel_that_was_insisted_on_names_the_architectures_it_lacks(desk: Desk) -> None:
@@ -248,44 +221,41 @@ def test_wheel_that_was_insisted_on_names_the_architectures_it_lacks(desk: Desk)
     )
 
 
-def test_source_that_was_asked_for_reads_no_wheel(desk: Desk) -> None:
-    decided = desk.plan(MODERN, origin=Origin.SOURCE)
-    assert (decided.origin, decided.origin_reason) == (Origin.SOURCE, "asked for")
-    assert desk.read == []
-
-
-@pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
-def test_a_profile_that_leaves_something_out_means_compiling(desk: Desk, profile: Profile) -> None:
-    decided = desk.plan(MODERN, profile=profile)
-    assert (decided.origin, decided.profile) == (Origin.SOURCE, profile)
-    assert decided.origin_reason == f"profile {profile.value} was asked for"
-    assert desk.read == []
-
-
-def test_the_full_profile_is_what_the_wheel_holds(desk: Desk) -> None:
-    decided = desk.plan(MODERN, profile=Profile.FULL)
-    assert (decided.origin, decided.profile) == (Origin.WHEEL, None)
-
-
-def test_the_full_profile_is_compiled_where_the_wheel_lacks_one(desk: Desk) -> None:
-    decided = desk.plan(LEGACY, profile=Profile.FULL)
-    assert (decided.origin, decided.profile) == (Origin.SOURCE, Profile.FULL)
-
-
-def test_a_compiled_host_library_means_compiling(desk: Desk) -> None:
-    decided = desk.plan(MODERN, host=Host.SOURCE)
-    assert (decided.origin, decided.host) == (Origin.SOURCE, Host.SOURCE)
-    assert decided.origin_reason == "host source was asked for"
-    assert desk.read == []
-
-
-def test_the_wheels_own_host_library_means_no_compiling(desk: Desk) -> None:
-    assert desk.plan(MODERN, host=Host.WHEEL).origin is Origin.WHEEL
-
-
-def test_the_host_library_is_compiled_only_when_asked_for(desk: Desk) -> None:
-    assert desk.plan(LEGACY, host=Host.SOURCE).host is Host.SOURCE
-    assert desk.plan(LEGACY).host is Host.WHEEL
+@pytest.mark.parametrize(
+    ("variant", "wishes", "decided", "reason"),
+    [
+        (MODERN, {"origin": Origin.SOURCE}, (Origin.SOURCE, Profile.LEAN, Host.WHEEL), "asked for"),
+        (
+            MODERN,
+            {"profile": Profile.LEAN},
+            (Origin.SOURCE, Profile.LEAN, Host.WHEEL),
+            "profile lean was asked for",
+        ),
+        (
+            MODERN,
+            {"profile": Profile.MINIMAL},
+            (Origin.SOURCE, Profile.MINIMAL, Host.WHEEL),
+            "profile minimal was asked for",
+        ),
+        (
+            MODERN,
+            {"host": Host.SOURCE},
+            (Origin.SOURCE, Profile.LEAN, Host.SOURCE),
+            "host source was asked for",
+        ),
+        (MODERN, {"profile": Profile.FULL}, (Origin.WHEEL, None, Host.WHEEL), ""),
+        (MODERN, {"host": Host.WHEEL}, (Origin.WHEEL, None, Host.WHEEL), ""),
+        (LEGACY, {"profile": Profile.FULL}, (Origin.SOURCE, Profile.FULL, Host.WHEEL), ""),
+    ],
+)
+def test_what_is_compiled_by_the_flags(
+    desk: Desk, variant: Variant, wishes: dict[str, Any], decided: tuple[object, ...], reason: str
+) -> None:
+    """Without ``reason`` the wheel is read, and decides."""
+    made = desk.plan(variant, **wishes)
+    assert (made.origin, made.profile, made.host) == decided
+    assert (made.origin_reason == reason) == bool(reason)
+    assert bool(desk.read) == (not reason)
 
 
 def test_the_projects_own_origin_and_profile_are_the_default(desk: Desk) -> None:
@@ -293,18 +263,6 @@ def test_the_projects_own_origin_and_profile_are_the_default(desk: Desk) -> None
     ort = replace(made.onnxruntime, origin=Origin.SOURCE, profile=Profile.FULL, host=Host.SOURCE)
     decided = desk.plan(MODERN, of=replace(made, onnxruntime=ort))
     assert (decided.origin, decided.profile, decided.host) == (Origin.SOURCE, Profile.FULL, Host.SOURCE)
-
-
-@pytest.mark.parametrize(("base", "version"), [("nvidia", "1.23.2"), ("assembled", "1.21.0")])
-def test_each_base_compiles_its_own_version(desk: Desk, base: str, version: str) -> None:
-    decided = desk.plan(LEGACY, base=base)
-    assert decided.ort_version == version
-    assert decided.ort_wheel == Input.wheel(f"onnxruntime-gpu=={version}")
-
-
-def test_latest_is_within_reach_of_the_assembled_base(desk: Desk) -> None:
-    decided = desk.plan(LATEST, base="assembled", origin=Origin.SOURCE)
-    assert (decided.origin, decided.ort_version) == (Origin.SOURCE, "1.21.0")
 
 
 def test_a_suffix_is_beyond_the_assembled_bases_tools(desk: Desk) -> None:
@@ -347,10 +305,6 @@ def test_the_plan_says_what_the_package_will_not_run(desk: Desk) -> None:
     assert "com.microsoft operators (Attention" in desk.reporter.lines[-1]
 
 
-def test_latest_compiles_on_nvidia(desk: Desk) -> None:
-    assert desk.plan(LATEST, base="nvidia", origin=Origin.SOURCE).ort_version == "1.23.2"
-
-
 def test_a_repacked_wheel_needs_no_compiler_that_reaches(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "native_sm", lambda _: LATEST.sm)
     decided = desk.plan(LATEST, base="assembled", origin=Origin.WHEEL)
@@ -363,7 +317,9 @@ def test_all_packages_of_a_base_have_one_version(
     desk: Desk, variant: Variant, base: str, version: str
 ) -> None:
     """Whether they are compiled or repacked: what R010 refuses cannot come of one base."""
-    assert desk.plan(variant, base=base).ort_version == version
+    decided = desk.plan(variant, base=base)
+    assert decided.ort_version == version
+    assert decided.ort_wheel == Input.wheel(f"onnxruntime{'' if variant is CPU else '-gpu'}=={version}")
 
 
 def test_the_wheel_of_the_bases_version_is_read_and_compiled_instead_where_it_lacks_one(desk: Desk) -> None:
@@ -398,7 +354,7 @@ def test_mixed_repacks_the_newer_wheel_where_it_serves_and_compiles_the_bases_ve
 
 def test_the_package_for_the_cpu_has_the_version_of_the_base_that_is_found(desk: Desk) -> None:
     assert desk.plan(CPU).ort_wheel == Input.wheel("onnxruntime==1.23.2")
-    assert desk.plan(CPU, engine=UnreachableRegistry()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
+    assert desk.plan(CPU, engine=Refusing()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
     assert desk.plan(CPU, engine=NoEngine()).ort_wheel == Input.wheel("onnxruntime==1.21.0")
 
 
@@ -458,8 +414,3 @@ def test_a_wheel_that_narrows_a_widened_set_is_not_taken(desk: Desk, monkeypatch
         CompatibilityError, match=r"^variant latest: --origin wheel is impossible: .* 12\.1\. "
     ):
         desk.plan(consumer, origin=Origin.WHEEL)
-
-
-def test_the_wheel_is_read_once(desk: Desk) -> None:
-    desk.plan(MODERN)
-    assert len(desk.read) == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.releasing import Target, publish_dist
+from builder.app.releasing import publish_dist, with_target
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, ToolMissingError
 from builder.formats.manifest import Manifest, loads
@@ -74,7 +74,7 @@ def build(site: Site, name: str, wishes: Wishes) -> list[Manifest]:
 
 
 def publish(site: Site, github: GitHubDouble, options: PublishOptions) -> str:
-    publish_dist(site.shop, options, Target(api=github.url, repository=REPOSITORY))
+    publish_dist(site.shop, options, with_target(site.shop, github.url, REPOSITORY))
     return site.reporter.lines[-1]
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from builder.pipeline.selftest import SelftestBench
-from builder.pipeline.selftest_models import SelftestTrial, Tensor
+from builder.pipeline.selftest import SelftestBench, SelftestTrial, Tensor
 from builder.ports import Engine
 
 NO_DRIVER = (

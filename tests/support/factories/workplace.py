@@ -11,8 +11,7 @@ from pathlib import Path
 
 from builder.binary.library_names import must_hold_code
 from builder.builds.wiring import Wiring
-from builder.pipeline.selftest import SelftestBench
-from builder.pipeline.selftest_models import SelftestTrial
+from builder.pipeline.selftest import SelftestBench, SelftestTrial
 from builder.ports import Completed, ImageBuild, Reporter
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import wanted_inputs

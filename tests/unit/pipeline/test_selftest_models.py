@@ -7,7 +7,7 @@ import json
 import pytest
 
 from builder.findings.finding import Code, Finding
-from builder.pipeline.selftest_models import Tensor, judge, magika_inputs, silero_inputs
+from builder.pipeline.selftest import Tensor, judge, magika_inputs, silero_inputs
 from tests.support.factories.selftests import OUTPUTS, answer
 
 REFERENCES = {"silero_vad": OUTPUTS, "magika": OUTPUTS}

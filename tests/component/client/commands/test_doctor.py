@@ -21,7 +21,7 @@ from builder.client.install.current import pointed
 from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
 from builder.client.world import ClientOptions, CommandAnswer
-from builder.pipeline.client_zipapp import ClientRequest, build_client
+from builder.pipeline.client_zipapp import build_client
 from tests.component.client.commands.test_observe import pci, put, real_host
 from tests.doubles.gpus import library, machine
 from tests.doubles.library import CREATE_SESSION
@@ -328,7 +328,7 @@ def test_the_cache_of_a_package_that_is_compiled_just_in_time(
 def test_the_one_file_examines_this_machine_in_two_seconds(
     tmp_path: Path, schema: Draft202012Validator
 ) -> None:
-    pyz = build_client(ClientRequest(source=ROOT, target=tmp_path / "ortpacks.pyz", index_url=None))
+    pyz = build_client(ROOT, tmp_path / "ortpacks.pyz", None)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     took = []
     for argv in (["--json"], []):

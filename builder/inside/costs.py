@@ -15,7 +15,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 _FRONT_END, _PER_ARCH = 0.6, 0.4
-"""Shares of a unit for one architecture: the host's part and the architecture's. Five cost 2.6 times one."""
+"""Shares of what a unit costs for one architecture: the host's part, and the architecture's own. So five
+architectures cost 2.6 times as much as one."""
 _UNKNOWN_CUDA, _UNKNOWN_HOST = 12.0, 4.0
 """CPU seconds of a unit nobody has compiled yet, for one architecture: medians of ORT 1.21."""
 _CACHE_HIT = 0.3
@@ -36,7 +37,7 @@ class Cost:
     peak: int
 
     def seconds(self, output: str, architectures: float) -> float:
-        """CPU seconds for another number of architectures."""
+        """The CPU seconds that the unit takes for ``architectures``; a host's takes the same for any."""
         if not is_cuda(output):
             return self.cpu
         return self.cpu * _work(architectures) / _work(self.architectures)
@@ -55,12 +56,15 @@ class Line:
 
 
 def is_cuda(output: str) -> bool:
-    """Whether an object is made of CUDA source."""
+    """Whether CMake made the object ``output`` of CUDA source, by its name."""
     return output.endswith(".cu.o")
 
 
 def estimate(costs: Mapping[str, Cost], output: str, architectures: float) -> float:
-    """CPU seconds that a unit will take for so many architectures; one that costs less is part of one."""
+    """The CPU seconds that a unit will take: by what it took before, else the median of units of its kind.
+
+    ``architectures`` below 1 count as 1: part of the work for one is done however little of it is asked for.
+    """
     known = costs.get(output)
     if known is not None:
         return known.seconds(output, architectures)
@@ -78,7 +82,7 @@ def read_log(file: Path) -> Iterator[Line]:
 
 
 def parse_log(text: str) -> Iterator[Line]:
-    """The lines that ``unit`` wrote, but for one cut off by a kill and what was written behind it."""
+    """The lines of the unit log in ``file``; none where there is no file. See ``parse_log``."""
     for found in _LINE.finditer(text):
         start, end, cpu, peak, status = map(int, found.groups()[:5])
         yield Line(start=start, end=end, cpu=cpu, peak=peak, status=status, output=found["output"])
@@ -107,7 +111,7 @@ def learned(
 
 
 def read(file: Path) -> dict[str, Cost]:
-    """A table of costs; empty where there is none yet. A line that is none is passed over."""
+    """The costs in ``file`` by unit; none where there is no file. Lines of another form are skipped."""
     if not file.is_file():
         return {}
     return {
@@ -117,7 +121,7 @@ def read(file: Path) -> dict[str, Cost]:
 
 
 def write(file: Path, costs: Mapping[str, Cost]) -> None:
-    """The table, dearest unit first, in one step."""
+    """Write the table, the dearest unit first. The file appears whole or not at all."""
     dearest = sorted(costs.items(), key=lambda item: (-item[1].cpu, item[0]))
     rows = (f"{output}\t{cost.cpu:.2f}\t{cost.architectures}\t{cost.peak}\n" for output, cost in dearest)
     beside = file.with_name(f"{file.name}.part")
@@ -142,13 +146,16 @@ class NinjaRun:
 
 
 def begin_run(tree: Path, started: float, jobs: int) -> None:
-    """Note that a Ninja run begins, in seconds since 1970: one that is killed could not note its end."""
+    """Note in ``tree`` that a Ninja run of ``jobs`` begins at ``started``, in seconds since 1970.
+
+    Its end is not noted, since a run that is killed could not do so: the last of its units tells it.
+    """
     with (tree / _RUNS).open("a", encoding="ascii") as file:
         file.write(f"{started * 1000:.0f} {jobs}\n")
 
 
 def write_record(file: Path, tree: Path) -> None:
-    """All that the tree has taken since it was begun."""
+    """Write the record of all runs in ``tree`` since it was made, as JSON."""
     log = list(read_log(tree / "units.log"))
     begun = read_runs(tree / _RUNS, log)
     runs = [run for run in begun if run.units]
@@ -170,7 +177,7 @@ def write_record(file: Path, tree: Path) -> None:
 
 
 def read_runs(file: Path, log: Sequence[Line]) -> list[NinjaRun]:
-    """The runs, each with the units that began in it."""
+    """The Ninja runs that ``file`` lists; a unit of ``log`` belongs to the run in which it began."""
     lines = [line.split() for line in file.read_text(encoding="ascii").splitlines()] if file.is_file() else []
     begun = [(int(words[0]), int(words[1])) for words in lines if len(words) == 2]  # noqa: PLR2004
     limits = [*(start for start, _ in begun), 1 << 62]
@@ -192,7 +199,7 @@ def _run(start: int, jobs: int, units: Sequence[Line]) -> NinjaRun:
 
 
 def cache_hits(log: Path) -> int:
-    """Units that ccache answered, by its own log."""
+    """The number of units that ccache answered, by its own log; 0 where there is none."""
     if not log.is_file():
         return 0
     words = log.read_text(encoding="utf-8", errors="replace").split()
@@ -200,6 +207,6 @@ def cache_hits(log: Path) -> int:
 
 
 def peak_mib(log: Sequence[Line]) -> int:
-    """Most memory that units held at once, in MiB: an upper bound, each counts with its peak throughout."""
+    """The most MiB that units can have held at once: each counts with its peak from start to end."""
     changes = [(line.start, line.peak) for line in log] + [(line.end, -line.peak) for line in log]
     return max(accumulate(change for _, change in sorted(changes)), default=0) // 1024

@@ -1,4 +1,4 @@
-"""Compiles: one Ninja run over what is still to do, told in units and time left, and what it took.
+"""Compiles what is still to do in one Ninja run, tells units and time left, and notes what it took.
 
     --tree /build --jobs 2 --architectures 5 --parts FILE --learned FILE --measured FILE --record FILE
     TARGET...
@@ -38,7 +38,7 @@ _SPARE = 1 << 30
 
 
 def main(options: argparse.Namespace) -> int:
-    """Narrow, order, compile, learn, record."""
+    """Narrow and order the units, compile them, note what they cost. Returns Ninja's status."""
     tree, log = options.tree, options.tree / "units.log"
     parts = ninja.read(options.parts)
     count = counted(parts, options.architectures)
@@ -63,12 +63,12 @@ def main(options: argparse.Namespace) -> int:
 
 
 def say(text: str) -> None:
-    """A line for the user."""
+    """Print a line for the user."""
     print(f"ortpacks: {text}", flush=True)
 
 
 def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[str], int]:
-    """For how many architectures a unit is compiled."""
+    """A function that returns for how many architectures a unit is compiled."""
 
     def count(output: str) -> int:
         codes = ninja.codes_of(output, parts)
@@ -80,7 +80,7 @@ def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[s
 def learn(
     options: argparse.Namespace, log: Path, architectures: Callable[[str], int]
 ) -> dict[str, costs.Cost]:
-    """What units cost, by all that is known now; written down for the next build."""
+    """What units cost by all that is known now, which is also written down for the next build."""
     known = costs.read(options.measured) | costs.read(options.learned)
     known = costs.learned(known, costs.read_log(log), architectures)
     costs.write(options.learned, known)
@@ -88,12 +88,12 @@ def learn(
 
 
 def priced(known: Mapping[str, costs.Cost], architectures: Callable[[str], int]) -> Callable[[str], float]:
-    """The cost of a unit in this build, in CPU seconds."""
+    """A function that returns the cost of a unit in this build, in CPU seconds."""
     return lambda output: costs.estimate(known, output, architectures(output))
 
 
 def waiting(tree: Path, targets: Sequence[str]) -> list[str]:
-    """Objects that are still to be made. One that is there and out of date is Ninja's to find."""
+    """The objects of ``targets`` that are not there yet; those that are out of date Ninja finds itself."""
     argv = ["ninja", "-C", str(tree), "-t", "commands", *targets]
     commands = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
     objects = (match["output"] for match in _OBJECT.finditer(commands))
@@ -101,7 +101,7 @@ def waiting(tree: Path, targets: Sequence[str]) -> list[str]:
 
 
 def affordable(jobs: int, peaks: Sequence[int]) -> int:
-    """As many jobs as the heaviest units together leave memory for: peaks and the answer's limit in bytes."""
+    """The number of jobs, at most ``jobs``, whose heaviest units fit into memory; ``peaks`` in bytes."""
     free = max(0, available_memory() - _SPARE)
     heaviest = sorted(peaks, reverse=True)[:jobs]
     fits = len(heaviest)
@@ -198,7 +198,7 @@ class FailedUnit:
 
 
 def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[FailedUnit]) -> Iterator[str]:
-    """Every line, as it comes; finished units counted, failures kept."""
+    """Ninja's lines as they come; what finished goes to ``progress``, what failed to ``failures``."""
     current: FailedUnit | None = None
     for line in (line.rstrip("\n") for line in lines):
         yield line
@@ -214,7 +214,7 @@ def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[
 
 
 def tell(failures: Sequence[FailedUnit]) -> None:
-    """The failures once more, where the user looks: at the end. Ninja's own troubles it has told itself."""
+    """Print the failures once more at the end, where the user looks, each with its last lines."""
     if not failures:
         return
     share = max(1, _TOLD_LINES // len(failures) - 2)

@@ -1,4 +1,4 @@
-"""Gives a source tree the times that Ninja should see: a file is new when its bytes are, and only then.
+"""Sets the times of a source tree for Ninja: a file whose bytes changed is new, and no other is.
 
     freshen.py FOLDER RECORD
 

@@ -1,17 +1,15 @@
-"""The order in which Ninja starts units: the costliest first.
+"""``build.ninja`` rewritten: the costliest units first, and each for the architectures that it needs.
 
-Ninja (up to 1.11; later ones among units that equally much waits for) starts ready units in the order in
-which ``build.ninja`` states them, and CMake states them by name. Then the unit that takes ten minutes may be
-the last one and keeps a single core busy. Nothing but the order of the statements changes: the link line, and
-with it the library's bytes, follows from the sources as before.
+Ninja starts ready units in the order in which ``build.ninja`` states them (up to version 1.11; later ones
+do so among units that equally many others wait for), and CMake states them by name. A unit that takes ten
+minutes may then be the last one, and keep a single core busy. Only the order of the statements changes: the
+link line, and with it the library's bytes, follows from the sources as before.
 
-The architectures in compile statements, where CMake's one list for a whole target says too much.
-
-A line of the file that says so is the beginning of sources' paths, a tab, and the codes that these units
-are compiled for: ``sm_89 sm_90:compute_89``. Flags of all other code leave the statement. A code after which
-PTX is named is made from that: nvcc makes each PTX once, and SASS of it for each code that names it. The
-first line that fits a unit counts. What is left out or shared, and why, is decided outside
-(``builder.onnxruntime.units``).
+CMake knows one list of architectures for a whole target. A file says which units need fewer: each line is
+the beginning of sources' paths, a tab, and the codes that these units are compiled for (``sm_89
+sm_90:compute_89``). The first line that fits a unit counts, and the flags of all other codes leave its
+statement. A code with PTX behind a colon is made from that PTX: nvcc makes each PTX once, and SASS of it
+for each code that names it. ``builder.onnxruntime.units`` decides which codes a unit needs.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ def costliest_first(ninja: str, cost: Callable[[str], float]) -> str:
 
 
 Codes = Mapping[str, str]
-"""Codes that stay, and for each the PTX it is made from: empty for its own."""
+"""The codes that stay → the PTX that each is made from; an empty text stands for the code's own."""
 
 _FLAG = re.compile(r' "?--generate-code=arch=(?P<ptx>\w+),code=\[(?P<code>\w+)\]"?')
 """What CMake writes for one entry of CMAKE_CUDA_ARCHITECTURES."""
@@ -49,7 +47,7 @@ _SOURCES = "/onnxruntime/onnxruntime/"
 
 
 def read(file: Path) -> dict[str, Codes]:
-    """The beginning of sources' paths → their codes."""
+    """The lines of ``file``: the beginning of sources' paths → the codes that they are compiled for."""
     rows = (line.split("\t") for line in file.read_text(encoding="ascii").splitlines() if line)
     return {path: dict(_code(word) for word in words.split()) for path, words in rows}
 
@@ -60,7 +58,7 @@ def _code(word: str) -> tuple[str, str]:
 
 
 def codes_of(output: str, parts: Mapping[str, Codes]) -> Codes | None:
-    """The codes that an object is compiled for; ``None``: what CMake wrote."""
+    """The codes that the object ``output`` is compiled for; ``None`` where CMake's own stay."""
     _, within, source = output.rpartition(_SOURCES)
     return next((codes for path, codes in parts.items() if within and source.startswith(path)), None)
 

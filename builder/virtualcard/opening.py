@@ -33,9 +33,9 @@ DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
 HOST, PROVIDER = "libonnxruntime.so.1", "libonnxruntime_providers_cuda.so"
 _RUNTIME = "libcudart.so.12"
 _STANDS_FOR = re.compile(r"lib(cu|nv)")
-"""How the names of NVIDIA's libraries begin."""
+"""The beginning of the names of NVIDIA's libraries."""
 _ANSWERED = re.compile(r"(?:__)?cuda|cublas|cudnn|cufft|curand|nvrtc")
-"""How the functions begin that they define."""
+"""The beginning of the functions that they define."""
 _COMPUTES = re.compile(r"cublas(Lt)?[SDGM]|cudnn|cufftXtExec|curandGenerate|fmha")
 _PREPARES = re.compile(r"Create|Destroy|Set|Get|Finalize|Init|Desc")
 DRIVER = "580.65.06"
@@ -67,10 +67,10 @@ class CardAnswer(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class VirtualCard:
-    """One claimed GPU."""
+    """A GPU and a driver that the stand-in claims to be."""
 
     capability: str
-    """Compute capability, ``8.6``. What ``resolver.c`` does not list, no driver knows: error 100."""
+    """Compute capability, ``8.6``. Calls fail with error 100 for one that ``resolver.c`` does not list."""
     driver: str = DRIVER
     """Version of NVIDIA's driver, ``535.54.03``."""
 
@@ -82,31 +82,31 @@ class VirtualCard:
 
 @dataclass(frozen=True, kw_only=True)
 class CardRuntime:
-    """The stand-in, and what starts processes with it."""
+    """The compiled stand-in, and the runner of processes that load it."""
 
     library: Path
     """``libvirtualcard.so``, as ``compile.sh`` made it."""
     runner: Runner
 
     def error_of(self, card: VirtualCard) -> int:
-        """The CUDA error that each call has on ``card``: 35, 100; 0 where a machine can have both."""
+        """The CUDA error of each call on ``card``: 0, 35 (its driver is too old) or 100 (no device)."""
         answer = ctypes.CDLL(str(self.library)).virtualcard_error
         return int(answer(card.capability.encode(), card.driver.encode()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelToOpen:
-    """A model to open."""
+    """A model to open, and with what."""
 
     model: Path
     feed: Mapping[str, Array] | None = None
-    """Its inputs by name; with them it is also run, with kernels that compute nothing."""
+    """The model's inputs by name. With them it is also run once, on kernels that compute nothing."""
     level: int = ALL
     """``GraphOptimizationLevel``; ORT's default unless said."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Entries of ORT's session configuration."""
     seconds: int = 300
-    """How long it may take: values that no kernel computed are zeros, and a loop over them may never end."""
+    """How long opening and running may take: no kernel computes, so a loop over its zeros may never end."""
 
 
 @dataclass(kw_only=True)
@@ -188,7 +188,7 @@ def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: 
 
 
 def _link(provider: Path, runtime: Path, folder: Path) -> None:
-    """Lay the stand-in where the loader looks, under the name of each library of NVIDIA's that is needed."""
+    """Link the stand-in into ``folder`` under the name of each NVIDIA library that is needed."""
     asks, defined = _elf(provider), _elf(runtime)
     if _RUNTIME not in asks.needed:
         got = ", ".join(name for name in asks.needed if _STANDS_FOR.match(name)) or "nothing of CUDA"
@@ -214,7 +214,7 @@ def _elf(library: Path) -> Elf:
 
 
 def _loader(folder: Path) -> dict[str, str]:
-    """Preloaded by names alone: a path may hold a space, which would end it."""
+    """The loader's variables. They name the libraries without their folder, whose name may hold a space."""
     return {
         "LD_LIBRARY_PATH": str(folder),
         "LD_PRELOAD": "libvirtualcard.so libvirtualstubs.so",
@@ -229,7 +229,7 @@ def _process(
     environment: Mapping[str, str],
     runner: Runner,
 ) -> list[Opening]:
-    """Open models in one process; the last result may be the model that ended it."""
+    """The results of one process; where it ended early, the last is of the model that ended it."""
     jobs = [_job(at, one, folder) for at, one in left]
     (folder / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
     answers = folder / "answers.jsonl"

@@ -10,6 +10,8 @@
  *
  * libraries.c answers for cuBLAS, cuDNN, cuFFT and cuRAND, driver.c for what is opened by the name libcuda.so.1. What
  * needs no answer but "success" is in none of them: stubs.py writes it, for whatever a provider imports beyond these. */
+#define _GNU_SOURCE /* dladdr */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,13 +133,21 @@ static int used(const void *function, int launched) {
     return said(error);
 }
 
+/* The file name of the library that an address lies in; empty where nothing is mapped. */
+static const char *library_at(const void *address) {
+    Dl_info info;
+    if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return "";
+    const char *slash = strrchr(info.dli_fname, '/');
+    return slash ? slash + 1 : info.dli_fname;
+}
+
 /* What was registered, launched and called since the last report, a line each, fields set apart by tabs. */
 int virtualcard_report(const char *path) {
     FILE *file = fopen(path, "w");
     if (file == NULL) return -1;
     for (const Container *one = containers; one != NULL; one = one->next)
-        fprintf(file, "container\t%p\t%d\t%d\t%d\t%d\n", one->wrapper, one->resolved.error, one->resolved.jit,
-                one->resolved.code, one->kernels);
+        fprintf(file, "container\t%s\t%d\t%d\t%d\n", library_at(one->wrapper), one->resolved.error,
+                one->resolved.jit, one->kernels);
     for (size_t at = 0; at < MAX_NAMES; at++) {
         Counter *one = &counters[at];
         if (one->count == 0 && one->refused == 0) continue;

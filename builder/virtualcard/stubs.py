@@ -27,9 +27,10 @@ _HEADERS = 64 + 4 * 56
 
 
 def stub_library(names: Sequence[str]) -> bytes:
-    """An ELF file for x86-64 that defines ``names``.
+    """The bytes of a shared library for x86-64 that defines the functions ``names``.
 
-    What creates something makes a zeroed block; cuFFT's handle is a number, not a pointer.
+    Each counts its calls; one that creates an object also hands out a block of zeros, but for cuFFT's, whose
+    handles are numbers.
     """
     strings, places = _strings([*_HELPERS, *names])
     symbols_at = _HEADERS

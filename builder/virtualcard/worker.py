@@ -1,6 +1,7 @@
-"""Opens models under the stand-in: ``worker HOST FOLDER``, in a process of its own, ``jobs.json`` in FOLDER.
+"""Opens the models of ``FOLDER/jobs.json`` under the stand-in: ``worker HOST FOLDER``, a process of its own.
 
-A line of JSON for each goes to ``answers.jsonl`` at once: a crash belongs to the first model without one.
+Each answer is appended to ``FOLDER/answers.jsonl`` at once, a line of JSON: a crash belongs to the first
+model that has none.
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ def main(host: str, folder: str) -> None:
 
 
 def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> CardAnswer:
-    error = ""
     placement.forget()
     try:
         error = _open(api, job)
@@ -65,16 +65,16 @@ def _answer(api: Api, job: OpeningJob, placement: Placement, report: Path) -> Ca
         kernels=[],
         calls=[],
     )
-    libraries = _Libraries()
     for line in report.read_text(encoding="utf-8").splitlines():
-        kind, name, *numbers = line.split("\t")
+        kind, name, *rest = line.split("\t")
+        numbers = [int(number) for number in rest]
         if kind == "container":
-            refused, jit, _, kernels = map(int, numbers)
-            answer["containers"].append((libraries.at(int(name, 16)), refused, jit, kernels))
+            refused, jit, kernels = numbers
+            answer["containers"].append((name, refused, jit, kernels))
         elif kind == "kernel":
-            answer["kernels"].append((name, int(numbers[0]), int(numbers[1])))
+            answer["kernels"].append((name, numbers[0], numbers[1]))
         else:
-            answer["calls"].append((name, int(numbers[0])))
+            answer["calls"].append((name, numbers[0]))
     return answer
 
 
@@ -101,22 +101,6 @@ def _run(api: Api, session: Session, feed: Path) -> None:
     finally:
         for value in values:
             api.release("ReleaseValue", value)
-
-
-class _Libraries:
-    """Which library an address lies in."""
-
-    def __init__(self) -> None:
-        self._maps = []
-        for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-            fields = line.split(maxsplit=5)
-            if len(fields) == 6:  # noqa: PLR2004 the last is the path
-                start, end = (int(number, 16) for number in fields[0].split("-"))
-                self._maps.append((start, end, Path(fields[5]).name))
-
-    def at(self, address: int) -> str:
-        """The file name; empty where nothing is mapped."""
-        return next((name for start, end, name in self._maps if start <= address < end), "")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Models of one-node graphs, side by side, of every operator that ONNX Runtime has a schema for.
+"""Models of single nodes, for every operator that ONNX Runtime has a schema for.
 
-ONNX Runtime refuses a model as a whole, so each model asks for one definition of one operator: a node for
-each combination of the types that its schema allows. The schemas are those of the pinned onnxruntime, which
-is newer than any host library asked; what an older host does not know it refuses.
+ONNX Runtime refuses a model as a whole. Each model therefore asks for one definition of one operator, and
+has a node for each combination of the types that its schema allows, none of them connected with another.
+The schemas are those of the pinned onnxruntime, which is newer than any host library asked: an older host
+refuses what it does not know.
 """
 
 from __future__ import annotations
@@ -65,20 +66,20 @@ _ELEMENT_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype
 
 @dataclass(frozen=True)
 class NodeForm:
-    """The inputs, outputs and attributes that a node spells out; versions of a schema differ in them."""
+    """Which inputs, outputs and attributes a node has; a refusal leads from one form to the next."""
 
     inputs: tuple[int, int] = (0, _MANY)
     """Fewest and most inputs."""
     outputs: tuple[int, int] = (0, _MANY)
     attributes: frozenset[str] = frozenset()
-    """Attributes that are given though the schema requires them not."""
+    """The names of optional attributes that are given."""
     whole: bool = False
-    """All inputs and outputs; else the required, and an optional one where its type has no other."""
+    """Whether optional inputs and outputs are there too; else only one whose type no other has."""
     rank: int | None = None
-    """Rank of all inputs; nothing is said of their shapes without."""
+    """The rank of all inputs; ``None`` leaves their shapes open."""
 
     def mended(self, refusal: str) -> NodeForm | None:
-        """The form that ONNX Runtime asks for, where its refusal says so."""
+        """The form that the text of a refusal asks for; ``None`` where it asks for none."""
         if found := _SIZE.search(refusal):
             allowed = int(found[2]), int(found[3])
             return replace(self, inputs=allowed) if found[1] == "input" else replace(self, outputs=allowed)
@@ -87,7 +88,7 @@ class NodeForm:
         return None
 
     def other(self) -> NodeForm | None:
-        """The next form to try: some schemas count on what they call optional, or on a shape."""
+        """The form to try next, if any: some schemas need what they call optional, or a rank."""
         if not self.whole and self.rank is None:
             return replace(self, whole=True)
         return replace(self, whole=False, rank=_NEXT_RANK[self.rank]) if self.rank in _NEXT_RANK else None
@@ -95,7 +96,7 @@ class NodeForm:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An input or output of a schema."""
+    """An input or output of an operator, as its schema has it."""
 
     type: str
     """A type parameter, or a type."""
@@ -136,9 +137,9 @@ class Definition:
         }
 
     def bindings(self) -> tuple[Binding, ...]:
-        """Every combination of types of the parameters that a plain form has.
+        """Every combination of types that a node of the plain form can have.
 
-        Without those of outputs that follow from the inputs: who chooses the inputs chooses them.
+        Types of outputs are left out where they follow from those of the inputs.
         """
         filled = self.filled(NodeForm())
         names = [name for name in self.types if name in filled and name not in self._following]
@@ -148,7 +149,7 @@ class Definition:
         return tuple(binding for binding in found if self._is_possible(binding))
 
     def _is_possible(self, binding: Binding) -> bool:
-        """Whether any model can have it: a few of the rules that schemas have in code only."""
+        """Whether the schema's code allows the types together; it has rules that its list of types lacks."""
         if self.operator == "SequenceInsert":
             return element_of(binding["S"]) == element_of(binding["T"])
         if any(item.type.name == "GRAPH" for item in self._schema.attributes.values()):
@@ -171,7 +172,7 @@ class Definition:
         return sorted(at for at in wanted if at < most)
 
     def filled(self, form: NodeForm) -> frozenset[str]:
-        """The type parameters of what a node of ``form`` fills."""
+        """The type parameters of the inputs and outputs that a node of ``form`` has."""
         return frozenset(
             [self.inputs[at].type for at in self.places("inputs", form)]
             + [self.outputs[at].type for at in self.places("outputs", form)]
@@ -209,14 +210,14 @@ class Definition:
 
 @dataclass(frozen=True)
 class Question:
-    """A model: nodes of one definition, one for each binding, all of one form."""
+    """A model to ask about: nodes of one definition and form, one for each binding."""
 
     definition: Definition
     bindings: tuple[Binding, ...]
     form: NodeForm = NodeForm()
 
     def again(self, refusal: str) -> Iterator[Question]:
-        """The questions to ask after the model was refused: mended, node by node, or in another form."""
+        """The questions that follow a refusal: of a mended form, of each node alone, or of another form."""
         mended = self.form.mended(refusal)
         absent = _absent_element(refusal)
         left = tuple(
@@ -259,7 +260,7 @@ def definitions() -> tuple[Definition, ...]:
 
 
 def future(domain: str) -> bytes:
-    """A model that asks for an opset of ``domain`` that nobody has: its refusal names the newest."""
+    """A model of an opset of ``domain`` that no ONNX Runtime has: the refusal names the newest."""
     return _model([], {}, [], {domain: _FUTURE})
 
 
@@ -269,7 +270,7 @@ def known(spelled: str) -> bool:
 
 
 def _absent_element(refusal: str) -> int | None:
-    """The element type that this ONNX Runtime has no data type for, where a refusal says so."""
+    """The element type that a refusal says there is no data type for; ``None`` in other refusals."""
     if named := _NO_DATA_TYPE.search(refusal):
         return element_of(named[1])
     numbered = _NO_TENSOR_TYPE.search(refusal)
@@ -325,7 +326,7 @@ class _NodeGraph:
         return f"in_{spelled}"
 
     def _output(self, name: str, spelled: str) -> str:
-        """Declared where its type was chosen: a node whose output is of another is refused."""
+        """The output ``name``; declared where its type was chosen, so that another type is refused."""
         if "(" in spelled:
             self._values.append(helper.make_value_info(name, _type(spelled)))
         return name
@@ -361,7 +362,7 @@ def _parameter(item: stock.schemadef.OpSchema.FormalParameter) -> Parameter:
 
 
 def _bound(item: Parameter, binding: Binding) -> str:
-    """The parameter's type: the binding's, or the only one; the name of one that follows."""
+    """The type that ``binding`` gives a parameter, else the one that the schema names."""
     return binding.get(item.type, item.type)
 
 
@@ -386,12 +387,12 @@ def _type(spelled: str) -> TypeProto:
 
 
 def _decides(name: str, kind: str) -> bool:
-    """Whether an attribute says what type an output is of."""
+    """Whether the attribute of this name and kind decides the type of an output."""
     return kind == "GRAPH" or (name, kind) == ("value", "TENSOR") or name in _ELEMENT_ATTRIBUTES
 
 
 def _attribute(name: str, kind: str, element: int, body: GraphProto) -> AttributeProto | None:
-    """A value of the right type; most operators look at it when they run, which none here does."""
+    """The attribute with some value of its kind: operators read it when they run, and none runs."""
     values: dict[str, object] = {
         "INT": element if name in _ELEMENT_ATTRIBUTES else 1,
         "FLOAT": 1.0,
@@ -412,7 +413,7 @@ def _tensor(name: str, element: int) -> TensorProto:
 
 
 def _body(definition: Definition, name: str, binding: Binding) -> GraphProto:
-    """The graph of an attribute: what ``If`` branches to, ``Loop`` and ``Scan`` repeat. It makes a ``V``."""
+    """The subgraph that ``If`` branches to or ``Loop`` and ``Scan`` repeat; it returns a ``V``."""
     wanted = binding.get("V", "tensor(float)")
     inputs: list[onnx.ValueInfoProto] = []
     nodes: list[NodeProto] = []
@@ -434,7 +435,7 @@ def _body(definition: Definition, name: str, binding: Binding) -> GraphProto:
 
 
 def _made(spelled: str, name: str, value: str) -> list[NodeProto]:
-    """The nodes that make a value of a type from a tensor."""
+    """The nodes that make ``name``, of the type ``spelled``, from the tensor ``value``."""
     kind, _, rest = spelled.partition("(")
     if kind == "optional":
         return [*_made(rest[:-1], f"{name}_in", value), helper.make_node("Optional", [f"{name}_in"], [name])]

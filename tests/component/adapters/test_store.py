@@ -61,15 +61,13 @@ def test_fetched_once_and_kept_by_content(tmp_path: Path) -> None:
     assert list((tmp_path / "incoming").iterdir()) == []
 
 
-def test_a_hit_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store(tmp_path, FakeSource()).fetch(ITEM)
-    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
-    store(tmp_path, FakeSource()).fetch(ITEM)
-
-
-def test_a_hard_link_raises_no_doubt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.link(store(tmp_path, FakeSource()).fetch(ITEM), tmp_path / "context")
-    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_hit_is_not_hashed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
+    """A second name, as in a build context, raises no doubt."""
+    path = store(tmp_path, FakeSource()).fetch(ITEM)
+    if linked:
+        os.link(path, tmp_path / "context")
+    monkeypatch.setattr("builder.adapters.store.file_digest", lambda _: pytest.fail("hashed again"))
     store(tmp_path, FakeSource()).fetch(ITEM)
 
 

@@ -137,11 +137,3 @@ def test_the_same_name_twice(tmp_path: Path) -> None:
         archive.writestr("p/a", b"other")
     with pytest.raises(IntegrityError, match="p/a is there twice"):
         unpack_wheel(wheel, tmp_path / "tree")
-
-
-def test_what_a_killed_run_left_is_removed(good: Path, tmp_path: Path) -> None:
-    orphan = tmp_path / "tree.part-1"
-    orphan.mkdir()
-    (orphan / "half").write_text("x")
-    unpack_wheel(good, tmp_path / "tree")
-    assert leftovers(tmp_path) == ["tree"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import resource
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from backports import zstd
@@ -55,6 +57,17 @@ def pack(
     dest = folder / f"{NAME}{form.value}"
     archive(workers).write(dest, content(folder / "in", files), preset, accept)
     return dest
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """What a quota or a full disk does to whoever writes: an error in the middle."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def unpacked_by_gzip_or_zstd(package: Path) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -27,6 +26,7 @@ from tests.support.factories.archiving import (
     accept,
     archive,
     content,
+    files_of_at_most,
     pack,
     unpacked_by_gzip_or_zstd,
 )
@@ -212,13 +212,9 @@ def test_a_package_that_is_not_accepted_leaves_the_old_one_and_no_part(tmp_path:
 def test_a_disk_that_fills_up_while_writing_is_named_with_the_bytes(tmp_path: Path) -> None:
     packed = content(tmp_path / "in", {"lib/noise": os.urandom(4_000_000)})
     dest = tmp_path / "dist" / f"{NAME}.tar.zst"
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
-    try:
-        with pytest.raises(DiskError, match=r"x64\.tar\.zst does not fit: .*About 3,000,\d+ bytes .* free"):
-            archive().write(dest, packed, Preset.FAST, accept)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    told = r"x64\.tar\.zst does not fit: .*About 3,000,\d+ bytes .* free"
+    with files_of_at_most(1_000_000), pytest.raises(DiskError, match=told):
+        archive().write(dest, packed, Preset.FAST, accept)
     assert list(dest.parent.iterdir()) == []
 
 

@@ -12,27 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import PackageArchive
 from builder.files.digest import Digest
 from builder.formats.package_names import Form
-from builder.package.archive import Content, Member
 from builder.project.variants import Preset
-from tests.support.fakes.ports import FakeReporter
-
-NAME = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
+from tests.support.factories.archiving import NAME, accept, archive, content
 
 KILLS = 20
 
-NOISE = hashlib.shake_256(b"noise").digest(4_000_000)
+FILES = {"lib/x": hashlib.shake_256(b"noise").digest(4_000_000)}
 
-ARCHIVE = PackageArchive(reporter=FakeReporter(), workers=2)
-
-
-def content(folder: Path) -> Content:
-    file = folder / "noise"
-    file.write_bytes(NOISE)
-    member = Member(path="lib/x", file=file, source="built", licence="LICENSE", vendor="ortpacks")
-    return Content(b"{}\n", (member,), {"lib/x": Digest(len(NOISE), hashlib.sha256(NOISE).hexdigest())})
+ARCHIVE = archive(workers=2)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -61,10 +50,10 @@ def names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("form", list(Form))
 def test_a_kill_while_writing_leaves_the_old_package_or_the_new_one(tmp_path: Path, form: Form) -> None:
     dest = tmp_path / "dist" / f"{NAME}{form.value}"
-    made = content(tmp_path)
+    made = content(tmp_path, FILES)
 
     def write() -> None:
-        ARCHIVE.write(dest, made, Preset.FAST, lambda _: None)
+        ARCHIVE.write(dest, made, Preset.FAST, accept)
 
     whole = min(seconds(write), seconds(write))
     expected = dest.read_bytes()
@@ -84,7 +73,7 @@ def test_a_kill_while_splitting_leaves_the_archive_or_all_of_its_parts(tmp_path:
     """Two archives of one name in turn, so that parts of one never pass for the other's."""
     dest = tmp_path / "dist" / f"{NAME}.tar.zst"
     joins = dest.with_name(f"{dest.name}.parts.json")
-    ARCHIVE.write(dest, content(tmp_path), Preset.FAST, lambda _: None)
+    ARCHIVE.write(dest, content(tmp_path, FILES), Preset.FAST, accept)
     one = dest.read_bytes()
     two = one[::-1]
     digests = [Digest(len(data), hashlib.sha256(data).hexdigest()) for data in (one, two)]

@@ -5,40 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import resource
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from builder.adapters.archive.package_archive import PackageArchive
 from builder.errors import BuilderError, DiskError, IntegrityError, ValidationError
-from builder.files.digest import Digest, file_digest
+from builder.files.digest import file_digest
 from builder.formats.package_names import Form
-from builder.package.archive import Content, Member
 from builder.project.variants import Preset
-from tests.support.fakes.ports import FakeReporter
-
-NAME = "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
-
-MANIFEST = b'{"format": 2}\n'
+from tests.support.factories.archiving import MANIFEST, NAME, accept, archive, content, files_of_at_most
 
 NOISE = hashlib.shake_256(b"noise").digest(3_000_000)
 
-ARCHIVE = PackageArchive(reporter=FakeReporter(), workers=1)
+ARCHIVE = archive()
 
 
 def packed(folder: Path, form: Form = Form.ZST) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder.parent / "noise"
-    file.write_bytes(NOISE)
-    member = Member(path="lib/x", file=file, source="built", licence="LICENSE", vendor="ortpacks")
-    digest = Digest(len(NOISE), hashlib.sha256(NOISE).hexdigest())
     dest = folder / f"{NAME}{form.value}"
-    ARCHIVE.write(dest, Content(MANIFEST, (member,), {"lib/x": digest}), Preset.FAST, lambda _: None)
+    ARCHIVE.write(dest, content(folder.parent, {"lib/x": NOISE}), Preset.FAST, accept)
     return dest
 
 
@@ -188,17 +175,6 @@ def test_a_full_disk_leaves_the_archive_and_no_part_that_is_half(
             ARCHIVE.split(package, 1_000_000)
     assert names(dist) == [package.name]
     assert package.read_bytes() == whole
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """What a quota or a full disk does to whoever writes: an error in the middle."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_disk_that_fills_up_while_splitting_leaves_the_archive(dist: Path) -> None:

@@ -51,20 +51,6 @@ def test_the_file_comes_under_its_own_name(mirror: FileServer, tmp_path: Path) -
     assert mirror.requests == [("/debian/pool/main/n/nvcc/nvcc_12.4~12%2Bdfsg-2_amd64.deb", "")]
 
 
-def test_a_cut_connection_is_resumed(mirror: FileServer, tmp_path: Path) -> None:
-    mirror.faults = ["cut"]
-    file = source(mirror.url, folder=tmp_path).download(Input.debian(POOL), pin(), tmp_path)
-    assert file.read_bytes() == BODY
-    assert [wanted for _, wanted in mirror.requests] == ["", f"bytes={1 << 19}-"]
-
-
-def test_a_server_without_ranges_is_read_anew(mirror: FileServer, tmp_path: Path) -> None:
-    mirror.faults, mirror.ranges = ["cut"], False
-    file = source(mirror.url, folder=tmp_path).download(Input.debian(POOL), pin(), tmp_path)
-    assert file.read_bytes() == BODY
-    assert len(mirror.requests) == 2
-
-
 def test_a_file_that_changed_meanwhile_is_not_glued_together(mirror: FileServer, tmp_path: Path) -> None:
     mirror.faults = ["cut", *["503"] * 5]
     getter = source(mirror.url, folder=tmp_path)
@@ -82,20 +68,6 @@ def test_500_is_tried_again_with_growing_pauses(mirror: FileServer, tmp_path: Pa
     )
     assert file.read_bytes() == BODY
     assert pauses == [1, 2, 4]
-
-
-def test_five_failures_in_a_row_are_enough(mirror: FileServer, tmp_path: Path) -> None:
-    mirror.faults = ["500"] * 9
-    with pytest.raises(TransferError, match=r"HTTP 500 .*tried 5 times.*Run the command again"):
-        source(mirror.url, folder=tmp_path).download(Input.debian(POOL), pin(), tmp_path)
-    assert len(mirror.requests) == 5
-
-
-def test_403_is_not_tried_again(mirror: FileServer, tmp_path: Path) -> None:
-    mirror.faults = ["403"]
-    with pytest.raises(TransferError, match="HTTP 403"):
-        source(mirror.url, folder=tmp_path).download(Input.debian(POOL), pin(), tmp_path)
-    assert len(mirror.requests) == 1
 
 
 def test_404_goes_to_the_next_mirror(mirror: FileServer, tmp_path: Path) -> None:
@@ -134,13 +106,6 @@ def test_a_mirrors_password_is_in_no_message_when_nobody_answers(tmp_path: Path)
         transfer.download("http://user:secret@127.0.0.1:9/debian/x", tmp_path / "x")
     assert len(reporter.lines) == 4
     assert "secret" not in f"{caught.value} {reporter.lines}"
-
-
-def test_no_server_is_a_transfer_error_without_wrappers(mirror: FileServer, tmp_path: Path) -> None:
-    getter = source("http://127.0.0.1:9/debian", folder=tmp_path)
-    with pytest.raises(TransferError, match="Connection refused") as caught:
-        getter.download(Input.debian(POOL), pin(), tmp_path)
-    assert "Max retries exceeded" not in str(caught.value)
 
 
 def test_no_mirror_names_the_variable(tmp_path: Path) -> None:

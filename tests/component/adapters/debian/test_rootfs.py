@@ -316,12 +316,3 @@ def test_offline_and_not_cached(tmp_path: Path) -> None:
     with pytest.raises(TransferError, match=r"Debian bookworm with patch is not in the cache.*--offline"):
         rootfs(tmp_path, tools, offline=True).tar("bookworm", ["patch"])
     assert tools.calls == []
-
-
-def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
-    made = rootfs(tmp_path, Tools()).tar("bookworm", ())
-    made.unlink()
-    made.with_name(f"{made.name}.part-1").write_bytes(b"half")
-    made.with_name(f"{made.name}.part-2-tree").mkdir()
-    rootfs(tmp_path, Tools()).tar("bookworm", ())
-    assert left(tmp_path) == [made.name]

@@ -28,45 +28,36 @@ def test_no_engine_says_where_it_looked_and_what_to_do() -> None:
         DockerEngine(FakeRunner(), NOWHERE).facts()
 
 
-def test_build_exports_with_named_contexts_in_a_stable_order() -> None:
+@pytest.mark.parametrize(
+    ("changes", "flags"),
+    [
+        (
+            {"contexts": {"b": Path("/two"), "a": Path("/one")}, "output": Path("out")},
+            ["--build-context=a=/one", "--build-context=b=/two", "--output=type=local,dest=out"],
+        ),
+        ({"network": False, "tag": "ortpacks/x:1"}, ["--network=none", "--load", "--tag=ortpacks/x:1"]),
+        (
+            {"cache": "type=gha,scope=legacy"},
+            [
+                "--cache-from=type=gha,scope=legacy",
+                "--cache-to=type=gha,scope=legacy,mode=max,ignore-error=true",
+            ],
+        ),
+        ({}, []),
+    ],
+)
+def test_a_build_asks_for_these_flags_in_this_order(changes: dict[str, object], flags: list[str]) -> None:
     runner = FakeRunner()
-    contexts = {"b": Path("/two"), "a": Path("/one")}
-    DockerEngine(runner, NOWHERE).build(request(contexts=contexts, output=Path("out")), lambda _: None)
-    argv = runner.calls[0]
-    assert argv[:3] == ["docker", "buildx", "build"]
-    assert [word for word in argv if word.startswith("--build-context")] == [
-        "--build-context=a=/one",
-        "--build-context=b=/two",
-    ]
-    assert "--output=type=local,dest=out" in argv
-    assert "--label=io.ortpacks=artifact" in argv
-    assert "--network=none" not in argv
-    assert argv[-1] == "ctx"
-
-
-def test_a_build_that_needs_no_network_gets_none() -> None:
-    runner = FakeRunner()
-    DockerEngine(runner, NOWHERE).build(request(network=False, tag="ortpacks/x:1"), lambda _: None)
+    DockerEngine(runner, NOWHERE).build(request(**changes), lambda _: None)
     (argv,) = runner.calls
-    assert "--network=none" in argv
-    assert argv[-3:] == ["--load", "--tag=ortpacks/x:1", "ctx"]
-
-
-def test_layers_are_read_from_a_cache_and_all_of_them_written_to_it() -> None:
-    runner = FakeRunner()
-    DockerEngine(runner, NOWHERE).build(request(cache="type=gha,scope=legacy"), lambda _: None)
-    (argv,) = runner.calls
-    assert [word for word in argv if word.startswith("--cache")] == [
-        "--cache-from=type=gha,scope=legacy",
-        "--cache-to=type=gha,scope=legacy,mode=max,ignore-error=true",
+    always = [
+        "--progress=plain",
+        "--provenance=false",
+        "--target=artifact",
+        "--file=D",
+        "--label=io.ortpacks=artifact",
     ]
-    assert argv[-1] == "ctx"
-
-
-def test_without_a_cache_none_is_asked_for() -> None:
-    runner = FakeRunner()
-    DockerEngine(runner, NOWHERE).build(request(), lambda _: None)
-    assert not [word for word in runner.calls[0] if "cache" in word]
+    assert argv == ["docker", "buildx", "build", *always, *flags, "ctx"]
 
 
 ECHO = [
@@ -111,36 +102,36 @@ def test_a_build_that_ran_no_program_shows_what_buildx_said() -> None:
     assert failed(*said).tail == (said[0], said[2])
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "ERROR: failed to receive status: rpc error: desc = error reading from server: EOF",
-        "ERROR: rpc error: code = Unavailable desc = read unix @->/d.sock: read: connection reset by peer",
-        "ERROR: Cannot connect to the Docker daemon at unix:///d.sock. Is the docker daemon running?",
-    ],
-)
-def test_daemon_that_dies_mid_build_is_told_apart_from_a_compile_error(said: str) -> None:
-    """What buildx 0.13 printed when dockerd 26.1 got SIGKILL, SIGTERM, and before it was there."""
-    runner = FakeRunner(
-        answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=["#7 [1/9] gcc", said]
-    )
-    with pytest.raises(ToolMissingError, match=r"went away while building artifact.*run the same command"):
-        DockerEngine(runner, NOWHERE).build(request(), lambda _: None)
+GONE = (ToolMissingError, r"went away while building artifact.*run the same command")
+
+FULL = (DiskError, r"full while building artifact: the Docker engine's or there\.")
 
 
 @pytest.mark.parametrize(
-    "said",
+    ("said", "kind", "told"),
     [
-        "ERROR: failed to solve: write /out/x: no space left on device",  # BuildKit
-        "#9 81.20 {standard input}: fatal error: cannot write to /tmp/ccx.o: No space left on device",  # as
-        "#9 81.20 OSError: [Errno 28] No space left on device: '/ccache/ortpacks-costs.tsv.part'",
+        # What buildx 0.13 printed when dockerd 26.1 got SIGKILL, SIGTERM, and before it was there.
+        ("ERROR: failed to receive status: rpc error: desc = error reading from server: EOF", *GONE),
+        ("ERROR: rpc error: code = Unavailable desc = read unix @->/d.sock: read: connection reset", *GONE),
+        (
+            "ERROR: Cannot connect to the Docker daemon at unix:///d.sock. Is the docker daemon running?",
+            *GONE,
+        ),
+        # BuildKit, the assembler, Python.
+        ("ERROR: failed to solve: write /out/x: no space left on device", *FULL),
+        (
+            "#9 81.20 {standard input}: fatal error: cannot write to /tmp/ccx.o: No space left on device",
+            *FULL,
+        ),
+        ("#9 81.20 OSError: [Errno 28] No space left on device: '/ccache/ortpacks-costs.tsv.part'", *FULL),
     ],
 )
-def test_a_full_disk_is_told_apart_from_a_compile_error(said: str) -> None:
-    runner = FakeRunner(
-        answers={"docker": CommandError("x", argv=["docker"], code=1)}, output=["#7 [1/9] gcc", said]
-    )
-    with pytest.raises(DiskError, match=r"full while building artifact: the Docker engine's or there\."):
+def test_an_engine_that_dies_or_is_full_is_told_apart_from_a_compile_error(
+    said: str, kind: type[Exception], told: str
+) -> None:
+    answers = {"docker": CommandError("x", argv=["docker"], code=1)}
+    runner = FakeRunner(answers=answers, output=["#7 [1/9] gcc", said])
+    with pytest.raises(kind, match=told):
         DockerEngine(runner, NOWHERE).build(request(output=Path("there/artifact")), lambda _: None)
 
 

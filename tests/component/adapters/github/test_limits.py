@@ -93,6 +93,7 @@ def test_a_wait_in_seconds_is_kept_to_each_time(desk: Desk, kind: str) -> None:
     desk.github.fail("upload", kind, times=3, seconds=42)
     desk.publish()
     assert pauses(desk) == [42.0, 42.0, 42.0]
+    assert "rate limit: Slow down; attempt 2 of 4 in 42 s" in desk.output
 
 
 @pytest.mark.parametrize("kind", ["date", "reset"])

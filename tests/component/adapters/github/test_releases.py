@@ -103,25 +103,6 @@ def test_a_draft_that_a_host_shows_by_its_tag_is_still_a_draft(
     assert desk.publish(PublishOptions(draft=True)).state == "draft"
 
 
-def test_retry_after_is_obeyed_to_the_second(desk: Desk) -> None:
-    desk.github.fail("upload", "retry-after", seconds=42)
-    desk.publish()
-    assert 42.0 in desk.time.slept
-    assert "rate limit: Slow down; attempt 2 of 4 in 42 s" in desk.output
-
-
-def test_a_secondary_limit_without_a_time_waits_a_minute(desk: Desk) -> None:
-    desk.github.fail("create", "secondary")
-    desk.publish()
-    assert 60.0 in desk.time.slept
-
-
-def test_pauses_double(desk: Desk) -> None:
-    desk.github.fail("upload", "500", times=3)
-    desk.publish()
-    assert [pause for pause in desk.time.slept if pause > 1] == [10.0, 20.0, 40.0]
-
-
 def test_writes_are_a_second_apart(desk: Desk) -> None:
     desk.publish()
     assert desk.time.slept == [1.0] * (len(desk.github.writes()) - 1)

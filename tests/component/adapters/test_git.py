@@ -1,4 +1,4 @@
-"""Which commit the builder runs from, asked of real git in real repositories."""
+"""The commit of a tag, and the one that the builder runs from, asked of real git in real repositories."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from builder.adapters.git import revision_of
+from builder.adapters.git import GitTags, revision_of
 from builder.adapters.process import ProcessRunner
+from builder.errors import TransferError, ValidationError
 from tests.support.fakes.ports import FakeRunner
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -129,3 +130,21 @@ def test_without_git_there_is_no_commit(repository: Path, tmp_path: Path) -> Non
 def test_what_is_no_commit_is_not_taken_for_one(tmp_path: Path) -> None:
     """A program called git that answers anything."""
     assert revision_of(tmp_path, FakeRunner()) is None
+
+
+@pytest.mark.parametrize("tag", ["light", "heavy"])
+def test_a_tag_is_its_commit(repository: Path, runner: ProcessRunner, tag: str) -> None:
+    git(repository, "tag", "light")
+    git(repository, "tag", "--annotate", "heavy", "--message", "a tag")
+    expected = git(repository, "rev-parse", f"{tag}^{{commit}}")
+    assert GitTags(runner)(f"{repository}@{tag}") == expected
+
+
+def test_a_tag_that_is_not_there(repository: Path, runner: ProcessRunner) -> None:
+    with pytest.raises(ValidationError, match="has no tag v9"):
+        GitTags(runner)(f"{repository}@v9")
+
+
+def test_out_of_reach(runner: ProcessRunner, tmp_path: Path) -> None:
+    with pytest.raises(TransferError, match="cannot be reached"):
+        GitTags(runner)(f"{tmp_path / 'none'}@v1")

@@ -83,16 +83,6 @@ OPENS_LIBRARIES = Rule(
     "pull requests 29252, 29808 and 29705; readelf and strings of the wheels 1.21.0, 1.23.2 and 1.31.1",
 )
 
-RULES: tuple[Rule, ...] = (
-    REWRITES_ARCHES,
-    REFUSES_FAMILIES,
-    HALF_IN_CONTRIB,
-    SPLITS_UNITS,
-    LLM_WITHOUT_120,
-    OPENS_LIBRARIES,
-)
-"""All of them; docs/profiles.md tells them in this order."""
-
 
 @dataclass(frozen=True)
 class OldestTools:

@@ -301,13 +301,14 @@ def _line(entry: CoverageEntry) -> str:
 
 
 def _ort(plan: BuildPlan) -> OrtEntry:
+    profile = plan.profile.value if plan.profile else None
     return OrtEntry(
         version=plan.ort_version,
         origin=plan.origin.value,
         origin_reason=plan.origin_reason,
-        profile=plan.profile.value if plan.profile else None,
+        profile=profile,
         host=plan.host.value,
-        cannot_run=cannot_run(plan.profile.value if plan.profile else None, plan.ort_version),
+        cannot_run=cannot_run(profile, plan.ort_version),
     )
 
 

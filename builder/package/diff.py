@@ -1,9 +1,4 @@
-"""The differences of two packages, from their manifests: computed, as JSON, and as lines of text.
-
-What changed between two packages, as values.
-
-A difference between two packages, told in lines.
-"""
+"""The differences of two packages, from their manifests: computed, as JSON, and as lines of text."""
 
 from __future__ import annotations
 

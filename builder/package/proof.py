@@ -1,6 +1,6 @@
 """Whether an unpacked package is what its name and manifest state: B001 to B008, B014, B017.
 
-Whether a manifest's absent files can be fetched safely: its words become paths, and may be anybody's.
+``check_absent`` comes before anything is fetched: a manifest's words become paths, and may be anybody's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What ``render`` hands on: text and names, no files yet.
-
-Where one variant is built.
-"""
+"""The plan of one package, what ``render`` makes of it, and the folder in which it is built."""
 
 from __future__ import annotations
 
@@ -104,48 +101,24 @@ NOTHING_RENDERED = Rendered(
 """Of a package that no image has a part in."""
 
 
-@dataclass(frozen=True)
 class Workplace:
     """The folder ``dist/<variant>`` and what lies in it."""
 
-    root: Path
-
-    @property
-    def dockerfile(self) -> Path:
-        """The rendered Dockerfile."""
-        return self.root / "Dockerfile"
-
-    @property
-    def runtime_dockerfile(self) -> Path:
-        """The rendered Dockerfile of the runtime image."""
-        return self.root / "runtime.Dockerfile"
-
-    @property
-    def context(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.dockerfile = root / "Dockerfile"
+        """As rendered."""
+        self.runtime_dockerfile = root / "runtime.Dockerfile"
+        """That of the runtime image."""
+        self.context = root / "context"
         """The main build context."""
-        return self.root / "context"
-
-    @property
-    def artifact(self) -> Path:
+        self.artifact = root / "artifact"
         """ORT's libraries as compiled."""
-        return self.root / "artifact"
-
-    @property
-    def artifact_key(self) -> Path:
+        self.artifact_key = root / "artifact.key"
         """What the libraries in ``artifact`` were compiled for."""
-        return self.root / "artifact.key"
-
-    @property
-    def unverified(self) -> Path:
+        self.unverified = root / "unverified"
         """Where a package lies until it is verified."""
-        return self.root / "unverified"
-
-    @property
-    def kit(self) -> Path:
+        self.kit = root / "kit"
         """What a package is tried out with: ``ortpacks-smoke``."""
-        return self.root / "kit"
-
-    @property
-    def log(self) -> Path:
+        self.log = root / "build.log"
         """The whole log of the last build."""
-        return self.root / "build.log"

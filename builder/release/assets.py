@@ -124,27 +124,9 @@ class StatusRow:
 
     name: str
     status: Status
+    note: str
     file: LocalFile | None
     asset: Asset | None
-    note: str
-
-
-class Verb(Enum):
-    """The two kinds of step."""
-
-    DELETE = "delete"
-    UPLOAD = "upload"
-
-
-@dataclass(frozen=True)
-class Action:
-    """One step towards equality: ``asset`` to delete or ``file`` to upload."""
-
-    verb: Verb
-    name: str
-    reason: str
-    file: LocalFile | None = None
-    asset: Asset | None = None
 
 
 def holds(asset: Asset, file: LocalFile) -> bool:
@@ -157,22 +139,14 @@ def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[StatusR
     here = {file.name: file for file in files}
     there = {asset.name: asset for asset in assets}
     names = sorted({*here, *there}, key=_upload_order)
-    return [_row(name, here.get(name), there.get(name)) for name in names]
+    sides = ((name, here.get(name), there.get(name)) for name in names)
+    return [StatusRow(name, *_judge(file, asset), file, asset) for name, file, asset in sides]
 
 
-def converge(rows: Sequence[StatusRow]) -> list[Action]:
-    """The steps for a draft: deletions, then uploads in order. Empty when both sides are equal."""
-    deletes = [
-        Action(Verb.DELETE, row.name, row.note, asset=row.asset)
-        for row in rows
-        if row.status in (Status.BROKEN, Status.DIFFERS, Status.EXTRA)
-    ]
-    uploads = [
-        Action(Verb.UPLOAD, row.name, row.note, file=row.file)
-        for row in rows
-        if row.file is not None and row.status is not Status.EQUAL
-    ]
-    return deletes + uploads
+def converge(rows: Sequence[StatusRow]) -> tuple[list[tuple[Asset, str]], list[LocalFile]]:
+    """What makes a draft equal: assets to delete, each with its reason, then files to upload in order."""
+    odd = [row for row in rows if row.status is not Status.EQUAL]
+    return [(row.asset, row.note) for row in odd if row.asset], [row.file for row in odd if row.file]
 
 
 def complete(rows: Sequence[StatusRow]) -> bool:
@@ -205,11 +179,6 @@ def parse_checksums(text: str) -> Mapping[str, str]:
             raise ValueError(f"line {number} is not '<sha256>  <name>': {line!r}")
         sums[name] = digest
     return sums
-
-
-def _row(name: str, file: LocalFile | None, asset: Asset | None) -> StatusRow:
-    status, note = _judge(file, asset)
-    return StatusRow(name, status, file, asset, note)
 
 
 def _judge(file: LocalFile | None, asset: Asset | None) -> tuple[Status, str]:

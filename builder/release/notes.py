@@ -18,7 +18,7 @@ from builder.gpu.architectures import Capability
 from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project
-from builder.release.assets import INDEX, UPLOADED, Asset
+from builder.release.assets import INDEX, UPLOADED
 from builder.release.prepare import CLIENT, PreparedRelease, PublishPorts, downloads
 from builder.report.card_grid import grid_name, table
 from builder.report.card_grid import loads as loads_grid
@@ -37,7 +37,7 @@ def previous_index(tag: str, ports: PublishPorts) -> Index | None:
     asset = next((asset for asset in assets if asset.name == INDEX), None)
     if asset is None:
         return None
-    if not _is_readable(asset):
+    if asset.state != UPLOADED or asset.size > _INDEX_LIMIT:
         ports.reporter.warn(f"the notes will not say what is new: {INDEX} of {release.tag} is not whole")
         return None
     try:
@@ -72,10 +72,6 @@ def card_tables(prepared: PreparedRelease, reporter: Reporter) -> Mapping[str, s
     return tables
 
 
-def _is_readable(asset: Asset) -> bool:
-    return asset.state == UPLOADED and asset.size <= _INDEX_LIMIT
-
-
 def release_notes(
     prepared: PreparedRelease,
     previous: Index | None,
@@ -106,38 +102,22 @@ _NOTICEABLE = 0.01
 
 def changes(old: Index, new: Index) -> tuple[str, ...]:
     """One sentence each for new and removed packages, versions, GPUs, drivers, sizes, the model table."""
-    before, after = _by_key(old), _by_key(new)
-    told = [*_came_and_went(before, after)]
-    for key in sorted(before.keys() & after.keys()):
-        told += [f"{_title(key)}: {change}." for change in _package_changes(before[key], after[key])]
+    before, after = _by_title(old), _by_title(new)
+    told = [f"New: {title}." for title in sorted(after.keys() - before.keys())]
+    told += [f"Gone: {title}." for title in sorted(before.keys() - after.keys())]
+    for title in sorted(before.keys() & after.keys()):
+        told += [f"{title}: {change}." for change in _package_changes(before[title], after[title])]
     if old.models != new.models:
         told.append("The table of model sizes has changed.")
     return tuple(told)
 
 
-_Key = tuple[str, str, str, str]
-
-
-def _by_key(index: Index) -> dict[_Key, IndexPackage]:
-    """The packages by variant, platform, layout and kind of archive."""
-    return {_key(package): package for package in index.packages}
-
-
-def _key(package: IndexPackage) -> _Key:
-    kind = package.file[package.file.rindex(".tar") :]
-    return (package.variant, package.platform, package.layout, kind)
-
-
-def _title(key: _Key) -> str:
-    variant, platform, layout, kind = key
-    return f"{variant} ({platform}, {layout}, {kind})"
-
-
-def _came_and_went(before: dict[_Key, IndexPackage], after: dict[_Key, IndexPackage]) -> Iterator[str]:
-    for key in sorted(after.keys() - before.keys()):
-        yield f"New: {_title(key)}."
-    for key in sorted(before.keys() - after.keys()):
-        yield f"Gone: {_title(key)}."
+def _by_title(index: Index) -> dict[str, IndexPackage]:
+    """The packages by variant, platform, layout and kind of archive, in words."""
+    return {
+        f"{one.variant} ({one.platform}, {one.layout}, {one.file[one.file.rindex('.tar') :]})": one
+        for one in index.packages
+    }
 
 
 def _package_changes(old: IndexPackage, new: IndexPackage) -> Iterator[str]:

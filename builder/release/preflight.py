@@ -7,7 +7,7 @@ that GitHub gives a body of more than 125,000 characters.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.files.digest import LocalFile
@@ -76,14 +76,13 @@ def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[F
 
 def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Finding]:
     """The findings of the packages, one by one and against each other."""
-    checks: Sequence[Callable[[Sequence[Candidate], Leniency], Iterator[Finding]]] = (
-        _check_profile,
-        _check_base,
-        _check_versions,
-        _check_twins,
-        _check_layouts,
-    )
-    return [finding for check in checks for finding in check(candidates, allow)]
+    return [
+        *([] if allow.lean else _check_profile(candidates)),
+        *([] if allow.unresolved else _check_base(candidates)),
+        *([] if allow.mixed else _check_versions(candidates)),
+        *_check_twins(candidates),
+        *_check_layouts(candidates),
+    ]
 
 
 def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
@@ -141,10 +140,10 @@ def _check_file(file: LocalFile, listed: Mapping[str, str]) -> Iterator[Finding]
         )
 
 
-def _check_profile(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+def _check_profile(candidates: Sequence[Candidate]) -> Iterator[Finding]:
     for candidate in candidates:
         ort = candidate.manifest.onnxruntime
-        if _compiled(candidate) and ort.profile != Profile.FULL.value and not allow.lean:
+        if _compiled(candidate) and ort.profile != Profile.FULL.value:
             yield _too_small(candidate.file.name, ort.profile)
 
 
@@ -153,10 +152,10 @@ def _too_small(name: str, profile: str | None) -> Finding:
     return Finding(Code.R008, name, advice, Profile.FULL.value, str(profile))
 
 
-def _check_base(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+def _check_base(candidates: Sequence[Candidate]) -> Iterator[Finding]:
     for candidate in candidates:
         base = candidate.manifest.base
-        if _compiled(candidate) and base.revision is None and not allow.unresolved:
+        if _compiled(candidate) and base.revision is None:
             yield _unknown_base(candidate.file.name, base.name)
 
 
@@ -165,7 +164,7 @@ def _unknown_base(name: str, base: str) -> Finding:
     return Finding(Code.R009, name, f"{what}, or pass --allow-unresolved to publish.")
 
 
-def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+def _check_versions(candidates: Sequence[Candidate]) -> Iterator[Finding]:
     # Packages for other providers are official builds, and DirectML's has versions of its own.
     manifests = [item.manifest for item in candidates if item.manifest.provider == CUDA]
     for what, found in (
@@ -173,13 +172,13 @@ def _check_versions(candidates: Sequence[Candidate], allow: Leniency) -> Iterato
         ("CUDA", {manifest.cuda for manifest in manifests if manifest.cuda}),
         ("cuDNN", {manifest.cudnn for manifest in manifests if manifest.cudnn}),
     ):
-        if len(found) > 1 and not allow.mixed:
+        if len(found) > 1:
             advice = "Build all variants of one version, or pass --allow-mixed."
             yield Finding(Code.R010, "the release", advice, f"one {what} version", ", ".join(sorted(found)))
 
 
-def _check_twins(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
-    del allow  # a client could not choose between two archives of one layout and kind for the same GPUs
+def _check_twins(candidates: Sequence[Candidate]) -> Iterator[Finding]:
+    """A client could not choose between two archives of one layout and kind for the same GPUs."""
     first: dict[tuple[str, str, str, str], str] = {}
     for candidate in candidates:
         manifest, name = candidate.manifest, candidate.file.name
@@ -190,9 +189,8 @@ def _check_twins(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[F
             yield Finding(Code.R011, name, advice)
 
 
-def _check_layouts(candidates: Sequence[Candidate], allow: Leniency) -> Iterator[Finding]:
+def _check_layouts(candidates: Sequence[Candidate]) -> Iterator[Finding]:
     """The layouts of a variant must promise the same: a client chooses by one and may install another."""
-    del allow
     first: dict[tuple[str, str], Candidate] = {}
     for candidate in candidates:
         manifest = candidate.manifest

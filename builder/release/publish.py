@@ -15,11 +15,9 @@ from builder.findings.finding import require
 from builder.project.variants import Project
 from builder.release import preflight
 from builder.release.assets import (
-    Action,
     Release,
     ReleasePlan,
     StatusRow,
-    Verb,
     compare,
     complete,
     converge,
@@ -62,10 +60,7 @@ def read_release_status(directory: Path, tag: str, ports: PublishPorts) -> Publi
 
 def observe(tag: str, files: Sequence[LocalFile], ports: PublishPorts) -> Published:
     """The state of the release ``tag`` compared with ``files``. Nothing is written."""
-    public = ports.host.published(tag)
-    release = public or _draft(tag, ports)
-    rows = tuple(compare(files, ports.host.assets(release) if release else ()))
-    _show(rows, ports)
+    public, release, rows = _look(tag, files, ports)
     equal = State.PUBLISHED if complete(rows) else State.DIFFERS
     state = equal if public else State.DRAFT if release else State.ABSENT
     return Published(tag=tag, state=state, url=release.html_url if release else None, rows=rows)
@@ -77,17 +72,19 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
     Raises ``ReleaseConflictError`` before anything is written where the tag is public with other files and
     may not be replaced, ``IntegrityError`` where the host stores other bytes, ``TransferError``.
     """
-    public = ports.host.published(plan.tag)
-    release = public or _draft(plan.tag, ports)
-    rows = tuple(compare(plan.files, ports.host.assets(release) if release else ()))
-    _show(rows, ports)
+    public, release, rows = _look(plan.tag, plan.files, ports)
     if public is not None and complete(rows):
         ports.reporter.say(f"already published, nothing to do: {public.html_url}")
         return Published(tag=plan.tag, state=State.UNCHANGED, url=public.html_url, rows=rows)
     if public is not None:
         _require_replaceable(public, options)
     if options.dry_run:
-        return _dry_run(plan, release, rows, ports)
+        deletes, uploads = converge(rows)
+        ports.reporter.say(
+            f"dry run: {len(deletes) + len(uploads)} steps to take, nothing was written to the host"
+        )
+        url = release.html_url if release else None
+        return Published(tag=plan.tag, state=State.DRY_RUN, url=url, rows=rows)
     draft = ports.host.withdraw(public) if public else release
     draft = draft or ports.host.create_draft(plan.tag, plan.title, plan.body, options.commit)
     if public is not None:  # a host need not take everything over into the draft
@@ -97,7 +94,9 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
     if options.draft:
         ports.reporter.say(f"complete draft, not public: {draft.html_url}")
         return Published(tag=plan.tag, state=State.DRAFT, url=draft.html_url, rows=rows)
-    return _publish(plan, draft, rows, ports, options)
+    public = ports.host.publish(draft, plan.title, plan.body, options.commit)
+    ports.reporter.say(f"published{' and immutable' if public.immutable else ''}: {public.html_url}")
+    return Published(tag=plan.tag, state=State.PUBLISHED, url=public.html_url, rows=rows)
 
 
 def _require_replaceable(public: Release, options: PublishOptions) -> None:
@@ -111,12 +110,15 @@ def _require_replaceable(public: Release, options: PublishOptions) -> None:
         )
 
 
-def _dry_run(
-    plan: ReleasePlan, release: Release | None, rows: tuple[StatusRow, ...], ports: PublishPorts
-) -> Published:
-    steps = len(converge(rows))
-    ports.reporter.say(f"dry run: {steps} steps to take, nothing was written to the host")
-    return Published(tag=plan.tag, state=State.DRY_RUN, url=release.html_url if release else None, rows=rows)
+def _look(
+    tag: str, files: Sequence[LocalFile], ports: PublishPorts
+) -> tuple[Release | None, Release | None, tuple[StatusRow, ...]]:
+    """The published release, that or the draft, and the table, which is shown."""
+    public = ports.host.published(tag)
+    release = public or _draft(tag, ports)
+    rows = tuple(compare(files, ports.host.assets(release) if release else ()))
+    ports.reporter.say("\n".join(render_table(rows)))
+    return public, release, rows
 
 
 def _draft(tag: str, ports: PublishPorts) -> Release | None:
@@ -130,24 +132,17 @@ def _draft(tag: str, ports: PublishPorts) -> Release | None:
 
 
 def _act(draft: Release, rows: Sequence[StatusRow], ports: PublishPorts) -> None:
-    actions = converge(rows)
-    uploads = [action.file for action in actions if action.file is not None]
+    deletes, uploads = converge(rows)
     left = sum(file.size for file in uploads)
     with ports.reporter.progress(f"{len(uploads)} files", left) as advance:
-        for action in actions:
-            ports.reporter.say(_announce(action, left))
-            if action.verb is Verb.DELETE and action.asset is not None:
-                ports.host.delete(action.asset)
-            if action.verb is Verb.UPLOAD and action.file is not None:
-                ports.host.upload(draft, action.file)
-                left -= action.file.size
-                advance(action.file.size)
-
-
-def _announce(action: Action, left: int) -> str:
-    if action.file is None:
-        return f"{action.verb.value} {action.name}: {action.reason}"
-    return f"{action.verb.value} {action.name}, {action.file.size:,} of {left:,} bytes to go"
+        for asset, reason in deletes:
+            ports.reporter.say(f"delete {asset.name}: {reason}")
+            ports.host.delete(asset)
+        for file in uploads:
+            ports.reporter.say(f"upload {file.name}, {file.size:,} of {left:,} bytes to go")
+            ports.host.upload(draft, file)
+            left -= file.size
+            advance(file.size)
 
 
 def _observe_again(plan: ReleasePlan, draft: Release, ports: PublishPorts) -> tuple[StatusRow, ...]:
@@ -159,19 +154,3 @@ def _observe_again(plan: ReleasePlan, draft: Release, ports: PublishPorts) -> tu
             "Is someone else publishing the same tag? Run it again."
         )
     return rows
-
-
-def _publish(
-    plan: ReleasePlan,
-    draft: Release,
-    rows: tuple[StatusRow, ...],
-    ports: PublishPorts,
-    options: PublishOptions,
-) -> Published:
-    public = ports.host.publish(draft, plan.title, plan.body, options.commit)
-    ports.reporter.say(f"published{' and immutable' if public.immutable else ''}: {public.html_url}")
-    return Published(tag=plan.tag, state=State.PUBLISHED, url=public.html_url, rows=rows)
-
-
-def _show(rows: Sequence[StatusRow], ports: PublishPorts) -> None:
-    ports.reporter.say("\n".join(render_table(rows)))

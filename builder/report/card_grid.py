@@ -1,4 +1,6 @@
-"""Results of opening models on virtual cards, compared with the coverage and with ``select``. Pure.
+"""The grid of a package on virtual cards: how its code and the self-test's models ran on each.
+
+``disagreements`` compares a card with the coverage and with ``select``.
 
 ``<package>.cards.json`` beside a package holds all rows; release notes and docs/cards.md are made of it.
 Schema: docs/schemas/cards.schema.json.
@@ -10,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from builder.binary.coverage import ContainerTally, LibraryCoverage
+from builder.binary.coverage import LibraryCoverage
 from builder.errors import SchemaError
 from builder.findings.finding import Code, Finding
 from builder.formats.json_values import from_json, parse_json, to_json
@@ -160,7 +162,7 @@ def disagreements(
             got=row.chosen or "not chosen",
         )
     for model in row.models if row.chosen else ():
-        if (model.error or model.refused) and not is_known_gap(model, cannot_run):
+        if (model.error or model.refused) and failed(model.error, cannot_run) is None:
             yield Finding(
                 Code.V002,
                 where,
@@ -168,11 +170,6 @@ def disagreements(
                 wanted=f"what {row.chosen} promises: every kernel found",
                 got=outcome(model),
             )
-
-
-def is_known_gap(model: ModelOnCard, cannot_run: Sequence[MissingKernels]) -> bool:
-    """Whether a model fails by an operator that the package's manifest says it cannot run."""
-    return failed(model.error, cannot_run) is not None
 
 
 def _compare(
@@ -191,13 +188,10 @@ def _compare(
             Code.V001,
             where,
             f"{library.path}: the driver takes other code of its containers than the coverage says",
-            wanted=f"{_counts(tally)}, {library.nothing_to_run} idle, {library.containers} in all",
+            wanted=f"{tally.native} native, {tally.jit} JIT, {tally.none} with nothing that runs, "
+            f"{library.nothing_to_run} idle, {library.containers} in all",
             got=f"{seen.native} native, {seen.jit} JIT, {refused} refused, {seen.total} in all",
         )
-
-
-def _counts(tally: ContainerTally) -> str:
-    return f"{tally.native} native, {tally.jit} JIT, {tally.none} with nothing that runs"
 
 
 def lines(row: CardRow) -> Iterator[str]:
@@ -228,7 +222,8 @@ def outcome(model: ModelOnCard) -> str:
     if model.error:
         return f"fails: {_reason(model.error)}{refused}"
     nodes = ", ".join(
-        f"{count} nodes on {_short(name)}" for name, count in sorted(model.nodes.items(), reverse=True)
+        f"{count} nodes on {name.replace('ExecutionProvider', '')}"
+        for name, count in sorted(model.nodes.items(), reverse=True)
     )
     return f"{nodes}; {model.launches} launches{refused}"
 
@@ -289,10 +284,6 @@ def _cell(model: ModelOnCard) -> str:
         return "no kernel" if NO_KERNEL_FOUND in model.error else "fails"
     total = sum(model.nodes.values())
     return f"{model.nodes.get(CUDA, 0)} of {total} nodes on CUDA, {model.launches} launches"
-
-
-def _short(provider: str) -> str:
-    return provider.replace("ExecutionProvider", "")
 
 
 _HEAD = """# Packages on virtual cards

@@ -1,5 +1,8 @@
 """A heat map of GPU support: rows are libraries and what a manifest promises, columns are capabilities.
 
+The columns are NVIDIA's list of GPUs, and of the GPUs that it does not name (8.8, 10.7) each whose own code
+or promise is in one of the sources.
+
 ``text``, ``svg`` and ``page`` draw the same rows. Picture and page are Jinja templates that need no other
 file; the same maps give the same bytes. Every text in a map is printable, whatever the libraries are called.
 """
@@ -13,11 +16,11 @@ from itertools import takewhile
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
-from builder.binary.coverage import LibraryCoverage, Support, combine
+from builder.binary.coverage import LibraryCoverage, Support, columns, worst
 from builder.binary.library import Inspected
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
-from builder.gpu.table import CAPABILITIES, GENERATIONS, MODELS
+from builder.gpu.table import GPUS, Generation, Gpu, by_generation
 from builder.package.describe import InspectedSource, Promise
 from builder.report.sentences import SPECIALISED, counts, listed, notes, promise_notes, summary
 
@@ -41,7 +44,7 @@ PROMISE = "manifest promises"
 _NAMED = 3
 """How many libraries a cell of the total names before it counts the rest."""
 
-_HEADS = {model.device: f"{model.device} ({model.generation}: {model.cards})" for model in MODELS}
+_HEADS = {gpu.device: f"{gpu.device} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Cell:
     """One row on one capability. ``hover`` is a sentence with the counts."""
 
     support: Support | None
-    """``None`` for a GPU that a manifest does not name, because it came later."""
+    """``None`` for a GPU that a manifest does not name."""
     hover: str
 
     @property
@@ -92,10 +95,9 @@ class Note:
 
 @dataclass(frozen=True)
 class Detail:
-    """Counts of containers, images and dependencies of one library that could be read."""
+    """Sections, images and dependencies of one library that could be read."""
 
     name: str
-    containers: int
     nothing_to_run: int
     sections: tuple[tuple[str, int], ...]
     images: tuple[tuple[str, str], ...]
@@ -109,6 +111,8 @@ class HeatMap:
     """One source: its libraries in their order, and the worst of them together."""
 
     label: str
+    gpus: tuple[Gpu, ...]
+    """Its columns, the same for all maps that are drawn together."""
     folder: str
     """What the names of all its libraries begin with; they are shown without it."""
     sentence: str
@@ -138,21 +142,26 @@ class HeatMap:
 
 
 def heat_maps(sources: Iterable[InspectedSource]) -> tuple[HeatMap, ...]:
-    """One map for each source."""
-    return tuple(map(_heat_map, sources))
+    """One map for each source, all with the same columns."""
+    known = tuple(sources)
+    held = columns(item.runnable for source in known for item in source.libraries if item.runnable)
+    named = {device for source in known for promise in source.promises for device in promise.capabilities}
+    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.device in named)
+    return tuple(_heat_map(source, gpus) for source in known)
 
 
-def _heat_map(source: InspectedSource) -> HeatMap:
+def _heat_map(source: InspectedSource, gpus: tuple[Gpu, ...]) -> HeatMap:
     libraries = source.libraries
     folder = _common([item.name for item in libraries])
     named = [(printable(item.name[len(folder) :]), item) for item in libraries]
     return HeatMap(
         label=printable(source.label),
+        gpus=gpus,
         folder=printable(folder),
         sentence=summary(libraries),
-        promises=tuple(_promise(promise) for promise in source.promises if promise.sm),
-        rows=tuple(_row(name, item) for name, item in named),
-        total=_total(named),
+        promises=tuple(_promise(promise, gpus) for promise in source.promises if promise.sm),
+        rows=tuple(_row(name, item, gpus) for name, item in named),
+        total=_total(named, gpus),
         notes=(
             *(Note(promise.path, text) for promise in source.promises for text in promise_notes(promise)),
             *(Note(name, "; ".join(notes(item))) for name, item in named if notes(item)),
@@ -161,16 +170,17 @@ def _heat_map(source: InspectedSource) -> HeatMap:
     )
 
 
-def _promise(promise: Promise) -> HeatMapRow:
+def _promise(promise: Promise, gpus: Iterable[Gpu]) -> HeatMapRow:
     """The row of a manifest; of a manifest below the source's top, its folder stands in the name."""
-    cells = (_promised_cell(device, promise.capabilities.get(device)) for device in CAPABILITIES)
+    cells = (_promised_cell(gpu, promise.capabilities.get(gpu.device)) for gpu in gpus)
     return HeatMapRow(f"{promise.folder} {PROMISE}".lstrip(), tuple(cells), summary=True)
 
 
-def _promised_cell(device: Capability, support: Support | None) -> Cell:
+def _promised_cell(gpu: Gpu, support: Support | None) -> Cell:
     if support is None:
-        return Cell(None, f"{_HEADS[device]}: the manifest is older than this GPU and does not name it.")
-    return Cell(support, f"{_said(device, support)} So the manifest promises.")
+        why = "is older than this GPU and does" if gpu.listed else "does"
+        return Cell(None, f"{_HEADS[gpu.device]}: the manifest {why} not name it.")
+    return Cell(support, f"{_said(gpu.device, support)} So the manifest promises.")
 
 
 def _common(names: Sequence[str]) -> str:
@@ -185,7 +195,6 @@ def _detail(name: str, item: Inspected) -> Detail:
     kinds = (("SASS", coverage.sass), ("PTX", coverage.ptx), ("LTO IR", coverage.ltoir)) if coverage else ()
     return Detail(
         name=name,
-        containers=coverage.containers if coverage else 0,
         nothing_to_run=coverage.nothing_to_run if coverage else 0,
         sections=tuple((printable(where), count) for where, count in coverage.sections.items())
         if coverage
@@ -196,7 +205,7 @@ def _detail(name: str, item: Inspected) -> Detail:
     )
 
 
-def _row(name: str, item: Inspected) -> HeatMapRow:
+def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
     coverage = item.coverage
     if item.problem:
         return HeatMapRow(name, remark=f"cannot be read: {printable(item.problem)}", unread=True)
@@ -205,28 +214,28 @@ def _row(name: str, item: Inspected) -> HeatMapRow:
     if item.runnable is None:
         return HeatMapRow(name, remark="nothing to run in its device code", containers=coverage.containers)
     return HeatMapRow(
-        name, _cells(coverage), containers=coverage.containers, specialised=coverage.specialised
+        name, _cells(coverage, gpus), containers=coverage.containers, specialised=coverage.specialised
     )
 
 
-def _cells(coverage: LibraryCoverage) -> tuple[Cell, ...]:
+def _cells(coverage: LibraryCoverage, gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
     support = coverage.support
     return tuple(
         Cell(support[device], f"{_said(device, support[device])} {counts(coverage.tally[device])}.")
-        for device in CAPABILITIES
+        for device in (gpu.device for gpu in gpus)
     )
 
 
-def _total(named: Sequence[tuple[str, Inspected]]) -> HeatMapRow | None:
+def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatMapRow | None:
     covered = [(name, item.runnable) for name, item in named if item.runnable]
     if not covered:
         return None
-    support = combine(coverage for _, coverage in covered)
     levels = [(name, coverage.support) for name, coverage in covered]
     cells = []
-    for device in CAPABILITIES:
-        worst = [name for name, found in levels if found[device] is support[device]]
-        cells.append(Cell(support[device], _said(device, support[device]) + _because(support[device], worst)))
+    for device in (gpu.device for gpu in gpus):
+        support = worst(found[device] for _, found in levels)
+        blamed = [name for name, found in levels if found[device] is support]
+        cells.append(Cell(support, _said(device, support) + _because(support, blamed)))
     name = PARTIAL_TOTAL if any(item.problem for _, item in named) else TOTAL
     containers = sum(coverage.containers for _, coverage in covered)
     return HeatMapRow(name, tuple(cells), containers=containers, summary=True)
@@ -251,15 +260,6 @@ _LONGEST = 44
 
 _GAP = "  "
 
-_WIDTHS = tuple(
-    tuple(max(len(str(model.device)), 3) for model in generation.models) for generation in GENERATIONS
-)
-
-_GROUPS = tuple(
-    max(len(generation.name), sum(widths) + len(widths) - 1)
-    for generation, widths in zip(GENERATIONS, _WIDTHS, strict=True)
-)
-
 _LINE = 110
 
 _LIBRARY = "library"
@@ -276,25 +276,24 @@ def _map_lines(found: HeatMap) -> Iterator[str]:
     names = [_row_name(row) for row in found.all_rows]
     width = max([*(len(name) for name in names if len(name) <= _LONGEST), len(_LIBRARY)])
     yield f"{found.label}, in {found.folder}" if found.folder else found.label
-    yield from _head_lines(width)
+    yield from _head_lines(found.gpus, width)
     for row in found.all_rows:
-        yield from _row_lines(row, width)
+        yield from _row_lines(row, found.gpus, width)
     yield ""
     yield from _wrapped(found.sentence)
-    for note in found.notes:
-        yield from _wrapped(f"{note.name}: {note.text}.")
-    if found.starred:
-        yield from _wrapped(f"{_STAR} {SPECIALISED}.")
+    for note in found.texts:
+        yield from _wrapped(note)
 
 
-def _head_lines(width: int) -> Iterator[str]:
-    names = (f"{generation.name:^{group}}" for generation, group in zip(GENERATIONS, _GROUPS, strict=True))
-    numbers = _columns([str(model.device) for generation in GENERATIONS for model in generation.models])
+def _head_lines(gpus: Iterable[Gpu], width: int) -> Iterator[str]:
+    known = tuple(gpus)
+    names = (f"{generation.name:^{_width(generation)}}" for generation in by_generation(known))
     yield _GAP.join([" " * width, *names]).rstrip()
-    yield _GAP.join([f"{_LIBRARY:<{width}}", numbers, "containers"])
+    numbers = _in_columns(known, (str(gpu.device) for gpu in known))
+    yield _GAP.join([f"{_LIBRARY:<{width}}", *numbers, "containers"])
 
 
-def _row_lines(row: HeatMapRow, width: int) -> Iterator[str]:
+def _row_lines(row: HeatMapRow, gpus: Iterable[Gpu], width: int) -> Iterator[str]:
     """A long name's line, then the row's: the columns stand under each other whatever it is called."""
     name = _row_name(row)
     if len(name) > width:
@@ -303,14 +302,25 @@ def _row_lines(row: HeatMapRow, width: int) -> Iterator[str]:
     if not row.cells:
         yield _GAP.join([f"{name:<{width}}", row.remark])
         return
-    marks = _columns([cell.mark for cell in row.cells])
-    yield _GAP.join([f"{name:<{width}}", marks, f"{row.count:>10}"]).rstrip()
+    marks = _in_columns(gpus, (cell.mark for cell in row.cells))
+    yield _GAP.join([f"{name:<{width}}", *marks, f"{row.count:>10}"]).rstrip()
 
 
-def _columns(entries: Iterable[str]) -> str:
+def _in_columns(gpus: Iterable[Gpu], entries: Iterable[str]) -> Iterator[str]:
+    """The entries of each generation, centred below its name."""
     left = iter(entries)
-    groups = (" ".join(f"{next(left):^{width}}" for width in widths) for widths in _WIDTHS)
-    return _GAP.join(f"{group:^{width}}" for group, width in zip(groups, _GROUPS, strict=True))
+    for generation in by_generation(gpus):
+        group = " ".join(f"{next(left):^{width}}" for width in _widths(generation))
+        yield f"{group:^{_width(generation)}}"
+
+
+def _widths(generation: Generation) -> list[int]:
+    return [max(len(str(gpu.device)), 3) for gpu in generation.models]
+
+
+def _width(generation: Generation) -> int:
+    widths = _widths(generation)
+    return max(len(generation.name), sum(widths) + len(widths) - 1)
 
 
 def _row_name(row: HeatMapRow) -> str:
@@ -344,9 +354,9 @@ _NAMES_END, _CELL, _STEP, _BETWEEN, _COUNT = 316, 32, 34, 16, 84
 """Pixels: where names end, width of a cell, from cell to cell, between generations, room for counts."""
 
 
-def _groups() -> Iterator[_Group]:
+def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
     left = _NAMES_END
-    for generation in GENERATIONS:
+    for generation in by_generation(gpus):
         lefts = tuple(left + _STEP * index for index in range(len(generation.models)))
         yield _Group(generation.name, lefts, lefts[-1] + _CELL)
         left = lefts[-1] + _STEP + _BETWEEN
@@ -357,12 +367,13 @@ def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str
         loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
     environment.filters |= {"elided": _elided, "lines": _sentence_lines}
-    groups = tuple(_groups())
+    gpus = maps[0].gpus
+    groups = tuple(_groups(gpus))
     environment.globals |= {
         "groups": groups,
         "lefts": [left for group in groups for left in group.lefts],
         "width": groups[-1].right + _COUNT,
-        "models": MODELS,
+        "models": gpus,
         "cell": _CELL,
     }
     return environment.get_template(template).render(

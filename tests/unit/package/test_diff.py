@@ -21,6 +21,7 @@ from builder.formats.manifest import (
 )
 from builder.formats.missing_kernels import MissingKernels
 from builder.package.diff import PackageDifference, difference, difference_lines, dumps
+from tests.support.factories.documents import changed
 from tests.support.factories.releases import file_entry
 
 CUBLAS = "wheel:nvidia-cublas-cu12==12.9.1.4"
@@ -76,14 +77,6 @@ OLD = Manifest(
 
 
 LACKING = (MissingKernels("", ("Affine", "Crop")), MissingKernels("com.microsoft", ()))
-
-
-def with_file(path: str, **changes: object) -> Manifest:
-    files = tuple(
-        replace(entry, **changes) if entry.path == path else entry  # type: ignore[arg-type]
-        for entry in OLD.files
-    )
-    return replace(OLD, files=files)
 
 
 def schema(root: Path) -> dict[str, object]:
@@ -154,17 +147,17 @@ def test_the_same_package_has_no_difference(root: Path) -> None:
             ],
         ),
         (
-            with_file(PROVIDER, licence="licenses/onnxruntime.txt"),
+            changed(OLD, PROVIDER, licence="licenses/onnxruntime.txt"),
             "licences",
             [(PROVIDER, "LICENSE", "licenses/onnxruntime.txt")],
         ),
         (
-            with_file("licenses/nvidia-cuda.txt", sha256="b" * 64),
+            changed(OLD, "licenses/nvidia-cuda.txt", sha256="b" * 64),
             "licences",
             [("licenses/nvidia-cuda.txt sha256", "a" * 64, "b" * 64)],
         ),
         (
-            with_file("lib/libcublas.so.12", packed=False),
+            changed(OLD, "lib/libcublas.so.12", packed=False),
             "moved",
             [("lib/libcublas.so.12", "packed", "fetched")],
         ),
@@ -194,9 +187,9 @@ def test_what_changed_and_from_what_to_what(
 
 def test_files_that_came_went_and_changed(root: Path) -> None:
     files = (*(one for one in OLD.files if one.path != "LICENSE"), file("NOTICE", 77))
-    changed = replace(with_file(PROVIDER, size=5, sha256="d" * 64), files=files)
+    other = replace(changed(OLD, PROVIDER, size=5, sha256="d" * 64), files=files)
     new = replace(
-        changed, files=(file(PROVIDER, 5, sha256="d" * 64), *(f for f in files if f.path != PROVIDER))
+        other, files=(file(PROVIDER, 5, sha256="d" * 64), *(f for f in files if f.path != PROVIDER))
     )
     found = difference(OLD, new, 1000, 500)
     assert [(one.path, one.size) for one in found.added] == [("NOTICE", 77)]
@@ -222,7 +215,7 @@ def test_files_that_came_went_and_changed(root: Path) -> None:
 
 
 def test_full_and_thin_hold_the_same_files_elsewhere() -> None:
-    thin = with_file("lib/libcublas.so.12", packed=False)
+    thin = changed(OLD, "lib/libcublas.so.12", packed=False)
     thin = replace(thin, layout="thin", name="ortpacks-modern-1.21.0-cuda12.9-thin-linux-x64")
     found = difference(OLD, thin, 1000, 300)
     assert (found.added, found.removed, found.changed) == ((), (), ())
@@ -268,7 +261,7 @@ def test_no_field_of_a_manifest_changes_unseen(name: str) -> None:
 @pytest.mark.parametrize("name", [one.name for one in fields(FileEntry) if one.name != "path"])
 def test_no_field_of_a_file_changes_unseen(name: str) -> None:
     others: dict[str, object] = {"size": 1, "packed": False, "modified": True, "needed": ("libz.so.1",)}
-    assert not difference(OLD, with_file("lib/libcublas.so.12", **{name: others.get(name, "other")})).equal
+    assert not difference(OLD, changed(OLD, "lib/libcublas.so.12", **{name: others.get(name, "other")})).equal
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(WheelEntry) if one.name not in {"file", "size"}])

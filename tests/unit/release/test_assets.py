@@ -12,7 +12,6 @@ from builder.files.digest import LocalFile
 from builder.release.assets import (
     Asset,
     Status,
-    Verb,
     compare,
     complete,
     converge,
@@ -58,7 +57,7 @@ def test_right_bytes_that_are_not_uploaded_yet_do_not_count() -> None:
 def test_equal_sides_need_no_step() -> None:
     rows = compare([local("x")], [remote("x")])
     assert complete(rows)
-    assert converge(rows) == []
+    assert converge(rows) == ([], [])
 
 
 def test_each_gap_gets_its_steps_deletes_first() -> None:
@@ -69,21 +68,19 @@ def test_each_gap_gets_its_steps_deletes_first() -> None:
         remote("broken", size=0, digest=None, state="starter"),
         remote("extra"),
     ]
-    steps = [(action.verb, action.name) for action in converge(compare(files, assets))]
-    assert steps == [
-        (Verb.DELETE, "broken"),
-        (Verb.DELETE, "differs"),
-        (Verb.DELETE, "extra"),
-        (Verb.UPLOAD, "broken"),
-        (Verb.UPLOAD, "differs"),
-        (Verb.UPLOAD, "missing"),
+    deletes, uploads = converge(compare(files, assets))
+    assert [(asset.name, reason) for asset, reason in deletes] == [
+        ("broken", "upload never finished (state starter)"),
+        ("differs", f"sha256:{B[:16]}… there, sha256:{A[:16]}… here"),
+        ("extra", "not among the local files"),
     ]
+    assert [file.name for file in uploads] == ["broken", "differs", "missing"]
 
 
 def test_checksums_and_index_go_up_last() -> None:
     names = ["index.json", "zebra.tar.zst", "SHA256SUMS", "ant.tar.zst", "ortpacks.pyz"]
-    steps = converge(compare([local(name) for name in names], []))
-    assert [action.name for action in steps] == [
+    _, uploads = converge(compare([local(name) for name in names], []))
+    assert [file.name for file in uploads] == [
         "ant.tar.zst",
         "ortpacks.pyz",
         "zebra.tar.zst",
@@ -112,13 +109,12 @@ def test_doing_the_steps_always_makes_both_sides_equal(
 ) -> None:
     here = [local(name, *value) for name, value in files.items()]
     there = {name: remote(name, *value) for name, value in assets.items()}
-    for action in converge(compare(here, there.values())):
-        if action.verb is Verb.DELETE:
-            del there[action.name]
-        else:
-            assert action.file is not None
-            assert action.name not in there, "an upload over an existing name is a 422"
-            there[action.name] = remote(action.name, action.file.size, action.file.digest)
+    deletes, uploads = converge(compare(here, there.values()))
+    for asset, _ in deletes:
+        del there[asset.name]
+    for file in uploads:
+        assert file.name not in there, "an upload over an existing name is a 422"
+        there[file.name] = remote(file.name, file.size, file.digest)
     assert complete(compare(here, there.values()))
     assert set(there) == set(files)
 

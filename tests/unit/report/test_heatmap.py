@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from jinja2 import FileSystemLoader
 from builder.binary.coverage import Support
 from builder.binary.library import Inspected
 from builder.findings.finding import Code, Finding
+from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import CAPABILITIES, GENERATIONS
 from builder.package.describe import InspectedSource, Promise
 from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps, svg, text
@@ -121,7 +123,7 @@ def test_details_are_of_what_could_be_read() -> None:
     )
     found = mapped(BROKEN, library)
     (detail,) = found.details
-    assert (detail.name, detail.containers, detail.nothing_to_run) == ("libx.so", 10, 3)
+    assert (detail.name, detail.nothing_to_run) == ("libx.so", 3)
     assert detail.sections == ((".nv_fatbin", 10),)
     assert detail.images == (("SASS", "80 90a"), ("PTX", "90"), ("LTO IR", "75"))
     assert (detail.soname, detail.needed) == ("libx.so.1", ("libc.so.6", "libm.so.6"))
@@ -244,6 +246,44 @@ def test_what_a_manifest_promises_stands_above_the_libraries() -> None:
     lines = text(heat_maps([InspectedSource("w", [PROVIDER], (promise,))])).splitlines()
     assert lines[3].split() == ["manifest", "promises", *("j" for _ in CAPABILITIES)]
     assert lines[4].startswith("libprovider.so  ")
+
+
+UNLISTED = Inspected(
+    name="libnew.so",
+    coverage=replace(coverage(native="8.8", jit="10.7"), sass=(Arch(8, 8),), ptx=(Arch(10, 7),)),
+)
+"""Holds code for both GPUs that NVIDIA's list does not name."""
+
+
+def test_a_gpu_that_nvidia_does_not_list_has_a_column_where_something_is_for_it(
+    loader: FileSystemLoader,
+) -> None:
+    first, second = text(
+        heat_maps([InspectedSource("a", [UNLISTED]), InspectedSource("b", [PROVIDER])])
+    ).split("\n\nb\n")
+    numbers = "5.0 5.2 5.3 6.0 6.1 6.2 7.0 7.2 7.5 8.0 8.6 8.7 8.8 8.9 9.0 10.0 10.3 10.7 11.0 12.0 12.1"
+    assert first.splitlines()[2].split() == ["library", *numbers.split(), "containers"]
+    assert first.splitlines()[3].index("N") == first.splitlines()[2].index("8.8") + 1
+    generations = "Maxwell Pascal Volta Turing Ampere Ada Hopper Blackwell Rubin Blackwell"
+    assert first.splitlines()[1].split() == generations.split()
+    assert first.splitlines()[3].split() == ["libnew.so", *"............N....j...", "10"]
+    assert second.splitlines()[2].split() == ["libprovider.so", *"...NN.N.~NN..NNjj.jjj", "184"]
+    picture = drawn(loader, UNLISTED)
+    assert {"8.8", "10.7"} <= {
+        one.text or one[0].tail for one in picture.iterfind(f".//{SVG}text") if len(one)
+    }
+    assert dict(rows(picture))["libnew.so" * 2].count("N") == 1
+
+
+def test_what_a_manifest_alone_promises_has_a_column_and_another_is_silent_of_it() -> None:
+    named = {**dict.fromkeys(CAPABILITIES, Support.JIT), Capability(8, 8): Support.NATIVE}
+    silent = Promise("q", "q/", sm=("75",), capabilities=dict.fromkeys(CAPABILITIES, Support.JIT))
+    promise = Promise("p", "p/", sm=("88",), capabilities=named)
+    (found,) = heat_maps([InspectedSource("w", [PROVIDER], (promise, silent))])
+    ours, theirs = (row.cells[12] for row in found.promises)
+    assert (ours.mark, theirs.mark) == ("N", "?")
+    assert theirs.hover == ("8.8 (Ampere: no product in NVIDIA's list): the manifest does not name it.")
+    assert len(found.rows[0].cells) == len(CAPABILITIES) + 1
 
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -21,8 +21,8 @@ from builder.files.atomic_write import scratch_folder
 from builder.files.digest import Digest
 from builder.files.disk import disk_errors
 from builder.findings.finding import require
-from builder.formats.manifest import MANIFEST, Manifest, WheelEntry, loads
-from builder.formats.package_names import CUDA, LINUX
+from builder.formats.manifest import Manifest, WheelEntry, loads
+from builder.formats.package_names import CUDA, LINUX, MANIFEST
 from builder.package.archive import Member, manifest_of
 from builder.package.describe import compare, promised
 from builder.package.proof import check_absent, check_installed

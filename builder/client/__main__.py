@@ -13,15 +13,15 @@ import time
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Callable, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, Tuple
 
 from builder.client.cli import main
-from builder.client.install.obtain import Meter
-from builder.client.probe.detect import Surroundings
-from builder.client.probe.processes import asker, worker
 from builder.client.world import World
-from builder.files.http_client import Web, open_url, trusted_certificates
 from builder.gpu.devices import platform_of
+
+if TYPE_CHECKING:
+    from builder.client.probe.detect import Surroundings
+    from builder.files.http_client import Web
 
 BROKEN_PIPE = 141
 """What a shell reports of a program that SIGPIPE ended."""
@@ -31,29 +31,41 @@ def run() -> int:
     """The command in ``sys.argv``, on this machine."""
     env = dict(os.environ)  # noqa: TID251 the client's own composition root
     world = World(
-        around=Surroundings(env=env, ask=asker(env), python=sys.executable or "python3"),
-        web=Web(
-            open=partial(open_url, certificates=trusted_certificates(env)),
-            sleep=time.sleep,
-            progress=_progress(),
-            hint="Check --index: packages lie beside index.json.",
-        ),
+        surroundings=partial(_surroundings, env),
+        connect=partial(_connect, env),
         platform=platform_of(platform.system(), platform.machine()),
         cores=os.cpu_count() or 1,
         ram_gib=_ram_gib(),
         say=_to_stderr,
         now=lambda: datetime.now(timezone.utc),
         free=lambda path: shutil.disk_usage(path).free,
-        work=worker(env),
         environments=_environments(),
         confirm=_confirm if sys.stdin is not None and sys.stdin.isatty() else None,
     )
     _escape_unprintable()
     try:
-        return main(sys.argv[1:], world, _home(), _to_stdout, _to_stderr)
+        return main(sys.argv[1:], world, env, _home(), _to_stdout, _to_stderr)
     except BrokenPipeError:  # whoever read has enough; Python would complain of it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+
+
+def _surroundings(env: Mapping[str, str]) -> Surroundings:
+    from builder.client.probe.detect import Surroundings  # noqa: PLC0415 compiled where a probe is asked
+    from builder.client.probe.processes import asker, worker  # noqa: PLC0415
+
+    return Surroundings(env=env, ask=asker(env), work=worker(env), python=sys.executable or "python3")
+
+
+def _connect(env: Mapping[str, str]) -> Web:
+    from builder.files.http_client import Web, open_url, trusted_certificates  # noqa: PLC0415 as above
+
+    return Web(
+        open=partial(open_url, certificates=trusted_certificates(env)),
+        sleep=time.sleep,
+        progress=_progress(),
+        hint="Check --index: packages lie beside index.json.",
+    )
 
 
 def _escape_unprintable() -> None:
@@ -87,6 +99,8 @@ def _ram_gib() -> int:
 def _progress() -> Callable[[int, int], None]:
     """A progress line on a terminal; nothing elsewhere."""
     if sys.stderr is not None and sys.stderr.isatty():
+        from builder.client.install.obtain import Meter  # noqa: PLC0415 as above
+
         return Meter(_move, time.monotonic)
     return lambda _done, _total: None
 

@@ -6,31 +6,100 @@ A command's module is imported when the command runs: Python compiles what a ``.
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import pkgutil
+import re
 from importlib import import_module
 from pathlib import Path
-from typing import Callable, Mapping, Sequence, cast
+from typing import Callable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Union, cast
+from urllib.parse import urljoin, urlsplit
 
-from builder.client import flags
+from builder.client.commands.environment import SHELLS
+from builder.client.install.prefix import Prefix, default_prefix
 from builder.client.world import ClientOptions, CommandAnswer, World, head
-from builder.errors import BuilderError, os_error
+from builder.errors import BuilderError, ConfigError, ValidationError, os_error
+from builder.files.disk import absolute
+from builder.formats.package_names import INDEX, Layout
+
+COMMANDS = {
+    "detect": ("show_gpus", "show the NVIDIA GPUs of this machine and how they were found"),
+    "list": ("manage", "show what the release offers and what is installed"),
+    "select": ("select_package", "show which package fits this machine and why"),
+    "install": ("install", "download, verify, try out and install the package that fits"),
+    "verify": ("manage", "hash the installed package again"),
+    "env": ("environment", "print what to set so that an application finds the installed package"),
+    "doctor": ("doctor", "say what keeps the GPU or the installed package from working, and what to do"),
+    "recommend": ("recommend", "show the largest model that this machine can hold"),
+    "rollback": ("manage", "go back to the package that was in use before"),
+    "uninstall": ("manage", "remove what was installed"),
+}
+"""What each command does, and the module of ``builder.client.commands`` that has its ``answer_<name>``."""
 
 INTERRUPTED = 130
 
 _ADVICE = "interrupted; run it again to go on"
 
+_EPILOG = """\
+exit codes:
+  0  done; also when the answer is the CPU
+  2  wrong flag, environment variable or index
+  3  nothing is installed, to go back to or to remove; or you were asked and said no
+  4  nothing here can unpack zstd, or has pip
+  6  doctor found an error
+  7  bytes are not what they should be
+  9  --variant has no package for this platform, or not in that --layout
+ 10  a download did not come through
+ 11  the disk is full or cannot be written
+ 12  the package is whole and does not load on this machine
+130  interrupted
+141  whoever read the output went away
+
+environment:
+  ORTPACKS_INDEX         default of --index
+  ORTPACKS_FORCE_CC      state the GPUs: 8.6 or 8.6,5.2; none for no GPU
+  ORTPACKS_FORCE_DRIVER  state the driver's version: 570.133.07
+  ORTPACKS_FORCE_MEMORY  state the GPUs' memory in MiB: 8192 or 8192,4096
+  ORTPACKS_LOOK_IN       more folders for --look-in, as in PATH
+  CUDA_VISIBLE_DEVICES   respected
+  PIP_...                pip fetches NVIDIA's libraries: its index, proxy and certificates
+  https_proxy, no_proxy  respected, as urllib reads them
+  REQUESTS_CA_BUNDLE     certificates to trust; else CURL_CA_BUNDLE, else SSL_CERT_FILE
+"""
+
+_READ_INDEX = {"list", "select", "install", "recommend"}
+
+_CHOOSE = {"select", "install", "recommend"}
+
+_CHANGE = {"install", "rollback", "uninstall"}
+
+_NO_PREFIX = {"detect", "select"}
+
+
+AUTO = "auto"
+"""The layout where the user leaves the choice to the client."""
+
+_RELEASE = re.compile(r"/releases/download/(.+)/index\.json$")
+
 Print = Callable[[str], None]
 
+Command = Callable[[World, ClientOptions], CommandAnswer]
 
-def main(argv: Sequence[str], world: World, home: Path, out: Print, err: Print) -> int:
+
+def main(
+    argv: Sequence[str], world: World, env: Mapping[str, str], home: Path, out: Print, err: Print
+) -> int:
     """Run one command and return its exit code; ``SystemExit`` for ``--help``.
 
     With ``--json`` whatever happens is one JSON document on ``out``; an error is told on ``err`` as well.
     """
     as_json = "--json" in argv
     try:
-        arguments = flags.parsed(argv)
-        answer = COMMANDS[arguments.command](world, flags.options(arguments, world.around.env, home))
+        arguments = parsed(argv)
+        module, _ = COMMANDS[arguments.command]
+        command = getattr(import_module(f"builder.client.commands.{module}"), f"answer_{arguments.command}")
+        answer = cast("Command", command)(world, _options(arguments, env, home))
     except BuilderError as error:
         return _failed(error.exit_code, str(error), argv, as_json, out, err)
     except OSError as error:
@@ -45,7 +114,7 @@ def main(argv: Sequence[str], world: World, home: Path, out: Print, err: Print) 
 def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Print, err: Print) -> int:
     err(f"ortpacks: {message}")
     if as_json:
-        out(_spelled({**head(flags.command_of(argv) or ""), "error": {"code": code, "message": message}}))
+        out(_spelled({**head(_command_of(argv) or ""), "error": {"code": code, "message": message}}))
     return code
 
 
@@ -53,28 +122,185 @@ def _spelled(value: Mapping[str, object]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-Command = Callable[[World, ClientOptions], CommandAnswer]
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """A message and exit code 2, as for every other wrong value."""
+        raise ConfigError(f"{message}\n{self.format_usage().strip()}")
 
 
-def _later(module: str, name: str) -> Command:
-    """``name`` of ``builder.client.commands.<module>``, imported at the call."""
-
-    def answer(world: World, options: ClientOptions) -> CommandAnswer:
-        command = cast("Command", getattr(import_module(f"builder.client.commands.{module}"), name))
-        return command(world, options)
-
-    return answer
+def parsed(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments. ``ConfigError`` for wrong ones, ``SystemExit`` for ``--help``."""
+    return _parser().parse_args(argv)
 
 
-COMMANDS: Mapping[str, Command] = {
-    "detect": _later("show_gpus", "answer_detect"),
-    "list": _later("manage", "answer_list"),
-    "select": _later("select_package", "answer_select"),
-    "install": _later("install", "answer_install"),
-    "verify": _later("environment", "answer_verify"),
-    "env": _later("environment", "answer_env"),
-    "doctor": _later("doctor", "answer_doctor"),
-    "recommend": _later("recommend", "answer_recommend"),
-    "rollback": _later("manage", "answer_rollback"),
-    "uninstall": _later("manage", "answer_uninstall"),
-}
+def _command_of(argv: Sequence[str]) -> Optional[str]:
+    """The command that was meant, where the arguments are wrong."""
+    return next((word for word in argv if word in COMMANDS), None)
+
+
+def _options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) -> ClientOptions:
+    """What the user asked for, defaults filled in."""
+    given = vars(arguments)
+    prefix: Path = given.get("prefix") or default_prefix(env, home)
+    return ClientOptions(
+        prefix=Prefix(_one_line(absolute(prefix))),
+        index=_index(given, env) if arguments.command in _READ_INDEX else None,
+        variant=given.get("variant"),
+        device=given.get("device"),
+        dialect=given.get("shell") or "sh",
+        layout=None if given.get("layout") == AUTO else given.get("layout"),
+        look_in=tuple(_look_in(given.get("look_in") or [], env)),
+        wheels=tuple(_folders(given.get("wheels") or [])),
+        offline=given.get("offline") is not None,
+        ask=not (given.get("yes") or given["json"]),
+        explain=bool(given.get("explain")),
+        local=bool(given.get("installed")),
+        old=bool(given.get("old")),
+        models=tuple(given.get("try") or ()),
+    )
+
+
+def _one_line(prefix: Path) -> Path:
+    """Refused otherwise: `env` writes it into shell lines and unit files."""
+    if set(str(prefix)) & set("\r\n"):
+        raise ValidationError(f"--prefix {str(prefix)!r} holds a line break. Choose another folder.")
+    return prefix
+
+
+def _index(given: Mapping[str, object], env: Mapping[str, str]) -> Union[str, Path, None]:
+    """At most one of ``--index``, ``--offline`` and ``--mirror`` is there."""
+    here, mirror, index = (given.get(name) for name in ("offline", "mirror", "index"))
+    if here is not None:
+        return _offline(str(here))
+    if mirror is not None:
+        return mirrored(str(mirror), _default_index())
+    named = str(index) if index else env.get("ORTPACKS_INDEX") or _default_index()
+    return place(named) if named else None
+
+
+def _default_index() -> Optional[str]:
+    """The index of the release this program was published with; ``None`` when run from the source tree."""
+    try:
+        data = pkgutil.get_data("builder.client", "default_index.txt")
+    except OSError:
+        return None
+    return data.decode().strip() if data else None
+
+
+def mirrored(base: str, default: Optional[str]) -> str:
+    """The index on the mirror ``base``: of the release this program comes from, else the newest."""
+    if not is_url(base):
+        raise ConfigError(f"--mirror {base}: a URL is wanted, http or https. --index also takes folders.")
+    release = _RELEASE.search(default or "")
+    return f"{base.rstrip('/')}/{release[1] if release else 'latest'}/{INDEX}"
+
+
+def _offline(text: str) -> Path:
+    """The folder or archive of ``--offline``. ``ConfigError`` where it is not there."""
+    path = None if is_url(text) else absolute(Path(text))
+    if path is None or not path.exists():
+        raise ConfigError(f"--offline {text}: a folder with index.json, or a package's archive, is wanted.")
+    return path
+
+
+def place(text: str) -> Union[str, Path]:
+    """The URL, or the path of the file or folder, that a user wrote for an index."""
+    if not is_url(text):
+        return absolute(Path(text))
+    return urljoin(text, INDEX) if text.endswith("/") else text
+
+
+def is_url(text: str) -> bool:
+    """Whether ``text`` is an http or https URL. Raises ``ConfigError`` for a broken one."""
+    try:
+        return urlsplit(text).scheme in {"http", "https"}
+    except ValueError as error:
+        raise ConfigError(
+            f"{text}: not a URL: {error}.", advice="Write it like https://HOST/PATH."
+        ) from error
+
+
+def _look_in(given: Sequence[Path], env: Mapping[str, str]) -> Iterator[Path]:
+    yield from map(absolute, given)
+    named = env.get("ORTPACKS_LOOK_IN", "").split(os.pathsep)
+    yield from (absolute(Path(name)) for name in named if name)
+
+
+def _folders(given: Sequence[Path]) -> List[Path]:
+    folders = [absolute(path) for path in given]
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"--wheels {folder}: no such folder.", advice="Check the path.")
+    return folders
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="ortpacks",
+        description="Finds the ONNX Runtime GPU package that fits this machine and installs it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (_, text) in COMMANDS.items():
+        said = f"{text[0].upper()}{text[1:]}."
+        command = commands.add_parser(name, help=text, description=said, allow_abbrev=False)
+        _add_common(name, command)
+        _add_own(name, command)
+    return parser
+
+
+def _add_common(name: str, command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="print JSON (docs/schemas/client.schema.json)")
+    if name in _CHANGE:
+        command.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    if name not in _NO_PREFIX:
+        command.add_argument("--prefix", type=Path, metavar="DIR", help="default: ~/.local/share/ortpacks")
+    if name in _READ_INDEX:
+        _add_sources(command)
+    if name in _CHOOSE:
+        command.add_argument(
+            "--variant", metavar="NAME", help="take this variant, or package, whatever the GPU"
+        )
+        command.add_argument("--device", metavar="N|UUID", help="choose for these GPUs only, commas between")
+
+
+def _add_sources(command: argparse.ArgumentParser) -> None:
+    sources = command.add_mutually_exclusive_group()
+    sources.add_argument("--index", metavar="URL|FILE|DIR", help="the release's index.json, or its folder")
+    sources.add_argument(
+        "--offline", metavar="DIR|FILE", help="a release's folder or one archive; no network"
+    )
+    sources.add_argument("--mirror", metavar="URL", help="a copy of the releases, by its base URL")
+
+
+def _add_own(name: str, command: argparse.ArgumentParser) -> None:
+    if name == "install":
+        command.add_argument(
+            "--layout", choices=(AUTO, *(layout.value for layout in Layout)), default=AUTO, help=_LAYOUT
+        )
+        command.add_argument("--look-in", type=Path, metavar="DIR", action="append", help=_LOOK_IN)
+        command.add_argument("--wheels", type=Path, metavar="DIR", action="append", help=_WHEELS)
+    if name == "select":
+        command.add_argument("--explain", action="store_true", help="all packages and GPUs as a table")
+    if name == "env":
+        command.add_argument("--shell", choices=sorted(SHELLS), default="sh", help="default: sh")
+    if name == "list":
+        command.add_argument("--installed", action="store_true", help="only what is installed")
+    if name == "uninstall":
+        command.add_argument("--old", action="store_true", help="only what is not in use")
+    if name == "recommend":
+        command.add_argument("--try", metavar="[NAME=]MODEL", action="append", help=_TRY)
+    if name == "doctor":
+        command.add_argument("--try", metavar="MODEL", action="append", help=_TRY_MODEL)
+
+
+_LAYOUT = "full: everything in one archive; thin: NVIDIA's libraries from this machine or their wheels"
+
+_LOOK_IN = "an environment that may have NVIDIA's libraries (PyTorch's, say); may be repeated"
+
+_WHEELS = "a folder that may have NVIDIA's wheels; may be repeated"
+
+_TRY = "open this model in the installed package; may be repeated for smaller ones"
+
+_TRY_MODEL = "open this model in the installed package as well; may be repeated"

@@ -1,20 +1,24 @@
-"""The arguments and the result of every command: the machine, the options, the answer."""
+"""The arguments and the result of every command: the machine, the options, the answer.
+
+What a command may do without is made when it is first asked for, and its types are imported for the type
+checker only: ``env`` waits neither for the network's modules nor for the probes'.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Callable, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Tuple, Union
 
 from builder.client.install.current import Symlink, make_symlink
 from builder.client.install.prefix import Prefix
-from builder.client.install.source import AUTO
-from builder.client.probe.detect import Surroundings
-from builder.client.probe.processes import Work
-from builder.client.trials.try_out import OrtTrials
 from builder.errors import NothingToDoError
-from builder.files.http_client import Web
+
+if TYPE_CHECKING:
+    from builder.client.probe.detect import Surroundings
+    from builder.files.http_client import Web
 
 FORMAT = 1
 
@@ -23,25 +27,29 @@ FORMAT = 1
 class World:
     """The machine as the commands see it; a test hands in another one."""
 
-    around: Surroundings
-    web: Web
+    surroundings: Callable[[], Surroundings]
+    connect: Callable[[], Web]
     platform: str
     cores: int
     ram_gib: int
     say: Callable[[str], None]
     now: Callable[[], datetime]
     free: Callable[[Path], int]
-    work: Work
     environments: Tuple[Path, ...]
     """``site-packages`` of the Python that runs this."""
     confirm: Optional[Callable[[str], bool]] = None
     """Asks the user a question; ``None`` where nobody is there to be asked."""
     symlink: Symlink = make_symlink
 
-    @property
-    def trials(self) -> OrtTrials:
-        """Tries packages out."""
-        return OrtTrials(self.around.ask, self.around.python)
+    @cached_property
+    def around(self) -> Surroundings:
+        """What the probes look at."""
+        return self.surroundings()
+
+    @cached_property
+    def web(self) -> Web:
+        """The network."""
+        return self.connect()
 
 
 @dataclass(frozen=True)
@@ -49,13 +57,15 @@ class ClientOptions:
     """What the user asked for, defaults filled in."""
 
     prefix: Prefix
-    index: Optional[str]
+    index: Union[str, Path, None]
+    """A URL, or the path of a file or folder."""
     variant: Optional[str] = None
     device: Optional[str] = None
     """GPUs by number or UUID, separated by commas."""
     dialect: str = "sh"
     """Shell that ``env`` writes for."""
-    layout: str = AUTO
+    layout: Optional[str] = None
+    """``full`` or ``thin``; ``None``: whichever is better here."""
     look_in: Tuple[Path, ...] = ()
     """Environments that may hold NVIDIA's libraries."""
     wheels: Tuple[Path, ...] = ()

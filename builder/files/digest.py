@@ -125,15 +125,20 @@ def require_bytes(path: Path, wanted: Digest, where: str, running: Optional[Runn
     """
     size = size_of(path)
     if size != wanted.size:
-        raise IntegrityError(
-            f"{where}: size differs.\n    wanted: {wanted.size} bytes\n    got:    {size} bytes"
-        )
+        raise other_bytes(f"{where}: size differs", f"{wanted.size} bytes", f"{size} bytes")
     sha256 = (running or RunningDigest()).rest(path).sha256
     if sha256 != wanted.sha256:
-        raise IntegrityError(
-            f"{where}: sha256 differs, so it is not the file that was promised; nothing was unpacked.\n"
-            f"    wanted: {wanted.sha256}\n    got:    {sha256}"
-        )
+        what = f"{where}: sha256 differs, so it is not the file that was promised; nothing was unpacked"
+        raise other_bytes(what, wanted.sha256, sha256)
+
+
+def other_bytes(what: str, wanted: str, got: str) -> IntegrityError:
+    """The error for a file that is not the one that was promised."""
+    return IntegrityError(
+        f"{what}.",
+        details=(f"    wanted: {wanted}", f"    got:    {got}"),
+        advice="Run the same command again. If it stays so, tell whoever publishes the file.",
+    )
 
 
 def has_bytes(path: Path, wanted: Digest) -> bool:

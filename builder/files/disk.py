@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List
+from typing import Callable, Iterable, Iterator
 
-from builder.errors import DISK_ADVICE, FULL_DISK, DiskError
+from builder.errors import DISK_ADVICE, FULL_DISK, ConfigError, DiskError
 
 Sync = Callable[[Path], None]
 """``sync(path)`` of a file that is whole and closed. Raises ``OSError``."""
@@ -91,22 +90,20 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def syncing() -> Iterator[Sync]:
-    """A ``sync`` that a thread does beside the writing of the next files.
-
-    The end of the ``with`` waits for all of them, and raises the first ``OSError``.
-    """
-    begun: List[Future[None]] = []
-    with ThreadPoolExecutor(1) as pool:
-        yield lambda path: begun.append(pool.submit(sync_file, path))
-        for done in begun:
-            done.result()
-
-
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with all that is in it, if it is there. Raises ``OSError``."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def absolute(path: Path) -> Path:
+    """``path`` from the root on, with ``~`` and ``~name`` replaced.
+
+    ``ConfigError`` where that user has no home.
+    """
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError(f"{path}: no home is known for that user. Write the path in full.") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Dict, Iterator, Optional
 
 from builder.errors import IntegrityError, TransferError
-from builder.files.digest import CHUNK, Digest, RunningDigest, require_bytes, size_of
+from builder.files.digest import CHUNK, Digest, RunningDigest, other_bytes, require_bytes, size_of
 from builder.files.disk import disk_errors, require_space
 from builder.files.http_client import (
     RangeRefusedError,
@@ -114,8 +114,7 @@ def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> 
     if response.status == HTTPStatus.OK:
         announced = response.headers.get("Content-Length")
         if announced is not None and wanted.size is not None and announced != str(wanted.size):
-            sizes = f"    wanted: {wanted.size} bytes\n    got:    {announced} bytes"
-            raise IntegrityError(f"{wanted.shown}: size differs.\n{sizes}")
+            raise other_bytes(f"{wanted.shown}: size differs", f"{wanted.size} bytes", f"{announced} bytes")
         return 0
     if response.status != HTTPStatus.PARTIAL_CONTENT and not have:
         raise TransferError(f"{wanted.shown}: HTTP {response.status}, which has no file in it.")
@@ -149,9 +148,8 @@ def _arriving(
         if not chunk:
             return
         if wanted.size is not None and done + len(chunk) > wanted.size:
-            raise IntegrityError(
-                f"{wanted.shown}: the server sends more than the {wanted.size} bytes promised"
-            )
+            sizes = f"{wanted.size} bytes", "more than these"
+            raise other_bytes(f"{wanted.shown}: the server sends more than the bytes promised", *sizes)
         running.put(done, chunk)
         done += len(chunk)
         yield chunk

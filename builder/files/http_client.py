@@ -47,6 +47,15 @@ Clock = Callable[[], float]
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
+_IN_THE_URL = "A login goes into the URL: https://USER:PASSWORD@HOST/PATH."
+
+_LOGINS: Mapping[int, str] = {
+    HTTPStatus.UNAUTHORIZED: _IN_THE_URL,
+    HTTPStatus.FORBIDDEN: _IN_THE_URL,
+    HTTPStatus.PROXY_AUTHENTICATION_REQUIRED: "A proxy's goes into https_proxy: http://USER:PASSWORD@PROXY:PORT.",
+}
+"""What to do where a server or a proxy refuses for want of a login."""
+
 _PROXY_REFUSES = re.compile(r"Tunnel connection failed: (\d{3})\b")
 """What ``http.client`` says of a proxy's answer to CONNECT. A certificate's error is a ``ValueError`` too."""
 
@@ -166,9 +175,8 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
 
     content = persist(once, lambda: 0, web)
     if len(content) > limit:
-        raise TransferError(
-            f"{without_userinfo(url)}: larger than {limit} bytes, so it is not what was asked for."
-        )
+        what = f"{without_userinfo(url)}: larger than {limit} bytes, so it is not what was asked for."
+        raise TransferError(what, advice=web.hint)
     return content
 
 
@@ -208,10 +216,10 @@ def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
         why = without_userinfo(str(error.reason))
         if isinstance(error.reason, OSError) and not _final(error.reason):
             raise TransientError(f"{shown}: {why}") from error
-        advice = " Check this machine's certificates and proxy." if isinstance(error.reason, OSError) else ""
-        raise TransferError(f"{shown}: {why}.{advice}") from error
+        advice = "Check this machine's certificates and proxy." if isinstance(error.reason, OSError) else ""
+        raise TransferError(f"{shown}: {why}.", advice=advice) from error
     except (ValueError, InvalidURL) as error:
-        raise TransferError(f"{shown}: not a URL that can be opened: {error}") from error
+        raise TransferError(f"{shown}: not a URL that can be opened: {error}.", advice=web.hint) from error
     except (OSError, HTTPException) as error:
         raise TransientError(f"{shown}: {str(error) or type(error).__name__}") from error
 
@@ -229,14 +237,12 @@ def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
     if error.code in TRANSIENT:
         return TransientError(message, _retry_after(error))
     if error.code in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
-        return NotThereError(f"{message}. {web.hint}")
-    if error.code in {
-        HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.FORBIDDEN,
-        HTTPStatus.PROXY_AUTHENTICATION_REQUIRED,
-    }:
-        return TransferError(f"{message}. It may be private, or a proxy refuses it.")
-    return TransferError(f"{message}. {web.hint}")
+        return NotThereError(message, advice=web.hint)
+    if error.code in _LOGINS:
+        return TransferError(
+            f"{message}. It may be private, or a proxy refuses it.", advice=_LOGINS[error.code]
+        )
+    return TransferError(message, advice=web.hint)
 
 
 def _retry_after(error: HTTPError) -> Optional[float]:

@@ -13,7 +13,7 @@ from typing import IO, Sequence, Tuple, Union, cast
 
 from builder.errors import IntegrityError
 from builder.files.digest import CHUNK
-from builder.formats.manifest import FOLDER_MODE
+from builder.formats.package_names import FOLDER_MODE
 
 HEADER_LIMIT = 64 * 2**10
 """Bytes; long names are spelled in a few hundred."""
@@ -29,6 +29,12 @@ def forward_tar(stream: IO[bytes]) -> tarfile.TarFile:
     return tarfile.open(fileobj=cast("IO[bytes]", Forward(stream)), mode="r:", tarinfo=_Header)
 
 
+def bad_package(where: str, why: str, details: Sequence[str] = ()) -> IntegrityError:
+    """The error for an archive that is no package, though its bytes may be those that were promised."""
+    advice = "Take it from another release, and tell whoever publishes this one."
+    return IntegrityError(f"{where}: {why}", details=details, advice=advice)
+
+
 def is_plain(path: str) -> bool:
     """Whether a relative path leads nowhere else, on any system: no way up, no drive, no empty part."""
     plain = all(part not in {"", ".", ".."} for part in path.split("/"))
@@ -38,7 +44,7 @@ def is_plain(path: str) -> bool:
 def parts_of(path: str, where: str) -> Tuple[str, ...]:
     """The parts of a plain path. Raises ``IntegrityError``, beginning with ``where``, for any other."""
     if not is_plain(path):
-        raise IntegrityError(f"{where}: it names {path!r}, which does not lie in its folder")
+        raise bad_package(where, f"it names {path!r}, which does not lie in its folder")
     return tuple(path.split("/"))
 
 
@@ -46,7 +52,7 @@ def inside(name: str, top: str) -> Tuple[str, ...]:
     """The parts of a member's path below its archive's folder ``top``; ``IntegrityError`` for any other."""
     first, *parts = parts_of(name, top)
     if first != top:
-        raise IntegrityError(f"{top}: the archive holds {name!r}, which does not lie in its folder")
+        raise bad_package(top, f"the archive holds {name!r}, which does not lie in its folder")
     return tuple(parts)
 
 

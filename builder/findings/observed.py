@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 
-from builder.formats.index import IndexPackage
 from builder.gpu.devices import Device
+
+if TYPE_CHECKING:  # ``detect`` in a shell's start-up reads no index
+    from builder.formats.index import IndexPackage
 
 THERE = "there"
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from builder.errors import ValidationError
-from builder.formats.json_values import from_json, parse_json, to_json
+from builder.formats.json_values import from_json, parse_json, require_format, to_json
 from builder.formats.manifest import Driver, Manifest, ModelRule, with_missing_kernels
 from builder.formats.missing_kernels import MissingKernels
 from builder.formats.package_names import ARCHIVE_SUFFIXES, Layout, form_of, impossible
-from builder.formats.parts import StoredFile
+from builder.formats.parts import StoredFile, impossible_file
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import parse_driver
 
@@ -27,10 +27,6 @@ _WITHOUT_KERNELS = 3
 LAYOUTS = tuple(layout.value for layout in Layout)
 
 SUPPORT = ("native", "jit", "partial", "none")
-
-_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 _GLIBC = re.compile(r"[0-9]+(?:\.[0-9]+)+")
 
@@ -127,7 +123,8 @@ def loads(text: str, where: str) -> Index:
     that is none, one name twice).
     """
     value = parse_json(text, where, "Was a web page saved under this name?")
-    _require_known_format(value, where)
+    older = "Install with the ortpacks.pyz of that very release."
+    require_format(value, [_WITHOUT_KERNELS, FORMAT], where, older)
     index = from_json(Index, _upgraded(value), where)
     problems = list(_impossible(index))
     if problems:
@@ -154,17 +151,6 @@ def _entry(manifest: Manifest, stored: StoredArchive) -> IndexPackage:
         capabilities=manifest.capabilities,
         driver=manifest.driver,
         generations=manifest.generations,
-    )
-
-
-def _require_known_format(value: object, where: str) -> None:
-    found = value.get("format") if isinstance(value, dict) else None
-    if found is None or (type(found) is int and found in (FORMAT, _WITHOUT_KERNELS)):
-        return
-    older = type(found) is int and 0 < found < FORMAT
-    advice = "Install with the ortpacks.pyz of that very release." if older else "Update ortpacks."
-    raise ValidationError(
-        f"{where}: format {found!r}; this version reads formats {_WITHOUT_KERNELS} and {FORMAT}. {advice}"
     )
 
 
@@ -207,16 +193,10 @@ def _impossible_files(package: IndexPackage, where: str, seen: Set[str]) -> Iter
 
 
 def _impossible_file(file: StoredFile, where: str, seen: Set[str]) -> Iterator[str]:
-    # The client joins ``file`` to a folder of its own, so it must be a plain name.
-    if _FILE.fullmatch(file.file) is None:
-        yield f"{where}.file: {file.file!r} is not a plain file name"
+    yield from (f"{where}.{problem}" for problem in impossible_file(file))
     if file.file in seen:
         yield f"{where}.file: {file.file} is listed twice"
     seen.add(file.file)
-    if _SHA256.fullmatch(file.sha256) is None:
-        yield f"{where}.sha256: {file.sha256!r} is not 64 hex digits"
-    if file.size <= 0:
-        yield f"{where}.size: {file.size} bytes"
 
 
 def _impossible_values(package: IndexPackage, where: str) -> Iterator[str]:

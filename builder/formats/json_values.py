@@ -10,7 +10,7 @@ import json
 import types
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import fields, is_dataclass
-from typing import Dict, List, Type, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Dict, List, Sequence, Type, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from builder.errors import ParseError, SchemaError, ValidationError
 
@@ -43,11 +43,19 @@ def parse_json(text: Union[str, bytes], where: str, advice: str = "") -> object:
         raise ParseError(f"{where} is not JSON: {error}. {advice}".rstrip()) from error
 
 
-def require_format(value: object, known: int, where: str) -> None:
-    """``ValidationError`` where an object's ``format`` is another one than the ``known``."""
+def require_format(value: object, known: Sequence[int], where: str, older: str = "") -> None:
+    """``ValidationError`` where an object's ``format`` is none of the ``known``, oldest first.
+
+    ``older`` is what to do where it is an older one.
+    """
     found = value.get("format") if isinstance(value, dict) else None
-    if found is not None and (type(found) is not int or found != known):
-        raise ValidationError(f"{where} has format {found!r}; this ortpacks reads {known}. Update ortpacks.")
+    if found is None or (type(found) is int and found in known):
+        return
+    before = type(found) is int and 0 < found < known[0]
+    raise ValidationError(
+        f"{where} has format {found!r}; this ortpacks reads {' and '.join(map(str, known))}.",
+        advice=older if before and older else "Update ortpacks.",
+    )
 
 
 def from_json(kind: Type[T], value: object, where: str) -> T:

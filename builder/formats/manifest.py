@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple, Union
 
-from builder.errors import SchemaError, ValidationError
-from builder.formats.json_values import from_json, parse_json, to_json
+from builder.errors import SchemaError
+from builder.formats.json_values import from_json, parse_json, require_format, to_json
 from builder.formats.missing_kernels import MissingKernels, cannot_run
-from builder.formats.package_names import CUDA, impossible
+from builder.formats.package_names import CUDA, MANIFEST, impossible
 from builder.gpu.architectures import Arch
 
 
@@ -26,9 +26,6 @@ class ModelRule:
 
 
 FORMAT = 4
-
-MANIFEST = "manifest.json"
-"""The file's name: an archive's first member, at the root of an installed package."""
 
 _WITHOUT_KERNELS = 3
 """The format before, which does not say what a package cannot run: its profile does."""
@@ -54,15 +51,6 @@ class FileEntry:
     """Whether its bytes differ from the source's: RUNPATH set on ORT's own provider, never NVIDIA's files."""
     soname: Optional[str]
     needed: Tuple[str, ...]
-
-
-def file_mode(path: str) -> int:
-    """Permission bits of a package's file by its path, whatever the umask of who unpacks it."""
-    return 0o755 if path.startswith("lib/") else 0o644
-
-
-FOLDER_MODE = 0o755
-"""Permission bits of a package's folders: a runtime image's user is not the one who unpacked it."""
 
 
 @dataclass(frozen=True)
@@ -185,14 +173,16 @@ def loads(text: Union[str, bytes], where: str) -> Manifest:
     The format before is read too, and gives what this one would have said. Raises ``ParseError`` (no JSON),
     ``ValidationError`` (a format we do not know) or ``SchemaError`` (every wrong key).
     """
-    value = parse_json(text, f"{where}: manifest.json")
-    _require_known_format(value, where)
-    manifest = from_json(Manifest, _upgraded(value), f"{where}: manifest.json")
+    file = f"{where}: {MANIFEST}"
+    value = parse_json(text, file)
+    older = "Build the package again, or take it from a newer release."
+    require_format(value, [_WITHOUT_KERNELS, FORMAT], file, older)
+    manifest = from_json(Manifest, _upgraded(value), file)
     try:
         _require_archs(manifest)
         _require_one_provider(manifest)
     except SchemaError as error:
-        raise SchemaError([f"{where}: manifest.json: {problem}" for problem in error.problems]) from error
+        raise SchemaError([f"{file}: {problem}" for problem in error.problems]) from error
     return manifest
 
 
@@ -212,17 +202,6 @@ def _require_one_provider(manifest: Manifest) -> None:
             problems.append(f"{key}: {value!r} does not go with provider {manifest.provider}")
     if problems:
         raise SchemaError(problems)
-
-
-def _require_known_format(value: object, where: str) -> None:
-    found = value.get("format") if isinstance(value, dict) else None
-    if found is not None and found not in (FORMAT, _WITHOUT_KERNELS):
-        older = isinstance(found, int) and found < FORMAT
-        advice = "Build the package again, or take it from a newer release." if older else "Update ortpacks."
-        raise ValidationError(
-            f"{where}: manifest.json has format {found!r}; this ortpacks reads {_WITHOUT_KERNELS} and "
-            f"{FORMAT}. {advice}"
-        )
 
 
 def _upgraded(value: object) -> object:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from builder.formats.package_names import Host, Profile
-from builder.formats.release_range import ALWAYS, ReleaseRange
+from builder.gpu.cuda_toolkits import version_of
 
 ONNX = ""
 
@@ -159,17 +159,6 @@ def _is_in(one: Failed, entry: MissingKernels) -> bool:
     return one.domain == entry.domain and (not entry.operators or bool(names & set(entry.operators)))
 
 
-@dataclass(frozen=True)
-class _Entry:
-    missing: MissingKernels
-    span: ReleaseRange
-    source: str
-
-
-_READ = ReleaseRange(first=(1, 21, 0), last=(1, 21, 0))
-
-_REGISTERED = "1.21.0's onnxruntime/contrib_ops/cuda/cuda_contrib_kernels.cc"
-
 _OF_ONNX = (
     *("Affine", "Crop", "DynamicSlice", "ImageScaler", "LayerNormalization(1)", "ParametricSoftplus"),
     *("ScaledTanh", "SimplifiedLayerNormalization", "ThresholdedRelu(1)"),
@@ -192,32 +181,17 @@ _OF_MICROSOFT = (
     "WhisperBeamSearch",
 )
 
-_CONTRIB: Tuple[_Entry, ...] = (
-    _Entry(
-        MissingKernels(ONNX, _OF_ONNX),
-        ALWAYS,
-        f"{_REGISTERED}, and the same file at 004b79e of 2026: contrib operators in ONNX's domain, two of "
-        "them older versions of operators that ONNX has",
-    ),
-    _Entry(MissingKernels(MICROSOFT, _OF_MICROSOFT), _READ, _REGISTERED),
-    _Entry(
-        MissingKernels(NHWC, ("GridSample",)),
-        _READ,
-        "1.21.0's onnxruntime/core/providers/cuda/cuda_nhwc_kernels.cc line 152",
-    ),
-)
+_LEAN = MissingKernels(ONNX, _OF_ONNX)
+"""Contrib operators in ONNX's domain, two of them older versions of operators that ONNX has: 1.21.0's
+``contrib_ops/cuda/cuda_contrib_kernels.cc``, and the same file at 004b79e of 2026."""
 
-_BY_PROFILE: Dict[str, Tuple[_Entry, ...]] = {
-    Profile.LEAN.value: _CONTRIB,
-    Profile.MINIMAL.value: tuple(
-        _Entry(
-            MissingKernels(domain, ()),
-            ALWAYS,
-            "1.21.0's cuda_execution_provider.cc lines 1465 and 2443: only copies to and from the GPU stay",
-        )
-        for domain in (ONNX, MICROSOFT, NHWC)
-    ),
-}
+_LEAN_AS_READ = (MissingKernels(MICROSOFT, _OF_MICROSOFT), MissingKernels(NHWC, ("GridSample",)))
+"""The same file of 1.21.0, and line 152 of ``core/providers/cuda/cuda_nhwc_kernels.cc``."""
+
+_READ = (1, 21, 0)
+
+_MINIMAL = tuple(MissingKernels(domain, ()) for domain in (ONNX, MICROSOFT, NHWC))
+"""1.21.0's ``cuda_execution_provider.cc`` lines 1465 and 2443: only copies to and from the GPU stay."""
 
 
 def cannot_run(profile: Optional[str], version: str) -> Tuple[MissingKernels, ...]:
@@ -225,6 +199,9 @@ def cannot_run(profile: Optional[str], version: str) -> Tuple[MissingKernels, ..
 
     Of a version that was not read, ``com.microsoft`` as a whole.
     """
-    found = tuple(entry.missing for entry in _BY_PROFILE.get(profile or "", ()) if version in entry.span)
+    if profile == Profile.MINIMAL.value:
+        return _MINIMAL
+    if profile != Profile.LEAN.value:
+        return ()
     whole = (MissingKernels(MICROSOFT, ()),)
-    return found if not found or MICROSOFT in {one.domain for one in found} else (*found, *whole)
+    return (_LEAN, *(_LEAN_AS_READ if version_of(version)[:3] == _READ else whole))

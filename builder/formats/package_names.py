@@ -89,6 +89,12 @@ class Form(Enum):
 ARCHIVE_SUFFIXES = tuple(form.value for form in Form)
 """How the files of packages end."""
 
+MANIFEST = "manifest.json"
+"""The file's name: an archive's first member, at the root of an installed package."""
+
+INDEX = "index.json"
+"""The file of a release that a client reads to choose."""
+
 PARTS_SUFFIX = ".parts.json"
 """Behind an archive's name: the file that says how its parts join."""
 
@@ -168,6 +174,15 @@ def form_of(file_name: str) -> Form:
         endings = " or ".join(ARCHIVE_SUFFIXES)
         raise ValidationError(f"{file_name!r} is not a package: its name ends in neither {endings}.")
     return found
+
+
+def file_mode(path: str) -> int:
+    """Permission bits of a package's file by its path, whatever the umask of who unpacks it."""
+    return 0o755 if path.startswith("lib/") else 0o644
+
+
+FOLDER_MODE = 0o755
+"""Permission bits of a package's folders: a runtime image's user is not the one who unpacked it."""
 
 
 def impossible(provider: str, capabilities: Mapping[str, str], *, has_driver: bool) -> Iterator[str]:

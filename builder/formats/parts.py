@@ -20,7 +20,7 @@ LIMIT = 1 << 20
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def loads(text: Union[str, bytes], where: str) -> Parts:
     not know, or values that cannot be: a part that is missing or out of order, sizes that do not add up).
     """
     value = parse_json(text, where, "Download it again.")
-    require_format(value, FORMAT, where)
+    require_format(value, [FORMAT], where)
     parts = from_json(Parts, value, where)
     problems = [f"{where}: {problem}" for problem in _impossible(parts)]
     if problems:
@@ -70,10 +70,23 @@ def loads(text: Union[str, bytes], where: str) -> Parts:
     return parts
 
 
+def impossible_file(file: StoredFile) -> Iterator[str]:
+    """What of a stored file cannot be, as ``key: problem``.
+
+    A reader joins its name to a folder of its own, so it must be a plain one.
+    """
+    if _FILE.fullmatch(file.file) is None:
+        yield f"file: {file.file!r} is not a plain file name"
+    if SHA256.fullmatch(file.sha256) is None:
+        yield f"sha256: {file.sha256!r} is not 64 hex digits"
+    if file.size <= 0:
+        yield f"size: {file.size} bytes"
+
+
 def _impossible(parts: Parts) -> Iterator[str]:
-    # A reader joins the names to a folder of its own, so they must be plain.
-    if _FILE.fullmatch(parts.file) is None:
-        yield f"file: {parts.file!r} is not a plain file name"
+    yield from impossible_file(StoredFile(parts.file, parts.size, parts.sha256))
+    for number, part in enumerate(parts.parts):
+        yield from (f"parts[{number}].{problem}" for problem in impossible_file(part))
     names = tuple(part.file for part in parts.parts)
     wanted = part_names(parts.file, len(names))
     if not names:
@@ -81,21 +94,6 @@ def _impossible(parts: Parts) -> Iterator[str]:
     elif names != wanted:
         first = next(index for index, pair in enumerate(zip(names, wanted)) if pair[0] != pair[1])
         yield f"parts[{first}].file: {names[first]!r} stands where {wanted[first]!r} is wanted"
-    yield from _impossible_sizes(parts)
-    for where, sha256 in (("sha256", parts.sha256), *_hashes(parts)):
-        if _SHA256.fullmatch(sha256) is None:
-            yield f"{where}: {sha256!r} is not 64 hex digits"
-
-
-def _impossible_sizes(parts: Parts) -> Iterator[str]:
-    for number, part in enumerate(parts.parts):
-        if part.size <= 0:
-            yield f"parts[{number}].size: {part.size} bytes"
     total = sum(part.size for part in parts.parts)
     if total != parts.size:
         yield f"size: {parts.size} bytes, and the parts have {total} together"
-
-
-def _hashes(parts: Parts) -> Iterator[Tuple[str, str]]:
-    for number, part in enumerate(parts.parts):
-        yield f"parts[{number}].sha256", part.sha256

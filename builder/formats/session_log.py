@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Callable, Dict, List, Match, Optional, Pattern, Set, Tuple
 from typing import Counter as Counted
+from typing import Dict, List, Optional, Set, Tuple
 
 from builder.formats.text import shortened
 
@@ -99,71 +99,45 @@ class Placement:
 
 def explained(said: str, ort_version: str) -> Optional[str]:
     """A sentence or two for what ``CreateSession`` said; ``None`` where its own words have to do."""
-    for pattern, sentence in _KNOWN:
+    for pattern, sentence in _KNOWN.items():
         found = pattern.search(said)
         if found:
-            return sentence(found, f"ONNX Runtime {ort_version}")
+            names = map(shortened, found.groups())
+            return sentence.format(*names, path=found[1], runtime=f"ONNX Runtime {ort_version}")
     return None
 
 
-def _opset(found: Match[str], runtime: str) -> str:
-    asked, domain, newest = found.groups()
-    return (
-        f"{runtime} knows {domain} up to {newest}; this model asks for {asked}: export it again with "
-        f"opset_version={newest}, or take a package of a newer ONNX Runtime."
-    )
+_UNKNOWN = (
+    "{{runtime}} knows no operator {operator}: it comes with a library of custom operators, which the "
+    "application has to register, or with a newer ONNX Runtime. Export the model without it, or register its "
+    "library."
+)
 
-
-def _ir_version(found: Match[str], runtime: str) -> str:
-    asked, newest = found.groups()
-    return (
-        f"{runtime} reads IR versions up to {newest}; this model is written in {asked}: save it again with "
-        f"model.ir_version = {newest}, or take a package of a newer ONNX Runtime."
-    )
-
-
-def _unregistered(found: Match[str], runtime: str) -> str:
-    return _unknown(f"{shortened(found[1])}:{shortened(found[2])}", runtime)
-
-
-def _unheard_of(found: Match[str], runtime: str) -> str:
-    return _unknown(f"ai.onnx:{shortened(found[1])} in opset {found[2]}", runtime)
-
-
-def _unknown(operator: str, runtime: str) -> str:
-    return (
-        f"{runtime} knows no operator {operator}: it comes with a library of custom operators, which the "
-        "application has to register, or with a newer ONNX Runtime. Export the model without it, or register "
-        "its library."
-    )
-
-
-def _unimplemented(found: Match[str], runtime: str) -> str:
-    return (
-        f"{runtime} has no kernel for {found[1]} of version {found[2]}, on CUDA or on the CPU: export the "
-        "model again with a newer opset_version or another type."
-    )
-
-
-def _undeclared(found: Match[str], runtime: str) -> str:
-    return (
-        f"{runtime} has to know which opset of the domain '{shortened(found[1])}' the model was written for, "
-        "and the model does not say: add it to its opset_import, or export the model again."
-    )
-
-
-def _weights(found: Match[str], runtime: str) -> str:
-    return (
-        f"{runtime} cannot read the model's weights from {found[1]}: put the file of external data beside it."
-    )
-
-
-_KNOWN: List[Tuple[Pattern[str], Callable[[Match[str], str], str]]] = [
-    (re.compile(r"Opset (\d+) is under development.*?domain (\S+) is till opset (\d+)", re.DOTALL), _opset),
-    (re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"), _ir_version),
-    (re.compile(r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"), _unregistered),
-    (re.compile(r"No Op registered for (.+?) with domain_version of (\d+)", re.DOTALL), _unheard_of),
-    (re.compile(r"No opset import for domain '(.*?)'", re.DOTALL), _undeclared),
-    (re.compile(r"Could not find an implementation for (\w+)\((\d+)\) node"), _unimplemented),
-    (re.compile(r"cannot get file size: [^\[]*\[(.+?)\]"), _weights),
-]
+_KNOWN = {
+    re.compile(r"Opset (\d+) is under development.*?domain (\S+) is till opset (\d+)", re.DOTALL): (
+        "{runtime} knows {1} up to {2}; this model asks for {0}: export it again with opset_version={2}, or "
+        "take a package of a newer ONNX Runtime."
+    ),
+    re.compile(r"Unsupported model IR version: (\d+), max supported IR version: (\d+)"): (
+        "{runtime} reads IR versions up to {1}; this model is written in {0}: save it again with "
+        "model.ir_version = {1}, or take a package of a newer ONNX Runtime."
+    ),
+    re.compile(r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered function/op"): _UNKNOWN.format(
+        operator="{0}:{1}"
+    ),
+    re.compile(r"No Op registered for (.+?) with domain_version of (\d+)", re.DOTALL): _UNKNOWN.format(
+        operator="ai.onnx:{0} in opset {1}"
+    ),
+    re.compile(r"No opset import for domain '(.*?)'", re.DOTALL): (
+        "{runtime} has to know which opset of the domain '{0}' the model was written for, and the model does "
+        "not say: add it to its opset_import, or export the model again."
+    ),
+    re.compile(r"Could not find an implementation for (\w+)\((\d+)\) node"): (
+        "{runtime} has no kernel for {0} of version {1}, on CUDA or on the CPU: export the model again with "
+        "a newer opset_version or another type."
+    ),
+    re.compile(r"cannot get file size: [^\[]*\[(.+?)\]"): (
+        "{runtime} cannot read the model's weights from {path}: put the file of external data beside it."
+    ),
+}
+"""What ONNX Runtime says, and the sentence for it: ``{0}`` is the first group of the pattern."""

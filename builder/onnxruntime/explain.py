@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.formats.package_names import Profile
-from builder.formats.release_range import ALWAYS, ReleaseRange
 from builder.gpu.architectures import Arch
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import CAPABILITIES
@@ -22,7 +21,7 @@ from builder.onnxruntime.profiles import Option, options
 from builder.onnxruntime.toolchain import Compiled, divide, made, read_list, refused, rewritten, tools
 from builder.onnxruntime.toolchain import lost as lost_capabilities
 from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
-from builder.onnxruntime.versions import hold_version, needs, sm_names
+from builder.onnxruntime.versions import ALWAYS, ReleaseRange, hold_version, needs, sm_names
 from builder.project.build_plan import BuildPlan
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from builder.formats.package_names import Host, Profile
-from builder.formats.release_range import ALWAYS, ReleaseRange
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.units import unused_options
+from builder.onnxruntime.versions import ALWAYS, ReleaseRange
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from builder.formats.release_range import ReleaseRange
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.toolchain import compiled, refused
-from builder.onnxruntime.versions import LLM_WITHOUT_120, SPLITS_UNITS
+from builder.onnxruntime.versions import LLM_WITHOUT_120, SPLITS_UNITS, ReleaseRange
 
 _CONTRIB = "contrib_ops/cuda/"
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from builder.findings.finding import Code, Finding, Severity
-from builder.formats.release_range import ALWAYS, ReleaseRange
 from builder.gpu.architectures import Arch
 from builder.gpu.cuda_toolkits import version_of
+from builder.gpu.table import Version
 
 _FIRST_LINE, _LAST_LINE = (1, 21), (1, 23)
 
@@ -23,6 +23,25 @@ _FIRST_FULL_HALF = 53
 
 _CMAKE = "3.31.6"
 """The newest CMake whose ``Modules/Internal/CMakeCUDAArchitecturesValidate.cmake`` was read."""
+
+
+@dataclass(frozen=True)
+class ReleaseRange:
+    """A range of releases, both ends included; ``None`` is open.
+
+    An end of two numbers stands for all patch releases of its line: ``(1, 24)`` holds 1.24.4.
+    """
+
+    first: Version | None = None
+    last: Version | None = None
+
+    def __contains__(self, version: str) -> bool:
+        numbers = version_of(version)
+        above = self.first is None or numbers >= self.first
+        return above and (self.last is None or numbers[: len(self.last)] <= self.last)
+
+
+ALWAYS = ReleaseRange()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from builder.errors import IntegrityError
 from builder.files.digest import Digest, LocalFile
-from builder.formats.manifest import MANIFEST, Manifest, loads
-from builder.formats.package_names import Form
+from builder.formats.manifest import Manifest, loads
+from builder.formats.package_names import MANIFEST, Form
 from builder.project.variants import Preset
 
 BUILT = "built"

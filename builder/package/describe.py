@@ -18,7 +18,6 @@ from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import (
     FORMAT,
-    MANIFEST,
     BaseEntry,
     CoverageEntry,
     Driver,
@@ -29,7 +28,7 @@ from builder.formats.manifest import (
     loads,
 )
 from builder.formats.missing_kernels import cannot_run
-from builder.formats.package_names import Layout
+from builder.formats.package_names import MANIFEST, Layout
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.cuda_toolkits import driver_window
 from builder.onnxruntime.toolchain import tools

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
-from builder.formats.manifest import MANIFEST, FileEntry, Manifest, WheelEntry
-from builder.formats.package_names import REDUCED, PackageName
+from builder.formats.manifest import FileEntry, Manifest, WheelEntry
+from builder.formats.package_names import MANIFEST, REDUCED, PackageName
 from builder.package.contents import NOTICE, NVIDIA, SBOM, licences
 from builder.package.notice import STATEMENT, read_notice
 

@@ -13,7 +13,7 @@ from builder.binary.library import Inspected, Reading, read_library, unreadable
 from builder.binary.pe_macho import ForeignLibrary, read_foreign
 from builder.errors import IntegrityError
 from builder.findings.finding import Code
-from builder.formats.manifest import MANIFEST
+from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.package.describe import InspectedSource, Promise, promise_of

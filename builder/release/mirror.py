@@ -108,7 +108,7 @@ def loads(text: str | bytes, where: str) -> Mirror:
     format, or impossible values).
     """
     value = parse_json(text, where)
-    require_format(value, FORMAT, where)
+    require_format(value, [FORMAT], where)
     mirror = from_json(Mirror, value, where)
     problems = [f"{where}: {problem}" for problem in _impossible(mirror)]
     if problems:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builder.client.probe.detect import Detection, Surroundings
-from builder.client.probe.processes import asker
+from builder.client.probe.processes import asker, worker
 from builder.findings.observed import Probe
 
 SOURCES = Path(__file__).parent / "driver"
@@ -32,6 +32,7 @@ def machine(
     return Surroundings(
         env=full,
         ask=asker(full),
+        work=worker(full),
         python=sys.executable,
         driver_file=folder / "proc/driver/nvidia/version",
         cuda_libraries=(cuda,),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
 
 from builder.client.cli import main
 from builder.client.install.current import Symlink, make_symlink
@@ -15,6 +20,12 @@ from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
 from builder.client.world import World
 from builder.files.http_client import Web, open_url
+from tests.support import ROOT
+
+
+@functools.cache
+def _schema() -> Draft202012Validator:
+    return Draft202012Validator(json.loads((ROOT / "docs/schemas/client.schema.json").read_text()))
 
 
 @dataclass
@@ -50,7 +61,14 @@ class Machine:
 
     def run(self, *argv: str) -> int:
         self.out = self.err = ""
-        return main(argv, self.world(), self.home, self._out, self._err)
+        return main(argv, self.world(), self.env, self.home, self._out, self._err)
+
+    def answer(self, *argv: str) -> dict[str, Any]:
+        """What a command that succeeds says with ``--json``, held to its schema."""
+        assert self.run(*argv, "--json") == 0, self.err
+        value: dict[str, Any] = json.loads(self.out)
+        _schema().validate(value)
+        return value
 
     def web(self) -> Web:
         return Web(open=open_url, sleep=self.waits.append, progress=lambda done, total: None)
@@ -58,9 +76,10 @@ class Machine:
     def world(self) -> World:
         missing = str(self.home / "no-such-file")
         return World(
-            around=Surroundings(
+            surroundings=lambda: Surroundings(
                 env=self.env,
                 ask=asker({}),
+                work=worker({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
                 python=self.python,
                 driver_file=Path(missing),
                 cuda_libraries=(missing,),
@@ -70,14 +89,13 @@ class Machine:
                 root=self.home / "no-such-root",
                 libc=self.libc,
             ),
-            web=self.web(),
+            connect=self.web,
             platform=self.platform,
             cores=8,
             ram_gib=16,
             say=self._err,
             now=lambda: datetime(2026, 11, 21, 2, 0, tzinfo=UTC),
             free=lambda path: self.free,
-            work=worker({"PIP_CONFIG_FILE": os.devnull, "PIP_RETRIES": "0", **self.pip}),
             environments=self.environments,
             confirm=self._confirm if self.says else None,
             symlink=self.symlink,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 from tests.doubles.loopback import listening
 
@@ -51,6 +52,16 @@ class Wheel:
     @property
     def _stem(self) -> str:
         return f"{self.name.replace('-', '_')}-{self.version}"
+
+
+def unpacked(folder: Path, *wheels: Wheel) -> Path:
+    """``folder``, in which the libraries of these wheels lie now, as pip puts them into ``site-packages``."""
+    for wheel in wheels:
+        for member, content in wheel.libraries.items():
+            path = folder / member
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return folder
 
 
 CUBLAS = Wheel(

@@ -15,7 +15,7 @@ from invoke.collection import Collection
 from invoke.program import Program
 
 import tasks
-from builder.client import flags as client_flags
+from builder.client import cli
 
 LEAST_COMMANDS = 100
 """So many are found at least: a reader that finds nothing proves nothing."""
@@ -53,9 +53,9 @@ def verbs() -> Flags:
 def commands(capsys: pytest.CaptureFixture[str]) -> Flags:
     """Flags of each of the client's commands, as its own help tells them."""
     found = {}
-    for name in client_flags.COMMANDS:
+    for name in cli.COMMANDS:
         with pytest.raises(SystemExit):
-            client_flags.parsed([name, "--help"])
+            cli.parsed([name, "--help"])
         found[name] = frozenset(_FLAG.findall(capsys.readouterr().out.replace("[", " ").replace(",", " ")))
     return found
 

@@ -23,8 +23,7 @@ from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, LocalFile, RunningDigest, chunks_of, file_digest
 from builder.files.disk import disk_errors
 from builder.files.file_lock import exclusive
-from builder.formats.manifest import FOLDER_MODE, MANIFEST, file_mode
-from builder.formats.package_names import Form, form_of, stem
+from builder.formats.package_names import FOLDER_MODE, MANIFEST, Form, file_mode, form_of, stem
 from builder.package.archive import ChangedFileError, Content, Member
 from builder.ports import Reporter
 from builder.project.variants import Preset

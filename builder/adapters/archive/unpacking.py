@@ -19,8 +19,7 @@ from builder.errors import IntegrityError, NothingToDoError
 from builder.files.digest import CHUNK, Digest, chunks_in, write_new
 from builder.files.disk import disk_errors
 from builder.files.package_tar import NO_TAR, forward_tar, inside, place_in, plain_file
-from builder.formats.manifest import MANIFEST, file_mode
-from builder.formats.package_names import form_of, stem
+from builder.formats.package_names import MANIFEST, file_mode, form_of, stem
 from builder.package.archive import Member
 from builder.package.contents import vendor_of
 

@@ -1,32 +1,58 @@
-"""The answers of ``verify`` (the files of the package in use) and ``env`` (how an application finds them)."""
+"""The answer of ``env``: how an application finds the package in use, in the words of each shell."""
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping
+import shlex
+from typing import Callable, Dict, List, Mapping
 
-from builder.client.flags import SHELLS, SYSTEMD
 from builder.client.install.current import installed, lasting
 from builder.client.install.prefix import Prefix, read_info
-from builder.client.install.unpack import verify
 from builder.client.world import ClientOptions, CommandAnswer, World, head
-from builder.errors import IntegrityError
 from builder.formats.package_names import HOSTS, LINUX
 
+SYSTEMD = "systemd"
 
-def answer_verify(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape
-    """Hash what is installed again; exit code 7 when it is not as its manifest says."""
-    verdict = verify(installed(options.prefix))
-    good = f"{verdict.manifest.name}: {len(verdict.manifest.files)} files are as the manifest says"
-    value = {
-        **head("verify"),
-        "name": verdict.manifest.name,
-        "folder": str(verdict.folder),
-        "files": len(verdict.manifest.files),
-        "problems": list(verdict.problems),
-    }
-    if verdict.problems:
-        return CommandAnswer(value, (*verdict.problems, "Run install again."), IntegrityError.exit_code)
-    return CommandAnswer(value, (good,))
+Line = Callable[[str, str, str], str]
+"""``line(name, value, separator)``: there is a separator for lists of folders, which keep what is set."""
+
+
+def _sh(name: str, value: str, separator: str) -> str:
+    rest = f"${{{name}:+{separator}${name}}}" if separator else ""
+    return f"export {name}={shlex.quote(value)}{rest}"
+
+
+def _fish(name: str, value: str, separator: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    rest = f" ${name}" if separator else ""
+    paths = "--path " if separator else ""
+    return f"set -gx {paths}{name} '{escaped}'{rest}"
+
+
+def _powershell(name: str, value: str, separator: str) -> str:
+    escaped = value.replace("'", "''")
+    rest = f" + $(if ($env:{name}) {{'{separator}' + $env:{name}}})" if separator else ""
+    return f"$env:{name} = '{escaped}'{rest}"
+
+
+def _cmd(name: str, value: str, separator: str) -> str:
+    """For a batch file, where ``%`` begins a variable."""
+    rest = f"{separator}%{name}%" if separator else ""
+    return f'set "{name}={value.replace("%", "%%")}{rest}"'
+
+
+def _systemd(name: str, value: str, separator: str) -> str:  # noqa: ARG001 a unit inherits no list
+    """As systemd.exec(5) and systemd.syntax(7) quote: ``%`` begins a specifier."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'Environment="{name}={escaped}"'
+
+
+SHELLS: Mapping[str, Line] = {
+    "sh": _sh,
+    "fish": _fish,
+    "powershell": _powershell,
+    "cmd": _cmd,
+    SYSTEMD: _systemd,
+}
 
 
 def answer_env(world: World, options: ClientOptions) -> CommandAnswer:

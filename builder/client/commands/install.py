@@ -7,11 +7,11 @@ from typing import Dict, List
 
 from builder.client.commands.recommend import by_table
 from builder.client.commands.select_package import Scene, choice_value, choose, explained, look, note_verdict
-from builder.client.install.complete import CompletionMeans, Nearby, site_packages
+from builder.client.install.complete import CompletionMeans, Nearby, Pip, Wheels, site_packages
 from builder.client.install.current import require_ours
 from builder.client.install.installer import InstallJob, InstallResult, install
-from builder.client.install.source import without_network
-from builder.client.install.wheels import Pip, Wheels
+from builder.client.install.source import network
+from builder.client.trials.try_out import OrtTrials
 from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.formats.index import IndexPackage, offers
 from builder.formats.text import mib
@@ -44,7 +44,7 @@ def _job(
     world: World, options: ClientOptions, choice: PackageChoice, package: IndexPackage, scene: Scene
 ) -> InstallJob:
     environments = (*site_packages(options.look_in), *world.environments)
-    pip = Pip(tuple(dict.fromkeys((world.around.python, "python3", "python"))), world.work)
+    pip = Pip(tuple(dict.fromkeys((world.around.python, "python3", "python"))), world.around.work)
     means = CompletionMeans(
         prefix=options.prefix,
         nearby=Nearby(options.prefix, environments),
@@ -58,9 +58,9 @@ def _job(
         layout=options.layout,
         located=scene.located,
         means=means,
-        web=without_network(world.web) if options.offline else world.web,
+        web=network(world.web, offline=options.offline),
         now=world.now,
-        trials=world.trials,
+        trials=OrtTrials(world.around.ask, world.around.python),
         symlink=world.symlink,
     )
 

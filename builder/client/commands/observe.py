@@ -14,16 +14,14 @@ from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
 
 from builder.client.install.current import pointed
 from builder.client.install.prefix import Prefix, read_info
-from builder.client.install.source import expanded
 from builder.client.install.unpack import Verification, verify
-from builder.client.probe import stated
-from builder.client.probe.detect import detect
-from builder.client.probe.stated import VARIABLE
+from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY, VARIABLE, detect
 from builder.client.probe.system import Allowed, driver_on_disk, look_at_kernel, may_use
-from builder.client.trials.try_out import host_of
+from builder.client.trials.try_out import OrtTrials, host_of
 from builder.client.world import ClientOptions, World
 from builder.errors import BuilderError, NothingToDoError, ValidationError
-from builder.files.digest import sha256_of
+from builder.files.digest import Digest, has_bytes
+from builder.files.disk import absolute
 from builder.findings.observed import (
     Cache,
     Distribution,
@@ -45,7 +43,7 @@ _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
 _MOST_DIGITS = 20
 """Of a number of bytes."""
 
-_STATED = (stated.CAPABILITIES, stated.DRIVER, stated.MEMORY)
+_STATED = (FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY)
 
 
 def mounted_noexec(path: Path) -> bool:
@@ -75,26 +73,13 @@ class Rights:
     noexec: Allowed = mounted_noexec
 
 
-@dataclass(frozen=True)
-class Package:
-    """The package in use, read."""
-
-    verdict: Verification
-    installed: InstalledPackage
-
-    @property
-    def manifest(self) -> Manifest:
-        """Its manifest."""
-        return self.verdict.manifest
-
-
 def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
     """All that the rules want to know of this machine. Nothing is changed.
 
     Raises ``ValidationError`` for a model that is no file, ``NothingToDoError`` for one and no package.
     """
     files = [_model(text) for text in options.models]
-    package, broken = _package(options.prefix)
+    verdict, installed, broken = _package(options.prefix)
     seen = replace(
         _machine(world, rights),
         broken=broken,
@@ -102,15 +87,16 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
         cache=_cache(world, rights),
     )
     places = [Path(world.around.env.get("TMPDIR") or _TEMPORARY)]
-    if package is not None:
-        places.insert(0, package.verdict.folder)
+    if verdict is not None:
+        places.insert(0, verdict.folder)
+        trial, models = _trials(verdict, seen, world, files)
         seen = replace(
             seen,
-            installed=package.installed,
-            host=_elsewhere(package.verdict.folder, world.around.env),
-            shadows=tuple(_shadows(package, world)),
-            trial=_trial(package, seen, world),
-            models=tuple(_models(package, seen, world, files)),
+            installed=installed,
+            host=_elsewhere(verdict.folder, world.around.env),
+            shadows=tuple(_shadows(verdict, world)),
+            trial=trial,
+            models=models,
         )
     elif files:
         raise NothingToDoError(
@@ -135,17 +121,18 @@ def _machine(world: World, rights: Rights) -> Seen:
     )
 
 
-def _package(prefix: Prefix) -> Tuple[Optional[Package], Optional[str]]:
+def _package(
+    prefix: Prefix,
+) -> Tuple[Optional[Verification], Optional[InstalledPackage], Optional[str]]:
     """The package in use, or why it cannot be read."""
     try:
         folder = pointed(prefix)
         if folder is None:
-            return None, _dangling(prefix)
+            return None, None, _dangling(prefix)
         verdict = verify(folder)
-        info = read_info(folder)
+        return verdict, _installed(verdict, read_info(folder)), None
     except (BuilderError, OSError, ValueError) as error:
-        return None, str(error)
-    return Package(verdict, _installed(verdict, info)), None
+        return None, None, str(error)
 
 
 def _dangling(prefix: Prefix) -> Optional[str]:
@@ -178,39 +165,30 @@ def _elsewhere(folder: Path, env: Mapping[str, str]) -> Optional[str]:
         return named
 
 
-def _shadows(package: Package, world: World) -> Iterator[Shadow]:
+def _shadows(verdict: Verification, world: World) -> Iterator[Shadow]:
     if not world.platform.startswith("linux"):
         return iter(())
-    return shadows(package.verdict.folder, package.manifest, world.around.env)
+    return shadows(verdict.folder, verdict.manifest, world.around.env)
 
 
-def _trial(package: Package, seen: Seen, world: World) -> Optional[SessionTrial]:
-    """Only of what is whole."""
-    host = host_of(package.verdict.folder, package.manifest)
-    if package.verdict.problems or host is None:
-        return None
-    return world.trials.compute(host, _provider(package, seen))
-
-
-def _provider(package: Package, seen: Seen) -> str:
-    """The GPU's only where CUDA has one, else the CPU's."""
-    provider = package.manifest.provider
-    return CPU if provider == CUDA and not seen.reply("libcuda").devices else provider
-
-
-def _models(package: Package, seen: Seen, world: World, files: Iterable[Path]) -> Iterator[ModelTrial]:
-    """The user's models, in what is whole."""
-    host = host_of(package.verdict.folder, package.manifest)
-    if package.verdict.problems or host is None:
-        return
-    provider = _provider(package, seen)
-    for file in files:
-        yield ModelTrial(str(file), provider, world.trials.open(host, provider, file).failure)
+def _trials(
+    verdict: Verification, seen: Seen, world: World, files: Iterable[Path]
+) -> Tuple[Optional[SessionTrial], Tuple[ModelTrial, ...]]:
+    """A session of one node and the user's models, in what is whole: on the GPU only where CUDA has one."""
+    manifest = verdict.manifest
+    host = host_of(verdict.folder, manifest)
+    if verdict.problems or host is None:
+        return None, ()
+    no_gpu = manifest.provider == CUDA and not seen.reply("libcuda").devices
+    provider = CPU if no_gpu else manifest.provider
+    trials = OrtTrials(world.around.ask, world.around.python)
+    opened = [ModelTrial(str(file), provider, trials.open(host, provider, file).failure) for file in files]
+    return trials.compute(host, provider), tuple(opened)
 
 
 def _model(text: str) -> Path:
     """The model's file, read. Raises ``ValidationError``, and as ``read_onnx``."""
-    file = expanded(Path(text)).absolute()
+    file = absolute(Path(text))
     if not file.is_file():
         raise ValidationError(
             f"--try {printable(text)}: no such file, or no regular one. Give a model's path."
@@ -272,7 +250,7 @@ def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterato
     for place in _before(folder / _LIB, env):
         for entry in entries:
             path = place / entry.path[len(_LIB) :]
-            if _is(path.is_file) and not _same(path, entry):
+            if _is(path.is_file) and not has_bytes(path, Digest(entry.size, entry.sha256)):
                 yield Shadow(path.name, str(path), _version(path), _own(entry, manifest))
 
 
@@ -291,13 +269,6 @@ def _is(kind: Callable[[], bool]) -> bool:
     """What may not be looked at is not there."""
     try:
         return kind()
-    except OSError:
-        return False
-
-
-def _same(path: Path, entry: FileEntry) -> bool:
-    try:
-        return path.stat().st_size == entry.size and sha256_of(path) == entry.sha256
     except OSError:
         return False
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from builder.client.commands.select_package import Scene, choose, look, note_verdict
+from builder.client.commands.select_package import ModelVerdict, Scene, choose, look, note_verdict
 from builder.client.install.current import installed
-from builder.client.install.info import ModelVerdict
-from builder.client.install.source import expanded
 from builder.client.install.unpack import verify
 from builder.client.trials.try_out import OrtTrials, TryOut, host_of
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import IntegrityError, ValidationError
+from builder.files.disk import absolute
+from builder.files.package_tar import bad_package
 from builder.formats.manifest import Manifest, ModelRule
 from builder.formats.missing_kernels import cause
 from builder.formats.onnx_file import read_onnx
@@ -46,7 +46,8 @@ def answer_recommend(world: World, options: ClientOptions) -> CommandAnswer:
     attempts: Sequence[Attempt] = ()
     if options.models:
         rules = tuple(_fitting(scene.index.models, verdict.vram_mib, world))
-        attempts = tuple(_try_models(rules, _files(options.models, rules, scene), options, world.trials))
+        trials = OrtTrials(world.around.ask, world.around.python)
+        attempts = tuple(_try_models(rules, _files(options.models, rules, scene), options, trials))
         verdict = _by_trial(rules, attempts, verdict)
         note_verdict(world, options, scene, choice, verdict)
     notes = limits(choice.package) if choice.package else ()
@@ -78,7 +79,7 @@ def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Ma
         name, _, path = text.partition("=")
         named = name in known and bool(path)
         model = name if named else rules[0].model if rules else ""
-        file = expanded(Path(path if named else text)).absolute()
+        file = absolute(Path(path if named else text))
         if not file.is_file():
             raise ValidationError(
                 f"--try {printable(text)}: no such file, or no regular one. Give a model's path, or "
@@ -130,10 +131,11 @@ def _runtime(options: ClientOptions) -> Tuple[Path, Manifest]:
     """The installed host library, whose package is whole: nothing else is run."""
     verdict = verify(installed(options.prefix))
     if verdict.problems:
-        raise IntegrityError("\n".join([*verdict.problems, "Run install again."]))
+        first, *others = verdict.problems
+        raise IntegrityError(first, details=others, advice="Run install again.")
     host = host_of(verdict.folder, verdict.manifest)
     if host is None:
-        raise IntegrityError(f"{verdict.folder}: the package lists no host library.")
+        raise bad_package(str(verdict.folder), "the package lists no host library")
     return host, verdict.manifest
 
 

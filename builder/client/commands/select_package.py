@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Dict, List, Optional, Sequence
 
 from builder.client.commands.show_gpus import device_value, spelled
-from builder.client.install.info import ModelVerdict, gpu_info
-from builder.client.install.prefix import make_folders, write_json
-from builder.client.install.source import Located, locate, without_network
+from builder.client.install.prefix import changing, write_json
+from builder.client.install.source import Located, locate, network
 from builder.client.probe.detect import Detection, detect
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
-from builder.files.disk import disk_errors
-from builder.files.file_lock import exclusive
 from builder.findings.observed import Outcome
 from builder.formats.index import Index, IndexPackage, distinct
+from builder.formats.package_names import COREML, DIRECTML
 from builder.gpu.devices import Device
 from builder.selection.choice import PackageChoice
 from builder.selection.choice import lines as table_lines
@@ -56,8 +55,7 @@ class Scene:
 
 def look(world: World, options: ClientOptions) -> Scene:
     """Read the index and look at the machine."""
-    web = without_network(world.web) if options.offline else world.web
-    located = locate(options.index, web)
+    located = locate(options.index, network(world.web, offline=options.offline))
     found = detect(world.around)
     devices = only(found.devices, options.device) if options.device else found.devices
     return Scene(found, located, devices, world.platform)
@@ -87,7 +85,10 @@ def _as_asked(variant: str, scene: Scene) -> PackageChoice:
         return choice
     fitting = [item for item in distinct(mine) if item.platform == scene.platform]
     if not fitting:
-        raise NoCompatiblePackageError(f"--variant {variant}: it has no package for {scene.platform}.")
+        raise NoCompatiblePackageError(
+            f"--variant {variant}: it has no package for {scene.platform}.",
+            advice="`list` shows all packages of the release.",
+        )
     best = min(fitting, key=lambda item: (lacking(item), item.size))
     return replace(choice, package=best, summary=_warning(best, scene), notes=limits(best))
 
@@ -98,19 +99,60 @@ def _warning(package: IndexPackage, scene: Scene) -> str:
     return f"{package.name}, as asked with --variant. It will not run on a GPU here: {why}."
 
 
+@dataclass(frozen=True)
+class ModelVerdict:
+    """Which model the machine can hold, and whether that was tried."""
+
+    model: Optional[str]
+    device: Optional[str]
+    """``gpu`` or ``cpu``: where the model goes."""
+    vram_mib: Optional[int]
+    """GPU memory a model may take."""
+    tested: bool = False
+    """Whether the model was opened."""
+
+
 def note_verdict(
     world: World, options: ClientOptions, scene: Scene, choice: PackageChoice, verdict: ModelVerdict
 ) -> None:
     """Write it, whole or not at all. Where that cannot be, the user is told, and what was done stands."""
     prefix = options.prefix
     try:
-        with disk_errors(prefix.root):
-            make_folders(prefix)
-            with exclusive(prefix.lock, lambda: world.say("Waiting for another install to finish.")):
-                make_folders(prefix)
-                write_json(prefix, prefix.gpu_info, gpu_info(choice, scene.found, verdict, world.now()))
+        with changing(prefix, world.say):
+            write_json(prefix, prefix.gpu_info, _gpu_info(choice, scene.found, verdict, world.now()))
     except DiskError as error:
         world.say(f"{prefix.gpu_info}: not written: {error}")
+
+
+def _gpu_info(
+    choice: PackageChoice, found: Detection, verdict: ModelVerdict, now: datetime
+) -> Dict[str, object]:
+    """``gpu-info.json``; docs/client.md explains each key."""
+    package, device = choice.package, choice.device or _largest(found)
+    memory = device.memory_mib if device else None
+    on_gpu = verdict.device == "gpu"
+    return {
+        "format": 1,
+        "hasGPU": bool(found.devices),
+        "gpuName": device.name if device else None,
+        "vramMB": memory,
+        "vramGB": round(memory / 1024, 1) if memory is not None else None,
+        "cudaVersion": found.cuda,
+        "driverVersion": found.driver,
+        "package": package.name if package else None,
+        "recommendedModel": verdict.model,
+        "tested": verdict.tested,
+        "vramVerified": verdict.tested and on_gpu,
+        "fallbackToCpu": not (
+            choice.on_gpu or (package is not None and package.provider in {DIRECTML, COREML})
+        ),
+        "reason": choice.summary,
+        "checkedAt": now.isoformat(timespec="seconds"),
+    }
+
+
+def _largest(found: Detection) -> Optional[Device]:
+    return max(found.devices, key=lambda device: device.memory_mib or 0, default=None)
 
 
 def explained(choice: PackageChoice, found: Detection) -> List[str]:

@@ -1,11 +1,14 @@
 """NVIDIA's libraries of a thin package: those that lie on this machine already, else those of their wheels.
 
-They are looked for in Python environments and in the packages installed before.
+They are looked for in Python environments and in the packages installed before. Wheels are taken from
+folders that the user names, by their bytes; else pip, which knows this machine's index, proxy and
+certificates, fetches them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import zipfile
 import zlib
@@ -14,15 +17,32 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from builder.client.install.prefix import Prefix, make_folder
-from builder.client.install.wheels import Wheels
-from builder.errors import ConfigError, DiskError, IntegrityError
-from builder.files.digest import chunks_in, sha256_of, write_new
+from builder.client.probe.processes import ProcessAnswer, Work
+from builder.errors import ConfigError, DiskError, ToolMissingError, TransferError
+from builder.files.digest import (
+    Digest,
+    chunks_in,
+    has_bytes,
+    other_bytes,
+    require_bytes,
+    sha256_of,
+    write_new,
+)
 from builder.files.disk import sync_file
-from builder.files.package_tar import parts_of
-from builder.formats.manifest import MANIFEST, FileEntry, Manifest, WheelEntry, file_mode
+from builder.files.package_tar import bad_package, parts_of
+from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
+from builder.formats.manifest import FileEntry, Manifest, WheelEntry
+from builder.formats.package_names import MANIFEST, file_mode
+from builder.formats.text import mib
 
 SPARE_BYTES = 64 * 2**20
 """Left free beyond what the package needs."""
+
+_SOURCE = re.compile(r"wheel:([A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!]*)")
+
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*-([a-z0-9_]+)(?:\.[a-z0-9_.]+)?\.whl")
+
+_ADVICE = "Set its index (PIP_INDEX_URL, pip.conf), or take --layout full."
 
 
 @dataclass(frozen=True)
@@ -67,7 +87,7 @@ def _wheels(missing: Iterable[FileEntry], manifest: Manifest) -> List[WheelEntry
     known = {wheel.source: wheel for wheel in manifest.wheels}
     lost = [entry.path for entry in missing if entry.source not in known or entry.member is None]
     if lost:
-        raise IntegrityError(f"{manifest.name}: its manifest does not say where {lost[0]} comes from")
+        raise bad_package(manifest.name, f"its manifest does not say where {lost[0]} comes from")
     return [known[source] for source in sorted({entry.source for entry in missing})]
 
 
@@ -90,8 +110,8 @@ def require_room(means: CompletionMeans, needed: int, what: str) -> None:
     free = means.free(root)
     if free < needed:
         raise DiskError(
-            f"{root}: {needed} bytes are needed {what}, {free} are free. "
-            "Free some space or choose another place with --prefix."
+            f"{root}: {needed} bytes are needed {what}, {free} are free.",
+            advice="Free some space or choose another place with --prefix.",
         )
 
 
@@ -114,9 +134,9 @@ def _unzip(path: Path, wheel: WheelEntry, entry: FileEntry, target: Path) -> Non
         with zipfile.ZipFile(path) as archive, archive.open(str(entry.member)) as source:
             digest = write_new(chunks_in(source), target, file_mode(entry.path), sync_file).sha256
     except KeyError as error:
-        raise IntegrityError(f"{wheel.file}: it does not hold {entry.member}") from error
+        raise bad_package(wheel.file, f"it does not hold {entry.member}") from error
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise IntegrityError(f"{wheel.file}: {entry.member} cannot be read: {error}") from error
+        raise bad_package(wheel.file, f"{entry.member} cannot be read: {error}") from error
     _require_digest(f"{wheel.file}: {entry.member}", entry, digest)
 
 
@@ -143,9 +163,7 @@ def _linked(source: Path, target: Path) -> bool:
 
 def _require_digest(where: str, entry: FileEntry, digest: str) -> None:
     if digest != entry.sha256:
-        raise IntegrityError(
-            f"{where}: sha256 differs from the manifest.\n    wanted: {entry.sha256}\n    got:    {digest}"
-        )
+        raise other_bytes(f"{where}: sha256 differs from the manifest", entry.sha256, digest)
 
 
 NVIDIA = "nvidia"
@@ -226,3 +244,96 @@ def site_packages(folders: Iterable[Path]) -> Tuple[Path, ...]:
         inner = (path for pattern in _ENVIRONMENTS for path in sorted(folder.glob(pattern)))
         found.update(dict.fromkeys(path for path in (folder, *inner) if (path / NVIDIA).is_dir()))
     return tuple(found)
+
+
+@dataclass(frozen=True)
+class Pip:
+    """The pip of the first of ``pythons`` that has one."""
+
+    pythons: Tuple[str, ...]
+    work: Work
+
+    def download(self, wheel: WheelEntry, folder: Path) -> Path:
+        """The wheel, proved, in the empty ``folder``, which also takes pip's own temporary files.
+
+        Raises ``ToolMissingError`` (no pip), ``TransferError`` (not to be had), ``IntegrityError`` (other
+        bytes) or ``DiskError``.
+        """
+        asked = folder / "requirements.txt"
+        asked.write_text(f"{_requirement(wheel)} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
+        platform = _platform(wheel.file)
+        wanted = ["--require-hashes", "-r", str(asked), *(["--platform", platform] if platform else [])]
+        answer = self._run(wanted, folder)
+        if answer.code != 0:
+            raise refusal(_requirement(wheel), answer.stderr.splitlines(), _ADVICE)
+        path = downloaded(folder, wheel.file)
+        require_bytes(path, Digest(wheel.size, wheel.sha256), wheel.file)
+        return path
+
+    def _run(self, wanted: Sequence[str], folder: Path) -> ProcessAnswer:
+        for python in self.pythons:
+            answer = self._try(pip_download(python, folder, wanted), folder)
+            if answer is not None and answer.code != NO_PIP:
+                return answer
+        raise ToolMissingError(
+            f"None of {', '.join(self.pythons)} has pip, which fetches NVIDIA's libraries.",
+            advice="Install it (apt install python3-pip, python3 -m ensurepip), or take what has them "
+            "inside: --layout full.",
+        )
+
+    def _try(self, argv: Sequence[str], folder: Path) -> Optional[ProcessAnswer]:
+        try:
+            return self.work(argv, folder)
+        except OSError:
+            return None
+
+
+def _requirement(wheel: WheelEntry) -> str:
+    """``nvidia-cublas-cu12==12.9.1.4``; nothing that pip could take for an option gets through."""
+    match = _SOURCE.fullmatch(wheel.source)
+    if match is None:
+        raise bad_package(repr(wheel.source), "the manifest names no wheel that pip could be asked for")
+    return match[1]
+
+
+def _platform(file: str) -> Optional[str]:
+    """The wheel's first platform tag: an old pip does not know by itself that the newest tags fit."""
+    match = _FILE.fullmatch(file)
+    return match[1] if match and match[1] != "any" else None
+
+
+@dataclass(frozen=True)
+class Wheels:
+    """The sources of wheels: folders, then ``pip``, which is ``None`` where nothing may be fetched."""
+
+    folders: Tuple[Path, ...]
+    pip: Optional[Pip]
+
+    def bring(self, wheel: WheelEntry, work: Path, say: Callable[[str], None]) -> Path:
+        """The wheel, with its sha256 proved. ``work`` is an empty folder for what is fetched.
+
+        Raises ``TransferError`` where it is in none of the folders and pip may not be asked, or as ``Pip``.
+        """
+        path = self.find(wheel)
+        if path is not None:
+            return path
+        if self.pip is None:
+            raise TransferError(
+                f"{wheel.file}: not here, and --offline fetches nothing.",
+                advice="Put it into a folder for --wheels, or take what has NVIDIA's libraries inside: "
+                "--layout full.",
+            )
+        say(f"Fetching {wheel.file} ({mib(wheel.size)}) through pip.")
+        return self.pip.download(wheel, work)
+
+    def find(self, wheel: WheelEntry) -> Optional[Path]:
+        """A file with exactly the wheel's bytes, whatever its name; one that has it is looked at first."""
+        return next(
+            (path for path in self._candidates(wheel) if has_bytes(path, Digest(wheel.size, wheel.sha256))),
+            None,
+        )
+
+    def _candidates(self, wheel: WheelEntry) -> Iterator[Path]:
+        yield from (folder / wheel.file for folder in self.folders)
+        for folder in self.folders:
+            yield from sorted(path for path in folder.glob("*.whl") if path.name != wheel.file)

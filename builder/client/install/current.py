@@ -14,7 +14,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Tuple
 from builder.client.install.prefix import Prefix, write_text
 from builder.errors import DiskError, NothingToDoError
 from builder.files.disk import remove, sync_folder
-from builder.formats.manifest import MANIFEST
+from builder.formats.package_names import MANIFEST
 
 Symlink = Callable[[Path, Path], None]
 """``symlink(target, link)``. Raises ``OSError`` or ``NotImplementedError`` where links cannot be made."""

@@ -35,25 +35,31 @@ def open_tar(file: Path, form: Form) -> Iterator[IO[bytes]]:
     if form is Form.ZST:
         with open_zstd(file) as stream:
             yield stream
-        return
-    with gzip.open(file) as stream:
-        yield cast("IO[bytes]", _Checked(stream, file))
+    else:
+        with gzip.open(file) as stream:
+            damage = (gzip.BadGzipFile, zlib.error, EOFError)
+            yield cast(
+                "IO[bytes]", _Checked(cast("IO[bytes]", stream), damage, f"{file}: not a whole gzip file")
+            )
 
 
 class _Checked:
-    """A gzip stream whose damage is an ``IntegrityError``: an ``OSError`` would be reported as the disk's."""
+    """A stream whose ``damage`` is an ``IntegrityError``: gzip's, an ``OSError``, would be the disk's."""
 
-    def __init__(self, stream: gzip.GzipFile, file: Path) -> None:
+    def __init__(self, stream: IO[bytes], damage: Tuple[Type[Exception], ...], message: str) -> None:
         self._stream = stream
-        self._file = file
+        self._damage = damage
+        self._message = message
 
     def read(self, size: int = -1) -> bytes:
         """Up to ``size`` bytes; empty at the end."""
         try:
             return self._stream.read(size)
-        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-            raise IntegrityError(f"{self._file}: not a whole gzip file: {error}") from error
+        except self._damage as error:
+            raise IntegrityError(self._message, cause=str(error), advice=AGAIN) from error
 
+
+AGAIN = "Fetch it again."
 
 MODULES = ("compression.zstd", "backports.zstd", "zstandard")
 
@@ -66,27 +72,21 @@ PROGRAMS: Tuple[Tuple[str, ...], ...] = (
 Find = Callable[[str], Optional[str]]
 
 
-class _ZstdModule(Protocol):
-    """What ``compression.zstd`` and ``backports.zstd`` have in common."""
-
-    ZstdError: Type[Exception]
-
-    def open(self, file: str, mode: str) -> IO[bytes]:
-        """Decompressed bytes, all frames."""
-
-
 class _Decompressor(Protocol):
     def stream_reader(self, source: IO[bytes], *, read_across_frames: bool, closefd: bool) -> IO[bytes]:
         """Decompressed bytes."""
 
 
-class _Zstandard(Protocol):
-    """The package ``zstandard``: its own ``open`` stops after the first frame."""
+class _ZstdModule(Protocol):
+    """What is used of ``compression.zstd`` and ``backports.zstd``, and of the package ``zstandard``."""
 
     ZstdError: Type[Exception]
 
-    def ZstdDecompressor(self) -> _Decompressor:  # noqa: N802 its name there
-        """A decompressor with the usual limits."""
+    ZstdDecompressor: Callable[[], _Decompressor]
+    """Of ``zstandard``, whose own ``open`` stops after the first frame."""
+
+    def open(self, file: str, mode: str) -> IO[bytes]:
+        """Decompressed bytes, all frames."""
 
 
 @contextmanager
@@ -96,13 +96,16 @@ def open_zstd(file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.
     Raises ``ToolMissingError`` when nothing here reads zstd, ``IntegrityError`` when the bytes are no
     zstd or end early.
     """
-    module = _module(modules)
+    module, broken = _module(modules), f"{file}: not a whole zstd file"
     if module is not None:
-        with _through_module(module, file) as stream:
-            yield stream
+        with _open(module, file) as stream:
+            yield cast("IO[bytes]", _Checked(stream, (module.ZstdError, EOFError), broken))
         return
-    with _through_program(_program(file, find), file) as stream:
-        yield stream
+    try:
+        with output_of(_program(file, find)) as stream:
+            yield stream
+    except CommandError as error:
+        raise IntegrityError(broken, cause=str(error), advice=AGAIN) from error
 
 
 def require_zstd(modules: Sequence[str] = MODULES, find: Find = shutil.which) -> None:
@@ -134,23 +137,4 @@ def _program(file: Path, find: Find) -> List[str]:
 def _open(module: _ZstdModule, file: Path) -> IO[bytes]:
     if hasattr(module, "ZstdFile"):
         return module.open(str(file), "rb")
-    decompressor = cast("_Zstandard", module).ZstdDecompressor()
-    return decompressor.stream_reader(file.open("rb"), read_across_frames=True, closefd=True)
-
-
-@contextmanager
-def _through_module(module: _ZstdModule, file: Path) -> Iterator[IO[bytes]]:
-    with _open(module, file) as stream:
-        try:
-            yield stream
-        except (module.ZstdError, EOFError) as error:
-            raise IntegrityError(f"{file}: not a whole zstd file: {error}") from error
-
-
-@contextmanager
-def _through_program(argv: Sequence[str], file: Path) -> Iterator[IO[bytes]]:
-    try:
-        with output_of(argv) as stream:
-            yield stream
-    except CommandError as error:
-        raise IntegrityError(f"{file}: not a whole zstd file: {error}") from error
+    return module.ZstdDecompressor().stream_reader(file.open("rb"), read_across_frames=True, closefd=True)

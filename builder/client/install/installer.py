@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from builder.client.install.complete import CompletionMeans, complete, require_room, survey
 from builder.client.install.current import (
@@ -20,29 +20,28 @@ from builder.client.install.current import (
     versions,
 )
 from builder.client.install.decompress import open_tar, readable, require_zstd
-from builder.client.install.info import package_info
-from builder.client.install.obtain import coming, obtain
+from builder.client.install.obtain import coming, obtain, remove_leftovers
 from builder.client.install.prefix import (
     INFO,
     Prefix,
+    changing,
     forget_downloads,
-    make_folders,
-    remove_leftovers,
-    top_of,
     write_json,
 )
-from builder.client.install.source import Located, Pick, pick, within
+from builder.client.install.source import Located, pick, within
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError
-from builder.files.disk import disk_errors, sync_folder
-from builder.files.file_lock import exclusive
+from builder.files.disk import sync_folder
 from builder.files.http_client import Web
+from builder.files.package_tar import bad_package
 from builder.formats.index import IndexPackage
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import shortcoming
-from builder.formats.package_names import form_of
+from builder.formats.package_names import form_of, stem
 from builder.selection.choice import PackageChoice
+
+_PROVIDER = "libonnxruntime_providers_cuda.so"
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,8 @@ class InstallJob:
     choice: PackageChoice
     offers: Tuple[IndexPackage, ...]
     """The chosen package in every layout and kind of archive, best first."""
-    layout: str
-    """``auto``, ``full`` or ``thin``."""
+    layout: Optional[str]
+    """``full`` or ``thin``; ``None``: whichever is better here."""
     located: Located
     means: CompletionMeans
     web: Web
@@ -104,19 +103,14 @@ def install(job: InstallJob) -> InstallResult:
     wanted = within(job.offers, job.layout)
     if not any(readable(form_of(offer.file)) for offer in wanted):
         require_zstd()
-    with disk_errors(job.prefix.root, also="What is in use is whole; run install again."):
-        require_ours(job.prefix)
-        make_folders(job.prefix)
-        with exclusive(job.prefix.lock, lambda: job.means.say("Waiting for another install to finish.")):
-            make_folders(job.prefix)
-            return _install(job, wanted)
+    require_ours(job.prefix)
+    with changing(job.prefix, job.means.say, also="What is in use is whole; run install again."):
+        return _install(job, wanted)
 
 
 def _install(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> InstallResult:
     remove_leftovers(job.prefix, wanted)
-    made = _there(job, wanted) or _bring(
-        job, pick(wanted, job.layout, readable, lambda thin: _nothing_missing(job, thin))
-    )
+    made = _there(job, wanted) or _bring(job, wanted)
     if not made.fresh:
         _describe(job, made.folder, made.package, made.manifest, made.folder)
     upgrade = _upgrade(job, made)
@@ -186,15 +180,15 @@ def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
     if not nearby.promising():
         return False
     with open_tar(_fetch(job, thin), form_of(thin.file)) as stream:
-        absent = read_manifest(stream, top_of(thin)).absent
+        absent = read_manifest(stream, stem(thin.file)).absent
     return len(survey(absent, nearby)) == len(absent)
 
 
-def _bring(job: InstallJob, picked: Pick) -> Made:
-    package = picked.package
+def _bring(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Made:
+    package, why = pick(wanted, job.layout, lambda thin: _nothing_missing(job, thin))
     folder = job.prefix.folder(package)
     manifest, tried = _unpack(job, package, _fetch(job, package), folder)
-    return Made(folder, package, manifest, tried, fresh=True, why=picked.why)
+    return Made(folder, package, manifest, tried, fresh=True, why=why)
 
 
 def _fetch(job: InstallJob, package: IndexPackage) -> Path:
@@ -209,7 +203,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
     try:
         part.mkdir()
         with open_tar(archive, form_of(package.file)) as stream:
-            manifest = extract(stream, top_of(package), part, package.unpacked_size)
+            manifest = extract(stream, stem(package.file), part, package.unpacked_size)
         _require_agreement(manifest, package)
         complete(manifest, part, job.means)
         tried = _try_out(job, part, manifest)
@@ -226,10 +220,9 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
     said = (manifest.layout, manifest.installed_size)
     if said != (package.layout, package.installed_size):
-        raise IntegrityError(
-            f"{package.file}: its manifest and the index disagree.\n    wanted: layout {package.layout}, "
-            f"{package.installed_size} bytes installed\n    got:    layout {said[0]}, {said[1]} bytes"
-        )
+        wanted = f"    wanted: layout {package.layout}, {package.installed_size} bytes installed"
+        got = f"    got:    layout {said[0]}, {said[1]} bytes"
+        raise bad_package(package.file, "its manifest and the index disagree.", (wanted, got))
 
 
 def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
@@ -241,7 +234,34 @@ def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
 
 
 def _describe(job: InstallJob, where: Path, package: IndexPackage, manifest: Manifest, folder: Path) -> None:
-    """Write ``gpu-package-info.json`` of the package in ``where``, which will be ``folder``."""
+    """Write ``gpu-package-info.json`` of the package in ``where``, which will be ``folder``.
+
+    docs/client.md explains each key.
+    """
     home = folder if job.prefix.pointer.is_file() else job.prefix.current.absolute()
-    info = package_info(job.choice, package, manifest, home / "lib", job.now())
+    device = job.choice.device
+    capability = device.capability if device else None
+    info = {
+        "format": 1,
+        "name": package.name,
+        "variant": package.variant,
+        "provider": package.provider,
+        "layout": package.layout,
+        "architectures": _architectures(manifest),
+        "smVersion": capability.number if capability else None,
+        "computeCap": str(capability) if capability else None,
+        "gpuName": device.name if device else None,
+        "support": job.choice.support,
+        "cudaVisibleDevices": job.choice.visible,
+        "version": package.onnxruntime.version,
+        "libsPath": str(home / "lib"),
+        "installedAt": job.now().isoformat(timespec="seconds"),
+        "sha256": package.sha256,
+    }
     write_json(job.prefix, where / INFO, info)
+
+
+def _architectures(manifest: Manifest) -> List[str]:
+    """Native code found in the CUDA provider, as ``sm_75``."""
+    found = (item.sass for item in manifest.coverage if item.path.endswith(_PROVIDER))
+    return [f"sm_{sm}" for sm in next(found, ())]

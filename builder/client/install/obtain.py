@@ -9,13 +9,26 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from threading import Event, Lock
-from typing import Callable, Deque, Dict, Generator, List, Optional, Sequence, Tuple
+from typing import (
+    Callable,
+    Deque,
+    Dict,
+    Generator,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
 
-from builder.client.install.prefix import Prefix
+from builder.client.install.prefix import LIBRARY, Prefix, clear_parts
 from builder.client.install.source import Located
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import Digest, RunningDigest, chunks_in, require_bytes, size_of
-from builder.files.download import WantedFile, fetch, forget
+from builder.files.disk import remove
+from builder.files.download import WantedFile, fetch, forget, validator_file
 from builder.files.http_client import Web
 from builder.formats.index import IndexPackage
 from builder.formats.parts import StoredFile
@@ -31,7 +44,7 @@ def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) ->
     """
     if package.parts:
         return _joined(package, located, prefix, web)
-    return _bring(StoredFile(package.file, package.size, package.sha256), located, prefix, web)
+    return _bring(package, located, prefix, web)
 
 
 def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
@@ -39,16 +52,18 @@ def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
     local = isinstance(located.place, Path)
     sizes = sorted((part.size for part in package.parts), reverse=True)
     beside = 0 if local else sum(sizes[:AT_ONCE])
-    rest = max(package.size - size_of(prefix.download(package)), 0)
+    rest = max(package.size - size_of(prefix.piece(package)), 0)
     return beside + (rest if package.parts or not local else 0)
 
 
-def _bring(file: StoredFile, located: Located, prefix: Prefix, web: Web) -> Path:
+def _bring(file: Union[StoredFile, IndexPackage], located: Located, prefix: Prefix, web: Web) -> Path:
     """One asset, proved: where it lies, or where it was downloaded to."""
     place = located.asset(file.file)
     if isinstance(place, Path):
         if not place.is_file():
-            raise TransferError(f"{place}: not there. Packages lie beside their index.json.")
+            raise TransferError(
+                f"{place}: not there.", advice="Copy it there: packages lie beside their index.json."
+            )
         require_bytes(place, Digest(file.size, file.sha256), str(place))
         return place
     piece = prefix.piece(file)
@@ -58,7 +73,7 @@ def _bring(file: StoredFile, located: Located, prefix: Prefix, web: Web) -> Path
 
 def _joined(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -> Path:
     """The parts in order; ``AT_ONCE`` of them are fetched side by side, and lie beside the archive then."""
-    whole = prefix.download(package)
+    whole = prefix.piece(package)
     resumed = size_of(whole) > 0
     missing, running = _missing(package, size_of(whole)), RunningDigest()
     with closing(_fetched([part for _, part in missing], located, prefix, web)) as pieces:
@@ -112,6 +127,24 @@ def _append(piece: Path, whole: Path, start: int, running: RunningDigest) -> Non
         for chunk in chunks_in(source):
             running.put(target.tell(), chunk)
             target.write(chunk)
+
+
+def remove_leftovers(prefix: Prefix, packages: Iterable[IndexPackage]) -> None:
+    """Remove what dead installs left, but not what an install of ``packages`` can go on with.
+
+    Only with the lock held.
+    """
+    clear_parts(prefix)
+    kept = {path for package in packages for path in _arriving(prefix, package)}
+    for path in prefix.downloads.iterdir():
+        if path not in kept and path.suffix != LIBRARY:
+            remove(path)
+
+
+def _arriving(prefix: Prefix, package: IndexPackage) -> Iterator[Path]:
+    for path in (prefix.piece(package), *map(prefix.piece, package.parts)):
+        yield path
+        yield validator_file(path)
 
 
 EVERY_SECONDS = 0.2

@@ -10,92 +10,60 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping, Union
 
 from builder.errors import IntegrityError
 from builder.files.digest import write_new
-from builder.files.disk import remove, sync_file
-from builder.files.download import validator_file
-from builder.formats.index import IndexPackage
-from builder.formats.manifest import FOLDER_MODE, file_mode
-from builder.formats.package_names import stem
-from builder.formats.parts import StoredFile
+from builder.files.disk import disk_errors, remove, sync_file
+from builder.files.file_lock import exclusive
+from builder.formats.package_names import FOLDER_MODE, stem
+
+if TYPE_CHECKING:  # as in builder.client.world
+    from builder.formats.index import IndexPackage
+    from builder.formats.parts import StoredFile
 
 INFO = "gpu-package-info.json"
 
-_STATE = ".ortpacks"
-
-_LIBRARY = ".library"
+LIBRARY = ".library"
 
 
-@dataclass(frozen=True)
 class Prefix:
     """Paths below one prefix."""
 
-    root: Path
-
-    @property
-    def current(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.current = root / "current"
         """The link to the package in use."""
-        return self.root / "current"
-
-    @property
-    def pointer(self) -> Path:
+        self.pointer = root / "current.txt"
         """The file that names the package in use, where links cannot be made."""
-        return self.root / "current.txt"
-
-    @property
-    def gpu_info(self) -> Path:
+        self.gpu_info = root / "gpu-info.json"
         """What was found out about the machine."""
-        return self.root / "gpu-info.json"
-
-    @property
-    def state(self) -> Path:
-        """The folder of the client's own files."""
-        return self.root / _STATE
-
-    @property
-    def history(self) -> Path:
-        """Names of the packages that were in use, oldest first."""
-        return self.state / "history"
-
-    @property
-    def lock(self) -> Path:
-        """The lock file; whoever changes anything holds it."""
-        return self.state / "lock"
-
-    @property
-    def versions(self) -> Path:
+        self.versions = root / "versions"
         """Where unpacked packages lie."""
-        return self.root / "versions"
-
-    @property
-    def downloads(self) -> Path:
+        self.state = root / ".ortpacks"
+        """The folder of the client's own files."""
+        self.history = self.state / "history"
+        """Names of the packages that were in use, oldest first."""
+        self.lock = self.state / "lock"
+        """The lock file; whoever changes anything holds it."""
+        self.downloads = self.state / "downloads"
         """Where archives arrive, and the libraries taken out of wheels."""
-        return self.state / "downloads"
-
-    @property
-    def parts(self) -> Path:
+        self.parts = self.state / "parts"
         """Where things are made before they get their names."""
-        return self.state / "parts"
 
     def folder(self, package: IndexPackage) -> Path:
         """Where this very package lies unpacked: its bytes are part of the name."""
-        return self.versions / f"{top_of(package)}-{package.sha256[:12]}"
+        return self.versions / f"{stem(package.file)}-{package.sha256[:12]}"
 
-    def download(self, package: IndexPackage) -> Path:
-        """Where this very package's archive arrives, joined where it was cut."""
-        return self.piece(StoredFile(package.file, package.size, package.sha256))
-
-    def piece(self, part: StoredFile) -> Path:
-        """Where one part of an archive arrives."""
-        return self.downloads / f"{part.sha256[:12]}-{part.file}.part"
+    def piece(self, stored: Union[StoredFile, IndexPackage]) -> Path:
+        """Where this very archive, or one of its parts, arrives."""
+        return self.downloads / f"{stored.sha256[:12]}-{stored.file}.part"
 
     def library(self, sha256: str) -> Path:
         """Where a library of a wheel waits, whole, until its package is complete."""
-        return self.downloads / f"{sha256}{_LIBRARY}"
+        return self.downloads / f"{sha256}{LIBRARY}"
 
     def part(self, name: str) -> Path:
         """The path at which ``name`` is made; it holds the process number."""
@@ -106,11 +74,6 @@ def default_prefix(env: Mapping[str, str], home: Path) -> Path:
     """``$XDG_DATA_HOME/ortpacks``, by default ``~/.local/share/ortpacks``."""
     base = Path(env.get("XDG_DATA_HOME", ""))
     return (base if base.is_absolute() else home / ".local" / "share") / "ortpacks"
-
-
-def top_of(package: IndexPackage) -> str:
-    """The archive's one top-level folder: the package's name."""
-    return stem(package.file)
 
 
 def make_folders(prefix: Prefix) -> None:
@@ -130,16 +93,17 @@ def make_folder(folder: Path) -> None:
         folder.chmod(FOLDER_MODE)
 
 
-def remove_leftovers(prefix: Prefix, packages: Iterable[IndexPackage]) -> None:
-    """Remove what dead installs left, but not what an install of ``packages`` can go on with.
+@contextmanager
+def changing(prefix: Prefix, say: Callable[[str], None], also: str = "") -> Iterator[None]:
+    """Hold the lock of ``prefix``, whose folders are there then.
 
-    Only with the lock held.
+    What the disk refuses meanwhile is a ``DiskError``, with ``also`` behind its advice.
     """
-    clear_parts(prefix)
-    kept = {path for package in packages for path in _arriving(prefix, package)}
-    for path in prefix.downloads.iterdir():
-        if path not in kept and path.suffix != _LIBRARY:
-            remove(path)
+    with disk_errors(prefix.root, also=also):
+        make_folders(prefix)
+        with exclusive(prefix.lock, lambda: say("Waiting for another command to finish.")):
+            make_folders(prefix)  # the one that was waited for may have removed them
+            yield
 
 
 def clear_parts(prefix: Prefix) -> None:
@@ -157,12 +121,6 @@ def forget_downloads(prefix: Prefix) -> None:
         remove(path)
 
 
-def _arriving(prefix: Prefix, package: IndexPackage) -> Iterator[Path]:
-    for path in (prefix.download(package), *(prefix.piece(part) for part in package.parts)):
-        yield path
-        yield validator_file(path)
-
-
 def write_json(prefix: Prefix, path: Path, value: Mapping[str, object]) -> None:
     """Write a JSON file, whole or not at all."""
     write_text(prefix, path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -172,7 +130,7 @@ def write_text(prefix: Prefix, path: Path, text: str) -> None:
     """Write a file anybody may read, whole or not at all."""
     part = prefix.part(path.name)
     part.unlink(missing_ok=True)
-    write_new([text.encode(errors="surrogateescape")], part, file_mode(path.name), sync_file)
+    write_new([text.encode(errors="surrogateescape")], part, 0o644, sync_file)
     part.replace(path)
 
 

@@ -5,74 +5,28 @@ An index is a URL, a file or a folder. A single archive is its own index, made f
 
 from __future__ import annotations
 
-import pkgutil
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, Optional, Sequence, Tuple, Union
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
-from builder.client.install.decompress import open_tar
+from builder.client.install.decompress import open_tar, readable
 from builder.client.install.unpack import read_manifest
 from builder.errors import ConfigError, NoCompatiblePackageError, TransferError, ValidationError
 from builder.files.digest import sha256_of, size_of
 from builder.files.http_client import Response, Web, read_small
 from builder.formats.index import Index, IndexPackage, StoredArchive, build_index, dumps, loads
-from builder.formats.package_names import ARCHIVE_SUFFIXES, Form, Layout, form_of, stem
+from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, Layout, form_of, stem
 from builder.formats.text import mib
 
-INDEX_NAME = "index.json"
 
-_RELEASE = re.compile(r"/releases/download/(.+)/index\.json$")
-
-
-def default_index() -> Optional[str]:
-    """The index of the release this program was published with; ``None`` when run from the source tree."""
-    try:
-        data = pkgutil.get_data("builder.client", "default_index.txt")
-    except OSError:
-        return None
-    return data.decode().strip() if data else None
-
-
-def mirrored(base: str, default: Optional[str]) -> str:
-    """The index on the mirror ``base``: of the release this program comes from, else the newest."""
-    if not is_url(base):
-        raise ConfigError(f"--mirror {base}: a URL is wanted, http or https. --index also takes folders.")
-    release = _RELEASE.search(default or "")
-    return f"{base.rstrip('/')}/{release[1] if release else 'latest'}/{INDEX_NAME}"
-
-
-def offline(text: str) -> str:
-    """``text``, the folder or archive of ``--offline``. ``ConfigError`` where it is not there."""
-    if is_url(text) or not expanded(Path(text)).exists():
-        raise ConfigError(f"--offline {text}: a folder with index.json, or a package's archive, is wanted.")
-    return text
-
-
-def is_url(text: str) -> bool:
-    """Whether ``text`` is an http or https URL. Raises ``ConfigError`` for a broken one."""
-    try:
-        return urlsplit(text).scheme in {"http", "https"}
-    except ValueError as error:
-        raise ConfigError(f"{text}: not a URL: {error}.") from error
-
-
-def expanded(path: Path) -> Path:
-    """``path`` with ``~`` and ``~name`` replaced. ``ConfigError`` where that user has no home."""
-    try:
-        return path.expanduser()
-    except RuntimeError as error:
-        raise ConfigError(f"{path}: no home is known for that user. Write the path in full.") from error
-
-
-def without_network(web: Web) -> Web:
-    """A network that nothing is fetched from."""
+def network(web: Web, *, offline: bool) -> Web:
+    """``web``, or with ``--offline`` one that nothing is fetched from."""
 
     def refuse(url: str, headers: Dict[str, str]) -> Response:  # noqa: ARG001 the shape of ``Open``
         raise TransferError(f"{url}: --offline fetches nothing. Copy it here, or leave --offline out.")
 
-    return replace(web, open=refuse)
+    return replace(web, open=refuse) if offline else web
 
 
 INDEX_LIMIT = 16 * 2**20
@@ -96,25 +50,26 @@ class Located:
         return urljoin(self.place, name)
 
 
-def locate(text: Optional[str], web: Web) -> Located:
-    """Read the index at ``text``: an ``http(s)`` URL, ``index.json`` itself or the folder that holds it.
+def locate(place: Optional[Place], web: Web) -> Located:
+    """Read the index at ``place``: a URL, ``index.json`` itself or the folder that holds it.
 
     A package's archive stands for an index of itself alone, which its manifest tells.
     """
-    if not text:
+    if place is None:
         raise ConfigError("No index: pass --index URL|FILE|DIR or set ORTPACKS_INDEX.")
-    place = _place(text)
+    if isinstance(place, Path) and place.is_dir():
+        place /= INDEX
     if isinstance(place, Path) and place.name.endswith(ARCHIVE_SUFFIXES):
         return Located(index_of(place), place)
     content = _read_file(place) if isinstance(place, Path) else read_small(place, INDEX_LIMIT, web)
-    return Located(loads(_decode(content, text), text), place)
-
-
-def _place(text: str) -> Place:
-    if is_url(text):
-        return urljoin(text, INDEX_NAME) if text.endswith("/") else text
-    path = expanded(Path(text))
-    return path / INDEX_NAME if path.is_dir() else path
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        why = f"not UTF-8 text ({error.reason} at byte {error.start})"
+        raise ValidationError(
+            f"{place}: {why}.", advice="Name an index.json, or the folder it is in."
+        ) from error
+    return Located(loads(text, str(place)), place)
 
 
 def _read_file(path: Path) -> bytes:
@@ -125,13 +80,6 @@ def _read_file(path: Path) -> bytes:
         raise TransferError(
             f"{path}: {error.strerror}. --index takes a URL, an index.json or the folder it is in."
         ) from error
-
-
-def _decode(content: bytes, where: str) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise ValidationError(f"{where}: not UTF-8 text ({error.reason} at byte {error.start})") from error
 
 
 def index_of(archive: Path) -> Index:
@@ -149,61 +97,45 @@ def index_of(archive: Path) -> Index:
     return loads(dumps(build_index("", [(manifest, stored)], manifest.models)), archive.name)
 
 
-AUTO = "auto"
-
-WISHES = (AUTO, *(layout.value for layout in Layout))
-"""What ``--layout`` takes."""
-
-
-@dataclass(frozen=True)
-class Pick:
-    """What to install, and why this and not its siblings."""
-
-    package: IndexPackage
-    why: str
-
-
-def within(offers: Sequence[IndexPackage], wish: str) -> Tuple[IndexPackage, ...]:
+def within(offers: Sequence[IndexPackage], wish: Optional[str]) -> Tuple[IndexPackage, ...]:
     """The offers of the layout asked for. ``NoCompatiblePackageError`` where there is none."""
-    mine = tuple(offer for offer in offers if wish in {AUTO, offer.layout})
+    mine = tuple(offer for offer in offers if wish in {None, offer.layout})
     if not mine:
         there = ", ".join(sorted({offer.layout for offer in offers}))
         raise NoCompatiblePackageError(
-            f"--layout {wish}: {offers[0].name} is released in layout {there} only."
+            f"--layout {wish}: {offers[0].name} is released in layout {there} only.",
+            advice="Leave --layout out, or name that one.",
         )
     return mine
 
 
 def pick(
     offers: Sequence[IndexPackage],
-    wish: str,
-    readable: Callable[[Form], bool],
+    wish: Optional[str],
     nothing_missing: Callable[[IndexPackage], bool],
-) -> Pick:
-    """One of ``offers``, which are ``within`` the wish, best first.
+) -> Tuple[IndexPackage, str]:
+    """One of ``offers``, which are ``within`` the wish, best first; and why this one.
 
     Thin where that costs no more than its archive (``nothing_missing``), else full. zstd where it is read.
     """
     usable = [offer for offer in offers if readable(form_of(offer.file))] or list(offers)
     full, thin = _first(usable, Layout.FULL), _first(usable, Layout.THIN)
     if full is None or thin is None:
-        only = usable[0]
-        return Pick(only, f"Layout {only.layout}: {_no_choice(offers, wish)}.{_form_note(only, offers)}")
-    if nothing_missing(thin):
+        chosen, why = usable[0], _no_choice(offers, wish)
+    elif nothing_missing(thin):
         saved = f"{mib(thin.size)} are fetched instead of {mib(full.size)}"
-        return Pick(
-            thin, f"Layout thin: NVIDIA's libraries are on this machine, {saved}.{_form_note(thin, offers)}"
-        )
-    note = _form_note(full, offers)
-    return Pick(full, f"Layout full: not all of NVIDIA's libraries are on this machine.{note}")
+        chosen, why = thin, f"NVIDIA's libraries are on this machine, {saved}"
+    else:
+        chosen, why = full, "not all of NVIDIA's libraries are on this machine"
+    return chosen, f"Layout {chosen.layout}: {why}.{_form_note(chosen, offers)}"
 
 
 def _first(offers: Sequence[IndexPackage], layout: Layout) -> Optional[IndexPackage]:
     return next((offer for offer in offers if offer.layout == layout.value), None)
 
 
-def _no_choice(offers: Sequence[IndexPackage], wish: str) -> str:
-    if wish != AUTO:
+def _no_choice(offers: Sequence[IndexPackage], wish: Optional[str]) -> str:
+    if wish is not None:
         return "as asked with --layout"
     alone = len({offer.layout for offer in offers}) == 1
     return "the release has no other" if alone else "nothing here can unpack the other"

@@ -7,26 +7,27 @@ Python 3.9.
 
 from __future__ import annotations
 
-import re
 import tarfile
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Dict, Iterator, Optional, Tuple
+from typing import IO, Dict, Iterator, List, Optional, Tuple
 
 from builder.client.install.prefix import INFO
 from builder.errors import ConfigError, IntegrityError
 from builder.files.digest import chunks_in, sha256_of, write_new
-from builder.files.disk import Sync, disk_errors, syncing
-from builder.files.package_tar import NO_TAR, forward_tar, inside, parts_of, place_in, plain_file
-from builder.formats.manifest import FOLDER_MODE, MANIFEST, FileEntry, Manifest, file_mode, loads
+from builder.files.disk import Sync, disk_errors, sync_file
+from builder.files.package_tar import NO_TAR, bad_package, forward_tar, inside, parts_of, place_in, plain_file
+from builder.formats.manifest import FileEntry, Manifest, loads
+from builder.formats.package_names import FOLDER_MODE, MANIFEST, file_mode
+from builder.formats.parts import SHA256
 
 MANIFEST_LIMIT = 16 * 2**20
 """Bytes; a real manifest has some ten thousand."""
 
 COUNT_LIMIT = 10_000
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
@@ -37,7 +38,7 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
     when a file cannot be written.
     """
     try:
-        with disk_errors(folder), forward_tar(stream) as archive, syncing() as sync:
+        with disk_errors(folder), forward_tar(stream) as archive, _syncing() as sync:
             members = islice(archive, COUNT_LIMIT * 2)  # folders count too
             folder.chmod(FOLDER_MODE)
             content = _first(archive, members, top)
@@ -47,9 +48,9 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
             for member in members:
                 _take(archive, member, top, folder, wanted, sync)
     except NO_TAR as error:
-        raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
+        raise bad_package(top, f"not a whole tar archive: {error}") from error
     if wanted:
-        raise IntegrityError(f"{top}: the archive lacks {_some(wanted)}, which its manifest lists")
+        raise bad_package(top, f"the archive lacks {_some(wanted)}, which its manifest lists")
     return manifest
 
 
@@ -59,16 +60,29 @@ def read_manifest(stream: IO[bytes], top: str) -> Manifest:
         with forward_tar(stream) as archive:
             return _parse(_first(archive, iter(archive), top), top)
     except NO_TAR as error:
-        raise IntegrityError(f"{top}: not a whole tar archive: {error}") from error
+        raise bad_package(top, f"not a whole tar archive: {error}") from error
+
+
+@contextmanager
+def _syncing() -> Iterator[Sync]:
+    """A ``sync`` that a thread does beside the writing of the next files.
+
+    The end of the ``with`` waits for all of them, and raises the first ``OSError``.
+    """
+    begun: List[Future[None]] = []
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda path: begun.append(pool.submit(sync_file, path))
+        for done in begun:
+            done.result()
 
 
 def _first(archive: tarfile.TarFile, members: Iterator[tarfile.TarInfo], top: str) -> bytes:
     """The manifest's bytes: it must be the first member but the top-level folder itself."""
     member = next((item for item in members if not (item.isdir() and inside(item.name, top) == ())), None)
     if member is None or inside(member.name, top) != (MANIFEST,) or not plain_file(member):
-        raise IntegrityError(f"{top}: the archive does not begin with {MANIFEST}")
+        raise bad_package(top, f"the archive does not begin with {MANIFEST}")
     if member.size > MANIFEST_LIMIT:
-        raise IntegrityError(f"{top}: {MANIFEST} has {member.size} bytes; at most {MANIFEST_LIMIT} are read")
+        raise bad_package(top, f"{MANIFEST} has {member.size} bytes; at most {MANIFEST_LIMIT} are read")
     source = archive.extractfile(member)
     return source.read() if source else b""
 
@@ -78,11 +92,11 @@ def _parse(content: bytes, top: str) -> Manifest:
     try:
         manifest = loads(content.decode(), top)
     except UnicodeDecodeError as error:
-        raise IntegrityError(f"{top}: {MANIFEST} is not UTF-8 text") from error
+        raise bad_package(top, f"{MANIFEST} is not UTF-8 text") from error
     hashes = [entry.sha256 for entry in manifest.files] + [wheel.sha256 for wheel in manifest.wheels]
     for sha256 in hashes:
-        if _SHA256.fullmatch(sha256) is None:
-            raise IntegrityError(f"{top}: its manifest has {sha256!r} for a sha256")
+        if SHA256.fullmatch(sha256) is None:
+            raise bad_package(top, f"its manifest has {sha256!r} for a sha256")
     return manifest
 
 
@@ -90,14 +104,12 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
     """What must come out of the archive, by place. What comes from elsewhere is held to the same rules."""
     entries = {parts_of(entry.path, top): entry for entry in manifest.files}
     if len(manifest.files) > COUNT_LIMIT or len(entries) != len(manifest.files):
-        raise IntegrityError(f"{top}: its manifest lists {len(manifest.files)} files, some twice or too many")
+        raise bad_package(top, f"its manifest lists {len(manifest.files)} files, some twice or too many")
     if {(MANIFEST,), (INFO,)} & set(entries) or any(entry.size < 0 for entry in manifest.files):
-        raise IntegrityError(f"{top}: its manifest lists itself, {INFO} or a negative size")
+        raise bad_package(top, f"its manifest lists itself, {INFO} or a negative size")
     if manifest.unpacked_size > limit:
-        raise IntegrityError(
-            f"{top}: unpacked size differs.\n    wanted: at most {limit} bytes (index)\n"
-            f"    got:    {manifest.unpacked_size} bytes (manifest)"
-        )
+        sizes = f"{manifest.unpacked_size} bytes in the manifest, at most {limit} in the index"
+        raise bad_package(top, f"unpacked size differs: {sizes}")
     return {parts: entry for parts, entry in entries.items() if entry.packed}
 
 
@@ -114,21 +126,23 @@ def _take(
     if member.isdir():
         return
     if not plain_file(member):
-        raise IntegrityError(f"{top}: {member.name} is a link or a device; a package has only files")
+        raise bad_package(top, f"{member.name} is a link or a device; a package has only files")
     entry = wanted.pop(parts, None)
     if entry is None:
-        raise IntegrityError(f"{top}: the archive holds {member.name}, not in its manifest or there twice")
+        raise bad_package(top, f"the archive holds {member.name}, not in its manifest or there twice")
     if member.size != entry.size:
-        raise IntegrityError(_differs(top, entry.path, "size", str(entry.size), str(member.size)))
+        raise _differs(top, entry.path, "size", str(entry.size), str(member.size))
     target = place_in(folder, parts)
     source = archive.extractfile(member)
     digest = write_new(chunks_in(source), target, file_mode(entry.path), sync).sha256 if source else ""
     if digest != entry.sha256:
-        raise IntegrityError(_differs(top, entry.path, "sha256", entry.sha256, digest))
+        raise _differs(top, entry.path, "sha256", entry.sha256, digest)
 
 
-def _differs(top: str, path: str, what: str, wanted: str, got: str) -> str:
-    return f"{top}: {path}: {what} differs from the manifest.\n    wanted: {wanted}\n    got:    {got}"
+def _differs(top: str, path: str, what: str, wanted: str, got: str) -> IntegrityError:
+    return bad_package(
+        top, f"{path}: {what} differs from the manifest.", (f"    wanted: {wanted}", f"    got:    {got}")
+    )
 
 
 def _some(wanted: Dict[Tuple[str, ...], FileEntry]) -> str:
@@ -158,7 +172,9 @@ def manifest_in(folder: Path) -> Manifest:
     try:
         return loads(path.read_text(encoding="utf-8"), folder.name)
     except (OSError, UnicodeDecodeError) as error:
-        raise IntegrityError(f"{path}: cannot be read: {error}. Run install again.") from error
+        raise IntegrityError(
+            f"{path} cannot be read", cause=str(error), advice="Run install again."
+        ) from error
 
 
 def whole(folder: Path) -> Optional[Manifest]:

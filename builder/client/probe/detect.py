@@ -1,9 +1,8 @@
 """Finds the NVIDIA GPUs of this machine, and keeps what each way of asking said.
 
-Order: what the user states, NVML and libcuda at the same time, nvidia-smi, the kernel's files. The devices
-that count are those CUDA lists; where it fails, the physical ones that ``CUDA_VISIBLE_DEVICES`` leaves.
-
-CUDA's devices, with what NVML knows of them and CUDA did not say.
+Order: what the user states in environment variables, which overrules every probe; NVML and libcuda at the
+same time, nvidia-smi, the kernel's files. The devices that count are those CUDA lists, with what NVML knows
+of them and CUDA did not say; where CUDA fails, the physical ones that ``CUDA_VISIBLE_DEVICES`` leaves.
 """
 
 from __future__ import annotations
@@ -14,13 +13,28 @@ from pathlib import Path
 from threading import Thread
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from builder.client.probe import native, smi, stated, system
-from builder.client.probe.processes import Ask
-from builder.client.probe.stated import filtered, visible
+from builder.client.probe import native, smi, system
+from builder.client.probe.processes import Ask, Work
+from builder.errors import ConfigError
 from builder.findings.observed import NAMELESS, Outcome, Probe, System
-from builder.gpu.devices import Device
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device, parse_driver
 
 _NATIVE = (native.NVML, native.LIBCUDA)
+
+_STATED = "environment"
+"""The name of the probe that reads them."""
+
+FORCED_CAPABILITIES = "ORTPACKS_FORCE_CC"
+
+FORCED_DRIVER = "ORTPACKS_FORCE_DRIVER"
+
+FORCED_MEMORY = "ORTPACKS_FORCE_MEMORY"
+
+_MOST_DIGITS = 9
+"""The most digits of a size in MiB; nothing has a petabyte."""
+
+VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
@@ -29,6 +43,8 @@ class Surroundings:
 
     env: Mapping[str, str]
     ask: Ask
+    work: Work
+    """Starts what may take its time: pip."""
     python: str
     """The interpreter that the native libraries are asked with."""
     driver_file: Path = "/" / system.VERSION
@@ -56,23 +72,23 @@ class Detection:
 
 def detect(around: Surroundings) -> Detection:
     """All GPUs; none with every probe's reason. ``ConfigError`` for a malformed ``ORTPACKS_FORCE_*``."""
-    forced_driver, sizes = stated.driver(around.env), stated.memory(around.env)
+    forced_driver, sizes = _stated_driver(around.env), _stated_memory(around.env)
     probes = _ask_in_turn(around)
-    devices = stated.with_memory(_devices(probes, around.env), sizes)
+    devices = _with_memory(_devices(probes, around.env), sizes)
     driver = forced_driver or _first([probe.driver for probe in probes])
     if driver is None and devices:
         driver = smi.driver_version(around.ask, around.smi_programs)
     return Detection(
         devices=tuple(replace(device, driver=driver) for device in devices),
         driver=driver,
-        probes=tuple(filtered(probe, around.env) for probe in probes),
+        probes=tuple(_filtered(probe, around.env) for probe in probes),
         system=system.look(around.os, around.root, around.env, around.libc),
         cuda=_first([probe.cuda for probe in probes]),
     )
 
 
 def _ask_in_turn(around: Surroundings) -> List[Probe]:
-    first = stated.probe(around.env)
+    first = _stated(around.env)
     if first.outcome is not Outcome.MISSING:
         return [first, *_kernel_files(around)]
     if around.os == "darwin":
@@ -113,7 +129,7 @@ def _devices(probes: List[Probe], env: Mapping[str, str]) -> Tuple[Device, ...]:
     listed = {probe.name: probe.devices for probe in probes}
     physical = listed.get(native.NVML) or listed.get(smi.NAME) or ()
     theirs = listed.get(native.LIBCUDA, ())
-    return listed[stated.NAME] or completed(theirs, physical) or visible(physical, env)
+    return listed[_STATED] or completed(theirs, physical) or _visible(physical, env)
 
 
 def _first(values: List[Optional[str]]) -> Optional[str]:
@@ -142,3 +158,89 @@ def _complete(device: Device, cards: Dict[str, Device], instances: Dict[str, Dev
         memory_mib=card.memory_mib if device.memory_mib is None else device.memory_mib,
         mig=card.mig,
     )
+
+
+def _stated(env: Mapping[str, str]) -> Probe:
+    """The GPUs of ``ORTPACKS_FORCE_CC``: ``MISSING`` where it is not set. ``ConfigError`` when malformed."""
+    text = env.get(FORCED_CAPABILITIES)
+    if text is None:
+        return Probe(_STATED, Outcome.MISSING, f"{FORCED_CAPABILITIES} is not set")
+    if text.strip() == "none":
+        return Probe(_STATED, Outcome.NONE, f"{FORCED_CAPABILITIES}=none")
+    try:
+        capabilities = [Capability.parse(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(
+            f"{FORCED_CAPABILITIES}={text!r}: {error}. Write capabilities like 8.6 or 8.6,5.2, or none."
+        ) from error
+    devices = tuple(_stated_device(index, capability) for index, capability in enumerate(capabilities))
+    return Probe(_STATED, Outcome.FOUND, f"{FORCED_CAPABILITIES}={text}", devices)
+
+
+def _stated_driver(env: Mapping[str, str]) -> Optional[str]:
+    """The driver's version of ``ORTPACKS_FORCE_DRIVER``. ``ConfigError`` when it is none."""
+    text = env.get(FORCED_DRIVER)
+    if text is None:
+        return None
+    try:
+        parse_driver(text)
+    except ValueError as error:
+        raise ConfigError(f"{FORCED_DRIVER}: {error}") from error
+    return text.strip()
+
+
+def _stated_memory(env: Mapping[str, str]) -> Tuple[int, ...]:
+    """MiB of ``ORTPACKS_FORCE_MEMORY``: one for all GPUs, or one for each. ``ConfigError`` when malformed."""
+    text = env.get(FORCED_MEMORY)
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) <= _MOST_DIGITS and int(part) > 0 for part in parts):
+        raise ConfigError(f"{FORCED_MEMORY}={text!r} is not memory in MiB. Write it like 8192 or 8192,4096.")
+    return tuple(int(part) for part in parts)
+
+
+def _with_memory(devices: Sequence[Device], sizes: Sequence[int]) -> Tuple[Device, ...]:
+    """``devices`` with the stated sizes, in their order. ``ConfigError`` when there are not as many."""
+    if not sizes or not devices:
+        return tuple(devices)
+    each = tuple(sizes) * len(devices) if len(sizes) == 1 else tuple(sizes)
+    if len(each) != len(devices):
+        raise ConfigError(
+            f"{FORCED_MEMORY} states {len(sizes)} GPUs, there are {len(devices)}.",
+            advice="Write one size, or one for each.",
+        )
+    return tuple(replace(device, memory_mib=size) for device, size in zip(devices, each))
+
+
+def _stated_device(index: int, capability: Capability) -> Device:
+    name = f"GPU stated by {FORCED_CAPABILITIES}"
+    return Device(index=index, uuid="", name=name, capability=capability, memory_mib=None, driver=None)
+
+
+def _visible(devices: Sequence[Device], env: Mapping[str, str]) -> Tuple[Device, ...]:
+    """CUDA's own rule: in the order named, up to the first that fits no GPU. MIG names keep all.
+
+    A number is the probe's own, by PCI address: CUDA counts so with ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` only.
+    """
+    wanted = env.get(VARIABLE)
+    if wanted is None or wanted.startswith("MIG-"):
+        return tuple(devices)
+    shown = []
+    for name in wanted.split(","):
+        match = [device for device in devices if _named(device, name.strip())]
+        if len(match) != 1:
+            break
+        shown += match
+    return tuple(shown)
+
+
+def _filtered(probe: Probe, env: Mapping[str, str]) -> Probe:
+    """``probe``, which says so where the variable hides all that it lists."""
+    if not probe.devices or _visible(probe.devices, env):
+        return probe
+    return replace(probe, outcome=Outcome.NONE, detail=f"{VARIABLE} hides every GPU of {len(probe.devices)}")
+
+
+def _named(device: Device, name: str) -> bool:
+    return str(device.index) == name or (name.startswith("GPU-") and device.uuid.startswith(name))

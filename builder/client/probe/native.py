@@ -7,7 +7,6 @@ its own answer.
 from __future__ import annotations
 
 import json
-import signal
 from dataclasses import replace
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple, cast
 
@@ -175,13 +174,7 @@ def _object(stdout: str) -> str:
 
 def _broken(name: str, answer: ProcessAnswer) -> Probe:
     """The probe of a child that crashed, or wrote what is no answer."""
-    died = _signal(answer.code)
+    died = answer.killed_by
     last = answer.stderr.strip().splitlines()[-1:]
     how = f"killed by {died}" if died else f"exit {answer.code}"
     return Probe(name, Outcome.FAILED, " ".join(["the probe did not come through:", how, *last]), error=died)
-
-
-def _signal(code: int) -> Optional[str]:
-    """``SIGSEGV`` for -11."""
-    names = {-int(item): item.name for item in signal.Signals}
-    return names.get(code)

@@ -36,6 +36,14 @@ class ProcessAnswer:
     stdout: str
     stderr: str
 
+    @property
+    def killed_by(self) -> Optional[str]:
+        """The signal that it died of, ``SIGSEGV``; ``None`` where it ended by itself."""
+        if self.code >= 0:
+            return None
+        names = {item.value: item.name for item in signal.Signals}
+        return names.get(-self.code, f"signal {-self.code}")
+
 
 Ask = Callable[[Sequence[str], float], ProcessAnswer]
 """``ask(argv, seconds)``. Raises ``OSError`` when the program cannot be started, ``TimeoutError`` when it was
@@ -65,20 +73,13 @@ Raises ``OSError`` when it cannot be started."""
 
 def asker(env: Mapping[str, str]) -> Ask:
     """The real one: programs are found on ``env['PATH']`` and get ``env``."""
-
-    def ask(argv: Sequence[str], seconds: float) -> ProcessAnswer:
-        return _run(argv, env, seconds)
-
-    return ask
+    return lambda argv, seconds: _run(argv, env, seconds)
 
 
 def worker(env: Mapping[str, str]) -> Work:
     """The real one: programs are found on ``env['PATH']`` and get ``env``."""
-
-    def work(argv: Sequence[str], folder: Path) -> ProcessAnswer:
-        return _run(argv, {**env, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))}, None)
-
-    return work
+    temporary = ("TMPDIR", "TEMP", "TMP")
+    return lambda argv, folder: _run(argv, {**env, **dict.fromkeys(temporary, str(folder))}, None)
 
 
 @contextmanager

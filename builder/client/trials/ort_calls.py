@@ -221,8 +221,14 @@ def compute(runtime: OrtApi, provider: str) -> float:
     return float(ctypes.cast(data, ctypes.POINTER(ctypes.c_float))[0])
 
 
+def require_sum(found: float) -> None:
+    """``ValueError`` where a session computed something else than it was to."""
+    if found != sum(NUMBERS):
+        raise ValueError(f"{' + '.join(map(str, NUMBERS))} gives {found}")
+
+
 def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, object]:
-    """``{"version": …, "gpu_memory": bytes or null}``, ``{"sum": 3.75}`` or ``{"failed": why}``.
+    """``{"version": …, "gpu_memory": bytes or null}`` or ``{"failed": why}``.
 
     A call that succeeds and makes nothing is a ``ValueError`` of ctypes, and a failure here.
     """
@@ -230,8 +236,8 @@ def answer(what: str, host: str, provider: str, model: str = "") -> Dict[str, ob
     try:
         runtime = OrtApi(host)
         if what == "compute":
-            return {"sum": compute(runtime, provider)}
-        if what == "open":
+            require_sum(compute(runtime, provider))
+        elif what == "open":
             used = opened(runtime, host, provider, model)
         else:
             loaded(runtime, provider)

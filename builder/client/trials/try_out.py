@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Optional, Tuple
+from typing import Optional, Tuple
 
 from builder.client.probe.processes import Ask, ProcessAnswer, child
 from builder.errors import LoadError
@@ -23,9 +22,6 @@ MODEL_SECONDS = 30.0
 
 SESSION_SECONDS = 60.0
 """The first time, the driver may compile as well."""
-
-SUM = 3.75
-"""What the session of one node gives."""
 
 _CHILD = "builder.client.trials.ort_calls"
 
@@ -60,6 +56,8 @@ class TryOut:
 
     ran: bool
     failure: Optional[str] = None
+    code: Optional[int] = None
+    """CUDA's number of the failure, where it has one."""
     version: Optional[str] = None
     """What ONNX Runtime says of itself."""
     gpu_memory_mib: Optional[int] = None
@@ -96,24 +94,11 @@ class OrtTrials:
 
     def compute(self, host: Path, provider: str) -> SessionTrial:
         """Run a session of one node on ``provider``; where that fails, on the CPU as well."""
-        failure, code = self._compute(host, provider)
-        if failure is None or provider == CPU:
-            return SessionTrial(provider, failure, code)
-        return SessionTrial(provider, failure, code, on_cpu=self._compute(host, CPU)[0] is None)
-
-    def _compute(self, host: Path, provider: str) -> Tuple[Optional[str], Optional[int]]:
-        """Why it does not run, and CUDA's number of that."""
-        try:
-            answer = self.ask(child(self.python, _CHILD, "compute", str(host), provider), SESSION_SECONDS)
-        except OSError as error:  # it cannot be started, or TimeoutError
-            return str(error), None
-        try:
-            said = json.loads(answer.stdout)
-            if "failed" in said:
-                return _reason(str(said["failed"]), answer.stderr)
-            return (None, None) if said["sum"] == SUM else (f"1.5 + 2.25 gives {said['sum']}", None)
-        except (ValueError, KeyError, TypeError):
-            return _silent(answer), None
+        tried = self._try(SESSION_SECONDS, "compute", str(host), provider)
+        if tried.failure is None or provider == CPU:
+            return SessionTrial(provider, tried.failure, tried.code)
+        on_cpu = self._try(SESSION_SECONDS, "compute", str(host), CPU).failure is None
+        return SessionTrial(provider, tried.failure, tried.code, on_cpu=on_cpu)
 
     def _try(self, seconds: float, *arguments: str) -> TryOut:
         """One child: never an exception, whatever becomes of it."""
@@ -146,8 +131,15 @@ def _read(answer: ProcessAnswer) -> TryOut:
     try:
         said = json.loads(answer.stdout)
         if "failed" in said:
-            return TryOut(ran=True, failure=_reason(said["failed"], answer.stderr)[0])
-        return TryOut(True, None, said["version"], _mib(said), _placement(answer.stderr))
+            failure, code = _reason(str(said["failed"]), answer.stderr)
+            return TryOut(ran=True, failure=failure, code=code)
+        used = said["gpu_memory"]
+        return TryOut(
+            ran=True,
+            version=said["version"],
+            gpu_memory_mib=None if used is None else used // 2**20,
+            placement=_placement(answer.stderr),
+        )
     except (ValueError, KeyError, TypeError):
         return _without_words(answer)
 
@@ -166,15 +158,10 @@ def _without_words(answer: ProcessAnswer) -> TryOut:
     """A child that died, or a Python without ctypes: then nothing was tried."""
     if "No module named '_ctypes'" in answer.stderr or "No module named 'ctypes'" in answer.stderr:
         return TryOut(ran=False, failure="this Python has no ctypes")
-    return TryOut(ran=True, failure=_silent(answer))
-
-
-def _silent(answer: ProcessAnswer) -> str:
-    """How a child ended that printed no answer."""
-    if answer.code < 0:
-        return f"the process died of {_signal_name(-answer.code)}"
-    last = " ".join(answer.stderr.strip().splitlines()[-1:])
-    return f"the process ended with exit code {answer.code}: {last or 'no word'}"
+    if answer.killed_by:
+        return TryOut(ran=True, failure=f"the process died of {answer.killed_by}")
+    last = " ".join(answer.stderr.strip().splitlines()[-1:]) or "no word"
+    return TryOut(ran=True, failure=f"the process ended with exit code {answer.code}: {last}")
 
 
 def _reason(said: str, log: str) -> Tuple[str, Optional[int]]:
@@ -197,15 +184,3 @@ def _advice(failure: str) -> str:
     if "failed to map segment" in failure:
         return "Its file system may be mounted noexec: choose another place with --prefix."
     return "`verify` says whether the files are as they were released."
-
-
-def _mib(said: Mapping[str, object]) -> Optional[int]:
-    used = said.get("gpu_memory")
-    return used // 2**20 if isinstance(used, int) else None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -118,7 +118,7 @@ def test_requests_name_goes_before_curls() -> None:
     ("scheme", "said"),
     [
         ("https", r"Tunnel connection failed: 407 .* Check this machine's certificates and proxy\."),
-        ("http", r"HTTP 407 Proxy Authentication Required\. It may be private, or a proxy refuses it\."),
+        ("http", r"HTTP 407 .* It may be private, or a proxy refuses it\. A proxy's goes into https_proxy"),
     ],
 )
 def test_a_proxy_that_refuses_is_final(

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from builder.client.cli import mirrored, place
 from builder.client.install.obtain import obtain
 from builder.client.install.prefix import Prefix
-from builder.client.install.source import locate, mirrored
+from builder.client.install.source import locate
 from builder.files.http_client import Web, open_url
 from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
@@ -69,7 +70,7 @@ def test_the_client_gets_every_package_from_the_folder(stand: Stand, tmp_path: P
 
 def require_obtained(stand: Stand, index: str, tmp_path: Path) -> None:
     web = Web(open=open_url, sleep=lambda seconds: None, progress=lambda done, total: None)
-    located = locate(index, web)
+    located = locate(place(index), web)
     prefix = Prefix(tmp_path / "prefix")
     prefix.downloads.mkdir(parents=True)
     assert [package.variant for package in located.index.packages] == ["legacy", "modern"]

@@ -36,7 +36,7 @@ class Quick(Machine):
 
     def world(self) -> World:
         world = super().world()
-        return replace(world, around=replace(world.around, ask=no_children))
+        return replace(world, surroundings=lambda: replace(world.around, ask=no_children))
 
     def web(self) -> Web:
         return replace(super().web(), open=partial(open_url, clock=ticking(self.tick)))

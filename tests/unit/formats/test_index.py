@@ -112,7 +112,7 @@ def test_json_of_another_shape_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("found", [5, True, "3", 0])
 def test_another_format_asks_for_an_update(found: object) -> None:
-    with pytest.raises(ValidationError, match=r"this version reads formats 3 and 4\. Update ortpacks"):
+    with pytest.raises(ValidationError, match=r"this ortpacks reads 3 and 4\. Update ortpacks"):
         loads(json.dumps({**as_json(), "format": found}), "index.json")
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.formats.release_range import ReleaseRange
 from builder.onnxruntime import versions
-from builder.onnxruntime.versions import Rule, is_known, known_line, needs, opened_at_run_time
+from builder.onnxruntime.versions import ReleaseRange, Rule, is_known, known_line, needs, opened_at_run_time
 
 VERSIONS = [
     *("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.26.0", "1.27.0", "1.27.1", "1.28.0", "1.40.0"),

@@ -79,7 +79,7 @@ def examined(
 ) -> CommandAnswer:
     around = machine(root, env=env, **(driver or {}))  # type: ignore[arg-type]
     return answer_doctor(
-        replace(home.world(), around=around), ClientOptions(Prefix(home.prefix), None), rights
+        replace(home.world(), surroundings=lambda: around), ClientOptions(Prefix(home.prefix), None), rights
     )
 
 
@@ -170,7 +170,7 @@ def test_a_transformer_in_a_lean_package(
     model = put(tmp_path / "minilm.onnx", ort_calls.model())
     around = machine(tmp_path / "root", **driver)  # type: ignore[arg-type]
     options = ClientOptions(Prefix(home.prefix), None, models=(str(model),))
-    answer = answer_doctor(replace(home.world(), around=around), options)
+    answer = answer_doctor(replace(home.world(), surroundings=lambda: around), options)
     assert {"D211", "D404"} <= set(codes(answer))
     text = "\n".join(answer.lines)
     assert f"D404 error: {model} does not open with cuda: {why}." in text

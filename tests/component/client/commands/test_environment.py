@@ -33,6 +33,13 @@ def test_systemd_gets_a_service_section(machine: Machine) -> None:
     ]
 
 
+def test_an_index_that_is_none_is_nothing_to_env(machine: Machine) -> None:
+    machine.env = {**machine.env, "ORTPACKS_INDEX": "http://["}
+    assert machine.run("env") == 0, machine.err
+    assert machine.run("list") == 2
+    assert "http://[: not a URL" in machine.err
+
+
 def test_systemd_quoting_is_that_of_its_manual() -> None:
     """systemd.syntax(7): C escapes inside double quotes; systemd.unit(5): ``%%`` is a per cent sign."""
     said = lines({"ORT_DYLIB_PATH": 'a "b" c\\d 100%'}, "systemd", "linux-x64")
@@ -73,9 +80,7 @@ def test_a_package_that_runs_by_jit_gets_a_large_cache(machine: Machine) -> None
     """4 GiB is the most that the driver takes (CUDA C Programming Guide, environment variables)."""
     path = machine.prefix / "current" / "gpu-package-info.json"
     info = json.loads(path.read_text())
-    assert machine.run("env", "--json") == 0
-    assert "CUDA_CACHE_MAXSIZE" not in json.loads(machine.out)["variables"]
+    assert "CUDA_CACHE_MAXSIZE" not in machine.answer("env")["variables"]
     path.write_text(json.dumps({**info, "support": "jit", "cudaVisibleDevices": "GPU-1"}))
-    assert machine.run("env", "--json") == 0
-    variables = json.loads(machine.out)["variables"]
+    variables = machine.answer("env")["variables"]
     assert (variables["CUDA_CACHE_MAXSIZE"], variables["CUDA_VISIBLE_DEVICES"]) == ("4294967296", "GPU-1")

@@ -17,7 +17,7 @@ import pytest
 from builder.client.commands.observe import distributions, may_write, mounted_noexec, shadows
 from builder.client.probe.processes import ProcessAnswer, asker
 from builder.client.probe.system import driver_on_disk, look_at_kernel, may_use
-from builder.client.trials.ort_calls import model
+from builder.client.trials import ort_calls
 from builder.client.trials.try_out import OrtTrials
 from builder.findings.observed import ABSENT, FORBIDDEN, THERE, Distribution, Kernel, PciCard, Shadow
 from builder.formats.manifest import FileEntry, Manifest, loads
@@ -221,8 +221,8 @@ def test_the_model_is_what_onnx_itself_would_write() -> None:
         [onnx.helper.make_node("Add", ["a", "b"], ["c"])], "add", floats[:2], floats[2:]
     )
     made = onnx.helper.make_model(graph, ir_version=8, opset_imports=[onnx.helper.make_opsetid("", 13)])
-    assert model() == made.SerializeToString()
-    onnx.checker.check_model(onnx.load_from_string(model()), full_check=True)
+    assert ort_calls.model() == made.SerializeToString()
+    onnx.checker.check_model(onnx.load_from_string(ort_calls.model()), full_check=True)
 
 
 def real_host() -> Path:
@@ -282,7 +282,7 @@ def test_a_python_that_is_not_there_is_a_failure_and_no_traceback(tmp_path: Path
 @pytest.mark.parametrize(
     ("provider", "answer", "asked", "on_cpu"),
     [
-        ("cuda", '{"sum": 3.75}', ["cuda"], None),
+        ("cuda", '{"version": "1.23.2", "gpu_memory": null}', ["cuda"], None),
         ("cpu", '{"failed": "x"}', ["cpu"], None),
         ("cuda", '{"failed": "x"}', ["cuda", "cpu"], False),
     ],
@@ -300,11 +300,10 @@ def test_the_cpu_is_tried_where_the_gpu_fails(
     assert providers == asked
 
 
-def test_a_session_with_a_wrong_sum_is_a_failure(tmp_path: Path) -> None:
-    tried = OrtTrials(lambda argv, seconds: ProcessAnswer(0, '{"sum": 0.0}', ""), "python3").compute(
-        tmp_path, "cpu"
-    )
-    assert tried.failure == "1.5 + 2.25 gives 0.0"
+def test_a_session_with_a_wrong_sum_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ort_calls, "OrtApi", lambda host: None)
+    monkeypatch.setattr(ort_calls, "compute", lambda runtime, provider: 0.0)
+    assert ort_calls.answer("compute", "libonnxruntime.so.1", "cpu") == {"failed": "1.5 + 2.25 gives 0.0"}
 
 
 def test_the_loaders_words_in_the_log_are_the_reason(tmp_path: Path) -> None:

@@ -45,13 +45,6 @@ def machine_with(tmp_path: Path, host: bytes = FILES[HOST], *, vram: str = "8192
     return machine, index
 
 
-def answer(machine: Machine, *argv: str) -> dict[str, object]:
-    assert machine.run("recommend", *argv, "--json") == 0, machine.err
-    value = json.loads(machine.out)
-    assert isinstance(value, dict)
-    return value
-
-
 def gpu_info(machine: Machine) -> dict[str, object]:
     value = json.loads((machine.prefix / "gpu-info.json").read_text())
     assert isinstance(value, dict)
@@ -61,15 +54,15 @@ def gpu_info(machine: Machine) -> dict[str, object]:
 @pytest.mark.parametrize(("vram", "wanted"), [("8192", "big"), ("4096", "small"), ("2048", "tiny")])
 def test_the_table_decides_by_the_memory_there_is(tmp_path: Path, vram: str, wanted: str) -> None:
     machine, index = machine_with(tmp_path, vram=vram)
-    said = answer(machine, "--index", index)
+    said = machine.answer("recommend", "--index", index)
     assert (said["model"], said["tested"], said["attempts"]) == (wanted, False, [])
 
 
 def test_a_model_that_opens_is_tested(tmp_path: Path, model: Path) -> None:
     machine, index = machine_with(tmp_path)
-    said = answer(machine, "--index", index, "--try", str(model))
+    said = machine.answer("recommend", "--index", index, "--try", str(model))
     assert (said["model"], said["device"], said["tested"]) == ("big", "gpu", True)
-    assert [(one["provider"], one["opens"]) for one in said["attempts"]] == [("cuda", True)]  # type: ignore[attr-defined]
+    assert [(one["provider"], one["opens"]) for one in said["attempts"]] == [("cuda", True)]
     info = gpu_info(machine)
     assert (info["recommendedModel"], info["tested"], info["vramVerified"]) == ("big", True, True)
 
@@ -80,9 +73,9 @@ def test_one_that_fails_on_cuda_is_tried_on_the_cpu_and_the_next_size_is_said(
     machine, index = machine_with(tmp_path, library("1.23.2"))
     broken = library("1.23.2", refuses=[CREATE_SESSION], why=CUDA_35)
     replace_host(machine, broken)
-    said = answer(machine, "--index", index, "--try", str(model))
+    said = machine.answer("recommend", "--index", index, "--try", str(model))
     failure = "CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"
-    assert [(one["model"], one["provider"], one["failure"]) for one in said["attempts"]] == [  # type: ignore[attr-defined]
+    assert [(one["model"], one["provider"], one["failure"]) for one in said["attempts"]] == [
         ("big", "cuda", failure),
         ("big", "cpu", failure),
     ]
@@ -110,16 +103,16 @@ def test_a_model_that_misses_a_kernel_of_a_lean_package_says_so(
     assert machine.run("recommend", "--index", str(lean), "--try", str(model)) == 0
     named = f"{name_of('modern', build=Build('lean'))} has no kernel for com.microsoft.BiasGelu"
     assert f"{why} {named}: it was compiled with less than the full profile." in machine.out
-    tried = answer(machine, "--index", str(lean), "--try", str(model))["attempts"]
-    assert [str(one["cause"])[: len(named)] for one in tried] == [named, named]  # type: ignore[attr-defined]
+    tried = machine.answer("recommend", "--index", str(lean), "--try", str(model))["attempts"]
+    assert [str(one["cause"])[: len(named)] for one in tried] == [named, named]
 
 
 def test_the_next_size_is_tried_where_its_file_is_given(tmp_path: Path, model: Path) -> None:
     machine, index = machine_with(tmp_path, library("1.23.2"))
     replace_host(machine, library("1.23.2", crashes=[APPEND_CUDA]))
     files = [word for name in ("big", "small", "tiny") for word in ("--try", f"{name}={model}")]
-    said = answer(machine, "--index", index, *files)
-    assert [(one["model"], one["provider"], one["opens"]) for one in said["attempts"]] == [  # type: ignore[attr-defined]
+    said = machine.answer("recommend", "--index", index, *files)
+    assert [(one["model"], one["provider"], one["opens"]) for one in said["attempts"]] == [
         ("big", "cuda", False), ("big", "cpu", True),
         ("small", "cuda", False), ("small", "cpu", True),
         ("tiny", "cpu", True),
@@ -160,8 +153,10 @@ def test_two_files_of_one_name_are_both_tried(
     (tmp_path / "other").mkdir()
     other = tmp_path / "other/model.onnx"
     other.write_bytes(model.read_bytes())
-    tried = answer(machine, "--index", index, "--try", str(model), "--try", str(other))["attempts"]
-    assert [one["model"] for one in tried] == ["model.onnx", str(other)]  # type: ignore[attr-defined]
+    tried = machine.answer("recommend", "--index", index, "--try", str(model), "--try", str(other))[
+        "attempts"
+    ]
+    assert [one["model"] for one in tried] == ["model.onnx", str(other)]
 
 
 def test_a_damaged_package_is_not_run(tmp_path: Path, model: Path) -> None:
@@ -220,13 +215,22 @@ def test_a_cpu_answer_stands_where_nothing_can_be_written(tmp_path: Path) -> Non
     assert "gpu-info.json: not written" in machine.err
 
 
-def test_an_opset_that_the_host_does_not_know_is_told_in_a_sentence(tmp_path: Path, model: Path) -> None:
+@pytest.mark.parametrize(
+    ("why", "words"),
+    [
+        (
+            "Opset 24 is under development. Current official support for domain ai.onnx is till opset 23.",
+            "ONNX Runtime 1.23.2 knows ai.onnx up to 23; this model asks for 24: export it again",
+        ),
+        ("node 'a\x1b[31m' has no input", r"node 'a\x1b[31m' has no input"),
+    ],
+    ids=["in a sentence", "in its own words, on one line"],
+)
+def test_why_a_model_does_not_open_is_told(tmp_path: Path, model: Path, why: str, words: str) -> None:
     machine, index = machine_with(tmp_path, library("1.23.2"))
-    why = "Opset 24 is under development. Current official support for domain ai.onnx is till opset 23."
     replace_host(machine, library("1.23.2", refuses=[CREATE_SESSION], why=why))
     assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
-    sentence = "ONNX Runtime 1.23.2 knows ai.onnx up to 23; this model asks for 24: export it again"
-    assert f"big on cuda: does not open: {sentence}" in machine.out
+    assert f"big on cuda: does not open: {words}" in machine.out
 
 
 @pytest.mark.parametrize(
@@ -245,11 +249,3 @@ def test_a_pipe_and_a_folder_are_no_models(tmp_path: Path) -> None:
     for name, told in (("pi\npe.onnx", r"pi\npe.onnx"), (".", "")):
         assert machine.run("recommend", "--index", index, "--try", str(tmp_path / name)) == 2
         assert f"{told}: no such file, or no regular one. Give a model's path, or NAME=PATH" in machine.err
-
-
-def test_onnx_runtime_s_own_words_are_shown_on_one_line(tmp_path: Path, model: Path) -> None:
-    machine, index = machine_with(tmp_path, library("1.23.2"))
-    why = "node 'a\x1b[31m' has no input"
-    replace_host(machine, library("1.23.2", refuses=[CREATE_SESSION], why=why))
-    assert machine.run("recommend", "--index", index, "--try", str(model)) == 0, machine.err
-    assert r"big on cuda: does not open: node 'a\x1b[31m' has no input" in machine.out

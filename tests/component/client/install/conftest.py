@@ -16,6 +16,6 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 
 
 @pytest.fixture
-def machine(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
+def quick(ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # no power fails here, and each takes milliseconds
     return ground.machine(tmp_path / "home")

@@ -1,4 +1,7 @@
-"""Archives that want out: each is refused with its hash correct, and nothing is left outside or inside."""
+"""Archives that are not what their manifests say: each is refused with its hash correct, and nothing is left.
+
+``test_faults_tar`` has those that want out.
+"""
 
 from __future__ import annotations
 
@@ -34,28 +37,8 @@ def good(files: dict[str, bytes] | None = None) -> Members:
     ]
 
 
-def device(name: str) -> tuple[tarfile.TarInfo, bytes]:
-    return member(name, kind=tarfile.CHRTYPE)
-
-
 HOSTILE: dict[str, Members] = {
-    "absolute path": [*good(), member("/tmp/ortpacks-escaped", b"x")],
-    "dot dot": [*good(), member(f"{TOP}/../../escaped", b"x")],
-    "dot dot at the end": [*good(), member(f"{TOP}/lib/..", kind=tarfile.DIRTYPE)],
-    "another top": [*good(), member("other/file", b"x")],
-    "backslash": [*good(), member(f"{TOP}/lib\\..\\..\\x", b"x")],
-    "drive": [*good(), member(f"{TOP}/C:/x", b"x")],
-    "symlink out": [*good(), member(f"{TOP}/lib/out", kind=tarfile.SYMTYPE, link="/etc/passwd")],
-    "symlink in": [*good(), member(f"{TOP}/lib/in", kind=tarfile.SYMTYPE, link="a.so")],
-    "hard link": [*good(), member(f"{TOP}/lib/hard", kind=tarfile.LNKTYPE, link=f"{TOP}/LICENSE")],
-    "listed file as symlink": [
-        good()[0], member(f"{TOP}/LICENSE", kind=tarfile.SYMTYPE, link="/etc/passwd"), good()[2],
-    ],
-    "character device": [*good(), device(f"{TOP}/lib/null")],
-    "fifo": [*good(), member(f"{TOP}/lib/pipe", kind=tarfile.FIFOTYPE)],
     "not listed": [*good(), member(f"{TOP}/lib/extra.so", b"x")],
-    "twice": [*good(), good()[2]],
-    "manifest twice": [*good(), good()[0]],
     "other bytes": [*good()[:2], member(f"{TOP}/lib/a.so", b"b" * 100)],
     "longer than listed": [*good()[:2], member(f"{TOP}/lib/a.so", b"a" * 101)],
     "one missing": good()[:2],
@@ -84,7 +67,6 @@ def test_a_hostile_archive_leaves_nothing(tmp_path: Path, kind: str) -> None:
     state = {".ortpacks", ".ortpacks/lock", ".ortpacks/downloads", ".ortpacks/parts"}
     assert files == {"versions", *state}
     assert {path.name for path in tmp_path.iterdir()} == {"release", "home"}
-    assert not Path("/tmp/ortpacks-escaped").exists()
 
 
 def test_a_longer_file_is_refused_before_it_is_written(tmp_path: Path) -> None:
@@ -102,13 +84,6 @@ def test_the_same_members_unspoilt_are_installed_without_setuid(tmp_path: Path) 
         machine.err
     )
     assert (machine.lib / "a.so").stat().st_mode & 0o7000 == 0
-
-
-@pytest.mark.parametrize("spoil", [lambda text: text[: len(text) // 2], lambda text: b"not zstd at all"])
-def test_bytes_that_are_no_whole_zstd(tmp_path: Path, spoil: object) -> None:
-    content = spoil(archive(good()))  # type: ignore[operator]  # a lambda of the table above
-    machine = Machine(tmp_path / "home")
-    assert machine.run("install", "--index", str(release_of(tmp_path / "release", content))) == 7, machine.err
 
 
 def test_nothing_that_reads_zstd_is_said_before_the_download(tmp_path: Path) -> None:
@@ -164,8 +139,10 @@ def test_whatever_tarfile_makes_of_a_header_is_a_message(
 
 
 @pytest.mark.parametrize("modules", [("backports.zstd",), ()], ids=["module", "program"])
-def test_every_reader_refuses_half_a_file(tmp_path: Path, modules: tuple[str, ...]) -> None:
-    path = tmp_path / "half.zst"
-    path.write_bytes(archive(good())[:-20])
-    with pytest.raises(IntegrityError), open_zstd(path, modules) as stream:
+@pytest.mark.parametrize("content", [archive(good())[:-20], b"not zstd at all"], ids=["half", "none"])
+def test_every_reader_refuses_what_is_no_whole_zstd(
+    tmp_path: Path, modules: tuple[str, ...], content: bytes
+) -> None:
+    (tmp_path / "half.zst").write_bytes(content)
+    with pytest.raises(IntegrityError), open_zstd(tmp_path / "half.zst", modules) as stream:
         stream.read()

@@ -36,27 +36,27 @@ def server(ground: Ground) -> Iterator[Server]:
         yield running
 
 
-def meet(machine: Quick, server: Server, faults: list[Fault], codes: set[int]) -> str:
+def meet(quick: Quick, server: Server, faults: list[Fault], codes: set[int]) -> str:
     """What an install says that meets all of ``faults``; the next one meets none."""
     server.faults += faults
     index = f"{server.url}/index.json"
-    code = machine.run("install", "--index", index)
-    assert code in codes, (code, machine.err)
-    said = machine.err
+    code = quick.run("install", "--index", index)
+    assert code in codes, (code, quick.err)
+    said = quick.err
     assert server.faults == [], "a fault was never met"
-    assert outlive(machine, index, {0}) == 0
+    assert outlive(quick, index, {0}) == 0
     return said
 
 
 @pytest.mark.parametrize("number", range(30))
 @pytest.mark.parametrize("how", ["closed", "reset"])
 def test_a_connection_that_ends_at_any_byte_is_gone_on_from_there(
-    machine: Quick, server: Server, how: str, number: int
+    quick: Quick, server: Server, how: str, number: int
 ) -> None:
     size = (server.folder / ARCHIVE).stat().st_size
     points = sorted(random.Random(f"{SEED} {how} {number}").sample(range(1, size), 3))  # noqa: S311 any do
     fault = hostile.cut_at if how == "closed" else hostile.reset_at
-    meet(machine, server, [fault(point) for point in points], {0})
+    meet(quick, server, [fault(point) for point in points], {0})
 
 
 RANGES: dict[str, tuple[list[Fault], int]] = {
@@ -75,28 +75,30 @@ RANGES: dict[str, tuple[list[Fault], int]] = {
 
 
 @pytest.mark.parametrize("kind", RANGES)
-def test_a_range_that_lies_is_not_believed(machine: Quick, server: Server, kind: str) -> None:
+def test_a_range_that_lies_is_not_believed(quick: Quick, server: Server, kind: str) -> None:
     faults, code = RANGES[kind]
-    meet(machine, server, [FIRST, *faults], {code})
+    meet(quick, server, [FIRST, *faults], {code})
 
 
-def test_a_file_that_was_replaced_meanwhile_is_fetched_anew(machine: Quick, server: Server) -> None:
-    meet(machine, server, [hostile.stale], {0})
+def test_a_file_that_was_replaced_meanwhile_is_fetched_anew(quick: Quick, server: Server) -> None:
+    meet(quick, server, [hostile.stale], {0})
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 410, 451])
-def test_a_final_status_ends_it(machine: Quick, server: Server, code: int) -> None:
-    meet(machine, server, [hostile.status(code)], {10})
-    assert machine.waits == []
+def test_a_final_status_ends_it(quick: Quick, server: Server, code: int) -> None:
+    said = meet(quick, server, [hostile.status(code)], {10})
+    assert f"HTTP {code}" in said
+    assert ("https://USER:PASSWORD@HOST/PATH" in said) == (code in {401, 403})
+    assert quick.waits == []
 
 
 @pytest.mark.parametrize("times", [1, TRIES])
 @pytest.mark.parametrize("code", [408, 425, 429, 500, 502, 503, 504])
 def test_a_passing_status_is_waited_out_or_given_up(
-    machine: Quick, server: Server, code: int, times: int
+    quick: Quick, server: Server, code: int, times: int
 ) -> None:
     ends = {10} if times == TRIES else {0}
-    meet(machine, server, [hostile.status(code)] * times, ends)
+    meet(quick, server, [hostile.status(code)] * times, ends)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +114,10 @@ def test_a_passing_status_is_waited_out_or_given_up(
     ],
 )
 def test_retry_after_is_kept_as_seconds_and_as_a_date(
-    machine: Quick, server: Server, headers: dict[str, str], wait: float
+    quick: Quick, server: Server, headers: dict[str, str], wait: float
 ) -> None:
-    meet(machine, server, [_only(503, headers)], {0})
-    assert machine.waits == [wait]
+    meet(quick, server, [_only(503, headers)], {0})
+    assert quick.waits == [wait]
 
 
 def _only(code: int, headers: dict[str, str]) -> Fault:
@@ -142,16 +144,16 @@ REDIRECTS = {
 
 
 @pytest.mark.parametrize("kind", REDIRECTS)
-def test_a_redirect_that_leads_nowhere_ends(machine: Quick, server: Server, kind: str) -> None:
+def test_a_redirect_that_leads_nowhere_ends(quick: Quick, server: Server, kind: str) -> None:
     location, times = REDIRECTS[kind]
     server_faults = [hostile.redirect(location)] * times
     if kind == "to itself":  # urllib counts, each Python as it likes
         server.faults += server_faults
-        assert machine.run("install", "--index", f"{server.url}/index.json") == 10
+        assert quick.run("install", "--index", f"{server.url}/index.json") == 10
         server.faults.clear()
-        outlive(machine, f"{server.url}/index.json", {0})
+        outlive(quick, f"{server.url}/index.json", {0})
     else:
-        meet(machine, server, server_faults, {10})
+        meet(quick, server, server_faults, {10})
 
 
 GARBAGE: dict[str, tuple[Fault, int, int]] = {
@@ -171,33 +173,33 @@ GARBAGE: dict[str, tuple[Fault, int, int]] = {
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_an_answer_that_is_none_does_no_harm(machine: Quick, server: Server, kind: str) -> None:
+def test_an_answer_that_is_none_does_no_harm(quick: Quick, server: Server, kind: str) -> None:
     fault, times, code = GARBAGE[kind]
-    meet(machine, server, [fault] * times, {code})
+    meet(quick, server, [fault] * times, {code})
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: SIZE\r\n\r\n"
 
 
 @pytest.mark.parametrize("head", [HEAD, b"HTTP/1.1 200 OK\r\nX: ", b""], ids=["body", "header", "status"])
-def test_a_server_that_dribbles_is_given_up(machine: Quick, server: Server, head: bytes) -> None:
+def test_a_server_that_dribbles_is_given_up(quick: Quick, server: Server, head: bytes) -> None:
     """A byte a second keeps every time limit of a socket; five times half a minute of it is enough."""
-    machine.tick = 1.0
-    said = meet(machine, server, [hostile.dribbles(head)] * TRIES, {10})
+    quick.tick = 1.0
+    said = meet(quick, server, [hostile.dribbles(head)] * TRIES, {10})
     assert "bytes in 30 s" in said
 
 
 def test_a_server_that_falls_silent_is_given_up(
-    machine: Quick, server: Server, monkeypatch: pytest.MonkeyPatch
+    quick: Quick, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "TIMEOUT_SECONDS", 0.1)
-    meet(machine, server, [hostile.silent], {0})
+    meet(quick, server, [hostile.silent], {0})
 
 
 @pytest.mark.parametrize("number", range(30))
 @pytest.mark.parametrize("how", ["flipped", "truncated"])
 def test_an_archive_that_is_spoilt_is_refused_before_anything_is_unpacked(
-    machine: Quick, ground: Ground, tmp_path: Path, how: str, number: int
+    quick: Quick, ground: Ground, tmp_path: Path, how: str, number: int
 ) -> None:
     content = bytearray((ground.newer.parent / ARCHIVE).read_bytes())
     place = random.Random(f"{SEED} {how} {number}").randrange(len(content) * 8)  # noqa: S311 any bit
@@ -210,7 +212,7 @@ def test_an_archive_that_is_spoilt_is_refused_before_anything_is_unpacked(
     (release / "index.json").write_bytes(ground.newer.read_bytes())
     (release / ARCHIVE).write_bytes(content)
     with serving(release) as server:
-        assert outlive(machine, f"{server.url}/index.json", {7}, cure=str(ground.newer)) == 7
+        assert outlive(quick, f"{server.url}/index.json", {7}, cure=str(ground.newer)) == 7
 
 
 def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:

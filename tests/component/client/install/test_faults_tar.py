@@ -86,6 +86,7 @@ KINDS: dict[str, dict[str, bytes]] = {
         "by pax": tar() + pax(path=f"{TOP}/../../escaped") + NEXT,
         "by a long name": tar() + raw("././@LongLink", b"L", f"{TOP}/../{'y' * 200}".encode()) + NEXT,
         "beside": escaping("other/b.so"),
+        "a folder": tar() + raw(f"{TOP}/lib/..", b"5"),
     },
     "symlink": {
         "out": kind(b"2", "/etc"),
@@ -146,25 +147,25 @@ def release_of(folder: Path, content: bytes) -> str:
 
 @pytest.mark.parametrize(("family", "case"), CASES)
 def test_an_archive_that_wants_out_leaves_nothing(
-    machine: Quick, ground: Ground, tmp_path: Path, family: str, case: str
+    quick: Quick, ground: Ground, tmp_path: Path, family: str, case: str
 ) -> None:
     index = release_of(tmp_path / "release", KINDS[family][case] + bytes(1024))
-    before = {path for path in machine.prefix.rglob("*") if "versions" in path.parts}
-    assert machine.run("install", "--index", index) == 7, machine.err
-    assert {path for path in machine.prefix.rglob("*") if "versions" in path.parts} == before
-    assert machine.litter() == [str(path) for path in (machine.prefix / ".ortpacks" / "downloads").iterdir()]
-    outlive(machine, index, {7}, cure=str(ground.newer))
+    before = {path for path in quick.prefix.rglob("*") if "versions" in path.parts}
+    assert quick.run("install", "--index", index) == 7, quick.err
+    assert {path for path in quick.prefix.rglob("*") if "versions" in path.parts} == before
+    assert quick.litter() == [str(path) for path in (quick.prefix / ".ortpacks" / "downloads").iterdir()]
+    outlive(quick, index, {7}, cure=str(ground.newer))
     assert {path.name for path in tmp_path.iterdir()} == {"release", "home"}
     assert not list(Path("/tmp").glob("ortpacks-escaped*"))
 
 
-def test_an_honest_one_of_the_same_making_is_installed(machine: Quick, tmp_path: Path) -> None:
-    assert machine.run("install", "--index", release_of(tmp_path / "release", tar() + bytes(1024))) == 0
-    assert machine.run("verify") == 0
+def test_an_honest_one_of_the_same_making_is_installed(quick: Quick, tmp_path: Path) -> None:
+    assert quick.run("install", "--index", release_of(tmp_path / "release", tar() + bytes(1024))) == 0
+    assert quick.run("verify") == 0
 
 
 @pytest.mark.parametrize("mode", [0o6777, 0o1777, 0o000])
-def test_modes_are_ours_not_the_archive_s(machine: Quick, tmp_path: Path, mode: int) -> None:
+def test_modes_are_ours_not_the_archive_s(quick: Quick, tmp_path: Path, mode: int) -> None:
     content = tar({"LICENSE": b"MIT\n"})
     spelt = raw(f"{TOP}/LICENSE", content=b"MIT\n", mode=mode)
     folder = tmp_path / "release"
@@ -172,8 +173,8 @@ def test_modes_are_ours_not_the_archive_s(machine: Quick, tmp_path: Path, mode: 
     packed = zstd.compress(content[: -len(spelt)] + spelt + bytes(1024))
     (folder / f"{TOP}.tar.zst").write_bytes(packed)
     index = write_index(folder, [entry("modern", packed, 4)])
-    assert machine.run("install", "--index", str(index)) == 0, machine.err
-    assert (machine.prefix / "current" / "LICENSE").stat().st_mode & 0o7777 == 0o644
+    assert quick.run("install", "--index", str(index)) == 0, quick.err
+    assert (quick.prefix / "current" / "LICENSE").stat().st_mode & 0o7777 == 0o644
 
 
 BOMBS = {
@@ -197,7 +198,7 @@ def little_memory() -> Iterator[None]:
 
 @pytest.mark.parametrize("head", BOMBS.values(), ids=list(BOMBS))
 def test_a_header_of_a_gigabyte_is_not_read_into_memory(
-    machine: Quick, ground: Ground, tmp_path: Path, little_memory: None, head: bytes
+    quick: Quick, ground: Ground, tmp_path: Path, little_memory: None, head: bytes
 ) -> None:
     folder = tmp_path / "release"
     folder.mkdir()
@@ -208,13 +209,13 @@ def test_a_header_of_a_gigabyte_is_not_read_into_memory(
             stream.write(b"1\n" * 2**19)
         stream.write(NEXT + bytes(1024))
     index = write_index(folder, [entry("modern", name.read_bytes(), 104)])
-    outlive(machine, str(index), {7}, cure=str(ground.newer))
+    outlive(quick, str(index), {7}, cure=str(ground.newer))
 
 
 def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
     assert cases_of(request) >= Counter(
         {
-            "test_an_archive_that_wants_out_leaves_nothing": 43,
+            "test_an_archive_that_wants_out_leaves_nothing": 44,
             "test_a_header_of_a_gigabyte_is_not_read_into_memory": 5,
             "test_modes_are_ours_not_the_archive_s": 3,
         }

@@ -23,11 +23,6 @@ def release(tmp_path: Path) -> Path:
     return write_release(tmp_path / "release").parent
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
-
-
 def test_install_from_a_server_puts_every_byte_where_current_points(machine: Machine, release: Path) -> None:
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/index.json") == 0, machine.err

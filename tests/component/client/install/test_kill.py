@@ -18,7 +18,7 @@ from builder.client.install.prefix import Prefix, make_folders
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
-from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
+from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing, unpacked
 
 OLD = FILES["lib/libonnxruntime.so.1"]
 
@@ -117,11 +117,7 @@ def test_a_kill_while_a_thin_package_is_completed_leaves_a_whole_version(root: P
     """Some libraries are linked from the package before, some copied from an environment."""
     older = write_release(tmp_path / "older", layouts=("thin",), wheels=(CUBLAS,))
     newer = write_release(tmp_path / "newer", version="1.24.0", layouts=("thin",), wheels=WHEELS)
-    environment = tmp_path / "site-packages"
-    for wheel in WHEELS:
-        for member, content in wheel.libraries.items():
-            (environment / member).parent.mkdir(parents=True, exist_ok=True)
-            (environment / member).write_bytes(content)
+    environment = unpacked(tmp_path / "site-packages", *WHEELS)
     look = {"ORTPACKS_LOOK_IN": str(environment)}
     dry = Machine(tmp_path / "dry", environments=(environment,))
     assert dry.run("install", "--index", str(older)) == 0
@@ -199,26 +195,8 @@ def test_first_installs_make_their_folders_at_the_same_moment(tmp_path: Path) ->
         assert prefix.versions.is_dir()
 
 
-def test_ctrl_c_is_one_line_and_130(root: Path, tmp_path: Path, newer: Path) -> None:
-    machine = Machine(tmp_path / "home")
+def test_ctrl_c_is_one_line_and_130(root: Path, tmp_path: Path, newer: Path, machine: Machine) -> None:
     interrupted = KILLER.replace("signal.SIGKILL", "signal.SIGINT")
-    argv = [
-        sys.executable,
-        "-c",
-        interrupted,
-        str(machine.prefix),
-        "12",
-        "install",
-        "--prefix",
-        str(machine.prefix),
-    ]
-    done = subprocess.run(
-        [*argv, "--index", str(newer)],
-        cwd=root,
-        env={"ORTPACKS_FORCE_CC": "8.6"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = install(root, machine.prefix, newer, 12, killer=interrupted)
     assert (done.returncode, done.stderr.count("\n")) == (130, 1), done.stderr
     assert machine.litter() == []

@@ -14,18 +14,13 @@ from builder.errors import IntegrityError, ToolMissingError
 from builder.formats.package_names import Form
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Server, libraries, name_of, serving, write_release
-from tests.doubles.wheels import WHEELS, indexing
+from tests.doubles.wheels import WHEELS, indexing, unpacked
 
 BOTH = ("full", "thin")
 
 FORMS = (".tar.zst", ".tar.gz")
 
 FULL, THIN = name_of("modern"), name_of("modern", layout="thin")
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
 
 
 @pytest.fixture
@@ -40,14 +35,6 @@ def fetched(server: Server) -> list[str]:
     return [path.lstrip("/") for path, _ in server.requests if not path.endswith("index.json")]
 
 
-def put_libraries(folder: Path) -> tuple[Path, ...]:
-    for wheel in WHEELS:
-        for member, content in wheel.libraries.items():
-            (folder / member).parent.mkdir(parents=True, exist_ok=True)
-            (folder / member).write_bytes(content)
-    return (folder,)
-
-
 def test_full_where_nothing_of_nvidias_is_here_and_thin_is_not_even_looked_at(
     machine: Machine, tmp_path: Path
 ) -> None:
@@ -60,7 +47,7 @@ def test_full_where_nothing_of_nvidias_is_here_and_thin_is_not_even_looked_at(
 
 def test_thin_where_they_are_all_here_and_full_is_not_fetched(machine: Machine, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS).parent
-    machine.environments = put_libraries(tmp_path / "site-packages")
+    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/", "--json") == 0, machine.err
         assert fetched(server) == [f"{THIN}.tar.zst"], "once: what was fetched to decide is what is installed"
@@ -72,7 +59,7 @@ def test_thin_where_they_are_all_here_and_full_is_not_fetched(machine: Machine, 
 
 def test_full_where_one_byte_of_one_library_differs(machine: Machine, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS).parent
-    machine.environments = put_libraries(tmp_path / "site-packages")
+    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
     (library,) = (tmp_path / "site-packages").rglob("libcudnn.so.9")
     library.write_bytes(b"!" + library.read_bytes()[1:])
     assert machine.run("install", "--index", str(release)) == 0, machine.err
@@ -113,7 +100,7 @@ def test_a_layout_that_is_not_released_is_said(machine: Machine, tmp_path: Path)
 
 def test_thin_alone_needs_no_flag(machine: Machine, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", layouts=("thin",), wheels=WHEELS)
-    machine.environments = put_libraries(tmp_path / "site-packages")
+    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert "Layout thin: the release has no other." in machine.out
 
@@ -167,7 +154,7 @@ def test_a_damaged_gzip_is_no_full_disk(tmp_path: Path, spoil: object) -> None:
 
 def test_a_repeated_install_of_thin_survives_its_environment(machine: Machine, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", layouts=BOTH, wheels=WHEELS)
-    machine.environments = put_libraries(tmp_path / "site-packages")
+    machine.environments = (unpacked(tmp_path / "site-packages", *WHEELS),)
     machine.run("install", "--index", str(release))
     shutil.rmtree(tmp_path / "site-packages")
     assert machine.run("install", "--index", str(release)) == 0

@@ -20,11 +20,6 @@ def release(tmp_path: Path) -> Path:
     return index.parent
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
-
-
 def parts_of(release: Path) -> list[Path]:
     return sorted(release.glob(f"{ARCHIVE}.part*"), key=lambda path: int(path.name.rpartition("part")[2]))
 

@@ -41,8 +41,7 @@ def test_every_command_follows_the_file(tmp_path: Path, releases: list[str], sym
     assert not (machine.prefix / "current").exists()
     assert (folder(machine) / "lib" / "libonnxruntime.so.1").read_bytes() == library("1.23.2")
     assert machine.run("verify") == 0
-    assert machine.run("env", "--json") == 0
-    variables = json.loads(machine.out)["variables"]
+    variables = machine.answer("env")["variables"]
     assert variables["ORT_DYLIB_PATH"] == str(folder(machine) / "lib" / "libonnxruntime.so.1")
     assert variables["LD_LIBRARY_PATH"] == str(folder(machine) / "lib")
     assert machine.run("rollback") == 0, machine.err
@@ -71,8 +70,7 @@ def test_both_are_one_answer(tmp_path: Path, releases: list[str]) -> None:
         machine.run("install", "--index", index)
     (old,) = (machine.prefix / "versions").glob("*1.22.0*")
     (machine.prefix / "current.txt").write_text(f"versions/{old.name}\n")
-    assert machine.run("verify", "--json") == 0
-    assert json.loads(machine.out)["folder"] == str(old)
+    assert machine.answer("verify")["folder"] == str(old)
 
 
 @pytest.mark.parametrize("text", ["mine", "versions/../../etc\n", "versions/a/b\n", "\0"])

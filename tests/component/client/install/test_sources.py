@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from builder.client.install.source import mirrored
+from builder.client.cli import mirrored
 from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, name_of, serving, write_release
@@ -21,11 +20,6 @@ GITHUB = "https://github.com/o/r/releases/download/v1.23.2/index.json"
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
     return write_release(tmp_path / "release").parent
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
 
 
 def host(machine: Machine) -> bytes:
@@ -161,8 +155,7 @@ def test_sources_that_cannot_be_are_exit_2(machine: Machine, argv: list[str]) ->
 
 def test_device_chooses_for_that_gpu_only(machine: Machine, release: Path) -> None:
     machine.env = {**machine.env, "ORTPACKS_FORCE_CC": "8.6,5.2"}
-    assert machine.run("select", "--index", str(release), "--device", "1", "--json") == 0, machine.err
-    answer = json.loads(machine.out)
+    answer = machine.answer("select", "--index", str(release), "--device", "1")
     assert (answer["package"]["variant"], answer["device"]["capability"]) == ("legacy", "5.2")
     assert machine.run("select", "--index", str(release), "--device", "7") == 2
     assert "--device 7 is no GPU of this machine" in machine.err

@@ -14,7 +14,7 @@ from tests.doubles import release as release_double
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, libraries, name_of, write_release
-from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, PackageIndex, Wheel, indexing
+from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, PackageIndex, Wheel, indexing, unpacked
 
 ALL = {**FILES, **libraries(WHEELS)}
 
@@ -42,16 +42,6 @@ def installed(machine: Machine) -> dict[str, bytes]:
     ours = {"manifest.json", "gpu-package-info.json"}
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {name: path.read_bytes() for name, path in files.items() if name not in ours}
-
-
-def environment(folder: Path, *wheels: Wheel, inner: str = "lib/python3.12/site-packages") -> Path:
-    """A virtual environment with these wheels installed: returns its root."""
-    for wheel in wheels:
-        for member, content in wheel.libraries.items():
-            path = folder / inner / member
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-    return folder
 
 
 def refused(machine: Machine, release: Path, code: int, *flags: str) -> str:
@@ -96,7 +86,8 @@ def test_verify_sees_damage_in_what_came_from_a_wheel_and_install_cures_it(
 def test_an_environment_that_has_them_is_copied_from_and_nothing_is_fetched(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path, inner: str
 ) -> None:
-    venv = environment(tmp_path / "torch", *WHEELS, inner=inner)
+    venv = tmp_path / "torch"
+    unpacked(venv / inner, *WHEELS)
     assert machine.run("install", "--index", str(release), "--look-in", str(venv)) == 0, machine.err
     assert installed(machine) == ALL
     assert pypi.requests == []
@@ -108,9 +99,9 @@ def test_an_environment_that_has_them_is_copied_from_and_nothing_is_fetched(
 def test_look_in_from_the_environment_variable_and_the_running_python(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
 ) -> None:
-    venv = environment(tmp_path / "torch", CUDNN)
+    venv = unpacked(tmp_path / "torch", CUDNN)
     machine.env = {**machine.env, "ORTPACKS_LOOK_IN": f":{venv}:"}
-    machine.environments = (environment(tmp_path / "own", CUBLAS, inner="."),)
+    machine.environments = (unpacked(tmp_path / "own", CUBLAS),)
     assert machine.run("install", "--index", str(release)) == 0, machine.err
     assert pypi.requests == []
     assert "3 of 3 NVIDIA libraries are on this machine already" in machine.err
@@ -120,7 +111,7 @@ def test_an_environment_in_a_symlink_farm_is_read_through(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
 ) -> None:
     """uv links into its cache."""
-    cache = environment(tmp_path / "cache", *WHEELS, inner=".")
+    cache = unpacked(tmp_path / "cache", *WHEELS)
     for wheel in WHEELS:
         for member in wheel.libraries:
             link = tmp_path / "venv" / member
@@ -134,7 +125,7 @@ def test_an_environment_in_a_symlink_farm_is_read_through(
 def test_right_name_and_size_with_other_bytes_is_not_taken(
     machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path
 ) -> None:
-    venv = environment(tmp_path / "torch", *WHEELS)
+    venv = unpacked(tmp_path / "torch", *WHEELS)
     (library,) = venv.rglob("libcublas.so.12")
     library.write_bytes(b"!" + library.read_bytes()[1:])
     assert machine.run("install", "--index", str(release), "--look-in", str(venv)) == 0, machine.err
@@ -235,39 +226,46 @@ def test_an_index_that_serves_other_bytes_is_an_integrity_error(
     assert "DO NOT MATCH THE HASHES" in " ".join(told.split())
 
 
-def test_a_wheel_that_lacks_the_library(machine: Machine, tmp_path: Path, pypi: PackageIndex) -> None:
-    empty = Wheel(CUDNN.name, CUDNN.version, {"nvidia/cudnn/lib/libother.so.9": b"other"})
-    claims = _claiming(CUDNN, empty.content)
-    pypi.pages[f"/files/{CUDNN.file}"] = empty.content
-    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(claims,))
-    told = refused(machine, release, 7)
-    assert f"{CUDNN.file}: it does not hold nvidia/cudnn/lib/libcudnn.so.9" in told
-
-
-def test_a_wheel_whose_library_has_other_bytes(machine: Machine, tmp_path: Path, pypi: PackageIndex) -> None:
-    other = Wheel(CUDNN.name, CUDNN.version, {next(iter(CUDNN.libraries)): b"another build"})
-    pypi.pages[f"/files/{CUDNN.file}"] = other.content
-    release = write_release(
-        tmp_path / "release", layouts=("thin",), wheels=(_claiming(CUDNN, other.content),)
-    )
-    assert "libcudnn.so.9: sha256 differs from the manifest" in refused(machine, release, 7)
-
-
-def test_a_wheel_that_is_damaged_inside(machine: Machine, tmp_path: Path, pypi: PackageIndex) -> None:
-    """Where pip, which reads the metadata only, sees nothing."""
-    damaged = bytearray(CUDNN.content)
-    damaged[90] ^= 255  # in the compressed bytes of its first member, the library
-    pypi.pages[f"/files/{CUDNN.file}"] = bytes(damaged)
-    claims = _claiming(CUDNN, bytes(damaged))
-    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(claims,))
-    assert "nvidia/cudnn/lib/libcudnn.so.9 cannot be read" in refused(machine, release, 7)
-
-
 def _claiming(wheel: Wheel, content: bytes) -> Wheel:
     """``wheel`` in the manifest, with the size and hash of other bytes."""
     claims = dataclasses.replace(wheel)
     claims.__dict__["content"] = content
     return claims
+
+
+def _with(member: str, content: bytes) -> bytes:
+    """The wheel of cuDNN with this in it alone."""
+    return Wheel(CUDNN.name, CUDNN.version, {member: content}).content
+
+
+DAMAGED = bytearray(CUDNN.content)
+DAMAGED[90] ^= 255
+"""In the compressed bytes of its first member, the library: pip reads the metadata only and sees nothing."""
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            _with("nvidia/cudnn/lib/libother.so.9", b"other"),
+            "it does not hold nvidia/cudnn/lib/libcudnn.so.9",
+        ),
+        (
+            _with(next(iter(CUDNN.libraries)), b"another build"),
+            "libcudnn.so.9: sha256 differs from the manifest",
+        ),
+        (bytes(DAMAGED), "nvidia/cudnn/lib/libcudnn.so.9 cannot be read"),
+    ],
+    ids=["no library", "another library", "damaged inside"],
+)
+def test_a_wheel_without_the_library_that_is_promised(
+    machine: Machine, tmp_path: Path, pypi: PackageIndex, content: bytes, words: str
+) -> None:
+    pypi.pages[f"/files/{CUDNN.file}"] = content
+    release = write_release(tmp_path / "release", layouts=("thin",), wheels=(_claiming(CUDNN, content),))
+    told = refused(machine, release, 7)
+    assert CUDNN.file in told
+    assert words in told
 
 
 @pytest.mark.parametrize("name", ["--index-url=http://x", "a b", "a==1 --hash=sha256:0", "../a"])

@@ -16,11 +16,6 @@ NO_CUFFT = (
 )
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
-
-
 def release(folder: Path, host: bytes, version: str = "1.23.2") -> str:
     return str(write_release(folder, version=version, files={**FILES, HOST: host}))
 

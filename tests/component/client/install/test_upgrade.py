@@ -6,22 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from tests.doubles.machine import Machine
 from tests.doubles.release import Build, name_of, write_release
-from tests.support import ROOT
 
 LEAN, LEAN_OF_BEFORE, FULL = Build("lean"), Build("lean", format=3), Build("full")
 
 LEAN_NAME, FULL_NAME = name_of("modern", build=LEAN), name_of("modern", "1.24.0", build=FULL)
 
 FAILS = "Transformer models fail at ONNX Runtime's default optimisation level"
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path / "home")
 
 
 @pytest.fixture
@@ -45,15 +38,6 @@ def in_use(machine: Machine) -> str:
     return (machine.prefix / "current").resolve().name.rpartition("-")[0]
 
 
-def answer(machine: Machine, *argv: str) -> dict[str, object]:
-    assert machine.run(*argv, "--json") == 0, machine.err
-    value = json.loads(machine.out)
-    assert isinstance(value, dict)
-    schema = ROOT / "docs/schemas/client.schema.json"
-    Draft202012Validator(json.loads(schema.read_text())).validate(value)
-    return value
-
-
 def test_a_lean_package_of_before_installs_and_says_what_fails(machine: Machine, before: str) -> None:
     assert machine.run("install", "--index", before) == 0, machine.err
     assert in_use(machine) == LEAN_NAME
@@ -61,8 +45,8 @@ def test_a_lean_package_of_before_installs_and_says_what_fails(machine: Machine,
     assert machine.run("verify") == 0, machine.err
     assert machine.run("recommend", "--index", before) == 0
     assert FAILS in machine.out
-    said = answer(machine, "recommend", "--index", before)
-    assert len(said["notes"]) == 1  # type: ignore[arg-type]
+    said = machine.answer("recommend", "--index", before)
+    assert len(said["notes"]) == 1
 
 
 def test_it_gives_way_to_the_full_one_with_a_sentence_why(machine: Machine, before: str, today: str) -> None:
@@ -75,37 +59,37 @@ def test_it_gives_way_to_the_full_one_with_a_sentence_why(machine: Machine, befo
 
 def test_install_again_does_nothing_and_rollback_goes_back(machine: Machine, before: str, today: str) -> None:
     machine.run("install", "--index", before)
-    first = answer(machine, "install", "--index", today)
-    again = answer(machine, "install", "--index", today)
-    assert first["installed"]["upgrade"].startswith(f"{LEAN_NAME} gives way")  # type: ignore[index]
-    assert (again["installed"]["fresh"], again["installed"]["upgrade"]) == (False, None)  # type: ignore[index]
+    first = machine.answer("install", "--index", today)
+    again = machine.answer("install", "--index", today)
+    assert first["installed"]["upgrade"].startswith(f"{LEAN_NAME} gives way")
+    assert (again["installed"]["fresh"], again["installed"]["upgrade"]) == (False, None)
     assert machine.run("rollback") == 0, machine.err
     assert in_use(machine) == LEAN_NAME
-    back = answer(machine, "install", "--index", today)
-    assert (back["installed"]["fresh"], in_use(machine)) == (False, FULL_NAME)  # type: ignore[index]
-    assert "gives way" in back["installed"]["upgrade"]  # type: ignore[index]
+    back = machine.answer("install", "--index", today)
+    assert (back["installed"]["fresh"], in_use(machine)) == (False, FULL_NAME)
+    assert "gives way" in back["installed"]["upgrade"]
 
 
 def test_a_release_that_has_only_the_lean_one_keeps_it(machine: Machine, before: str) -> None:
     machine.run("install", "--index", before)
-    said = answer(machine, "install", "--index", before)
-    assert (said["installed"]["fresh"], said["installed"]["upgrade"]) == (False, None)  # type: ignore[index]
+    said = machine.answer("install", "--index", before)
+    assert (said["installed"]["fresh"], said["installed"]["upgrade"]) == (False, None)
 
 
 def test_of_both_the_full_one_is_taken_and_the_lean_one_by_its_name(machine: Machine, both: str) -> None:
     full = name_of("modern", build=FULL)
-    said = answer(machine, "select", "--index", both, "--variant", "modern")
-    assert (said["package"]["name"], said["package"]["cannot_run"]) == (full, [])  # type: ignore[index]
+    said = machine.answer("select", "--index", both, "--variant", "modern")
+    assert (said["package"]["name"], said["package"]["cannot_run"]) == (full, [])
     assert machine.run("install", "--index", both) == 0, machine.err
     assert in_use(machine) == full
     assert f"not {LEAN_NAME}: it has no CUDA kernels for operators that {full} runs" in machine.out
-    said = answer(machine, "install", "--index", both, "--variant", LEAN_NAME)
+    said = machine.answer("install", "--index", both, "--variant", LEAN_NAME)
     assert in_use(machine) == LEAN_NAME
-    assert said["installed"]["upgrade"] is None  # type: ignore[index]
-    assert said["package"]["cannot_run"] == [  # type: ignore[index]
+    assert said["installed"]["upgrade"] is None
+    assert said["package"]["cannot_run"] == [
         {"domain": "com.microsoft", "operators": ["Attention", "BiasGelu"]}
     ]
-    assert FAILS in said["notes"][0]  # type: ignore[index]
+    assert FAILS in said["notes"][0]
 
 
 def test_by_its_name_for_an_image_that_is_built_elsewhere(machine: Machine, both: str) -> None:
@@ -115,11 +99,11 @@ def test_by_its_name_for_an_image_that_is_built_elsewhere(machine: Machine, both
     for package in index["packages"]:
         package["size"] += 1000 if not package["onnxruntime"]["cannot_run"] else 0
     Path(both).write_text(json.dumps(index))
-    said = answer(machine, "select", "--index", both, "--variant", "legacy")
-    assert said["package"]["name"] == name_of("legacy", build=FULL)  # type: ignore[index]
-    said = answer(machine, "select", "--index", both, "--variant", lean)
+    said = machine.answer("select", "--index", both, "--variant", "legacy")
+    assert said["package"]["name"] == name_of("legacy", build=FULL)
+    said = machine.answer("select", "--index", both, "--variant", lean)
     assert "as asked with --variant" in str(said["summary"])
-    assert FAILS in said["notes"][0]  # type: ignore[index]
+    assert FAILS in said["notes"][0]
     assert machine.run("select", "--index", both, "--variant", f"{lean}x") == 2
     assert "A package's name is taken too" in machine.err
 
@@ -127,5 +111,5 @@ def test_by_its_name_for_an_image_that_is_built_elsewhere(machine: Machine, both
 def test_a_lean_manifest_that_is_damaged_is_no_obstacle(machine: Machine, before: str, today: str) -> None:
     machine.run("install", "--index", before)
     (machine.prefix / "current" / "manifest.json").write_text("{")
-    said = answer(machine, "install", "--index", today)
-    assert (said["installed"]["upgrade"], in_use(machine)) == (None, FULL_NAME)  # type: ignore[index]
+    said = machine.answer("install", "--index", today)
+    assert (said["installed"]["upgrade"], in_use(machine)) == (None, FULL_NAME)

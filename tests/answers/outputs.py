@@ -7,8 +7,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from builder.virtualcard.capi import Api
-from tests.answers.feeds import load, save
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
 from tests.answers.values import Array, Value
@@ -21,7 +22,7 @@ def outputs(
 ) -> dict[str, Array]:
     """Output name → numbers; ``provider`` as in ``worker``."""
     feed, result = scratch / "feed.npz", scratch / "result.npz"
-    save(feed, model.feed)
+    np.savez(feed, allow_pickle=False, **model.feed)
     argv: list[str | Path] = [
         sys.executable,
         "-m",
@@ -34,16 +35,16 @@ def outputs(
     ]
     done = subprocess.run(argv, cwd=ROOT, env=dict(env), capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.returncode}\n{done.stderr[-3000:]}"
-    return load(result)
+    return dict(np.load(result))
 
 
 def main(library: str, provider: str, model: str, feed: str, result: str) -> None:
     """See the module."""
-    values = load(Path(feed))
+    values = np.load(feed)
     with Api(Path(library), log=unheard) as api:
         session = open_with(api, provider)(Path(model))
         got = session.run([values[name] for name in session.inputs])
-        save(Path(result), _tensors(dict(zip(session.outputs, got, strict=True))))
+        np.savez(result, allow_pickle=False, **_tensors(dict(zip(session.outputs, got, strict=True))))
         session.close()
 
 

@@ -23,7 +23,7 @@ from builder.release.prepare import PublishOptions, State, index_url
 from builder.release.publish import publish_release
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
-from tests.support.factories.publishing import ports, project_at
+from tests.support.factories.publishing import github, ports, project_at
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs-test"
@@ -62,7 +62,7 @@ def released(packages: Sequence[Path], folder: Path) -> Iterator[GitHubDouble]:
         done = publish_release(
             dist,
             project,
-            ports(_http(double), FakeReporter(), lambda path: None),
+            ports(github(_http(double)), FakeReporter()),
             PublishOptions(tag=TAG, allow=AS_THEY_COME),
         )
         assert done.state is State.PUBLISHED

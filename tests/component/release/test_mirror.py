@@ -17,7 +17,8 @@ from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.host import DirectoryHost
 from builder.errors import ConfigError, DiskError, NothingToDoError, TransferError
 from builder.release.prepare import PublishOptions
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, open_stand, stamps, whole
+from tests.support.factories.mirroring import Stand, fill, open_stand, stamps, whole
+from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.fakes.ports import FakeReporter
 
 NEWER = "gpu-libs-v1.23.2-2"

@@ -17,7 +17,8 @@ from builder.release.preflight import Leniency
 from builder.release.prepare import PublishOptions
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, write_release
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, static_server
+from tests.support.factories.mirroring import Stand, static_server
+from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.factories.releases import TEXTS, append_sum
 
 

@@ -17,7 +17,8 @@ from builder.errors import DiskError, IntegrityError, ReleaseConflictError
 from builder.files.digest import LocalFile
 from builder.release.mirror import loads
 from builder.release.prepare import PublishOptions
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, whole
+from tests.support.factories.mirroring import Stand, fill, whole
+from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.fakes.ports import FakeReporter
 
 REPLACE = PublishOptions(replace=True)

@@ -10,7 +10,8 @@ import pytest
 
 from builder.errors import DiskError, ReleaseConflictError
 from builder.release.prepare import PublishOptions
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, stamps, whole
+from tests.support.factories.mirroring import Stand, stamps, whole
+from tests.support.factories.publishing import TAG, bytes_in
 
 
 def litter(folder: Path) -> None:

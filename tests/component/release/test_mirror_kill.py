@@ -18,7 +18,8 @@ from builder.errors import ReleaseConflictError
 from builder.files.digest import LocalFile
 from builder.release.mirror import loads
 from builder.release.prepare import PublishOptions
-from tests.support.factories.mirroring import TAG, Stand, bytes_in, fill, local_files, whole
+from tests.support.factories.mirroring import Stand, fill, local_files, whole
+from tests.support.factories.publishing import TAG, bytes_in
 
 KILLS = 20
 

@@ -22,7 +22,7 @@ from builder.errors import (
 from builder.release.prepare import PublishOptions, index_url, release_tag
 from builder.report.card_grid import dumps, grid_name, table
 from tests.doubles.github import REPOSITORY
-from tests.support.factories.publishing import TAG, Desk, here
+from tests.support.factories.publishing import TAG, Desk, bytes_in
 from tests.support.factories.releases import append_sum, cut, manifest, write_package
 from tests.unit.report.test_card_grid import GRID
 
@@ -30,7 +30,7 @@ from tests.unit.report.test_card_grid import GRID
 def test_all_of_dist_comes_back_byte_for_byte_without_a_token(desk: Desk) -> None:
     result = desk.publish()
     assert (result.tag, result.state) == (TAG, "published")
-    assert set(here(desk.dist)) == {
+    assert set(bytes_in(desk.dist)) == {
         "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst",
         "ortpacks-modern-1.23.2-cuda12.9-linux-x64.tar.zst",
         "ortpacks-legacy-1.23.2-cuda12.9-linux-x64.cdx.json",
@@ -40,7 +40,7 @@ def test_all_of_dist_comes_back_byte_for_byte_without_a_token(desk: Desk) -> Non
         "SHA256SUMS",
         "index.json",
     }
-    for name, data in here(desk.dist).items():
+    for name, data in bytes_in(desk.dist).items():
         url = f"{desk.github.url}/{REPOSITORY}/releases/download/{TAG}/{name}"
         assert requests.get(url, timeout=5).content == data, name
 
@@ -60,7 +60,7 @@ def test_the_index_and_the_sums_are_right(desk: Desk) -> None:
         assert (desk.dist / package["file"]).stat().st_size == package["size"]
     lines = [line.split("  ") for line in (desk.dist / "SHA256SUMS").read_text().splitlines()]
     sums = {name: digest for digest, name in lines}
-    assert set(sums) == set(here(desk.dist)) - {"SHA256SUMS"}
+    assert set(sums) == set(bytes_in(desk.dist)) - {"SHA256SUMS"}
     assert [package["sha256"] for package in index["packages"]] == [
         sums[package["file"]] for package in index["packages"]
     ]
@@ -177,7 +177,7 @@ def test_a_client_made_anew_is_no_finding(desk: Desk) -> None:
     desk.publish(PublishOptions(dry_run=True))
     (desk.dist / "ortpacks.pyz").write_bytes(b"PK the next client")
     desk.publish()
-    assert desk.github.contents(TAG) == here(desk.dist)
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
 
 
 def test_a_dry_run_shows_the_table_and_writes_nothing(desk: Desk) -> None:
@@ -220,7 +220,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(desk: Desk) -> None:
     (release,) = desk.github.releases.values()
     assert release.draft
     assert desk.publish().state == "published"
-    assert desk.github.contents(TAG) == here(desk.dist)
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
     assert len(desk.github.releases) == 1
 
 
@@ -230,7 +230,7 @@ def test_leftovers_in_the_draft_are_replaced_or_removed(desk: Desk) -> None:
     desk.github.store(release, "ortpacks.pyz", b"half", state="starter")
     desk.github.store(release, "other.tar.zst", b"not ours")
     desk.publish()
-    assert desk.github.contents(TAG) == here(desk.dist)
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
     assert "✘ index.json" in desk.output
     assert "⚠ ortpacks.pyz" in desk.output
 

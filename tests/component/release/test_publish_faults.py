@@ -19,7 +19,7 @@ from builder.errors import BuilderError
 from builder.release.prepare import PublishOptions
 from tests.doubles.github import GitHubDouble
 from tests.support.factories.outsiders import assert_no_name_twice, seen
-from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, here, open_desk, prepare
+from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, open_desk, prepare
 from tests.support.factories.releases import FakeTime
 from tests.support.faults.counted import cases_of
 
@@ -126,11 +126,11 @@ def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
     assert len(desk.github.pending()) < case.times, "the fault was never met"
     desk.github.forget_faults()
     assert_no_name_twice(desk.github)
-    assert seen(desk.github, TAG) in (None, former, here(desk.dist)), "part of a release is public"
-    if seen(desk.github, TAG) != here(desk.dist):
+    assert seen(desk.github, TAG) in (None, former, bytes_in(desk.dist)), "part of a release is public"
+    if seen(desk.github, TAG) != bytes_in(desk.dist):
         desk.publish(options, token=desk.github.token)
     assert_no_name_twice(desk.github)
-    assert seen(desk.github, TAG) == here(desk.dist)
+    assert seen(desk.github, TAG) == bytes_in(desk.dist)
     assert not any(release.draft for release in desk.github.releases.values()), "a second draft"
 
 

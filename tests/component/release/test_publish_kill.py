@@ -23,7 +23,7 @@ from urllib3.connection import HTTPConnection
 from builder.release.prepare import PublishOptions
 from tests.doubles.github import GitHubDouble
 from tests.support.factories.outsiders import assert_no_name_twice, seen
-from tests.support.factories.publishing import TAG, Desk, here, open_desk, prepare, publish_at_once
+from tests.support.factories.publishing import TAG, Desk, bytes_in, open_desk, prepare, publish_at_once
 
 SEED = 20_261_121
 
@@ -97,10 +97,10 @@ def test_a_kill_at_any_moment_leaves_a_release_whole_or_hidden(desk: Desk, befor
         assert run(desk, replace=replace, tick=moments.randrange(begin, end)) == -signal.SIGKILL
         fell[last_write(desk.github)] += 1
         assert_no_name_twice(desk.github)
-        assert seen(desk.github, TAG) in (None, former, here(desk.dist)), "part of a release is public"
+        assert seen(desk.github, TAG) in (None, former, bytes_in(desk.dist)), "part of a release is public"
         desk.publish(PublishOptions(replace=replace))
         assert_no_name_twice(desk.github)
-        assert seen(desk.github, TAG) == here(desk.dist)
+        assert seen(desk.github, TAG) == bytes_in(desk.dist)
         assert len(desk.github.releases) == 1, "a second draft"
         assert not list(desk.dist.glob("*.part-*")), "leftovers in dist"
     where = ", ".join(f"{what} {times}" for what, times in fell.items())

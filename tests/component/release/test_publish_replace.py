@@ -6,7 +6,7 @@ import pytest
 
 from builder.errors import ReleaseConflictError, TransferError
 from builder.release.prepare import PublishOptions, State
-from tests.support.factories.publishing import TAG, Desk, here
+from tests.support.factories.publishing import TAG, Desk, bytes_in
 from tests.support.factories.releases import manifest, write_package
 
 REPLACE = PublishOptions(replace=True)
@@ -25,7 +25,7 @@ def test_replace_makes_the_release_equal_again_under_its_tag(desk: Desk) -> None
     assert desk.publish(REPLACE).state == State.PUBLISHED
     (release,) = desk.github.releases.values()
     assert not release.draft
-    assert desk.github.contents(TAG) == here(desk.dist)
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
 
 
 def test_while_it_is_replaced_nobody_sees_half_of_it(desk: Desk) -> None:
@@ -37,7 +37,7 @@ def test_while_it_is_replaced_nobody_sees_half_of_it(desk: Desk) -> None:
     assert desk.github.published(TAG) is None
     desk.github.forget_faults()
     assert desk.publish().state == State.PUBLISHED, "a draft again: the plain command goes on"
-    assert desk.github.contents(TAG) == here(desk.dist)
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
 
 
 def test_replace_of_an_equal_release_does_nothing(desk: Desk) -> None:
@@ -80,7 +80,7 @@ def test_the_status_follows_a_release_from_nothing_to_public_and_differing(desk:
 
 def test_the_status_writes_nothing_here_or_there(desk: Desk) -> None:
     desk.publish()
-    before, there = here(desk.dist), len(desk.github.writes())
+    before, there = bytes_in(desk.dist), len(desk.github.writes())
     desk.status()
-    assert here(desk.dist) == before
+    assert bytes_in(desk.dist) == before
     assert len(desk.github.writes()) == there

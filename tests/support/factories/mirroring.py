@@ -16,19 +16,16 @@ from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.host import DirectoryHost
 from builder.app import releasing
 from builder.builds.wiring import Wiring
-from builder.files.atomic_write import part_file
 from builder.files.digest import LocalFile
 from builder.project.variants import Project
 from builder.release.assets import ReleaseHost, ReleasePlan
-from builder.release.prepare import Published, PublishOptions, PublishPorts
+from builder.release.prepare import Published, PublishOptions
 from builder.release.publish import converge_release, publish_release
 from tests.doubles.loopback import listening
 from tests.support import ROOT
-from tests.support.factories.releases import manifest, write_package
+from tests.support.factories.publishing import TAG, ports
+from tests.support.factories.releases import write_two_packages
 from tests.support.fakes.ports import FakeReporter
-
-TAG = "gpu-libs-v1.23.2"
-"""``publish.tag`` of variants.yaml with the packages' version."""
 
 
 @dataclass
@@ -47,8 +44,8 @@ class Stand:
         mirror = MirrorFolder(self.root)
         plan = ReleasePlan(TAG, "", "", tuple(files))
         with mirror.alone(lambda: None):
-            ports = _ports(self.shop, DirectoryHost(mirror, self.shop.reporter))
-            converge_release(plan, ports, options or PublishOptions())
+            host = DirectoryHost(mirror, self.reporter)
+            converge_release(plan, ports(host, self.reporter), options or PublishOptions())
             mirror.finish(TAG)
 
     def release(self, tag: str = TAG) -> Path:
@@ -60,8 +57,11 @@ class Stand:
 
     @property
     def lines(self) -> list[str]:
-        assert isinstance(self.shop.reporter, FakeReporter)
-        return self.shop.reporter.lines
+        return self.reporter.lines
+
+    @property
+    def reporter(self) -> FakeReporter:
+        return _fake(self.shop)
 
     @property
     def output(self) -> str:
@@ -81,8 +81,7 @@ def fill(dist: Path, padding: int = 150_000) -> None:
     dist.mkdir(exist_ok=True)
     for path in dist.iterdir():
         path.unlink()
-    write_package(dist, manifest("legacy"), padding=padding)
-    write_package(dist, manifest("modern", origin="wheel", profile=None, revision=None), padding=padding)
+    write_two_packages(dist, legacy=padding, modern=padding)
 
 
 def local_files(folder: Path, *names: str) -> list[LocalFile]:
@@ -91,32 +90,14 @@ def local_files(folder: Path, *names: str) -> list[LocalFile]:
     return [LocalFile(path, len(data), hashlib.sha256(data).hexdigest()) for path, data in contents.items()]
 
 
+def _fake(shop: Wiring) -> FakeReporter:
+    assert isinstance(shop.reporter, FakeReporter)
+    return shop.reporter
+
+
 def _publish_on(shop: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
     (shop.dist / "ortpacks.pyz").write_bytes(b"PK the client")
-    return publish_release(shop.dist, project, _ports(shop, host), options)
-
-
-def _ports(shop: Wiring, host: ReleaseHost) -> PublishPorts:
-    return PublishPorts(
-        host=host,
-        archive=shop.archive(shop.reporter),
-        checksums=shop.checksums,
-        reporter=shop.reporter,
-        verify=lambda path: None,
-        write=part_file,
-        loader=shop.loader,
-    )
-
-
-def bytes_in(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder by its path there; links by what they say."""
-    found = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
-    return {
-        path.relative_to(folder).as_posix(): (
-            str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
-        )
-        for path in found
-    }
+    return publish_release(shop.dist, project, ports(host, _fake(shop)), options)
 
 
 def whole(stand: Stand, files: dict[str, bytes], tag: str = TAG) -> dict[str, bytes]:

@@ -18,11 +18,12 @@ from builder.adapters.github.releases import GitHub
 from builder.config.project import load_project
 from builder.files.atomic_write import part_file
 from builder.project.variants import Project
+from builder.release.assets import ReleaseHost
 from builder.release.prepare import Published, PublishOptions, PublishPorts
 from builder.release.publish import publish_release, read_release_status
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support import ROOT
-from tests.support.factories.releases import FakeTime, manifest, write_package
+from tests.support.factories.releases import FakeTime, write_two_packages
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs-v1.23.2"
@@ -59,7 +60,8 @@ class Desk:
             clock=self.time.clock,
             patience=Patience(attempts=ATTEMPTS),
         )
-        return ports(http, self.reporter, self._verify)
+        host = GitHub(repository=REPOSITORY, http=http, reporter=self.reporter)
+        return ports(host, self.reporter, self._verify)
 
     def _verify(self, path: Path) -> None:
         self.verified.append(path)
@@ -70,9 +72,11 @@ class Desk:
         return "\n".join(self.reporter.lines)
 
 
-def ports(http: GitHubHttp, reporter: FakeReporter, verify: Callable[[Path], None]) -> PublishPorts:
+def ports(
+    host: ReleaseHost, reporter: FakeReporter, verify: Callable[[Path], None] = lambda path: None
+) -> PublishPorts:
     return PublishPorts(
-        host=GitHub(repository=REPOSITORY, http=http, reporter=reporter),
+        host=host,
         archive=PackageArchive(reporter=reporter),
         checksums=ChecksumFile(),
         reporter=reporter,
@@ -80,6 +84,11 @@ def ports(http: GitHubHttp, reporter: FakeReporter, verify: Callable[[Path], Non
         write=part_file,
         loader=FileSystemLoader(ROOT / "templates"),
     )
+
+
+def github(http: GitHubHttp) -> GitHub:
+    """The real client of the double's repository."""
+    return GitHub(repository=REPOSITORY, http=http, reporter=FakeReporter())
 
 
 def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -> None:
@@ -93,7 +102,7 @@ def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -
         clock=time.time,
         patience=Patience(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
     )
-    publish_release(dist, project_at(api), ports(http, reporter, lambda path: None), options)
+    publish_release(dist, project_at(api), ports(github(http), reporter), options)
 
 
 def project_at(api: str) -> Project:
@@ -111,15 +120,22 @@ def _project() -> Project:
 def open_desk(tmp_path: Path) -> Iterator[Desk]:
     dist = tmp_path / "dist"
     dist.mkdir()
-    _bundle(dist)
+    write_two_packages(dist)
     client = dist / "ortpacks.pyz"
     client.write_bytes(b"PK the client")
     with GitHubDouble(tmp_path / "github").running() as github:
         yield Desk(dist, github, project_at(github.url), FakeReporter())
 
 
-def here(dist: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in dist.iterdir()}
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by its path there; links by what they say."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir())
+    return {
+        path.relative_to(folder).as_posix(): (
+            str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+        )
+        for path in found
+    }
 
 
 def prepare(desk: Desk, before: str) -> None:
@@ -142,9 +158,4 @@ def _bundle_another(dist: Path) -> None:
     (package,) = dist.glob("ortpacks-legacy*.tar.zst")
     padding = 120_000 if package.stat().st_size > 150_000 else 200_000
     (dist / "SHA256SUMS").unlink()
-    _bundle(dist, padding)
-
-
-def _bundle(dist: Path, padding: int = 200_000) -> None:
-    write_package(dist, manifest("legacy"), padding=padding)
-    write_package(dist, manifest("modern", origin="wheel", profile=None, revision=None), padding=150_000)
+    write_two_packages(dist, legacy=padding)

@@ -126,6 +126,12 @@ def write_package(directory: Path, entry: Manifest, padding: int = 200_000, suff
     return path
 
 
+def write_two_packages(directory: Path, *, legacy: int = 200_000, modern: int = 150_000) -> None:
+    """A compiled package and a repacked one with so many bytes of noise; other numbers make other bytes."""
+    write_package(directory, manifest("legacy"), padding=legacy)
+    write_package(directory, manifest("modern", origin="wheel", profile=None, revision=None), padding=modern)
+
+
 def cut(package: Path, size: int) -> Path:
     """Cut a package into parts of ``size`` bytes, by hand; the whole one goes, and its line with it."""
     data, directory = package.read_bytes(), package.parent

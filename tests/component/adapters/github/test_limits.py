@@ -18,7 +18,7 @@ from builder.adapters.github.refusals import (
     sent_at,
 )
 from builder.errors import TransferError
-from tests.support.factories.publishing import Desk, here, open_desk
+from tests.support.factories.publishing import Desk, bytes_in, open_desk
 
 NOVEMBER_1994 = 784_111_777
 """``date -u -d "Sun, 06 Nov 1994 08:49:37 GMT" +%s``, the example of RFC 9110, 5.6.7."""
@@ -113,4 +113,4 @@ def test_a_wait_of_more_than_an_hour_ends_the_run_and_says_so(desk: Desk, kind: 
     assert pauses(desk) == []
     desk.publish()
     (release,) = desk.github.releases.values()
-    assert {asset.name for asset in release.assets.values()} == set(here(desk.dist))
+    assert {asset.name for asset in release.assets.values()} == set(bytes_in(desk.dist))

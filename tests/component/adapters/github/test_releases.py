@@ -14,7 +14,7 @@ from builder.adapters.github.releases import GitHub
 from builder.errors import BuilderError, ConfigError, IntegrityError, TransferError
 from builder.release.prepare import PublishOptions
 from tests.doubles.github import TOKEN
-from tests.support.factories.publishing import TAG, Desk, here, open_desk
+from tests.support.factories.publishing import TAG, Desk, bytes_in, open_desk
 from tests.support.factories.releases import FakeTime
 from tests.support.fakes.ports import FakeReporter
 
@@ -33,8 +33,8 @@ def client(api: str, reporter: FakeReporter, time: FakeTime) -> GitHubHttp:
 def assert_complete(desk: Desk) -> None:
     (release,) = desk.github.releases.values()
     assert not release.draft
-    assert desk.github.contents(TAG) == here(desk.dist)
-    assert len(release.assets) == len(here(desk.dist)), "no leftovers, no duplicates"
+    assert desk.github.contents(TAG) == bytes_in(desk.dist)
+    assert len(release.assets) == len(bytes_in(desk.dist)), "no leftovers, no duplicates"
 
 
 @pytest.mark.parametrize(

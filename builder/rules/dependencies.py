@@ -172,8 +172,7 @@ def _runpath(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
 
 def _absolute(library: Library, _names: AbstractSet[str]) -> Iterator[Finding]:
     """E006: a library looks in an absolute folder; only a warning for NVIDIA's files."""
-    absolute = [folder for folder in (library.search or "").split(":") if folder.startswith("/")]
-    if absolute:
+    if library.search is not None and any(path.startswith("/") for path in library.search.split(":")):
         yield Finding(
             code=Code.E006,
             path=library.path,

@@ -57,7 +57,7 @@ def _meant(containers: Sequence[Container], arch: Arch, kinds: Sequence[UnitSet]
 
     None should where every container is of a kind that leaves it out: then the whole set was not compiled.
     """
-    return [one for one in containers if not kinds or meant_for(arch, kinds, one.arches(Kind.SASS))]
+    return [one for one in containers if meant_for(arch, kinds, one.arches(Kind.SASS))]
 
 
 def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Variant) -> Iterator[Finding]:
@@ -105,13 +105,13 @@ def _surplus(
 def hold_code(path: str, coverage: LibraryCoverage | None) -> Iterator[Finding]:
     """A008: a library that is useless without device code holds none that runs."""
     if must_hold_code(path.rpartition("/")[2]) and not (coverage and coverage.runnable):
-        idle = f"{coverage.containers} containers, and nothing to run in any" if coverage else "no container"
+        got = f"{coverage.containers} containers, and nothing to run in any" if coverage else "no container"
         yield Finding(
             code=Code.A008,
             path=path,
             message="holds no device code that runs, and every release of it does",
             wanted="the file as it is in its wheel",
-            got=idle,
+            got=got,
         )
 
 

@@ -28,16 +28,17 @@ _SOMETIMES = (
     ("libcudnn_adv.so.", "libcublasLt.so.*"),
     ("libcudnn_engines_precompiled.so.", "libcublasLt.so.*"),
 )
-"""Names alone between zero bytes in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10, each before its functions'.
+"""The beginning of a library's name, and a file that it may open.
 
-Nobody tried what fails without them: they stay where they are, and are not asked for where they are not.
+The names stand between zero bytes in ``.rodata`` of cuBLAS 12.9 and cuDNN 9.10, each before the names of its
+functions. What fails without these files is not known: a package keeps them and need not hold them.
 """
 
 
 def dlopened_files(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:
     """The files that a library must find at run time, as ``fnmatch`` patterns; ``names`` is its package."""
-    told = (_file_of(name, library, names) for name in library.dlopens)
-    return tuple(dict.fromkeys((*told, *_by_table(library))))
+    named = (_file_of(name, library, names) for name in library.dlopens)
+    return tuple(dict.fromkeys((*named, *_by_table(library))))
 
 
 def loadable_files(library: Library, names: AbstractSet[str]) -> tuple[str, ...]:

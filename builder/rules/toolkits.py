@@ -118,7 +118,7 @@ def _is_gone(arch: Arch, cuda: str) -> bool:
 def _cuda_too_old(subject: _ToolkitChoice) -> Iterator[Finding]:
     for arch in subject.sm:
         first = first_cuda(arch)
-        if first is not None and version_of(subject.cuda)[:2] < first:
+        if first is not None and version_of(subject.cuda) < first:
             yield Finding(
                 code=Code.C003,
                 path=subject.path,

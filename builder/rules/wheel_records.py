@@ -70,8 +70,11 @@ def recorded(members: Sequence[Member], record: Callable[[str], str]) -> Recorde
     theirs = [member for member in members if member.source != BUILT and not member.modified]
     rows = _rows_of(theirs, record)
     found = {member.path: _row(rows[member.source], member.member) for member in theirs}
-    told = ((path, row) for path, row in found.items() if row)
-    digests = {path: Digest(row.size, row.sha256) for path, row in told if row.size is not None}
+    digests = {
+        path: Digest(row.size, row.sha256)
+        for path, row in found.items()
+        if row is not None and row.size is not None
+    }
     unknown = (_unknown(member, found[member.path]) for member in theirs if member.path not in digests)
     return Recorded(digests, (*unknown, *_modified(members)))
 
@@ -151,8 +154,8 @@ def _spelled(size: int | None, sha256: str) -> str:
 
 
 def _size(line: Sequence[str]) -> int | None:
-    told = line[_HASHED] if len(line) > _HASHED else ""
-    return int(told) if told.isascii() and told.isdigit() else None
+    size = line[_HASHED] if len(line) > _HASHED else ""
+    return int(size) if size.isascii() and size.isdigit() else None
 
 
 def _hex(text: str, path: str, where: str) -> str:

@@ -71,8 +71,8 @@ def lines(
     gpus = by_number(devices)
     rows = [_row(package, choice, gpus, platform, glibc) for package in packages]
     reasons = {rejection.package: rejection.reason for rejection in choice.reasons}
-    told = [list(_told(reasons.get(package.name))) for package in packages]
-    return [*_machine(gpus, platform, glibc), "", *_table([_head(gpus), *rows], [[], *told])]
+    below = [_wrapped(reasons.get(package.name)) for package in packages]
+    return [*_machine(gpus, platform, glibc), "", *_table([_head(gpus), *rows], [[], *below])]
 
 
 def _machine(devices: Sequence[Device], platform: str, glibc: Optional[str]) -> Iterator[str]:
@@ -129,25 +129,27 @@ def _size(package: IndexPackage) -> str:
     return f"{package.size / 1e6:,.1f} MB"
 
 
-def _told(reason: Optional[str]) -> Iterator[str]:
-    if reason is not None:
-        yield from textwrap.wrap(
-            reason, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
-        )
+def _wrapped(reason: Optional[str]) -> List[str]:
+    return textwrap.wrap(
+        reason or "", WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
+    )
 
 
-def _table(rows: Sequence[Sequence[str]], told: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Aligned; names that would make it too wide stand on lines of their own, above their rows."""
+def _table(rows: Sequence[Sequence[str]], below: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of an aligned table, each row with what stands ``below`` it.
+
+    Names that would make it too wide stand on lines of their own, above their rows.
+    """
     widths = [max(map(len, column)) for column in zip(*rows)]
     apart = sum(widths) + len(_GAP) * (len(widths) - 1) > WIDTH
-    for row, below in zip(rows, told):
+    for row, more in zip(rows, below):
         cells = [_cell(text, width, head) for text, width, head in zip(row, widths, rows[0])]
         if apart:
             yield row[0]
             yield (_GAP + _GAP.join(cells[1:])).rstrip()
         else:
             yield _GAP.join(cells).rstrip()
-        yield from below
+        yield from more
 
 
 def _cell(text: str, width: int, head: str) -> str:

@@ -14,6 +14,7 @@ from builder.selection.reasons import (
     driver_refusal,
     glibc_refusal,
     gpus_refusal,
+    runs_too,
     system_refusal,
 )
 
@@ -33,7 +34,7 @@ def fall_back(
 ) -> PackageChoice:
     """The package for this platform that needs no NVIDIA GPU, if there is one.
 
-    ``devices`` and ``packages`` are in the order in which they are to be told.
+    ``devices`` and ``packages`` are in the order in which reasons name them.
     """
     fitting = [package for package in packages if _refusal(package, platform, glibc) is None]
     chosen = min(fitting, key=lambda package: _preference(package, platform), default=None)
@@ -76,17 +77,16 @@ def _rejections(
         if package.provider == CUDA:
             reason = system_refusal(package, platform, glibc) or gpus_refusal(package, devices)
         else:
-            reason = _refusal(package, platform, glibc) or _why_less(package, chosen)
+            # Where a package would run, one is chosen.
+            reason = _refusal(package, platform, glibc) or _why_less(package, chosen or package)
         yield Rejection(package.name, reason)
 
 
-def _why_less(package: IndexPackage, chosen: Optional[IndexPackage]) -> str:
-    """Both would run; where one does, one is chosen."""
-    name = chosen.name if chosen else ""
-    if chosen and chosen.provider != package.provider:
-        return f"it runs too, {name} is for {TITLES[chosen.provider]}, which goes first on {package.platform}"
-    smaller = chosen is not None and chosen.size < package.size
-    return f"it runs too, {name} is smaller" if smaller else f"it runs too, {name} goes first by its name"
+def _why_less(package: IndexPackage, chosen: IndexPackage) -> str:
+    if chosen.provider == package.provider:
+        return runs_too(package, chosen)
+    title = TITLES[chosen.provider]
+    return f"it runs too, {chosen.name} is for {title}, which goes first on {package.platform}"
 
 
 def _why(

@@ -37,14 +37,14 @@ def refusal(
 
 
 def system_refusal(package: IndexPackage, platform: str, glibc: Optional[str]) -> Optional[str]:
-    """What of it has nothing to do with a GPU."""
+    """Why this package does not run on this system, whatever its GPUs: its platform or its C library."""
     if package.platform != platform:
         return f"it is for {package.platform}, this machine is {platform}"
     return glibc_refusal(package, glibc)
 
 
 def gpu_refusal(package: IndexPackage, device: Device) -> Optional[str]:
-    """What of it is a matter of the package's code and the GPU's driver."""
+    """Why this package's code does not run on this GPU, or not with its driver."""
     if package.provider != CUDA:
         return f"its provider is {TITLES.get(package.provider, package.provider)}, not CUDA"
     if device.capability is None:
@@ -53,9 +53,15 @@ def gpu_refusal(package: IndexPackage, device: Device) -> Optional[str]:
 
 
 def gpus_refusal(package: IndexPackage, devices: Iterable[Device]) -> str:
-    """Why it runs on none of these GPUs: each different reason once."""
+    """Why the package runs on none of these GPUs: each different reason once."""
     found = dict.fromkeys(reason for device in devices for reason in [gpu_refusal(package, device)] if reason)
     return "; ".join(found) or "no NVIDIA GPU was found"
+
+
+def runs_too(package: IndexPackage, chosen: IndexPackage) -> str:
+    """Why of two packages that would serve alike the other one was chosen: by size, then by name."""
+    why = "is smaller" if chosen.size < package.size else "goes first by its name"
+    return f"it runs too, {chosen.name} {why}"
 
 
 def lacking(package: IndexPackage) -> int:
@@ -86,7 +92,7 @@ def code_refusal(package: IndexPackage, device: Device) -> Optional[str]:
 
 
 def driver_refusal(package: IndexPackage, device: Device) -> Optional[str]:
-    """Why it does not run with this GPU's driver. A driver that is not known is no reason."""
+    """Why the package does not run with this GPU's driver. A driver that is not known is no reason."""
     if device.driver is None or package.driver is None:
         return None
     try:
@@ -104,7 +110,7 @@ def _outside(driver: str, window: Driver) -> Optional[str]:
 
 
 MUSL = ""
-"""What stands for a Linux system without glibc, where ``None`` stands for one nobody has asked."""
+"""The glibc of a Linux system without one, where ``None`` stands for a version that is not known."""
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 

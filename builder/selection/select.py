@@ -21,6 +21,7 @@ from builder.selection.reasons import (
     lacking,
     limits,
     refusal,
+    runs_too,
     support_of,
     system_refusal,
 )
@@ -119,18 +120,17 @@ def _why_less(one: Served, best: Served) -> str:
         missing = counted(one.package.onnxruntime.cannot_run)
         return f"it has no CUDA kernels for operators that {name} runs ({missing})"
     if one.worth == best.worth:
-        smaller = best.package.size < one.package.size
-        return f"it runs too, {name} is smaller" if smaller else f"it runs too, {name} goes first by its name"
+        return runs_too(one.package, best.package)
     if not one.native.devices and best.native.devices:
         return f"it runs by just-in-time compilation only, {name} has native code"
     if one.worth[:2] != best.worth[:2]:
-        return f"it runs natively on {_told(one.native)}, {name} on {_told(best.native)}"
+        return f"it runs natively on {_in_words(one.native)}, {name} on {_in_words(best.native)}"
     if not one.jit.devices:
-        return f"it runs too, {name} adds {_told(best.jit)} by just-in-time compilation"
-    return f"it runs by just-in-time compilation on {_told(one.jit)}, {name} on {_told(best.jit)}"
+        return f"it runs too, {name} adds {_in_words(best.jit)} by just-in-time compilation"
+    return f"it runs by just-in-time compilation on {_in_words(one.jit)}, {name} on {_in_words(best.jit)}"
 
 
-def _told(share: Share) -> str:
+def _in_words(share: Share) -> str:
     count = len(share.devices)
     return f"{count} GPU{'' if count == 1 else 's'} with {share.mib:,} MiB"
 

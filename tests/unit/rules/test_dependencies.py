@@ -259,6 +259,7 @@ def test_a_library_under_another_name_than_its_soname() -> None:
         (None, None, ["E005"], "no RUNPATH"),
         ("$ORIGIN/../lib", None, ["E005"], "RUNPATH $ORIGIN/../lib"),
         ("/usr/lib64:$ORIGIN", None, ["E005", "E006"], "RUNPATH /usr/lib64:$ORIGIN"),
+        ("$ORIGIN:/usr/lib64", None, ["E005", "E006"], "RUNPATH $ORIGIN:/usr/lib64"),
         ("$ORIGIN", "/opt", [], ""),
     ],
 )
@@ -380,6 +381,15 @@ def test_what_was_compiled_together_is_of_one_version() -> None:
     package[PROVIDER] = replace(package[PROVIDER], embedded_version="1.21.0")
     (finding,) = _found(*package.values())
     assert finding.got.startswith("1.21.0: lib/libonnxruntime_providers_shared.so, lib/")
+
+
+def test_a_bridge_from_elsewhere_has_not_the_version_of_what_was_compiled() -> None:
+    package = _package()
+    for name in (HOST, PROVIDER):
+        package[name] = replace(package[name], source="built", embedded_version="1.23.2")
+    package[BRIDGE] = replace(package[BRIDGE], source="unknown")
+    (finding,) = _found(*package.values())
+    assert (finding.code.name, finding.severity, finding.got) == ("E008", Severity.WARNING, f"lib/{BRIDGE}")
 
 
 def test_what_was_compiled_together_without_a_mark_is_of_one_version_too() -> None:

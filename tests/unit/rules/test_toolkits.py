@@ -33,7 +33,9 @@ def _arches(text: str) -> tuple[Arch, ...]:
         (LEGACY, "12.9", CUDNN, "1.23.2", "12.4", ["C006"]),
         ("60 61 70", "12.9", CUDNN, "1.23.2", "12.9", []),
         (LEGACY, "12.9", "9.11.0.98", "1.23.2", None, ["C001", "C006"]),
+        ("70 75", "12.9", "9.11", "1.23.2", None, ["C001"]),
         (MODERN, "12.9", "9.28.0.42", "1.23.2", None, []),
+        ("70 75", "12.9.1", CUDNN, "1.23.2", None, []),
         ("70 75", "13.0", CUDNN, "1.23.2", None, ["C002"]),
         (MODERN, "13.0", "9.28.0.42", "1.23.2", "13.0", []),
         ("90 101", "12.9", CUDNN, "1.23.2", None, []),
@@ -227,7 +229,8 @@ def test_half_precision_is_a_warning_only() -> None:
 def test_half_precision_names_the_operators_and_what_would_work() -> None:
     (finding,) = _lint("52 70")
     assert "some contrib operators" in finding.message
-    assert (finding.got, finding.wanted) == ("sm_52", "fp16 models only on sm_53 and newer, or the set 70")
+    assert (finding.path, finding.got) == ("variants.v.sm", "sm_52")
+    assert finding.wanted == "fp16 models only on sm_53 and newer, or the set 70"
 
 
 @pytest.mark.parametrize(("ort", "nearest"), [("1.40.0", "1.23"), ("1.24.0", "1.23"), ("1.20.1", "1.21")])

@@ -36,7 +36,8 @@ class GitTags:
             )
         except CommandError as error:
             reason = error.tail[-1] if error.tail else f"exit code {error.code}"
-            raise TransferError(f"{url} cannot be reached: {reason}.") from error
+            advice = "Check the network, and the address in variants.yaml."
+            raise TransferError(f"{url} cannot be reached", cause=reason, advice=advice) from error
         return _commit(done.stdout, url, tag)
 
 

@@ -107,6 +107,8 @@ def _arguments(platforms: Sequence[str], python: str, implementation: str, abis:
     ]
 
 
+_FETCH_AGAIN = "Delete the wheel and run again to fetch it anew; else its index serves a broken one."
+
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of ``*.dist-info`` that RECORD cannot hold the hash of."""
 
@@ -149,7 +151,8 @@ def _opened(wheel: Path) -> Iterator[ZipFile]:
 def _read_record(archive: ZipFile, wheel: Path) -> dict[str, str]:
     names = [name for name in archive.namelist() if _is_record(name)]
     if len(names) != 1:
-        raise IntegrityError(f"{wheel} has {len(names)} files *.dist-info/RECORD; a wheel has one.")
+        what = f"{wheel} has {len(names)} files *.dist-info/RECORD; a wheel has one."
+        raise IntegrityError(what, advice=_FETCH_AGAIN)
     return read_record(archive.read(names[0]).decode(errors="replace"), str(wheel))
 
 
@@ -190,7 +193,8 @@ def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel
         ("is there twice", twice),
     ):
         if found:
-            raise IntegrityError(f"{wheel}: {found[0]} {what} ({len(found)} such files).")
+            told = f"{wheel}: {found[0]} {what} ({len(found)} such files)."
+            raise IntegrityError(told, advice=_FETCH_AGAIN)
 
 
 def _is_signature(name: str) -> bool:
@@ -209,7 +213,8 @@ def _extract(archive: ZipFile, info: ZipInfo, folder: Path) -> str:
 
 def _compare(wheel: Path, path: str, wanted: str | None, got: str) -> None:
     if wanted is not None and wanted != got:
-        raise IntegrityError(f"{wheel}: {path}: RECORD wants sha256 {wanted}, got {got}.")
+        what = f"{wheel}: {path}: RECORD wants sha256 {wanted}, got {got}."
+        raise IntegrityError(what, advice=_FETCH_AGAIN)
 
 
 ORIGIN = "$ORIGIN"

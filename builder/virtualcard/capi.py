@@ -12,58 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 API_VERSION = 11
 """The oldest API that has every function below (CUDA's V2 options came with 1.11)."""
-
-PLACES = {
-    "GetErrorCode": 1,
-    "GetErrorMessage": 2,
-    "CreateEnvWithCustomLogger": 4,
-    "CreateSession": 7,
-    "Run": 9,
-    "CreateSessionOptions": 10,
-    "SetSessionLogSeverityLevel": 22,
-    "SetSessionGraphOptimizationLevel": 23,
-    "SetIntraOpNumThreads": 24,
-    "SessionGetInputCount": 30,
-    "SessionGetOutputCount": 31,
-    "SessionGetInputName": 36,
-    "SessionGetOutputName": 37,
-    "CreateTensorAsOrtValue": 48,
-    "CreateTensorWithDataAsOrtValue": 49,
-    "GetTensorMutableData": 51,
-    "FillStringTensor": 52,
-    "GetStringTensorDataLength": 53,
-    "GetStringTensorContent": 54,
-    "GetTensorElementType": 60,
-    "GetDimensionsCount": 61,
-    "GetDimensions": 62,
-    "GetTensorShapeElementCount": 64,
-    "GetTensorTypeAndShape": 65,
-    "GetValueType": 67,
-    "CreateCpuMemoryInfo": 69,
-    "AllocatorFree": 76,
-    "GetAllocatorWithDefaultOptions": 78,
-    "GetValue": 80,
-    "GetValueCount": 81,
-    "CreateValue": 82,
-    "ReleaseEnv": 92,
-    "ReleaseStatus": 93,
-    "ReleaseSession": 95,
-    "ReleaseValue": 96,
-    "ReleaseTensorTypeAndShapeInfo": 99,
-    "ReleaseSessionOptions": 100,
-    "AddSessionConfigEntry": 130,
-    "HasValue": 192,
-    "SessionOptionsAppendExecutionProvider_CUDA_V2": 204,
-    "CreateCUDAProviderOptions": 205,
-    "ReleaseCUDAProviderOptions": 208,
-}
 
 ERROR_KINDS = (
     "OK",
@@ -108,6 +63,36 @@ class Api:
 
     A context: an environment that is left to the process's end is destroyed after what it needs.
     """
+
+    places: ClassVar[Mapping[str, int]] = {
+        "GetErrorCode": 1,
+        "GetErrorMessage": 2,
+        "CreateEnvWithCustomLogger": 4,
+        "CreateSession": 7,
+        "Run": 9,
+        "CreateSessionOptions": 10,
+        "SetSessionLogSeverityLevel": 22,
+        "SetSessionGraphOptimizationLevel": 23,
+        "SetIntraOpNumThreads": 24,
+        "SessionGetInputCount": 30,
+        "SessionGetOutputCount": 31,
+        "SessionGetInputName": 36,
+        "SessionGetOutputName": 37,
+        "CreateTensorWithDataAsOrtValue": 49,
+        "CreateCpuMemoryInfo": 69,
+        "AllocatorFree": 76,
+        "GetAllocatorWithDefaultOptions": 78,
+        "ReleaseEnv": 92,
+        "ReleaseStatus": 93,
+        "ReleaseSession": 95,
+        "ReleaseValue": 96,
+        "ReleaseSessionOptions": 100,
+        "AddSessionConfigEntry": 130,
+        "SessionOptionsAppendExecutionProvider_CUDA_V2": 204,
+        "CreateCUDAProviderOptions": 205,
+        "ReleaseCUDAProviderOptions": 208,
+    }
+    """Where in the table each function stands."""
 
     def __init__(self, library: Path, log: Callable[[str, str], None]) -> None:
         """``log`` gets place and message of what sessions say that were opened to be verbose.
@@ -159,12 +144,6 @@ class Api:
         self.call(name, *arguments, ctypes.byref(made))
         return made.value
 
-    def integer(self, name: str, *arguments: object) -> int:
-        """The C ``int`` that a function returns through its last argument. Raises ``ApiStatusError``."""
-        made = ctypes.c_int()
-        self.call(name, *arguments, ctypes.byref(made))
-        return made.value
-
     def text(self, name: str, *arguments: object) -> str:
         """The string that a function returns through its last argument, freed by ORT's allocator."""
         allocator = self.handle("GetAllocatorWithDefaultOptions")
@@ -178,7 +157,7 @@ class Api:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._address(name))(handle)
 
     def _address(self, name: str) -> int:
-        address = self._table[PLACES[name]]
+        address = self._table[self.places[name]]
         if address is None:
             raise AttributeError(f"version {self.version} has no {name}")
         return int(address)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from builder.virtualcard.capi import Api
 from tests.answers.models import Model
 from tests.answers.pairs import Pair
-from tests.answers.values import Array, Value
+from tests.answers.values import Array, Value, ValueApi
 from tests.answers.worker import open_with, unheard
 from tests.support import ROOT
 
@@ -41,7 +40,7 @@ def outputs(
 def main(library: str, provider: str, model: str, feed: str, result: str) -> None:
     """See the module."""
     values = np.load(feed)
-    with Api(Path(library), log=unheard) as api:
+    with ValueApi(Path(library), log=unheard) as api:
         session = open_with(api, provider)(Path(model))
         got = session.run([values[name] for name in session.inputs])
         np.savez(result, allow_pickle=False, **_tensors(dict(zip(session.outputs, got, strict=True))))

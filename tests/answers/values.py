@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,40 @@ class InexpressibleError(Exception):
     """A value that this API cannot hand over: the harness's limit, not the library's answer."""
 
 
+class ValueApi(Api):
+    """The C API with the functions that make and read values of every kind."""
+
+    places: ClassVar[Mapping[str, int]] = {
+        **Api.places,
+        "CreateTensorAsOrtValue": 48,
+        "GetTensorMutableData": 51,
+        "FillStringTensor": 52,
+        "GetStringTensorDataLength": 53,
+        "GetStringTensorContent": 54,
+        "GetTensorElementType": 60,
+        "GetDimensionsCount": 61,
+        "GetDimensions": 62,
+        "GetTensorShapeElementCount": 64,
+        "GetTensorTypeAndShape": 65,
+        "GetValueType": 67,
+        "GetValue": 80,
+        "GetValueCount": 81,
+        "CreateValue": 82,
+        "ReleaseTensorTypeAndShapeInfo": 99,
+        "HasValue": 192,
+    }
+
+    def integer(self, name: str, *arguments: object) -> int:
+        """The C ``int`` that a function returns through its last argument. Raises ``ApiStatusError``."""
+        made = ctypes.c_int()
+        self.call(name, *arguments, ctypes.byref(made))
+        return made.value
+
+
 class ValueSession:
     """A session of the C API that takes and gives values as numpy holds them."""
 
-    def __init__(self, api: Api, session: Session) -> None:
+    def __init__(self, api: ValueApi, session: Session) -> None:
         self._api = api
         self._session = session
         self.inputs, self.outputs = session.inputs, session.outputs
@@ -57,7 +87,7 @@ class ValueSession:
 class Values:
     """Makes and reads OrtValues of one library; ``close`` gives all of them back."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: ValueApi) -> None:
         self._api = api
         self._made: list[ctypes.c_void_p] = []
         self._buffers: list[Array] = []

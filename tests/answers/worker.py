@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from builder.virtualcard.capi import Api, ApiStatusError, Session, SessionSettings
+from builder.virtualcard.capi import ApiStatusError, Session, SessionSettings
 from tests.answers.cases import Sample, samples
-from tests.answers.values import InexpressibleError, Value, ValueSession
+from tests.answers.values import InexpressibleError, Value, ValueApi, ValueSession
 from tests.answers.verdict import PASSED, judge
 
 INEXPRESSIBLE = "inexpressible"
@@ -36,7 +36,7 @@ Opener: TypeAlias = Callable[[Path], Runs]
 def main(arguments: list[str]) -> None:
     """See the module."""
     library, provider = arguments
-    with Api(Path(library), log=unheard) as api:
+    with ValueApi(Path(library), log=unheard) as api:
         report(open_with(api, provider))
 
 
@@ -66,7 +66,7 @@ def unheard(place: str, message: str) -> None:
     """What sessions log is none of their answers."""
 
 
-def open_with(api: Api, provider: str) -> Callable[[Path], ValueSession]:
+def open_with(api: ValueApi, provider: str) -> Callable[[Path], ValueSession]:
     """Opens models on ``provider``, with the CPU's behind it."""
 
     def opened(model: Path) -> ValueSession:

@@ -151,7 +151,8 @@ def _estimated(path: Path, form: Form, preset: Preset, workers: int) -> int:
             out = sum(len(compress.compress(sample)) for sample in _samples(path, size))
             out += len(compress.flush())
     except OSError as error:
-        raise IntegrityError(f"{path} cannot be read: {error.strerror}.") from error
+        advice = "Check it and its mode, or delete it and build again."
+        raise IntegrityError(f"{path} cannot be read", cause=error.strerror or "", advice=advice) from error
     return extrapolated(size, out, form, preset)
 
 

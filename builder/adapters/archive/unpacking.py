@@ -27,6 +27,8 @@ _MANIFEST_LIMIT = 4 << 20
 
 _TEXT_LIMIT = 16 << 20
 
+_AGAIN = "Build or download it again."
+
 LIBRARIES = "lib"
 
 UNKNOWN = "unknown"
@@ -45,7 +47,8 @@ def manifest_of(package: Path) -> bytes:
             or first.size > _MANIFEST_LIMIT
         ):
             raise IntegrityError(
-                f"{package}: its first member is {str(path)!r}, not {MANIFEST}: no ortpacks package."
+                f"{package}: its first member is {str(path)!r}, not {MANIFEST}: no ortpacks package.",
+                advice="Name a package, or the .parts.json of one.",
             )
         return b"".join(archive.content(tar, first))
 
@@ -61,7 +64,7 @@ def members_of(package: Path) -> Iterator[tuple[str, Iterator[bytes]]]:
         for info in tar:
             path = _safe_path(info, package)
             if path in seen:
-                raise IntegrityError(f"{package}: {path} is there twice.")
+                raise IntegrityError(f"{package}: {path} is there twice.", advice=_AGAIN)
             seen.add(path)
             yield path, archive.content(tar, info)
         archive.require_end()
@@ -81,7 +84,8 @@ def _text(package: Path, path: str, chunks: Iterator[bytes]) -> bytes:
     for chunk in chunks:
         content += chunk
         if len(content) > _TEXT_LIMIT:
-            raise IntegrityError(f"{package}: {path} has more than {_TEXT_LIMIT} bytes: it is no text.")
+            what = f"{package}: {path} has more than {_TEXT_LIMIT} bytes: it is no text."
+            raise IntegrityError(what, advice=_AGAIN)
     return bytes(content)
 
 
@@ -112,7 +116,8 @@ class _Archive:
         """Read to the end, so that all checksums are compared and nothing hides behind the tar's end."""
         while chunk := self.stream.read(CHUNK):
             if chunk.strip(b"\0"):
-                raise IntegrityError(f"{self.package} is damaged: there are bytes behind the end of its tar.")
+                what = f"{self.package} is damaged: there are bytes behind the end of its tar."
+                raise IntegrityError(what, advice=_AGAIN)
 
     @contextmanager
     def damage(self) -> Iterator[None]:
@@ -120,11 +125,10 @@ class _Archive:
             yield
         except (*DAMAGED, *NO_TAR) as error:
             blame_part(self.package, self.file)
-            raise IntegrityError(
-                f"{self.package} is damaged: {error}. Build or download it again."
-            ) from error
+            raise IntegrityError(f"{self.package} is damaged", cause=str(error), advice=_AGAIN) from error
         except OSError as error:
-            raise IntegrityError(f"{self.package} cannot be read: {error.strerror}.") from error
+            cause = error.strerror or str(error)
+            raise IntegrityError(f"{self.package} cannot be read", cause=cause, advice=_AGAIN) from error
 
     def _next(self, file: IO[bytes]) -> bytes:
         with self.damage():
@@ -143,7 +147,7 @@ def _safe_path(info: tarfile.TarInfo, package: Path) -> str:
     """The member's path below the top folder."""
     path = "/".join(inside(info.name, stem(package.name)))
     if not path or not plain_file(info):
-        raise IntegrityError(f"{package}: {info.name!r} is no regular file: not unpacked.")
+        raise IntegrityError(f"{package}: {info.name!r} is no regular file: not unpacked.", advice=_AGAIN)
     return path
 
 

@@ -230,7 +230,8 @@ def _refusal(said: str) -> CommandError | DiskError:
             f"The Docker engine's disk is full: {said}. Free space there (`docker system df` shows what the "
             "engine holds) and run the same command again."
         )
-    return CommandError(f"The Docker engine refused: {said}")
+    advice = "The engine's log says more (`journalctl --unit docker` where systemd runs it)."
+    return CommandError(f"The Docker engine refused: {said}", advice=advice)
 
 
 def _copy_in(container: Container, request: ContainerRun) -> None:

@@ -258,7 +258,10 @@ class GitHubHttp:
             error, (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
         )
         if _is_untrusted(error):
-            return TransferError(f"{host}: the TLS certificate was not accepted ({reason}).")
+            return TransferError(
+                f"{host}: the TLS certificate was not accepted ({reason}).",
+                advice="Check this machine's clock and certificates, or name its own in REQUESTS_CA_BUNDLE.",
+            )
         if transient and self._answered:
             return Fault(f"{host} did not answer: {reason}")
         return TransferError(
@@ -275,7 +278,10 @@ class GitHubHttp:
     def _refuse_downgrade(self, url: str) -> None:
         downgraded = self._api.startswith("https:") and not url.startswith("https:")
         if downgraded or not may_carry_a_token(url):
-            raise TransferError(f"{urlsplit(url).netloc}: the token is not sent over plain http.")
+            raise TransferError(
+                f"{urlsplit(url).netloc}: the token is not sent over plain http.",
+                advice="Name an https address in publish.api of variants.yaml (or --api).",
+            )
 
     def _scrub(self, text: str) -> str:
         return text.replace(self._token, "***") if self._token else text

@@ -76,7 +76,10 @@ class DirectoryHost:
             with path.open("rb") as file:
                 content = file.read(limit + 1)
         except OSError as error:
-            raise TransferError(f"{path} cannot be read: {error.strerror}.") from error
+            advice = "Check its owner and mode."
+            raise TransferError(
+                f"{path} cannot be read", cause=error.strerror or "", advice=advice
+            ) from error
         if len(content) > limit:
             raise TransferError(f"{path} has more than {limit:,} bytes, so it is not what was asked for.")
         return content

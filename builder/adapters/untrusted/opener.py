@@ -107,7 +107,9 @@ def require_path(source: str) -> Path:
     try:
         there = path.is_file() or path.is_dir()
     except OSError as error:
-        raise ValidationError(f"{shown(source)} cannot be looked at: {error.strerror}.") from error
+        advice = "Check the path and its folders' modes."
+        cause = error.strerror or str(error)
+        raise ValidationError(f"{shown(source)} cannot be looked at", cause=cause, advice=advice) from error
     if not there:
         raise ValidationError(f"{shown(source)} is neither a file nor a folder. Name {_TAKEN}.")
     return path

@@ -115,12 +115,13 @@ def record_of(
 
 def contradictions(record: BuildRecord, manifest: Manifest, archive: str, sha256: str) -> tuple[str, ...]:
     """Every key that a record states otherwise than the package beside it."""
-    told = record_of(
+    expected = record_of(
         manifest, archive, sha256, date=record.date, command=record.command, compiled=record.compile
     )
-    said, true = vars(record), vars(told)
-    odd = (key for key in said if said[key] != true[key])
-    return tuple(f"its record says {key} {said[key]}, the package {true[key]}" for key in odd)
+    pairs = ((key, value, getattr(expected, key)) for key, value in vars(record).items())
+    return tuple(
+        f"its record says {key} {got}, the package {wanted}" for key, got, wanted in pairs if got != wanted
+    )
 
 
 def dumps(record: BuildRecord) -> str:

@@ -19,7 +19,7 @@ from builder.package.notice import STATEMENT, read_notice
 def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
     """B002 for each part of the name that the manifest tells otherwise."""
     ort = manifest.onnxruntime
-    for part, said, told in (
+    for part, got, wanted in (
         ("name", manifest.name, str(name)),
         ("layout", manifest.layout, name.layout),
         ("variant", manifest.variant, name.variant),
@@ -29,9 +29,9 @@ def check_name(name: PackageName, manifest: Manifest) -> Iterator[Finding]:
         ("cuda", manifest.cuda, name.cuda),
         ("platform", manifest.platform, name.platform),
     ):
-        if said != told:
+        if got != wanted:
             message = f"{part} differs between file name and manifest"
-            yield Finding(Code.B002, str(name), message, wanted=str(told), got=str(said))
+            yield Finding(Code.B002, str(name), message, wanted=str(wanted), got=str(got))
 
 
 def _some(there: bool) -> str:
@@ -79,9 +79,9 @@ def check_notice(manifest: Manifest, text: str) -> Iterator[Finding]:
     holds_nvidia = any(entry.vendor == NVIDIA for entry in manifest.files)
     if holds_nvidia and STATEMENT not in " ".join(text.split()):
         yield Finding(Code.B017, NOTICE, "it does not say that LICENSE leaves NVIDIA's files out", STATEMENT)
-    told = read_notice(text)
+    listed = read_notice(text)
     for entry in manifest.files:
-        if (entry.licence, entry.path, entry.source) not in told:
+        if (entry.licence, entry.path, entry.source) not in listed:
             wanted = f"{entry.path}  {entry.source}, below {entry.licence}"
             yield Finding(Code.B017, entry.path, "NOTICE does not say whose it is", wanted)
 

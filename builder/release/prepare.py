@@ -24,7 +24,6 @@ from builder.formats import parts as parts_format
 from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, CUDA, PARTS_SUFFIX
-from builder.formats.parts import StoredFile
 from builder.package.archive import Archive, Checksums, manifest_of
 from builder.package.contents import NOTICE, SBOM
 from builder.pipeline.render import template_environment
@@ -194,9 +193,8 @@ def stored(file: LocalFile) -> StoredArchive:
     """The archive that ``file`` is, or the one whose parts it names. Raises ``ConfigError``."""
     if not file.name.endswith(PARTS_SUFFIX):
         return StoredArchive(file.name, file.size, file.sha256)
-    whole = parts_format.loads(file.path.read_text(encoding="utf-8"), file.name)
-    parts = tuple(StoredFile(part.file, part.size, part.sha256) for part in whole.parts)
-    return StoredArchive(whole.file, whole.size, whole.sha256, parts)
+    whole = parts_format.loads(file.path.read_bytes(), file.name)
+    return StoredArchive(whole.file, whole.size, whole.sha256, whole.parts)
 
 
 def _release_files(directory: Path, archives: Iterable[Path], listed: Mapping[str, str]) -> list[Path]:

@@ -16,7 +16,6 @@ from builder.errors import (
     ConfigError,
     IntegrityError,
     NothingToDoError,
-    ReleaseConflictError,
     TransferError,
 )
 from builder.release.prepare import PublishOptions, index_url, release_tag
@@ -160,17 +159,6 @@ def test_again_does_nothing_and_says_so(desk: Desk) -> None:
     assert desk.publish().state == "unchanged"
     assert len(desk.github.writes()) == before
     assert "already published, nothing to do" in desk.output
-
-
-def test_a_published_release_that_differs_is_never_touched(desk: Desk) -> None:
-    desk.publish()
-    before = len(desk.github.writes())
-    (desk.dist / "SHA256SUMS").unlink()
-    write_package(desk.dist, manifest("legacy"), padding=10)
-    write_package(desk.dist, manifest("modern", origin="wheel", profile=None), padding=10)
-    with pytest.raises(ReleaseConflictError, match=r"published with other files.*use a new --tag"):
-        desk.publish()
-    assert len(desk.github.writes()) == before
 
 
 def test_a_client_made_anew_is_no_finding(desk: Desk) -> None:

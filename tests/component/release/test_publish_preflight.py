@@ -57,11 +57,7 @@ def test_a_file_that_is_listed_and_gone(desk: Desk) -> None:
 
 @pytest.mark.parametrize("profile", ["lean", "minimal"])
 def test_less_than_full_needs_a_flag(desk: Desk, profile: str) -> None:
-    (package,) = desk.dist.glob("ortpacks-legacy*")
-    package.unlink()
-    (desk.dist / "SHA256SUMS").unlink()
-    append_sum(desk.dist, next(desk.dist.glob("ortpacks-modern*")))
-    write_package(desk.dist, manifest("legacy", profile=profile))
+    desk.rebuild(manifest("legacy", profile=profile))
     told = refused(desk)
     assert "R008 ortpacks-legacy" in told
     assert f"got:    {profile}" in told
@@ -70,9 +66,7 @@ def test_less_than_full_needs_a_flag(desk: Desk, profile: str) -> None:
 
 
 def test_a_base_of_unknown_revision_needs_a_flag(desk: Desk) -> None:
-    (desk.dist / "SHA256SUMS").unlink()
-    append_sum(desk.dist, next(desk.dist.glob("ortpacks-modern*")))
-    write_package(desk.dist, manifest("legacy", revision=None))
+    desk.rebuild(manifest("legacy", revision=None))
     told = refused(desk)
     assert "R009 ortpacks-legacy" in told
     assert "base nvidia has no revision. Run `./run lock`" in told
@@ -88,11 +82,7 @@ def test_of_an_assembled_base_without_a_list_it_says_that_building_it_again_make
 
 
 def test_mixed_versions_need_a_flag(desk: Desk) -> None:
-    for old in desk.dist.glob("ortpacks-legacy*"):
-        old.unlink()
-    (desk.dist / "SHA256SUMS").unlink()
-    append_sum(desk.dist, next(desk.dist.glob("ortpacks-modern*")))
-    write_package(desk.dist, manifest("legacy", version="1.21.0"))
+    desk.rebuild(manifest("legacy", version="1.21.0"))
     assert "R010 the release" in (told := refused(desk))
     assert "1.21.0, 1.23.2" in told
     assert desk.publish(PublishOptions(allow=Leniency(mixed=True))).tag == "gpu-libs-v1.23.2"
@@ -106,9 +96,7 @@ def test_mixed_versions_need_a_flag(desk: Desk) -> None:
     ],
 )
 def test_mixed_cuda_libraries_need_a_flag_too(desk: Desk, other: Manifest, what: str) -> None:
-    (desk.dist / "SHA256SUMS").unlink()
-    append_sum(desk.dist, next(desk.dist.glob("ortpacks-modern*")))
-    write_package(desk.dist, other)
+    desk.rebuild(other)
     told = refused(desk)
     assert "R010 the release" in told
     assert f"one {what} version" in told

@@ -7,21 +7,27 @@ import pytest
 from builder.errors import ReleaseConflictError, TransferError
 from builder.release.prepare import PublishOptions, State
 from tests.support.factories.publishing import TAG, Desk, bytes_in
-from tests.support.factories.releases import manifest, write_package
+from tests.support.factories.releases import manifest
 
 REPLACE = PublishOptions(replace=True)
 
 
-def build_others(desk: Desk) -> None:
-    """As if both packages had been built anew with other bytes."""
-    (desk.dist / "SHA256SUMS").unlink()
-    write_package(desk.dist, manifest("legacy"), padding=10)
-    write_package(desk.dist, manifest("modern", origin="wheel", profile=None), padding=10)
+OTHERS = (manifest("legacy"), manifest("modern", origin="wheel", profile=None))
+"""Both packages, with other bytes when they are built anew."""
+
+
+def test_a_published_release_that_differs_is_never_touched(desk: Desk) -> None:
+    desk.publish()
+    before = len(desk.github.writes())
+    desk.rebuild(*OTHERS)
+    with pytest.raises(ReleaseConflictError, match=r"published with other files.*use a new --tag"):
+        desk.publish()
+    assert len(desk.github.writes()) == before
 
 
 def test_replace_makes_the_release_equal_again_under_its_tag(desk: Desk) -> None:
     desk.publish()
-    build_others(desk)
+    desk.rebuild(*OTHERS)
     assert desk.publish(REPLACE).state == State.PUBLISHED
     (release,) = desk.github.releases.values()
     assert not release.draft
@@ -30,7 +36,7 @@ def test_replace_makes_the_release_equal_again_under_its_tag(desk: Desk) -> None
 
 def test_while_it_is_replaced_nobody_sees_half_of_it(desk: Desk) -> None:
     desk.publish()
-    build_others(desk)
+    desk.rebuild(*OTHERS)
     desk.github.fail("upload", "cut", after=10, times=99)
     with pytest.raises(TransferError):
         desk.publish(REPLACE)
@@ -50,7 +56,7 @@ def test_replace_of_an_equal_release_does_nothing(desk: Desk) -> None:
 def test_an_immutable_release_is_refused_before_any_write(desk: Desk) -> None:
     desk.github.immutable = True
     desk.publish()
-    build_others(desk)
+    desk.rebuild(*OTHERS)
     before = len(desk.github.writes())
     with pytest.raises(ReleaseConflictError, match=r"immutable.*Nobody can change it: use a new --tag"):
         desk.publish(REPLACE)
@@ -59,7 +65,7 @@ def test_an_immutable_release_is_refused_before_any_write(desk: Desk) -> None:
 
 def test_a_dry_run_of_a_replacement_leaves_the_release_public(desk: Desk) -> None:
     desk.publish()
-    build_others(desk)
+    desk.rebuild(*OTHERS)
     before = len(desk.github.writes())
     assert desk.publish(PublishOptions(replace=True, dry_run=True)).state == State.DRY_RUN
     assert len(desk.github.writes()) == before

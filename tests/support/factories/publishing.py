@@ -17,13 +17,14 @@ from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub
 from builder.config.project import load_project
 from builder.files.atomic_write import part_file
+from builder.formats.manifest import Manifest
 from builder.project.variants import Project
 from builder.release.assets import ReleaseHost
 from builder.release.prepare import Published, PublishOptions, PublishPorts
 from builder.release.publish import publish_release, read_release_status
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support import ROOT
-from tests.support.factories.releases import FakeTime, write_two_packages
+from tests.support.factories.releases import FakeTime, append_sum, write_package, write_two_packages
 from tests.support.fakes.ports import FakeReporter
 
 TAG = "gpu-libs-v1.23.2"
@@ -47,6 +48,16 @@ class Desk:
 
     def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> Published:
         return publish_release(self.dist, self.project, self._ports(token), options or PublishOptions())
+
+    def rebuild(self, *made: Manifest) -> None:
+        """As if these had been built anew: earlier packages of their variants are gone, others stay."""
+        (self.dist / "SHA256SUMS").unlink()
+        for old in (old for one in made for old in self.dist.glob(f"ortpacks-{one.variant}-*")):
+            old.unlink()
+        for other in sorted(self.dist.glob("ortpacks-*.tar.zst")):
+            append_sum(self.dist, other)
+        for one in made:
+            write_package(self.dist, one, padding=10)
 
     def status(self) -> Published:
         return read_release_status(self.dist, TAG, self._ports(TOKEN))

@@ -20,9 +20,7 @@ from builder.project.inputs import ort_wheel
 from builder.project.variants import Origin, Project
 from tests.support import ROOT
 
-VERSIONS = [
-    *("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.40.0"),
-]
+VERSIONS = ("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.40.0")
 
 ARGUED = {
     "CMAKE_CUDA_FLAGS",

@@ -44,16 +44,13 @@ def archive(value: Mapping[str, object]) -> str:
     return f"{value['name']}.tar.zst"
 
 
-def compiled() -> BuildRecord:
-    command = "./run build --variant legacy --base assembled"
+def recorded(value: Mapping[str, object], took: CompileRecord | None) -> BuildRecord:
+    command = f"./run build --variant {value['variant']} --base assembled"
     date = "2026-11-21T17:05:00Z"
-    return record_of(manifest(LEGACY), archive(LEGACY), SHA, date=date, command=command, compiled=TOOK)
+    return record_of(manifest(value), archive(value), SHA, date=date, command=command, compiled=took)
 
 
-def repacked() -> BuildRecord:
-    command = "./run build --variant modern --base assembled"
-    date = "2026-11-21T17:05:00Z"
-    return record_of(manifest(MODERN), archive(MODERN), SHA, date=date, command=command, compiled=None)
+COMPILED, REPACKED = recorded(LEGACY, TOOK), recorded(MODERN, None)
 
 
 @pytest.fixture
@@ -64,14 +61,14 @@ def schema(root: Path) -> dict[str, object]:
 
 def test_what_is_written_fits_the_schema_and_comes_back(schema: dict[str, object]) -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
-    for record in (compiled(), repacked(), replace(compiled(), compile=None)):
+    for record in (COMPILED, REPACKED, replace(COMPILED, compile=None)):
         jsonschema.validate(json.loads(dumps(record)), schema)
         assert loads(dumps(record), "x") == record
         assert loads(dumps(record).encode(), "x") == record
 
 
 def test_it_says_what_was_made_and_how() -> None:
-    assert json.loads(dumps(compiled())) == {
+    assert json.loads(dumps(COMPILED)) == {
         "format": 1,
         "package": "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
         "sha256": SHA,
@@ -96,8 +93,8 @@ def test_it_says_what_was_made_and_how() -> None:
             "longest_unit_s": 761,
         },
     }
-    assert dumps(compiled()).startswith('{\n  "format": 1,\n  "package": "ortpacks-')
-    assert dumps(compiled()).endswith("}\n")
+    assert dumps(COMPILED).startswith('{\n  "format": 1,\n  "package": "ortpacks-')
+    assert dumps(COMPILED).endswith("}\n")
 
 
 WRONG = [
@@ -119,7 +116,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("change", "told"), WRONG)
 def test_a_wrong_record_is_told_by_key_and_never_a_traceback(change: dict[str, object], told: str) -> None:
-    text = json.dumps({**json.loads(dumps(compiled())), **change})
+    text = json.dumps({**json.loads(dumps(COMPILED)), **change})
     with pytest.raises((SchemaError, ValidationError), match=rf"^a\.build\.json{told}"):
         loads(text, "a.build.json")
 
@@ -127,12 +124,12 @@ def test_a_wrong_record_is_told_by_key_and_never_a_traceback(change: dict[str, o
 @pytest.mark.parametrize("change", [change for change, _ in WRONG])
 def test_the_schema_refuses_it_too(schema: dict[str, object], change: dict[str, object]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**json.loads(dumps(compiled())), **change}, schema)
+        jsonschema.validate({**json.loads(dumps(COMPILED)), **change}, schema)
 
 
 def test_a_repacked_wheel_compiled_nothing(schema: dict[str, object]) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**json.loads(dumps(repacked())), "compile": vars(TOOK)}, schema)
+        jsonschema.validate({**json.loads(dumps(REPACKED)), "compile": vars(TOOK)}, schema)
 
 
 @pytest.mark.parametrize("read", [loads, loads_compile])
@@ -146,7 +143,7 @@ def test_text_that_is_no_record_is_refused(read: Callable[..., object], text: st
 
 
 def test_all_wrong_keys_are_told_at_once() -> None:
-    text = json.dumps({**json.loads(dumps(compiled())), "date": "", "sha256": ""})
+    text = json.dumps({**json.loads(dumps(COMPILED)), "date": "", "sha256": ""})
     with pytest.raises(SchemaError) as error:
         loads(text, "x")
     assert [problem.split(": ")[1] for problem in error.value.problems] == ["sha256", "date"]
@@ -196,15 +193,15 @@ def test_a_wrong_record_of_the_container_is_told_by_key(change: dict[str, object
 
 
 def test_a_record_speaks_of_one_package_and_its_bytes() -> None:
-    assert contradictions(compiled(), manifest(LEGACY), archive(LEGACY), SHA) == ()
-    assert contradictions(compiled(), manifest(LEGACY), archive(LEGACY), "cd" * 32) == (
+    assert contradictions(COMPILED, manifest(LEGACY), archive(LEGACY), SHA) == ()
+    assert contradictions(COMPILED, manifest(LEGACY), archive(LEGACY), "cd" * 32) == (
         f"its record says sha256 {SHA}, the package {'cd' * 32}",
     )
     other = manifest({**LEGACY, "base": {"name": "nvidia", "reason": "here", "revision": None}})
-    assert contradictions(compiled(), other, archive(LEGACY), SHA) == (
+    assert contradictions(COMPILED, other, archive(LEGACY), SHA) == (
         "its record says base assembled, the package nvidia",
     )
-    told = [line.split()[3] for line in contradictions(compiled(), manifest(MODERN), archive(MODERN), SHA)]
+    told = [line.split()[3] for line in contradictions(COMPILED, manifest(MODERN), archive(MODERN), SHA)]
     assert told == ["package", "variant", "origin", "profile", "ort_version"]
 
 

@@ -1,4 +1,4 @@
-"""A reader of ONNX files that needs no ONNX: it finds the versions, and the files that hold the weights.
+"""A reader of ONNX files that needs no ONNX: it finds the opsets, and the files that hold the weights.
 
 A reader of protobuf's wire format for the few fields that are wanted, numbered as in ``onnx.proto``.
 """
@@ -62,7 +62,6 @@ class External:
 class OnnxFile:
     """A model as its file describes it."""
 
-    ir_version: int
     opsets: Dict[str, int]
     """Domain → opset that the model was written for; ONNX's own is ``ai.onnx``."""
     external: Tuple[External, ...]
@@ -95,13 +94,13 @@ def _read(path: Path) -> OnnxFile:
 
 
 def _model(path: Path, data: Bytes) -> OnnxFile:
-    versions: List[int] = []
+    begun = False
     opsets: Dict[str, int] = {}
     graphs: List[Tuple[int, int]] = []
     try:
         for number, _, start, end in _model_fields(data):
             if number == _IR_VERSION:
-                versions.append(start)
+                begun = True
             elif number == _OPSETS:
                 domain, version = _opset(data, start, end)
                 opsets[domain or "ai.onnx"] = version
@@ -109,14 +108,14 @@ def _model(path: Path, data: Bytes) -> OnnxFile:
                 graphs.append((start, end))
         external = tuple(_externals(data, graphs))
     except _CutShortError:
-        if not versions:
+        if not begun:
             raise _not_onnx(path, data) from None
         raise _cut_short(path, "the last part ends behind its end") from None
     except _OtherBytesError:
         raise _not_onnx(path, data) from None
     if not graphs:
-        raise _cut_short(path, "it has no graph") if versions else _not_onnx(path, data)
-    return OnnxFile(versions[0] if versions else 0, opsets, external)
+        raise _cut_short(path, "it has no graph") if begun else _not_onnx(path, data)
+    return OnnxFile(opsets, external)
 
 
 def _model_fields(data: Bytes) -> Iterator[_Field]:

@@ -17,11 +17,10 @@ from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.unpack import Verification, verify
 from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY, VARIABLE, detect
 from builder.client.probe.system import Allowed, driver_on_disk, look_at_kernel, may_use
-from builder.client.trials.try_out import OrtTrials, host_of
+from builder.client.trials.try_out import OrtTrials, host_of, model_file
 from builder.client.world import ClientOptions, World
-from builder.errors import BuilderError, NothingToDoError, ValidationError
+from builder.errors import BuilderError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
-from builder.files.disk import absolute
 from builder.findings.observed import (
     Cache,
     Distribution,
@@ -34,9 +33,7 @@ from builder.findings.observed import (
 )
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import CPU, CUDA
-from builder.formats.text import printable
 
 _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
 
@@ -78,7 +75,7 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
 
     Raises ``ValidationError`` for a model that is no file, ``NothingToDoError`` for one and no package.
     """
-    files = [_model(text) for text in options.models]
+    files = [model_file(text, text, "Give a model's path.") for text in options.models]
     verdict, installed, broken = _package(options.prefix)
     seen = replace(
         _machine(world, rights),
@@ -184,17 +181,6 @@ def _trials(
     trials = OrtTrials(world.around.ask, world.around.python)
     opened = [ModelTrial(str(file), provider, trials.open(host, provider, file).failure) for file in files]
     return trials.compute(host, provider), tuple(opened)
-
-
-def _model(text: str) -> Path:
-    """The model's file, read. Raises ``ValidationError``, and as ``read_onnx``."""
-    file = absolute(Path(text))
-    if not file.is_file():
-        raise ValidationError(
-            f"--try {printable(text)}: no such file, or no regular one. Give a model's path."
-        )
-    read_onnx(file)
-    return file
 
 
 def _cache(world: World, rights: Rights) -> Cache:

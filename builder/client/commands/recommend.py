@@ -9,14 +9,12 @@ from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 from builder.client.commands.select_package import ModelVerdict, Scene, choose, look, note_verdict
 from builder.client.install.current import installed
 from builder.client.install.unpack import verify
-from builder.client.trials.try_out import OrtTrials, TryOut, host_of
+from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file
 from builder.client.world import ClientOptions, CommandAnswer, World, head
-from builder.errors import IntegrityError, ValidationError
-from builder.files.disk import absolute
+from builder.errors import IntegrityError
 from builder.files.package_tar import bad_package
 from builder.formats.manifest import Manifest, ModelRule
 from builder.formats.missing_kernels import cause
-from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import CPU
 from builder.formats.session_log import CPU_PROVIDER, Placement, explained
 from builder.formats.text import printable
@@ -74,18 +72,14 @@ def _files(given: Sequence[str], rules: Sequence[ModelRule], scene: Scene) -> Ma
     Raises as ``read_onnx``.
     """
     known = [rule.model for rule in scene.index.models]
+    table = ", ".join(known) or "it is empty"
+    advice = f"Give a model's path, or NAME=PATH with a name of the index's table: {table}."
     files: Dict[str, Path] = {}
     for text in given:
         name, _, path = text.partition("=")
         named = name in known and bool(path)
         model = name if named else rules[0].model if rules else ""
-        file = absolute(Path(path if named else text))
-        if not file.is_file():
-            raise ValidationError(
-                f"--try {printable(text)}: no such file, or no regular one. Give a model's path, or "
-                f"NAME=PATH with a name of the index's table: {', '.join(known) or 'it is empty'}."
-            )
-        read_onnx(file)
+        file = model_file(path if named else text, text, advice)
         files[model or (str(file) if file.name in files else file.name)] = file
     return files
 

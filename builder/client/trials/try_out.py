@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Optional, Tuple
 
 from builder.client.probe.processes import Ask, ProcessAnswer, child
-from builder.errors import LoadError
+from builder.errors import LoadError, ValidationError
+from builder.files.disk import absolute
 from builder.findings.observed import SessionTrial
 from builder.formats.manifest import Manifest
+from builder.formats.onnx_file import read_onnx
 from builder.formats.package_names import CPU, HOSTS
 from builder.formats.session_log import Placement
+from builder.formats.text import printable
 
 LOAD_SECONDS = 60.0
 """The first time, a gigabyte of libraries comes from the disk."""
@@ -125,6 +128,18 @@ def host_of(folder: Path, manifest: Manifest) -> Optional[Path]:
     listed = {entry.path for entry in manifest.files}
     name = f"lib/{HOSTS.get(manifest.platform)}"
     return folder / name if name in listed else None
+
+
+def model_file(path: str, given: str, advice: str) -> Path:
+    """The file of a model that the user names, in full, once it was seen to be one.
+
+    Raises ``ValidationError`` with what was ``given`` and ``advice``, and as ``read_onnx``.
+    """
+    file = absolute(Path(path))
+    if not file.is_file():
+        raise ValidationError(f"--try {printable(given)}: no such file, or no regular one.", advice=advice)
+    read_onnx(file)
+    return file
 
 
 def _read(answer: ProcessAnswer) -> TryOut:

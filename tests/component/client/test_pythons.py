@@ -13,7 +13,8 @@ import pytest
 
 from builder.client.cli import COMMANDS
 from builder.pipeline.client_zipapp import build_client
-from tests.doubles.release import FILES, write_release
+from tests.doubles.release import FILES, cut, write_release
+from tests.doubles.wheels import WHEELS, unpacked
 from tests.support import ROOT
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
@@ -41,8 +42,11 @@ class Shell:
     pyz: Path
     home: Path
 
-    def run(self, *argv: str | Path, code: int = 0) -> str:
-        """What it printed. It warned of nothing: a ``DeprecationWarning`` is an error here."""
+    def run(self, *argv: str | Path, code: int = 0, told: str = "") -> str:
+        """What it printed. It warned of nothing: a ``DeprecationWarning`` is an error here.
+
+        ``told`` is what it says on stderr.
+        """
         done = subprocess.run(
             [self.python, "-W", "error", "-I", "-S", self.pyz, *argv],
             env={
@@ -55,7 +59,7 @@ class Shell:
             text=True,
             check=False,
         )
-        assert (done.returncode, done.stderr) == (code, ""), (argv, done.stdout, done.stderr)
+        assert (done.returncode, done.stderr) == (code, told), (argv, done.stdout, done.stderr)
         return done.stdout
 
 
@@ -73,15 +77,18 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return older, write_release(place / "newer", forms=forms)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_command_runs_on_every_python(
-    pyz: Path, releases: tuple[Path, Path], tmp_path: Path, version: str
-) -> None:
-    python = found(version)
+@pytest.fixture(params=VERSIONS)
+def shell(request: pytest.FixtureRequest, pyz: Path, tmp_path: Path) -> Shell:
+    python = found(request.param)
     if python is None:
-        pytest.skip(f"no python{version} here, neither on PATH nor in pyenv's versions")
+        pytest.skip(f"no python{request.param} here, neither on PATH nor in pyenv's versions")
+    return Shell(python=python, pyz=pyz, home=tmp_path)
+
+
+def test_every_command_runs_on_every_python(
+    shell: Shell, releases: tuple[Path, Path], tmp_path: Path
+) -> None:
     older, newer = releases
-    shell = Shell(python=python, pyz=pyz, home=tmp_path)
     asked: list[list[str | Path]] = [
         ["detect"],
         ["install", "--index", older],
@@ -103,3 +110,12 @@ def test_every_command_runs_on_every_python(
     shell.run("uninstall")
     assert list((tmp_path / ".local/share").iterdir()) == []
     assert {str(argv[0]) for argv in asked} | {"doctor", "uninstall"} == set(COMMANDS)
+
+
+def test_a_thin_package_in_parts_is_completed_on_every_python(shell: Shell, tmp_path: Path) -> None:
+    forms = (".tar.zst", ".tar.gz")
+    index = write_release(tmp_path / "release", forms=forms, layouts=("thin",), wheels=WHEELS)
+    cut(index, 500)
+    venv = unpacked(tmp_path / "venv", *WHEELS)
+    told = "3 of 3 NVIDIA libraries are on this machine already.\n"
+    shell.run("install", "--index", index, "--look-in", venv, told=told)

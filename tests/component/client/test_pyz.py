@@ -6,7 +6,6 @@ import ast
 import json
 import os
 import pty
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -20,7 +19,7 @@ from builder.client.cli import COMMANDS
 from builder.pipeline.client_zipapp import build_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, cut, manifest_of, serving, write_release
-from tests.doubles.wheels import WHEELS, indexing, unpacked
+from tests.doubles.wheels import WHEELS, indexing
 from tests.support import ROOT
 
 
@@ -92,26 +91,6 @@ def test_it_completes_a_thin_package_through_the_machines_pip(pyz: Path, tmp_pat
     assert done.returncode == 0, done.stderr
     assert "Fetching nvidia_cublas_cu12-12.9.1.4-py3-none-manylinux_2_27_x86_64.whl" in done.stderr
     assert "7 files are as the manifest says" in run(pyz, "verify", env=env).stdout
-
-
-@pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13", "3.14"])
-def test_it_runs_on_every_python_from_3_9(pyz: Path, tmp_path: Path, version: str) -> None:
-    env = {**os.environ, "ORTPACKS_FORCE_CC": "8.6", "PYENV_VERSION": version}
-    python = shutil.which(f"python{version}")
-    if (
-        python is None
-        or subprocess.run([python, "-c", ""], env=env, check=False, capture_output=True).returncode != 0
-    ):
-        pytest.skip(f"no python{version} here")
-    index = write_release(
-        tmp_path / "release", forms=(".tar.zst", ".tar.gz"), layouts=("thin",), wheels=WHEELS
-    )
-    cut(index, 500)
-    unpacked(tmp_path / "venv", *WHEELS)
-    argv: list[str | Path] = [python, "-W", "error", "-I", "-S", pyz, "install", "--index", index]
-    argv += ["--prefix", tmp_path / "prefix", "--look-in", tmp_path / "venv"]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "3 of 3 NVIDIA libraries are on this machine already.\n")
 
 
 def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path) -> None:

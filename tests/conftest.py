@@ -12,11 +12,7 @@ import pytest
 from hypothesis import settings
 
 from builder.builds.wiring import Wiring
-from builder.formats.package_names import Host
-from builder.package.contents import wanted
-from builder.project.build_plan import BuildPlan
 from builder.project.inputs import ort_wheel
-from builder.project.variants import Origin
 from tests.support import ROOT
 from tests.support.fakes.verbs import build
 
@@ -96,25 +92,10 @@ def modern_package(dist: Path) -> Path:
 def packaged_library() -> Callable[[str], Path]:
     """A bundled library by its name; the provider is the official wheel's."""
     shop = Wiring(ROOT)
-    project = shop.project
-    version = project.onnxruntime.version
-    repacked = BuildPlan(
-        project=project,
-        variant=project.variants["modern"],
-        base="assembled",
-        base_reason="",
-        origin=Origin.WHEEL,
-        origin_reason="",
-        profile=None,
-        host=Host.WHEEL,
-        ort_version=version,
-        ort_wheel=ort_wheel(version),
+    project, store = shop.project, shop.store(shop.lock)
+    wheels = (
+        *project.cuda.libraries.values(),
+        project.cudnn.wheel,
+        ort_wheel(project.onnxruntime.version),
     )
-    store = shop.store(shop.lock)
-
-    def find(name: str) -> Path:
-        file = next(file for file in wanted(repacked) if file.path == f"lib/{name}")
-        assert file.source is not None
-        return store.unpack(file.source) / file.places[0]
-
-    return find
+    return lambda name: next(path for wheel in wheels for path in store.unpack(wheel).rglob(name))

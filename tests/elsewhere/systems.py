@@ -61,10 +61,10 @@ def tar(system: System) -> Path:
 
 
 @contextmanager
-def imported(system: System) -> Iterator[str]:
-    """The system as an image, inside the block only; its name."""
-    tag = f"ortpacks/elsewhere-{os.getpid()}:{system.name}"
-    _docker("import", "--change", f"LABEL {LABEL}=elsewhere", str(tar(system)), tag)
+def imported(file_system: Path, name: str) -> Iterator[str]:
+    """A file system's tar as an image, inside the block only: the image's name."""
+    tag = f"ortpacks/elsewhere-{os.getpid()}:{name}"
+    _docker("import", "--change", f"LABEL {LABEL}=elsewhere", str(file_system), tag)
     try:
         yield tag
     finally:

@@ -6,7 +6,6 @@ It sees this machine's loopback, where the GitHub double listens, and nothing of
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ import pytest
 
 from builder.adapters.docker.buildx import LABEL
 from builder.builds.wiring import Wiring
+from tests.elsewhere.systems import imported
 from tests.support import ROOT
 
 CLIENT = ("python3", "/root/ortpacks.pyz")
@@ -109,13 +109,8 @@ def image() -> Iterator[str]:
     """The computer's system, inside the block only: its name."""
     shop = Wiring(ROOT)
     tar = shop.rootfs(shop.reporter).tar("bookworm", ["python3", "zstd"])
-    tag = f"ortpacks/user-{os.getpid()}:bookworm"
-    done = _docker("import", "--change", f"LABEL {LABEL}=elsewhere", str(tar), tag)
-    assert done.returncode == 0, done.stderr
-    try:
-        yield tag
-    finally:
-        _docker("image", "rm", tag)
+    with imported(tar, "user") as name:
+        yield name
 
 
 @contextmanager

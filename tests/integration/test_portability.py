@@ -20,7 +20,7 @@ from builder.builds.wiring import Wiring
 from builder.pipeline.selftest import SelftestBench
 from builder.project.inputs import ort_wheel
 from tests.elsewhere.compiled import Compiler
-from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run
+from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run, tar
 from tests.integration.test_truth import FAILED_CHECK, check, replace
 from tests.support import ROOT
 from tests.support.real_packages import (
@@ -78,7 +78,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[System
     made: dict[System, str] = {}
     with contextlib.ExitStack() as stack:
         yield (
-            lambda system: made.get(system) or made.setdefault(system, stack.enter_context(imported(system)))
+            lambda system: (
+                made.get(system)
+                or made.setdefault(system, stack.enter_context(imported(tar(system), system.name)))
+            )
         )
 
 

@@ -15,7 +15,7 @@ import pytest
 from builder.client.probe import driver_calls
 from builder.client.probe.detect import Detection, Surroundings, detect
 from builder.client.probe.driver_calls import absent
-from builder.client.probe.native import cuda_places, nvml_places
+from builder.client.probe.native import SECONDS, cuda_places, nvml_places
 from builder.findings.observed import Outcome
 from builder.gpu.architectures import Capability
 from tests.doubles.captures import quoted
@@ -169,21 +169,23 @@ def test_a_library_that_crashes_takes_only_its_own_answer_down(
     assert {card.uuid for card in found.devices} == {H200, M2200}
 
 
-def hurried(around: Surroundings, limit: float) -> Surroundings:
-    """The same machine, whose programs get no more than ``limit`` seconds."""
-    return replace(around, ask=lambda argv, seconds: around.ask(argv, min(seconds, limit)))
+def hurried(around: Surroundings, limit: float, *names: str) -> Surroundings:
+    """The same machine, where the probes of these libraries get no more than ``limit`` seconds."""
+    return replace(
+        around, ask=lambda argv, seconds: around.ask(argv, limit if {*names} & {*argv} else seconds)
+    )
 
 
-@pytest.mark.parametrize("who", ["FAKE_CUDA", "FAKE_NVML"])
+@pytest.mark.parametrize(("name", "who"), [("libcuda", "FAKE_CUDA"), ("NVML", "FAKE_NVML")])
 def test_a_library_that_hangs_costs_its_time_limit_and_leaves_nothing_behind(
-    tmp_path: Path, cuda_so: str, nvml_so: str, who: str
+    tmp_path: Path, cuda_so: str, nvml_so: str, name: str, who: str
 ) -> None:
     pid = tmp_path / "pid"
     began = time.perf_counter()
     env = {who: "hang", "FAKE_PID": str(pid)}
-    found = detect(hurried(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env), 0.3))
-    assert time.perf_counter() - began < 2
-    assert probes(found)["libcuda" if who == "FAKE_CUDA" else "NVML"].outcome is Outcome.TIMEOUT
+    found = detect(hurried(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env), 1, name))
+    assert time.perf_counter() - began < SECONDS
+    assert probes(found)[name].outcome is Outcome.TIMEOUT
     assert {card.uuid for card in found.devices} == {H200, M2200}
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
@@ -192,8 +194,8 @@ def test_a_library_that_hangs_costs_its_time_limit_and_leaves_nothing_behind(
 def test_both_libraries_are_asked_at_the_same_time(tmp_path: Path, cuda_so: str, nvml_so: str) -> None:
     env = {"FAKE_CUDA": "hang", "FAKE_NVML": "hang", "FAKE_PID": str(tmp_path / "pid")}
     began = time.perf_counter()
-    found = detect(hurried(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env), 0.5))
-    assert time.perf_counter() - began < 0.9
+    found = detect(hurried(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env), 1.5, "NVML", "libcuda"))
+    assert time.perf_counter() - began < 2 * 1.5
     assert [probes(found)[name].outcome for name in ("NVML", "libcuda")] == [Outcome.TIMEOUT] * 2
 
 

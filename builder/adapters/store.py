@@ -149,7 +149,7 @@ def _identity(key: str) -> str:
 
 
 def _verify_cached(item: Input, path: Path, pin: Pin) -> None:
-    """Trust the stamp of the last full hash; at any doubt hash again."""
+    """Hash a cached file again, unless its stamp shows that nothing changed. Raises ``IntegrityError``."""
     if path.stat().st_size == pin.size and _read_stamp(path) == _state(path):
         return
     _require(item, path, pin, aside=_bad(path))
@@ -183,7 +183,7 @@ def _stamp_file(path: Path) -> Path:
 
 
 def _state(path: Path) -> str:
-    """Size, time and inode: one changes when a file is written or replaced, none when it is linked."""
+    """Size, time and inode: writing or replacing a file changes one of them, linking it none."""
     stat = path.stat()
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ino}\n"
 

@@ -1,6 +1,6 @@
-"""A package as one stream of bytes, whether it lies in one file or in parts that are proved while read.
+"""Packages in parts: read as one stream whose parts are proved on the way, and cut.
 
-Cuts an archive into parts: in one pass, the file that joins them last, and only then the whole goes.
+An archive is cut in one pass. The file that joins the parts is written last, and only then the archive goes.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _LONGEST_LABEL = 256
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 _TRACE = re.compile(r"(?:.*/)?layer\.tar|blobs/sha256/[0-9a-f]{64}|" + _OCI_MARK)
-"""What a file has that was meant to be an image."""
+"""Names of files that only an image has."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ _OPAQUE = ".wh..wh..opq"
 
 @dataclass
 class Layer:
-    """What one tar says, in its order: a later member takes the place of an earlier one of the same name."""
+    """The files of one tar; a later member takes the place of an earlier one of the same name."""
 
     files: dict[str, Path | None] = field(default_factory=dict)
     """By path: the bytes of a library, ``None`` for anything else that is no folder."""
@@ -243,7 +243,7 @@ def plain(name: str) -> str:
 
 
 def marked(layer: Layer) -> Layer:
-    """The same layer with its whiteout files read as what they mean."""
+    """The same layer, with what its whiteout files hide in ``gone`` and ``emptied``."""
     found = Layer(folders=set(layer.folders))
     for name, library in layer.files.items():
         folder, _, base = name.rpartition("/")

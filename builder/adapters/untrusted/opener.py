@@ -36,7 +36,7 @@ _TAKEN = "a .so, a folder, a wheel, a zip or tar archive, a container image's fi
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """What of a source is looked at, each sorted by name."""
+    """The files of a source that are looked at, sorted by name."""
 
     libraries: Sequence[Library]
     manifests: Sequence[Library]
@@ -45,7 +45,7 @@ class SourceFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Opener:
-    """Finds the libraries of a source; what has to be unpacked or fetched for it goes again afterwards."""
+    """Finds the libraries of a source; what was unpacked or fetched for that is removed afterwards."""
 
     transfer: HttpTransfer
     reporter: Reporter
@@ -159,7 +159,7 @@ def _in_folder(folder: Path, what: str, scratch: Scratch) -> dict[str, Path]:
 
 
 def _other_names(links: Iterable[Library], known: Iterable[Path]) -> Iterator[Library]:
-    """The links to what is not shown yet: outside of the folder, no library at all, or nowhere."""
+    """The links whose target is not shown yet: it lies outside the folder, is no library, or is not there."""
     shown_files = {_identity(path) for path in known}
     for name, path in links:
         target = _identity(path)
@@ -169,7 +169,7 @@ def _other_names(links: Iterable[Library], known: Iterable[Path]) -> Iterator[Li
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """What all names of one file have in common; ``None`` where a link leads nowhere."""
+    """Device and inode, which all names of one file share; ``None`` where a link leads nowhere."""
     try:
         found = path.stat()
     except OSError:
@@ -192,7 +192,7 @@ def _walk(folder: Path) -> Iterator[Library]:
 
 
 def _is_candidate(path: Path) -> bool:
-    """A file that cannot be looked at is one too: whoever reads it says why."""
+    """Whether a file is looked at; also one that cannot be read, of which its reader reports the reason."""
     try:
         with path.open("rb") as file:
             head = file.read(max(HEAD, MANIFEST_HEAD))

@@ -1,4 +1,4 @@
-"""Bytes that nobody vouches for: told by their first ones, decompressed, and kept where no name is followed.
+"""Files that nobody vouches for: their kind by their first bytes, decompression, and where they are kept.
 
 ``Scratch`` keeps libraries as files under numbers: no name from an archive is ever a name on this disk.
 ``Allowance`` says how much an archive may make of its size: a million files can be packed in 1 MB.
@@ -82,7 +82,7 @@ def read_to_end(stream: IO[bytes]) -> None:
 
 @contextmanager
 def damage(what: str) -> Iterator[None]:
-    """Tell whatever goes wrong while reading ``what``, as ``IntegrityError``."""
+    """Report whatever goes wrong inside the block, which reads ``what``, as ``IntegrityError``."""
     try:
         yield
     except _DAMAGED as error:
@@ -148,7 +148,7 @@ _HEADERS, _HEADERS_FOR_A_BYTE = 1 << 23, 16
 _LIBRARIES, _BYTES_FOR_A_LIBRARY = 4096, 512
 
 _STACKED = 32
-"""What laying one file over the others costs, measured against reading its header of 512 bytes."""
+"""What laying one file over the others costs, in bytes of headers that could be read in that time."""
 
 
 @dataclass

@@ -77,7 +77,7 @@ class _Strict(tarfile.TarInfo):
 
 
 class _Headers:
-    """What ``tarfile`` reads one member's headers from: no more than is taken."""
+    """The stream that ``tarfile`` reads one member's headers from; it raises for too many bytes of them."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -98,7 +98,7 @@ class _Headers:
 
 @contextmanager
 def _metered(tar: tarfile.TarFile) -> Iterator[None]:
-    """Headers lead to further headers, which are counted with them."""
+    """Count what is read of ``tar`` inside the block; headers that lead to further headers count together."""
     whole = cast("IO[bytes]", tar.fileobj)
     if isinstance(whole, _Headers):
         yield
@@ -142,7 +142,7 @@ class ForwardTar:
             yield info, content
 
     def _content(self, info: tarfile.TarInfo) -> io.BufferedReader | None:
-        """Members of a kind that nobody knows are files: so says POSIX, and so unpacks GNU tar."""
+        """The member's bytes, if it has any. POSIX and GNU tar take members of an unknown kind for files."""
         if not info.isreg() and info.type in tarfile.SUPPORTED_TYPES:
             return None
         return cast("io.BufferedReader", self.tar.extractfile(info))
@@ -167,7 +167,7 @@ def opened_tar(
 
 
 def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
-    """Say so when what is compressed is something else; too little to tell is left to ``tarfile``."""
+    """Raise ``ValidationError`` where what is compressed is no tar; of too few bytes ``tarfile`` judges."""
     head = stream.peek(tarfile.BLOCKSIZE) if stream else b""
     if len(head) >= tarfile.BLOCKSIZE and not is_tar(head):
         raise ValidationError(
@@ -177,7 +177,7 @@ def _require_tar(stream: io.BufferedReader | None, what: str) -> None:
 
 @dataclass
 class LayerReader:
-    """Reads members into a ``Layer``: libraries and our manifests are kept, else the name is enough."""
+    """Reads members into a ``Layer``. Libraries and our manifests are kept as files, of the rest the name."""
 
     scratch: Scratch
     what: str
@@ -206,7 +206,7 @@ class LayerReader:
             return content.peek(max(HEAD, MANIFEST_HEAD)) if info.size else b""
 
     def _take_link(self, name: str, target: str) -> None:
-        """A hard link is a second name of bytes that came before."""
+        """Note a hard link, which is a second name of bytes that came before. Raises ``IntegrityError``."""
         library = self.layer.files.get(target)
         if library is None and is_named_like_a_library(name):
             raise IntegrityError(

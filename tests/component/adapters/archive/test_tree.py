@@ -1,4 +1,4 @@
-"""test_tree."""
+"""The members of an unpacked package, and of a plain folder of libraries."""
 
 from __future__ import annotations
 

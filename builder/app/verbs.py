@@ -11,7 +11,7 @@ from pathlib import Path
 from builder.adapters.git import GitTags
 from builder.adapters.store import FileStore
 from builder.builds.wiring import Wiring
-from builder.config.project import parse_lock, render_lock
+from builder.config.project import render_lock
 from builder.console import Console
 from builder.errors import ConfigError, ToolMissingError, TransferError
 from builder.files.atomic_write import part_file
@@ -126,7 +126,7 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
     ``TransferError`` when a file cannot be fetched.
     """
     path, reporter, wanted = wiring.lock_file, wiring.reporter, wanted_inputs(wiring.project)
-    known = parse_lock(path.read_text(encoding="utf-8"), path.name) if path.exists() else Lock(pins={})
+    known = wiring.lock if path.exists() else Lock(pins={})
     with reporter.step("lock"):
         good = {key: pin for key, pin in known.pins.items() if pin.sha256 or pin.revision}
         kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}

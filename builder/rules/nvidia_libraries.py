@@ -12,6 +12,7 @@ from builder.binary.coverage import promised_by
 from builder.findings.finding import Code, Finding
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import GPUS
+from builder.onnxruntime.versions import sm_names
 
 MISSING: Mapping[str, tuple[Capability, ...]] = {
     wheel: tuple(map(Capability.parse, devices.split()))
@@ -41,7 +42,7 @@ def hold_libraries(path: str, sm: Sequence[Arch], wheels: Iterable[str]) -> Iter
         "never run"
         + (". Jetson modules are ARM machines, packages are for x86-64" if _are_modules(found) else ""),
         wanted=f"the set {numbers}" if kept else "a set of cards: docs/variants.md names them all",
-        got=", ".join(f"sm_{arch}" for arch in found),
+        got=sm_names(found),
     )
 
 

@@ -25,7 +25,7 @@ from builder.gpu.cuda_toolkits import (
     version_of,
 )
 from builder.gpu.table import KNOWN_SM, RENAMED, Version
-from builder.onnxruntime.versions import hold_version
+from builder.onnxruntime.versions import hold_version, sm_names
 
 _LAST_CUDNN_BELOW_75 = "9.10.2.21"
 
@@ -78,7 +78,7 @@ def _cudnn_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:
             message="cuDNN 9.11 and newer have no kernels for Maxwell, Pascal and Volta "
             "(NVIDIA's cuDNN support matrix)",
             wanted=f"cudnn.version {_LAST_CUDNN_BELOW_75}, the last one with them{_or_set(subject, lost)}",
-            got=f"cuDNN {subject.cudnn} with {_names(lost)}",
+            got=f"cuDNN {subject.cudnn} with {sm_names(lost)}",
         )
 
 
@@ -91,7 +91,7 @@ def _cuda_dropped(subject: _ToolkitChoice) -> Iterator[Finding]:
             path=subject.path,
             message="CUDA 13 compiles for sm_75 and newer (CUDA 13.0 release notes)",
             wanted=f"cuda.version 12.9, the last one with them{_or_set(subject, lost)}",
-            got=f"CUDA {subject.cuda} with {_names(lost)}",
+            got=f"CUDA {subject.cuda} with {sm_names(lost)}",
         )
     for arch in gone:
         if arch.number in RENAMED:
@@ -140,7 +140,7 @@ def _out_of_reach(subject: _ToolkitChoice) -> Iterator[Finding]:
             message=f"the base's nvcc {subject.nvcc} compiles {_span(reach)} (CUDA release notes)"
             + _by_ptxas(subject.nvcc, subject.ptxas),
             wanted=", or ".join(_ways_out(subject, lost)),
-            got=_names(lost),
+            got=sm_names(lost),
         )
 
 
@@ -182,10 +182,6 @@ def _or_set(subject: _ToolkitChoice, lost: Sequence[Arch]) -> str:
 
 def _numbers(arches: Iterable[Arch]) -> str:
     return " ".join(map(str, arches))
-
-
-def _names(arches: Iterable[Arch]) -> str:
-    return ", ".join(f"sm_{arch}" for arch in arches)
 
 
 def _span(numbers: Sequence[int]) -> str:

@@ -110,11 +110,15 @@ def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring, monkeypatch:
     assert sorted(path.name for path in shop.root.iterdir()) == ["inputs.lock", "variants.yaml"]
 
 
-def test_a_broken_lock_is_told_and_not_overwritten(shop: Wiring) -> None:
-    shop.lock_file.write_text('{"format": 1,', encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"^inputs\.lock:"):
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [(b'{"format": 1,', r"^inputs\.lock:1:14: not JSON"), (b"\xff\xfe{", r"inputs\.lock cannot be read: ")],
+)
+def test_a_broken_lock_is_told_and_not_overwritten(shop: Wiring, broken: bytes, told: str) -> None:
+    shop.lock_file.write_bytes(broken)
+    with pytest.raises(ConfigError, match=told):
         verbs.lock_inputs(shop, refresh=False)
-    assert shop.lock_file.read_text(encoding="utf-8") == '{"format": 1,'
+    assert shop.lock_file.read_bytes() == broken
 
 
 def test_what_is_out_of_reach_stays_open_is_told_and_is_tried_again(

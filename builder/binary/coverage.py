@@ -173,7 +173,7 @@ def promised_by(arch: Arch, *, widen: bool = False) -> tuple[Capability, ...]:
     return runs_on if widen or arch.suffix == "f" else runs_on[:1]
 
 
-def lacking(containers: Iterable[Container], arch: Arch, *, widen: bool = False) -> tuple[Container, ...]:
+def lacking(containers: Iterable[Container], arch: Arch, *, widen: bool) -> tuple[Container, ...]:
     """The containers without SASS for ``arch``: none of its number, or none that runs where it promises to.
 
     So ``120a`` stands for ``120`` and not for ``120f``, and ``90`` for ``90a``. Where ``widen``, ``120a`` and

@@ -143,7 +143,7 @@ def _dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> dict[int, lis
 def _dynamic_entries(buffer: Buffer, section: Section) -> Iterator[tuple[int, int]]:
     count = min(section.size // _ENTRY_SIZE, _MOST_ENTRIES)
     whole = bytes(buffer[section.offset : section.offset + count * _ENTRY_SIZE])
-    for tag, value in struct.iter_unpack("<qQ", whole):
+    for tag, value in struct.iter_unpack("<QQ", whole):
         if tag == 0:
             return
         yield tag, value

@@ -97,7 +97,7 @@ def read_sections(buffer: Buffer) -> tuple[Section, ...]:
     require_supported(buffer)
     (table,) = struct.unpack_from("<Q", buffer, 40)
     entry_size, count, names_index = struct.unpack_from("<HHH", buffer, 58)
-    if count == 0 or entry_size != _HEADER_SIZE or names_index >= count:
+    if entry_size != _HEADER_SIZE or names_index >= count:
         raise ElfError("no usable section headers", 58)
     if table + count * entry_size > len(buffer):
         raise ElfError(
@@ -148,7 +148,7 @@ def names_in(
         if at >= strings.stop:
             raise ElfError("a name lies outside its string table", at)
         end = buffer.find(b"\0", at, min(strings.stop, at + longest))
-        if end < 0:
+        if end == -1:
             raise ElfError("a name does not end within its string table", at)
         names[offset] = bytes(buffer[at:end]).decode(errors="replace")
         room -= end - at

@@ -67,13 +67,12 @@ def _of_nvrtc(buffer: Buffer, elf: Elf) -> str | None:
 
 
 def _of_cudnn(buffer: Buffer, elf: Elf) -> str | None:
-    numbers = {
-        number for name, number in _exported_numbers(buffer, elf.sections) if _CUDNN_SYMBOL.fullmatch(name)
-    }
+    exported = _exported_numbers(buffer, elf.sections)
+    numbers = {number for name, number in exported if number and _CUDNN_SYMBOL.fullmatch(name)}
     if len(numbers) != 1:
         return None
     (number,) = numbers
-    return f"{number >> 16}.{number >> 8 & 0xFF}.{number & 0xFF}" if number else None
+    return f"{number >> 16}.{number >> 8 & 0xFF}.{number & 0xFF}"
 
 
 def _lone_string(buffer: Buffer, elf: Elf, pattern: Pattern[bytes]) -> str | None:
@@ -98,14 +97,14 @@ def _rodata(sections: Sequence[Section]) -> Section | None:
 
 
 def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[str, int]]:
-    """Name and value of each object of four bytes that the library exports."""
+    """Name and value of each object of four bytes that the library exports; 0 where the file has no value."""
     table = only(sections, DYNSYM)
     if table is None:
         return
     numbers = [
         (name, sections[index], address)
         for name, info, _other, index, address, size in symbol_entries(buffer, table)
-        if (info & 0xF, size) == (_OBJECT, _INT_SIZE) and 0 < index < len(sections)
+        if (info & 0xF, size) == (_OBJECT, _INT_SIZE) and index < len(sections)
     ]
     names = names_in(buffer, strings_of(sections, table), (name for name, _section, _address in numbers))
     for name, section, address in numbers:
@@ -115,7 +114,7 @@ def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[t
 def _number_at(buffer: Buffer, section: Section, address: int) -> int:
     place = address - section.address
     if not section.in_file or not 0 <= place <= section.size - _INT_SIZE:
-        return 0  # in .bss, or outside its section as in a library that was stripped badly
+        return 0  # undefined, in .bss, or outside its section as in a library that was stripped badly
     (number,) = struct.unpack_from("<I", buffer, section.offset + place)
     return int(number)
 

@@ -130,7 +130,7 @@ def _find_begin(buffer: Buffer, at: int, end: int, strays: Iterator[int]) -> int
     while at < end:
         stop = min(end, at + _AT_ONCE)
         found = buffer.find(BEGIN, at, min(end, stop + len(BEGIN) - 1))
-        if found < 0:
+        if found == -1:
             _release_pages(buffer, at, stop)
             at = stop
         elif found % _ALIGNMENT == 0:

@@ -16,7 +16,7 @@ from builder.binary.coverage import (
     sass_everywhere,
 )
 from builder.binary.fatbin import read_containers
-from builder.binary.fatbin_format import Container
+from builder.binary.fatbin_format import Container, Kind
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import CAPABILITIES
 from tests.support.factories.binaries import (
@@ -99,7 +99,7 @@ def test_no_device_code_is_no_coverage() -> None:
 
 def test_zstd_counts_only_where_an_old_driver_would_meet_it() -> None:
     assert not _cover(
-        container(image(SASS, 80, LZ4), image(SASS, 120, ZSTD | BLACKWELL), image(PTX, 120, ZSTD))
+        container(image(SASS, 80, LZ4), image(SASS, 100, ZSTD | BLACKWELL), image(PTX, 120, ZSTD))
     ).zstd
     assert _cover(container(image(SASS, 80, ZSTD))).zstd
 
@@ -128,6 +128,9 @@ def test_the_tally_is_in_containers() -> None:
     assert found.tally[Capability(8, 6)] == ContainerTally(native=1, jit=1, none=1)
     assert (found.containers, found.nothing_to_run, [str(arch) for arch in found.ltoir]) == (4, 1, ["50"])
     assert found.support[Capability(8, 6)] is Support.PARTIAL
+    assert found.tally[Capability(9, 0)] == ContainerTally(native=1, jit=1, none=1)
+    alike = _cover(sass(80), sass(75, 80), sass(90))
+    assert alike.tally[Capability(8, 0)] == ContainerTally(native=2, jit=0, none=1)
 
 
 def test_where_containers_lie_and_what_nobody_knows() -> None:
@@ -138,6 +141,19 @@ def test_where_containers_lie_and_what_nobody_knows() -> None:
     )
     assert found is not None
     assert (dict(found.sections), found.unknown) == ({".nv_fatbin": 1, ".ldata": 2}, 1)
+
+
+def test_images_are_counted_by_section_kind_and_architecture() -> None:
+    ptx = container(image(SASS, 80), image(PTX, 80))
+    found = cover(
+        "lib/libx.so", read_containers(elf({".nv_fatbin": sass(52), ".ldata": ptx * 2})), specialised=False
+    )
+    assert found is not None
+    assert found.images == {
+        ".nv_fatbin": {Kind.SASS: {Arch(5, 2): 1}},
+        ".ldata": {Kind.SASS: {Arch(8, 0): 2}, Kind.PTX: {Arch(8, 0): 2}},
+    }
+    assert (found.path, found.sass, found.ptx) == ("lib/libx.so", (Arch(5, 2), Arch(8, 0)), (Arch(8, 0),))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +178,25 @@ def test_a_package_without_device_code_runs_on_no_gpu() -> None:
 @pytest.mark.parametrize(("asked", "count"), [("90", 0), ("90a", 0), ("75", 1), ("86", 2)])
 def test_containers_that_lack_an_architecture_whatever_its_suffix(asked: str, count: int) -> None:
     containers = _containers(sass(75, 90), container(image(SASS, 90, A)))
-    assert len(lacking(containers, Arch.parse(asked))) == count
+    assert len(lacking(containers, Arch.parse(asked), widen=False)) == count
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "widen", "lacks"),
+    [
+        ("80", "86", False, True),  # it runs on 8.6, and is not what was asked for
+        ("120a", "120", False, False),
+        ("120a", "120f", False, True),
+        ("120f", "120f", False, False),
+        ("120a", "120", True, True),
+        ("120a 121", "120", True, False),
+    ],
+)
+def test_what_stands_for_an_architecture(held: str, asked: str, widen: bool, lacks: bool) -> None:
+    suffixes = {"": 0, "a": A, "f": F}
+    arches = map(Arch.parse, held.split())
+    containers = _containers(container(*(image(SASS, one.number, suffixes[one.suffix]) for one in arches)))
+    assert lacking(containers, Arch.parse(asked), widen=widen) == (containers if lacks else ())
 
 
 def test_what_every_container_holds() -> None:
@@ -182,6 +216,8 @@ def test_a_gpu_that_nvidia_does_not_list_counts_where_the_bytes_name_it() -> Non
 
 
 def test_an_unlisted_gpu_is_promised_by_its_own_number_only() -> None:
+    assert promised_by(Arch.parse("86")) == (Capability(8, 6),)
+
     def promised(arch: str, *, widen: bool = False) -> str:
         return " ".join(map(str, promised_by(Arch.parse(arch), widen=widen)))
 

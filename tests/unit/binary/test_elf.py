@@ -35,6 +35,7 @@ def test_all_the_loader_would_read() -> None:
     assert (found.glibc, found.glibcxx) == ("2.17", "3.4.9")
     assert found.defines == ("libdemo.so.1", "VERS_1.23.2")
     assert not found.executable_stack
+    assert found.sections == read_sections(LIBRARY)
 
 
 def test_a_library_that_asks_for_nothing() -> None:
@@ -75,7 +76,7 @@ ENDS = f"truncated: program headers end at %s, the file at {len(LIBRARY):,}"
     [
         (54, "<H", 55, "no usable program headers", 54),
         (54, "<H", 57, "no usable program headers", 54),
-        (32, "<Q", 1 << 60, ENDS % f"{(1 << 60) + 56:,}", 1 << 60),
+        (32, "<Q", 1 << 63, ENDS % f"{(1 << 63) + 56:,}", 1 << 63),
         (32, "<Q", len(LIBRARY) - 55, ENDS % f"{len(LIBRARY) + 1:,}", len(LIBRARY) - 55),
         (56, "<H", 0xFFFF, ENDS % f"{PROGRAM + 0xFFFF * 56:,}", PROGRAM),
     ],
@@ -105,6 +106,8 @@ def test_a_segment_past_the_end_of_the_file() -> None:
     assert read_elf(_with_segments(last, empty)).soname == "libdemo.so.1"
     message = f"truncated: a segment ends at {end + 1:,}, the file at {end:,}"
     _refused(_with_segments(empty, (_LOAD, _R, end - 8, 9)), message, len(LIBRARY) + 56)
+    message = f"truncated: a segment ends at {(1 << 63) + 8:,}, the file at {end - 56:,}"
+    _refused(_with_segments((_LOAD, _R, 1 << 63, 8)), message, len(LIBRARY))
 
 
 @pytest.mark.parametrize(
@@ -267,11 +270,12 @@ def test_a_version_chain_that_overlaps_itself_ends() -> None:
     [
         (".gnu.version_d", 12, 28 + 20, True),  # its name's place, from its start
         (".gnu.version_d", 12, 28 + 21, False),
-        (".gnu.version_d", 16, 1 << 20, False),  # the next definition's
+        (".gnu.version_d", 16, 0xFFFFFFF0, False),  # the next definition's
         (".gnu.version_r", 8, 16 * 6, True),  # the first version's
         (".gnu.version_r", 8, 16 * 6 + 1, False),
+        (".gnu.version_r", 8, 0xFFFFFFF0, False),
         (".gnu.version_r", 12, 16 * 6 + 1, False),  # the next library's
-        (".gnu.version_r", 16 + 12, 1 << 20, False),  # the next version's, from the first one
+        (".gnu.version_r", 16 + 12, 0xFFFFFFF0, False),  # the next version's, from the first one
     ],
 )
 def test_a_version_chain_that_leaves_its_section(name: str, place: int, step: int, fits: bool) -> None:
@@ -282,6 +286,14 @@ def test_a_version_chain_that_leaves_its_section(name: str, place: int, step: in
     else:
         at = versions.offset + step + (16 if place == 28 else 0)
         _refused(changed, "symbol versions run past the end of their section", at)
+
+
+def test_names_far_outside_their_table() -> None:
+    strings, message = _section_of(".dynstr").offset, "a name lies outside its string table"
+    definition = _section_of(".gnu.version_d").offset + 20
+    _refused(_patched(LIBRARY, definition, "<I", 0xFFFFFFF0), message, strings + 0xFFFFFFF0)
+    tag = _section_of(".dynamic").offset + 8
+    _refused(_patched(LIBRARY, tag, "<Q", (1 << 64) - 16), message, strings + (1 << 64) - 16)
 
 
 def test_a_version_definition_without_a_name() -> None:

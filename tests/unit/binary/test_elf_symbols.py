@@ -92,6 +92,10 @@ def test_a_name_that_is_too_long() -> None:
     assert _refused(library) == f"a name does not end within its string table (at offset {where:#x})"
 
 
+def test_names_of_more_than_a_mebibyte() -> None:
+    assert len(symbols(*(Row(f"{number}" + "x" * 60_000) for number in range(20))).exports) == 20
+
+
 def test_without_a_weak_symbol_a_library_loads_too() -> None:
     assert symbols(Row("__gmon_start__", UNDEFINED, binding=WEAK)).asks == ()
 

@@ -119,7 +119,9 @@ def test_what_is_no_number_is_no_mark(place: int, form: str, field: int) -> None
     assert _stamp(GRAPH, bytes(library)) is None
 
 
-@pytest.mark.parametrize(("number", "version"), [(0x090A02, "9.10.2"), (0x091C00, "9.28.0"), (0, None)])
+@pytest.mark.parametrize(
+    ("number", "version"), [(0x090A02, "9.10.2"), (0x091C00, "9.28.0"), (0xFFFF0001, "65535.0.1"), (0, None)]
+)
 def test_cudnn_exports_it_as_a_number(number: int, version: str | None) -> None:
     assert _stamp(GRAPH, _cudnn(struct.pack("<II", 7, number), 4)) == version
 
@@ -128,6 +130,7 @@ def test_numbers_that_differ_are_no_mark() -> None:
     two = ("cudnn_graph_version", "cudnn_ops_infer_version")
     assert _stamp(GRAPH, _cudnn(RELEASE, 4, 0, names=two)) is None
     assert _stamp(GRAPH, _cudnn(RELEASE, 4, 4, names=two)) == "9.10.2"
+    assert _stamp(GRAPH, _cudnn(RELEASE, 4, 99, names=two)) == "9.10.2"  # the second has no value
 
 
 def test_another_symbol_is_no_mark() -> None:

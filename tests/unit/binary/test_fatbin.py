@@ -56,6 +56,11 @@ def test_a_container_image_by_image() -> None:
     assert found.arches(Kind.SASS) == {Arch(6, 0), Arch(9, 0, "a"), Arch(12, 0, "f")}
 
 
+def test_a_packed_image_may_fill_its_payload_or_next_to_none_of_it() -> None:
+    (found,) = _read(container(*(image(SASS, 50, LZ4, payload=24, packed=packed) for packed in (1, 24))))
+    assert [one.size for one in found.images] == [1, 24]
+
+
 def test_offsets_are_in_the_file() -> None:
     library = elf({".text": b"\x90" * 80, ".nv_fatbin": sass(50, 52)})
     (found,) = read_containers(library)
@@ -88,7 +93,15 @@ def test_the_whole_file_is_read_and_each_section_named() -> None:
 
 def test_a_bare_fatbin() -> None:
     found = read_containers(sass(50) + sass(90))
-    assert [str(one.images[0].arch) for one in found] == ["50", "90"]
+    assert [(one.section, str(one.images[0].arch)) for one in found] == [("", "50"), ("", "90")]
+
+
+def test_between_two_sections() -> None:
+    library = bytearray(elf({".data": bytes(8) + sass(50), ".rodata": bytes(8)}))
+    (table,) = struct.unpack_from("<Q", library, 40)
+    data = [section.name for section in read_sections(bytes(library))].index(".data")
+    struct.pack_into("<Q", library, table + 64 * data + 32, 8)
+    assert [one.section for one in read_containers(bytes(library))] == [""]
 
 
 BEGIN = struct.pack("<IHH", 0xBA55ED50, 1, 16)
@@ -247,16 +260,18 @@ def test_pages_without_a_container_are_given_back_too() -> None:
     library, end = elf(), (70 << 20) + 5
     names = read_sections(library)[-1]
     start, searched = names.offset + names.size, names.offset + names.size + AT_ONCE
-    mapped = _mapped(end, {0: library})
-    assert read_containers(mapped) == ()
-    assert mapped.released[-4:] == [
+    place = 69 << 20
+    mapped = _mapped(end, {0: library, place: sass(50)})
+    assert [one.offset for one in read_containers(mapped)] == [place]
+    assert 0 < start < mmap.PAGESIZE
+    assert mapped.released[-5:] == [
         range(searched),
         range(AT_ONCE, searched + AT_ONCE),
-        range(2 * AT_ONCE, end),
-        range(end),
+        range(place),
+        range(place, end),
+        range(place, end),
     ]
-    assert 0 < start < mmap.PAGESIZE
-    assert all(pages.start == 0 for pages in mapped.released[:-3])
+    assert all(pages.start == 0 for pages in mapped.released[:-5])
 
 
 def test_no_page_is_given_back_behind_the_end_of_the_file() -> None:

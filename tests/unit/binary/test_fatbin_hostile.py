@@ -34,6 +34,11 @@ NO_ELF_FILES = {
     "text": (b"#!/bin/sh\nexec true\n", "not an ELF file", 0),
     "four bytes": (b"\x7fELF", "truncated: the file ends after 4 bytes, within its header", 4),
     "cut in its header": (LIBRARY[:63], "truncated: the file ends after 63 bytes, within its header", 63),
+    "a header alone": (
+        LIBRARY[:64],
+        f"truncated: section headers end at {len(LIBRARY):,}, the file at 64",
+        _table(LIBRARY),
+    ),
     "cut in half": (
         LIBRARY[:400],
         f"truncated: section headers end at {len(LIBRARY):,}, the file at 400",
@@ -47,6 +52,12 @@ NO_ELF_FILES = {
     "32-bit": (_patched(LIBRARY, 4, "<B", 1), "not a 64-bit ELF file", 4),
     "big-endian": (_patched(LIBRARY, 5, "<B", 2), "not a little-endian ELF file", 5),
     "for ARM": (_patched(LIBRARY, 18, "<H", 183), "not for x86-64 (machine 183)", 18),
+    "for Alpha": (_patched(LIBRARY, 18, "<H", 0x9026), "not for x86-64 (machine 36902)", 18),
+    "too many section headers": (
+        _patched(LIBRARY, 60, "<H", 0xFFFF),
+        f"truncated: section headers end at {_table(LIBRARY) + 0xFFFF * 64:,}, the file at {len(LIBRARY):,}",
+        _table(LIBRARY),
+    ),
     "no section headers": (_patched(LIBRARY, 60, "<H", 0), "no usable section headers", 58),
     "a table of headers that wraps round": (
         _patched(LIBRARY, 40, "<Q", 2**64 - 64),
@@ -72,6 +83,7 @@ LONG_WAY = 2**64 - 64 - 24
 
 NO_CONTAINERS = {
     "one byte short": (ONE[:-1], "a container of 88 bytes runs past the end of {}", 0),
+    "a header alone": (ONE[:16], "a container of 88 bytes runs past the end of {}", 0),
     "cut in its header": (ONE + TWO[:12], "a container's header runs past the end of {}", 104),
     "a size that runs past the end": (
         _patched(ONE, 8, "<Q", 1 << 40),
@@ -138,6 +150,7 @@ def test_no_whole_container_in_a_bare_fatbin(name: str) -> None:
 
 def test_the_first_eight_bytes_alone() -> None:
     _refused(BEGIN, "a container's header runs past the end of the file", 0)
+    _refused(BEGIN + bytes(8), "a container of size zero", 0)
 
 
 @pytest.mark.parametrize(

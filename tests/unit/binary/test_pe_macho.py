@@ -54,6 +54,11 @@ def test_whole_packages_are_fine() -> None:
         (b"MZ", None),
         (b"", None),
         (dll()[:0x90], None),
+        (dll()[:0x99], None),
+        (dll()[:0x9A], "win-x64"),
+        (b"ZM" + dll()[2:], None),
+        (dylib()[:15], None),
+        (dylib()[:16], "macos-arm64"),
         (b"MZ".ljust(0x3C, b"\0") + b"\xff\xff\xff\xff", None),  # its header lies outside the file
     ],
 )

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import settings
 
 from builder.builds.wiring import Wiring
+from builder.config.project import load_project
 from builder.project.inputs import ort_wheel
+from builder.project.variants import Project
 from tests.support import ROOT
 from tests.support.fakes.verbs import build
 
@@ -69,6 +71,12 @@ def _unit_tests_stay_pure(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 def root() -> Path:
     """The repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def project() -> Project:
+    """The project that ``variants.yaml`` describes."""
+    return load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
 
 
 @pytest.fixture(scope="session")

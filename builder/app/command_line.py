@@ -151,7 +151,8 @@ def wishes(
     if mixed and release:
         raise ValidationError(
             "--mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), so "
-            "--release cannot be had with it. Leave one of them out."
+            "--release cannot be had with it",
+            advice="Leave one of them out.",
         )
     return Wishes(
         base=base,
@@ -271,13 +272,15 @@ def require_cache(text: str) -> str:
     found = sorted(keys.intersection(_SECRETS))
     if found:
         raise ValidationError(
-            f"--cache holds {', '.join(found)}: a command line is no place for secrets. Leave them out; "
-            "buildx reads them from its environment (ACTIONS_RUNTIME_TOKEN, AWS_SECRET_ACCESS_KEY …)."
+            f"--cache holds {', '.join(found)}",
+            cause="a command line is no place for secrets",
+            advice="Leave them out; buildx reads them from its environment (ACTIONS_RUNTIME_TOKEN, "
+            "AWS_SECRET_ACCESS_KEY …).",
         )
     if not words or words[0] not in [["type", name] for name in TYPES]:
         raise ValidationError(
-            f"--cache {text!r} is no cache of BuildKit's. Say type= first, one of {', '.join(TYPES)}, "
-            "then what it needs: type=gha,scope=legacy."
+            f"--cache {text!r} is no cache of BuildKit's",
+            advice=f"Say type= first, one of {', '.join(TYPES)}, then what it needs: type=gha,scope=legacy.",
         )
     return text
 

@@ -146,17 +146,17 @@ def require_places(html: Path | None, picture: Path | None) -> None:
         with disk_errors(path):
             _require_place(path)
     if html and picture and html.absolute() == picture.absolute():
-        raise ValidationError(f"--html and --svg both name {html}. Give each a file of its own.")
+        raise ValidationError(f"--html and --svg both name {html}", advice="Give each a file of its own.")
 
 
 def _require_place(path: Path) -> None:
     if path.is_dir():
-        raise ValidationError(f"{path} is a folder. Name a file in it.")
+        raise ValidationError(f"{path} is a folder", advice="Name a file in it.")
     if path.exists() and not path.is_file():
-        raise ValidationError(f"{path} is no regular file. Name one that may be replaced.")
+        raise ValidationError(f"{path} is no regular file", advice="Name one that may be replaced.")
     if not path.parent.is_dir():
         raise ValidationError(
-            f"{path.parent} is no folder, so {path.name} cannot be written there. Make it first."
+            f"{path.parent} is no folder, so {path.name} cannot be written there", advice="Make it first."
         )
 
 
@@ -174,7 +174,8 @@ def require_alone(*others: object) -> None:
     if any(others):
         raise ValidationError(
             "--operators and --model take one package, go without each other, and write no --html and no "
-            "--svg. Use --json for programs."
+            "--svg",
+            advice="Use --json for programs.",
         )
 
 
@@ -235,8 +236,9 @@ def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provid
         missing = [wanted for wanted in (HOST, PROVIDER, _BRIDGE) if not (folder / wanted).exists()]
         if missing:
             raise ValidationError(
-                f"{label} has no {' and no '.join(missing)}: only ONNX Runtime with its CUDA provider can be "
-                "asked. Name a package for CUDA, its folder, or the wheel onnxruntime-gpu."
+                f"{label} has no {' and no '.join(missing)}",
+                cause="only ONNX Runtime with its CUDA provider can be asked",
+                advice="Name a package for CUDA, its folder, or the wheel onnxruntime-gpu.",
             )
         yield _Provider(label=label, folder=folder, ort_version=_version(folder / HOST, label))
 
@@ -270,7 +272,9 @@ def _version(host: Path, label: str) -> str:
         found = _VERSION.search(data)
         version = found[1].decode() if found else None
     if version is None:
-        raise ValidationError(f"{label}: its {HOST} names no version of ONNX Runtime. Name another package.")
+        raise ValidationError(
+            f"{label}: its {HOST} names no version of ONNX Runtime", advice="Name another package."
+        )
     return version
 
 

@@ -14,9 +14,9 @@ from builder.errors import BuilderError, CheckFailedError, CommandError, Validat
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import without_userinfo
 from builder.onnxruntime.toolchain import widened
+from builder.pipeline.plan import Decision, Wishes, decide
 from builder.pipeline.render import render
 from builder.project.build_plan import BuildPlan, package_name
-from builder.project.inputs import ort_wheel
 from builder.project.variants import Origin, Project
 
 _GOLDEN = "tests/golden"
@@ -53,21 +53,9 @@ def goldens(wiring: Wiring) -> Iterator[tuple[str, str]]:
 
 
 def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Origin.SOURCE) -> BuildPlan:
-    version = project.bases.ort_version(base)
-    return widened(
-        BuildPlan(
-            project=project,
-            variant=project.variants[variant],
-            base=base,
-            base_reason="golden",
-            origin=origin,
-            origin_reason="golden",
-            profile=Profile.FULL if origin is Origin.SOURCE else None,
-            host=Host.WHEEL,
-            ort_version=version,
-            ort_wheel=ort_wheel(version),
-        )
-    )
+    wishes = Wishes(profile=Profile.FULL, host=Host.WHEEL)
+    decisions = Decision(value=base, reason="golden"), Decision(value=origin, reason="golden")
+    return widened(decide(project, project.variants[variant], wishes, *decisions))
 
 
 def _rendering(wiring: Wiring, name: str, plan: BuildPlan) -> Iterator[tuple[str, str]]:

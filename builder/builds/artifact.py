@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +37,10 @@ class Artifact:
             self._reporter.say(f"{self._place.artifact} was compiled for this plan")
             return
         self.discard()
-        with self._alone(), self._reporter.step(f"compile {self._place.root.name}"):
+        # One variant at a time, because each uses all cores
+        waits = "another variant is being compiled: waiting"
+        alone = self._wiring.alone("compile", self._reporter, waits)
+        with alone, self._reporter.step(f"compile {self._place.root.name}"):
             export("artifact", self._place.artifact, self._rendered, self._place, stage_build)
         self._place.artifact_key.write_text(self._key(), encoding="utf-8")
 
@@ -62,10 +64,6 @@ class Artifact:
 
     def _key(self) -> str:
         return artifact_key(self._rendered, self._wiring.lock, self._place.context)
-
-    def _alone(self) -> AbstractContextManager[None]:
-        """The lock of compiling: one variant at a time, because each uses all cores."""
-        return self._wiring.alone("compile", self._reporter, "another variant is being compiled: waiting")
 
 
 def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:

@@ -13,14 +13,12 @@ from pathlib import Path
 
 from builder.adapters.docker.cuobjdump_container import ContainerInspector
 from builder.builds.wiring import Wiring
-from builder.formats.package_names import Host
 from builder.pipeline.compile import StageBuild, build_image, export, lay_out, virtual_card
-from builder.pipeline.plan import Wishes, choose_base
+from builder.pipeline.plan import Decision, Wishes, choose_base, decide
 from builder.pipeline.render import render
 from builder.pipeline.selftest import Outputs, SelftestBench, Tensor
 from builder.ports import Inspector, Reporter
-from builder.project.build_plan import BuildPlan, Rendered
-from builder.project.inputs import ort_wheel
+from builder.project.build_plan import Rendered
 from builder.project.variants import Origin, Variant
 from builder.virtualcard.opening import CardRuntime
 
@@ -102,20 +100,9 @@ class CheckTools:
 
     def _rendered(self) -> Rendered:
         """The Dockerfiles and context of the tools: those of a package that compiles nothing."""
-        project = self._wiring.project
-        version = project.bases.ort_version(self._base)
-        plan = BuildPlan(
-            project=project,
-            variant=_NOBODY,
-            base=self._base,
-            base_reason="",
-            origin=Origin.WHEEL,
-            origin_reason="",
-            profile=None,
-            host=Host.WHEEL,
-            ort_version=version,
-            ort_wheel=ort_wheel(version),
-        )
+        base = Decision(value=self._base, reason="")
+        repacked = Decision(value=Origin.WHEEL, reason="")
+        plan = decide(self._wiring.project, _NOBODY, Wishes(), base, repacked)
         rendered = render(plan, self._wiring.lock, self._wiring.loader, package_name="kit")
         lay_out(
             plan,

@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from builder.adapters.git import revision_of
 from builder.adapters.wheel import record_text
+from builder.builds.artifact import Artifact
 from builder.builds.check_tools import CheckTools
 from builder.builds.proving import verifier
 from builder.builds.wiring import Wiring
@@ -37,7 +38,7 @@ from builder.package.provenance import (
 )
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle, discard
 from builder.pipeline.check import check, say_report
-from builder.pipeline.gather import originals
+from builder.pipeline.gather import Sources, gather, originals
 from builder.pipeline.plan import Wishes
 from builder.pipeline.verify import verify
 from builder.ports import Reporter, Store
@@ -62,14 +63,12 @@ class Packer:
     store: Store
     reporter: Reporter
 
-    def clear(self) -> None:
-        """Remove the variant's earlier packages."""
-        bench = self._bench(self.wiring.dist)
-        for layout in self.plan.possible_layouts:
-            discard(package_name(self.plan, layout), bench)
+    def check(self) -> tuple[tuple[Member, ...], BinaryReport]:
+        """The members that something needs, and the report on them by our reader and by cuobjdump.
 
-    def check(self, members: Sequence[Member]) -> tuple[tuple[Member, ...], BinaryReport]:
-        """The members that something needs, and the report on them by our reader and by cuobjdump."""
+        Raises ``CheckFailedError`` for libraries that another plan compiled.
+        """
+        members = self._gather()
         variant, limits = self.plan.variant, self.wiring.project.check
         inspector = self.tools.inspector() if self.tools and variant.provider == CUDA else None
         report = check(members, variant, limits, inspector, self.reporter, leave_out=True)
@@ -78,9 +77,15 @@ class Packer:
         say_report(report, variant, self.reporter)
         return tuple(member for member in members if member.path not in report.unneeded), report
 
-    def pack(self, members: Sequence[Member]) -> tuple[Bundled, ...]:
-        """Check, pack and verify in the variant's folder, then move the packages to ``dist``."""
-        goods = self._goods(*self.check(members))
+    def pack(self) -> tuple[Bundled, ...]:
+        """Check, pack and verify in the variant's folder, then move the packages to ``dist``.
+
+        The variant's earlier packages are removed first.
+        """
+        bench = self._bench(self.wiring.dist)
+        for layout in self.plan.possible_layouts:
+            discard(package_name(self.plan, layout), bench)
+        goods = self._goods(*self.check())
         with self.reporter.step(f"bundle {goods.plan.variant.name}"):
             bundled = bundle(goods, self._bench(self.place.unverified))
         prove = verifier(self.wiring, self.reporter, self.tools.bench() if self.tools else None)
@@ -107,6 +112,18 @@ class Packer:
             return image_revision(self.plan, self.wiring.lock)
         parts = [(part.uri, part.digest["sha256"]) for part in self._base_parts]
         return base_revision(parts) if parts else None
+
+    def _gather(self) -> tuple[Member, ...]:
+        """Every file of the package."""
+        artifact = Artifact(self.wiring, self.place, self.rendered, self.reporter)
+        sources = Sources(
+            tree=self.store.unpack,
+            artifact=artifact.folder() if self.plan.origin is Origin.SOURCE else None,
+            licence=self.wiring.root / self.plan.project.bundle.licence,
+            directml=self.wiring.templates / "directml.txt",
+            relocate=self.wiring.patchelf.with_origin,
+        )
+        return gather(self.plan, sources)
 
     def _goods(self, members: tuple[Member, ...], report: BinaryReport) -> CheckedContent:
         return CheckedContent(

@@ -14,10 +14,10 @@ from pathlib import Path
 from builder.adapters.archive.unpacking import members_in, stream_files
 from builder.adapters.wheel import record_text
 from builder.builds.check_tools import tools_of
-from builder.builds.virtual_cards import CardBench, CardRequest, write_page
+from builder.builds.virtual_cards import CardBench, CardRequest
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
-from builder.files.atomic_write import scratch_folder
+from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import Digest
 from builder.files.disk import disk_errors
 from builder.findings.finding import require
@@ -33,7 +33,7 @@ from builder.pipeline.verify import Verifier, verify
 from builder.ports import Reporter
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import Variant
-from builder.report.card_grid import Grid
+from builder.report.card_grid import Grid, page
 
 
 def verify_packages(
@@ -66,7 +66,8 @@ def verify_packages(
                 raise
             failed.append(error)
     if grid is not None and grids:
-        write_page(grid, grids)
+        with part_file(grid) as file:
+            file.write(page(grids).encode())
         wiring.reporter.say(f"{grid}: {len(grids)} packages")
     elif grid is not None:
         wiring.reporter.warn(f"{grid} stays as it was: no package was opened on a card")
@@ -131,7 +132,9 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
     finding of the first variant that it fails.
     """
     if not path.exists():
-        raise ValidationError(f"--package {path}: there is no such file or folder.")
+        raise ValidationError(
+            f"--package {path}", cause="there is no such file or folder", advice="Check the path."
+        )
     with nullcontext(path) if path.is_dir() else unpacked(wiring, wiring.reporter, path) as folder:
         file, members, digests = folder / MANIFEST, members_in(folder), dict[str, Digest]()
         manifest = loads(file.read_bytes(), path.name) if file.is_file() else None
@@ -142,7 +145,8 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
             variants = variants or [promised(manifest)]
         if not variants:
             raise ValidationError(
-                f"{path.name} has no {MANIFEST} to say which variant it is. Name one: --variant legacy, say."
+                f"{path.name} has no {MANIFEST} to say which variant it is",
+                advice="Name one: --variant legacy, say.",
             )
         inspector = None
         if any(one.provider == CUDA for one in variants):

@@ -33,11 +33,8 @@ from builder.errors import (
 from builder.findings.finding import require
 from builder.formats.package_names import CUDA, LINUX, Profile
 from builder.inside import costs
-from builder.package.archive import Member
-from builder.pipeline.bundle import Bundled
 from builder.pipeline.check import native_sm
 from builder.pipeline.compile import StageBuild, build_image, image_tag, jobs, lay_out
-from builder.pipeline.gather import Sources, gather
 from builder.pipeline.plan import Wishes, choose_base, plan
 from builder.pipeline.render import render
 from builder.ports import Reporter, Store
@@ -112,12 +109,13 @@ class VariantBuild:
                 return done
             self._tell_costs(decided)
             rendered = self._render(decided)
+            artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             if decided.origin is Origin.SOURCE:
-                self._artifact(rendered).make(self._stage_build(decided), anew=self._options.force)
+                artifact.make(self._stage_build(decided), anew=self._options.force)
             try:
-                bundled = self._pack(decided, rendered)
+                bundled = self._packing(decided, rendered).pack()
             except (CheckFailedError, IntegrityError):
-                self._artifact(rendered).discard()  # the next build compiles them again
+                artifact.discard()  # the next build compiles them again
                 raise
             packages = tuple(one.package.path for one in bundled)
             write_built(self._place.root, key, packages, [file for one in bundled for file in one.files])
@@ -128,8 +126,7 @@ class VariantBuild:
         self._require_engine()
         with self._locked():
             decided = self.plan()
-            rendered = self._render(decided)
-            _, report = self._packing(decided, rendered).check(self._gather(decided, rendered))
+            _, report = self._packing(decided, self._render(decided)).check()
             require(report.findings, f"{self._variant.name} does not hold what it promises")
 
     def bundle(self) -> tuple[Path, ...]:
@@ -137,7 +134,8 @@ class VariantBuild:
         self._require_engine()
         with self._locked():
             decided = self.plan()
-            return tuple(one.package.path for one in self._pack(decided, self._render(decided)))
+            bundled = self._packing(decided, self._render(decided)).pack()
+            return tuple(one.package.path for one in bundled)
 
     def image(self) -> str:
         """The tag of the runtime image. Its package is built first unless that is up to date.
@@ -186,9 +184,6 @@ class VariantBuild:
     def _locked(self) -> AbstractContextManager[None]:
         waits = f"another process works in {self._place.root}: waiting"
         return self._wiring.alone(self._variant.name, self._reporter, waits)
-
-    def _artifact(self, rendered: Rendered) -> Artifact:
-        return Artifact(self._wiring, self._place, rendered, self._reporter)
 
     def _stage_build(self, decided: BuildPlan) -> StageBuild:
         engine = self._wiring.engine
@@ -255,24 +250,6 @@ class VariantBuild:
             return ()
         base = decided.project.bases.assembled
         return self._wiring.rootfs(self._reporter).packages(base.suite, base.packages)
-
-    def _gather(self, decided: BuildPlan, rendered: Rendered) -> tuple[Member, ...]:
-        """Every file of the package. Raises ``CheckFailedError`` for libraries that another plan compiled."""
-        compiled = decided.origin is Origin.SOURCE
-        sources = Sources(
-            tree=self._store.unpack,
-            artifact=self._artifact(rendered).folder() if compiled else None,
-            licence=self._wiring.root / decided.project.bundle.licence,
-            directml=self._wiring.templates / "directml.txt",
-            relocate=self._wiring.patchelf.with_origin,
-        )
-        return gather(decided, sources)
-
-    def _pack(self, decided: BuildPlan, rendered: Rendered) -> tuple[Bundled, ...]:
-        """Pack. After any failure ``dist`` holds no package of these names, not even an old one."""
-        packing = self._packing(decided, rendered)
-        packing.clear()
-        return packing.pack(self._gather(decided, rendered))
 
     def _packing(self, decided: BuildPlan, rendered: Rendered) -> Packer:
         return Packer(

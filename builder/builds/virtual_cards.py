@@ -14,14 +14,14 @@ from builder.builds.wiring import Wiring
 from builder.errors import NoCompatiblePackageError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.findings.finding import Finding
-from builder.formats.index import Index, IndexPackage, StoredArchive, build_index
+from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import LINUX, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
 from builder.gpu.devices import Device, parse_driver
 from builder.gpu.table import CAPABILITIES, MODELS
 from builder.package.describe import BinaryReport
-from builder.pipeline.selftest import SelftestTrial, Tensor
+from builder.pipeline.selftest import SelftestTrial
 from builder.report.card_grid import (
     CardRow,
     Grid,
@@ -33,7 +33,6 @@ from builder.report.card_grid import (
     grid_name,
     grid_of,
     lines,
-    page,
 )
 from builder.selection.reasons import driver_refusal
 from builder.selection.select import select
@@ -74,7 +73,7 @@ def asked_for(cards: Sequence[str], driver: str | None, grid: str | None) -> Car
                 )
         return None
     if grid is not None and ALL not in cards:
-        raise ValidationError(f"--grid {grid} is a page of all cards. Ask for them: --card all.")
+        raise ValidationError(f"--grid {grid} is a page of all cards", advice="Ask for them: --card all.")
     found = CAPABILITIES if ALL in cards else tuple(dict.fromkeys(map(_capability, cards)))
     return CardRequest(capabilities=found, driver=_driver(driver or DRIVER), whole=ALL in cards)
 
@@ -122,22 +121,25 @@ class CardBench:
         machine = os.uname()
         if (machine.sysname, machine.machine) != ("Linux", "x86_64"):
             raise ToolMissingError(
-                f"--card opens {manifest.name} here: that takes Linux on x86-64, not {machine.sysname} on "
-                f"{machine.machine}. Run it there, or leave --card out."
+                f"--card opens {manifest.name} here",
+                cause=f"that takes Linux on x86-64, not {machine.sysname} on {machine.machine}",
+                advice="Run it there, or leave --card out.",
             )
-        entry, driver = _index_entry(manifest), self.cards.driver
+        (entry,), driver = _index(manifest).packages, self.cards.driver
         if refused := driver_refusal(entry, _device(self.cards.capabilities[0], driver)):
             raise NoCompatiblePackageError(
-                f"{manifest.name} does not run on the card that was asked for: {refused}. "
-                "Name such a driver with --driver, or leave it out."
+                f"{manifest.name} does not run on the card that was asked for",
+                cause=refused,
+                advice="Name such a driver with --driver, or leave it out.",
             )
         for capability in self.cards.capabilities:
             error = self.runtime.error_of(VirtualCard(capability=str(capability), driver=driver))
             if error == _NO_DEVICE and not self.cards.whole:
                 names = next(model.cards for model in MODELS if model.device == capability)
                 raise ValidationError(
-                    f"--card {capability} --driver {driver}: no machine has both, for drivers of this branch "
-                    f"do not know {names}. Name one that does, or leave --driver out for {DRIVER}."
+                    f"--card {capability} --driver {driver}",
+                    cause=f"no machine has both, for drivers of this branch do not know {names}",
+                    advice=f"Name one that does, or leave --driver out for {DRIVER}.",
                 )
 
     def __call__(
@@ -198,20 +200,13 @@ class CardBench:
             file.write(dumps(grid).encode())
 
 
-def write_page(path: Path, grids: Sequence[Grid]) -> None:
-    """Write docs/cards.md, or another page like it. Raises ``DiskError``."""
-    with part_file(path) as file:
-        file.write(page(grids).encode())
-
-
 def _feed(trial: SelftestTrial) -> dict[str, Array]:
-    return {item.name: _array(item) for item in trial.blind or trial.inputs}
-
-
-def _array(item: Tensor) -> Array:
     import numpy as np  # noqa: PLC0415 - slow to import, and every verb imports this module
 
-    return np.frombuffer(item.data, _DTYPES[item.type]).reshape(item.dims)
+    return {
+        item.name: np.frombuffer(item.data, _DTYPES[item.type]).reshape(item.dims)
+        for item in trial.blind or trial.inputs
+    }
 
 
 def _model(trial: SelftestTrial, seen: Opening) -> ModelOnCard:
@@ -256,8 +251,3 @@ def _index(manifest: Manifest) -> Index:
     return build_index(
         "local", [(manifest, StoredArchive(file=f"{manifest.name}.tar.zst", size=1, sha256="0" * 64))], ()
     )
-
-
-def _index_entry(manifest: Manifest) -> IndexPackage:
-    (entry,) = _index(manifest).packages
-    return entry

@@ -228,6 +228,6 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(f"{path} is not there. Run this in the project's folder.") from None
+        raise ConfigError(f"{path} is not there", advice="Run this in the project's folder.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error

@@ -104,7 +104,7 @@ def native_sm(library: Path) -> tuple[Arch, ...]:
     reading = read_file(library.name, library)
     if reading.problem is not None:
         why = reading.problem.message
-        raise IntegrityError(f"{library} cannot be read: {why}. Remove it and fetch it again.")
+        raise IntegrityError(f"{library} cannot be read", cause=why, advice="Remove it and fetch it again.")
     return sass_everywhere(reading.containers)
 
 

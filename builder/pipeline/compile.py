@@ -25,7 +25,6 @@ from builder.files.disk import disk_errors
 from builder.formats.package_names import Profile
 from builder.ports import Engine, EngineFacts, ImageBuild, Reporter, Rootfs, Store
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
-from builder.project.inputs import Input
 from builder.project.variants import Origin
 
 _SAID = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")
@@ -51,10 +50,13 @@ def lay_out(
     _copy(root / "templates/smoke.c", place.context / "smoke.c")
     _copy_all(virtual_card(root), place.context / "virtualcard")
     if plan.origin is Origin.SOURCE:
-        _copy_all(_programs(root / "builder/inside"), place.context / "inside")
+        # The programs of the build container, and the table of costs
+        _copy_all(_files(root / "builder/inside", ".c", ".py", ".tsv"), place.context / "inside")
         _copy_all(patches, place.context / "patches")
     for folder, items in (("debs", rendered.debs), ("sources", rendered.sources)):
-        _link_all(items, place.context / folder, store)
+        (place.context / folder).mkdir()
+        for file in map(store.fetch, items):
+            _link(file, place.context / folder / file.name)
     if plan.base == "assembled":
         base = plan.project.bases.assembled
         _link(rootfs.tar(base.suite, base.packages), place.context / "rootfs-build.tar")
@@ -63,14 +65,11 @@ def lay_out(
 
 def virtual_card(root: Path) -> list[Path]:
     """The sources of the library that stands in for CUDA's runtime."""
-    return sorted(
-        file for file in (root / "builder/virtualcard").iterdir() if file.suffix in {".c", ".h", ".sh"}
-    )
+    return _files(root / "builder/virtualcard", ".c", ".h", ".sh")
 
 
-def _programs(folder: Path) -> list[Path]:
-    """The programs of the build container, and the table of costs."""
-    return sorted(file for file in folder.iterdir() if file.suffix in {".c", ".py", ".tsv"})
+def _files(folder: Path, *suffixes: str) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.suffix in suffixes)
 
 
 def _patches(plan: BuildPlan, root: Path) -> list[Path]:
@@ -89,13 +88,6 @@ def _copy_all(files: Iterable[Path], folder: Path) -> None:
     folder.mkdir()
     for file in files:
         _copy(file, folder / file.name)
-
-
-def _link_all(items: tuple[Input, ...], folder: Path, store: Store) -> None:
-    folder.mkdir()
-    for item in items:
-        file = store.fetch(item)
-        _link(file, folder / file.name)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -113,7 +113,8 @@ def _looks_elsewhere(plan: BuildPlan, member: Member) -> bool:
 def _our_licence(file: Path) -> Member:
     if not file.is_file():
         raise ConfigError(
-            f"variants.yaml: bundle.licence: {file} is not a file, and a package carries its licence."
+            f"variants.yaml: bundle.licence: {file} is not a file",
+            advice="Name the licence that every package carries.",
         )
     return _our_text(OUR_LICENCE, file)
 

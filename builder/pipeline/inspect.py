@@ -37,7 +37,9 @@ def read_foreign_file(path: str, source: str, file: Path) -> ForeignLibrary:
         with _mapped(file) as buffer:
             return read_foreign(path, source, buffer)
     except OSError as error:
-        raise IntegrityError(f"{file} cannot be read: {error.strerror}. Build again.") from error
+        raise IntegrityError(
+            f"{file} cannot be read", cause=str(error.strerror), advice="Build again."
+        ) from error
 
 
 @contextmanager
@@ -72,7 +74,8 @@ def document(sources: Sequence[InspectedSource]) -> dict[str, object]:
 
 def _inspected(name: str, file: Path) -> Inspected:
     if file.is_symlink() and not file.is_file():
-        return Inspected(name=name, problem=f"{Code.E010.name} {_astray(file)}")
+        astray = f"a link to {printable(str(file.readlink()))}, where no file is"
+        return Inspected(name=name, problem=f"{Code.E010.name} {astray}")
     reading = read_file(name, file)
     if reading.problem is not None:
         return Inspected(name=name, problem=f"{reading.problem.code.name} {reading.problem.message}")
@@ -84,10 +87,6 @@ def _inspected(name: str, file: Path) -> Inspected:
         soname=elf.soname if elf else None,
         needed=elf.needed if elf else (),
     )
-
-
-def _astray(link: Path) -> str:
-    return f"a link to {printable(str(link.readlink()))}, where no file is"
 
 
 def _source(source: InspectedSource) -> dict[str, object]:

@@ -90,7 +90,7 @@ def plan(
         patches=_missing_patches(project, wishes, base.value),
         native_sm=lambda: read(store.unpack(wheel) / PROVIDER_IN_WHEEL),
     )
-    decided = widened(_decide(project, variant, wishes, base, origin))
+    decided = widened(decide(project, variant, wishes, base, origin))
     warnings = [*_lint(decided), *_reach_findings(decided, store, read)]
     _tell(decided, reporter)
     for warning in warnings:
@@ -214,8 +214,9 @@ def _choose_origin(
     lacks = f"{wheel.spec} lacks native code for {', '.join(missing)}"
     if wish is Origin.WHEEL:
         raise CompatibilityError(
-            f"variant {variant.name}: --origin wheel is impossible: {lacks}. It holds "
-            f"{', '.join(f'sm_{number}' for number in sorted(held))}. Use --origin source (or auto)."
+            f"variant {variant.name}: --origin wheel is impossible",
+            cause=f"{lacks}. It holds {', '.join(f'sm_{number}' for number in sorted(held))}",
+            advice="Use --origin source (or auto).",
         )
     return Decision(value=Origin.SOURCE, reason=lacks)
 
@@ -239,9 +240,10 @@ def _reach_findings(
     return () if refused(sm, decided.ort_version) else hold_reach(decided, made(sm, decided).sass)
 
 
-def _decide(
+def decide(
     project: Project, variant: Variant, wishes: Wishes, base: Decision[str], origin: Decision[Origin]
 ) -> BuildPlan:
+    """The plan that follows from a base and an origin; nothing is asked and nothing is checked."""
     compiled = origin.value is Origin.SOURCE
     version = project.bases.ort_version(base.value) if compiled else _released(project, wishes, base.value)
     return BuildPlan(

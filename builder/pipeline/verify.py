@@ -105,22 +105,15 @@ def _documents(manifest: Manifest, folder: Path, verifier: Verifier) -> Iterator
 
 def _completed(manifest: Manifest, verifier: Verifier, what: str) -> Mapping[str, Path]:
     """Where the files lie that the archive leaves to their wheels, proved."""
-    wheels = {wheel.source: verifier.tree(wheel) for wheel in manifest.wheels if _is_asked(wheel, manifest)}
+    asked = {entry.source for entry in manifest.absent}
+    wheels = {wheel.source: verifier.tree(wheel) for wheel in manifest.wheels if wheel.source in asked}
     files = {entry.path: wheels[entry.source] / str(entry.member) for entry in manifest.absent}
-    there = [member for member in _members_at(files, manifest) if member.file.is_file()]
+    members = installed_members(replace(manifest, files=manifest.absent), files)
+    there = [member for member in members if member.file.is_file()]  # the findings name the others
     found = list(check_completed(manifest, verifier.archive.digests(there)))
     records = {source: verifier.record(tree) for source, tree in wheels.items()}
     require([*found, *check_recorded(manifest, records)], what)
     return files
-
-
-def _is_asked(wheel: WheelEntry, manifest: Manifest) -> bool:
-    return any(entry.source == wheel.source for entry in manifest.absent)
-
-
-def _members_at(files: Mapping[str, Path], manifest: Manifest) -> tuple[Member, ...]:
-    """The members that lie at ``files``; a wheel without such a file is told as one that lacks it."""
-    return installed_members(replace(manifest, files=manifest.absent), files)
 
 
 def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], verifier: Verifier) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +12,7 @@ from docker.errors import APIError
 from builder.adapters.docker.engine import DockerEngine
 from builder.app.verbs import clean
 from builder.builds.wiring import Wiring
-from builder.errors import ToolMissingError
-from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
 
 OURS = (
     "ortpacks-legacy-1.21.0-cuda12.9-lean-linux-x64.tar.zst",
@@ -51,13 +49,8 @@ def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
 
 
 def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_path: Path) -> None:
-    class Gone(FakeEngine):
-        def clean(self) -> Iterator[str]:
-            raise ToolMissingError("No Docker engine answers")
-            yield
-
     (tmp_path / "index.json").write_text("{}")
-    here = shop(root, tmp_path, Gone())
+    here = shop(root, tmp_path, NoEngine())
     clean(here)
     assert not (tmp_path / "index.json").exists()
     assert isinstance(here.reporter, FakeReporter)

@@ -44,18 +44,12 @@ def test_a_step_is_its_title_what_happens_and_its_seconds() -> None:
     assert written.getvalue() == "• plan legacy\n  base     assembled: asked for\n✓ plan legacy 1.5 s\n"
 
 
-def test_a_step_that_fails_is_marked_and_the_error_goes_on() -> None:
+@pytest.mark.parametrize("error", [CommandError("nvcc exited with 1"), KeyboardInterrupt()])
+def test_a_step_that_fails_is_marked_and_the_error_goes_on(error: BaseException) -> None:
     shown, written = console()
-    with pytest.raises(CommandError), shown.step("compile legacy"):
-        raise CommandError("nvcc exited with 1")
+    with pytest.raises(type(error)), shown.step("compile legacy"):
+        raise error
     assert written.getvalue() == "• compile legacy\n✗ compile legacy 1.5 s\n"
-
-
-def test_a_step_that_is_interrupted_is_no_success() -> None:
-    shown, written = console()
-    with pytest.raises(KeyboardInterrupt), shown.step("compile legacy"):
-        raise KeyboardInterrupt
-    assert written.getvalue().endswith("✗ compile legacy 1.5 s\n")
 
 
 def test_steps_nest() -> None:
@@ -117,22 +111,20 @@ def test_lines_of_parallel_variants_stay_whole() -> None:
     assert all(line.split()[0] == line.split()[1] for line in lines)
 
 
-def test_a_warning_is_marked() -> None:
-    shown, written = console()
-    shown.warn("disk is nearly full")
-    assert written.getvalue() == "  ! disk is nearly full\n"
-
-
-def test_on_github_a_warning_is_a_command_on_a_line_of_its_own() -> None:
-    shown, written = console(GITHUB)
-    shown.warn("100% full:\nfree some")
-    assert written.getvalue() == "::warning::100%25 full:%0Afree some\n"
-
-
-def test_on_github_a_prefixed_warning_is_still_a_command() -> None:
-    shown, written = console(GITHUB)
-    shown.prefixed("legacy").warn("disk is nearly full")
-    assert written.getvalue() == "::warning::legacy   disk is nearly full\n"
+@pytest.mark.parametrize(
+    ("env", "prefix", "line", "written"),
+    [
+        ({}, "", "disk is nearly full", "  ! disk is nearly full\n"),
+        (GITHUB, "", "100% full:\nfree some", "::warning::100%25 full:%0Afree some\n"),
+        (GITHUB, "legacy", "disk is nearly full", "::warning::legacy   disk is nearly full\n"),
+    ],
+)
+def test_a_warning_is_marked_and_on_github_a_command(
+    env: dict[str, str], prefix: str, line: str, written: str
+) -> None:
+    shown, stream = console(env)
+    (shown.prefixed(prefix) if prefix else shown).warn(line)
+    assert stream.getvalue() == written
 
 
 @pytest.mark.parametrize(
@@ -154,9 +146,12 @@ def test_colour_is_for_terminals_that_want_it(
     assert ("\x1b[1m" in written.getvalue()) is coloured
 
 
-def test_progress_that_is_soon_done_is_quiet_without_a_terminal() -> None:
-    shown, written = console()
-    with shown.progress("nvcc.deb", 10) as advance:
+@pytest.mark.parametrize(
+    ("stream", "prefix"), [(io.StringIO, ""), (Terminal, "legacy")], ids=["no terminal", "side by side"]
+)
+def test_progress_that_is_soon_done_is_quiet(stream: type[io.StringIO], prefix: str) -> None:
+    shown, written = console(stream=stream())
+    with (shown.prefixed(prefix) if prefix else shown).progress("nvcc.deb", 10) as advance:
         advance(10)
     assert written.getvalue() == ""
 
@@ -187,13 +182,6 @@ def test_a_progress_that_stands_still_divides_by_nothing() -> None:
         for _ in range(20):
             advance(0)
     assert written.getvalue() == "  x  0%, 0 MB, 0.0 MB/s\n"
-
-
-def test_progress_is_quiet_when_variants_build_side_by_side() -> None:
-    shown, written = console(stream=Terminal())
-    with shown.prefixed("legacy").progress("nvcc.deb", 10) as advance:
-        advance(10)
-    assert written.getvalue() == ""
 
 
 def test_progress_on_a_terminal_tells_rate_and_time_left_and_leaves_nothing() -> None:

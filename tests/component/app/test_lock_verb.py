@@ -10,11 +10,11 @@ import pytest
 from builder.app import verbs
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
-from builder.errors import CommandError, ConfigError, ToolMissingError, TransferError
+from builder.errors import CommandError, ConfigError, TransferError
 from builder.ports import Completed
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import wanted_inputs
-from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
 
 COMMIT = "c" * 40
 
@@ -145,15 +145,11 @@ def test_what_is_out_of_reach_stays_open_is_told_and_is_tried_again(
 
 
 def test_without_an_engine_images_stay_open(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
-    class NoEngine(FakeEngine):
-        def resolve(self, reference: str) -> str:
-            raise ToolMissingError("no engine answers.")
-
     monkeypatch.setitem(shop.__dict__, "engine", NoEngine())
     verbs.lock_inputs(shop, refresh=False)
     assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE]) == (COMMIT, Pin())
     assert isinstance(shop.reporter, FakeReporter)
-    assert any(IMAGE in line and "no engine answers" in line for line in shop.reporter.lines)
+    assert any(IMAGE in line and "No Docker engine answers" in line for line in shop.reporter.lines)
 
 
 def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:

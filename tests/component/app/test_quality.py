@@ -11,9 +11,9 @@ import pytest
 
 from builder.app import quality
 from builder.builds.wiring import Wiring
-from builder.errors import CommandError, ToolMissingError
-from builder.ports import Completed, EngineFacts
-from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner
+from builder.errors import CommandError
+from builder.ports import Completed
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
 
 GATES = ["ruff check --quiet .", "ruff format --quiet --check .", "mypy --no-error-summary"]
 
@@ -28,11 +28,6 @@ PYTEST = f"{sys.executable} -m pytest"
 SIDE_BY_SIDE = f"{PYTEST} --numprocesses=2"
 
 FAST = f"{SIDE_BY_SIDE} tests/unit tests/golden tests/component/pipeline"
-
-
-class NoEngine(FakeEngine):
-    def facts(self) -> EngineFacts:
-        raise ToolMissingError("No Docker engine answers.")
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,14 +115,21 @@ def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
     assert "--profile" not in line
 
 
-def test_a_compiled_host_that_nobody_measured_is_said_to_be_left_out() -> None:
-    (line,) = tell(planned(host=Host.SOURCE), TABLE, two)
-    assert line.endswith("(3,200 CPU s without the host library, which is in no table yet)")
-
-
-def test_without_an_engine_there_are_seconds_and_no_minutes() -> None:
-    (line,) = tell(planned(), TABLE, lambda _: None)
-    assert line == "time     about 3,200 CPU s; no Docker engine says on how many cores"
+@pytest.mark.parametrize(
+    ("host", "jobs", "told"),
+    [
+        (
+            Host.SOURCE,
+            two,
+            "about 44 min with 2 jobs (3,200 CPU s without the host library, which is in no table yet)",
+        ),
+        (Host.WHEEL, lambda _: None, "about 3,200 CPU s; no Docker engine says on how many cores"),
+    ],
+)
+def test_what_is_not_known_is_said_to_be_left_out(
+    host: Host, jobs: Callable[[Profile], int | None], told: str
+) -> None:
+    assert list(tell(planned(host=host), TABLE, jobs)) == [f"time     {told}"]
 
 
 def test_where_nothing_is_compiled_nothing_is_told() -> None:

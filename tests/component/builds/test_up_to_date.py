@@ -125,31 +125,37 @@ def test_another_key_is_not_up_to_date(package: Path) -> None:
     assert read(package, "x" * 64) == ()
 
 
-def test_changed_bytes_are_not_up_to_date(package: Path) -> None:
-    package.write_bytes(b"A package")
-    assert read(package) == ()
-
-
-def test_a_package_that_is_gone_is_not_up_to_date(package: Path) -> None:
-    package.unlink()
-    assert read(package) == ()
-
-
-def test_no_stamp_is_not_up_to_date(package: Path) -> None:
-    stamp_of(package).unlink()
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda package: package.write_bytes(b"A package"),
+        lambda package: package.unlink(),
+        lambda package: stamp_of(package).unlink(),
+    ],
+    ids=["other bytes", "no package", "no stamp"],
+)
+def test_what_changed_is_not_up_to_date(package: Path, change: Callable[[Path], object]) -> None:
+    change(package)
     assert read(package) == ()
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '"text"', "{}", '{"key": 1, "packages": 2, "files": 3}', "\udcff", "null"]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '"text"',
+        "{}",
+        '{"key": 1, "packages": 2, "files": 3}',
+        "\udcff",
+        "null",
+        json.dumps({"key": KEY, "packages": ["legacy"], "files": {"legacy": "0"}}),  # a folder
+        json.dumps({"key": KEY, "packages": [NAME], "files": {}}),
+    ],
 )
 def test_a_stamp_that_is_none_is_not_up_to_date(package: Path, text: str) -> None:
     stamp_of(package).write_bytes(text.encode(errors="surrogateescape"))
-    assert read(package) == ()
-
-
-def test_a_stamp_that_names_a_folder_is_not_up_to_date(package: Path) -> None:
-    stamp_of(package).write_text(json.dumps({"key": KEY, "packages": ["legacy"], "files": {"legacy": "0"}}))
     assert read(package) == ()
 
 
@@ -163,8 +169,3 @@ def test_a_package_in_parts_is_up_to_date_while_each_of_them_is(tmp_path: Path) 
     assert read_built(dist / "legacy", KEY, dist) == (files[-1],)
     files[0].write_text("other")
     assert read_built(dist / "legacy", KEY, dist) == ()
-
-
-def test_a_stamp_without_any_package_is_not_up_to_date(package: Path) -> None:
-    stamp_of(package).write_text(json.dumps({"key": KEY, "packages": [NAME], "files": {}}))
-    assert read(package) == ()

@@ -18,11 +18,11 @@ from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMiss
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
 from builder.pipeline.selftest import SelftestBench
-from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild
+from builder.ports import Completed, ContainerRun, ImageBuild
 from builder.project.inputs import Lock
 from builder.project.variants import Origin
 from tests.support.factories.workplace import Site
-from tests.support.fakes.ports import FakeEngine
+from tests.support.fakes.ports import NoEngine
 
 PACKAGE = "ortpacks-legacy-1.21.0-cuda12.9-linux-x64.tar.zst"
 
@@ -365,11 +365,6 @@ def test_an_image_is_made_of_the_package_and_leaves_nothing_else(site: Site) -> 
     assert request.contexts["smoke"] == site.dist / "kit"
     assert given == [{"lib", "licenses", "LICENSE", "NOTICE", "manifest.json", "sbom.cdx.json"}]
     assert holds(site) == {PACKAGE, THIN, *BESIDE}
-
-
-class NoEngine(FakeEngine):
-    def facts(self) -> EngineFacts:
-        raise ToolMissingError("No Docker engine answers.")
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,20 @@ def test_a_run_compiles_learns_and_records(tree: Path, capfd: pytest.CaptureFixt
     assert costs.read(tree / "learned.tsv")["d/a.cc.o"].cpu == pytest.approx(1.5), "the newest"
 
 
+def test_the_time_left_follows_the_unit_log_while_it_grows(
+    tree: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each unit is 600 CPU s, and runs for 1,200 s; what an earlier run appended counts no more."""
+    (tree / "compile").write_text(COMPILE.replace("1000 2000 1500", "0 1200000 600000"))
+    (tree / "units.log").write_text("0 60000 600000 1 0 d/d.cu.o\n")
+    costs.write(tree / "learned.tsv", {one: Cost(cpu=600.0, architectures=1, peak=1) for one in COSTS})
+    drive.main(options(tree))
+    said = [line for line in capfd.readouterr().out.splitlines() if line.startswith("ortpacks: ")]
+    assert [line.rpartition(", about ")[2] for line in said] == [
+        f"{minutes} min left" for minutes in (40, 60, 40, 20, 1)
+    ]
+
+
 def test_what_was_learned_goes_before_what_was_measured(
     tree: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

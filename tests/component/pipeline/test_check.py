@@ -21,7 +21,21 @@ from builder.package.describe import BinaryReport
 from builder.pipeline.check import check, native_sm, say_report
 from builder.ports import Completed
 from builder.project.variants import Limits, Variant
-from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, ZSTD, A, container, elf, image, sass
+from tests.support.factories.binaries import (
+    BLACKWELL,
+    LTOIR,
+    PTX,
+    SASS,
+    UNDEFINED,
+    ZSTD,
+    A,
+    Row,
+    container,
+    elf,
+    image,
+    linked,
+    sass,
+)
 from tests.support.fakes.ports import FakeReporter
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
@@ -148,11 +162,33 @@ def test_one_image_deleted_from_one_container(desk: Desk) -> None:
     assert report.capabilities[Capability(7, 0)] is Support.PARTIAL
 
 
-def test_the_provider_of_another_variant(desk: Desk) -> None:
-    assert desk.codes({PROVIDER: _provider(sass(75, 80, 86))}) == [
-        *[("A001", PROVIDER)] * 5,
-        ("A006", PROVIDER),
-    ]
+STRANGE = _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL), image(0x40, 130)))
+
+LACKING = _library(sass(*LEGACY), needed=("libcublas.so.12", "libnope.so"))
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "codes"),
+    [
+        pytest.param(PROVIDER, _provider(sass(75, 80, 86)), ["A001"] * 5 + ["A006"], id="another variant's"),
+        pytest.param(PROVIDER, _provider(), ["A002"], id="no device code"),
+        pytest.param(CUBLAS, STRANGE, ["A007"], id="an image of a kind that nobody knows"),
+        pytest.param(PROVIDER, LACKING, ["E002", "E005"], id="needs what is not there"),
+        pytest.param(CUBLAS, sass(50, 60, 70), ["E001"], id="a bare fatbin, which nothing loads"),
+        (CUBLAS, _library(), ["A008"]),
+        ("lib/libcudnn_ops.so.9", _library(b""), ["A008"]),
+        ("lib/libcufft.so.11", _library(container(image(LTOIR, 50))), ["A008"]),
+        ("lib/libmyops.so", _library(sass(75, 80)), ["A003"]),
+        (CUBLAS, GOOD[CUBLAS][:200], ["E001"]),
+        (CUBLAS, b"", ["E001"]),
+        (CUBLAS, b"version https://git-lfs.github.com/spec/v1\n", ["E001"]),
+        (CUBLAS, _library(sass(50)[:-8] + b"12345678", b"rubbish."), ["A004"]),
+    ],
+)
+def test_a_library_that_is_not_what_it_should_be(
+    desk: Desk, path: str, data: bytes, codes: list[str]
+) -> None:
+    assert desk.codes({path: data}) == [(code, path) for code in codes]
 
 
 @pytest.mark.parametrize("severity", Severity)
@@ -164,11 +200,6 @@ def test_an_architecture_that_nobody_asked_for_is_as_bad_as_the_config_says(
     (finding,) = check(desk.members(), variant, limits, None, FakeReporter()).findings
     assert (finding.code.name, finding.path, finding.severity) == ("A006", PROVIDER, severity)
     assert "SASS for 60 61 70 besides" in finding.message
-
-
-def test_an_image_of_a_kind_that_nobody_knows(desk: Desk) -> None:
-    strange = _library(sass(50, 60, 70), container(image(SASS, 100, BLACKWELL), image(0x40, 130)))
-    assert desk.codes({CUBLAS: strange}) == [("A007", CUBLAS)]
 
 
 def test_the_report_names_what_runs_by_jit_and_every_warning(desk: Desk) -> None:
@@ -198,23 +229,6 @@ def test_a_maths_library_that_dropped_old_gpus(desk: Desk) -> None:
     assert "5.0, 5.2, 6.0, 6.1, 7.0" in finding.message
 
 
-def test_a_provider_without_device_code(desk: Desk) -> None:
-    assert desk.codes({PROVIDER: _provider()}) == [("A002", PROVIDER)]
-
-
-@pytest.mark.parametrize(
-    ("path", "data", "code"),
-    [
-        (CUBLAS, _library(), "A008"),
-        ("lib/libcudnn_ops.so.9", _library(b""), "A008"),
-        ("lib/libcufft.so.11", _library(container(image(LTOIR, 50))), "A008"),
-        ("lib/libmyops.so", _library(sass(75, 80)), "A003"),
-    ],
-)
-def test_a_library_without_the_code_it_must_have(desk: Desk, path: str, data: bytes, code: str) -> None:
-    assert desk.codes({path: data}) == [(code, path)]
-
-
 def test_a_library_of_nobody_knows_whom_drops_the_package_and_is_told(desk: Desk) -> None:
     report = desk.check({"lib/libmyops.so": _library(sass(75, 80))})
     assert report.capabilities[Capability(7, 0)] is Support.NONE
@@ -235,19 +249,6 @@ def test_what_cudnn_s_bytes_name_and_the_package_lacks(desk: Desk) -> None:
         (one.code.name, one.path, one.wanted) for one in report.findings if one.severity is Severity.ERROR
     ]
     assert found == [("E003", "lib/libcudnn.so.9", "lib/libcudnn_ext.so.9")]
-
-
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        (GOOD[CUBLAS][:200], "E001"),
-        (b"", "E001"),
-        (b"version https://git-lfs.github.com/spec/v1\n", "E001"),
-        (_library(sass(50)[:-8] + b"12345678", b"rubbish."), "A004"),
-    ],
-)
-def test_a_broken_library(desk: Desk, data: bytes, code: str) -> None:
-    assert desk.codes({CUBLAS: data}) == [(code, CUBLAS)]
 
 
 def test_a_library_that_went_away(desk: Desk, tmp_path: Path) -> None:
@@ -298,11 +299,16 @@ def test_zstd_for_old_gpus_is_seen(desk: Desk) -> None:
     assert desk.check({CUBLAS: _library(sass(50, 60, 70), container(image(SASS, 70, ZSTD)))}).compressed
 
 
-def test_the_closure_is_part_of_it(desk: Desk) -> None:
-    assert desk.codes({PROVIDER: _library(sass(*LEGACY), needed=("libcublas.so.12", "libnope.so"))}) == [
-        ("E002", PROVIDER),
-        ("E005", PROVIDER),
-    ]
+def test_a_symbol_missing_and_a_symbol_leaked(desk: Desk) -> None:
+    host = linked(Row("OrtGetApiBase"), Row("nobody_has_this", UNDEFINED), needed=("libc.so.6",))
+    bridge = linked(Row("Provider_GetHost"), Row("google_protobuf_leaked"))
+    assert desk.codes({HOST: host, BRIDGE: bridge}) == [("E014", HOST), ("E015", BRIDGE)]
+
+
+def test_a_library_that_cannot_be_read_is_one_finding(desk: Desk) -> None:
+    """Not one for each symbol that it would have defined."""
+    host = linked(Row("cublasCreate_v2", UNDEFINED), needed=("libcublas.so.12",), runpath="$ORIGIN")
+    assert desk.codes({HOST: host, CUBLAS: b"\x7fELF"}) == [("E001", CUBLAS)]
 
 
 def test_native_sm_is_what_every_container_holds(tmp_path: Path) -> None:
@@ -321,12 +327,6 @@ def test_a_real_library_reads_as_patchelf_reads_it() -> None:
         [patchelf, "--print-needed", library], capture_output=True, text=True, check=True
     ).stdout
     assert read_elf(library.read_bytes()).needed == tuple(said.split())
-
-
-def test_a_bare_fatbin_is_no_library(desk: Desk) -> None:
-    """nvcc's ``--fatbin`` output under a library's name: readable device code, and nothing loads it."""
-    report = desk.check({CUBLAS: sass(50, 60, 70)})
-    assert [(one.code.name, one.path) for one in report.findings] == [("E001", CUBLAS)]
 
 
 CUFFT_PATH = "lib/libcufft.so.11"

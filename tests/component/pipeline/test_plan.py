@@ -17,7 +17,7 @@ from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
 from builder.project.variants import Origin, Project, Variant
 from tests.support.factories import packages
-from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore
+from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeStore, NoEngine
 
 IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
@@ -61,13 +61,6 @@ class Untouchable(Offline):
 
     def has_image(self, reference: str) -> bool:
         pytest.fail(f"the engine was asked for {reference}")
-
-
-class NoEngine(FakeEngine):
-    """No Docker here."""
-
-    def has_image(self, reference: str) -> bool:
-        raise ToolMissingError("No Docker engine answers.")
 
 
 def project() -> Project:

@@ -14,11 +14,10 @@ import pytest
 
 from builder.app.releasing import publish_dist, with_target
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.errors import CheckFailedError, ToolMissingError
+from builder.errors import CheckFailedError
 from builder.formats.manifest import Manifest, loads
 from builder.formats.package_names import Layout, Profile
 from builder.pipeline.plan import Wishes
-from builder.ports import EngineFacts
 from builder.project.inputs import InputKind, Lock, Pin
 from builder.project.variants import Origin
 from builder.release.prepare import PublishOptions
@@ -27,18 +26,13 @@ from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories import repacked
 from tests.support.factories.place import Place, copied_to
 from tests.support.factories.workplace import Site
-from tests.support.fakes.ports import FakeEngine
+from tests.support.fakes.ports import NoEngine
 
 EVERY_SM = (50, 52, 60, 61, 70, 75, 80, 86, 89, 90, 100, 120)
 
 IMAGE = "nvidia/cuda:12.9.1-devel-ubuntu22.04"
 
 RELEASE = Wishes(base="assembled", release=True)
-
-
-class NoEngine(FakeEngine):
-    def facts(self) -> EngineFacts:
-        raise ToolMissingError("No Docker engine answers.")
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ from builder.binary.library_names import must_hold_code
 from builder.builds.wiring import Wiring
 from builder.pipeline.selftest import SelftestBench, SelftestTrial
 from builder.ports import Completed, ImageBuild, Reporter
-from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.variants import wanted_inputs
+from builder.project.inputs import Input, Lock
 from tests.support.factories.binaries import elf, sass
-from tests.support.factories.packages import ORT, WHEELS, Trees
+from tests.support.factories.packages import ORT, WHEELS, Trees, pinned
 from tests.support.factories.selftests import TRIALS, bench, printed
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 
@@ -59,8 +58,7 @@ class Site:
         self.dist = folder / "dist"
         self.reporter = FakeReporter()
         self.shop = Wiring(root, dist=self.dist, reporter=self.reporter)
-        pins = {item.key: _pin(item.kind) for item in wanted_inputs(self.shop.project)}
-        self.store = Trove(cache, Lock(pins=pins))
+        self.store = Trove(cache, pinned(self.shop.project))
         self.rootfs = FakeRootfs(cache)
         self.compiles: tuple[int, ...] = LEGACY
         self.engine = FakeEngine(answer=Completed(code=0, stdout=printed(), stderr=""), on_build=self._export)
@@ -108,8 +106,3 @@ class Site:
 def _content(spec: str, path: str, sm: Sequence[int]) -> bytes:
     text = f"{spec} {path}\n".encode()
     return library(path.replace(".1.21.0", ".1") if spec == ORT else path, sm) if ".so" in path else text
-
-
-def _pin(kind: InputKind) -> Pin:
-    named = kind in (InputKind.GIT, InputKind.IMAGE)
-    return Pin() if named else Pin(filename="file.whl", size=1, sha256="0" * 64)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.errors import BuilderError, TransferError
+from builder.errors import BuilderError, ToolMissingError, TransferError
 from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild
 from builder.project.inputs import DebianPackage, Input, Lock
 
@@ -105,6 +105,23 @@ class FakeEngine:
 
     def drop_caches(self) -> Iterator[str]:
         yield from ()
+
+
+class NoEngine(FakeEngine):
+    """No Docker here."""
+
+    def facts(self) -> EngineFacts:
+        raise ToolMissingError("No Docker engine answers.")
+
+    def has_image(self, reference: str) -> bool:
+        raise ToolMissingError("No Docker engine answers.")
+
+    def resolve(self, reference: str) -> str:
+        raise ToolMissingError("No Docker engine answers.")
+
+    def clean(self) -> Iterator[str]:
+        raise ToolMissingError("No Docker engine answers.")
+        yield
 
 
 @dataclass

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from builder.app.releasing import matrix_json, matrix_legs, matrix_table
-from builder.config.project import load_project
 from builder.gpu.architectures import Arch
 from builder.project.variants import Origin, Project
 
@@ -20,11 +19,6 @@ def schema(root: Path) -> dict[str, object]:
     value: dict[str, object] = json.loads((root / "docs/schemas/matrix.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(value)
     return value
-
-
-@pytest.fixture
-def project(root: Path) -> Project:
-    return load_project((root / "variants.yaml").read_text(), "variants.yaml")
 
 
 def of(project: Project, origin: Origin, **sm: list[str]) -> Project:

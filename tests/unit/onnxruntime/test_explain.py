@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from builder.app.verbs import tell_explanation
-from builder.config.project import load_project
 from builder.console import Console
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
@@ -18,7 +17,6 @@ from builder.onnxruntime.toolchain import widened
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import ort_wheel
 from builder.project.variants import Origin, Project
-from tests.support import ROOT
 
 VERSIONS = ("1.20.1", "1.21.0", "1.22.0", "1.23.0", "1.23.2", "1.40.0")
 
@@ -44,11 +42,6 @@ LEAN = {
     "onnxruntime_USE_LEAN_ATTENTION",
     "onnxruntime_USE_MEMORY_EFFICIENT_ATTENTION",
 }
-
-
-@pytest.fixture(scope="module")
-def project() -> Project:
-    return load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
 
 
 def planned(

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 import pytest
 from jinja2 import FileSystemLoader
 
-from builder.config.project import load_project
 from builder.formats.package_names import Host, Profile
 from builder.onnxruntime.toolchain import read_list
 from builder.pipeline.render import render
 from builder.project.build_plan import BuildPlan
-from builder.project.inputs import Input, InputKind, Lock, Pin, ort_wheel
-from builder.project.variants import Origin, Project, wanted_inputs
+from builder.project.inputs import Input, InputKind, ort_wheel
+from builder.project.variants import Origin, Project
 from tests.support import ROOT
+from tests.support.factories.packages import pinned
 
 REPOSITORY = "https://github.com/microsoft/onnxruntime"
 
@@ -53,11 +53,6 @@ OF_PROFILE = {
 }
 
 
-@pytest.fixture(scope="module")
-def project() -> Project:
-    return load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
-
-
 def of_version(project: Project, version: str) -> Project:
     source = Input(InputKind.GIT, f"{REPOSITORY}@v{version}")
     nvidia = replace(project.bases.nvidia, ort_version=version, source=source)
@@ -82,14 +77,8 @@ def planned(project: Project, version: str, profile: Profile = Profile.FULL) -> 
 
 
 def dockerfile(plan: BuildPlan) -> str:
-    lock = Lock(pins={item.key: _pin(item.kind) for item in wanted_inputs(plan.project)})
     templates = FileSystemLoader(ROOT / "templates")
-    return render(plan, lock, templates, package_name="ortpacks-x").dockerfile
-
-
-def _pin(kind: InputKind) -> Pin:
-    named = kind in (InputKind.GIT, InputKind.IMAGE)
-    return Pin() if named else Pin(filename="file", size=1, sha256="0" * 64)
+    return render(plan, pinned(plan.project), templates, package_name="ortpacks-x").dockerfile
 
 
 def cached(text: str) -> dict[str, str]:

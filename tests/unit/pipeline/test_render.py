@@ -9,13 +9,12 @@ from dataclasses import replace
 import pytest
 from jinja2 import FileSystemLoader
 
-from builder.config.project import load_project
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.render import render
 from builder.project.build_plan import BuildPlan, Rendered
-from builder.project.inputs import InputKind, Lock, Pin
-from builder.project.variants import Origin, Project, wanted_inputs
+from builder.project.inputs import Lock, Pin
+from builder.project.variants import Origin, Project
 from tests.support import ROOT
 from tests.support.factories import packages
 
@@ -27,19 +26,9 @@ IMAGE = "image:nvidia/cuda:12.9.1-devel-ubuntu22.04"
 SOURCE = "git:https://github.com/microsoft/onnxruntime@v1.23.2"
 
 
-@pytest.fixture(scope="module")
-def project() -> Project:
-    return load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
-
-
 @pytest.fixture
 def lock(project: Project) -> Lock:
-    return Lock(pins={item.key: _pin(item.kind) for item in wanted_inputs(project)})
-
-
-def _pin(kind: InputKind) -> Pin:
-    named = kind in (InputKind.GIT, InputKind.IMAGE)
-    return Pin() if named else Pin(filename="file", size=1, sha256="0" * 64)
+    return packages.pinned(project)
 
 
 def decided(project: Project, base: str = "assembled", **changes: object) -> BuildPlan:

@@ -10,6 +10,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from builder.adapters.process import ProcessRunner
 from builder.virtualcard.opening import ALL, CardRuntime, ModelToOpen, Opening, VirtualCard, open_models
 from tests.answers import pairs
@@ -18,7 +20,9 @@ from tests.answers.pairs import Pair
 from tests.support import ROOT
 
 COMPILER = "gcc"
-NO_COMPILER = f"no {COMPILER} here: it compiles what stands in for a GPU"
+needs_compiler = pytest.mark.skipif(
+    shutil.which(COMPILER) is None, reason=f"no {COMPILER} here: it compiles what stands in for a GPU"
+)
 CAPABILITIES = ("5.2", "8.6", "12.0")
 
 
@@ -52,4 +56,4 @@ def plain_environment(scratch: Path) -> dict[str, str]:
     if pairs.has_driver():
         return env
     (scratch / "libcuda.so.1").symlink_to(runtime().library)
-    return pairs.with_folder(env, scratch)
+    return {**env, "LD_LIBRARY_PATH": f"{scratch}{os.pathsep}{env['LD_LIBRARY_PATH']}"}

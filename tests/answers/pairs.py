@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -78,11 +77,6 @@ def environment() -> dict[str, str]:
     wheels = [*project.cuda.libraries.values(), project.cudnn.wheel]
     folders = [str(folder) for wheel in wheels for folder in store().unpack(wheel).glob("nvidia/*/lib")]
     return {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
-
-
-def with_folder(env: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """``env``, with libraries found in ``folder`` first."""
-    return {**env, "LD_LIBRARY_PATH": f"{folder}{os.pathsep}{env['LD_LIBRARY_PATH']}"}
 
 
 def python_can_import(version: str) -> bool:

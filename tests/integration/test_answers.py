@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.answers import pairs
-from tests.answers.card import COMPILER, NO_COMPILER, plain_environment
+from tests.answers.card import needs_compiler, plain_environment
 from tests.answers.cases import ONNX_WHEEL, find_cases
 from tests.answers.models import models
 from tests.answers.outputs import outputs
@@ -21,10 +20,7 @@ from tests.answers.table import Table, ask_library, ask_wheel, differing, inexpr
 from tests.answers.values import Array, Value
 from tests.answers.verdict import PASSED, judge
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
-]
+pytestmark = [pytest.mark.integration, needs_compiler]
 CASES = 1428
 """model.onnx files below node, simple, pytorch-converted and pytorch-operator, by find | wc -l."""
 SIMILARITIES = ((1.0, 0.6660, 0.1046), (0.6660, 1.0, 0.1411), (0.1046, 0.1411, 1.0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,15 +15,12 @@ from builder.formats import manifest as manifest_format
 from builder.formats.missing_kernels import MissingKernels, cannot_run
 from builder.onnxruntime.operators import ONNX, Kernels, OperatorTable
 from tests.answers import pairs
-from tests.answers.card import COMPILER, NO_COMPILER, runtime
+from tests.answers.card import needs_compiler, runtime
 from tests.answers.packages import built
 from tests.answers.pairs import Pair
 from tests.support import ROOT
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
-]
+pytestmark = [pytest.mark.integration, needs_compiler]
 PUBLISHED = ROOT / "tests/data/operators/cuda-1.21.0.md"
 """docs/OperatorKernels.md of onnxruntime v1.21.0, made by its authors from the kernels of a build."""
 COPIES = {"MemcpyFromHost", "MemcpyToHost"}

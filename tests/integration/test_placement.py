@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,17 +13,14 @@ from onnx import TensorProto, helper
 from builder.formats.package_names import PackageName
 from builder.virtualcard.opening import ALL, BASIC, CUDA, Opening
 from tests.answers import pairs
-from tests.answers.card import CAPABILITIES, COMPILER, NO_COMPILER, place
+from tests.answers.card import CAPABILITIES, needs_compiler, place
 from tests.answers.cases import ONNX_WHEEL, samples
 from tests.answers.models import Model, models
 from tests.answers.packages import built, compiled
 from tests.answers.pairs import Pair
 from tests.support.real_packages import manifest
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
-]
+pytestmark = [pytest.mark.integration, needs_compiler]
 
 
 @pytest.fixture(scope="module")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.answers import pairs
-from tests.answers.card import COMPILER, NO_COMPILER
+from tests.answers.card import COMPILER, needs_compiler
 from tests.support import ROOT
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
-]
+pytestmark = [pytest.mark.integration, needs_compiler]
 FIELDS = (
     *("name", "totalGlobalMem", "sharedMemPerBlock", "regsPerBlock", "warpSize", "maxThreadsPerBlock"),
     *("maxThreadsDim", "maxGridSize", "major", "minor", "multiProcessorCount", "integrated"),

@@ -21,13 +21,10 @@ from builder.findings.finding import Finding
 from builder.findings.observed import Seen, SessionTrial
 from builder.virtualcard.opening import VirtualCard, environment_of
 from tests.answers import pairs
-from tests.answers.card import COMPILER, NO_COMPILER, runtime
+from tests.answers.card import needs_compiler, runtime
 from tests.answers.pairs import PROVIDER
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER),
-]
+pytestmark = [pytest.mark.integration, needs_compiler]
 LTO_IR = 8
 
 

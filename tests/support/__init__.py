@@ -1,4 +1,4 @@
-"""What tests share: factories of values and files, fakes of ports, injected faults."""
+"""What tests share: factories of values and files, fakes, injected faults, readers of real packages."""
 
 from pathlib import Path
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from builder.errors import LoadError
 from builder.virtualcard.opening import HOST, PROVIDER, CardRuntime, ModelToOpen, VirtualCard, open_models
-from tests.answers.card import COMPILER, NO_COMPILER, runtime
+from tests.answers.card import needs_compiler, runtime
 from tests.doubles.library import CREATE_SESSION, library
 from tests.support.factories.binaries import elf
 
-pytestmark = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER)
+pytestmark = needs_compiler
 
 CARD = VirtualCard(capability="8.6")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import random
 import re
-import shutil
 import struct
 from collections.abc import Sequence
 
@@ -15,11 +14,11 @@ from builder.binary.coverage import Support, cover
 from builder.binary.fatbin import read_containers
 from builder.gpu.architectures import Capability
 from builder.gpu.table import CAPABILITIES
-from tests.answers.card import COMPILER, NO_COMPILER, runtime
+from tests.answers.card import needs_compiler, runtime
 from tests.support.factories.binaries import PTX, SASS, ZSTD, A, F, container, elf, image
 from tests.support.factories.nvidia import SMALL, compiled, packed
 
-pytestmark = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=NO_COMPILER)
+pytestmark = needs_compiler
 
 NATIVE, JIT, NO_IMAGE, NEW_PTX = 0, 1, 209, 222
 

@@ -150,5 +150,5 @@ def _numbers(version: Optional[str]) -> Optional[Tuple[int, ...]]:
 
 
 def _of(glibc: Optional[str]) -> str:
-    system = _KNOWN_BY.get(glibc or "")
+    system = _KNOWN_BY.get(str(glibc))
     return f" ({system}'s)" if system else ""

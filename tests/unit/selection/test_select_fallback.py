@@ -68,8 +68,10 @@ def test_directml_goes_before_the_cpu_on_windows_and_the_cpu_is_told_so() -> Non
 def test_nothing_in_the_index_for_this_platform_is_no_package() -> None:
     choice = select([], EVERYTHING, "linux-arm64")
     assert (choice.package, choice.device, choice.visible) == (None, None, None)
-    assert "no NVIDIA GPU was found" in choice.summary
-    assert "instead" not in choice.summary
+    assert choice.summary == (
+        "CPU: no NVIDIA GPU was found. If there is one, its driver is missing or hidden from this process; "
+        "`detect` shows what each probe said."
+    )
 
 
 def test_a_gpu_that_is_served_leaves_the_cpu_alone() -> None:
@@ -89,20 +91,37 @@ def test_a_gpu_with_too_old_a_driver_names_the_driver_that_would_serve_it() -> N
 
 def test_driver_and_system_that_are_both_too_old_are_named_together() -> None:
     choice = select([gpu("5.2", "470.256.02")], release(LEGACY), "linux-x64", "2.28")
-    assert "With another system and another driver legacy would run: it needs glibc 2.34" in choice.summary
+    assert choice.summary == (
+        "CPU: no package of this release runs on card 0 (compute capability 5.2, 8192 MiB). "
+        "With another system and another driver legacy would run: it needs glibc 2.34, this system has 2.28 "
+        "(Debian 10's); driver 470.256.02 is too old: it needs 525.60.13 or newer."
+    )
+
+
+@pytest.mark.parametrize(
+    ("glibc", "system"), [("2.17", "2.17 (CentOS 7's)"), ("2.33", "2.33"), ("2.31.1", "2.31.1")]
+)
+def test_a_system_is_named_where_people_know_its_glibc(glibc: str, system: str) -> None:
+    said = f"it needs glibc 2.34, this system has {system}"
+    assert refusal(LEGACY, gpu("5.2"), "linux-x64", glibc) == said
 
 
 def test_a_gpu_no_package_has_code_for_needs_another_package() -> None:
     choice = select([gpu("3.5")], EVERYTHING, "linux-x64")
     assert choice.package is CPU
-    assert "A package that is built for such a compute capability would change that." in choice.summary
+    assert choice.summary == (
+        "CPU: no package of this release runs on card 0 (compute capability 3.5, 8192 MiB). "
+        "A package that is built for such a compute capability would change that. "
+        "cpu-linux-x64 is taken instead."
+    )
 
 
 def test_a_release_without_gpu_packages_for_the_platform_says_so() -> None:
     choice = select([gpu("8.6")], EVERYTHING, "win-x64")
     assert choice.package is DIRECTML
-    assert choice.summary.startswith(
-        "DirectML: this release has no GPU package for win-x64; one would change"
+    assert choice.summary == (
+        "DirectML: this release has no GPU package for win-x64; one would change that. "
+        "directml-win-x64 is taken instead."
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from builder.selection.choice import lines
@@ -66,6 +68,52 @@ def test_real_names_and_eight_gpus_fit_into_120_columns(gpus: int) -> None:
     row = found.index("ortpacks-latest-1.23.2-cuda12.9-linux-x64") + 1 if gpus == 8 else None
     assert row is None or found[row].split()[:8] == ["partial"] * 8
     assert sum("1,234.6 MB" in line for line in found) == 3
+
+
+@pytest.mark.parametrize(
+    ("length", "rows"),
+    [
+        (
+            82,
+            [
+                "package" + " " * 75 + "  driver        glibc    size  verdict",
+                "p" * 82 + "  525.60.13 on  2.34   0.0 MB  refused",
+            ],
+        ),
+        (
+            83,
+            [
+                "package",
+                "  driver        glibc    size  verdict",
+                "p" * 83,
+                "  525.60.13 on  2.34   0.0 MB  refused",
+            ],
+        ),
+    ],
+)
+def test_from_121_columns_on_a_name_has_a_line_of_its_own(length: int, rows: list[str]) -> None:
+    index = release(package("p" * length, "8.6"))
+    found = lines(select([], index, "linux-x64", "2.36"), [], index, "linux-x64", "2.36")
+    assert found == [
+        *("linux-x64, glibc 2.36", "no NVIDIA GPU", "", *rows),
+        "    no NVIDIA GPU was found",
+    ]
+
+
+def test_a_long_reason_is_wrapped_and_no_name_is_broken() -> None:
+    name = "-".join(["part"] * 22)
+    index = release(replace(plain("cpu"), name=name, variant="other"), plain("cpu", size=11))
+    found = lines(select([], index, "linux-x64"), [], index, "linux-x64")
+    assert [line for line in found if line.startswith("    ")] == [
+        *("    it runs too,", f"    {name} is", "    smaller")
+    ]
+
+
+def test_what_no_gpu_may_run_is_refused_whatever_its_code() -> None:
+    found = lines(select([OLD, NEW], INDEX, "linux-x64", "2.28"), [OLD, NEW], INDEX, "linux-x64", "2.28")
+    assert [line.split()[-1] for line in found if line.startswith(("latest", "legacy", "modern"))] == [
+        "refused"
+    ] * 3
 
 
 def test_what_the_machine_does_not_say_is_unknown() -> None:

@@ -168,7 +168,7 @@ def test_an_archive_that_is_no_package_is_told_before_anything_is_planned(
     assert done.returncode == 7
     assert done.stdout == ""
     assert done.stderr.startswith(f"error: {archive}: its first member is '")
-    assert done.stderr.endswith("holiday.txt', not manifest.json: no ortpacks package.\n")
+    assert "holiday.txt', not manifest.json: no ortpacks package. Name a package, " in done.stderr
     assert not (tmp_path / "dist").exists()
 
 

@@ -6,10 +6,13 @@ import difflib
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from builder.builds.variant_build import side_by_side
 from builder.builds.wiring import Wiring
+from builder.console import Console
 from builder.errors import BuilderError, CheckFailedError, CommandError, ValidationError
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import without_userinfo
@@ -88,30 +91,41 @@ _ZIZMOR = ("zizmor", "--offline", "--no-progress", "--quiet", "--strict-collecti
 _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
 """Without shellcheck and pyflakes, so that every machine gives the same answer."""
 
-_BESIDE = ("--numprocesses=2", "-m=not engine")
+_RUNS = {"tests": ("--numprocesses=2", "-m=not engine"), "engine": ("-m=engine",)}
+"""Tests that share the engine run one after another; they wait for containers while others run."""
 
 _FAST = ("--numprocesses=2", "tests/unit", "tests/golden", "tests/component/pipeline")
 """What two cores run in half a minute: the pure rooms, and the use cases over fakes."""
 
-_ALONE = ("-m=engine",)
-"""Tests that share the engine run one after another, after the others."""
-
 
 def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
-    """Run the gates, then pytest. Raises ``CommandError`` with the first gate that fails, or for pytest.
+    """Run the gates, then pytest: all tests as two runs side by side.
 
-    ``fast`` takes the tests that need a minute at most; ``only`` is pytest's ``-k``, without gates.
+    ``fast`` takes the tests that need a minute at most; ``only`` is pytest's ``-k``, without gates. Raises
+    ``CommandError`` for the first gate that fails and ``VariantsFailedError`` for runs of pytest.
     """
     for gate in () if only else (*_GATES, *_workflow_gates(wiring)):
         with wiring.reporter.step(" ".join(gate)):
             wiring.runner.run(gate, cwd=wiring.root)
-    runs = [[sys.executable, "-m", "pytest", *flags] for flags in _selections(wiring, fast=fast, only=only)]
-    codes = [
-        wiring.runner.run(run, cwd=wiring.root, on_line=wiring.console.show, check=False).code for run in runs
-    ]
-    for run, code in zip(runs, codes, strict=True):
-        if code != 0:
-            raise CommandError(f"pytest exited with {code}: {' '.join(run[1:])}", argv=run, code=code)
+    runs = _selections(wiring, fast=fast, only=only)
+    consoles = {name: wiring.console.prefixed(name) if len(runs) > 1 else wiring.console for name in runs}
+    tasks = {name: partial(_pytest, wiring, consoles[name], flags) for name, flags in runs.items()}
+    side_by_side(tasks, wiring.runner.interrupt)
+
+
+def _pytest(wiring: Wiring, console: Console, flags: Sequence[str]) -> None:
+    argv = [sys.executable, "-m", "pytest", *flags]
+    code = wiring.runner.run(argv, cwd=wiring.root, on_line=console.show, check=False).code
+    if code != 0:
+        raise CommandError(f"pytest exited with {code}: {' '.join(argv[1:])}", argv=argv, code=code)
+
+
+def _selections(wiring: Wiring, *, fast: bool, only: str | None) -> dict[str, tuple[str, ...]]:
+    """The flags of pytest for each run, by the run's name."""
+    asked = () if fast else tuple(tiers(wiring))
+    if only:
+        return {"tests": (f"-k={only}", *asked)}
+    return {"tests": _FAST} if fast else {name: (*flags, *asked) for name, flags in _RUNS.items()}
 
 
 def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
@@ -122,18 +136,6 @@ def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
         yield (*_ACTIONLINT, *files)
     else:
         wiring.reporter.warn("gate actionlint does not run: it is not on PATH (github.com/rhysd/actionlint)")
-
-
-def _selections(wiring: Wiring, *, fast: bool, only: str | None) -> Iterator[tuple[str, ...]]:
-    """The flags of pytest, one tuple a run."""
-    asked = () if fast else tuple(tiers(wiring))
-    if only:
-        yield (f"-k={only}", *asked)
-    elif fast:
-        yield _FAST
-    else:
-        yield (*_BESIDE, *asked)
-        yield (*_ALONE, *asked)
 
 
 def doctor(wiring: Wiring) -> bool:

@@ -269,7 +269,7 @@ T = TypeVar("T")
 
 
 def side_by_side(builds: Mapping[str, Callable[[], T]], interrupt: Callable[[], None]) -> list[T]:
-    """Run builds, by variant name, at once. Each runs to its end before a failure is raised.
+    """Run builds, or other tasks, by name at once. Each runs to its end before a failure is raised.
 
     ``interrupt`` ends their child processes when the user presses Ctrl-C. Raises ``VariantsFailedError`` with
     every failure, or the exception of a bug. A single build runs in this thread, where Ctrl-C ends it at

@@ -60,6 +60,9 @@ class FakeRunner:
             raise answer
         return answer or Completed(code=0, stdout="", stderr="")
 
+    def interrupt(self) -> None:
+        """Nothing runs that could be ended."""
+
 
 @dataclass
 class FakeEngine:

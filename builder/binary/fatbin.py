@@ -29,7 +29,7 @@ _ALIGNMENT = 8
 
 _ZEROS = re.compile(rb"\0+")
 
-_MOST_STRAYS = 1 << 18
+MOST_STRAYS = 1 << 18
 """Of what begins like a container and is none, in a file. A library that packs fatbins has a handful."""
 
 _AT_ONCE = 32 << 20
@@ -60,7 +60,7 @@ def read_containers(buffer: Buffer) -> tuple[Container, ...]:
 
 
 def _all(buffer: Buffer) -> Iterator[Container]:
-    bare, strays = is_fatbin(buffer), iter(range(_MOST_STRAYS))
+    bare, strays = is_fatbin(buffer), iter(range(MOST_STRAYS))
     for region in [Region("", 0, len(buffer))] if bare else _regions(buffer):
         if bare or region.name in SECTIONS:
             containers = _dense_containers(buffer, region)
@@ -144,7 +144,7 @@ def _find_begin(buffer: Buffer, at: int, end: int, strays: Iterator[int]) -> int
 def _count_stray(strays: Iterator[int], at: int) -> None:
     """Count a beginning that is no container. One by one hundreds of millions of them would take an hour."""
     if next(strays, None) is None:
-        raise FatbinError(f"more than {_MOST_STRAYS:,} beginnings of containers that are none", at)
+        raise FatbinError(f"more than {MOST_STRAYS:,} beginnings of containers that are none", at)
 
 
 def _release_pages(buffer: Buffer, start: int, end: int) -> None:

@@ -236,26 +236,6 @@ def _refused(data: bytes, message: str, offset: int) -> None:
     assert (str(caught.value), caught.value.offset) == (f"{message} (at offset {offset:#x})", offset)
 
 
-@pytest.mark.parametrize(
-    ("bad", "message", "offset"),
-    [
-        (b"", "the file is empty", 0),
-        (b"#!/bin/sh\n" * 20, "not an ELF file", 0),
-        (LIBRARY[:40], "truncated", 40),
-        (LIBRARY[:4] + b"\x01" + LIBRARY[5:], "not a 64-bit", 4),
-        (LIBRARY[:5] + b"\x02" + LIBRARY[6:], "not a little-endian", 5),
-        (LIBRARY[:18] + b"\xb7\0" + LIBRARY[20:], "not for x86-64", 18),
-        (LIBRARY[:60] + b"\0\0" + LIBRARY[62:], "no usable section headers", 58),
-        (LIBRARY[:-100], "truncated", None),
-        (LIBRARY.replace(b"libc.so.6\0", b"libc.so.6!", 1)[:-1], "truncated", None),
-    ],
-)
-def test_what_is_no_whole_elf_file_says_where(bad: bytes, message: str, offset: int | None) -> None:
-    with pytest.raises(ElfError, match=message) as caught:
-        read_elf(bad)
-    assert offset in (None, caught.value.offset)
-
-
 def test_a_version_chain_that_overlaps_itself_ends() -> None:
     """Every word says "four bytes on": walked naively that is quadratic in the section's size."""
     good = elf(versions={"libc.so.6": ("GLIBC_2.17",) * 1000})

@@ -126,21 +126,6 @@ def test_machine_code_is_not_searched() -> None:
         read_containers(elf({".rodata": BEGIN + b"\xff" * 56}))
 
 
-def test_a_container_elsewhere_that_is_cut_off() -> None:
-    with pytest.raises(FatbinError, match=r"runs past the end of section \.ldata"):
-        read_containers(elf({".ldata": sass(50) + sass(60)[:-8]}))
-
-
-def test_fatbin_sections_that_overlap() -> None:
-    library = bytearray(elf({".nv_fatbin": sass(50), "__nv_relfatbin": sass(60)}))
-    (table,) = struct.unpack_from("<Q", library, 40)
-    headers = [table + 64 * index for index in range(struct.unpack_from("<H", library, 60)[0])]
-    first, second = (at for at in headers if struct.unpack_from("<Q", library, at + 32)[0] == len(sass(50)))
-    library[second + 24 : second + 32] = library[first + 24 : first + 32]
-    with pytest.raises(FatbinError, match="__nv_relfatbin overlaps"):
-        read_containers(bytes(library))
-
-
 def test_what_has_nothing_to_run() -> None:
     """A unit without kernels is a cubin of 872, 960 or 1112 bytes (NVRTC 12.9: sm_50, sm_70, sm_90)."""
     (found,) = _read(
@@ -152,10 +137,6 @@ def test_what_has_nothing_to_run() -> None:
         )
     )
     assert [one.runnable for one in found.images] == [False, False, False, True]
-
-
-def test_a_library_without_device_code_has_no_containers() -> None:
-    assert read_containers(elf({".text": b"\x90"})) == ()
 
 
 GOOD = sass(50, 60)
@@ -355,13 +336,16 @@ def test_more_images_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("stray", [b"\xff" * 4 + BEGIN + b"\xff" * 4, BEGIN + bytes(8)], ids=["odd", "empty"])
-def test_more_beginnings_of_nothing_than_any_library_has(stray: bytes) -> None:
-    """262,144 are read past, in two sections together."""
-    half = stray * (1 << 17)
+def test_more_beginnings_of_nothing_than_any_library_has(
+    stray: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as may be are read past, in two sections together."""
+    monkeypatch.setattr(fatbin, "MOST_STRAYS", 2000)
+    half = stray * 1000
     assert read_containers(elf({".rodata": half, ".data": half})) == ()
     library = elf({".rodata": half, ".data": half + stray})
-    with pytest.raises(
-        FatbinError, match="more than 262,144 beginnings of containers that are none"
-    ) as caught:
+    with pytest.raises(FatbinError) as caught:
         read_containers(library)
-    assert caught.value.offset == library.rindex(BEGIN)
+    where = library.rindex(BEGIN)
+    message = f"more than 2,000 beginnings of containers that are none (at offset {where:#x})"
+    assert (str(caught.value), caught.value.offset) == (message, where)

@@ -41,8 +41,9 @@ _MADE_BY_US = ("Dockerfile", "built.json")
 def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
     """Write docs/builds.md from every package of ``folders`` that has its record beside it.
 
-    A package whose record is missing or of other bytes is left out with a warning. Raises
-    ``NothingToDoError`` for a folder without packages and ``IntegrityError`` for a damaged one.
+    Rows of commands that made none of these packages stay. A package whose record is missing or of other
+    bytes is left out with a warning. Raises ``NothingToDoError`` for a folder without packages and
+    ``IntegrityError`` for a damaged one.
     """
     packages = [package for folder in folders for package in _recorded(archives_in(folder))]
     found = {}
@@ -53,8 +54,9 @@ def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
         else:
             found[build[1].sha256] = build
     path = wiring.root / BUILDS_PAGE
+    page = builds_page(found.values(), path.read_text(encoding="utf-8") if path.exists() else "")
     with part_file(path) as file:
-        file.write(builds_page(found.values()).encode())
+        file.write(page.encode())
     wiring.reporter.say(f"{path}: {len(found)} of {len(packages)} packages")
 
 

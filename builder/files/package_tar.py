@@ -52,7 +52,11 @@ def inside(name: str, top: str) -> Tuple[str, ...]:
     """The parts of a member's path below its archive's folder ``top``; ``IntegrityError`` for any other."""
     first, *parts = parts_of(name, top)
     if first != top:
-        raise bad_package(top, f"the archive holds {name!r}, which does not lie in its folder")
+        raise IntegrityError(
+            f"{top}: the archive holds {name!r}, which does not lie in its folder",
+            cause="the folder in a package has the package's name",
+            advice="If the file was renamed, give it its old name; else take it from another release.",
+        )
     return tuple(parts)
 
 

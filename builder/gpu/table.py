@@ -1,8 +1,8 @@
-"""THE table of NVIDIA's GPUs: one row for each compute capability. A new GPU is one new row.
+"""THE table of NVIDIA's GPUs: one row for each compute capability. A new GPU is one new row here.
 
 Everything else that lists GPUs derives from ``GPUS``: report columns, what an nvcc compiles for, driver
-floors, product names, embedded parts. ``virtualcard/resolver.c`` has a second table on purpose; a test
-compares the two.
+floors, product names, embedded parts. ``virtualcard/resolver.c`` has a second table on purpose, of the GPUs
+that NVIDIA lists; a test compares the two.
 
 Sources:
 

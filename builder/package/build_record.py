@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from re import Pattern
 
@@ -207,16 +208,25 @@ _COLUMNS = (
 _FIGURES = _COLUMNS.index("compile") - _COLUMNS.index("units")
 
 
-def builds_page(builds: Iterable[tuple[Manifest, BuildRecord, int]]) -> str:
-    """docs/builds.md: a row for each manifest, its record and the archive's bytes, oldest GPUs first."""
-    rows = [_row(*build) for build in sorted(builds, key=_oldest_first)]
-    table = [_COLUMNS, ["---"] * len(_COLUMNS), *rows]
+def builds_page(builds: Iterable[tuple[Manifest, BuildRecord, int]], before: str = "") -> str:
+    """docs/builds.md: a row for each manifest, its record and the archive's bytes, oldest GPUs first.
+
+    The page ``before`` keeps its rows of commands that made none of the builds.
+    """
+    rows = [_row(*build) for build in builds]
+    made = {row[0] for row in rows}
+    table = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in before.splitlines() if line[:1] == "|"
+    ]
+    rows += [row for row in table[2:] if len(row) == len(_COLUMNS) and row[0] not in made]
+    table = [[*_COLUMNS], ["---"] * len(_COLUMNS), *sorted(rows, key=_oldest_first)]
     return _PAGE + "".join(f"| {' | '.join(cells)} |\n" for cells in table)
 
 
-def _oldest_first(build: tuple[Manifest, BuildRecord, int]) -> tuple[int, str, str]:
-    manifest, record, _size = build
-    return min(int(arch.rstrip("af")) for arch in manifest.sm), record.package, record.date
+def _oldest_first(row: Sequence[str]) -> tuple[int, str, str]:
+    """The oldest architecture with SASS, then the command and the date."""
+    sass = re.match(r"\d+", row[_COLUMNS.index("SASS")])
+    return int(sass[0]) if sass else sys.maxsize, row[0], row[-1]
 
 
 def _row(manifest: Manifest, record: BuildRecord, size: int) -> list[str]:

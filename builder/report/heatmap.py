@@ -20,7 +20,7 @@ from builder.binary.coverage import LibraryCoverage, Support, columns, worst
 from builder.binary.library import Inspected
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
-from builder.gpu.table import GPUS, Generation, Gpu, by_generation
+from builder.gpu.table import DEVICES, GPUS, Generation, Gpu, by_generation
 from builder.package.describe import InspectedSource, Promise
 from builder.report.sentences import SPECIALISED, counts, listed, notes, promise_notes, summary
 
@@ -146,7 +146,7 @@ def heat_maps(sources: Iterable[InspectedSource]) -> tuple[HeatMap, ...]:
     known = tuple(sources)
     held = columns(item.runnable for source in known for item in source.libraries if item.runnable)
     named = {device for source in known for promise in source.promises for device in promise.capabilities}
-    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.device in named)
+    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.device in named.intersection(DEVICES))
     return tuple(_heat_map(source, gpus) for source in known)
 
 

@@ -105,13 +105,15 @@ def require_path(source: str) -> Path:
     """The file or folder that ``source`` names. Raises ``ValidationError``."""
     path = Path(source)
     try:
-        there = path.is_file() or path.is_dir()
+        there = source and (path.is_file() or path.is_dir())
     except OSError as error:
         advice = "Check the path and its folders' modes."
         cause = error.strerror or str(error)
         raise ValidationError(f"{shown(source)} cannot be looked at", cause=cause, advice=advice) from error
     if not there:
-        raise ValidationError(f"{shown(source)} is neither a file nor a folder. Name {_TAKEN}.")
+        raise ValidationError(
+            f"{shown(source) or repr(source)} is neither a file nor a folder. Name {_TAKEN}."
+        )
     return path
 
 

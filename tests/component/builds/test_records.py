@@ -368,3 +368,13 @@ def test_clean_takes_records_and_no_other_files_of_such_a_name(root: Path, tmp_p
     clean(shop)
     left = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert left == {"notes.build.json", "ortpacks-like-but-mine.build.json"}
+
+
+def test_rows_of_builds_that_lie_elsewhere_stay(shop: Wiring) -> None:
+    built(shop.dist)
+    both = made(shop)
+    other = (
+        "| `./run build --variant latest` | 1.21.0 | full |" + " x |" * 3 + " 89 90 |" + " y |" * 12 + "\n"
+    )
+    (shop.root / "docs/builds.md").write_text(both + other)
+    assert made(shop) == both + other

@@ -370,3 +370,10 @@ def test_no_name_in_a_file_becomes_part_of_the_picture(loader: FileSystemLoader)
     tags = {one.tag.removeprefix(SVG) for one in picture.iter()}
     assert tags == {"svg", "title", "desc", "style", "rect", "text", "g"}
     assert "alert(1)" in "".join(picture.itertext())
+
+
+@pytest.mark.parametrize("device", ["3.5", "10.1"])
+def test_a_promise_for_a_gpu_that_nothing_is_judged_for_has_no_column(device: str) -> None:
+    promise = Promise("p", "", sm=("75",), capabilities={Capability.parse(device): Support.NATIVE})
+    (found,) = heat_maps([InspectedSource("x", [PLAIN], (promise,))])
+    assert device not in {str(gpu.device) for gpu in found.gpus}

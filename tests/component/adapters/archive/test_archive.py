@@ -159,6 +159,15 @@ def test_an_estimate_is_near_what_comes_out(tmp_path: Path, form: Form, preset: 
     assert archive().estimate(made.members[:1], form, preset) < guessed
 
 
+def test_a_package_under_another_name_is_told_to_take_its_own_again(tmp_path: Path) -> None:
+    package = pack(tmp_path, FILES)
+    renamed = package.rename(package.with_name("mine.tar.zst"))
+    with pytest.raises(
+        IntegrityError, match=f"^mine: .*{NAME}/.*If the file was renamed, give it its old name;"
+    ):
+        archive().extract(renamed, tmp_path / "out")
+
+
 def test_an_estimate_of_a_file_that_is_gone_names_it(tmp_path: Path) -> None:
     made = content(tmp_path / "in", FILES)
     made.members[2].file.unlink()

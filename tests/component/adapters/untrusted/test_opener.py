@@ -139,6 +139,10 @@ def test_a_file_outside_is_read_under_its_links_name(opener: Opener, work: Path)
     assert found(opener, folder) == {"liba.so.1": LIBRARY, "libx.so.9": OTHER}
 
 
+def test_an_empty_word_is_not_this_folder(opener: Opener) -> None:
+    assert said(opener, "", ValidationError).startswith("'' is neither a file nor a folder.")
+
+
 @pytest.mark.parametrize("name", ["lib/libone.so", "lib/plugin", "kernels/all.fatbin", "lib/empty.so"])
 def test_a_file_by_itself_is_shown_by_its_name(opener: Opener, tree: Path, name: str) -> None:
     assert found(opener, tree / name) == {Path(name).name: TREE[name]}

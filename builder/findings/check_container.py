@@ -72,8 +72,8 @@ DXGDMAL_SINCE = 555
 """The branch of the Windows driver that brought libnvdxgdmal (NVIDIA/nvidia-container-toolkit#520)."""
 
 
-def void(seen: Seen) -> Iterator[Finding]:
-    """D102."""
+def container_without_gpus(seen: Seen) -> Iterator[Finding]:
+    """D102: the container was told to get no GPU."""
     system = seen.system
     if system.container and system.nvidia_visible in _NO_GPU and seen.kernel.control == ABSENT:
         yield FIX.found(
@@ -82,22 +82,22 @@ def void(seen: Seen) -> Iterator[Finding]:
 
 
 def no_wsl_gpu(seen: Seen) -> Iterator[Finding]:
-    """D106."""
+    """D106: WSL has no ``/dev/dxg``."""
     if seen.system.wsl and not seen.kernel.dxg:
         where = f", in a container ({seen.system.container})" if seen.system.container else ""
         yield FIX.found("D106", f"This is WSL{where}, and there is no /dev/dxg.")
 
 
-def not_given(seen: Seen) -> Iterator[Finding]:
-    """D101: the bus and the modules of the host show in a container, its device files do not."""
+def gpu_not_passed(seen: Seen) -> Iterator[Finding]:
+    """D101: a container shows the bus and the modules of its host, and not the device files."""
     host = seen.kernel.cards or seen.kernel.loaded
     if seen.system.container and host and seen.kernel.control == ABSENT:
         said = f"In a container ({seen.system.container}) with the host's NVIDIA card in sight"
         yield FIX.found("D101", f"{said}, and there is no /dev/nvidiactl.")
 
 
-def no_compute(seen: Seen) -> Iterator[Finding]:
-    """D103."""
+def container_without_libcuda(seen: Seen) -> Iterator[Finding]:
+    """D103: a container with a GPU has no ``libcuda.so.1``."""
     given = seen.kernel.control != ABSENT or seen.kernel.dxg or seen.listed
     if seen.system.container and given and seen.reply("libcuda").outcome == Outcome.MISSING:
         parts = seen.system.nvidia_capabilities
@@ -106,30 +106,33 @@ def no_compute(seen: Seen) -> Iterator[Finding]:
 
 
 def jetson(seen: Seen) -> Iterator[Finding]:
-    """D107."""
+    """D107: the machine is a Jetson or another Tegra."""
     if seen.system.jetson:
         yield FIX.found("D107", f"This is a {seen.system.jetson}.")
 
 
-CAUSES = (jetson, void, no_wsl_gpu, not_given, no_compute)
+CAUSES = (jetson, container_without_gpus, no_wsl_gpu, gpu_not_passed, container_without_libcuda)
 """The first that finds something is the cause."""
 
 
-def no_smi(seen: Seen) -> Iterator[Finding]:
-    """D104. nvidia-smi itself is not asked where CUDA lists GPUs; NVML is of the same part."""
+def container_without_smi(seen: Seen) -> Iterator[Finding]:
+    """D104: a container with CUDA has no nvidia-smi.
+
+    nvidia-smi itself is not asked where CUDA lists GPUs; NVML is of the same part.
+    """
     system = seen.system
     if system.container and seen.reply("libcuda").devices and seen.reply("NVML").outcome == Outcome.MISSING:
         yield FIX.found("D104", f"In a container ({system.container}) with CUDA and without nvidia-smi.")
 
 
 def musl(seen: Seen) -> Iterator[Finding]:
-    """D108."""
+    """D108: the C library of the system is musl."""
     if seen.system.glibc == MUSL:
         yield FIX.found("D108", "This system's C library is musl.")
 
 
-def no_platform(seen: Seen) -> Iterator[Finding]:
-    """D109."""
+def unserved_platform(seen: Seen) -> Iterator[Finding]:
+    """D109: the system is not linux-x64."""
     system = seen.system
     if not system.jetson and seen.platform not in SERVED[CUDA]:
         yield FIX.found("D109", f"This system is {seen.platform}.")
@@ -142,4 +145,4 @@ def wsl_500(seen: Seen) -> bool:
     return seen.driver is None or int(seen.driver.split(".")[0]) >= DXGDMAL_SINCE
 
 
-RULES = (jetson, no_smi, musl, no_platform)
+RULES = (jetson, container_without_smi, musl, unserved_platform)

@@ -138,8 +138,8 @@ def failures(seen: Seen) -> List[NumberedFailure]:
     return [*_of_cuda(seen), *_of_nvml(seen), *_of_trial(seen)]
 
 
-def numbers(seen: Seen) -> Iterator[Finding]:
-    """D021 to D030, and D105."""
+def numbered_failures(seen: Seen) -> Iterator[Finding]:
+    """D021 to D030, and D105: CUDA, NVML or a session fails with a number."""
     by_code: Dict[str, List[str]] = {}
     for failure in failures(seen):
         by_code.setdefault(failure.code, []).append(failure.told)
@@ -152,8 +152,8 @@ def numbers(seen: Seen) -> Iterator[Finding]:
             yield FIX.found(code, said)
 
 
-def silent(seen: Seen) -> Iterator[Finding]:
-    """D013 and D014."""
+def driver_library_failures(seen: Seen) -> Iterator[Finding]:
+    """D013 and D014: NVML or libcuda does not answer in time, crashes or cannot be loaded."""
     for name in _LIBRARIES:
         reply = seen.reply(name)
         if reply.outcome == Outcome.TIMEOUT:
@@ -181,8 +181,8 @@ def _of_trial(seen: Seen) -> Iterator[NumberedFailure]:
         yield NumberedFailure(_CODES.get(trial.code, "D029"), f"A session fails: {trial.failure}")
 
 
-def trial(seen: Seen) -> Iterator[Finding]:
-    """D401, D402 and D404: a failure with a number has a code of its own."""
+def failed_session(seen: Seen) -> Iterator[Finding]:
+    """D401, D402 and D404: a session fails without a number, which would have a code of its own."""
     tried = seen.trial
     if tried is None or tried.failure is None:
         return
@@ -192,8 +192,8 @@ def trial(seen: Seen) -> Iterator[Finding]:
         yield _fails(seen, f"A session with {tried.provider} fails", tried.failure)
 
 
-def models(seen: Seen) -> Iterator[Finding]:
-    """D404, and D401 for models that fail for another reason."""
+def failed_models(seen: Seen) -> Iterator[Finding]:
+    """D404: a model needs a kernel that the package lacks; D401: it fails for another reason."""
     for tried in seen.models:
         if tried.failure is not None:
             yield _fails(seen, f"{tried.model} does not open with {tried.provider}", tried.failure)
@@ -207,8 +207,8 @@ def _fails(seen: Seen, what: str, failure: str) -> Finding:
     return FIX.found("D404", said, **found._asdict()) if found else FIX.found("D401", said)
 
 
-def fallback(seen: Seen) -> Iterator[Finding]:
-    """D403, where it is to be feared."""
+def cpu_fallback(seen: Seen) -> Iterator[Finding]:
+    """D403: the CPU does the work, or may do it without a word."""
     tried = seen.trial
     if tried is not None and tried.on_cpu is True:
         yield FIX.found("D403", "A session on the GPU fails, and on the CPU it runs.")
@@ -216,4 +216,4 @@ def fallback(seen: Seen) -> Iterator[Finding]:
         yield FIX.found("D403", "A Python here has onnxruntime-gpu.")
 
 
-RULES = (numbers, silent, trial, models, fallback)
+RULES = (numbered_failures, driver_library_failures, failed_session, failed_models, cpu_fallback)

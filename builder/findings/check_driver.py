@@ -111,8 +111,8 @@ _MAXWELL, _TURING = 0x1340, 0x1E00
 _HIDES_ALL = ("", "-1")
 
 
-def hidden(seen: Seen) -> Iterator[Finding]:
-    """D005."""
+def hidden_gpus(seen: Seen) -> Iterator[Finding]:
+    """D005: ``CUDA_VISIBLE_DEVICES`` leaves no GPU."""
     wanted = seen.cuda_visible
     if wanted is not None and not seen.devices and (seen.listed or wanted in _HIDES_ALL):
         total = f", and the driver lists {seen.listed}" if seen.listed else ""
@@ -120,58 +120,64 @@ def hidden(seen: Seen) -> Iterator[Finding]:
 
 
 def nouveau(seen: Seen) -> Iterator[Finding]:
-    """D002."""
+    """D002: the kernel driver of an NVIDIA card is nouveau."""
     cards = [card.address for card in seen.kernel.cards if card.driver == "nouveau"]
     if cards:
         yield FIX.found("D002", f"The NVIDIA card {', '.join(cards)} is driven by nouveau.")
 
 
-def not_loaded(seen: Seen) -> Iterator[Finding]:
-    """D001. A card that is kept for a virtual machine needs no driver here."""
+def module_not_loaded(seen: Seen) -> Iterator[Finding]:
+    """D001: an NVIDIA card is on the PCI bus, and the module nvidia is not loaded.
+
+    A card that is kept for a virtual machine needs no driver here.
+    """
     cards = [card.address for card in seen.kernel.cards if card.driver != "vfio-pci"]
     if cards and not seen.kernel.loaded:
         yield FIX.found("D001", f"An NVIDIA card at {', '.join(cards)}, and the module nvidia is not loaded.")
 
 
 def no_device_file(seen: Seen) -> Iterator[Finding]:
-    """D006."""
+    """D006: the module nvidia is loaded, and there is no ``/dev/nvidiactl``."""
     if seen.kernel.loaded and seen.kernel.control == ABSENT:
         yield FIX.found("D006", "The module nvidia is loaded, and there is no /dev/nvidiactl.")
 
 
-def forbidden(seen: Seen) -> Iterator[Finding]:
-    """D007."""
+def device_file_forbidden(seen: Seen) -> Iterator[Finding]:
+    """D007: ``/dev/nvidiactl`` may not be opened."""
     if seen.kernel.control == FORBIDDEN:
         yield FIX.found("D007", "/dev/nvidiactl is there, and this user may not open it.")
 
 
-def no_library(seen: Seen) -> Iterator[Finding]:
-    """D008."""
+def no_libcuda(seen: Seen) -> Iterator[Finding]:
+    """D008: the driver is there, and ``libcuda.so.1`` is not."""
     there = seen.kernel.loaded or seen.kernel.dxg or seen.listed
     if there and seen.reply("libcuda").outcome == Outcome.MISSING:
         yield FIX.found("D008", "The driver is there, and libcuda.so.1 is not.")
 
 
-def none_for_cuda(seen: Seen) -> Iterator[Finding]:
-    """D009: CUDA's number 100."""
+def no_gpu_for_cuda(seen: Seen) -> Iterator[Finding]:
+    """D009: the driver lists GPUs, and CUDA fails with 100, no device."""
     if seen.listed or seen.kernel.loaded:
         listed = f"The driver lists {seen.listed} GPU(s)" if seen.listed else "The driver is loaded"
         yield FIX.found("D009", f"{listed}, and CUDA none: CUDA_ERROR_NO_DEVICE (100).")
 
 
-def nothing(seen: Seen) -> Iterator[Finding]:  # noqa: ARG001 every rule has this shape
-    """D003: what is left where nothing before it was the cause."""
+def no_gpu_found(seen: Seen) -> Iterator[Finding]:  # noqa: ARG001 every rule has this shape
+    """D003: no card, driver or GPU was found, and no rule before this one found a cause."""
     yield FIX.found("D003", "No NVIDIA GPU was found, and no driver of one.")
 
 
-def stated(seen: Seen) -> Iterator[Finding]:
-    """D004."""
+def forced_by_environment(seen: Seen) -> Iterator[Finding]:
+    """D004: an ``ORTPACKS_FORCE_…`` variable is set."""
     if seen.stated:
         yield FIX.found("D004", f"{', '.join(seen.stated)} in the environment.")
 
 
-def ignored(seen: Seen) -> Iterator[Finding]:
-    """D010. A driver that is stated says nothing of this machine's cards."""
+def dropped_by_driver(seen: Seen) -> Iterator[Finding]:
+    """D010: a driver newer than 580 leaves out a card from before Turing.
+
+    A driver that is stated says nothing of this machine's cards.
+    """
     if seen.stated:
         return
     old = [card for card in _cards(seen) if _MAXWELL <= card.device < _TURING]
@@ -180,25 +186,26 @@ def ignored(seen: Seen) -> Iterator[Finding]:
         yield FIX.found("D010", f"{said}, and {_named(old)} is from before Turing.")
 
 
-def not_listed(seen: Seen) -> Iterator[Finding]:
-    """D011: some are listed, others are not, and D010 and D012 do not explain it."""
-    if not seen.listed or not _lacking(seen) or [*ignored(seen), *too_old(seen)]:
+def cards_not_listed(seen: Seen) -> Iterator[Finding]:
+    """D011: the driver lists fewer GPUs than there are cards, and D010 and D012 do not explain it."""
+    if not seen.listed or not _lacking(seen) or [*dropped_by_driver(seen), *before_maxwell(seen)]:
         return
     said = f"The driver lists {seen.listed} GPU(s), and the bus has {len(_cards(seen))} NVIDIA cards"
     yield FIX.found("D011", f"{said}: {_named(_cards(seen))}.")
 
 
-def too_old(seen: Seen) -> Iterator[Finding]:
-    """D012."""
+def before_maxwell(seen: Seen) -> Iterator[Finding]:
+    """D012: a card is from before Maxwell, by its PCI id."""
     old = [card for card in _cards(seen) if card.device < _MAXWELL]
     if old:
         yield FIX.found("D012", f"An NVIDIA card from before Maxwell: {_named(old)}.")
 
 
-def window(seen: Seen) -> Iterator[Finding]:
-    """D031 and D032, for the package in use; where none is, by what every package needs.
+def outside_driver_range(seen: Seen) -> Iterator[Finding]:
+    """D031 and D032: the driver is below the floor or above the ceiling of the package in use.
 
-    D010 says the same as D032 of the card itself.
+    Where no package is in use, what every package needs counts. D010 says the same as D032 of the card
+    itself.
     """
     package = seen.installed.package if seen.installed else None
     limits = package.driver if package else _any_package(seen)
@@ -208,7 +215,7 @@ def window(seen: Seen) -> Iterator[Finding]:
     what = f"The package {package.name}" if package else "CUDA 12"
     if _holds(below_floor, driver, limits.floor):
         yield FIX.found("D031", f"The driver is {driver}.", what=what, floor=limits.floor)
-    if limits.ceiling and _holds(above_ceiling, driver, limits.ceiling) and not [*ignored(seen)]:
+    if limits.ceiling and _holds(above_ceiling, driver, limits.ceiling) and not [*dropped_by_driver(seen)]:
         yield FIX.found("D032", f"The driver is {driver}.", what=what, ceiling=limits.ceiling)
 
 
@@ -240,13 +247,20 @@ def _named(cards: List[PciCard]) -> str:
 
 CAUSES = (
     nouveau,
-    not_loaded,
+    module_not_loaded,
     no_device_file,
-    forbidden,
-    no_library,
-    none_for_cuda,
-    nothing,
+    device_file_forbidden,
+    no_libcuda,
+    no_gpu_for_cuda,
+    no_gpu_found,
 )
 """The first that finds something is the cause: what comes after it follows from it."""
 
-RULES = (stated, forbidden, ignored, not_listed, too_old, window)
+RULES = (
+    forced_by_environment,
+    device_file_forbidden,
+    dropped_by_driver,
+    cards_not_listed,
+    before_maxwell,
+    outside_driver_range,
+)

@@ -79,14 +79,14 @@ _NAMED = 3
 """How many libraries are named before the rest is counted."""
 
 
-def host(seen: Seen) -> Iterator[Finding]:
-    """D301."""
+def foreign_host_library(seen: Seen) -> Iterator[Finding]:
+    """D301: ``ORT_DYLIB_PATH`` leads out of the package in use."""
     if seen.host is not None and seen.installed:
         yield FIX.found("D301", f"ORT_DYLIB_PATH={seen.host} is not in {seen.installed.folder}.")
 
 
-def shadows(seen: Seen) -> Iterator[Finding]:
-    """D302, D305 and D306."""
+def shadowed_libraries(seen: Seen) -> Iterator[Finding]:
+    """D302, D305 and D306: another ONNX Runtime, cuDNN or CUDA library comes before the package's."""
     kinds: Dict[str, List[Shadow]] = {"D302": [], "D305": [], "D306": []}
     for shadow in seen.shadows:
         kinds[_kind(shadow)].append(shadow)
@@ -97,8 +97,8 @@ def shadows(seen: Seen) -> Iterator[Finding]:
             yield FIX.found(code, f"Before the package's in LD_LIBRARY_PATH: {told}{rest}.")
 
 
-def pythons(seen: Seen) -> Iterator[Finding]:
-    """D303 and D304."""
+def python_distributions(seen: Seen) -> Iterator[Finding]:
+    """D303: a Python has another version of ONNX Runtime; D304: it has two distributions of it."""
     by_folder: Dict[str, List[Distribution]] = {}
     for one in seen.distributions:
         by_folder.setdefault(one.folder, []).append(one)
@@ -112,16 +112,16 @@ def pythons(seen: Seen) -> Iterator[Finding]:
         yield FIX.found("D303", f"The package is ONNX Runtime {_version(seen)}; a Python has {names}.")
 
 
-def no_code(seen: Seen) -> Iterator[Finding]:
-    """D307 and D308."""
+def noexec_file_systems(seen: Seen) -> Iterator[Finding]:
+    """D307 and D308: the file system of the package or of ``TMPDIR`` is mounted with noexec."""
     folder = seen.installed.folder if seen.installed else None
     for place in seen.noexec:
         code = "D307" if place == folder else "D308"
         yield FIX.found(code, f"{place} is on a file system that is mounted with noexec.")
 
 
-def cache(seen: Seen) -> Iterator[Finding]:
-    """D309."""
+def unusable_kernel_cache(seen: Seen) -> Iterator[Finding]:
+    """D309: code is compiled just in time, and the cache of kernels is off, small or not writable."""
     if not by_jit(seen):
         return
     if seen.cache.disabled:
@@ -159,4 +159,10 @@ def _version(seen: Seen) -> str:
     return seen.installed.package.onnxruntime.version if seen.installed else ""
 
 
-RULES = (host, shadows, pythons, no_code, cache)
+RULES = (
+    foreign_host_library,
+    shadowed_libraries,
+    python_distributions,
+    noexec_file_systems,
+    unusable_kernel_cache,
+)

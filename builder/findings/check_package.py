@@ -80,24 +80,24 @@ FIX = Fixes(
 _HALF = Capability.parse("5.3")
 
 
-def absent(seen: Seen) -> Iterator[Finding]:
-    """D201 and D202."""
+def no_package(seen: Seen) -> Iterator[Finding]:
+    """D201: no package is installed; D202: the one in use cannot be found or read."""
     if seen.broken is not None:
         yield FIX.found("D202", seen.broken)
     elif seen.installed is None:
         yield FIX.found("D201", "No package is installed.")
 
 
-def damaged(seen: Seen) -> Iterator[Finding]:
-    """D203."""
+def damaged_package(seen: Seen) -> Iterator[Finding]:
+    """D203: a file of the package is not as its manifest says."""
     if seen.installed and seen.installed.problems:
         first, count = seen.installed.problems[0], len(seen.installed.problems)
         rest = f", and {count - 1} more" if count > 1 else ""
         yield FIX.found("D203", f"{seen.installed.folder}: {first}{rest}.")
 
 
-def wrong(seen: Seen) -> Iterator[Finding]:
-    """D204 to D206, D208 and D210: the package's code against the GPUs that are in sight."""
+def unsuitable_package(seen: Seen) -> Iterator[Finding]:
+    """D204 to D206, D208 and D210: the package's code does not suit the GPUs that are in sight."""
     if seen.installed is None or not seen.devices:
         return
     package = seen.installed.package
@@ -115,15 +115,15 @@ def wrong(seen: Seen) -> Iterator[Finding]:
     yield from _slow(seen, seen.installed, served)
 
 
-def half(seen: Seen) -> Iterator[Finding]:
-    """D207."""
+def gpu_without_fp16(seen: Seen) -> Iterator[Finding]:
+    """D207: a GPU is below compute capability 5.3."""
     old = [device for device in seen.devices if device.capability and device.capability < _HALF]
     if old:
         yield FIX.found("D207", f"{_names(old)} is here.")
 
 
-def system(seen: Seen) -> Iterator[Finding]:
-    """D209. That of musl is D108."""
+def glibc_too_old(seen: Seen) -> Iterator[Finding]:
+    """D209: the glibc is older than the package needs; for musl there is D108."""
     if seen.installed is None or seen.system.glibc == MUSL:
         return
     why = glibc_refusal(seen.installed.package, seen.system.glibc)
@@ -131,8 +131,8 @@ def system(seen: Seen) -> Iterator[Finding]:
         yield FIX.found("D209", f"{seen.installed.package.name}: {why}.")
 
 
-def limited(seen: Seen) -> Iterator[Finding]:
-    """D211."""
+def lacks_kernels(seen: Seen) -> Iterator[Finding]:
+    """D211: the package was compiled with less than the full profile."""
     package = seen.installed.package if seen.installed else None
     found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
     if package and found:
@@ -171,4 +171,4 @@ def _once(installed: InstalledPackage) -> str:
     return f", installed for {installed.gpu}" if installed.gpu else ""
 
 
-RULES = (absent, damaged, wrong, half, system, limited)
+RULES = (no_package, damaged_package, unsuitable_package, gpu_without_fp16, glibc_too_old, lacks_kernels)

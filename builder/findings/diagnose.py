@@ -20,8 +20,8 @@ _RULES: Tuple[Rule, ...] = (
 )
 
 _CAUSES: Tuple[Rule, ...] = (
-    check_driver.hidden,
-    check_driver.ignored,
+    check_driver.hidden_gpus,
+    check_driver.dropped_by_driver,
     *check_container.CAUSES,
     *check_driver.CAUSES,
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.factories.place import Place, copied_to
+from tests.support.factories.project_copy import Place, copied_to
 
 
 @pytest.fixture(scope="session")

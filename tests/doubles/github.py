@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
-from tests.doubles import github_always
+from tests.doubles import github_required_keys
 from tests.doubles.github_base import Fault, Seen, StoredAsset, StoredRelease
 from tests.doubles.github_handlers import ApiHandler, StorageHandler
 from tests.doubles.loopback import listening
@@ -229,7 +229,7 @@ class GitHubDouble:
         return {
             "id": release.id,
             "url": root,
-            **github_always.of_release(root, draft=release.draft),
+            **github_required_keys.of_release(root, draft=release.draft),
             "html_url": f"{self.url}/{self.repository}/releases/tag/{release.tag}",
             "upload_url": upload,
             "tag_name": release.tag,
@@ -254,7 +254,7 @@ class GitHubDouble:
             "content_type": "application/octet-stream",
             "size": asset.size,
             "digest": asset.digest,
-            **github_always.of_asset(),
+            **github_required_keys.of_asset(),
         }
 
 

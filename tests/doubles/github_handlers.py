@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-from tests.doubles.github_always import REJECTED
 from tests.doubles.github_base import REPO, Handler, Route, StoredRelease, renamed
+from tests.doubles.github_required_keys import REJECTED
 
 _BLOCK = 1 << 16
 

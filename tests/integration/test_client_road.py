@@ -18,7 +18,7 @@ from builder.builds.wiring import Wiring
 from builder.project.inputs import ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.elsewhere import users
-from tests.elsewhere.shelf import address, cpu_packages, released
+from tests.elsewhere.release_for_users import address, cpu_packages, released
 from tests.elsewhere.users import Bought, Card, User, compile_c, computer, driver
 from tests.support import ROOT
 from tests.support.fakes.verbs import build

@@ -21,7 +21,7 @@ from builder.pipeline.selftest import SelftestBench
 from builder.project.inputs import ort_wheel
 from tests.elsewhere.compiled import Compiler
 from tests.elsewhere.systems import DEBIAN_11, DEBIAN_12, DEBIAN_13, UBUNTU_22_04, System, imported, run, tar
-from tests.integration.test_truth import FAILED_CHECK, check, replace
+from tests.integration.test_tampered_packages import FAILED_CHECK, check, replace
 from tests.support import ROOT
 from tests.support.real_packages import (
     LIBRARIES,

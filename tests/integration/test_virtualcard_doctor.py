@@ -16,7 +16,7 @@ from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Kind
 from builder.client.probe.processes import asker
 from builder.client.trials.try_out import OrtTrials
-from builder.findings.check_cuda import fallback, numbers
+from builder.findings.check_cuda import cpu_fallback, numbered_failures
 from builder.findings.finding import Finding
 from builder.findings.observed import Seen, SessionTrial
 from builder.virtualcard.opening import VirtualCard, environment_of
@@ -61,7 +61,7 @@ def tried(host: Path, capability: str, driver: str) -> tuple[SessionTrial, list[
     with on_card(host, VirtualCard(capability=capability, driver=driver)) as sessions:
         trial = sessions.compute(host, "cuda")
     seen = Seen(trial=trial)
-    return trial, [*numbers(seen), *fallback(seen)]
+    return trial, [*numbered_failures(seen), *cpu_fallback(seen)]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 import requests
 
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
-from tests.referees.front import Front
-from tests.referees.life import client, file_of, live
 from tests.referees.openapi import Json, misfits, template
+from tests.referees.recording_proxy import Front
+from tests.referees.release_lifecycle import client, file_of, live
 
 pytestmark = pytest.mark.referees
 

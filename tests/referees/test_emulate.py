@@ -16,7 +16,7 @@ import requests
 from builder.adapters.github.releases import GitHub
 from builder.errors import TransferError
 from tests.referees.install import Referees
-from tests.referees.life import client, file_of
+from tests.referees.release_lifecycle import client, file_of
 from tests.referees.servers import emulate
 
 pytestmark = pytest.mark.referees

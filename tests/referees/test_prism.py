@@ -19,10 +19,10 @@ import requests
 
 from builder.adapters.github.releases import GitHub
 from builder.errors import BuilderError
-from tests.referees.front import Exchange, Front, Request
 from tests.referees.install import Referees
-from tests.referees.life import COMMIT, TAG, client, file_of, live
 from tests.referees.openapi import Json, query_names, template
+from tests.referees.recording_proxy import Exchange, Front, Request
+from tests.referees.release_lifecycle import COMMIT, TAG, client, file_of, live
 from tests.referees.servers import prism
 
 pytestmark = pytest.mark.referees

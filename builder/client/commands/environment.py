@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Callable, Dict, List, Mapping
 
-from builder.client.install.current import installed, lasting
+from builder.client.install.current import installed, stable_path
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.formats.package_names import HOSTS, LINUX
@@ -76,7 +76,7 @@ def variables(prefix: Prefix, platform: str) -> Dict[str, str]:
     Raises ``NothingToDoError`` when nothing is installed.
     """
     info = read_info(installed(prefix))
-    lib = lasting(prefix) / "lib"
+    lib = stable_path(prefix) / "lib"
     host = HOSTS.get(platform, HOSTS[LINUX])
     values = {"ORT_DYLIB_PATH": str(lib / host), library_path(platform): str(lib)}
     visible = info.get("cudaVisibleDevices")

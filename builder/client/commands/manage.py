@@ -11,12 +11,12 @@ from typing import Dict, Iterator, Mapping, Optional
 
 from builder.client.commands.select_package import package_value
 from builder.client.install.current import (
-    before,
     detach,
-    drop,
+    folder_in_use,
     in_use,
     installed,
-    pointed,
+    previous_package,
+    remove_packages,
     require_ours,
     size_of_files,
     switch,
@@ -89,7 +89,7 @@ def answer_rollback(world: World, options: ClientOptions) -> CommandAnswer:
 def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
     """Remove all that was installed, or with ``--old`` all that is not in use. What is not ours stays."""
     prefix = options.prefix
-    if pointed(prefix) is None and not versions(prefix):
+    if folder_in_use(prefix) is None and not versions(prefix):
         raise NothingToDoError(
             f"No package is installed under {prefix.root}.",
             advice="Name the folder that has one with --prefix.",
@@ -101,7 +101,7 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
         clear_parts(prefix)
         now = in_use(prefix)
         gone = [folder for folder in versions(prefix) if not options.old or folder.name != now]
-        freed = drop(prefix, gone) if options.old else _remove_all(prefix)
+        freed = remove_packages(prefix, gone) if options.old else _remove_all(prefix)
     now, names = in_use(prefix), [folder.name for folder in gone]
     left = sorted(prefix.root.iterdir()) if not options.old and prefix.root.is_dir() else []
     value = {
@@ -117,7 +117,7 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
 
 
 def _target(prefix: Prefix) -> Path:
-    name = before(prefix)
+    name = previous_package(prefix)
     if name is None:
         raise NothingToDoError(
             f"{in_use(prefix)} is in use, and no package before it is here to go back to.",
@@ -135,7 +135,7 @@ def _release(world: World, options: ClientOptions) -> Optional[Index]:
 
 def _versions(prefix: Prefix) -> Iterator[Dict[str, object]]:
     """Each package that lies under the prefix; whether it is whole, only ``verify`` knows."""
-    roles = {before(prefix): "previous", in_use(prefix): "current"}
+    roles = {previous_package(prefix): "previous", in_use(prefix): "current"}
     for folder in versions(prefix):
         try:
             info = read_info(folder)
@@ -175,7 +175,7 @@ def _offer_line(package: IndexPackage, prefix: Prefix) -> str:
 def _remove_all(prefix: Prefix) -> int:
     """Everything of ours: first the pointer, then the packages, the lock last. Only with the lock held."""
     detach(prefix)
-    freed = drop(prefix, versions(prefix))
+    freed = remove_packages(prefix, versions(prefix))
     for path in (prefix.gpu_info, prefix.history, prefix.downloads, prefix.parts, prefix.lock):
         with suppress(PermissionError):  # Windows keeps the lock while it is held
             remove(path)

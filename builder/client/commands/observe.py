@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
 
-from builder.client.install.current import pointed
+from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.install.unpack import Verification, verify
 from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY, VARIABLE, detect
@@ -123,7 +123,7 @@ def _package(
 ) -> Tuple[Optional[Verification], Optional[InstalledPackage], Optional[str]]:
     """The package in use, or why it cannot be read."""
     try:
-        folder = pointed(prefix)
+        folder = folder_in_use(prefix)
         if folder is None:
             return None, None, _dangling(prefix)
         verdict = verify(folder)

@@ -29,7 +29,7 @@ def make_symlink(target: Path, link: Path) -> None:
     link.symlink_to(target, target_is_directory=True)
 
 
-def pointed(prefix: Prefix) -> Optional[Path]:
+def folder_in_use(prefix: Prefix) -> Optional[Path]:
     """The folder of the package in use; ``None`` where there is none."""
     if prefix.pointer.is_file():
         folder = _named(prefix)
@@ -39,7 +39,7 @@ def pointed(prefix: Prefix) -> Optional[Path]:
 
 def installed(prefix: Prefix) -> Path:
     """The folder of the package in use. Raises ``NothingToDoError`` when none is."""
-    folder = pointed(prefix)
+    folder = folder_in_use(prefix)
     if folder is None:
         raise NothingToDoError(f"No package is installed under {prefix.root}. Run install first.")
     return folder
@@ -47,11 +47,11 @@ def installed(prefix: Prefix) -> Path:
 
 def in_use(prefix: Prefix) -> Optional[str]:
     """The name of the folder of the package in use; ``None`` where there is none."""
-    folder = pointed(prefix)
+    folder = folder_in_use(prefix)
     return folder.name if folder is not None else None
 
 
-def lasting(prefix: Prefix) -> Path:
+def stable_path(prefix: Prefix) -> Path:
     """A path to what is in use that stays true after the next install, where there is a link."""
     return installed(prefix) if prefix.pointer.is_file() else prefix.current.absolute()
 
@@ -117,7 +117,7 @@ def remember(prefix: Prefix, name: str) -> None:
         write_text(prefix, prefix.history, "".join(f"{line}\n" for line in lines))
 
 
-def before(prefix: Prefix) -> Optional[str]:
+def previous_package(prefix: Prefix) -> Optional[str]:
     """The package that was in use before the one in use, if it is still there."""
     past = _until_now(prefix)[:-1]
     return next((name for name in reversed(past) if (prefix.versions / name).is_dir()), None)
@@ -133,7 +133,7 @@ def versions(prefix: Prefix) -> Tuple[Path, ...]:
     return tuple(sorted(path for path in mine if (path / MANIFEST).is_file()))
 
 
-def drop(prefix: Prefix, folders: Iterable[Path]) -> int:
+def remove_packages(prefix: Prefix, folders: Iterable[Path]) -> int:
     """Remove packages and return how many bytes that freed. The lock must be held.
 
     Each loses its name in one step first, so that none is ever there in part.

@@ -11,10 +11,10 @@ from typing import Callable, List, Optional, Sequence, Tuple
 from builder.client.install.complete import CompletionMeans, complete, require_room, survey
 from builder.client.install.current import (
     Symlink,
-    before,
-    drop,
     in_use,
+    previous_package,
     remember,
+    remove_packages,
     require_ours,
     switch,
     versions,
@@ -137,19 +137,19 @@ def _upgrade(job: InstallJob, made: Made) -> Optional[str]:
 
 def _settle(job: InstallJob, made: Made, upgrade: Optional[str]) -> InstallResult:
     """Keep what is in use and the one before it; older ones go."""
-    previous = before(job.prefix)
+    previous = previous_package(job.prefix)
     old = [folder for folder in versions(job.prefix) if folder.name not in {made.folder.name, previous}]
     if previous is None:  # a lost history does not say which of them was good
         old = []
-    freed = _drop(job, old)
+    freed = _remove_older(job, old)
     dropped = tuple(folder.name for folder in old if not folder.exists())
     return InstallResult(**vars(made), previous=previous, dropped=dropped, freed=freed, upgrade=upgrade)
 
 
-def _drop(job: InstallJob, old: Sequence[Path]) -> int:
+def _remove_older(job: InstallJob, old: Sequence[Path]) -> int:
     """Remove older packages and return the bytes freed. A folder that cannot be removed undoes no install."""
     try:
-        return drop(job.prefix, old)
+        return remove_packages(job.prefix, old)
     except OSError as error:
         job.means.say(f"{error.filename or old[0]}: an older package is not removed: {error.strerror}.")
         return 0
@@ -218,10 +218,10 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
 
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
-    said = (manifest.layout, manifest.installed_size)
-    if said != (package.layout, package.installed_size):
+    claimed = (manifest.layout, manifest.installed_size)
+    if claimed != (package.layout, package.installed_size):
         wanted = f"    wanted: layout {package.layout}, {package.installed_size} bytes installed"
-        got = f"    got:    layout {said[0]}, {said[1]} bytes"
+        got = f"    got:    layout {claimed[0]}, {claimed[1]} bytes"
         raise bad_package(package.file, "its manifest and the index disagree.", (wanted, got))
 
 

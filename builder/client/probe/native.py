@@ -72,30 +72,30 @@ def probe_cuda(ask: Ask, python: str, libraries: Sequence[str]) -> Probe:
 def _probe(name: str, ask: Ask, argv: Sequence[str], read: Callable[[Mapping[str, object]], Probe]) -> Probe:
     """What ``read`` makes of the child's answer, or a probe that says how it failed."""
     try:
-        answer = ask(argv, SECONDS)
+        child = ask(argv, SECONDS)
     except TimeoutError as error:
         return Probe(name, Outcome.TIMEOUT, str(error))
     except OSError as error:
         return Probe(name, Outcome.FAILED, f"{argv[0]} cannot be started: {error}")
     try:
-        said = json.loads(_object(answer.stdout))
-        return _refused(name, said) or read(said)
+        answer = json.loads(_object(child.stdout))
+        return _refused(name, answer) or read(answer)
     except (ValueError, KeyError, TypeError):
-        return _broken(name, answer)
+        return _broken(name, child)
 
 
-def _read_nvml(said: Mapping[str, object]) -> Probe:
-    rows = cast("List[Mapping[str, object]]", said["devices"])
+def _read_nvml(answer: Mapping[str, object]) -> Probe:
+    rows = cast("List[Mapping[str, object]]", answer["devices"])
     devices = tuple(_physical(row) for row in rows)
-    driver = _driver(said["driver"])
+    driver = _driver(answer["driver"])
     detail = f"driver {driver or 'of an unknown version'}, {len(devices)} listed"
-    return Probe(NVML, _outcome(devices), detail, devices, driver, _cuda_version(said["cuda"]))
+    return Probe(NVML, _outcome(devices), detail, devices, driver, _cuda_version(answer["cuda"]))
 
 
-def _read_cuda(said: Mapping[str, object]) -> Probe:
-    rows = cast("List[Mapping[str, object]]", said["devices"])
+def _read_cuda(answer: Mapping[str, object]) -> Probe:
+    rows = cast("List[Mapping[str, object]]", answer["devices"])
     devices = tuple(_device(row, _optional_int(row["memory_mib"]), None) for row in rows)
-    cuda = _cuda_version(said["cuda"])
+    cuda = _cuda_version(answer["cuda"])
     detail = f"CUDA {cuda or 'of an unknown version'}, {len(devices)} listed"
     return Probe(LIBCUDA, _outcome(devices), detail, devices, cuda=cuda)
 
@@ -129,12 +129,12 @@ def _device(row: Mapping[str, object], memory_mib: Optional[int], mig: Optional[
     )
 
 
-def _driver(said: object) -> Optional[str]:
+def _driver(version: object) -> Optional[str]:
     try:
-        parse_driver(str(said))
+        parse_driver(str(version))
     except ValueError:
         return None
-    return str(said)
+    return str(version)
 
 
 def _optional_int(value: object) -> Optional[int]:
@@ -148,20 +148,20 @@ def _cuda_version(number: object) -> Optional[str]:
     return None if whole is None else f"{whole // 1000}.{whole % 1000 // 10}"
 
 
-def _refused(name: str, said: Mapping[str, object]) -> Optional[Probe]:
-    if "missing" in said:
-        return Probe(name, Outcome.MISSING, str(said["missing"]))
-    if "unloadable" in said:
-        return Probe(name, Outcome.FAILED, f"it is there and cannot be loaded: {said['unloadable']}")
-    if "error" not in said:
+def _refused(name: str, answer: Mapping[str, object]) -> Optional[Probe]:
+    if "missing" in answer:
+        return Probe(name, Outcome.MISSING, str(answer["missing"]))
+    if "unloadable" in answer:
+        return Probe(name, Outcome.FAILED, f"it is there and cannot be loaded: {answer['unloadable']}")
+    if "error" not in answer:
         return None
-    call, error, code = cast("Tuple[str, str, Optional[int]]", said["error"])
+    call, error, code = cast("Tuple[str, str, Optional[int]]", answer["error"])
     number = "" if code is None else f" ({code})"
     return Probe(
         name,
         Outcome.FAILED,
         f"{call}: {error}{number}",
-        cuda=_cuda_version(said.get("cuda")),
+        cuda=_cuda_version(answer.get("cuda")),
         code=_optional_int(code),
         error=str(error),
     )

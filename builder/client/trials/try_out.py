@@ -142,21 +142,21 @@ def model_file(path: str, given: str, advice: str) -> Path:
     return file
 
 
-def _read(answer: ProcessAnswer) -> TryOut:
+def _read(process: ProcessAnswer) -> TryOut:
     try:
-        said = json.loads(answer.stdout)
-        if "failed" in said:
-            failure, code = _reason(str(said["failed"]), answer.stderr)
+        answer = json.loads(process.stdout)
+        if "failed" in answer:
+            failure, code = _reason(str(answer["failed"]), process.stderr)
             return TryOut(ran=True, failure=failure, code=code)
-        used = said["gpu_memory"]
+        used = answer["gpu_memory"]
         return TryOut(
             ran=True,
-            version=said["version"],
+            version=answer["version"],
             gpu_memory_mib=None if used is None else used // 2**20,
-            placement=_placement(answer.stderr),
+            placement=_placement(process.stderr),
         )
     except (ValueError, KeyError, TypeError):
-        return _without_words(answer)
+        return _without_words(process)
 
 
 def _placement(log: str) -> Optional[Placement]:
@@ -179,15 +179,15 @@ def _without_words(answer: ProcessAnswer) -> TryOut:
     return TryOut(ran=True, failure=f"the process ended with exit code {answer.code}: {last}")
 
 
-def _reason(said: str, log: str) -> Tuple[str, Optional[int]]:
+def _reason(message: str, log: str) -> Tuple[str, Optional[int]]:
     """CUDA's own words with their number, the loader's from the log, or all of it."""
-    cuda, named, loader = _CUDA.search(said), _BY_NAME.search(said), _IN_LOG.search(log)
+    cuda, named, loader = _CUDA.search(message), _BY_NAME.search(message), _IN_LOG.search(log)
     if cuda:
         return f"CUDA failure {cuda[1]}: {cuda[2].strip()}", int(cuda[1])
     if named and named[1] in _NAMED:
         number = _NAMED[named[1]]
         return f"CUDA failure {number}: {named[2].strip()}", number
-    return (loader[1].strip() if loader else " ".join(said.split())), None
+    return (loader[1].strip() if loader else " ".join(message.split())), None
 
 
 def _advice(failure: str) -> str:

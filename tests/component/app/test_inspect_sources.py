@@ -15,7 +15,7 @@ from builder.errors import CheckFailedError, ValidationError
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf, sass
-from tests.support.factories.place import Place
+from tests.support.factories.project_copy import Place
 from tests.support.fakes.ports import FakeReporter
 
 LIBRARY = elf({".nv_fatbin": sass(75)})

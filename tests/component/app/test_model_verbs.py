@@ -24,7 +24,7 @@ from builder.pipeline.plan import Wishes
 from builder.ports import Completed
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf
-from tests.support.factories.place import Place
+from tests.support.factories.project_copy import Place
 from tests.support.factories.workplace import Site
 
 TOP = "ortpacks-modern-1.21.0-cuda12.9-linux-x64"

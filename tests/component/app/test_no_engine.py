@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.factories.place import NO_ENGINE, NO_ENGINE_MESSAGE, Place
+from tests.support.factories.project_copy import NO_ENGINE, NO_ENGINE_MESSAGE, Place
 
 
 @pytest.mark.parametrize("verb", ["build", "check", "bundle", "image"])

@@ -15,7 +15,7 @@ from invoke.tasks import Task
 
 import tasks
 from tests.support.factories.binaries import elf, sass
-from tests.support.factories.place import Place
+from tests.support.factories.project_copy import Place
 
 OVER_VARIANTS = (tasks.plan, tasks.check, tasks.bundle, tasks.image, tasks.build, tasks.render)
 

@@ -1,4 +1,4 @@
-"""test_bundle."""
+"""``bundle`` packs libraries, licences and manifests, and leaves no package where a check fails."""
 
 from __future__ import annotations
 

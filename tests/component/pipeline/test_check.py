@@ -1,4 +1,4 @@
-"""test_check."""
+"""``check`` reads a folder of libraries and finds device code and dependencies that are wrong."""
 
 from __future__ import annotations
 

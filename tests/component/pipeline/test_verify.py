@@ -1,4 +1,4 @@
-"""test_verify."""
+"""``verify`` unpacks a package, reads it, runs it and finds every planted fault."""
 
 from __future__ import annotations
 

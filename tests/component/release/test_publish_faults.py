@@ -18,7 +18,7 @@ import pytest
 from builder.errors import BuilderError
 from builder.release.prepare import PublishOptions
 from tests.doubles.github import GitHubDouble
-from tests.support.factories.outsiders import assert_no_name_twice, seen
+from tests.support.factories.public_view import assert_no_name_twice, seen
 from tests.support.factories.publishing import ATTEMPTS, TAG, Desk, bytes_in, open_desk, prepare
 from tests.support.factories.releases import FakeTime
 from tests.support.faults.counted import cases_of

@@ -22,7 +22,7 @@ from urllib3.connection import HTTPConnection
 
 from builder.release.prepare import PublishOptions
 from tests.doubles.github import GitHubDouble
-from tests.support.factories.outsiders import assert_no_name_twice, seen
+from tests.support.factories.public_view import assert_no_name_twice, seen
 from tests.support.factories.publishing import TAG, Desk, bytes_in, open_desk, prepare, publish_at_once
 
 SEED = 20_261_121

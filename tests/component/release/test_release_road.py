@@ -24,7 +24,7 @@ from builder.release.prepare import PublishOptions
 from tests.component.builds.test_variant_build import with_kit
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support.factories import repacked
-from tests.support.factories.place import Place, copied_to
+from tests.support.factories.project_copy import Place, copied_to
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import NoEngine
 

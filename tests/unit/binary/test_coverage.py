@@ -1,4 +1,4 @@
-"""test_coverage."""
+"""Coverage is worked out from device code: a GPU runs it natively, by JIT, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_dlopen_names."""
+"""Names of libraries opened at run time are found among the constants of an ELF file."""
 
 from __future__ import annotations
 

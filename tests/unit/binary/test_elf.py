@@ -1,4 +1,4 @@
-"""test_elf."""
+"""An ELF file's headers and sections are read; a wrong one is refused with its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_fatbin."""
+"""Fatbin containers are read image by image; a wrong one is refused with its place."""
 
 from __future__ import annotations
 

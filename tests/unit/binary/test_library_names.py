@@ -1,4 +1,4 @@
-"""test_library_names."""
+"""A library's file name tells its vendor and whether it holds device code."""
 
 from __future__ import annotations
 

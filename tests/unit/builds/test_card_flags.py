@@ -1,4 +1,4 @@
-"""test_card_flags."""
+"""The command-line flags for virtual cards are read, and values that name no card are refused."""
 
 from __future__ import annotations
 

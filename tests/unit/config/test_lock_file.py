@@ -1,4 +1,4 @@
-"""test_lock."""
+"""A lock file is written sorted and read back; a wrong one is refused with its line and key."""
 
 from __future__ import annotations
 

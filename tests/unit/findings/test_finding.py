@@ -1,4 +1,4 @@
-"""test_finding."""
+"""The catalogue of codes is in order, findings are worded, and errors alone stop the pipeline."""
 
 from __future__ import annotations
 

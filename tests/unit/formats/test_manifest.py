@@ -1,4 +1,4 @@
-"""test_manifest."""
+"""Manifests fit their schema and are written and read back; a wrong one is refused by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""test_package_names."""
+"""Package names are written and read back; anything else is refused with the rule."""
 
 from __future__ import annotations
 

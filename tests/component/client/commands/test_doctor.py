@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 
 from builder.client.commands.doctor import answer_doctor
 from builder.client.commands.observe import Rights
-from builder.client.install.current import pointed
+from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
 from builder.client.world import ClientOptions, CommandAnswer
@@ -60,7 +60,7 @@ def install(home: Machine, folder: Path, host: bytes = FILES[HOST]) -> Path:
     """The package for 7.5 to 8.6, whole."""
     index = write_release(folder, files={**FILES, HOST: host})
     assert home.run("install", "--index", str(index)) == 0, home.err
-    installed = pointed(Prefix(home.prefix))
+    installed = folder_in_use(Prefix(home.prefix))
     assert installed is not None
     return installed
 
@@ -267,7 +267,7 @@ def test_what_stands_between_the_package_and_an_application(home: Machine, tmp_p
     home.environments = (tmp_path / "site",)
     for name in ("onnxruntime-1.20.1", "onnxruntime_gpu-1.20.1"):
         put(tmp_path / "site" / f"{name}.dist-info/METADATA")
-    folder = pointed(Prefix(home.prefix))
+    folder = folder_in_use(Prefix(home.prefix))
     answer = examined(
         home,
         tmp_path / "root",

@@ -108,7 +108,7 @@ def test_an_older_version_that_cannot_be_removed_undoes_nothing(
     def refuse(prefix: Prefix, folders: list[Path]) -> int:
         raise PermissionError(13, "Permission denied", str(folders[0]))
 
-    monkeypatch.setattr(installer, "drop", refuse)
+    monkeypatch.setattr(installer, "remove_packages", refuse)
     assert machine.run("install", "--index", str(releases["1.24.0"])) == 0, machine.err
     assert "an older package is not removed: Permission denied" in machine.err
     assert version_in_use(machine) == "1.24.0"

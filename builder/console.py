@@ -120,14 +120,14 @@ class _Lines:
     ) -> None:
         self._title, self._total, self._say, self._clock = title, total, say, clock
         self._done = 0
-        self._began = self._said = clock()
+        self._began = self._reported_at = clock()
 
     def advance(self, done: int) -> None:
         """Count ``done`` more bytes."""
         self._done += done
         now = self._clock()
-        if now - self._said >= _SECONDS_A_LINE:
-            self._said = now
+        if now - self._reported_at >= _SECONDS_A_LINE:
+            self._reported_at = now
             self._say(self._line(now - self._began))
 
     def _line(self, seconds: float) -> str:

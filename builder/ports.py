@@ -62,7 +62,11 @@ class Runner(Protocol):
 
 
 class Store(Protocol):
-    """The cache of inputs. Each is fetched once, and verified against ``inputs.lock`` on every use."""
+    """The cache of inputs. Each is fetched once.
+
+    A file is hashed and compared with ``inputs.lock`` when it enters the cache, and again when it has changed
+    since.
+    """
 
     def fetch(self, item: Input) -> Path:
         """The verified file of a wheel or Debian input, under its own file name.

@@ -45,19 +45,19 @@ class CycloneDx:
         """See ``package.sbom.BomReader.problems``."""
         try:
             text = document.decode()
-            told = json.loads(text)
+            parsed = json.loads(text)
         except (ValueError, RecursionError) as error:
             return (f"it is not JSON: {error}",)
-        return tuple(_problems(text, told))
+        return tuple(_problems(text, parsed))
 
 
-def _problems(text: str, told: object) -> Iterator[str]:
+def _problems(text: str, parsed: object) -> Iterator[str]:
     # Imported late: jsonschema builds a grammar of IRIs, half of what every verb would take to start.
     from cyclonedx.validation.json import JsonStrictValidator  # noqa: PLC0415
 
     for error in JsonStrictValidator(SchemaVersion.V1_6).validate_str(text, all_errors=True) or ():
         yield f"{error.data.json_path}: {error.data.message[:_WIDTH]}"
-    version = told.get("specVersion") if isinstance(told, dict) else None
+    version = parsed.get("specVersion") if isinstance(parsed, dict) else None
     if version != _VERSION:
         yield f"$.specVersion: {_VERSION} is wanted, found {version!r}"
 

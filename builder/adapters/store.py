@@ -59,7 +59,7 @@ class FileStore:
         """See ``ports.Store.fetch``."""
         pin = self._pinned(item)
         path = self._place(pin)
-        with self._alone(_identity(item.key), item.spec):
+        with self._locked(_identity(item.key), item.spec):
             if path.is_file():
                 _verify_cached(item, path, pin)
             else:
@@ -73,14 +73,14 @@ class FileStore:
         if tree.is_dir():
             return tree
         file = self.fetch(wheel)
-        with self._alone(f"unpack-{pin.sha256[:16]}", f"{wheel.spec}'s files"):
+        with self._locked(f"unpack-{pin.sha256[:16]}", f"{wheel.spec}'s files"):
             if not tree.is_dir():
                 unpack_wheel(file, tree)
         return tree
 
     def pin(self, item: Input) -> Pin:
         """The pin of a wheel or Debian file that has none yet. Raises ``TransferError``."""
-        with self._alone(_identity(item.key), item.spec):
+        with self._locked(_identity(item.key), item.spec):
             file = self._download(item, None)
             digest = _digest(file)
             pin = Pin(filename=file.name, size=digest.size, sha256=digest.sha256)
@@ -100,7 +100,7 @@ class FileStore:
     def _place(self, pin: Pin) -> Path:
         return self._cache / "store" / pin.sha256[:2] / pin.sha256 / pin.filename
 
-    def _alone(self, name: str, what: str) -> AbstractContextManager[None]:
+    def _locked(self, name: str, what: str) -> AbstractContextManager[None]:
         path = self._cache / "locks" / f"{name}.lock"
         return exclusive(path, lambda: self._reporter.say(f"another process is busy with {what}: waiting"))
 
@@ -117,8 +117,8 @@ class FileStore:
         self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin else ""))
         started = self._clock()
         file = self._sources[item.kind].download(item, pin, folder)
-        took = self._clock() - started
-        self._reporter.say(f"fetched {file.name}, {file.stat().st_size:,} bytes in {took:.1f} s")
+        seconds = self._clock() - started
+        self._reporter.say(f"fetched {file.name}, {file.stat().st_size:,} bytes in {seconds:.1f} s")
         return file
 
     def _sweep(self, item: Input) -> None:

@@ -193,8 +193,8 @@ def _require_same_names(members: list[ZipInfo], wanted: Mapping[str, str], wheel
         ("is there twice", twice),
     ):
         if found:
-            told = f"{wheel}: {found[0]} {what} ({len(found)} such files)."
-            raise IntegrityError(told, advice=_FETCH_AGAIN)
+            message = f"{wheel}: {found[0]} {what} ({len(found)} such files)."
+            raise IntegrityError(message, advice=_FETCH_AGAIN)
 
 
 def _is_signature(name: str) -> bool:

@@ -90,8 +90,8 @@ def reported(body: Callable[Concatenate[Context, P], None]) -> Callable[Concaten
                 raise
             if error.filename is None:
                 _discard_output()
-            told = os_error(error)
-            raise Exit(f"error: {told}", code=told.exit_code) from None
+            failure = os_error(error)
+            raise Exit(f"error: {failure}", code=failure.exit_code) from None
 
     return run
 
@@ -202,8 +202,8 @@ class ChosenVariants:
             cache=None if cache is None else require_cache(cache),
         )
         variants, wiring = self.variants(), self.wiring
-        alone = len(variants) == 1
-        reporters = [wiring.reporter if alone else wiring.console.prefixed(one.name) for one in variants]
+        single = len(variants) == 1
+        reporters = [wiring.reporter if single else wiring.console.prefixed(one.name) for one in variants]
         return {
             one.name: VariantBuild(wiring, one, options, reporter)
             for one, reporter in zip(variants, reporters, strict=True)
@@ -313,19 +313,19 @@ class Verbs(Program):
 
     def parse_tasks(self) -> None:
         """See ``invoke.program.Program``."""
-        verb, *words = self.core.unparsed or [""]
-        if verb in self.collection.task_names:
+        first, *words = self.core.unparsed or [""]
+        if first in self.collection.task_names:
             flags = {
                 f"--{name}"[len(name) == 1 :]: argument.takes_value
-                for argument in self.collection[verb].get_arguments()
+                for argument in self.collection[first].get_arguments()
                 for name in argument.names
             }
             valued = frozenset(flag for flag, takes in flags.items() if takes)
             for unflagged in UNFLAGGED.keys() & flags.keys():
-                self.core.unparsed = [verb, *with_flags(words, valued, unflagged)]
+                self.core.unparsed = [first, *with_flags(words, valued, unflagged)]
             if {"--help", "-h"}.difference(flags).intersection(words):
                 # Invoke would take it for the word that a positional parameter waits for
-                self.args.help.value = verb
+                self.args.help.value = first
                 self.core.unparsed = []
         super().parse_tasks()
 

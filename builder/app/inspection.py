@@ -107,11 +107,11 @@ def _stderr_console(wiring: Wiring) -> Console:
     return Console(env=wiring.env, stream=sys.stderr)
 
 
-def _opener(wiring: Wiring, told: Console) -> Opener:
+def _opener(wiring: Wiring, reporter: Console) -> Opener:
     """Opens sources beside ``dist/inspect``."""
     return Opener(
-        transfer=HttpTransfer(reporter=told, sleep=time.sleep, env=wiring.env),
-        reporter=told,
+        transfer=HttpTransfer(reporter=reporter, sleep=time.sleep, env=wiring.env),
+        reporter=reporter,
         scratch=wiring.dist / "inspect",
     )
 
@@ -199,8 +199,8 @@ def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_j
     with _provider(wiring, console, source) as provider:
         runtime = tools_of(wiring, wishes, console).card_runtime()
         with console.step(f"open {name} on a virtual card"):
-            asked = [ModelToOpen(model=model.absolute())]
-            (opening,) = open_models(provider.folder, asked, _card(provider), runtime=runtime)
+            models = [ModelToOpen(model=model.absolute())]
+            (opening,) = open_models(provider.folder, models, _card(provider), runtime=runtime)
         if opening.error:
             why = _why(opening.error, provider)
             raise CheckFailedError(f"{name} does not open with {provider.label}: {why}")
@@ -251,19 +251,19 @@ def _card(provider: _Provider) -> VirtualCard:
     return VirtualCard(capability=str(max(native, default=_NO_CARD)))
 
 
-def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime, told: Reporter) -> OperatorTable:
+def _table(wiring: Wiring, provider: _Provider, runtime: CardRuntime, reporter: Reporter) -> OperatorTable:
     # Imported late: onnx and onnxruntime are slow to import.
     from builder.builds.operator_query import operator_table  # noqa: PLC0415
 
-    return operator_table(wiring, provider.folder, runtime, provider.ort_version, told)
+    return operator_table(wiring, provider.folder, runtime, provider.ort_version, reporter)
 
 
-def _why(said: str, provider: _Provider) -> str:
+def _why(message: str, provider: _Provider) -> str:
     """The reason why a model does not open; an operator that a smaller profile lacks comes first."""
     lean = cannot_run(Profile.LEAN.value, provider.ort_version)
-    lacks = cause(said, provider.label, lean, None)
-    known = str(lacks) if lacks else explained(said, provider.ort_version)
-    own = printable(" ".join(said.split())[-_LONGEST:])
+    lacks = cause(message, provider.label, lean, None)
+    known = str(lacks) if lacks else explained(message, provider.ort_version)
+    own = printable(" ".join(message.split())[-_LONGEST:])
     return known or f"{own} Check it with onnx.checker, or export it again."
 
 
@@ -322,8 +322,8 @@ def _reason(node: Node, opening: Opening, table: OperatorTable | None) -> str:
         (_UNSUPPORTED, bool(opening.unsupported) if every else node in opening.unsupported),
         (_CHEAPER, bool(opening.cheaper) if every else node[1] in opening.cheaper),
     )
-    said = [why for why, holds in causes if holds]
-    return "; ".join(said if every else said[:1]) or _UNSAID
+    reasons = [why for why, holds in causes if holds]
+    return "; ".join(reasons if every else reasons[:1]) or _UNSAID
 
 
 def _lines(plan: ModelPlan) -> Iterator[str]:

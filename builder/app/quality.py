@@ -122,10 +122,10 @@ def _pytest(wiring: Wiring, console: Console, flags: Sequence[str]) -> None:
 
 def _selections(wiring: Wiring, *, fast: bool, only: str | None) -> dict[str, tuple[str, ...]]:
     """The flags of pytest for each run, by the run's name."""
-    asked = () if fast else tuple(tiers(wiring))
+    tier_flags = () if fast else tuple(tiers(wiring))
     if only:
-        return {"tests": (f"-k={only}", *asked)}
-    return {"tests": _FAST} if fast else {name: (*flags, *asked) for name, flags in _RUNS.items()}
+        return {"tests": (f"-k={only}", *tier_flags)}
+    return {"tests": _FAST} if fast else {name: (*flags, *tier_flags) for name, flags in _RUNS.items()}
 
 
 def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:

@@ -125,17 +125,17 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
     Access, space and tag are checked before packages are proved. Raises what ``publish`` does,
     ``ConfigError`` for a tag that no folder can have, and ``DiskError``.
     """
-    mirror = MirrorFolder(to)
-    host = DirectoryHost(mirror, wiring.reporter)
+    folder = MirrorFolder(to)
+    host = DirectoryHost(folder, wiring.reporter)
     tag = mirror_tag(release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag))
     host.require_access()
     host.require_room(tag, _listed_files(wiring))
-    waits = f"waiting: another run writes to {mirror.root}"
+    waits = f"waiting: another run writes to {folder.root}"
     # A dry run writes nothing, so it needs no lock
-    with nullcontext() if options.dry_run else mirror.alone(lambda: wiring.reporter.say(waits)):
+    with nullcontext() if options.dry_run else folder.locked(lambda: wiring.reporter.say(waits)):
         done = publish_on(wiring, with_target(wiring), host, replace(options, tag=tag))
         if done.state in (State.PUBLISHED, State.UNCHANGED):
-            mirror.finish(tag)
+            folder.finish(tag)
     _say_state(wiring, done)
 
 
@@ -180,9 +180,9 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
 ) -> None:
     """Make the release of dist/ on GitHub complete, then public. Token: GITHUB_TOKEN, or gh's own."""
     allow = Leniency(lean=allow_lean, unresolved=allow_unresolved, mixed=allow_mixed)
-    asked = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
+    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
     wiring = make_wiring(dist)
-    publish_dist(wiring, asked, with_target(wiring, api, repository))
+    publish_dist(wiring, options, with_target(wiring, api, repository))
 
 
 @verb(name="release-status", **_WHERE)
@@ -220,8 +220,8 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
 ) -> None:
     """Make the release of dist/ in a folder that a static web server shows."""
     allow = Leniency(lean=allow_lean, unresolved=allow_unresolved, mixed=allow_mixed)
-    asked = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
-    mirror_dist(make_wiring(dist), asked, Path(to))
+    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
+    mirror_dist(make_wiring(dist), options, Path(to))
 
 
 _RUNNER = "ubuntu-24.04"

@@ -217,5 +217,5 @@ def _lines(explained: Explanation) -> Iterator[str]:
     yield explained.title
     if not explained.differences:
         yield "  no option differs"
-    yield from (f"  {difference}" for difference in explained.differences)
+    yield from (f"  {line}" for line in explained.differences)
     yield from (f"  note: {note}" for note in explained.notes)

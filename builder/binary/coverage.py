@@ -183,8 +183,8 @@ def lacking(containers: Iterable[Container], arch: Arch, *, widen: bool) -> tupl
     return tuple(one for one in containers if not _has(one.arches(Kind.SASS), arch, devices))
 
 
-def _has(found: frozenset[Arch], asked: Arch, devices: Iterable[Capability]) -> bool:
-    return asked.number in {arch.number for arch in found} and all(
+def _has(found: frozenset[Arch], wanted: Arch, devices: Iterable[Capability]) -> bool:
+    return wanted.number in {arch.number for arch in found} and all(
         any(runs_sass(arch, device) for arch in found) for device in devices
     )
 

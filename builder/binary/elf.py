@@ -19,8 +19,8 @@ from builder.binary.elf_headers import (
     Section,
     asks_for_executable_stack,
     names_in,
-    only,
     read_sections,
+    single_section,
     strings_of,
 )
 
@@ -131,7 +131,7 @@ def _first(tags: Mapping[int, Sequence[str]], tag: int) -> str | None:
 def _dynamic_names(buffer: Buffer, sections: Sequence[Section]) -> dict[int, list[str]]:
     """The names of the dynamic section by their tag, of the tags in ``_TAGS``."""
     found: dict[int, list[str]] = {}
-    section = only(sections, _DYNAMIC)
+    section = single_section(sections, _DYNAMIC)
     if section is not None:
         entries = [entry for entry in _dynamic_entries(buffer, section) if entry[0] in _TAGS]
         names = names_in(buffer, strings_of(sections, section), (value for _tag, value in entries))
@@ -170,7 +170,7 @@ def _versions(
     kind: int,
     read: Callable[[Buffer, Section], list[_VersionEntry]],
 ) -> list[_SymbolVersion]:
-    section = only(sections, kind)
+    section = single_section(sections, kind)
     if section is None:
         return []
     entries, strings = read(buffer, section), strings_of(sections, section)
@@ -240,7 +240,7 @@ class _SymbolRow(NamedTuple):
 
 def _symbols(buffer: Buffer, sections: Sequence[Section], versions: Mapping[int, _SymbolVersion]) -> Symbols:
     """All dynamic symbols that other libraries see; a library without a table has none."""
-    table = only(sections, DYNSYM)
+    table = single_section(sections, DYNSYM)
     if table is None:
         return NO_SYMBOLS
     rows = [row for row in _symbol_rows(buffer, sections, table) if row.binding != _LOCAL]
@@ -272,7 +272,7 @@ def symbol_entries(buffer: Buffer, table: Section) -> Iterator[tuple[int, ...]]:
 
 def _symbol_rows(buffer: Buffer, sections: Sequence[Section], table: Section) -> Iterator[_SymbolRow]:
     entries = symbol_entries(buffer, table)
-    versions = _version_indices(buffer, only(sections, _VERSYM), table.size // _SYMBOL_SIZE)
+    versions = _version_indices(buffer, single_section(sections, _VERSYM), table.size // _SYMBOL_SIZE)
     for place, (name, info, other, section, _value, _size) in enumerate(entries):
         yield _SymbolRow(name, info >> 4, other & 3, section, versions[place])
 

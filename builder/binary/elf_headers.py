@@ -112,7 +112,7 @@ def read_sections(buffer: Buffer) -> tuple[Section, ...]:
     return tuple(map(_section, repeat(buffer), repeat(names), headers, places))
 
 
-def only(sections: Sequence[Section], kind: int) -> Section | None:
+def single_section(sections: Sequence[Section], kind: int) -> Section | None:
     """The section of a kind that a library has once, if at all. Raises ``ElfError`` where it has two."""
     found = [section for section in sections if section.kind == kind]
     if len(found) > 1:

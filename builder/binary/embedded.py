@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Sequence
 from re import Pattern
 
 from builder.binary.elf import DYNSYM, Elf, symbol_entries
-from builder.binary.elf_headers import Buffer, ElfError, Section, names_in, only, strings_of
+from builder.binary.elf_headers import Buffer, ElfError, Section, names_in, single_section, strings_of
 
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
 
@@ -98,7 +98,7 @@ def _rodata(sections: Sequence[Section]) -> Section | None:
 
 def _exported_numbers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[str, int]]:
     """Name and value of each object of four bytes that the library exports; 0 where the file has no value."""
-    table = only(sections, DYNSYM)
+    table = single_section(sections, DYNSYM)
     if table is None:
         return
     numbers = [

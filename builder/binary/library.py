@@ -163,15 +163,15 @@ def check_one_version(code: Code, what: str, versions: Mapping[str, str | None])
     """
     if len(versions) <= 1:
         return
-    told = sorted({version for version in versions.values() if version}, key=numbers)
-    if len(told) > 1:
-        odd = min(told, key=lambda version: len(_paths(versions, version)))
+    found_versions = sorted({version for version in versions.values() if version}, key=numbers)
+    if len(found_versions) > 1:
+        rarest = min(found_versions, key=lambda version: len(_paths(versions, version)))
         yield Finding(
             code=code,
-            path=_paths(versions, odd)[0],
-            message=f"{what} of {len(told)} versions are mixed in this package",
+            path=_paths(versions, rarest)[0],
+            message=f"{what} of {len(found_versions)} versions are mixed in this package",
             wanted=f"all of {what} from one release",
-            got="; ".join(f"{version}: {', '.join(_paths(versions, version))}" for version in told),
+            got="; ".join(f"{version}: {', '.join(_paths(versions, version))}" for version in found_versions),
         )
     silent = _paths(versions, None)
     if silent:

@@ -39,8 +39,8 @@ class Artifact:
         self.discard()
         # One variant at a time, because each uses all cores
         waits = "another variant is being compiled: waiting"
-        alone = self._wiring.alone("compile", self._reporter, waits)
-        with alone, self._reporter.step(f"compile {self._place.root.name}"):
+        lock = self._wiring.locked("compile", self._reporter, waits)
+        with lock, self._reporter.step(f"compile {self._place.root.name}"):
             export("artifact", self._place.artifact, self._rendered, self._place, stage_build)
         self._place.artifact_key.write_text(self._key(), encoding="utf-8")
 

@@ -53,7 +53,7 @@ class CheckTools:
         version = project.bases.assembled.nvcc if self._base == "assembled" else project.cuda.version
         return ContainerInspector(self._wiring.engine, image, version, self._wiring.cache)
 
-    def bench(self) -> SelftestBench:
+    def selftest_bench(self) -> SelftestBench:
         """The container image, smoke program and models of the self-test."""
         with self._reporter.step("make what it is tried out with"), self._locked():
             rendered = self._rendered()
@@ -96,7 +96,7 @@ class CheckTools:
 
     def _locked(self) -> AbstractContextManager[None]:
         waits = "another build makes the tools that check packages: waiting"
-        return self._wiring.alone(f"kit-{self._base}", self._reporter, waits)
+        return self._wiring.locked(f"kit-{self._base}", self._reporter, waits)
 
     def _rendered(self) -> Rendered:
         """The Dockerfiles and context of the tools: those of a package that compiles nothing."""

@@ -58,7 +58,7 @@ class Work:
         return max(1, math.ceil(max(self.total / jobs, self.longest) / 60))
 
 
-def work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
+def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
     """The work of compiling a plan without any cache; zero for a plan that compiles nothing."""
     compiled = [output for output in costs if _is_compiled(output, plan)]
     units = [estimate(costs, output, _architectures(output, plan)) for output in compiled]
@@ -99,7 +99,9 @@ def _is_compiled(output: str, plan: BuildPlan) -> bool:
     )
 
 
-def tell(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], int | None]) -> Iterator[str]:
+def estimate_lines(
+    plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], int | None]
+) -> Iterator[str]:
     """The lines ``time`` and ``widen`` of a plan; none where nothing is compiled or no table exists.
 
     ``jobs`` gives the number of a profile's units compiled at once, ``None`` without an engine.
@@ -117,7 +119,7 @@ def tell(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], i
 
 
 def _time(plan: BuildPlan, costs: Mapping[str, Cost], at_once: int | None) -> str:
-    of = work(plan, costs)
+    of = compile_work(plan, costs)
     seconds = f"{_rounded(of.total)} CPU s{_unmeasured(plan, costs)}"
     if at_once is None:
         return f"about {seconds}; no Docker engine says on how many cores"
@@ -128,7 +130,7 @@ def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile]
     """The faster profile lean, its time, and what it cannot do."""
     if plan.profile is not Profile.FULL:
         return ""
-    lean, at_once = work(replace(plan, profile=Profile.LEAN), costs), jobs(Profile.LEAN)
+    lean, at_once = compile_work(replace(plan, profile=Profile.LEAN), costs), jobs(Profile.LEAN)
     takes = f"{_rounded(lean.total)} CPU s" if at_once is None else f"{lean.minutes(at_once)} min"
     return f"; --profile lean takes about {takes} and cannot run {_CANNOT[plan.host]}"
 
@@ -144,7 +146,7 @@ def _with(plan: BuildPlan, sm: Iterable[Arch]) -> BuildPlan:
 
 def _difference(wider: BuildPlan, narrower: BuildPlan, costs: Mapping[str, Cost]) -> str:
     """The cost of a wider set, in words."""
-    seconds = work(wider, costs).total - work(narrower, costs).total
+    seconds = compile_work(wider, costs).total - compile_work(narrower, costs).total
     count = len(wider.variant.sm) - len(narrower.variant.sm)
     size = count * _PROVIDER_MB[wider.profile or Profile.FULL]
     return f"about {_rounded(seconds)} CPU s and {size} MB in the CUDA provider"

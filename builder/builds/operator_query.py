@@ -83,7 +83,7 @@ def operator_table(
         return kept
     with reporter.step("ask the CUDA provider for every operator"):
         table = ask(
-            definitions(), lambda asked: open_models(libraries, asked, _CARD, runtime=runtime), ort_version
+            definitions(), lambda models: open_models(libraries, models, _CARD, runtime=runtime), ort_version
         )
     with part_file(file) as part:
         part.write(json.dumps(to_json(table), indent=1).encode())
@@ -95,52 +95,54 @@ def ask(known: Sequence[Definition], opener: Opener, ort_version: str) -> Operat
 
     Raises ``CheckFailedError`` where nothing at all is answered.
     """
-    said = {definition: _Answers() for definition in known}
+    answers = {definition: _Answers() for definition in known}
     questions = [Question(definition, definition.bindings()) for definition in known]
     while questions:
         openings = _open(opener, [question.model() for question in questions])
         questions = [
             again
             for question, opening in zip(questions, openings, strict=True)
-            for again in _heard(question, opening, said[question.definition])
+            for again in _note_answers(question, opening, answers[question.definition])
         ]
-    if not any(one.answered for one in said.values()):
+    if not any(one.answered for one in answers.values()):
         raise CheckFailedError(
             "The CUDA provider answered for no operator at all: ONNX Runtime's log is not what it was. "
             "Report this with the version of ONNX Runtime."
         )
-    return _table(said, _opsets(opener, {definition.domain for definition in known}), ort_version)
+    return _table(answers, _opsets(opener, {definition.domain for definition in known}), ort_version)
 
 
 def _open(opener: Opener, models: Sequence[bytes]) -> list[Opening]:
     with tempfile.TemporaryDirectory(prefix="ortpacks-operators-") as name:
-        asked = []
+        files = []
         for at, model in enumerate(models):
             file = Path(name) / f"{at}.onnx"
             file.write_bytes(model)
-            asked.append(ModelToOpen(model=file, level=DISABLED, config=_CONFIG))
-        return list(opener(asked))
+            files.append(ModelToOpen(model=file, level=DISABLED, config=_CONFIG))
+        return list(opener(files))
 
 
-def _heard(question: Question, opening: Opening, said: _Answers) -> Iterator[Question]:
+def _note_answers(question: Question, opening: Opening, answers: _Answers) -> Iterator[Question]:
     """Note the answers; the questions to ask next where there were none."""
     if ("Identity", LAST) in opening.no_kernel:
         filled = question.definition.filled(question.form)
-        said.answered += len(question.bindings)
+        answers.answered += len(question.bindings)
         for at, binding in enumerate(question.bindings):
             if (question.definition.operator, f"n{at}") not in opening.no_kernel:
-                said.kernel = True
+                answers.kernel = True
                 for name in filled & binding.keys():
-                    said.types[name].add(binding[name])
+                    answers.types[name].add(binding[name])
     elif _UNKNOWN.search(opening.error):
-        said.unknown = True
+        answers.unknown = True
     else:
         yield from question.again(opening.error)
 
 
-def _table(said: Mapping[Definition, _Answers], opsets: Mapping[str, int], ort_version: str) -> OperatorTable:
+def _table(
+    answers: Mapping[Definition, _Answers], opsets: Mapping[str, int], ort_version: str
+) -> OperatorTable:
     served: dict[tuple[str, str], dict[int, Mapping[str, Iterable[str]] | None]] = defaultdict(dict)
-    for definition, one in said.items():
+    for definition, one in answers.items():
         if not one.unknown:
             key = (definition.domain or ONNX, definition.operator)
             served[key][definition.since] = one.types if one.kernel else None
@@ -149,9 +151,9 @@ def _table(said: Mapping[Definition, _Answers], opsets: Mapping[str, int], ort_v
         onnxruntime=ort_version,
         opsets=opsets,
         kernels=tuple(row for key, versions in sorted(served.items()) for row in ranges(*key, versions)),
-        asked=sum(one.answered for one in said.values()),
+        asked=sum(one.answered for one in answers.values()),
         unasked=tuple(
-            str(definition) for definition, one in said.items() if not (one.answered or one.unknown)
+            str(definition) for definition, one in answers.items() if not (one.answered or one.unknown)
         ),
     )
 
@@ -160,8 +162,8 @@ def _opsets(opener: Opener, domains: Iterable[str]) -> dict[str, int]:
     """The newest opset that the host knows of each domain, as it says when it refuses a newer one."""
     found = {}
     for opening in _open(opener, [future(domain) for domain in sorted(domains)]):
-        if told := _KNOWN_TILL.search(opening.error):
-            found[told[1]] = int(told[2])
+        if match := _KNOWN_TILL.search(opening.error):
+            found[match[1]] = int(match[2])
     return found
 
 

@@ -82,15 +82,15 @@ class Packer:
 
         The variant's earlier packages are removed first.
         """
-        bench = self._bench(self.wiring.dist)
+        ports = self._ports(self.wiring.dist)
         for layout in self.plan.possible_layouts:
-            discard(package_name(self.plan, layout), bench)
-        goods = self._goods(*self.check())
-        with self.reporter.step(f"bundle {goods.plan.variant.name}"):
-            bundled = bundle(goods, self._bench(self.place.unverified))
-        prove = verifier(self.wiring, self.reporter, self.tools.bench() if self.tools else None)
+            discard(package_name(self.plan, layout), ports)
+        checked = self._checked_content(*self.check())
+        with self.reporter.step(f"bundle {checked.plan.variant.name}"):
+            bundled = bundle(checked, self._ports(self.place.unverified))
+        prove = verifier(self.wiring, self.reporter, self.tools.selftest_bench() if self.tools else None)
         manifests = [verify(one.package.path, prove) for one in bundled]
-        if goods.plan.variant.provider == CUDA:
+        if checked.plan.variant.provider == CUDA:
             write_record(
                 bundled[0],
                 manifests[0],
@@ -125,7 +125,7 @@ class Packer:
         )
         return gather(self.plan, sources)
 
-    def _goods(self, members: tuple[Member, ...], report: BinaryReport) -> CheckedContent:
+    def _checked_content(self, members: tuple[Member, ...], report: BinaryReport) -> CheckedContent:
         return CheckedContent(
             plan=self.plan,
             members=members,
@@ -136,7 +136,7 @@ class Packer:
             revision=self._base_revision(),
         )
 
-    def _bench(self, dist: Path) -> BundlePorts:
+    def _ports(self, dist: Path) -> BundlePorts:
         return BundlePorts(
             archive=self.wiring.archive(self.reporter),
             bom=self.wiring.bom,

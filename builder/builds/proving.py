@@ -60,7 +60,9 @@ def verify_packages(
         elif cards:
             wiring.reporter.say(f"{manifest.name}: on no card: it is for {manifest.provider}")
         try:
-            verify(package, verifier(wiring, wiring.reporter, tools.bench() if tools else None, tried))
+            verify(
+                package, verifier(wiring, wiring.reporter, tools.selftest_bench() if tools else None, tried)
+            )
         except CheckFailedError as error:
             if grid is None:
                 raise
@@ -79,9 +81,9 @@ def verify_packages(
 
 
 def verifier(
-    wiring: Wiring, reporter: Reporter, bench: SelftestBench | None, cards: CardBench | None = None
+    wiring: Wiring, reporter: Reporter, selftest_bench: SelftestBench | None, cards: CardBench | None = None
 ) -> Verifier:
-    """The verifier of packages. Without ``bench`` their bytes are read and nothing is run."""
+    """The verifier of packages. Without ``selftest_bench`` their bytes are read and nothing is run."""
     return Verifier(
         archive=wiring.archive(reporter),
         bom=wiring.bom,
@@ -91,12 +93,12 @@ def verifier(
         record=record_text,
         check=lambda members, variant: check(members, variant, wiring.project.check, None, reporter),
         selftest=None
-        if bench is None
+        if selftest_bench is None
         else lambda manifest, stream: selftest(
             manifest.name,
             stream,
             manifest.onnxruntime.version,
-            bench,
+            selftest_bench,
             cuda=manifest.provider == CUDA,
         ),
         tar=lambda top, files: stream_files({f"/{top}/{path}": file for path, file in files.items()}),
@@ -154,8 +156,10 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
         for variant in variants:
             report = check(members, variant, wiring.project.check, inspector, wiring.reporter)
             say_report(report, variant, wiring.reporter)
-            said = (*check_installed(manifest, digests), *compare(manifest, report)) if manifest else ()
-            require([*report.findings, *said], f"{path.name} does not hold what {variant.name} promises")
+            mismatches = (*check_installed(manifest, digests), *compare(manifest, report)) if manifest else ()
+            require(
+                [*report.findings, *mismatches], f"{path.name} does not hold what {variant.name} promises"
+            )
 
 
 def _identified(

@@ -18,7 +18,7 @@ from builder.builds.artifact import (
     write_built,
 )
 from builder.builds.check_tools import CheckTools
-from builder.builds.estimate import tell as tell_costs
+from builder.builds.estimate import estimate_lines
 from builder.builds.packing import Packer
 from builder.builds.proving import unpacked
 from builder.builds.wiring import Wiring
@@ -89,7 +89,7 @@ class VariantBuild:
 
     def show_plan(self) -> None:
         """Decide, and report the time that compiling will take."""
-        self._tell_costs(self.plan())
+        self._report_estimate(self.plan())
 
     def render(self) -> None:
         """Write the Dockerfiles and the build context into ``dist/<variant>``."""
@@ -107,7 +107,7 @@ class VariantBuild:
                 self._reporter.say(f"{package.name} is up to date")
             if done:
                 return done
-            self._tell_costs(decided)
+            self._report_estimate(decided)
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             if decided.origin is Origin.SOURCE:
@@ -150,7 +150,7 @@ class VariantBuild:
         with self._locked():
             decided = self.plan()
             tools = self._tools(decided.base)
-            tools.bench()
+            tools.selftest_bench()
             with (
                 self._reporter.step(f"image {self._variant.name}"),
                 unpacked(self._wiring, self._reporter, packages[0]) as folder,
@@ -183,7 +183,7 @@ class VariantBuild:
 
     def _locked(self) -> AbstractContextManager[None]:
         waits = f"another process works in {self._place.root}: waiting"
-        return self._wiring.alone(self._variant.name, self._reporter, waits)
+        return self._wiring.locked(self._variant.name, self._reporter, waits)
 
     def _stage_build(self, decided: BuildPlan) -> StageBuild:
         engine = self._wiring.engine
@@ -196,9 +196,9 @@ class VariantBuild:
             cache=self._options.cache,
         )
 
-    def _tell_costs(self, decided: BuildPlan) -> None:
+    def _report_estimate(self, decided: BuildPlan) -> None:
         table = costs.read(self._wiring.root / "builder/inside/costs.tsv")
-        for line in tell_costs(decided, table, self._jobs):
+        for line in estimate_lines(decided, table, self._jobs):
             self._reporter.say(line)
 
     def _jobs(self, profile: Profile) -> int | None:

@@ -177,11 +177,11 @@ class CardBench:
         self, capability: Capability, manifest: Manifest, libraries: Path, report: BinaryReport
     ) -> CardRow:
         card = VirtualCard(capability=str(capability), driver=self.cards.driver)
-        asked = [
+        models = [
             ModelToOpen(model=trial.model, feed=_feed(trial) if capability >= trial.since else None)
             for trial in self.trials
         ]
-        openings = list(open_models(libraries, asked, card, runtime=self.runtime))
+        openings = list(open_models(libraries, models, card, runtime=self.runtime))
         choice = select([_device(capability, card.driver)], _index(manifest), LINUX)
         return CardRow(
             capability=card.capability,

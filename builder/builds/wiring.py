@@ -108,8 +108,8 @@ class Wiring:
 
     def store(self, lock: Lock, reporter: Reporter | None = None) -> FileStore:
         """The input cache with the pins of ``lock``."""
-        told = reporter or self.reporter
-        transfer = HttpTransfer(reporter=told, sleep=time.sleep, env=self.env)
+        reporter = reporter or self.reporter
+        transfer = HttpTransfer(reporter=reporter, sleep=time.sleep, env=self.env)
         return FileStore(
             cache=self.cache,
             lock=lock,
@@ -117,7 +117,7 @@ class Wiring:
                 InputKind.WHEEL: PipSource(runner=self.runner, python=sys.executable),
                 InputKind.DEBIAN: DebianSource(mirrors=self.mirrors, transfer=transfer),
             },
-            reporter=told,
+            reporter=reporter,
             offline=self.offline,
         )
 
@@ -204,7 +204,7 @@ class Wiring:
         """The folder of a variant's build."""
         return Workplace(self.dist / variant)
 
-    def alone(self, name: str, reporter: Reporter, waits: str) -> AbstractContextManager[None]:
+    def locked(self, name: str, reporter: Reporter, waits: str) -> AbstractContextManager[None]:
         """The lock ``name`` of ``dist``; ``waits`` is said while another process has it."""
         return exclusive(self.dist / ".locks" / name, lambda: reporter.say(waits))
 

@@ -103,8 +103,8 @@ def main(
     except BuilderError as error:
         return _failed(error.exit_code, str(error), argv, as_json, out, err)
     except OSError as error:
-        told = os_error(error)
-        return _failed(told.exit_code, str(told), argv, as_json, out, err)
+        failure = os_error(error)
+        return _failed(failure.exit_code, str(failure), argv, as_json, out, err)
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
     out(_spelled(answer.value) if as_json else "\n".join(answer.lines))
@@ -243,8 +243,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, text) in COMMANDS.items():
-        said = f"{text[0].upper()}{text[1:]}."
-        command = commands.add_parser(name, help=text, description=said, allow_abbrev=False)
+        sentence = f"{text[0].upper()}{text[1:]}."
+        command = commands.add_parser(name, help=text, description=sentence, allow_abbrev=False)
         _add_common(name, command)
         _add_own(name, command)
     return parser

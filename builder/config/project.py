@@ -121,16 +121,16 @@ def _check_architectures(document: Document, name: str, sm: tuple[Arch, ...]) ->
             document.report(CompatibilityError, place, message, found=finding.got, allowed=finding.wanted)
 
 
-def _check_generations(document: Document, name: str, sm: tuple[Arch, ...], said: list[str]) -> None:
-    meant = [
+def _check_generations(document: Document, name: str, sm: tuple[Arch, ...], listed: list[str]) -> None:
+    expected = [
         generation
         for generation, numbers in GENERATION_NUMBERS.items()
         if any(arch.number in numbers for arch in sm)
     ]
-    if set(meant) != set(said):
+    if set(expected) != set(listed):
         place: Location = ("variants", name, "generations")
-        message, allowed = "not the generations of this sm set", ", ".join(meant)
-        document.report(CompatibilityError, place, message, found=", ".join(said), allowed=allowed)
+        message, allowed = "not the generations of this sm set", ", ".join(expected)
+        document.report(CompatibilityError, place, message, found=", ".join(listed), allowed=allowed)
 
 
 def _check_providers(document: Document) -> None:

@@ -41,13 +41,13 @@ def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     ``path`` is a folder that is there, or a file that is made and stays. Where its holder removes the file,
     who waited takes the lock of the file that is there then. Raises ``DiskError`` where it cannot be made.
     """
-    told = False
+    announced = False
     while True:
         with _opened(path) as descriptor:
             while not locked(descriptor):
-                if not told:
+                if not announced:
                     waiting()
-                told = True
+                announced = True
                 time.sleep(_POLL_SECONDS)
             if _still_there(descriptor, path):
                 yield

@@ -44,11 +44,11 @@ def downloaded(folder: Path, name: str) -> Path:
     return wheel
 
 
-def refusal(name: str, said: Sequence[str], advice: str) -> Union[DiskError, IntegrityError, TransferError]:
-    """The error to report where pip failed and ``said`` so; ``advice`` is for a wheel not to be had."""
-    tail = "\n".join(f"    {line.strip()}" for line in [line for line in said if line.strip()][-_TAIL:])
-    if "DO NOT MATCH THE HASHES" in " ".join(" ".join(said).split()):
+def refusal(name: str, output: Sequence[str], advice: str) -> Union[DiskError, IntegrityError, TransferError]:
+    """The error to report where pip failed and ``output`` so; ``advice`` is for a wheel not to be had."""
+    tail = "\n".join(f"    {line.strip()}" for line in [line for line in output if line.strip()][-_TAIL:])
+    if "DO NOT MATCH THE HASHES" in " ".join(" ".join(output).split()):
         return IntegrityError(f"{name}: the package index serves other bytes. pip says:\n{tail}")
-    if says_full(said):
+    if says_full(output):
         return DiskError(f"{name}: the disk is full. Free space and run again. pip says:\n{tail}")
     return TransferError(f"{name}: pip could not fetch it. {advice} pip says:\n{tail}")

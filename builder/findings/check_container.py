@@ -92,8 +92,8 @@ def gpu_not_passed(seen: Seen) -> Iterator[Finding]:
     """D101: a container shows the bus and the modules of its host, and not the device files."""
     host = seen.kernel.cards or seen.kernel.loaded
     if seen.system.container and host and seen.kernel.control == ABSENT:
-        said = f"In a container ({seen.system.container}) with the host's NVIDIA card in sight"
-        yield FIX.found("D101", f"{said}, and there is no /dev/nvidiactl.")
+        where = f"In a container ({seen.system.container}) with the host's NVIDIA card in sight"
+        yield FIX.found("D101", f"{where}, and there is no /dev/nvidiactl.")
 
 
 def container_without_libcuda(seen: Seen) -> Iterator[Finding]:

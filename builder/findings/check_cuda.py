@@ -130,7 +130,7 @@ class NumberedFailure(NamedTuple):
     """A number and who said it."""
 
     code: str
-    told: str
+    text: str
 
 
 def failures(seen: Seen) -> List[NumberedFailure]:
@@ -142,14 +142,14 @@ def numbered_failures(seen: Seen) -> Iterator[Finding]:
     """D021 to D030, and D105: CUDA, NVML or a session fails with a number."""
     by_code: Dict[str, List[str]] = {}
     for failure in failures(seen):
-        by_code.setdefault(failure.code, []).append(failure.told)
+        by_code.setdefault(failure.code, []).append(failure.text)
     works = f"The driver lists {seen.listed} GPU(s). " if seen.listed else ""
-    for code, told in by_code.items():
-        said = f"{works}{'; '.join(told)}."
+    for code, texts in by_code.items():
+        sentence = f"{works}{'; '.join(texts)}."
         if code == "D026" and wsl_500(seen):
-            yield CONTAINER.found("D105", f"{said} A container on WSL2, without libnvdxgdmal.so.1.")
+            yield CONTAINER.found("D105", f"{sentence} A container on WSL2, without libnvdxgdmal.so.1.")
         else:
-            yield FIX.found(code, said)
+            yield FIX.found(code, sentence)
 
 
 def driver_library_failures(seen: Seen) -> Iterator[Finding]:
@@ -176,9 +176,9 @@ def _of_nvml(seen: Seen) -> Iterator[NumberedFailure]:
 
 
 def _of_trial(seen: Seen) -> Iterator[NumberedFailure]:
-    trial = seen.trial
-    if trial is not None and trial.code is not None and trial.code != NO_DEVICE:
-        yield NumberedFailure(_CODES.get(trial.code, "D029"), f"A session fails: {trial.failure}")
+    tried = seen.trial
+    if tried is not None and tried.code is not None and tried.code != NO_DEVICE:
+        yield NumberedFailure(_CODES.get(tried.code, "D029"), f"A session fails: {tried.failure}")
 
 
 def failed_session(seen: Seen) -> Iterator[Finding]:
@@ -200,11 +200,11 @@ def failed_models(seen: Seen) -> Iterator[Finding]:
 
 
 def _fails(seen: Seen, what: str, failure: str) -> Finding:
-    said = f"{what}: {failure.rstrip('.')}."
+    sentence = f"{what}: {failure.rstrip('.')}."
     package = seen.installed.package if seen.installed else None
     ort = package.onnxruntime if package else None
     found = cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
-    return FIX.found("D404", said, **found._asdict()) if found else FIX.found("D401", said)
+    return FIX.found("D404", sentence, **found._asdict()) if found else FIX.found("D401", sentence)
 
 
 def cpu_fallback(seen: Seen) -> Iterator[Finding]:

@@ -182,16 +182,16 @@ def dropped_by_driver(seen: Seen) -> Iterator[Finding]:
         return
     old = [card for card in _cards(seen) if _MAXWELL <= card.device < _TURING]
     if old and _lacking(seen) and seen.driver and above_ceiling(seen.driver, LAST_OF_OLD):
-        said = f"The driver is {seen.driver}, it lists {seen.listed} of {len(_cards(seen))} cards"
-        yield FIX.found("D010", f"{said}, and {_named(old)} is from before Turing.")
+        comparison = f"The driver is {seen.driver}, it lists {seen.listed} of {len(_cards(seen))} cards"
+        yield FIX.found("D010", f"{comparison}, and {_named(old)} is from before Turing.")
 
 
 def cards_not_listed(seen: Seen) -> Iterator[Finding]:
     """D011: the driver lists fewer GPUs than there are cards, and D010 and D012 do not explain it."""
     if not seen.listed or not _lacking(seen) or [*dropped_by_driver(seen), *before_maxwell(seen)]:
         return
-    said = f"The driver lists {seen.listed} GPU(s), and the bus has {len(_cards(seen))} NVIDIA cards"
-    yield FIX.found("D011", f"{said}: {_named(_cards(seen))}.")
+    comparison = f"The driver lists {seen.listed} GPU(s), and the bus has {len(_cards(seen))} NVIDIA cards"
+    yield FIX.found("D011", f"{comparison}: {_named(_cards(seen))}.")
 
 
 def before_maxwell(seen: Seen) -> Iterator[Finding]:

@@ -92,9 +92,9 @@ def shadowed_libraries(seen: Seen) -> Iterator[Finding]:
         kinds[_kind(shadow)].append(shadow)
     for code, found in kinds.items():
         if found:
-            told = "; ".join(map(_told, found[:_NAMED]))
+            named = "; ".join(map(_shadow_text, found[:_NAMED]))
             rest = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-            yield FIX.found(code, f"Before the package's in LD_LIBRARY_PATH: {told}{rest}.")
+            yield FIX.found(code, f"Before the package's in LD_LIBRARY_PATH: {named}{rest}.")
 
 
 def python_distributions(seen: Seen) -> Iterator[Finding]:
@@ -149,7 +149,7 @@ def _same(shadow: Shadow) -> bool:
     return all(theirs == ours for theirs, ours in pairs)
 
 
-def _told(shadow: Shadow) -> str:
+def _shadow_text(shadow: Shadow) -> str:
     version = f" ({shadow.version})" if shadow.version else ""
     own = f", the package's is {shadow.own}" if shadow.own else ""
     return f"{shadow.path}{version}{own}"

@@ -137,8 +137,8 @@ def lacks_kernels(seen: Seen) -> Iterator[Finding]:
     found = shortcoming(package.onnxruntime.cannot_run, package.onnxruntime.host) if package else None
     if package and found:
         missing = counted(package.onnxruntime.cannot_run)
-        said = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
-        yield FIX.found("D211", said, **found._asdict())
+        sentence = f"{package.name} is in use. Operators without CUDA kernels in it: {missing}."
+        yield FIX.found("D211", sentence, **found._asdict())
 
 
 def by_jit(seen: Seen) -> List[Device]:
@@ -155,8 +155,10 @@ def _slow(seen: Seen, installed: InstalledPackage, served: List[Device]) -> Iter
         yield FIX.found("D205", f"{installed.package.name} has no native code for {_names(jit)}.")
     newer = seen.cuda and installed.cuda and _numbers(seen.cuda) < _numbers(installed.cuda)
     if jit and newer:
-        said = f"The driver serves CUDA {seen.cuda}, the package is of CUDA {installed.cuda}"
-        yield FIX.found("D210", f"{said}, and {_names(jit)} has no native code in it.", cuda=installed.cuda)
+        sentence = f"The driver serves CUDA {seen.cuda}, the package is of CUDA {installed.cuda}"
+        yield FIX.found(
+            "D210", f"{sentence}, and {_names(jit)} has no native code in it.", cuda=installed.cuda
+        )
 
 
 def _numbers(version: str) -> Tuple[int, ...]:

@@ -149,9 +149,9 @@ def cause(message: str, name: str, missing: Sequence[MissingKernels], host: Opti
     return Cause(name, operator, found.otherwise) if operator and found else None
 
 
-def _domain(told: Optional[str]) -> str:
+def _domain(domain: Optional[str]) -> str:
     """One of the two messages names ONNX's own domain, the other leaves it out."""
-    return ONNX if told in (None, ONNX, _ONNX_TITLE) else str(told)
+    return ONNX if domain in (None, ONNX, _ONNX_TITLE) else str(domain)
 
 
 def _is_in(one: Failed, entry: MissingKernels) -> bool:

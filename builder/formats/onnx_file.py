@@ -162,17 +162,17 @@ def _values(data: Bytes, start: int, end: int) -> Iterator[Tuple[int, int, int]]
 
 def _external(data: Bytes, start: int, end: int) -> Iterator[External]:
     name = ""
-    said: Dict[str, str] = {}
+    entries: Dict[str, str] = {}
     for number, wire, first, last in _fields(data, start, end):
         if (number, wire) == (_NAME, _BYTES):
             name = data[first:last].decode(errors="replace")
         elif (number, wire) == (_EXTERNAL, _BYTES):
             texts = [data[a:b].decode(errors="replace") for _, _, a, b in _fields(data, first, last)]
-            said.update(zip(texts[::2], texts[1::2]))
-    if "location" in said:
-        offset, size = _number(said.get("offset") or "0"), _number(said.get("length", ""))
+            entries.update(zip(texts[::2], texts[1::2]))
+    if "location" in entries:
+        offset, size = _number(entries.get("offset") or "0"), _number(entries.get("length", ""))
         ends = None if offset is None or size is None else offset + size
-        yield External(name, said["location"], ends)
+        yield External(name, entries["location"], ends)
 
 
 def _number(text: str) -> Optional[int]:

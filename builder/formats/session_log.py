@@ -97,10 +97,10 @@ class Placement:
             self.listen(found[1], found[2])
 
 
-def explained(said: str, ort_version: str) -> Optional[str]:
+def explained(message: str, ort_version: str) -> Optional[str]:
     """A sentence or two for what ``CreateSession`` said; ``None`` where its own words have to do."""
     for pattern, sentence in _KNOWN.items():
-        found = pattern.search(said)
+        found = pattern.search(message)
         if found:
             names = map(shortened, found.groups())
             return sentence.format(*names, path=found[1], runtime=f"ONNX Runtime {ort_version}")

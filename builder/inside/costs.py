@@ -124,9 +124,9 @@ def write(file: Path, costs: Mapping[str, Cost]) -> None:
     """Write the table, the dearest unit first. The file appears whole or not at all."""
     dearest = sorted(costs.items(), key=lambda item: (-item[1].cpu, item[0]))
     rows = (f"{output}\t{cost.cpu:.2f}\t{cost.architectures}\t{cost.peak}\n" for output, cost in dearest)
-    beside = file.with_name(f"{file.name}.part")
-    beside.write_text(_HEADER + "".join(rows), encoding="utf-8")
-    beside.replace(file)
+    part = file.with_name(f"{file.name}.part")
+    part.write_text(_HEADER + "".join(rows), encoding="utf-8")
+    part.replace(file)
 
 
 _RUNS = "runs.log"

@@ -134,12 +134,12 @@ class Progress:
     ran: Callable[[], Iterable[Line]]
     """The unit log's lines since the last call."""
     done: float = 0.0
-    told: int = 0
+    reported_tenth: int = 0
     """The tenth that was told last."""
-    told_at: float = field(default_factory=time.monotonic)
+    reported_at: float = field(default_factory=time.monotonic)
     compiled: float = 0.0
     """The cost of the units that were compiled in this run."""
-    took: float = 0.0
+    unit_seconds: float = 0.0
     """The seconds that these units ran, all of them together."""
 
     def finished(self, output: str, counts: str) -> None:
@@ -148,16 +148,16 @@ class Progress:
             price = self.costs.get(line.output, 0.0)
             if price and costs.was_compiled(line, price):
                 self.compiled += price
-                self.took += (line.end - line.start) / 1000
+                self.unit_seconds += (line.end - line.start) / 1000
         self.done += self.costs.get(output, 0.0)
         tenth, now = int(10 * self.done / self._total), time.monotonic()
-        if tenth > self.told or now - self.told_at >= _SECONDS_A_LINE:
-            self.told, self.told_at = tenth, now
+        if tenth > self.reported_tenth or now - self.reported_at >= _SECONDS_A_LINE:
+            self.reported_tenth, self.reported_at = tenth, now
             say(f"{counts} units{self.left()}")
 
     def left(self) -> str:
         """``, about 12 min left``; by the costs alone before a twentieth of them was compiled."""
-        rate = self.took / self.compiled if self.compiled > self._total / 20 else 1.0
+        rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
         seconds = (self._total - self.done) * rate / self.jobs
         return f", about {max(1, round(seconds / 60))} min left" if self.costs else ""
 
@@ -173,12 +173,12 @@ def compile_units(tree: Path, jobs: int, targets: Sequence[str], progress: Progr
     failures: list[FailedUnit] = []
     with subprocess.Popen(
         argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as ninja:
-        for line in follow(ninja.stdout or (), progress, failures):
+    ) as process:
+        for line in follow(process.stdout or (), progress, failures):
             print(line, flush=True)
-    if ninja.returncode:
-        tell(failures)
-    return ninja.returncode
+    if process.returncode:
+        report_failures(failures)
+    return process.returncode
 
 
 @dataclass(kw_only=True)
@@ -213,7 +213,7 @@ def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[
             current.add(line)
 
 
-def tell(failures: Sequence[FailedUnit]) -> None:
+def report_failures(failures: Sequence[FailedUnit]) -> None:
     """Print the failures once more at the end, where the user looks, each with its last lines."""
     if not failures:
         return

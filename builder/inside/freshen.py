@@ -21,9 +21,9 @@ def main(folder: Path, record: Path) -> None:
     """Set the times below ``folder`` and write ``record`` anew."""
     known = json.loads(record.read_text()) if record.is_file() else {}
     seen = {str(file): freshen(file, known.get(str(file))) for file in files(folder)}
-    beside = record.with_name(f"{record.name}.part")
-    beside.write_text(json.dumps(seen))
-    beside.replace(record)
+    part = record.with_name(f"{record.name}.part")
+    part.write_text(json.dumps(seen))
+    part.replace(record)
 
 
 def files(folder: Path) -> Iterator[Path]:

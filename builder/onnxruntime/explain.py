@@ -238,7 +238,8 @@ def _notes(plan: BuildPlan) -> Iterator[str]:
 def _made_of(plan: BuildPlan) -> Iterator[str]:
     sm, version = plan.variant.sm, plan.ort_version
     for asked, becomes in rewritten(divide(sm, *tools(plan)).compiled, version):
-        yield f"sm_{asked} becomes sm_{becomes}, which runs on {_devices(becomes)}{_lost(asked, becomes)}"
+        lost_words = _lost_words(asked, becomes)
+        yield f"sm_{asked} becomes sm_{becomes}, which runs on {_devices(becomes)}{lost_words}"
     if plan.added:
         yield f"added for what is lost so (widen): {sm_names(plan.added)}"
     if plan.profile is Profile.FULL:
@@ -254,8 +255,8 @@ def _left_out(sm: Sequence[Arch], version: str) -> Iterator[str]:
         if launch.option in unused:
             yield f"{launch.name} is left out: no architecture of the set launches it ({launch.source})"
     for launch, part in narrowed(sm, version):
-        made = " ".join(map(str, sorted(part)))
-        yield f"{launch.name} is compiled for {made}: nothing else launches it ({launch.source})"
+        targets = " ".join(map(str, sorted(part)))
+        yield f"{launch.name} is compiled for {targets}: nothing else launches it ({launch.source})"
         for arch in sorted(launch.launched(sm) - part):
             older = launch.served[arch.number]
             yield f"{launch.name}: sm_{arch} runs the SASS for sm_{older}, made from the same PTX"
@@ -268,6 +269,6 @@ def _devices(arch: Arch) -> str:
     return ", ".join(str(device) for device in CAPABILITIES if runs_sass(arch, device))
 
 
-def _lost(asked: Arch, becomes: Arch) -> str:
-    lost = lost_capabilities([asked], [becomes])
-    return f" alone, not on {', '.join(map(str, lost))}" if lost else ""
+def _lost_words(asked: Arch, becomes: Arch) -> str:
+    devices = lost_capabilities([asked], [becomes])
+    return f" alone, not on {', '.join(map(str, devices))}" if devices else ""

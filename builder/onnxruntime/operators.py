@@ -63,14 +63,14 @@ class OperatorTable:
             served[item.operator].append(f"{item.domain} {item.opsets} {types_text(item)}".rstrip())
         wanted = sorted(set(operators))
         none = ", ".join(operator for operator in wanted if operator not in served)
-        said = [f"no CUDA kernel for {none}"] if none else []
-        said += [
+        reasons = [f"no CUDA kernel for {none}"] if none else []
+        reasons += [
             f"no CUDA kernel for {operator} of its opset and types. There are some for "
             + "; ".join(served[operator])
             for operator in wanted
             if operator in served
         ]
-        return "; ".join(said)
+        return "; ".join(reasons)
 
 
 def ranges(

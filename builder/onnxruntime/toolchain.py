@@ -82,7 +82,7 @@ def rewritten(sm: Sequence[Arch], version: str) -> tuple[tuple[Arch, Arch], ...]
     if not REWRITES_ARCHES.holds(version):
         return ()
     pairs = ((arch, _accelerated(arch)) for arch in sm if arch.suffix != "f")
-    return tuple((asked, made) for asked, made in pairs if asked != made)
+    return tuple((arch, becomes) for arch, becomes in pairs if arch != becomes)
 
 
 def _entry(word: str) -> tuple[Arch, str]:

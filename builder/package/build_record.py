@@ -250,20 +250,20 @@ def _row(manifest: Manifest, record: BuildRecord, size: int) -> list[str]:
     ]
 
 
-def _figures(took: CompileRecord) -> list[str]:
-    seconds = (f"{took.cpu_s:,}", f"{took.wall_s:,}")
+def _figures(compiled: CompileRecord) -> list[str]:
+    seconds = (f"{compiled.cpu_s:,}", f"{compiled.wall_s:,}")
     return [
-        *(f"{took.units:,}", *seconds, str(took.jobs), f"{took.busy_percent} %"),
-        *(f"{took.peak_mib:,}", f"{took.longest_unit_s:,}"),
+        *(f"{compiled.units:,}", *seconds, str(compiled.jobs), f"{compiled.busy_percent} %"),
+        *(f"{compiled.peak_mib:,}", f"{compiled.longest_unit_s:,}"),
     ]
 
 
 def _kind(record: BuildRecord) -> str:
     """Whether the figures are those of a first build."""
-    took = record.compile
-    if took is None:
+    compiled = record.compile
+    if compiled is None:
         return "no record" if record.origin == "source" else "none"
-    warm = [f"{took.cache_hits:,} units from ccache"] if took.cache_hits else []
-    warm += [f"{took.repeated:,} compiled again"] if took.repeated else []
+    warm = [f"{compiled.cache_hits:,} units from ccache"] if compiled.cache_hits else []
+    warm += [f"{compiled.repeated:,} compiled again"] if compiled.repeated else []
     kind = f"not cold: {', '.join(warm)}" if warm else "cold"
-    return f"{kind}; in {took.runs} runs" if took.runs > 1 else kind
+    return f"{kind}; in {compiled.runs} runs" if compiled.runs > 1 else kind

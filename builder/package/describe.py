@@ -162,7 +162,7 @@ def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Prom
     """
     try:
         manifest = loads(text, folder.rstrip("/") or "this package")
-        promised = {
+        capabilities = {
             Capability.parse(device): Support(found) for device, found in manifest.capabilities.items()
         }
     except (ConfigError, ValueError) as error:
@@ -172,13 +172,13 @@ def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Prom
         package=manifest.name,
         folder=folder,
         sm=manifest.sm,
-        capabilities=promised,
+        capabilities=capabilities,
         elsewhere=sum(entry.path not in here for entry in manifest.absent),
         findings=tuple(
             replace(finding, path=f"{folder}{finding.path}")
             for finding in (
                 *_coverage_findings(manifest, here),
-                *_capability_findings(manifest, promised, here),
+                *_capability_findings(manifest, capabilities, here),
             )
         ),
     )
@@ -199,7 +199,7 @@ def _coverage_findings(manifest: Manifest, here: Mapping[str, Inspected]) -> Ite
 
 
 def _capability_findings(
-    manifest: Manifest, promised: Mapping[Capability, Support], here: Mapping[str, Inspected]
+    manifest: Manifest, capabilities: Mapping[Capability, Support], here: Mapping[str, Inspected]
 ) -> Iterator[Finding]:
     """B007 where the package as a whole runs on other GPUs than its manifest promises.
 
@@ -208,7 +208,7 @@ def _capability_findings(
     found = combine(item.runnable for item in here.values() if item.runnable)
     whole = all(entry.path in here and not here[entry.path].problem for entry in manifest.coverage)
     unlike: dict[tuple[Support, Support], list[str]] = {}
-    for device, support in promised.items():
+    for device, support in capabilities.items():
         held = found.get(device, Support.NONE)
         if held is not support and (whole or worst((held, support)) is held):
             unlike.setdefault((support, held), []).append(str(device))

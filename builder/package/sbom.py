@@ -269,8 +269,8 @@ def _files(parent: _Component, purl: str) -> Iterator[tuple[str, str]]:
     """Path and line of every file below a component, at any depth; ``purl`` is what they come from."""
     for component in cast("Sequence[_Component]", parent.get("components", ())):
         if component["type"] == "file":
-            told = _properties(component)
-            modified, packed = told.get(MODIFIED) == "true", told.get(PACKED) != "false"
+            properties = _properties(component)
+            modified, packed = properties.get(MODIFIED) == "true", properties.get(PACKED) != "false"
             yield str(component["name"]), _line(_sha256(component), purl, packed=packed, modified=modified)
         yield from _files(component, str(component.get("purl", purl)))
 

@@ -84,71 +84,71 @@ class Bundled:
         return self.package.path.name.removesuffix(PARTS_SUFFIX)
 
 
-def discard(name: PackageName, bench: BundlePorts) -> None:
+def discard(name: PackageName, ports: BundlePorts) -> None:
     """Remove a package in every form, with its checksums, record and provenance.
 
     The package is removed last: after a kill no file describes a package that is gone.
     """
     for form in Form:
         archive = name.archive(form)
-        pieces = sorted(path.name for path in bench.dist.glob(f"{archive}*"))
-        bench.checksums.update(bench.dist, put={}, drop=tuple(pieces))
+        pieces = sorted(path.name for path in ports.dist.glob(f"{archive}*"))
+        ports.checksums.update(ports.dist, put={}, drop=tuple(pieces))
         for file in (record_name(archive), provenance_name(archive), *reversed(pieces)):
-            (bench.dist / file).unlink(missing_ok=True)
+            (ports.dist / file).unlink(missing_ok=True)
 
 
-def bundle(goods: CheckedContent, bench: BundlePorts) -> tuple[Bundled, ...]:
+def bundle(checked: CheckedContent, ports: BundlePorts) -> tuple[Bundled, ...]:
     """Write the plan's packages and their lines in ``SHA256SUMS``, the full one first.
 
     Raises ``CheckFailedError`` (a finding of the check, a file that differs from its wheel's, over budget),
     ``IntegrityError`` (a file changed meanwhile) or ``DiskError``; then ``dist`` has no package of that
     name.
     """
-    for layout in goods.plan.possible_layouts:
-        discard(package_name(goods.plan, layout), bench)
-    what = f"{goods.plan.variant.name} is not packed"
-    require(goods.report.findings, what)
-    digests = _digests(goods, bench, what)
+    for layout in checked.plan.possible_layouts:
+        discard(package_name(checked.plan, layout), ports)
+    what = f"{checked.plan.variant.name} is not packed"
+    require(checked.report.findings, what)
+    digests = _digests(checked, ports, what)
     return tuple(
-        bundled for layout in goods.plan.layouts for bundled in _layout(layout, goods, digests, bench)
+        bundled for layout in checked.plan.layouts for bundled in _layout(layout, checked, digests, ports)
     )
 
 
-def _digests(goods: CheckedContent, bench: BundlePorts, what: str) -> Mapping[str, Digest]:
+def _digests(checked: CheckedContent, ports: BundlePorts, what: str) -> Mapping[str, Digest]:
     """The digest that each member must have. Those of wheels' files are proved while they are packed."""
-    told = recorded(goods.members, goods.record)
-    before = bench.archive.digests(goods.originals)
-    require([*told.findings, *check_unmodified(goods.originals, before, goods.record)], what)
-    rest = [member for member in goods.members if member.path not in told.digests]
-    return {**told.digests, **bench.archive.digests(rest)}
+    recorded_files = recorded(checked.members, checked.record)
+    before = ports.archive.digests(checked.originals)
+    require([*recorded_files.findings, *check_unmodified(checked.originals, before, checked.record)], what)
+    rest = [member for member in checked.members if member.path not in recorded_files.digests]
+    return {**recorded_files.digests, **ports.archive.digests(rest)}
 
 
 def _layout(
-    layout: Layout, goods: CheckedContent, digests: Mapping[str, Digest], bench: BundlePorts
+    layout: Layout, checked: CheckedContent, digests: Mapping[str, Digest], ports: BundlePorts
 ) -> Iterator[Bundled]:
     """The archives of one layout: the same content in each form."""
-    content = _content(layout, goods, digests, bench)
-    name = package_name(goods.plan, layout)
-    for form in goods.plan.project.bundle.forms:
-        yield _archive(name.archive(form), content, goods, bench)
+    content = _content(layout, checked, digests, ports)
+    name = package_name(checked.plan, layout)
+    for form in checked.plan.project.bundle.forms:
+        yield _archive(name.archive(form), content, checked, ports)
 
 
 def _content(
-    layout: Layout, goods: CheckedContent, digests: Mapping[str, Digest], bench: BundlePorts
+    layout: Layout, checked: CheckedContent, digests: Mapping[str, Digest], ports: BundlePorts
 ) -> Content:
     """The members, NOTICE, SBOM and manifest; each of the last three describes those before it."""
-    name = str(package_name(goods.plan, layout))
-    work = bench.work / layout.value
-    laid = tuple(replace(member, packed=_is_packed(member, layout)) for member in goods.members)
+    name = str(package_name(checked.plan, layout))
+    work = ports.work / layout.value
+    laid = tuple(replace(member, packed=_is_packed(member, layout)) for member in checked.members)
     text = notice(name, [*laid, _ours(NOTICE, work), _ours(SBOM, work)])
     members = (*laid, _written(_ours(NOTICE, work), text.encode()))
-    known = {**digests, **bench.archive.digests(members[-1:])}
-    wheels = _wheels(members, goods.lock)
-    bom = bench.bom.render(describe_bom(goods.plan, name, members, known, wheels))
+    known = {**digests, **ports.archive.digests(members[-1:])}
+    wheels = _wheels(members, checked.lock)
+    bom = ports.bom.render(describe_bom(checked.plan, name, members, known, wheels))
     members = (*members, _written(_ours(SBOM, work), bom))
-    known = {**known, **bench.archive.digests(members[-1:])}
+    known = {**known, **ports.archive.digests(members[-1:])}
     packed = Packed(members=members, digests=known, wheels=wheels, layout=layout)
-    manifest = dumps(describe(goods.plan, packed, goods.report, goods.revision))
+    manifest = dumps(describe(checked.plan, packed, checked.report, checked.revision))
     return Content(manifest=manifest.encode(), members=members, digests=known)
 
 
@@ -158,27 +158,27 @@ def _is_packed(member: Member, layout: Layout) -> bool:
     return layout is Layout.FULL or not theirs
 
 
-def _archive(file: str, content: Content, goods: CheckedContent, bench: BundlePorts) -> Bundled:
-    limit = goods.plan.project.bundle
+def _archive(file: str, content: Content, checked: CheckedContent, ports: BundlePorts) -> Bundled:
+    limit = checked.plan.project.bundle
     splits = limit.oversize is Oversize.SPLIT
 
     def accept(package: LocalFile) -> None:
         if package.size > limit.budget and not splits:
-            require([_too_large(package, content, goods, bench)], f"{package.path.name} is not kept")
+            require([_too_large(package, content, checked, ports)], f"{package.path.name} is not kept")
 
     try:
-        written = bench.archive.write(bench.dist / file, content, limit.preset, accept)
+        written = ports.archive.write(ports.dist / file, content, limit.preset, accept)
     except ChangedFileError as error:
         require(list(_changed_file(error)), f"{file} is not packed")
         raise
     files = (
-        bench.archive.split(written.path, limit.budget) if written.size > limit.budget else (written.path,)
+        ports.archive.split(written.path, limit.budget) if written.size > limit.budget else (written.path,)
     )
     sums = {path.name: file_digest(path).sha256 for path in files}
-    bench.checksums.update(bench.dist, put=sums)
-    bench.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
+    ports.checksums.update(ports.dist, put=sums)
+    ports.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
     if len(files) > 1:
-        bench.reporter.say(f"{files[-1].name} joins its {len(files) - 1} parts")
+        ports.reporter.say(f"{files[-1].name} joins its {len(files) - 1} parts")
     return Bundled(package=replace(written, path=files[-1]), files=files, sums=sums)
 
 
@@ -212,15 +212,15 @@ def _wheels(members: Sequence[Member], lock: Lock) -> tuple[WheelEntry, ...]:
     return tuple(WheelEntry(source, pin.filename, pin.size, pin.sha256) for source, pin in pins)
 
 
-def _too_large(package: LocalFile, content: Content, goods: CheckedContent, bench: BundlePorts) -> Finding:
-    limit = goods.plan.project.bundle
+def _too_large(package: LocalFile, content: Content, checked: CheckedContent, ports: BundlePorts) -> Finding:
+    limit = checked.plan.project.bundle
     packed = {member.path: content.digests[member.path].size for member in content.members if member.packed}
     biggest = sorted(packed.items(), key=lambda item: -item[1])[:_BIGGEST]
     return Finding(
         code=Code.B009,
         path=package.path.name,
         message="raise bundle.budget, or set bundle.oversize: split, or take another preset or layout.\n"
-        + "\n".join(_table(biggest, _alternatives(content, goods, bench))),
+        + "\n".join(_table(biggest, _alternatives(content, checked, ports))),
         wanted=f"at most {limit.budget:,} bytes (bundle.budget)",
         got=f"{package.size:,} bytes",
     )
@@ -233,13 +233,13 @@ def _table(biggest: Sequence[tuple[str, int]], alternatives: Mapping[str, int]) 
     yield from (f"    {size:>13,}  {what}" for what, size in alternatives.items())
 
 
-def _alternatives(content: Content, goods: CheckedContent, bench: BundlePorts) -> Mapping[str, int]:
+def _alternatives(content: Content, checked: CheckedContent, ports: BundlePorts) -> Mapping[str, int]:
     """The estimated bytes of each layout and preset, in the configured forms."""
     return {
-        f"layout {layout.value}, preset {preset.value}, {form.value}": bench.archive.estimate(
+        f"layout {layout.value}, preset {preset.value}, {form.value}": ports.archive.estimate(
             [member for member in content.members if _is_packed(member, layout)], form, preset
         )
-        for form in goods.plan.project.bundle.forms
-        for layout in goods.plan.possible_layouts
+        for form in checked.plan.project.bundle.forms
+        for layout in checked.plan.possible_layouts
         for preset in Preset
     }

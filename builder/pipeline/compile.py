@@ -27,7 +27,7 @@ from builder.ports import Engine, EngineFacts, ImageBuild, Reporter, Rootfs, Sto
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
 from builder.project.variants import Origin
 
-_SAID = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")
+_USER_LINE = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")
 """A line for the user (``builder/inside``), after BuildKit's step number and seconds."""
 
 _MEMORY_PER_JOB = {Profile.FULL: 4 << 30, Profile.LEAN: 2 << 30, Profile.MINIMAL: 2 << 30}
@@ -169,9 +169,9 @@ def _follow(write: Callable[[str], object], reporter: Reporter) -> Callable[[str
 
     def line(text: str) -> None:
         write(text + "\n")
-        said = _SAID.match(text)
-        if said is not None:
-            reporter.say(said[1])
+        match = _USER_LINE.match(text)
+        if match is not None:
+            reporter.say(match[1])
 
     return line
 

@@ -74,7 +74,7 @@ def plan(
         project = replace(project, bundle=replace(project.bundle, layouts=tuple(Layout)))
     if variant.provider != CUDA:
         decided = _repack(project, variant, wishes, engine)
-        _tell(decided, reporter)
+        _report_decisions(decided, reporter)
         if idle := _for_cuda_alone(wishes):
             reporter.say(f"note     {', '.join(idle)}: for CUDA packages alone, not for {variant.name}")
         return decided
@@ -92,17 +92,19 @@ def plan(
     )
     decided = widened(decide(project, variant, wishes, base, origin))
     warnings = [*_lint(decided), *_reach_findings(decided, store, read)]
-    _tell(decided, reporter)
+    _report_decisions(decided, reporter)
     for warning in warnings:
         reporter.warn(str(warning))
     return decided
 
 
-def _tell(decided: BuildPlan, reporter: Reporter) -> None:
+def _report_decisions(decided: BuildPlan, reporter: Reporter) -> None:
     reporter.say(f"base     {decided.base}: {decided.base_reason}")
     reporter.say(f"origin   {decided.origin.value}: {decided.origin_reason}")
-    made = f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
-    reporter.say(f"ort      {decided.ort_version}, {made}")
+    contents = (
+        f"profile {decided.profile.value}, host {decided.host.value}" if decided.profile else "as released"
+    )
+    reporter.say(f"ort      {decided.ort_version}, {contents}")
     if decided.added:
         reporter.say(
             f"widen    {sm_names(decided.added)} added: ONNX Runtime's CMake narrows the set to its own GPUs"
@@ -278,7 +280,7 @@ def _lint(decided: BuildPlan) -> list[Finding]:
     findings += _without_kernels(decided)
     failed = finding.errors(findings)
     if failed:
-        raise CompatibilityError([str(finding) for finding in failed])
+        raise CompatibilityError([str(one) for one in failed])
     return findings
 
 

@@ -197,13 +197,13 @@ def _place(trial: SelftestTrial, item: Tensor) -> str:
 
 
 def _crash(top: str, done: Completed) -> Finding:
-    said = (done.stderr.strip() or done.stdout.strip())[-2000:]
+    output = (done.stderr.strip() or done.stdout.strip())[-2000:]
     return Finding(
         Code.B010,
         top,
         "the smoke program failed in a bare container",
         wanted="exit 0: clean CPU fallback and every model run",
-        got=f"exit {done.code}: {said}",
+        got=f"exit {done.code}: {output}",
     )
 
 
@@ -216,14 +216,14 @@ def judge(
     be there. What is wrong for every model is told once.
     """
     try:
-        said = [_answer(line) for line in answers.splitlines()]
+        replies = [_answer(line) for line in answers.splitlines()]
     except ValueError:
         return (Finding(Code.B010, package, "the smoke program printed no JSON", got=answers[:200]),)
-    if len(said) != len(references):
+    if len(replies) != len(references):
         what = "the smoke program gave not one answer a model"
-        return (Finding(Code.B010, package, what, wanted=str(len(references)), got=str(len(said))),)
+        return (Finding(Code.B010, package, what, wanted=str(len(references)), got=str(len(replies))),)
     found: dict[Finding, None] = {}
-    for one, (model, reference) in zip(said, references.items(), strict=False):
+    for one, (model, reference) in zip(replies, references.items(), strict=False):
         found.update(dict.fromkeys(_judge_version(one, ort_version, package)))
         found.update(dict.fromkeys(_judge_cuda(one, package) if cuda else ()))
         found.update(dict.fromkeys(_judge_numbers(one.get("outputs"), reference, package, model)))
@@ -232,28 +232,28 @@ def judge(
 
 def _answer(line: str) -> Mapping[str, object]:
     """Raises ``ValueError`` for anything but an object."""
-    said = json.loads(line)
-    if not isinstance(said, dict):
+    reply = json.loads(line)
+    if not isinstance(reply, dict):
         raise ValueError(line)  # noqa: TRY004 - a wrong value, as any other
-    return said
+    return reply
 
 
-def _judge_version(said: Mapping[str, object], wanted: str, package: str) -> Iterator[Finding]:
-    if said.get("version") != wanted:
-        yield Finding(Code.B011, package, "wrong ORT version", wanted=wanted, got=str(said.get("version")))
+def _judge_version(reply: Mapping[str, object], wanted: str, package: str) -> Iterator[Finding]:
+    if reply.get("version") != wanted:
+        yield Finding(Code.B011, package, "wrong ORT version", wanted=wanted, got=str(reply.get("version")))
 
 
-def _judge_cuda(said: Mapping[str, object], package: str) -> Iterator[Finding]:
+def _judge_cuda(reply: Mapping[str, object], package: str) -> Iterator[Finding]:
     """The provider must be there, and either run or refuse in CUDA's own words: never fail to load."""
-    providers = said.get("providers")
+    providers = reply.get("providers")
     if not isinstance(providers, list) or "CUDAExecutionProvider" not in providers:
         what = "the host library knows no CUDAExecutionProvider"
         yield Finding(Code.B012, package, what, got=str(providers))
         return
-    cuda = said.get("cuda")
+    cuda = reply.get("cuda")
     message = str(cuda.get("message")) if isinstance(cuda, dict) else ""
-    taken = isinstance(cuda, dict) and cuda.get("ok") is True
-    if not taken and "CUDA failure" not in message:
+    ran = isinstance(cuda, dict) and cuda.get("ok") is True
+    if not ran and "CUDA failure" not in message:
         yield Finding(Code.B012, package, "the CUDA provider does not load", got=message)
 
 

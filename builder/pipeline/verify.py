@@ -105,8 +105,8 @@ def _documents(manifest: Manifest, folder: Path, verifier: Verifier) -> Iterator
 
 def _completed(manifest: Manifest, verifier: Verifier, what: str) -> Mapping[str, Path]:
     """Where the files lie that the archive leaves to their wheels, proved."""
-    asked = {entry.source for entry in manifest.absent}
-    wheels = {wheel.source: verifier.tree(wheel) for wheel in manifest.wheels if wheel.source in asked}
+    sources = {entry.source for entry in manifest.absent}
+    wheels = {wheel.source: verifier.tree(wheel) for wheel in manifest.wheels if wheel.source in sources}
     files = {entry.path: wheels[entry.source] / str(entry.member) for entry in manifest.absent}
     members = installed_members(replace(manifest, files=manifest.absent), files)
     there = [member for member in members if member.file.is_file()]  # the findings name the others

@@ -227,8 +227,8 @@ def _architecture(value: object) -> Arch:
     spelled = value.spelled if isinstance(value, Unread) else str(value)
     found = _ARCH.fullmatch(spelled)
     if found is None or isinstance(value, str) != bool(found[2]) or isinstance(value, Unread):
-        meant = _ARCH_SPELLED.fullmatch(spelled)
-        hint = f"Write {''.join(meant.groups())}, without quotes." if meant else ""
+        match = _ARCH_SPELLED.fullmatch(spelled)
+        hint = f"Write {''.join(match.groups())}, without quotes." if match else ""
         raise wrong("wrong_type", "not an architecture", "a number like 86, or 90a with its suffix", hint)
     number, suffix = int(found[1]), found[2]
     if number not in KNOWN_SM:

@@ -145,8 +145,10 @@ def compare(files: Iterable[LocalFile], assets: Iterable[Asset]) -> list[StatusR
 
 def converge(rows: Sequence[StatusRow]) -> tuple[list[tuple[Asset, str]], list[LocalFile]]:
     """What makes a draft equal: assets to delete, each with its reason, then files to upload in order."""
-    odd = [row for row in rows if row.status is not Status.EQUAL]
-    return [(row.asset, row.note) for row in odd if row.asset], [row.file for row in odd if row.file]
+    differing = [row for row in rows if row.status is not Status.EQUAL]
+    return [(row.asset, row.note) for row in differing if row.asset], [
+        row.file for row in differing if row.file
+    ]
 
 
 def complete(rows: Sequence[StatusRow]) -> bool:

@@ -103,13 +103,13 @@ _NOTICEABLE = 0.01
 def changes(old: Index, new: Index) -> tuple[str, ...]:
     """One sentence each for new and removed packages, versions, GPUs, drivers, sizes, the model table."""
     before, after = _by_title(old), _by_title(new)
-    told = [f"New: {title}." for title in sorted(after.keys() - before.keys())]
-    told += [f"Gone: {title}." for title in sorted(before.keys() - after.keys())]
+    lines = [f"New: {title}." for title in sorted(after.keys() - before.keys())]
+    lines += [f"Gone: {title}." for title in sorted(before.keys() - after.keys())]
     for title in sorted(before.keys() & after.keys()):
-        told += [f"{title}: {change}." for change in _package_changes(before[title], after[title])]
+        lines += [f"{title}: {change}." for change in _package_changes(before[title], after[title])]
     if old.models != new.models:
-        told.append("The table of model sizes has changed.")
-    return tuple(told)
+        lines.append("The table of model sizes has changed.")
+    return tuple(lines)
 
 
 def _by_title(index: Index) -> dict[str, IndexPackage]:

@@ -100,12 +100,12 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
 
 
 def _require_replaceable(public: Release, options: PublishOptions) -> None:
-    told = f"{public.tag} is published with other files{' and immutable' if public.immutable else ''}"
+    state = f"{public.tag} is published with other files{' and immutable' if public.immutable else ''}"
     if public.immutable:
-        raise ReleaseConflictError(f"{told}: {public.html_url}. Nobody can change it: use a new --tag.")
+        raise ReleaseConflictError(f"{state}: {public.html_url}. Nobody can change it: use a new --tag.")
     if not options.replace:
         raise ReleaseConflictError(
-            f"{told}: {public.html_url}. People may have it: use a new --tag; or --replace, which shows "
+            f"{state}: {public.html_url}. People may have it: use a new --tag; or --replace, which shows "
             "nobody anything that is not whole."
         )
 

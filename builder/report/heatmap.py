@@ -180,7 +180,7 @@ def _promised_cell(gpu: Gpu, support: Support | None) -> Cell:
     if support is None:
         why = "is older than this GPU and does" if gpu.listed else "does"
         return Cell(None, f"{_HEADS[gpu.device]}: the manifest {why} not name it.")
-    return Cell(support, f"{_said(gpu.device, support)} So the manifest promises.")
+    return Cell(support, f"{_sentence(gpu.device, support)} So the manifest promises.")
 
 
 def _common(names: Sequence[str]) -> str:
@@ -221,7 +221,7 @@ def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
 def _cells(coverage: LibraryCoverage, gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
     support = coverage.support
     return tuple(
-        Cell(support[device], f"{_said(device, support[device])} {counts(coverage.tally[device])}.")
+        Cell(support[device], f"{_sentence(device, support[device])} {counts(coverage.tally[device])}.")
         for device in (gpu.device for gpu in gpus)
     )
 
@@ -235,13 +235,13 @@ def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatM
     for device in (gpu.device for gpu in gpus):
         support = worst(found[device] for _, found in levels)
         blamed = [name for name, found in levels if found[device] is support]
-        cells.append(Cell(support, _said(device, support) + _because(support, blamed)))
+        cells.append(Cell(support, _sentence(device, support) + _because(support, blamed)))
     name = PARTIAL_TOTAL if any(item.problem for _, item in named) else TOTAL
     containers = sum(coverage.containers for _, coverage in covered)
     return HeatMapRow(name, tuple(cells), containers=containers, summary=True)
 
 
-def _said(device: Capability, support: Support) -> str:
+def _sentence(device: Capability, support: Support) -> str:
     return f"{_HEADS[device]}: {MEANINGS[support]}."
 
 

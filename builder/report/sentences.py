@@ -43,8 +43,8 @@ def summary(libraries: Sequence[Inspected]) -> str:
     if unread and unread == len(libraries):
         return "Nothing is known: none of its libraries can be read."
     covered = [item.runnable for item in libraries if item.runnable]
-    said = _runs(combine(covered)) if covered else "There is no device code here that a GPU could run."
-    return f"{said} {_caution(unread, len(libraries))}" if unread else said
+    sentence = _runs(combine(covered)) if covered else "There is no device code here that a GPU could run."
+    return f"{sentence} {_caution(unread, len(libraries))}" if unread else sentence
 
 
 def notes(item: Inspected) -> tuple[str, ...]:

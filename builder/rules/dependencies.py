@@ -135,13 +135,13 @@ def _belonging_inside(library: Library) -> list[str]:
 
 
 def _opened(library: Library, names: AbstractSet[str]) -> Iterator[Finding]:
-    for asked in dlopened_files(library, names):
-        if not fnmatch.filter(names, asked):
+    for opened in dlopened_files(library, names):
+        if not fnmatch.filter(names, opened):
             yield Finding(
                 code=Code.E003,
                 path=library.path,
-                message=f"opens {asked} at run time, and the package does not hold it",
-                wanted=f"lib/{asked}",
+                message=f"opens {opened} at run time, and the package does not hold it",
+                wanted=f"lib/{opened}",
             )
 
 
@@ -268,21 +268,21 @@ def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
 
     The driver is the host's and TensorRT the user's: these alone may be missing.
     """
-    said = _by_library(listing)
-    if not said:
+    by_library = _by_library(listing)
+    if not by_library:
         return (Finding(Code.B018, package, "ldd was asked about no library", got=listing[:200]),)
-    return tuple(finding for path, lines in said.items() for finding in _judge(path, lines))
+    return tuple(finding for path, lines in by_library.items() for finding in _judge(path, lines))
 
 
 def _by_library(listing: str) -> Mapping[str, list[str]]:
-    said: dict[str, list[str]] = {}
+    by_library: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in listing.splitlines():
         if line.startswith(_HEAD):
-            lines = said.setdefault(line[len(_HEAD) :], [])
+            lines = by_library.setdefault(line[len(_HEAD) :], [])
         else:
             lines.append(line)
-    return said
+    return by_library
 
 
 def _judge(path: str, lines: list[str]) -> Iterator[Finding]:
@@ -290,9 +290,9 @@ def _judge(path: str, lines: list[str]) -> Iterator[Finding]:
     if not lines:
         yield Finding(Code.B018, f"lib/{name}", "ldd said nothing of it")
     for line in dict.fromkeys(lines):
-        missing = _NOT_FOUND.fullmatch(line)
-        if missing and not (missing["name"] == _DRIVER or is_users(name, missing["name"])):
-            what = f"needs {missing['name']}, which the loader does not find in a bare container"
-            yield Finding(Code.B018, f"lib/{name}", what, wanted=f"lib/{missing['name']}")
-        elif not missing and not _FOUND.fullmatch(line):
+        not_found = _NOT_FOUND.fullmatch(line)
+        if not_found and not (not_found["name"] == _DRIVER or is_users(name, not_found["name"])):
+            what = f"needs {not_found['name']}, which the loader does not find in a bare container"
+            yield Finding(Code.B018, f"lib/{name}", what, wanted=f"lib/{not_found['name']}")
+        elif not not_found and not _FOUND.fullmatch(line):
             yield Finding(Code.B018, f"lib/{name}", "ldd could not list its needs", got=line.strip()[:300])

@@ -88,8 +88,8 @@ def _surplus(
     kinds: Sequence[UnitSet],
 ) -> Iterator[Finding]:
     wanted = (*variant.sm, *_widening(variant, found), *(arch for kind in kinds for arch in kind.sass))
-    asked = {arch.number for arch in wanted}
-    surplus = sorted(arch for arch in found if arch.number not in asked)
+    numbers = {arch.number for arch in wanted}
+    surplus = sorted(arch for arch in found if arch.number not in numbers)
     if surplus:
         yield Finding(
             code=Code.A006,

@@ -106,8 +106,8 @@ class Api:
         table = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(get_api)(API_VERSION)
         self._table = ctypes.cast(table, ctypes.POINTER(ctypes.c_void_p))
 
-        def listen(*said: bytes | int | None) -> None:
-            *_, place, message = said
+        def listen(*arguments: bytes | int | None) -> None:
+            *_, place, message = arguments
             log(_decoded(place), _decoded(message))
 
         self._logger = _LOGGER(listen)  # kept as long as the environment
@@ -148,9 +148,9 @@ class Api:
         """The string that a function returns through its last argument, freed by ORT's allocator."""
         allocator = self.handle("GetAllocatorWithDefaultOptions")
         made = self.handle(name, *arguments, allocator)
-        said = ctypes.string_at(made.value or 0).decode()
+        text = ctypes.string_at(made.value or 0).decode()
         self.call("AllocatorFree", allocator, made)
-        return said
+        return text
 
     def release(self, name: str, handle: ctypes.c_void_p) -> None:
         """Call one of the ``Release`` functions, which return nothing."""

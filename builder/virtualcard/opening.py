@@ -159,7 +159,7 @@ class Opening:
 
 
 def open_models(
-    libraries: Path, asked: Sequence[ModelToOpen], card: VirtualCard, *, runtime: CardRuntime
+    libraries: Path, models: Sequence[ModelToOpen], card: VirtualCard, *, runtime: CardRuntime
 ) -> Iterator[Opening]:
     """Open models one after another on the CUDA provider of ``libraries``, the CPU's behind it.
 
@@ -171,7 +171,7 @@ def open_models(
     with tempfile.TemporaryDirectory(prefix="ortpacks-card-") as name:
         folder = Path(name)
         environment = environment_of(host, card, runtime, folder)
-        left = list(enumerate(asked))
+        left = list(enumerate(models))
         while left:
             seen = _process(host, left, folder, environment, runtime.runner)
             yield from seen
@@ -235,42 +235,42 @@ def _process(
     answers = folder / "answers.jsonl"
     answers.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "builder.virtualcard.worker", str(host), str(folder)]
-    said: list[str] = []
-    done = runner.run(argv, env=environment, on_line=said.append, check=False)
+    output: list[str] = []
+    done = runner.run(argv, env=environment, on_line=output.append, check=False)
     if done.code == NO_RUNTIME:
-        raise LoadError(f"{host} does not load: {_last(said)}. Build the package again.")
+        raise LoadError(f"{host} does not load: {_last(output)}. Build the package again.")
     text = answers.read_text(encoding="utf-8") if answers.is_file() else ""
     # What a worker that was killed was writing has no end of line.
     seen = [_opening(json.loads(line)) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     if len(seen) < len(jobs):
-        seen.append(Opening(error=_ended(done.code, left[len(seen)][1], said)))
+        seen.append(Opening(error=_ended(done.code, left[len(seen)][1], output)))
     return seen
 
 
-def _ended(code: int, model: ModelToOpen, said: Sequence[str]) -> str:
+def _ended(code: int, model: ModelToOpen, output: Sequence[str]) -> str:
     """Why the process that opened ``model`` ended before it answered."""
     if code == -signal.SIGALRM:
         return f"it took longer than {model.seconds} s on the virtual card, whose kernels compute nothing"
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-    return f"the process ended with {how}: {_last(said)}"
+    return f"the process ended with {how}: {_last(output)}"
 
 
 def _last(lines: Sequence[str]) -> str:
     return "\n".join(lines)[-2000:].strip()
 
 
-def _job(at: int, asked: ModelToOpen, folder: Path) -> dict[str, object]:
+def _job(at: int, model: ModelToOpen, folder: Path) -> dict[str, object]:
     feed = folder / f"feed-{at}.npz"
-    if asked.feed is not None and not feed.exists():
+    if model.feed is not None and not feed.exists():
         import numpy as np  # noqa: PLC0415 - slow to import, and every verb imports this module
 
-        np.savez(feed, allow_pickle=False, **asked.feed)
+        np.savez(feed, allow_pickle=False, **model.feed)
     return {
-        "model": str(asked.model),
-        "level": asked.level,
-        "feed": str(feed) if asked.feed is not None else None,
-        "config": dict(asked.config),
-        "seconds": asked.seconds,
+        "model": str(model.model),
+        "level": model.level,
+        "feed": str(feed) if model.feed is not None else None,
+        "config": dict(model.config),
+        "seconds": model.seconds,
     }
 
 

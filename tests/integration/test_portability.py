@@ -61,7 +61,7 @@ def kit(legacy_package: Path, dist: Path) -> CheckTools:
 
 @pytest.fixture(scope="module")
 def bench(kit: CheckTools) -> SelftestBench:
-    return kit.bench()
+    return kit.selftest_bench()
 
 
 @pytest.fixture(scope="module")

@@ -35,9 +35,9 @@ class DebianSource:
             except NotThereError:
                 continue
             return dest
-        asked = without_userinfo(" or ".join(mirrors))
+        tried_mirrors = without_userinfo(" or ".join(mirrors))
         raise TransferError(
-            f"{item.key} is not on {asked}: the archive has moved on. Name a version "
+            f"{item.key} is not on {tried_mirrors}: the archive has moved on. Name a version "
             "that it has in variants.yaml, or set ORTPACKS_DEBIAN_MIRROR to a mirror that keeps old ones."
         )
 

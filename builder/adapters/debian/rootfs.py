@@ -210,10 +210,10 @@ def _listed(tar: Path) -> tuple[DebianPackage, ...]:
     """Every package installed in the tar. Raises ``IntegrityError`` for one that no index names."""
     try:
         with tarfile.open(tar, "r:") as archive:
-            status, told = (_text(archive, name) for name in (_STATUS, _LIST))
+            status, index = (_text(archive, name) for name in (_STATUS, _LIST))
     except (OSError, tarfile.TarError, KeyError) as error:
         raise _not_whole(str(error)) from error
-    return tuple(sorted(_of_installed(status, told)))
+    return tuple(sorted(_of_installed(status, index)))
 
 
 def _of_installed(status: str, index: str) -> Iterator[DebianPackage]:

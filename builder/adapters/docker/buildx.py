@@ -57,8 +57,8 @@ class Buildx:
         def keep(line: str) -> None:
             if line.strip():
                 tail.append(line)
-            if said := _STEP_OUTPUT.fullmatch(line):
-                steps.append(said[1])
+            if match := _STEP_OUTPUT.fullmatch(line):
+                steps.append(match[1])
             on_line(line)
 
         try:

@@ -76,11 +76,11 @@ class DockerEngine:
         try:
             return str(sdk.images.get_registry_data(reference).id)
         except APIError as error:
-            said = str(error.explanation or error).strip()
+            message = str(error.explanation or error).strip()
             raise TransferError(
                 f"{reference} cannot be resolved",
-                cause=root_cause(said),
-                details=[f"The Docker engine said: {said}"],
+                cause=root_cause(message),
+                details=[f"The Docker engine said: {message}"],
                 advice="Check the network, or use --base assembled, which needs no image registry.",
             ) from error
         except RequestException as error:
@@ -205,9 +205,9 @@ def _require_socket(host: str) -> None:
         raise DockerException("there is no such socket")
 
 
-def root_cause(said: str) -> str:
+def root_cause(message: str) -> str:
     """The last clause of Docker's first sentence: ``Get "https://...": dial tcp: no such host``."""
-    return said.partition("\n")[0].partition(". ")[0].rpartition(": ")[2].rstrip(".")
+    return message.partition("\n")[0].partition(". ")[0].rpartition(": ")[2].rstrip(".")
 
 
 @contextmanager
@@ -223,15 +223,15 @@ def _engine_errors() -> Iterator[None]:
         ) from error
 
 
-def _refusal(said: str) -> CommandError | DiskError:
+def _refusal(message: str) -> CommandError | DiskError:
     """The error of a refusal; a full disk is a ``DiskError``."""
-    if says_full([said]):
+    if says_full([message]):
         return DiskError(
-            f"The Docker engine's disk is full: {said}. Free space there (`docker system df` shows what the "
-            "engine holds) and run the same command again."
+            f"The Docker engine's disk is full: {message}. Free space there (`docker system df` shows what "
+            "the engine holds) and run the same command again."
         )
     advice = "The engine's log says more (`journalctl --unit docker` where systemd runs it)."
-    return CommandError(f"The Docker engine refused: {said}", advice=advice)
+    return CommandError(f"The Docker engine refused: {message}", advice=advice)
 
 
 def _copy_in(container: Container, request: ContainerRun) -> None:

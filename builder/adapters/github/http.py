@@ -147,11 +147,11 @@ class GitHubHttp:
         patience = self._patience
         wait = patience.pause(fault, number)
         if number >= patience.attempts:
-            told = f"{what}: {fault}. Gave up after {number} attempts; run it again to go on."
-            raise fault.error(told) from None
+            message = f"{what}: {fault}. Gave up after {number} attempts; run it again to go on."
+            raise fault.error(message) from None
         if wait > patience.longest:
-            told = f"{what}: {fault}. GitHub asks to wait {wait:.0f} s; run it again then."
-            raise TransferError(told) from None
+            message = f"{what}: {fault}. GitHub asks to wait {wait:.0f} s; run it again then."
+            raise TransferError(message) from None
         self._reporter.warn(f"{what}: {fault}; attempt {number + 1} of {patience.attempts} in {wait:.0f} s")
         self._sleep(wait)
 

@@ -88,10 +88,10 @@ def may_not_write(repository: str) -> str:
 def refusal(response: requests.Response, reason: str) -> str:
     """The message for a refusal: request, reason and advice. ``reason`` are GitHub's words."""
     where = response.url.partition("?")[0]  # behind a redirect the rest is a signature
-    said = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
+    message = f"GitHub answered {response.status_code} ({reason}) to {response.request.method} {where}"
     if response.is_redirect:
-        return f"{said}. The repository has moved: correct publish.repository in variants.yaml."
-    return f"{said}. {_ADVICE.get(response.status_code, 'GitHub will not accept this as it is.')}"
+        return f"{message}. The repository has moved: correct publish.repository in variants.yaml."
+    return f"{message}. {_ADVICE.get(response.status_code, 'GitHub will not accept this as it is.')}"
 
 
 def reason_of(response: requests.Response) -> str:

@@ -236,10 +236,10 @@ def _target(commit: str | None) -> dict[str, str]:
 def _created(reply: GitHubReply, file: LocalFile) -> Asset:
     if reply.status == _CREATED:
         return _asset(reply.json)
-    said = explain(reply.json)
-    if "already_exists" in said:
+    explanation = explain(reply.json)
+    if "already_exists" in explanation:
         raise Fault("GitHub has an asset of that name already", wait=0.0)
-    raise TransferError(f"{file.name}: GitHub will not take it: {said}")
+    raise TransferError(f"{file.name}: GitHub will not take it: {explanation}")
 
 
 def _release(value: object) -> Release:

@@ -80,7 +80,7 @@ class MirrorFolder:
             raise _not_ours(self.root / tag, "a release")
 
     @contextmanager
-    def alone(self, waiting: Callable[[], None]) -> Iterator[None]:
+    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
         """Hold the mirror's lock, after repairing what a killed run left.
 
         ``waiting`` is called once when another run holds it. Raises ``DiskError``.

@@ -23,12 +23,12 @@ _NO_FILE = "no file"
 
 
 class DirectoryHost:
-    """The releases of one mirror. A writer must hold ``MirrorFolder.alone``."""
+    """The releases of one mirror. A writer must hold ``MirrorFolder.locked``."""
 
     def __init__(self, mirror: MirrorFolder, reporter: Reporter) -> None:
         self._mirror = mirror
         self._reporter = reporter
-        self._told: list[Path] = []
+        self._asset_paths: list[Path] = []
         """Every asset told, at the place that is its id."""
 
     def require_access(self) -> None:
@@ -71,7 +71,7 @@ class DirectoryHost:
 
     def download(self, asset: Asset, limit: int) -> bytes:
         """See ``release.assets.ReleaseHost.download``."""
-        path = self._told[asset.id]
+        path = self._asset_paths[asset.id]
         try:
             with path.open("rb") as file:
                 content = file.read(limit + 1)
@@ -98,8 +98,8 @@ class DirectoryHost:
 
     def delete(self, asset: Asset) -> None:
         """See ``release.assets.ReleaseHost.delete``: out of the draft, also where a public one showed it."""
-        told = self._told[asset.id]
-        path = self._mirror.draft(told.parent.name) / told.name
+        listed = self._asset_paths[asset.id]
+        path = self._mirror.draft(listed.parent.name) / listed.name
         with disk_errors(path), suppress(FileNotFoundError):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
@@ -139,9 +139,11 @@ class DirectoryHost:
         )
 
     def _asset(self, path: Path, *, read: bool) -> Asset:
-        self._told.append(path)
+        self._asset_paths.append(path)
         state, digest = _look(path, read=read)
-        return Asset(name=path.name, size=_size(path), digest=digest, state=state, id=len(self._told) - 1)
+        return Asset(
+            name=path.name, size=_size(path), digest=digest, state=state, id=len(self._asset_paths) - 1
+        )
 
 
 def _inside(folder: Path) -> list[Path]:

@@ -76,7 +76,7 @@ def images(documents: Mapping[str, bytes]) -> tuple[ImageLayers, ...]:
     try:
         return _within_reason(_docker(documents) or _oci(documents))
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise IntegrityError(f"the image's documents are broken: {_said(error)}") from error
+        raise IntegrityError(f"the image's documents are broken: {_error_text(error)}") from error
 
 
 def _within_reason(found: Iterable[ImageLayers]) -> tuple[ImageLayers, ...]:
@@ -92,7 +92,7 @@ def _within_reason(found: Iterable[ImageLayers]) -> tuple[ImageLayers, ...]:
     return once
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 

@@ -39,14 +39,14 @@ def _machine(seen: Seen) -> Iterator[str]:
     if seen.installed is not None:
         yield f"  package {seen.installed.package.name} in {seen.installed.folder}"
     if seen.trial is not None:
-        yield f"  {_told(seen.trial)}"
+        yield f"  {_trial_line(seen.trial)}"
     for model in seen.models:
         how = "opens" if model.failure is None else "does not open"
         yield f"  {model.model} {how} with {model.provider}"
     yield from (f"  {probe.name}: {probe.outcome.value}: {probe.detail}" for probe in seen.replies.values())
 
 
-def _told(trial: SessionTrial) -> str:
+def _trial_line(trial: SessionTrial) -> str:
     if trial.failure is None:
         return f"a session of one node ran on {trial.provider}"
     on_cpu = {True: ", on cpu it ran", False: ", on cpu it does not run either", None: ""}[trial.on_cpu]

@@ -58,8 +58,8 @@ SHELLS: Mapping[str, Line] = {
 def answer_env(world: World, options: ClientOptions) -> CommandAnswer:
     """The variables an application needs."""
     values = variables(options.prefix, world.platform)
-    said = lines(values, options.dialect, world.platform)
-    return CommandAnswer({**head("env"), "variables": values}, tuple(said))
+    statements = lines(values, options.dialect, world.platform)
+    return CommandAnswer({**head("env"), "variables": values}, tuple(statements))
 
 
 JIT_CACHE_BYTES = 4 * 2**30
@@ -96,5 +96,7 @@ def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
     """One statement per variable, for a shell of ``SHELLS``; library paths go before what is set."""
     separator = ";" if platform.startswith("win") else ":"
     paths = library_path(platform)
-    said = [SHELLS[shell](name, value, separator if name == paths else "") for name, value in values.items()]
-    return ["[Service]", *said] if shell == SYSTEMD else said
+    settings = [
+        SHELLS[shell](name, value, separator if name == paths else "") for name, value in values.items()
+    ]
+    return ["[Service]", *settings] if shell == SYSTEMD else settings

@@ -30,14 +30,14 @@ def answer_install(world: World, options: ClientOptions) -> CommandAnswer:
     choice = replace(choice, package=result.package)
     note_verdict(world, options, scene, choice, by_table(choice, scene, world))
     value = {**head("install"), **choice_value(choice), "installed": _value(result)}
-    return CommandAnswer(value, (*explained(choice, scene.found), *_told(result)))
+    return CommandAnswer(value, (*explained(choice, scene.found), *_result_lines(result)))
 
 
 def _nothing(world: World, options: ClientOptions, scene: Scene, choice: PackageChoice) -> CommandAnswer:
     note_verdict(world, options, scene, choice, by_table(choice, scene, world))
     value = {**head("install"), **choice_value(choice), "installed": None}
-    said = (*explained(choice, scene.found), "Nothing was installed: use ONNX Runtime's own CPU build.")
-    return CommandAnswer(value, said)
+    lines = (*explained(choice, scene.found), "Nothing was installed: use ONNX Runtime's own CPU build.")
+    return CommandAnswer(value, lines)
 
 
 def _job(
@@ -73,19 +73,19 @@ def _ask(world: World, options: ClientOptions, job: InstallJob, package: IndexPa
         require_yes(world, options, f"Install {package.name} under {options.prefix.root} ({room})?")
 
 
-def _told(result: InstallResult) -> List[str]:
-    said = [*([result.upgrade] if result.upgrade else []), result.why]
+def _result_lines(result: InstallResult) -> List[str]:
+    lines = [*([result.upgrade] if result.upgrade else []), result.why]
     if result.tried.version is not None:
-        said.append(f"Its libraries load here: ONNX Runtime {result.tried.version}.")
+        lines.append(f"Its libraries load here: ONNX Runtime {result.tried.version}.")
     else:
-        said.append(f"Not tried out: {result.tried.failure}.")
+        lines.append(f"Not tried out: {result.tried.failure}.")
     done = "Installed" if result.fresh else "Already installed, every file verified"
-    said.append(f"{done}: {result.folder}")
+    lines.append(f"{done}: {result.folder}")
     if result.previous is not None:
-        said.append(f"The one before stays for rollback: {result.previous}")
+        lines.append(f"The one before stays for rollback: {result.previous}")
     if result.dropped:
-        said.append(f"Removed, {mib(result.freed)} freed: {', '.join(result.dropped)}")
-    return said
+        lines.append(f"Removed, {mib(result.freed)} freed: {', '.join(result.dropped)}")
+    return lines
 
 
 def _value(result: InstallResult) -> Dict[str, object]:

@@ -44,10 +44,13 @@ def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
         "offered": [_offer_value(package, options.prefix) for package in offered],
         "installed": here,
     }
-    said = [f"installed under {options.prefix.root}:", *(map(_version_line, here) if here else ["  nothing"])]
+    lines = [
+        f"installed under {options.prefix.root}:",
+        *(map(_version_line, here) if here else ["  nothing"]),
+    ]
     if index:
-        said += [f"release {index.tag}:", *(_offer_line(package, options.prefix) for package in offered)]
-    return CommandAnswer(value, tuple(said))
+        lines += [f"release {index.tag}:", *(_offer_line(package, options.prefix) for package in offered)]
+    return CommandAnswer(value, tuple(lines))
 
 
 def answer_verify(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape

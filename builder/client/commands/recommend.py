@@ -50,7 +50,7 @@ def answer_recommend(world: World, options: ClientOptions) -> CommandAnswer:
         note_verdict(world, options, scene, choice, verdict)
     notes = limits(choice.package) if choice.package else ()
     value = {**head("recommend"), **_value(verdict, attempts, world), "notes": list(notes)}
-    return CommandAnswer(value, (*map(_told, attempts), _summary(verdict, world), *notes))
+    return CommandAnswer(value, (*map(_attempt_line, attempts), _summary(verdict, world), *notes))
 
 
 def by_table(choice: PackageChoice, scene: Scene, world: World) -> ModelVerdict:
@@ -117,8 +117,10 @@ def _tried(
     """
     tried, ort = trials.open(host, provider, file), manifest.onnxruntime
     why = cause(tried.failure or "", manifest.name, ort.cannot_run, ort.host)
-    said = None if why else explained(tried.failure or "", ort.version)
-    return Attempt(model, provider, replace(tried, failure=said or tried.failure), str(why) if why else None)
+    explanation = None if why else explained(tried.failure or "", ort.version)
+    return Attempt(
+        model, provider, replace(tried, failure=explanation or tried.failure), str(why) if why else None
+    )
 
 
 def _runtime(options: ClientOptions) -> Tuple[Path, Manifest]:
@@ -138,8 +140,8 @@ def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: 
     places = {rule.model: rule.device for rule in rules}
     failed = []
     for attempt in (one for one in attempts if one.model in places):
-        meant = places[attempt.model] == GPU
-        if attempt.tried.failure is None and meant == (attempt.provider != CPU):
+        on_gpu = places[attempt.model] == GPU
+        if attempt.tried.failure is None and on_gpu == (attempt.provider != CPU):
             return ModelVerdict(attempt.model, places[attempt.model], verdict.vram_mib, tested=True)
         if attempt.tried.ran:
             failed.append(attempt.model)
@@ -147,7 +149,7 @@ def _by_trial(rules: Sequence[ModelRule], attempts: Sequence[Attempt], verdict: 
     return ModelVerdict(rest.model if rest else None, rest.device if rest else None, verdict.vram_mib)
 
 
-def _told(attempt: Attempt) -> str:
+def _attempt_line(attempt: Attempt) -> str:
     what = f"{attempt.model} on {attempt.provider}"
     if attempt.tried.failure is not None:
         how = "does not open" if attempt.tried.ran else "not tried"

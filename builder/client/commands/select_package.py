@@ -26,10 +26,10 @@ def answer_select(world: World, options: ClientOptions) -> CommandAnswer:
     """Which package this machine should run, and why not the others."""
     scene = look(world, options)
     choice = choose(scene, options.variant)
-    said = explained(choice, scene.found)
+    lines = explained(choice, scene.found)
     if options.explain:
-        said += ["", *table_lines(choice, scene.devices, scene.index, scene.platform, scene.glibc)]
-    return CommandAnswer({**head("select"), **choice_value(choice)}, tuple(said))
+        lines += ["", *table_lines(choice, scene.devices, scene.index, scene.platform, scene.glibc)]
+    return CommandAnswer({**head("select"), **choice_value(choice)}, tuple(lines))
 
 
 @dataclass(frozen=True)

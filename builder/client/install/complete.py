@@ -259,10 +259,15 @@ class Pip:
         Raises ``ToolMissingError`` (no pip), ``TransferError`` (not to be had), ``IntegrityError`` (other
         bytes) or ``DiskError``.
         """
-        asked = folder / "requirements.txt"
-        asked.write_text(f"{_requirement(wheel)} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
+        requirements = folder / "requirements.txt"
+        requirements.write_text(f"{_requirement(wheel)} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
         platform = _platform(wheel.file)
-        wanted = ["--require-hashes", "-r", str(asked), *(["--platform", platform] if platform else [])]
+        wanted = [
+            "--require-hashes",
+            "-r",
+            str(requirements),
+            *(["--platform", platform] if platform else []),
+        ]
         answer = self._run(wanted, folder)
         if answer.code != 0:
             raise refusal(_requirement(wheel), answer.stderr.splitlines(), _ADVICE)

@@ -51,9 +51,9 @@ def coming(package: IndexPackage, located: Located, prefix: Prefix) -> int:
     """The number of bytes that ``obtain`` will still write under the prefix."""
     local = isinstance(located.place, Path)
     sizes = sorted((part.size for part in package.parts), reverse=True)
-    beside = 0 if local else sum(sizes[:AT_ONCE])
+    parts_size = 0 if local else sum(sizes[:AT_ONCE])
     rest = max(package.size - size_of(prefix.piece(package)), 0)
-    return beside + (rest if package.parts or not local else 0)
+    return parts_size + (rest if package.parts or not local else 0)
 
 
 def _bring(file: Union[StoredFile, IndexPackage], located: Located, prefix: Prefix, web: Web) -> Path:
@@ -199,17 +199,17 @@ class Meter:
     """Seconds, of any origin."""
     _begun: float = 0.0
     _first: int = 0
-    _told: Optional[float] = None
+    _written_at: Optional[float] = None
     _total: int = -1
 
     def __call__(self, done: int, total: int) -> None:
         """Write the line, unless the last one is too fresh."""
         now = self.clock()
         if total != self._total or done < self._first:
-            self._begun, self._first, self._told, self._total = now, done, None, total
-        if done < total and self._told is not None and now - self._told < EVERY_SECONDS:
+            self._begun, self._first, self._written_at, self._total = now, done, None, total
+        if done < total and self._written_at is not None and now - self._written_at < EVERY_SECONDS:
             return
-        self._told = now
+        self._written_at = now
         end = "\n" if done == total else ""
         self.write(f"\r{spelled(done, total, done - self._first, now - self._begun):<70}{end}")
 

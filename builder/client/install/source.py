@@ -137,8 +137,8 @@ def _first(offers: Sequence[IndexPackage], layout: Layout) -> Optional[IndexPack
 def _no_choice(offers: Sequence[IndexPackage], wish: Optional[str]) -> str:
     if wish is not None:
         return "as asked with --layout"
-    alone = len({offer.layout for offer in offers}) == 1
-    return "the release has no other" if alone else "nothing here can unpack the other"
+    one_layout = len({offer.layout for offer in offers}) == 1
+    return "the release has no other" if one_layout else "nothing here can unpack the other"
 
 
 def _form_note(chosen: IndexPackage, offers: Sequence[IndexPackage]) -> str:

@@ -101,20 +101,20 @@ def _ask_in_turn(around: Surroundings) -> List[Probe]:
     return [first, *answers, _nvidia_smi(around, answers), *_kernel_files(around)]
 
 
-def _at_once(beside: Callable[[], Probe], here: Callable[[], Probe]) -> List[Probe]:
+def _at_once(first: Callable[[], Probe], second: Callable[[], Probe]) -> List[Probe]:
     """Both answers. The second is asked in this thread, which an interrupt reaches."""
     answers: List[Probe] = []
-    thread = Thread(target=lambda: answers.append(beside()), daemon=True)
+    thread = Thread(target=lambda: answers.append(first()), daemon=True)
     thread.start()
-    second = here()
+    answer = second()
     thread.join()
-    return [*answers, second]
+    return [*answers, answer]
 
 
 def _nvidia_smi(around: Surroundings, answers: List[Probe]) -> Probe:
-    asked = [probe.name for probe in answers if probe.devices]
-    if asked:
-        return Probe(smi.NAME, Outcome.SKIPPED, f"{' and '.join(asked)} listed the GPUs")
+    listing = [probe.name for probe in answers if probe.devices]
+    if listing:
+        return Probe(smi.NAME, Outcome.SKIPPED, f"{' and '.join(listing)} listed the GPUs")
     return smi.probe(around.ask, around.smi_programs)
 
 

@@ -161,10 +161,10 @@ def _read(process: ProcessAnswer) -> TryOut:
 
 def _placement(log: str) -> Optional[Placement]:
     """``None`` where the log says nothing of nodes, or in words that are not known."""
-    heard = Placement()
-    heard.read(log)
+    placement = Placement()
+    placement.read(log)
     try:
-        return heard if heard.take() else None
+        return placement if placement.take() else None
     except ValueError:
         return None
 

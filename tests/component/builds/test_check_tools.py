@@ -24,7 +24,7 @@ def kit(site: Site, base: str = "assembled") -> CheckTools:
 
 @pytest.mark.parametrize(("base", "network"), [("assembled", False), ("nvidia", True)])
 def test_a_bench_is_the_smoke_program_and_a_bare_image(site: Site, base: str, network: bool) -> None:
-    bench = kit(site, base).bench()
+    bench = kit(site, base).selftest_bench()
     exported, bare = site.engine.builds
     assert (exported.target, bare.target) == ("kit", "bare")
     assert (exported.network, bare.network) == (network, network)
@@ -41,12 +41,12 @@ def test_the_virtual_card_comes_out_of_the_same_image_as_the_smoke_program(site:
     card = kit(site).card_runtime().library
     assert card == site.dist / ".kit-assembled" / "kit" / "libvirtualcard.so"
     assert card.is_file()
-    kit(site).bench()
+    kit(site).selftest_bench()
     assert site.built() == ["kit", "bare"]
 
 
 def test_a_kit_wants_nothing_that_only_a_build_of_ort_reads(site: Site) -> None:
-    kit(site).bench()
+    kit(site).selftest_bench()
     only_for_ort = ("onnxruntime-gpu", "nvidia-cutlass", "cudnn-frontend", "onnxruntime_1.21.0", "eigen")
     assert site.store.asked
     assert [spec for spec in site.store.asked if any(name in spec for name in only_for_ort)] == []
@@ -63,17 +63,17 @@ def test_an_inspector_is_cuobjdump_of_the_bases_own_toolkit(site: Site, base: st
 
 def test_a_smoke_program_that_is_up_to_date_is_not_replaced(site: Site) -> None:
     """Another variant may be copying it into a container."""
-    first = kit(site).bench().smoke.stat().st_ino
-    assert kit(site).bench().smoke.stat().st_ino == first
+    first = kit(site).selftest_bench().smoke.stat().st_ino
+    assert kit(site).selftest_bench().smoke.stat().st_ino == first
     assert site.built() == ["kit", "bare", "bare"]
 
 
 def test_a_smoke_program_that_is_gone_or_of_other_inputs_is_made_anew(site: Site) -> None:
-    kit(site).bench().smoke.unlink()
-    assert kit(site).bench().smoke.is_file()
+    kit(site).selftest_bench().smoke.unlink()
+    assert kit(site).selftest_bench().smoke.is_file()
     key = site.dist / ".kit-assembled" / "kit.key"
     key.write_text("0" * 64)
-    kit(site).bench()
+    kit(site).selftest_bench()
     assert site.built() == ["kit", "bare"] * 3
     assert key.read_text() != "0" * 64
 
@@ -87,7 +87,7 @@ def test_whoever_comes_second_waits(site: Site) -> None:
             waits.set()
 
     reporter = Listening()
-    second = threading.Thread(target=CheckTools(site.shop, "assembled", reporter).bench)
+    second = threading.Thread(target=CheckTools(site.shop, "assembled", reporter).selftest_bench)
     with exclusive(site.dist / ".locks" / "kit-assembled", lambda: None):
         second.start()
         assert waits.wait(10)

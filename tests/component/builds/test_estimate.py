@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.estimate import tell, work
+from builder.builds.estimate import compile_work, estimate_lines
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside import costs
@@ -63,7 +63,7 @@ def latest(base: str, version: str, *, widen: bool) -> BuildPlan:
 )
 def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: float) -> None:
     """``minimal``: the provider's own folder and tunable without integer_gemm.cc, and one CUDA unit."""
-    assert work(planned(profile), TABLE).total == pytest.approx(seconds)
+    assert compile_work(planned(profile), TABLE).total == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -77,32 +77,32 @@ def test_a_profile_takes_what_its_own_units_take(profile: Profile, seconds: floa
 def test_a_unit_takes_what_its_own_architectures_take(unit: str, work_of: int, seconds: float) -> None:
     output = f"{_CUDA}/contrib_ops/cuda/{unit}.o"
     table = {output: Cost(cpu=260, architectures=work_of, peak=9)}
-    assert work(planned(Profile.FULL), table).total == pytest.approx(seconds)
+    assert compile_work(planned(Profile.FULL), table).total == pytest.approx(seconds)
 
 
 def test_the_host_library_counts_where_it_is_compiled() -> None:
     table = {**TABLE, HOST_UNIT: Cost(cpu=30, architectures=4, peak=9)}
-    assert work(planned(), table).total == pytest.approx(LEAN)
-    assert work(planned(host=Host.SOURCE), table).total == pytest.approx(LEAN + 30)
+    assert compile_work(planned(), table).total == pytest.approx(LEAN)
+    assert compile_work(planned(host=Host.SOURCE), table).total == pytest.approx(LEAN + 30)
 
 
 def test_an_architecture_of_ptxas_costs_a_quarter_of_one() -> None:
     """CUDA units for 89 90 and two of ptxas count 2.5: 1.6 / 2.6 of what five take."""
     host = 400 + 50 + 7 + 3 + 1 + 100
-    assembled = work(latest("assembled", "1.21.0", widen=False), TABLE).total
+    assembled = compile_work(latest("assembled", "1.21.0", widen=False), TABLE).total
     assert assembled == pytest.approx(host + 2626 * 1.6 / 2.6)
-    nvidia = work(latest("nvidia", "1.21.0", widen=False), TABLE).total
+    nvidia = compile_work(latest("nvidia", "1.21.0", widen=False), TABLE).total
     assert nvidia == pytest.approx(host + 2626 * 2.2 / 2.6)
 
 
 @pytest.mark.parametrize(("jobs", "minutes"), [(1, 54), (2, 44), (64, 44)])
 def test_minutes_are_those_of_all_jobs_and_not_below_the_longest_unit(jobs: int, minutes: int) -> None:
     """3,187 s are 53.1 min of one; the longest unit is 2,600 s, 43.3 min, whatever the number of jobs."""
-    assert work(planned(), TABLE).minutes(jobs) == minutes
+    assert compile_work(planned(), TABLE).minutes(jobs) == minutes
 
 
 def test_the_default_is_told_with_the_faster_profile_and_what_that_cannot_do() -> None:
-    (line,) = tell(planned(Profile.FULL), TABLE, two)
+    (line,) = estimate_lines(planned(Profile.FULL), TABLE, two)
     assert line == (
         "time     about 87 min with 2 jobs (8,400 CPU s); --profile lean takes about 44 min and "
         "cannot run transformer models at the default optimisation level"
@@ -111,7 +111,7 @@ def test_the_default_is_told_with_the_faster_profile_and_what_that_cannot_do() -
 
 @pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
 def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
-    (line,) = tell(planned(profile), TABLE, two)
+    (line,) = estimate_lines(planned(profile), TABLE, two)
     assert "--profile" not in line
 
 
@@ -129,30 +129,30 @@ def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
 def test_what_is_not_known_is_said_to_be_left_out(
     host: Host, jobs: Callable[[Profile], int | None], told: str
 ) -> None:
-    assert list(tell(planned(host=host), TABLE, jobs)) == [f"time     {told}"]
+    assert list(estimate_lines(planned(host=host), TABLE, jobs)) == [f"time     {told}"]
 
 
 def test_where_nothing_is_compiled_nothing_is_told() -> None:
-    assert list(tell(packages.official(), TABLE, two)) == []
+    assert list(estimate_lines(packages.official(), TABLE, two)) == []
 
 
 def test_what_widening_would_cost_is_told_with_the_proposal() -> None:
     """Four architectures more two: 2,626 s for five are 404 s an architecture."""
-    lines = list(tell(latest("nvidia", "1.23.2", widen=False), TABLE, two))
+    lines = list(estimate_lines(latest("nvidia", "1.23.2", widen=False), TABLE, two))
     assert lines[1:] == [
         "widen    --widen adds sm_103, sm_121: about 810 CPU s and 100 MB in the CUDA provider more"
     ]
 
 
 def test_what_widening_costs_is_told_where_it_is_done() -> None:
-    lines = list(tell(widened(latest("nvidia", "1.23.2", widen=True)), TABLE, two))
+    lines = list(estimate_lines(widened(latest("nvidia", "1.23.2", widen=True)), TABLE, two))
     assert lines[1:] == ["widen    sm_103, sm_121: about 810 CPU s and 100 MB in the CUDA provider of it"]
 
 
 def test_the_shipped_table_comes_to_what_the_cold_build_took(root: Path) -> None:
     """legacy, lean, cold: 3,079 CPU s and 1,590 s wall with 2 jobs (docs/builds.md)."""
     shipped = costs.read(root / "builder/inside/costs.tsv")
-    found = work(planned(), shipped)
+    found = compile_work(planned(), shipped)
     assert found.total == pytest.approx(3079, rel=0.15)
     assert found.minutes(2) == pytest.approx(1590 / 60, rel=0.15)
 
@@ -160,8 +160,8 @@ def test_the_shipped_table_comes_to_what_the_cold_build_took(root: Path) -> None
 def test_the_shipped_table_comes_to_what_the_full_build_took(root: Path) -> None:
     """legacy, full: 6,131 CPU s with 300 of 813 units from ccache (docs/builds.md)."""
     shipped = costs.read(root / "builder/inside/costs.tsv")
-    assert work(planned(Profile.FULL), shipped).total == pytest.approx(6131, rel=0.05)
+    assert compile_work(planned(Profile.FULL), shipped).total == pytest.approx(6131, rel=0.05)
 
 
 def test_a_repacked_wheel_takes_no_compiler_at_all() -> None:
-    assert work(replace(planned(), origin=Origin.WHEEL), TABLE).total == 0
+    assert compile_work(replace(planned(), origin=Origin.WHEEL), TABLE).total == 0

@@ -346,7 +346,7 @@ def test_a_folder_without_packages_leaves_the_page_as_it_is(shop: Wiring, tmp_pa
 def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
     legacy, modern = built(tmp_path), built(tmp_path, MODERN)
     reporter = FakeReporter()
-    bench = BundlePorts(
+    ports = BundlePorts(
         archive=PackageArchive(reporter=reporter),
         bom=CycloneDx(),
         checksums=ChecksumFile(),
@@ -354,7 +354,7 @@ def test_a_record_goes_with_its_package(tmp_path: Path) -> None:
         dist=tmp_path,
         work=tmp_path,
     )
-    discard(PackageName.parse(legacy.name), bench)
+    discard(PackageName.parse(legacy.name), ports)
     left = {path.name for path in tmp_path.iterdir() if path.name.startswith("ortpacks-")}
     assert left == {modern.name, record_of(modern).name}
 

@@ -44,7 +44,7 @@ class Kit:
     def inspector(self) -> None:
         return None
 
-    def bench(self) -> SelftestBench:
+    def selftest_bench(self) -> SelftestBench:
         return self.site.bench()
 
 

@@ -48,7 +48,7 @@ class Site:
     """A folder with everything a bundle needs."""
 
     folder: Path
-    bench: BundlePorts
+    ports: BundlePorts
     trees: Trees
 
     def sources(self, made: BuildPlan) -> Sources:
@@ -68,11 +68,11 @@ class Site:
     def members(self, made: BuildPlan) -> tuple[Member, ...]:
         return gather(made, self.sources(made))
 
-    def goods(self, made: BuildPlan, read: BinaryReport | None = None) -> CheckedContent:
+    def checked(self, made: BuildPlan, read: BinaryReport | None = None) -> CheckedContent:
         return goods_of(made, self.members(made), self.trees, read)
 
     def bundle(self, made: BuildPlan) -> tuple[Bundled, ...]:
-        return bundle(self.goods(made), self.bench)
+        return bundle(self.checked(made), self.ports)
 
     def refused(self, made: BuildPlan, kind: type[Exception], match: str) -> str:
         with pytest.raises(kind, match=match) as error:
@@ -82,7 +82,7 @@ class Site:
 
     @property
     def dist(self) -> list[str]:
-        return sorted(path.name for path in self.bench.dist.iterdir())
+        return sorted(path.name for path in self.ports.dist.iterdir())
 
 
 def site_in(folder: Path) -> Site:
@@ -90,7 +90,7 @@ def site_in(folder: Path) -> Site:
     (folder / "LICENSE").write_text("MIT\n")
     (folder / "dist").mkdir()
     reporter = FakeReporter()
-    bench = BundlePorts(
+    ports = BundlePorts(
         archive=PackageArchive(reporter=reporter, workers=1),
         bom=CycloneDx(),
         checksums=ChecksumFile(),
@@ -98,7 +98,7 @@ def site_in(folder: Path) -> Site:
         dist=folder / "dist",
         work=folder / "work",
     )
-    return Site(folder, bench, Trees(folder / "trees").lay())
+    return Site(folder, ports, Trees(folder / "trees").lay())
 
 
 def configured(**changes: object) -> BuildPlan:
@@ -119,8 +119,8 @@ def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
     full, thin = (one.package for one in site.bundle(plan()))
     assert site.dist == ["SHA256SUMS", LEGACY, THIN]
     sums = f"{full.sha256}  {LEGACY}\n{thin.sha256}  {THIN}\n"
-    assert (site.bench.dist / "SHA256SUMS").read_text() == sums
-    files = site.bench.archive.extract(full.path, tmp_path / "out")
+    assert (site.ports.dist / "SHA256SUMS").read_text() == sums
+    files = site.ports.archive.extract(full.path, tmp_path / "out")
     assert len(files) == 1 + 18 + 7
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert {entry["path"]: Digest(entry["size"], entry["sha256"]) for entry in manifest["files"]} == {
@@ -137,11 +137,11 @@ def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(site: Site, tmp_path: Path) -> None:
     full, thin = (one.package.path for one in site.bundle(plan()))
-    files = set(site.bench.archive.extract(thin, tmp_path / "thin"))
-    left_out = set(site.bench.archive.extract(full, tmp_path / "full")) - files
+    files = set(site.ports.archive.extract(thin, tmp_path / "thin"))
+    left_out = set(site.ports.archive.extract(full, tmp_path / "full")) - files
     assert len(left_out) == 15
     assert all("cuda" not in path or "licen" in path or "providers" in path for path in files)
-    manifest = json.loads(site.bench.archive.read_manifest(thin))
+    manifest = json.loads(site.ports.archive.read_manifest(thin))
     absent = {entry["path"]: entry for entry in manifest["files"] if not entry["packed"]}
     assert absent.keys() == left_out
     cufft = absent["lib/libcufft.so.11"]
@@ -160,7 +160,7 @@ def test_layouts_and_forms_are_those_of_the_configuration(site: Site) -> None:
     assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz"), THIN]
     site.bundle(configured(layouts=(Layout.THIN,), forms=(Form.GZ,)))
     assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz")]
-    assert THIN not in (site.bench.dist / "SHA256SUMS").read_text()
+    assert THIN not in (site.ports.dist / "SHA256SUMS").read_text()
 
 
 def test_a_package_over_budget_is_split_where_that_is_asked_for(site: Site, tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_a_package_over_budget_is_split_where_that_is_asked_for(site: Site, tmp_
     assert all(path.stat().st_size <= 2000 for path in full.files[:-1])
     joined = b"".join(path.read_bytes() for path in full.files[:-1])
     assert hashlib.sha256(joined).hexdigest() == full.package.sha256
-    assert len(site.bench.archive.extract(full.package.path, tmp_path / "out")) == 1 + 18 + 7
-    listed = (site.bench.dist / "SHA256SUMS").read_text().split()
+    assert len(site.ports.archive.extract(full.package.path, tmp_path / "out")) == 1 + 18 + 7
+    listed = (site.ports.dist / "SHA256SUMS").read_text().split()
     assert sorted(listed[1::2]) == sorted(names)
     assert listed[0] in {hashlib.sha256(path.read_bytes()).hexdigest() for path in full.files}
 
@@ -182,7 +182,7 @@ def test_of_a_repacked_wheel_only_the_official_provider_is_changed_and_said_to_b
     members = site.members(official())
     assert [member.path for member in members if member.modified] == ["lib/libonnxruntime_providers_cuda.so"]
     package = site.bundle(official())[0].package
-    manifest = json.loads(site.bench.archive.read_manifest(package.path))
+    manifest = json.loads(site.ports.archive.read_manifest(package.path))
     assert [entry["path"] for entry in manifest["files"] if entry["modified"]] == [
         "lib/libonnxruntime_providers_cuda.so"
     ]
@@ -198,9 +198,9 @@ def test_a_finding_of_the_check_leaves_no_package_not_even_the_old_one(site: Sit
     site.bundle(plan())
     missing = Finding(Code.A001, "lib/libonnxruntime_providers_cuda.so", "sm_61 is in 53 of 54 containers")
     with pytest.raises(CheckFailedError, match="sm_61 is in 53 of 54"):
-        bundle(site.goods(plan(), report(missing)), site.bench)
+        bundle(site.checked(plan(), report(missing)), site.ports)
     assert site.dist == ["SHA256SUMS", MODERN, MODERN_THIN]
-    assert LEGACY not in (site.bench.dist / "SHA256SUMS").read_text()
+    assert LEGACY not in (site.ports.dist / "SHA256SUMS").read_text()
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ def test_a_file_that_changes_between_check_and_packing_is_refused(site: Site) ->
                 (site.folder / "artifact/libonnxruntime_providers_cuda.so").write_bytes(b"another build")
             return made
 
-    racing = replace(site.bench, archive=Racing(reporter=FakeReporter(), workers=1))
+    racing = replace(site.ports, archive=Racing(reporter=FakeReporter(), workers=1))
     with pytest.raises(IntegrityError, match="changed while"):
-        bundle(site.goods(plan()), racing)
+        bundle(site.checked(plan()), racing)
     assert [name for name in site.dist if name != "SHA256SUMS"] == []
 
 

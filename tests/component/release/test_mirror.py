@@ -231,7 +231,7 @@ def test_two_runs_take_turns(stand: Stand, tmp_path: Path, monkeypatch: pytest.M
 def test_a_run_that_waits_says_so(stand: Stand) -> None:
     mirror = MirrorFolder(stand.root)
     with ThreadPoolExecutor(1) as pool:
-        with mirror.alone(lambda: None):
+        with mirror.locked(lambda: None):
             run = pool.submit(stand.mirror)
             while f"waiting: another run writes to {stand.root}" not in stand.lines:
                 assert not run.done()

@@ -110,7 +110,7 @@ def test_a_damaged_list_is_told_with_the_way_out(stand: Stand) -> None:
 def test_a_file_that_changed_since_it_was_hashed_is_not_taken(stand: Stand) -> None:
     host = DirectoryHost(MirrorFolder(stand.root), FakeReporter())
     (package, *_) = stand.dist.glob("*.tar.zst")
-    with MirrorFolder(stand.root).alone(lambda: None):
+    with MirrorFolder(stand.root).locked(lambda: None):
         draft = host.create_draft(TAG, "", "")
         with pytest.raises(IntegrityError, match=rf"wanted .* with sha256 {'0' * 64}, on the mirror came"):
             host.upload(draft, LocalFile(package, package.stat().st_size, "0" * 64))

@@ -43,7 +43,7 @@ class Stand:
         """Only what the verb does with the mirror: no packages are read, no pages written."""
         mirror = MirrorFolder(self.root)
         plan = ReleasePlan(TAG, "", "", tuple(files))
-        with mirror.alone(lambda: None):
+        with mirror.locked(lambda: None):
             host = DirectoryHost(mirror, self.reporter)
             converge_release(plan, ports(host, self.reporter), options or PublishOptions())
             mirror.finish(TAG)

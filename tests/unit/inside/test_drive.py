@@ -10,7 +10,7 @@ import pytest
 
 from builder.inside import drive
 from builder.inside.costs import Line
-from builder.inside.drive import FailedUnit, Progress, affordable, available_memory, follow, tell
+from builder.inside.drive import FailedUnit, Progress, affordable, available_memory, follow, report_failures
 
 END = " "
 """Ninja ends the line of a failed unit with a space."""
@@ -50,7 +50,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def progress(costs: dict[str, float], *ran: Line, jobs: int = 1) -> Progress:
     """A run that begins; ``ran`` are lines that the unit log will have when the next unit has ended."""
-    return Progress(costs=costs, jobs=jobs, ran=lambda: ran, told_at=time.monotonic())
+    return Progress(costs=costs, jobs=jobs, ran=lambda: ran, reported_at=time.monotonic())
 
 
 def compiled(output: str, cpu: float, *, seconds: float = 0.0, status: int = 0) -> Line:
@@ -96,7 +96,7 @@ def test_the_failures_are_told_again_at_the_end(capsys: pytest.CaptureFixture[st
     failures: list[FailedUnit] = []
     list(follow(lines(TRANSCRIPT), progress(COSTS), failures))
     capsys.readouterr()
-    tell(failures)
+    report_failures(failures)
     told = capsys.readouterr().out.splitlines()
     assert told[5:] == [
         "FAILED d/c.cu.o",
@@ -117,7 +117,7 @@ def test_several_failures_share_the_lines_that_an_error_shows(
     text = "".join(f"FAILED: {name}\ng++ {name}\n" + "line\n" * 39 + f"end {name}\n" for name in names)
     failures: list[FailedUnit] = []
     list(follow(lines(text), progress({}), failures))
-    tell(failures)
+    report_failures(failures)
     told = capsys.readouterr().out.splitlines()
     assert len(told) == count * (each + 2) + 1
     assert len(told) <= 30 or count > 9
@@ -126,7 +126,7 @@ def test_several_failures_share_the_lines_that_an_error_shows(
 
 def test_without_a_failed_unit_none_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """``ninja: error: loading 'build.ninja'``: its own words are in the log."""
-    tell([])
+    report_failures([])
     assert capsys.readouterr().out == ""
 
 
@@ -188,7 +188,7 @@ def test_units_from_the_cache_do_not_shorten_what_is_left(
         costs={**dict.fromkeys(cached, 60.0), **{f"{number}.o": 7200 / 511 for number in range(380, 891)}},
         jobs=2,
         ran=lambda: [log.pop(0)],
-        told_at=clock[0],
+        reported_at=clock[0],
     )
     for number, output in enumerate(cached, start=1):
         clock[0] += 0.05

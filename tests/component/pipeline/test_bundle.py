@@ -30,7 +30,7 @@ from builder.pipeline.gather import Sources, gather
 from builder.ports import Completed
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import Oversize
-from tests.support.factories.bundling import goods_of
+from tests.support.factories.bundling import checked_content
 from tests.support.factories.packages import Trees, artifact, official, plan, report
 from tests.support.fakes.ports import FakeReporter, FakeRunner
 
@@ -69,7 +69,7 @@ class Site:
         return gather(made, self.sources(made))
 
     def checked(self, made: BuildPlan, read: BinaryReport | None = None) -> CheckedContent:
-        return goods_of(made, self.members(made), self.trees, read)
+        return checked_content(made, self.members(made), self.trees, read)
 
     def bundle(self, made: BuildPlan) -> tuple[Bundled, ...]:
         return bundle(self.checked(made), self.ports)

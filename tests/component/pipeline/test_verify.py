@@ -28,7 +28,7 @@ from builder.pipeline.gather import Sources, gather
 from builder.pipeline.verify import Stream, Verifier, verify
 from builder.project.inputs import Input
 from builder.project.variants import Preset, Variant
-from tests.support.factories.bundling import goods_of
+from tests.support.factories.bundling import checked_content
 from tests.support.factories.packages import Trees, artifact, plan, report
 from tests.support.fakes.ports import FakeReporter
 
@@ -110,7 +110,7 @@ class Desk:
 def desk(tmp_path: Path) -> Desk:
     archive = PackageArchive(reporter=FakeReporter(), workers=1)
     (tmp_path / "dist").mkdir()
-    bench = BundlePorts(
+    ports = BundlePorts(
         archive=archive,
         bom=CycloneDx(),
         checksums=ChecksumFile(),
@@ -128,8 +128,8 @@ def desk(tmp_path: Path) -> Desk:
         directml=tmp_path / "LICENSE",
         relocate=lambda path: path,
     )
-    goods = goods_of(plan(), gather(plan(), sources), trees)
-    full, thin = (one.package.path for one in bundle(goods, bench))
+    checked = checked_content(plan(), gather(plan(), sources), trees)
+    full, thin = (one.package.path for one in bundle(checked, ports))
     return Desk(full, thin, tmp_path / "work", trees, archive)
 
 

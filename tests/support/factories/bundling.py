@@ -12,10 +12,10 @@ from builder.project.inputs import Input
 from tests.support.factories.packages import Trees, lock, report
 
 
-def goods_of(
+def checked_content(
     plan: BuildPlan, members: tuple[Member, ...], trees: Trees, read: BinaryReport | None = None
 ) -> CheckedContent:
-    """Checked goods; ``read`` is what the check found in them."""
+    """The checked content of a plan; ``read`` is what the check found in them."""
     return CheckedContent(
         plan=plan,
         members=members,

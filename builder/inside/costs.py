@@ -82,7 +82,7 @@ def read_log(file: Path) -> Iterator[Line]:
 
 
 def parse_log(text: str) -> Iterator[Line]:
-    """The lines of the unit log in ``file``; none where there is no file. See ``parse_log``."""
+    """The whole lines of a unit log's text; what is no such line is skipped."""
     for found in _LINE.finditer(text):
         start, end, cpu, peak, status = map(int, found.groups()[:5])
         yield Line(start=start, end=end, cpu=cpu, peak=peak, status=status, output=found["output"])

@@ -141,6 +141,8 @@ class Progress:
     """The cost of the units that were compiled in this run."""
     unit_seconds: float = 0.0
     """The seconds that these units ran, all of them together."""
+    cached: float = 0.0
+    """The cost of the units that ccache answered in this run."""
 
     def finished(self, output: str, counts: str) -> None:
         """One more unit: ``counts`` is Ninja's own ``12/550``."""
@@ -149,6 +151,8 @@ class Progress:
             if price and costs.was_compiled(line, price):
                 self.compiled += price
                 self.unit_seconds += (line.end - line.start) / 1000
+            elif line.status == 0:
+                self.cached += price
         self.done += self.costs.get(output, 0.0)
         tenth, now = int(10 * self.done / self._total), time.monotonic()
         if tenth > self.reported_tenth or now - self.reported_at >= _SECONDS_A_LINE:
@@ -156,10 +160,14 @@ class Progress:
             say(f"{counts} units{self.left()}")
 
     def left(self) -> str:
-        """``, about 12 min left``; by the costs alone before a twentieth of them was compiled."""
+        """``, about 12 min left``; by the costs alone before a twentieth of them was compiled.
+
+        ``at most`` where ccache answers, because nobody knows what else it has.
+        """
+        bound = "at most" if self.cached > self._total / 20 else "about"
         rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
         seconds = (self._total - self.done) * rate / self.jobs
-        return f", about {max(1, round(seconds / 60))} min left" if self.costs else ""
+        return f", {bound} {max(1, round(seconds / 60))} min left" if self.costs else ""
 
     @property
     def _total(self) -> float:

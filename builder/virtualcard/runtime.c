@@ -10,8 +10,8 @@
  *
  * libraries.c answers for cuBLAS, cuDNN, cuFFT and cuRAND, driver.c for what is opened by the name libcuda.so.1. What
  * needs no answer but "success" is in none of them: stubs.py writes it, for whatever a provider imports beyond these. */
-#define _GNU_SOURCE /* dladdr */
-#include <dlfcn.h>
+#define _GNU_SOURCE /* dl_iterate_phdr */
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,12 +133,30 @@ static int used(const void *function, int launched) {
     return said(error);
 }
 
-/* The file name of the library that an address lies in; empty where nothing is mapped. */
+typedef struct {
+    ElfW(Addr) address;
+    const char *path; /* of the library that it lies in */
+} Place;
+
+static int holds(struct dl_phdr_info *library, size_t size, void *data) {
+    Place *place = data;
+    (void)size;
+    for (int at = 0; at < library->dlpi_phnum; at++) {
+        const ElfW(Phdr) *segment = &library->dlpi_phdr[at];
+        if (segment->p_type != PT_LOAD) continue;
+        if (place->address - (library->dlpi_addr + segment->p_vaddr) >= segment->p_memsz) continue;
+        place->path = library->dlpi_name;
+        return 1;
+    }
+    return 0;
+}
+
+/* The file name of the library that an address lies in; empty where none is. dladdr would ask for glibc 2.34. */
 static const char *library_at(const void *address) {
-    Dl_info info;
-    if (dladdr(address, &info) == 0 || info.dli_fname == NULL) return "";
-    const char *slash = strrchr(info.dli_fname, '/');
-    return slash ? slash + 1 : info.dli_fname;
+    Place place = {(ElfW(Addr))address, ""};
+    dl_iterate_phdr(holds, &place);
+    const char *slash = strrchr(place.path, '/');
+    return slash ? slash + 1 : place.path;
 }
 
 /* What was registered, launched and called since the last report, a line each, fields set apart by tabs. */

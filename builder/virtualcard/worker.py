@@ -94,7 +94,7 @@ def _open(api: Api, job: OpeningJob) -> str:
 def _run(api: Api, session: Session, feed: Path) -> None:
     """Run a model once; what comes out is nobody's answer, since no kernel computed."""
     with np.load(feed) as arrays:
-        feeds = [np.ascontiguousarray(arrays[name]) for name in session.inputs]
+        feeds = [np.require(arrays[name], requirements="C") for name in session.inputs]
     values = [tensor(api, one, one.shape, helper.np_dtype_to_tensor_dtype(one.dtype)) for one in feeds]
     try:
         values += session.run(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -153,6 +154,7 @@ class DebianRootfs:
             self._run(["debootstrap", "--variant=minbase", *_include(packages), suite, str(tree), mirror])
             _keep_list(tree)
             self._run(["tar", "--create", "--file", str(part), "--directory", str(tree), *_TAR_OPTIONS, "."])
+            shutil.rmtree(tree, ignore_errors=True)  # a kill once the tar stands would leave it for good
         except ToolMissingError as missing:
             raise _no_tool() from missing
 

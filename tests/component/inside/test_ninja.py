@@ -104,7 +104,7 @@ def test_a_run_compiles_learns_and_records(tree: Path, capfd: pytest.CaptureFixt
     said = capfd.readouterr().out
     assert built(said) == ["d.cu", "b.cc", "c.cu", "a.cc"]
     assert said.startswith("ortpacks: 4 units to compile, 1 at a time, about 1 min left\n")
-    assert "ortpacks: 1/5 units, about 1 min left\n" in said
+    assert "ortpacks: 1/5 units, at most 1 min left\n" in said
     record = json.loads((tree / "record.json").read_text())
     assert (record["units"], record["compilations"], record["cpu_s"], record["jobs"]) == (4, 4, 6.0, 1)
     assert costs.read(tree / "learned.tsv")["d/d.cu.o"].cpu == pytest.approx(70.0), "1.5 s are a cache hit"

@@ -6,6 +6,7 @@ import ctypes
 import random
 import re
 import struct
+import subprocess
 from collections.abc import Sequence
 
 import pytest
@@ -202,3 +203,11 @@ def test_coverage_says_the_same_of_containers_with_several() -> None:
 def test_a_capability_that_is_no_device_takes_nothing() -> None:
     assert Capability.parse("8.4") not in CAPABILITIES
     assert resolve(container(image(SASS, 80), ptx(50)), "8.4") == NO_IMAGE
+
+
+def test_the_stand_in_loads_on_hosts_as_old_as_the_oldest_that_a_package_runs_on() -> None:
+    """It is compiled in the base image and loaded by the host's Python: glibc 2.27 is what wheels ask for."""
+    told = subprocess.run(["objdump", "-T", runtime().library], capture_output=True, text=True, check=True)
+    asked = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([\d.]+)", told.stdout)}
+    assert asked
+    assert max(asked) < (2, 27)

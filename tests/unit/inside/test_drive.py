@@ -158,15 +158,15 @@ def test_progress_is_told_after_ten_minutes_too(
 @pytest.mark.parametrize(
     ("ran", "left"),
     [
-        ((), "10"),  # 1,200 s of work by two, nothing known of the rate
-        ((compiled("a.o", 600),), "10"),
-        ((compiled("a.o", 600, seconds=1200),), "20"),  # two seconds for each: the cores are shared
-        ((compiled("a.o", 200),), "3"),  # this machine is three times as fast
-        ((compiled("a.o", 170),), "10"),  # below three tenths ccache answered
-        ((compiled("a.o", 6), compiled("b.o", 180, seconds=360)), "20"),
-        ((compiled("c.o", 85, seconds=850),), "10"),  # a twentieth is 90 s: too early for a rate
-        ((compiled("a.o", 600, seconds=1200, status=1),), "10"),
-        ((compiled("stale.o", 600, seconds=1200),), "10"),  # nobody knows what it costs
+        ((), "about 10"),  # 1,200 s of work by two, nothing known of the rate
+        ((compiled("a.o", 600),), "about 10"),
+        ((compiled("a.o", 600, seconds=1200),), "about 20"),  # two seconds for each: the cores are shared
+        ((compiled("a.o", 200),), "about 3"),  # this machine is three times as fast
+        ((compiled("a.o", 170),), "at most 10"),  # below three tenths ccache answered
+        ((compiled("a.o", 6), compiled("b.o", 180, seconds=360)), "at most 20"),
+        ((compiled("c.o", 85, seconds=850),), "about 10"),  # a twentieth is 90 s: too early for a rate
+        ((compiled("a.o", 600, seconds=1200, status=1),), "about 10"),
+        ((compiled("stale.o", 600, seconds=1200),), "about 10"),  # nobody knows what it costs
     ],
 )
 def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compiled(
@@ -175,7 +175,7 @@ def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compi
     costs = {"a.o": 600.0, "b.o": 180.0, "c.o": 85.0, "d.o": 935.0}
     run = progress(costs, *ran, jobs=2)
     run.finished("a.o", "1/4")
-    assert capsys.readouterr().out == f"ortpacks: 1/4 units, about {left} min left\n"
+    assert capsys.readouterr().out == f"ortpacks: 1/4 units, {left} min left\n"
 
 
 def test_units_from_the_cache_do_not_shorten_what_is_left(
@@ -193,8 +193,8 @@ def test_units_from_the_cache_do_not_shorten_what_is_left(
     for number, output in enumerate(cached, start=1):
         clock[0] += 0.05
         run.finished(output, f"{number}/891")
-    assert capsys.readouterr().out.splitlines()[-1] == "ortpacks: 350/891 units, about 75 min left"
-    assert run.left() == ", about 60 min left"
+    assert capsys.readouterr().out.splitlines()[-1] == "ortpacks: 350/891 units, at most 75 min left"
+    assert run.left() == ", at most 60 min left"
 
 
 def test_nothing_to_compile_takes_no_time() -> None:

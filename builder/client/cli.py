@@ -144,7 +144,7 @@ def _options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) 
     prefix: Path = given.get("prefix") or default_prefix(env, home)
     return ClientOptions(
         prefix=Prefix(_one_line(absolute(prefix))),
-        index=_index(given, env) if arguments.command in _READ_INDEX else None,
+        index=_index(given, env) if arguments.command in _READ_INDEX and not given.get("installed") else None,
         variant=given.get("variant"),
         device=given.get("device"),
         dialect=given.get("shell") or "sh",

@@ -26,6 +26,7 @@ if sys.version_info < (3, 9):
 
 try:
     from builder.client.__main__ import run
+    sys.exit(run())
 except ImportError as error:
     if (error.name or "builder").startswith("builder"):
         raise
@@ -34,8 +35,6 @@ except ImportError as error:
         "Install python3; python3-minimal is not enough.\\n"
     )
     sys.exit(4)
-
-sys.exit(run())
 """
 
 _DEFAULT_INDEX = "builder/client/default_index.txt"

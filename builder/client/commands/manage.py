@@ -105,8 +105,8 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
         now = in_use(prefix)
         gone = [folder for folder in versions(prefix) if not options.old or folder.name != now]
         freed = remove_packages(prefix, gone) if options.old else _remove_all(prefix)
-    now, names = in_use(prefix), [folder.name for folder in gone]
-    left = sorted(prefix.root.iterdir()) if not options.old and prefix.root.is_dir() else []
+        now, names = in_use(prefix), [folder.name for folder in gone]
+        left = sorted(prefix.root.iterdir()) if not options.old and prefix.root.is_dir() else []
     value = {
         **head("uninstall"),
         "removed": names,

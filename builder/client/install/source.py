@@ -17,7 +17,7 @@ from builder.files.digest import sha256_of, size_of
 from builder.files.http_client import Response, Web, read_small
 from builder.formats.index import Index, IndexPackage, StoredArchive, build_index, dumps, loads
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, Layout, form_of, stem
-from builder.formats.text import mib
+from builder.formats.text import mib, without_userinfo
 
 
 def network(web: Web, *, offline: bool) -> Web:
@@ -62,14 +62,15 @@ def locate(place: Optional[Place], web: Web) -> Located:
     if isinstance(place, Path) and place.name.endswith(ARCHIVE_SUFFIXES):
         return Located(index_of(place), place)
     content = _read_file(place) if isinstance(place, Path) else read_small(place, INDEX_LIMIT, web)
+    where = without_userinfo(str(place))
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         why = f"not UTF-8 text ({error.reason} at byte {error.start})"
         raise ValidationError(
-            f"{place}: {why}.", advice="Name an index.json, or the folder it is in."
+            f"{where}: {why}.", advice="Name an index.json, or the folder it is in."
         ) from error
-    return Located(loads(text, str(place)), place)
+    return Located(loads(text, where), place)
 
 
 def _read_file(path: Path) -> bytes:

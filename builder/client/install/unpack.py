@@ -15,11 +15,21 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Dict, Iterator, List, Optional, Tuple
 
+from builder.client.install.decompress import AGAIN
 from builder.client.install.prefix import INFO
 from builder.errors import ConfigError, IntegrityError
 from builder.files.digest import chunks_in, sha256_of, write_new
 from builder.files.disk import Sync, disk_errors, sync_file
-from builder.files.package_tar import NO_TAR, bad_package, forward_tar, inside, parts_of, place_in, plain_file
+from builder.files.package_tar import (
+    NO_TAR,
+    bad_package,
+    forward_tar,
+    inside,
+    is_plain,
+    parts_of,
+    place_in,
+    plain_file,
+)
 from builder.formats.manifest import FileEntry, Manifest, loads
 from builder.formats.package_names import FOLDER_MODE, MANIFEST, file_mode
 from builder.formats.parts import SHA256
@@ -48,7 +58,7 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
             for member in members:
                 _take(archive, member, top, folder, wanted, sync)
     except NO_TAR as error:
-        raise bad_package(top, f"not a whole tar archive: {error}") from error
+        raise IntegrityError(f"{top}: not a whole tar archive: {error}", advice=AGAIN) from error
     if wanted:
         raise bad_package(top, f"the archive lacks {_some(wanted)}, which its manifest lists")
     return manifest
@@ -60,7 +70,7 @@ def read_manifest(stream: IO[bytes], top: str) -> Manifest:
         with forward_tar(stream) as archive:
             return _parse(_first(archive, iter(archive), top), top)
     except NO_TAR as error:
-        raise bad_package(top, f"not a whole tar archive: {error}") from error
+        raise IntegrityError(f"{top}: not a whole tar archive: {error}", advice=AGAIN) from error
 
 
 @contextmanager
@@ -188,7 +198,10 @@ def whole(folder: Path) -> Optional[Manifest]:
 
 def _wrong_files(folder: Path, manifest: Manifest) -> Iterator[str]:
     for entry in manifest.files:
-        problem = _problem(folder.joinpath(*parts_of(entry.path, folder.name)), entry)
+        if not is_plain(entry.path):
+            yield f"{entry.path!r} does not lie in the package's folder"
+            continue
+        problem = _problem(folder / entry.path, entry)
         if problem:
             yield f"{entry.path}: {problem}"
 

@@ -93,15 +93,16 @@ def test_it_completes_a_thin_package_through_the_machines_pip(pyz: Path, tmp_pat
     assert "7 files are as the manifest says" in run(pyz, "verify", env=env).stdout
 
 
-def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path) -> None:
-    """Debian's python3-minimal has no shutil."""
-    run = "runpy.run_path(sys.argv[1], run_name='__main__')"
-    program = f"import runpy, sys; sys.modules['shutil'] = None; {run}"
-    argv = [sys.executable, "-I", "-S", "-c", program, str(pyz), "detect"]
+@pytest.mark.parametrize(("module", "verb"), [("shutil", "detect"), ("gzip", "list"), ("tarfile", "list")])
+def test_a_python_without_all_of_its_standard_library_is_told(pyz: Path, module: str, verb: str) -> None:
+    """Debian's python3-minimal has no shutil; what a verb imports on its way may be missing as well."""
+    run = "runpy.run_path(sys.argv.pop(1), run_name='__main__')"
+    program = f"import runpy, sys; sys.modules[{module!r}] = None; {run}"
+    argv = [sys.executable, "-I", "-S", "-c", program, str(pyz), verb]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr == (
-        "ortpacks: this Python lacks the module shutil of its standard library. "
+        f"ortpacks: this Python lacks the module {module} of its standard library. "
         "Install python3; python3-minimal is not enough.\n"
     )
 

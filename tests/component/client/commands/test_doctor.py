@@ -20,7 +20,9 @@ from builder.client.commands.observe import Rights
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix
 from builder.client.trials import ort_calls
+from builder.client.trials.try_out import OrtTrials, TryOut
 from builder.client.world import ClientOptions, CommandAnswer
+from builder.findings.observed import SessionTrial
 from builder.pipeline.client_zipapp import build_client
 from tests.component.client.commands.test_observe import pci, put, real_host
 from tests.doubles.gpus import library, machine
@@ -160,9 +162,14 @@ def test_a_driver_590_that_ignores_the_card_is_known_by_its_library(home: Machin
 
 
 def test_a_transformer_in_a_lean_package(
-    home: Machine, tmp_path: Path, driver: dict[str, str], schema: Draft202012Validator
+    home: Machine,
+    tmp_path: Path,
+    driver: dict[str, str],
+    schema: Draft202012Validator,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The model of one node runs, the user's does not open."""
+    """The model of one node runs, the user's does not open; the node's longer time has the cold start."""
+    asked = recorded_trials(monkeypatch)
     why = "Failed to find kernel for com.microsoft.BiasGelu(1) (node:'n' ep:'CUDA'). Kernel not found"
     host = host_library("1.23.2", refuses=[CREATE_SESSION], why=why)
     index = write_release(tmp_path / "release", files={**FILES, HOST: host}, builds=(Build("lean"),))
@@ -177,6 +184,25 @@ def test_a_transformer_in_a_lean_package(
     assert "-lean-linux-x64 has no kernel for com.microsoft.BiasGelu" in text
     assert f"  {model} does not open with cuda" in answer.lines
     schema.validate(json.loads(json.dumps(answer.value)))
+    assert asked == ["compute", "open"]
+
+
+def recorded_trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The trials in the order in which doctor asks for them."""
+    asked: list[str] = []
+    compute, opened = OrtTrials.compute, OrtTrials.open
+
+    def computes(trials: OrtTrials, host: Path, provider: str) -> SessionTrial:
+        asked.append("compute")
+        return compute(trials, host, provider)
+
+    def opens(trials: OrtTrials, host: Path, provider: str, model: Path) -> TryOut:
+        asked.append("open")
+        return opened(trials, host, provider, model)
+
+    monkeypatch.setattr(OrtTrials, "compute", computes)
+    monkeypatch.setattr(OrtTrials, "open", opens)
+    return asked
 
 
 def test_a_model_for_doctor_has_to_be_there_and_so_has_a_package(home: Machine, tmp_path: Path) -> None:

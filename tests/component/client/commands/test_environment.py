@@ -38,6 +38,7 @@ def test_an_index_that_is_none_is_nothing_to_env(machine: Machine) -> None:
     assert machine.run("env") == 0, machine.err
     assert machine.run("list") == 2
     assert "http://[: not a URL" in machine.err
+    assert machine.run("list", "--installed") == 0, machine.err
 
 
 def test_systemd_quoting_is_that_of_its_manual() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from builder.files import http_client
 from tests.doubles import hostile
+from tests.doubles.machine import Machine
 from tests.doubles.release import Fault, Handler, Server, name_of, serving
 from tests.support.faults.client import Ground, Quick, outlive
 from tests.support.faults.counted import cases_of
@@ -90,6 +91,17 @@ def test_a_final_status_ends_it(quick: Quick, server: Server, code: int) -> None
     assert f"HTTP {code}" in said
     assert ("https://USER:PASSWORD@HOST/PATH" in said) == (code in {401, 403})
     assert quick.waits == []
+
+
+def test_no_message_shows_a_login(tmp_path: Path) -> None:
+    """docs/client.md; where the server sends a page in place of an index."""
+    (tmp_path / "index.json").write_bytes(b"<html>\xff")
+    machine = Machine(tmp_path / "home")
+    with serving(tmp_path) as server:
+        url = server.url.replace("://", "://user:s3cret@")
+        assert machine.run("list", "--json", "--index", f"{url}/index.json") == 2
+    assert "not UTF-8 text" in machine.err
+    assert "s3cret" not in machine.err + machine.out
 
 
 @pytest.mark.parametrize("times", [1, TRIES])

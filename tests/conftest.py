@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -24,8 +25,8 @@ TIERS = {
     "gpu": "needs an NVIDIA GPU: add --gpu",
     "referees": "needs Node.js with npm, and once its registry: add --referees",
 }
-ONE_AFTER_ANOTHER = {"integration", "images", "gpu", "dist", "legacy_package", "modern_package"}
-"""Tiers and fixtures of tests that share an engine, its images and the packages built for this run."""
+LONGEST = ("test_faults", "test_compile_faults", "test_client_road", "test_build_to_install")
+"""Modules of minutes, the longest first: the others fill the processes that are through with them."""
 
 
 settings.register_profile("here", deadline=None)
@@ -50,9 +51,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for tier, why in TIERS.items():
             if item.get_closest_marker(tier) and not config.getoption(f"--{tier}"):
                 item.add_marker(pytest.mark.skip(reason=f"tier {tier} not asked for: {why}"))
-        marked = {marker.name for marker in item.iter_markers()}
-        if ONE_AFTER_ANOTHER & {*marked, *getattr(item, "fixturenames", ())}:
-            item.add_marker(pytest.mark.engine)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """The number of a test's group in the order of the run: modules of minutes, the engine's, all others."""
+    if item.path.stem in LONGEST:
+        return LONGEST.index(item.path.stem)
+    engine = any(item.get_closest_marker(tier) for tier in ("integration", "images", "gpu"))
+    return len(LONGEST) if engine else len(LONGEST) + 1
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +88,11 @@ def project() -> Project:
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("dist")
+    """One folder for all processes of the run: whoever builds a package second finds it up to date."""
+    run = tmp_path_factory.getbasetemp()
+    folder = (run.parent if "PYTEST_XDIST_WORKER" in os.environ else run) / "dist"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import platform
 import shutil
 import sys
@@ -12,7 +13,6 @@ from pathlib import Path
 
 from builder.builds.variant_build import side_by_side
 from builder.builds.wiring import Wiring
-from builder.console import Console
 from builder.errors import BuilderError, CheckFailedError, CommandError, ValidationError
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import without_userinfo
@@ -91,41 +91,46 @@ _ZIZMOR = ("zizmor", "--offline", "--no-progress", "--quiet", "--strict-collecti
 _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
 """Without shellcheck and pyflakes, so that every machine gives the same answer."""
 
-_RUNS = {"tests": ("--numprocesses=2", "-m=not engine"), "engine": ("-m=engine",)}
-"""Tests that share the engine run one after another; they wait for containers while others run."""
+_EVERYTHING = ("--dist=loadfile", "--no-loadscope-reorder")
+"""A module's tests share what they made and run in one process, in the order that tests/conftest.py gives."""
 
-_FAST = ("--numprocesses=2", "tests/unit", "tests/golden", "tests/component/pipeline")
+_FAST = ("--numprocesses=auto", "tests/unit", "tests/golden", "tests/component/pipeline")
 """What two cores run in half a minute: the pure rooms, and the use cases over fakes."""
 
 
 def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
-    """Run the gates, then pytest: all tests as two runs side by side.
+    """Run the gates side by side, then pytest.
 
     ``fast`` takes the tests that need a minute at most; ``only`` is pytest's ``-k``, without gates. Raises
-    ``CommandError`` for the first gate that fails and ``VariantsFailedError`` for runs of pytest.
+    ``VariantsFailedError`` for gates that fail and ``CommandError`` for a run of pytest.
     """
-    for gate in () if only else (*_GATES, *_workflow_gates(wiring)):
-        with wiring.reporter.step(" ".join(gate)):
-            wiring.runner.run(gate, cwd=wiring.root)
-    runs = _selections(wiring, fast=fast, only=only)
-    consoles = {name: wiring.console.prefixed(name) if len(runs) > 1 else wiring.console for name in runs}
-    tasks = {name: partial(_pytest, wiring, consoles[name], flags) for name, flags in runs.items()}
-    side_by_side(tasks, wiring.runner.interrupt)
+    if only is None:
+        gates = (*_GATES, *_workflow_gates(wiring))
+        side_by_side(
+            {" ".join(gate): partial(_gate, wiring, gate) for gate in gates}, wiring.runner.interrupt
+        )
+    _pytest(wiring, _flags(wiring, fast=fast, only=only))
 
 
-def _pytest(wiring: Wiring, console: Console, flags: Sequence[str]) -> None:
+def _gate(wiring: Wiring, gate: Sequence[str]) -> None:
+    with wiring.console.prefixed(gate[0]).step(" ".join(gate)):
+        wiring.runner.run(gate, cwd=wiring.root)
+
+
+def _pytest(wiring: Wiring, flags: Sequence[str]) -> None:
     argv = [sys.executable, "-m", "pytest", *flags]
-    code = wiring.runner.run(argv, cwd=wiring.root, on_line=console.show, check=False).code
+    code = wiring.runner.run(argv, cwd=wiring.root, on_line=wiring.console.show, check=False).code
     if code != 0:
         raise CommandError(f"pytest exited with {code}: {' '.join(argv[1:])}", argv=argv, code=code)
 
 
-def _selections(wiring: Wiring, *, fast: bool, only: str | None) -> dict[str, tuple[str, ...]]:
-    """The flags of pytest for each run, by the run's name."""
-    tier_flags = () if fast else tuple(tiers(wiring))
-    if only:
-        return {"tests": (f"-k={only}", *tier_flags)}
-    return {"tests": _FAST} if fast else {name: (*flags, *tier_flags) for name, flags in _RUNS.items()}
+def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
+    """The flags of pytest. One process more than cores, since tests of the engine wait for containers."""
+    if fast:
+        return _FAST if only is None else (f"-k={only}",)
+    processes = f"--numprocesses={len(os.sched_getaffinity(0)) + 1}"
+    chosen = (processes, *_EVERYTHING) if only is None else (f"-k={only}",)
+    return (*chosen, *tiers(wiring))
 
 
 def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:

@@ -71,7 +71,7 @@ def artifact_key(rendered: Rendered, lock: Lock, context: Path) -> str:
 
     The packages of the root file system are among them, since the manifest's revision names what compiled.
     """
-    inputs = (*rendered.debs, *rendered.sources, *rendered.contexts.values())
+    inputs = {*rendered.debs, *rendered.sources, *rendered.contexts.values()}
     pins = sorted(str(lock.pins.get(item.key)) for item in inputs)
     ours = [hashlib.sha256(file.read_bytes()).hexdigest() for file in _programs_and_patches(context)]
     system = [f"{package.path} {package.sha256}" for package in rendered.system]

@@ -34,7 +34,7 @@ class CheckTools:
         self._reporter = reporter
         self._builder = builder
         self._store = wiring.store(wiring.lock, reporter)
-        self._place = wiring.place(f".kit-{base}")
+        self._place = wiring.kit_place(base)
 
     @property
     def folder(self) -> Path:

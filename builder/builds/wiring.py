@@ -204,6 +204,10 @@ class Wiring:
         """The folder of a variant's build."""
         return Workplace(self.dist / variant)
 
+    def kit_place(self, base: str) -> Workplace:
+        """The folder where the tools that check packages are built."""
+        return Workplace(self.dist / f".kit-{base}", context="kit-context")
+
     def locked(self, name: str, reporter: Reporter, waits: str) -> AbstractContextManager[None]:
         """The lock ``name`` of ``dist``; ``waits`` is said while another process has it."""
         return exclusive(self.dist / ".locks" / name, lambda: reporter.say(waits))

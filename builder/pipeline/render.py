@@ -125,7 +125,10 @@ def _view(plan: BuildPlan, package_name: str, key: str, lock: Lock) -> dict[str,
         "compiles_host": plan.host is Host.SOURCE,
         "architectures": len(plan.variant.sm),
         "patches": [_base_name(patch) for patch in plan.patches],
-        "link_libraries": [(role, f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib") for role in LINK_ROLES],
+        "link_libraries": [
+            (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
+            for role in LINK_ROLES
+        ],
         "toolchain_key": key,
         "tree": f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}",
     }
@@ -239,15 +242,25 @@ def _by_name(inputs: Mapping[str, Input]) -> list[Input]:
 def _contexts(plan: BuildPlan) -> dict[str, Input]:
     """The named contexts that the plan's stages read."""
     project = plan.project
+    libraries = {role: wheel for role, wheel in project.cuda.libraries.items() if role in LINK_ROLES}
+    libraries["cudnn"] = project.cudnn.wheel
+    linked = {_lib_context(role): wheel for role, wheel in libraries.items()}
     if plan.base == "nvidia":
         named = {"cudnn": project.cudnn.wheel, "cmake": project.bases.nvidia.wheels["cmake"]}
-        libraries = project.cuda.libraries if plan.origin is Origin.SOURCE else {}
-        return named | {role: libraries[role] for role in LINK_ROLES if role in libraries}
+        return named | (linked if plan.origin is Origin.SOURCE else {})
     unread = frozenset() if plan.origin is Origin.SOURCE else _COMPILE_WHEELS
     wheels = project.bases.assembled.wheels.items()
     toolchain = {_CONTEXT_NAME.get(role, role): wheel for role, wheel in wheels if role not in unread}
-    libraries = {role: wheel for role, wheel in project.cuda.libraries.items() if role in LINK_ROLES}
-    return toolchain | libraries | {"cudnn": project.cudnn.wheel}
+    return toolchain | libraries | (linked if plan.origin is Origin.SOURCE else {})
+
+
+def _lib_context(role: str) -> str:
+    """The name of the context that the linker's libraries of a wheel are read from.
+
+    The wheel's headers are read under the role's own name. BuildKit keeps one copy of a context by its name,
+    with the paths that a stage reads: two stages under one name would each send their paths anew.
+    """
+    return f"{role}-lib"
 
 
 def _debs(plan: BuildPlan) -> tuple[Input, ...]:
@@ -281,5 +294,5 @@ def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
     its bytes.
     """
     base = plan.project.bases.assembled if plan.base == "assembled" else plan.project.bases.nvidia
-    pins = [f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan)]
+    pins = {f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan)}
     return hashlib.sha256("\n".join([plan.base, *base.packages, *sorted(pins)]).encode()).hexdigest()[:8]

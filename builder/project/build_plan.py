@@ -102,15 +102,19 @@ NOTHING_RENDERED = Rendered(
 
 
 class Workplace:
-    """The folder ``dist/<variant>`` and what lies in it."""
+    """The folder ``dist/<variant>`` and what lies in it.
 
-    def __init__(self, root: Path) -> None:
+    ``context`` is the folder name of the main build context. BuildKit keeps one copy of what is read from all
+    contexts of a folder name, so builds that read other files of them have a name of their own.
+    """
+
+    def __init__(self, root: Path, *, context: str = "context") -> None:
         self.root = root
         self.dockerfile = root / "Dockerfile"
         """As rendered."""
         self.runtime_dockerfile = root / "runtime.Dockerfile"
         """That of the runtime image."""
-        self.context = root / "context"
+        self.context = root / context
         """The main build context."""
         self.artifact = root / "artifact"
         """ORT's libraries as compiled."""

@@ -180,11 +180,11 @@ EOF
 ARG JOBS=2
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-modern-full-wheel-e09f9280,target=/build,sharing=locked \
-    --mount=type=bind,from=cudart,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
-    --mount=type=bind,from=cublas,source=nvidia/cublas/lib,target=/wheels/cublas \
-    --mount=type=bind,from=cufft,source=nvidia/cufft/lib,target=/wheels/cufft \
-    --mount=type=bind,from=curand,source=nvidia/curand/lib,target=/wheels/curand \
-    --mount=type=bind,from=cudnn,source=nvidia/cudnn/lib,target=/wheels/cudnn \
+    --mount=type=bind,from=cudart-lib,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
+    --mount=type=bind,from=cublas-lib,source=nvidia/cublas/lib,target=/wheels/cublas \
+    --mount=type=bind,from=cufft-lib,source=nvidia/cufft/lib,target=/wheels/cufft \
+    --mount=type=bind,from=curand-lib,source=nvidia/curand/lib,target=/wheels/curand \
+    --mount=type=bind,from=cudnn-lib,source=nvidia/cudnn/lib,target=/wheels/cudnn \
     <<'EOF'
 # What compiles, by its bytes: another compiler must find neither this Ninja tree nor these cache entries.
 toolchain=$(cat /var/lib/dpkg/status /usr/local/cuda/bin/* /usr/local/cuda/nvvm/bin/* 2>/dev/null | sha256sum | cut -c1-16)

@@ -119,7 +119,8 @@ def _gate(wiring: Wiring, gate: Sequence[str]) -> None:
 
 def _pytest(wiring: Wiring, flags: Sequence[str]) -> None:
     argv = [sys.executable, "-m", "pytest", *flags]
-    code = wiring.runner.run(argv, cwd=wiring.root, on_line=wiring.console.show, check=False).code
+    env = {"PYTHONDONTWRITEBYTECODE": ""}  # each process would compile every module anew
+    code = wiring.runner.run(argv, cwd=wiring.root, env=env, on_line=wiring.console.show, check=False).code
     if code != 0:
         raise CommandError(f"pytest exited with {code}: {' '.join(argv[1:])}", argv=argv, code=code)
 

@@ -32,11 +32,11 @@ class Run:
         self,
         dist: Path,
         variant: str = "legacy",
-        *,
+        *more: str,
         root: Path = ROOT,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        flags = ["--variant", variant, *VARIANTS[variant], "--base", "assembled", "--dist", str(dist)]
+        flags = ["--variant", variant, *VARIANTS[variant], "--base", "assembled", "--dist", str(dist), *more]
         argv = [sys.executable, "-m", "invoke", "build", *flags]
         self.lines: list[str] = []
         self._news = threading.Condition()
@@ -86,6 +86,10 @@ class Run:
         while (alive := session(self._process.pid)) and time.monotonic() < deadline:
             time.sleep(0.1)
         return list(alive.values())
+
+    @property
+    def goes_on(self) -> bool:
+        return self._process.poll() is None
 
     @property
     def text(self) -> str:

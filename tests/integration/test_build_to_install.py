@@ -19,14 +19,13 @@ from builder.pipeline.plan import PROVIDER_IN_WHEEL
 from builder.project.inputs import ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
-from tests.support.fakes.verbs import build, invoke, thin_of
+from tests.support.fakes.verbs import invoke, thin_of
 from tests.support.real_packages import (
     LIBRARIES,
     MINIMAL,
     listing,
     manifest,
     require_stock_numbers,
-    sha256,
     silero_arguments,
     silero_model,
     write_silero_inputs,
@@ -79,12 +78,6 @@ def test_a_second_build_does_nothing(legacy_package: Path, dist: Path) -> None:
     assert "is up to date" in done.stdout
     assert legacy_package.stat().st_mtime_ns == before
     assert time.monotonic() - started < 20
-
-
-def test_the_same_inputs_give_the_same_bytes(modern_package: Path, tmp_path: Path) -> None:
-    again = build(tmp_path, "--variant", "modern", "--mixed", "--offline")
-    assert sha256(again) == sha256(modern_package)
-    assert sha256(thin_of(again)) == sha256(thin_of(modern_package))
 
 
 def test_a_thin_package_leaves_nvidias_libraries_to_nvidias_wheels(modern_package: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -49,6 +49,9 @@ COMPUTERS = {
     "kepler": Bought([Card("Tesla K40m", "3.5", 11441)], "470.256.02", 11040, "cpu"),
     "no-gpu": Bought([], "", 0, "cpu"),
 }
+
+
+Owner = tuple[User, dict[str, object]]
 
 
 @pytest.fixture(scope="module")
@@ -93,42 +96,45 @@ def brought(release: GitHubDouble, dist: Path, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture(scope="module")
-def user(
+def users_of(
     release: GitHubDouble, image: str, brought: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], User]]:
-    """The user of a computer, who has downloaded the client; made when first asked for."""
-    with contextlib.ExitStack() as stack:
+) -> Callable[[str], AbstractContextManager[User]]:
+    """The user of a computer, who has downloaded the client, inside a block only."""
 
-        @functools.cache
-        def make(name: str) -> User:
-            has = COMPUTERS.get(name, COMPUTERS["no-gpu"])
-            folder = tmp_path_factory.mktemp(name)
-            mounts = driver(has.cards, has.driver, has.cuda, folder) if has.cards else {}
-            made = User(stack.enter_context(computer(image, {**brought, **mounts})), has)
-            made.computer.sh(f'python3 -c "{DOWNLOAD}" {address(release, "ortpacks.pyz")}')
-            return made
+    @contextmanager
+    def make(name: str) -> Iterator[User]:
+        has = COMPUTERS[name]
+        mounts = driver(has.cards, has.driver, has.cuda, tmp_path_factory.mktemp(name)) if has.cards else {}
+        with computer(image, {**brought, **mounts}) as made:
+            made.sh(f'python3 -c "{DOWNLOAD}" {address(release, "ortpacks.pyz")}')
+            yield User(made, has)
 
-        yield make
+    return make
+
+
+@pytest.fixture
+def user(users_of: Callable[[str], AbstractContextManager[User]]) -> Iterator[User]:
+    """Who has just bought a computer without a GPU."""
+    with users_of("no-gpu") as user:
+        yield user
 
 
 @pytest.fixture(scope="module")
-def owner(user: Callable[[str], User]) -> Callable[[str], tuple[User, dict[str, object]]]:
-    """Who has installed, and what ``install`` answered; a gigabyte comes once."""
-
-    @functools.cache
-    def install(name: str) -> tuple[User, dict[str, object]]:
-        return user(name), user(name).ask("install")
-
-    return install
+def owner(
+    request: pytest.FixtureRequest, users_of: Callable[[str], AbstractContextManager[User]]
+) -> Iterator[Owner]:
+    """Who has installed, and what ``install`` answered. Tests of one computer run one after another."""
+    with users_of(request.param) as user:
+        yield user, user.ask("install")
 
 
-Owner = Callable[[str], tuple[User, dict[str, object]]]
+computers = functools.partial(pytest.mark.parametrize, "owner", indirect=True)
 
 
-@pytest.mark.parametrize("name", COMPUTERS)
-def test_install_takes_the_package_for_the_gpu_that_the_driver_lists(name: str, owner: Owner) -> None:
+@computers(COMPUTERS)
+def test_install_takes_the_package_for_the_gpu_that_the_driver_lists(owner: Owner) -> None:
     """Those without one that a package runs on get the CPU's, and are told why."""
-    user, said = owner(name)
+    user, said = owner
     package, device = said["package"], said["device"]
     assert isinstance(package, dict)
     assert package["variant"] == user.has.variant
@@ -142,15 +148,22 @@ def test_install_takes_the_package_for_the_gpu_that_the_driver_lists(name: str, 
         assert (device["driver"], said["support"]) == (user.has.driver, user.has.support)
 
 
-def test_the_reason_for_the_cpu_names_the_gpu_or_its_absence(owner: Owner) -> None:
-    assert "Tesla K40m (compute capability 3.5, 11441 MiB)" in str(owner("kepler")[1]["summary"])
-    assert "no NVIDIA GPU was found" in str(owner("no-gpu")[1]["summary"])
+@pytest.mark.parametrize(
+    ("owner", "reason"),
+    [
+        ("kepler", "Tesla K40m (compute capability 3.5, 11441 MiB)"),
+        ("no-gpu", "no NVIDIA GPU was found"),
+    ],
+    indirect=["owner"],
+)
+def test_the_reason_for_the_cpu_names_the_gpu_or_its_absence(owner: Owner, reason: str) -> None:
+    assert reason in str(owner[1]["summary"])
 
 
-@pytest.mark.parametrize("name", COMPUTERS)
-def test_what_was_installed_is_whole_and_any_program_runs_on_it(name: str, owner: Owner) -> None:
+@computers(COMPUTERS)
+def test_what_was_installed_is_whole_and_any_program_runs_on_it(owner: Owner) -> None:
     """A C program with a model, which has the stock build's numbers, and one that loads as Rust's ``ort``."""
-    user, _ = owner(name)
+    user, _ = owner
     assert "files are as the manifest says" in user.client("verify")
     environment = 'eval "$(python3 /root/ortpacks.pyz env)"'
     assert user.computer.sh(f"{environment}; /application").strip() == user.has.version
@@ -161,8 +174,9 @@ def test_what_was_installed_is_whole_and_any_program_runs_on_it(name: str, owner
     require_stock_numbers(said)
 
 
+@computers(["two-cards"])
 def test_of_two_different_cards_the_application_sees_the_one_that_the_package_is_for(owner: Owner) -> None:
-    user, said = owner("two-cards")
+    user, said = owner
     second = "GPU-22222222-2222-2222-2222-222222222222"  # by cards.c
     assert said["cuda_visible_devices"] == second
     assert f"export CUDA_VISIBLE_DEVICES={second}" in user.client("env").splitlines()
@@ -171,8 +185,9 @@ def test_of_two_different_cards_the_application_sees_the_one_that_the_package_is
     assert variables["CUDA_VISIBLE_DEVICES"] == second
 
 
+@computers(["two-cards"])
 def test_the_other_card_can_be_asked_for(owner: Owner) -> None:
-    user, _ = owner("two-cards")
+    user, _ = owner
     said = user.client("select", "--device", "0")
     assert "ortpacks-legacy" in said.splitlines()[0]
     assert "set CUDA_VISIBLE_DEVICES=GPU-11111111-1111-1111-1111-111111111111" in said
@@ -203,11 +218,11 @@ def test_a_gpu_that_the_user_states_gets_what_the_packages_hold_for_it(
     driver: str,
     variant: str,
     support: str | None,
-    user: Callable[[str], User],
+    user: User,
     release: GitHubDouble,
 ) -> None:
     stated = {"ORTPACKS_FORCE_CC": capability, "ORTPACKS_FORCE_DRIVER": driver}
-    said = user("no-gpu").ask("select", env=stated)
+    said = user.ask("select", env=stated)
     assert (said["package"]["variant"], said["support"]) == (variant, support)  # type: ignore[index]
     held = {
         name: package["capabilities"].get(capability, "none")  # type: ignore[attr-defined]
@@ -218,36 +233,32 @@ def test_a_gpu_that_the_user_states_gets_what_the_packages_hold_for_it(
     assert support == "native" or "native" not in held.values() or passed_over, (held, said["reasons"])
 
 
-def test_whoever_changes_the_card_gets_another_package_and_can_go_back(user: Callable[[str], User]) -> None:
+def test_whoever_changes_the_card_gets_another_package_and_can_go_back(user: User) -> None:
     """And out: what is left of it all is nothing."""
-    buyer = user("buyer")
-    assert buyer.variant("install", env={"ORTPACKS_FORCE_CC": "5.2"}) == "legacy"
-    assert (
-        buyer.variant("install", env={"ORTPACKS_FORCE_CC": "8.9", "ORTPACKS_FORCE_DRIVER": "580.82.07"})
-        == "modern"
-    )
+    assert user.variant("install", env={"ORTPACKS_FORCE_CC": "5.2"}) == "legacy"
+    ada = {"ORTPACKS_FORCE_CC": "8.9", "ORTPACKS_FORCE_DRIVER": "580.82.07"}
+    assert user.variant("install", env=ada) == "modern"
     current = f"readlink {PREFIX}/current"
-    assert "ortpacks-modern" in buyer.computer.sh(current)
-    buyer.client("rollback", "--yes")
-    assert "ortpacks-legacy" in buyer.computer.sh(current)
-    buyer.client("verify")
-    buyer.client("uninstall", "--yes")
-    assert buyer.computer.sh("find /root/.local/share") == "/root/.local/share\n"
-    buyer.client("env", code=NOTHING_IS_INSTALLED)
+    assert "ortpacks-modern" in user.computer.sh(current)
+    user.client("rollback", "--yes")
+    assert "ortpacks-legacy" in user.computer.sh(current)
+    user.client("verify")
+    user.client("uninstall", "--yes")
+    assert user.computer.sh("find /root/.local/share") == "/root/.local/share\n"
+    user.client("env", code=NOTHING_IS_INSTALLED)
 
 
 def test_without_zstd_gzip_is_taken_where_the_release_has_it_and_else_nothing_is_fetched(
-    user: Callable[[str], User],
+    user: User,
 ) -> None:
-    poor = user("without-zstd")
-    poor.computer.sh("rm /usr/bin/zstd")
-    refused = poor.client("install", env={"ORTPACKS_FORCE_CC": "6.1"}, code=NOTHING_UNPACKS_ZSTD)
+    user.computer.sh("rm /usr/bin/zstd")
+    refused = user.client("install", env={"ORTPACKS_FORCE_CC": "6.1"}, code=NOTHING_UNPACKS_ZSTD)
     assert "apt install zstd" in refused
-    assert poor.computer.sh(f"find {PREFIX} -type f 2>/dev/null || true") == ""
-    said = poor.ask("install")
+    assert user.computer.sh(f"find {PREFIX} -type f 2>/dev/null || true") == ""
+    said = user.ask("install")
     assert str(said["package"]["file"]).endswith(".tar.gz")  # type: ignore[index]
     assert "nothing here can unpack zstd" in str(said["installed"])
-    poor.client("verify")
+    user.client("verify")
 
 
 def session(
@@ -266,12 +277,10 @@ def session(
     sys.version_info[:2] != (3, 11), reason="Debian 12's Python is 3.11 and runs this one's numpy"
 )
 class TestPython:
-    @pytest.mark.parametrize("name", ["quadro", "rtx-a1000"])
-    def test_the_wheel_of_the_same_version_runs_on_the_installed_provider(
-        self, name: str, owner: Owner
-    ) -> None:
+    @computers(["quadro", "rtx-a1000"])
+    def test_the_wheel_of_the_same_version_runs_on_the_installed_provider(self, owner: Owner) -> None:
         """It is CUDA that says no, by a driver which cannot compute: every library was found and loaded."""
-        user, _ = owner(name)
+        user, _ = owner
         said, log = session(user, with_env=True, version=user.has.version)
         assert "CUDA failure" in log
         assert said["version"] == user.has.version
@@ -279,15 +288,17 @@ class TestPython:
         assert loaded["libonnxruntime_providers_cuda.so"].startswith(
             f"{PREFIX}/versions/ortpacks-{user.has.variant}"
         )
-        if name == "rtx-a1000":
+        if user.has is COMPUTERS["rtx-a1000"]:
             assert loaded["libcudnn.so.9"].startswith(PREFIX)
 
+    @computers(["rtx-a1000"])
     def test_without_the_variables_it_finds_no_cuda(self, owner: Owner) -> None:
-        _, log = session(owner("rtx-a1000")[0], with_env=False, version="1.23.2")
+        _, log = session(owner[0], with_env=False, version="1.23.2")
         assert "libcublasLt.so.12: cannot open shared object file" in log
 
+    @computers(["rtx-a1000"])
     def test_the_wheels_own_provider_takes_cuda_and_cudnn_from_the_package(self, owner: Owner) -> None:
-        user, _ = owner("rtx-a1000")
+        user, _ = owner
         lib = f"{PREFIX}/current/lib"
         said, log = session(user, with_env=False, version=user.has.version, preloaded=lib)
         assert "CUDA failure" in log

@@ -215,6 +215,14 @@ def test_a_package_far_from_its_build_tree_and_its_checksums_verifies(desk: Desk
     assert desk.verify().variant == "legacy"
 
 
+def test_models_run_once_on_the_libraries_of_both_layouts(desk: Desk) -> None:
+    verifier = desk.verifier()
+    for package in (desk.package, desk.thin):
+        verify(package, verifier)
+    assert [done for done in desk.ran if done.startswith("selftest")] == ["selftest 25 files 1.21.0"]
+    assert desk.reporter.lines[-1] == f"models ran on the same 18 libraries in {desk.package.name}"
+
+
 def test_without_an_engine_it_says_that_no_model_was_run(desk: Desk) -> None:
     verify(desk.package, replace(desk.verifier(), selftest=None))
     assert [line for line in desk.reporter.lines if line.startswith("!") and "no model was run" in line]

@@ -77,14 +77,7 @@ class CheckTools:
     def _export(self, rendered: Rendered) -> None:
         """Build the programs unless they are up to date: another variant may be running them."""
         programs = (self._wiring.templates / "smoke.c", *virtual_card(self._wiring.root))
-        text = "".join(
-            (
-                rendered.dockerfile,
-                rendered.toolchain_key,
-                *(file.read_text(encoding="utf-8") for file in programs),
-            )
-        )
-        key = hashlib.sha256(text.encode()).hexdigest()
+        key = self._key(rendered, *(file.read_text(encoding="utf-8") for file in programs))
         made = self._place.root / "kit.key"
         if self._smoke.is_file() and made.is_file() and made.read_text(encoding="utf-8") == key:
             return
@@ -115,8 +108,10 @@ class CheckTools:
         return rendered
 
     def _image(self, target: str, rendered: Rendered) -> str:
-        """Build a stage of the base as an image, ``ortpacks/toolchain`` or ``ortpacks/bare``; its tag."""
-        tag = f"ortpacks/{target}:{self._base}-{rendered.toolchain_key}"
+        """The tag of the image of a stage, which is built unless the engine holds it."""
+        tag = f"ortpacks/{target}:{self._base}-{self._key(rendered, rendered.runtime_dockerfile)[:12]}"
+        if self._wiring.engine.has_image(tag):
+            return tag
         wheels = rendered.contexts.items() if target == "toolchain" else ()
         build_image(
             self._place,
@@ -128,6 +123,14 @@ class CheckTools:
             network=rendered.network,
         )
         return tag
+
+    def _key(self, rendered: Rendered, *texts: str) -> str:
+        """Hex sha256 over what the tools are made of: Dockerfile, pins, root file systems and ``texts``."""
+        systems = [file.stat() for file in sorted(self._place.context.glob("rootfs-*.tar"))]
+        times = [f"{system.st_size} {system.st_mtime_ns}" for system in systems]
+        return hashlib.sha256(
+            "\n".join((rendered.dockerfile, rendered.toolchain_key, *times, *texts)).encode()
+        ).hexdigest()
 
 
 def tools_of(wiring: Wiring, wishes: Wishes, reporter: Reporter, builder: str | None = None) -> CheckTools:

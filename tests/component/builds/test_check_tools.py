@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
@@ -59,6 +60,18 @@ def test_an_inspector_is_cuobjdump_of_the_bases_own_toolkit(site: Site, base: st
     assert request.target == "toolchain"
     assert str(request.tag).startswith(f"ortpacks/toolchain:{base}-")
     assert {"cudnn", "cmake"} <= set(request.contexts)
+
+
+def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
+    tools = kit(site)
+    tools.inspector()
+    (request,) = site.engine.builds
+    site.engine.images.add(str(request.tag))
+    tools.inspector()
+    assert site.built() == ["toolchain"]
+    os.utime(site.rootfs.tar("bookworm", ()), ns=(1, 1))
+    tools.inspector()
+    assert site.built() == ["toolchain", "toolchain"], "of another root file system"
 
 
 def test_a_smoke_program_that_is_up_to_date_is_not_replaced(site: Site) -> None:

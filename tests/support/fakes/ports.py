@@ -158,7 +158,9 @@ class FakeRootfs:
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         self.asked.append((suite, tuple(packages)))
         path = self.folder / f"rootfs-{suite}-{len(packages)}.tar"
-        path.write_text(f"{suite} with {', '.join(packages) or 'nothing'}")
+        text = f"{suite} with {', '.join(packages) or 'nothing'}"
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
         return path
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:

@@ -81,7 +81,7 @@ _GATES = (
     ("ruff", "format", "--quiet", "--check", "."),
     ("mypy", "--no-error-summary"),
     ("lint-imports", "--no-logo"),
-    ("pylint", "--score=no", "builder"),
+    ("pylint", "--jobs=0", "--score=no", "builder"),
 )
 
 _WORKFLOWS = ".github/workflows/*.yml"

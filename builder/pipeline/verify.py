@@ -13,7 +13,7 @@ from builder.files.atomic_write import scratch_folder
 from builder.files.digest import file_digest
 from builder.findings.finding import Finding, require
 from builder.formats.manifest import Manifest, WheelEntry
-from builder.formats.package_names import LINUX, PackageName
+from builder.formats.package_names import LINUX, PARTS_SUFFIX, PackageName
 from builder.package.archive import Archive, Checksums, Member, manifest_of
 from builder.package.contents import NOTICE, SBOM
 from builder.package.describe import BinaryReport, compare, installed_members, promised
@@ -90,12 +90,12 @@ def verify(package: Path, verifier: Verifier) -> Manifest:
 
 def _check_sidecars(package: Path, manifest: Manifest, verifier: Verifier) -> Iterator[Finding]:
     """B008 and B016: checksums and provenance beside the package, if there are any, match its bytes."""
-    sums = verifier.checksums.read(package.parent)
-    yield from check_checksum(package.name, file_digest(package), sums)
+    whole = verifier.archive.whole(package)
+    own = file_digest(package) if package.name.endswith(PARTS_SUFFIX) else whole
+    yield from check_checksum(package.name, own, verifier.checksums.read(package.parent))
     provenance = package.with_name(provenance_name(package.name))
     if provenance.is_file():
-        document = provenance.read_bytes()
-        yield from check_provenance(package.name, verifier.archive.whole(package), document, manifest.base)
+        yield from check_provenance(package.name, whole, provenance.read_bytes(), manifest.base)
 
 
 def _documents(manifest: Manifest, folder: Path, verifier: Verifier) -> Iterator[Finding]:

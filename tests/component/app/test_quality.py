@@ -16,7 +16,7 @@ from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEn
 
 GATES = ["ruff check --quiet .", "ruff format --quiet --check .", "mypy --no-error-summary"]
 
-GATES += ["lint-imports --no-logo", "pylint --score=no builder"]
+GATES += ["lint-imports --no-logo", "pylint --jobs=0 --score=no builder"]
 
 WORKFLOWS = ".github/workflows/check.yml .github/workflows/release.yml"
 

@@ -129,7 +129,7 @@ def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
     """The flags of pytest. One process more than cores, since tests of the engine wait for containers."""
     if fast:
         return _FAST if only is None else (f"-k={only}",)
-    processes = f"--numprocesses={len(os.sched_getaffinity(0)) + 1}"
+    processes = f"--numprocesses={(os.cpu_count() or 1) + 1}"
     chosen = (processes, *_EVERYTHING) if only is None else (f"-k={only}",)
     return (*chosen, *tiers(wiring))
 

@@ -57,7 +57,7 @@ def bench(root: Path, tmp_path: Path) -> Bench:
 
 
 def test_all_tests_are_one_run_after_the_gates(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     quality.test(bench.shop, fast=False, only=None)
     everything = "--numprocesses=3 --dist=loadfile --no-loadscope-reorder --integration --images"
     assert set(bench.ran()[: len(GATES)]) == set(GATES)

@@ -121,15 +121,25 @@ def test_what_was_compiled_for_one_profile_is_not_packed_as_another(
 
 
 @pytest.fixture(scope="module")
-def release(
-    legacy_package: Path, modern_package: Path, dist: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """Both packages published to the double; yields the release's download address."""
+def shelf(legacy_package: Path, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the build of legacy left in ``dist``."""
+    folder = tmp_path_factory.mktemp("shelf")
+    (folder / ".kit-assembled").symlink_to(dist / ".kit-assembled")
+    for file in dist.glob("ortpacks-legacy-*"):
+        os.link(file, folder / file.name)
+    lines = (dist / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (folder / "SHA256SUMS").write_text("".join(line for line in lines if "ortpacks-legacy-" in line))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def release(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Both layouts published to the double; yields the release's download address."""
     double = GitHubDouble(tmp_path_factory.mktemp("github"), repository="ortpacks/ortpacks", token="t0ken")
     with double.running():
         environment = {"GITHUB_TOKEN": "t0ken", "GITHUB_REPOSITORY": "ortpacks/ortpacks"}
-        argv = ["publish", "--api", double.url, "--tag", "gpu-libs-test", "--dist", dist]
-        argv += ["--allow-lean", "--allow-unresolved", "--allow-mixed"]
+        argv = ["publish", "--api", double.url, "--tag", "gpu-libs-test", "--dist", shelf]
+        argv += ["--allow-lean", "--allow-unresolved"]
         done = subprocess.run(
             [sys.executable, "-m", "invoke", *map(str, argv)],
             cwd=ROOT,
@@ -140,17 +150,17 @@ def release(
         )
         assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
         assert "t0ken" not in done.stdout + done.stderr
-        with zipfile.ZipFile(dist / "ortpacks.pyz") as client:
+        with zipfile.ZipFile(shelf / "ortpacks.pyz") as client:
             default = client.read("builder/client/default_index.txt").decode().strip()
         assert default == f"{double.url}/ortpacks/ortpacks/releases/download/gpu-libs-test/index.json"
         yield f"{double.url}/ortpacks/ortpacks/releases/download/gpu-libs-test/"
 
 
 def test_the_client_installs_a_thin_package_from_the_release_and_a_model_runs(
-    release: str, dist: Path, tmp_path: Path
+    release: str, shelf: Path, tmp_path: Path
 ) -> None:
     """Of a thin package pip fetches the rest, from the index that this machine uses."""
-    client = dist / "ortpacks.pyz"
+    client = shelf / "ortpacks.pyz"
     pips = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
     environment = {
         **pips,
@@ -174,7 +184,7 @@ def test_the_client_installs_a_thin_package_from_the_release_and_a_model_runs(
     said = json.loads((installed / "manifest.json").read_text())
     assert (said["variant"], said["layout"]) == ("legacy", "thin")
     assert {path.name for path in (installed / "lib").iterdir()} == MINIMAL
-    assert run_model(installed, dist / ".kit-assembled" / "kit" / "ortpacks-smoke", tmp_path) == "cpu"
+    assert run_model(installed, shelf / ".kit-assembled" / "kit" / "ortpacks-smoke", tmp_path) == "cpu"
 
 
 def run_model(installed: Path, smoke: Path, folder: Path) -> str:

@@ -94,6 +94,9 @@ _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
 _EVERYTHING = ("--dist=loadfile", "--no-loadscope-reorder")
 """A module's tests share what they made and run in one process, in the order that tests/conftest.py gives."""
 
+_MOST_CORES = 4
+"""More processes would have more unpacked packages on the disk at once than they save time."""
+
 _FAST = ("--numprocesses=auto", "tests/unit", "tests/golden", "tests/component/pipeline")
 """What two cores run in half a minute: the pure rooms, and the use cases over fakes."""
 
@@ -104,7 +107,7 @@ def test(wiring: Wiring, *, fast: bool, only: str | None) -> None:
     ``fast`` takes the tests that need a minute at most; ``only`` is pytest's ``-k``, without gates. Raises
     ``VariantsFailedError`` for gates that fail and ``CommandError`` for a run of pytest.
     """
-    if only is None:
+    if not only:
         gates = (*_GATES, *_workflow_gates(wiring))
         side_by_side(
             {" ".join(gate): partial(_gate, wiring, gate) for gate in gates}, wiring.runner.interrupt
@@ -128,9 +131,9 @@ def _pytest(wiring: Wiring, flags: Sequence[str]) -> None:
 def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
     """The flags of pytest. One process more than cores, since tests of the engine wait for containers."""
     if fast:
-        return _FAST if only is None else (f"-k={only}",)
-    processes = f"--numprocesses={(os.cpu_count() or 1) + 1}"
-    chosen = (processes, *_EVERYTHING) if only is None else (f"-k={only}",)
+        return (f"-k={only}",) if only else _FAST
+    processes = f"--numprocesses={min(os.cpu_count() or 1, _MOST_CORES) + 1}"
+    chosen = (f"-k={only}",) if only else (processes, *_EVERYTHING)
     return (*chosen, *tiers(wiring))
 
 

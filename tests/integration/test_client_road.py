@@ -44,6 +44,7 @@ COMPUTERS = {
     "quadro": Bought([QUADRO], "535.183.01", 12020, "legacy"),  # where it all began
     "rtx-a1000": Bought([Card("NVIDIA RTX A1000", "8.6", 8192)], "570.133.07", 12080, "modern"),
     # The packages compiled here are minimal: one that runs every model goes before them, although by JIT.
+    "rtx-pro": Bought([RTX_PRO], LAST_WITH_MAXWELL, 13000, "modern", "jit"),
     "two-cards": Bought([Card("Tesla M60", "5.2", 8192), RTX_PRO], LAST_WITH_MAXWELL, 13000, "modern", "jit"),
     "kepler": Bought([Card("Tesla K40m", "3.5", 11441)], "470.256.02", 11040, "cpu"),
     "no-gpu": Bought([], "", 0, "cpu"),

@@ -45,7 +45,7 @@ FAULTS = [
     ("modern", "check modern", 1, INTERRUPT, ALONE),
     ("modern", "bundle modern", 5, KILL, EVERYTHING),
     ("modern", "bundle modern", 5, INTERRUPT, ALONE),
-    ("legacy", "unpack and hash", 1, INTERRUPT, EVERYTHING),
+    ("modern", "unpack and hash", 4, INTERRUPT, EVERYTHING),
     ("legacy", "run models", 1, KILL, EVERYTHING),
 ]
 """Variant, step, seconds it goes on at least, signal, to whom; without children, to whom is the same."""

@@ -56,10 +56,14 @@ def bench(root: Path, tmp_path: Path) -> Bench:
     return Bench(root, tmp_path)
 
 
-def test_all_tests_are_one_run_after_the_gates(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    quality.test(bench.shop, fast=False, only=None)
-    everything = "--numprocesses=3 --dist=loadfile --no-loadscope-reorder --integration --images"
+@pytest.mark.parametrize(("cores", "processes"), [(None, 2), (2, 3), (64, 5)])
+@pytest.mark.parametrize("only", [None, ""])
+def test_all_tests_are_one_run_after_the_gates(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, cores: int | None, processes: int, only: str | None
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    quality.test(bench.shop, fast=False, only=only)
+    everything = f"--numprocesses={processes} --dist=loadfile --no-loadscope-reorder --integration --images"
     assert set(bench.ran()[: len(GATES)]) == set(GATES)
     assert bench.ran()[len(GATES) :] == [f"{PYTEST} {everything}"]
 

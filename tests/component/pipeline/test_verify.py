@@ -223,6 +223,20 @@ def test_models_run_once_on_the_libraries_of_both_layouts(desk: Desk) -> None:
     assert desk.reporter.lines[-1] == f"models ran on the same 18 libraries in {desk.package.name}"
 
 
+def test_models_run_on_libraries_that_differ_in_one_byte_from_those_before(desk: Desk) -> None:
+    """The provider alone differs: all names are the same."""
+    verifier = desk.verifier()
+    manifest = verify(desk.package, verifier)
+    (tried,) = verifier.tried
+    libraries = {entry.path: entry.sha256 for entry in manifest.files if entry.path.startswith("lib/")}
+    assert dict(tried) == libraries
+    other = frozenset({**libraries, "lib/libonnxruntime_providers_cuda.so": "0" * 64}.items())
+    verifier = replace(verifier, tried={other: "another"})
+    desk.ran.clear()
+    verify(desk.package, verifier)
+    assert desk.ran == ["check legacy 5", "selftest 25 files 1.21.0"]
+
+
 def test_without_an_engine_it_says_that_no_model_was_run(desk: Desk) -> None:
     verify(desk.package, replace(desk.verifier(), selftest=None))
     assert [line for line in desk.reporter.lines if line.startswith("!") and "no model was run" in line]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
@@ -12,20 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
-
 from builder.client.cli import main
 from builder.client.install.current import Symlink, make_symlink
 from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
 from builder.client.world import World
 from builder.files.http_client import Web, open_url
-from tests.support import ROOT
-
-
-@functools.cache
-def _schema() -> Draft202012Validator:
-    return Draft202012Validator(json.loads((ROOT / "docs/schemas/client.schema.json").read_text()))
+from tests.support.schemas import schema
 
 
 @dataclass
@@ -67,7 +59,7 @@ class Machine:
         """What a command that succeeds says with ``--json``, held to its schema."""
         assert self.run(*argv, "--json") == 0, self.err
         value: dict[str, Any] = json.loads(self.out)
-        _schema().validate(value)
+        schema("client").validate(value)
         return value
 
     def web(self) -> Web:

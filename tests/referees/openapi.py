@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import cast
 
-from jsonschema import Draft4Validator
+from jsonschema_rs import Draft4Validator
 
 Json = dict[str, object]
 
@@ -36,7 +36,7 @@ def misfits(description: Json, method: str, path: str, status: int, answer: obje
         "components": description["components"],
     }
     found = Draft4Validator(cast("Json", _nulls_spelt_out(schema))).iter_errors(answer)
-    return sorted(f"{'/'.join(map(str, error.absolute_path))}: {error.message}" for error in found)
+    return sorted(f"{'/'.join(map(str, error.instance_path))}: {error.message}" for error in found)
 
 
 def at(value: Json, *keys: str) -> Json:

@@ -24,6 +24,8 @@ CUBLAS = "pkg:pypi/nvidia-cublas-cu12@12.9.1.4"
 
 Json = dict[str, object]
 
+NO_ADDRESS = {"type": "website", "url": "http://no address"}
+
 
 def bom(layout: Layout = Layout.FULL, **changes: object) -> Bom:
     made = plan(**changes)
@@ -155,11 +157,15 @@ def test_it_speaks_of_no_machine_and_no_time() -> None:
     ("change", "told"),
     [
         (lambda bom: bom.update(colour="red"), "Additional properties are not allowed ('colour'"),
-        (lambda bom: bom.pop("bomFormat"), "'bomFormat' is a required property"),
+        (lambda bom: bom.pop("bomFormat"), '"bomFormat" is a required property'),
         (lambda bom: bom.update(serialNumber="1"), "$.serialNumber"),
-        (lambda bom: bom["components"][0].pop("name"), "'name' is a required property"),
+        (lambda bom: bom["components"][0].pop("name"), '"name" is a required property'),
         (lambda bom: bom["components"][0]["hashes"][0].update(content="xyz"), "$.components[0].hashes[0]"),
         (lambda bom: bom["components"][0].update(type="wheel"), "$.components[0].type"),
+        (
+            lambda bom: bom["components"][0].update(externalReferences=[NO_ADDRESS]),
+            "externalReferences[0].url",
+        ),
         (lambda bom: bom.update(specVersion="1.4"), "$.specVersion: 1.6 is wanted, found '1.4'"),
     ],
 )
@@ -169,7 +175,20 @@ def test_what_is_not_strictly_valid_is_told_by_key(change: Callable[[Json], obje
     assert told in "\n".join(CycloneDx().problems(json.dumps(document).encode()))
 
 
-@pytest.mark.parametrize("document", [b"", b"{", b"\xff", b"null", b"[]", b'"x"', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "document",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"null",
+        b"[]",
+        b'"x"',
+        b"[" * 100_000,
+        b'{"x":' * 900 + b"0" + b"}" * 900,
+        b'["\\ud800"]',
+    ],
+)
 def test_what_is_no_document_at_all_is_told_and_never_a_traceback(document: bytes) -> None:
     assert CycloneDx().problems(document)
 

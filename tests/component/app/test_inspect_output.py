@@ -7,7 +7,6 @@ import json
 import os
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from builder.app.inspection import require_places, show
@@ -17,6 +16,7 @@ from builder.errors import DiskError, ValidationError
 from builder.package.describe import InspectedSource
 from tests.support.factories.libraries import BROKEN, OWN, PLAIN, PROVIDER
 from tests.support.fakes.ports import FakeReporter
+from tests.support.schemas import schema
 
 REPORTS = [InspectedSource("my.whl", [PROVIDER, PLAIN]), InspectedSource("other.whl", [OWN, BROKEN])]
 
@@ -48,9 +48,7 @@ def test_a_table_and_a_line_for_each_file(shop: Wiring, tmp_path: Path, out: io.
 def test_json_is_all_there_is_on_stdout(shop: Wiring, tmp_path: Path, out: io.StringIO, root: Path) -> None:
     show(shop, REPORTS, as_json=True, html=tmp_path / "map.html", picture=None)
     said = json.loads(out.getvalue())
-    jsonschema.validate(
-        said, json.loads((root / "docs/schemas/inspect.schema.json").read_text(encoding="utf-8"))
-    )
+    schema("inspect").validate(said)
     assert isinstance(shop.reporter, FakeReporter)
     assert shop.reporter.lines == []
     assert (tmp_path / "map.html").is_file()

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-import jsonschema
 import onnx
 import onnxruntime
 import pytest
@@ -26,6 +25,7 @@ from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf
 from tests.support.factories.project_copy import Place
 from tests.support.factories.workplace import Site
+from tests.support.schemas import schema
 
 TOP = "ortpacks-modern-1.21.0-cuda12.9-linux-x64"
 
@@ -173,9 +173,7 @@ def model(tmp_path: Path) -> Path:
 
 def fits(root: Path, name: str, said: str) -> dict[str, object]:
     value: dict[str, object] = json.loads(said)
-    schema = json.loads((root / f"docs/schemas/{name}.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(value, schema)
+    schema(name).validate(value)
     return value
 
 

@@ -7,7 +7,7 @@ import sys
 
 from tests.support import ROOT
 
-SLOW = {"jsonschema", "numpy", "onnx", "onnxruntime"}
+SLOW = {"numpy", "onnx", "onnxruntime"}
 """Slow to import; onnxruntime also leaves an id of its own in the user's home."""
 
 

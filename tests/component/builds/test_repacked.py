@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from builder.app.verbs import write_builds_page
@@ -31,6 +30,7 @@ from tests.support.factories import repacked
 from tests.support.factories.selftests import printed
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeEngine, NoEngine
+from tests.support.schemas import schema
 
 NAMES = {
     "cpu": "ortpacks-cpu-1.21.0-linux-x64.tar.zst",
@@ -91,8 +91,7 @@ def test_a_wheel_becomes_a_verified_package_without_an_engine(site: Site, root: 
     (package,) = road(site, name).build()
     assert package == site.dist / NAMES[name]
     manifest = manifest_of(site, package)
-    schema = json.loads((root / "docs/schemas/manifest.schema.json").read_text())
-    jsonschema.validate(json.loads(manifest_format.dumps(manifest)), schema)
+    schema("manifest").validate(json.loads(manifest_format.dumps(manifest)))
     extra = {"sbom.cdx.json", *(["licenses/directml.txt"] if name == "directml" else [])}
     assert {entry.path for entry in manifest.files} == LIBRARIES[name] | TEXTS | extra
     assert (manifest.variant, manifest.provider, manifest.base.name) == (name, name, "none")
@@ -128,8 +127,7 @@ def test_an_index_over_them_is_what_its_schema_says(site: Site, root: Path) -> N
         stored = StoredArchive(package.name, digest.size, digest.sha256)
         listed.append((manifest_of(site, package), stored))
     text = index_format.dumps(build_index("t", listed, ()))
-    schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
-    jsonschema.validate(json.loads(text), schema)
+    schema("index").validate(json.loads(text))
     packages = {package.variant: package for package in index_format.loads(text, "index.json").packages}
     told = {name: (package.platform, package.provider, package.glibc) for name, package in packages.items()}
     assert told == {

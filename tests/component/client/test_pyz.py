@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from builder.client.cli import COMMANDS
 from builder.pipeline.client_zipapp import build_client
@@ -21,6 +20,7 @@ from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, cut, manifest_of, serving, write_release
 from tests.doubles.wheels import WHEELS, indexing
 from tests.support import ROOT
+from tests.support.schemas import schema
 
 
 @pytest.fixture(scope="module")
@@ -161,14 +161,7 @@ def test_wrong_use_is_a_message_and_an_exit_code(pyz: Path, argv: list[str], cod
     assert "Traceback" not in done.stderr
 
 
-@pytest.fixture(scope="module")
-def validator() -> Draft202012Validator:
-    schema = json.loads((ROOT / "docs" / "schemas" / "client.schema.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
-
-
-def test_every_json_answer_holds_its_schema(validator: Draft202012Validator, tmp_path: Path) -> None:
+def test_every_json_answer_holds_its_schema(tmp_path: Path) -> None:
     release = str(write_release(tmp_path / "release").parent)
     older = str(write_release(tmp_path / "older", version="1.22.0").parent)
     (tmp_path / "model.onnx").write_bytes(b"onnx")
@@ -182,7 +175,7 @@ def test_every_json_answer_holds_its_schema(validator: Draft202012Validator, tmp
         for argv in (*asked, ["rollback"], ["uninstall"]):
             machine.run(*argv, "--json")
             answer = json.loads(machine.out)
-            validator.validate(answer)
+            schema("client").validate(answer)
             answers.add((answer["command"], answer.get("package") is None, "error" in answer))
     assert {command for command, _, failed in answers if not failed} == set(COMMANDS)
     assert {command for command, _, failed in answers if failed} >= {"verify", "env", "rollback", "uninstall"}
@@ -207,7 +200,7 @@ def test_every_json_answer_holds_its_schema(validator: Draft202012Validator, tmp
     ],
 )
 def test_every_failure_is_json_too(
-    pyz: Path, validator: Draft202012Validator, tmp_path: Path, argv: list[str], code: int, command: str
+    pyz: Path, tmp_path: Path, argv: list[str], code: int, command: str
 ) -> None:
     places = {name: tmp_path / name for name in ("RELEASE", "DAMAGED", "UNLOADABLE")}
     write_release(places["RELEASE"])
@@ -220,7 +213,7 @@ def test_every_failure_is_json_too(
     done = run(pyz, *words, "--json", env=env)
     assert done.returncode == code, done.stderr
     answer = json.loads(done.stdout)
-    validator.validate(answer)
+    schema("client").validate(answer)
     assert (answer["command"], answer["error"]["code"]) == (command, code)
     assert answer["error"]["message"] in done.stderr
     assert "Traceback" not in done.stderr
@@ -285,12 +278,9 @@ def test_its_sources_are_python_3_9(pyz: Path) -> None:
 def test_the_stand_in_release_is_one_by_our_own_schemas(root: Path, tmp_path: Path) -> None:
     release = write_release(tmp_path, layouts=("full", "thin"), forms=(".tar.zst", ".tar.gz"), wheels=WHEELS)
     cut(release, 500)
-    schemas = root / "docs" / "schemas"
-    index = Draft202012Validator(json.loads((schemas / "index.schema.json").read_text()))
-    index.validate(json.loads(release.read_text()))
-    manifest = Draft202012Validator(json.loads((schemas / "manifest.schema.json").read_text()))
+    schema("index").validate(json.loads(release.read_text()))
     for layout in ("full", "thin"):
-        manifest.validate(manifest_of("modern", FILES, layout=layout, wheels=WHEELS))
+        schema("manifest").validate(manifest_of("modern", FILES, layout=layout, wheels=WHEELS))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.host import DirectoryHost
@@ -20,13 +19,14 @@ from builder.release.prepare import PublishOptions
 from tests.support.factories.mirroring import Stand, fill, open_stand, stamps, whole
 from tests.support.factories.publishing import TAG, bytes_in
 from tests.support.fakes.ports import FakeReporter
+from tests.support.schemas import schema
 
 NEWER = "gpu-libs-v1.23.2-2"
 
 
 def listing(stand: Stand, root: Path) -> list[dict[str, str]]:
     value = json.loads((stand.root / "releases.json").read_text())
-    Draft202012Validator(json.loads((root / "docs/schemas/mirror.schema.json").read_text())).validate(value)
+    schema("mirror").validate(value)
     releases: list[dict[str, str]] = value["releases"]
     return releases
 

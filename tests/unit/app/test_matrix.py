@@ -6,19 +6,12 @@ import dataclasses
 import json
 from pathlib import Path
 
-import jsonschema
-import pytest
 import yaml
 
 from builder.app.releasing import matrix_json, matrix_legs, matrix_table
 from builder.gpu.architectures import Arch
 from builder.project.variants import Origin, Project
-
-
-def schema(root: Path) -> dict[str, object]:
-    value: dict[str, object] = json.loads((root / "docs/schemas/matrix.schema.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(value)
-    return value
+from tests.support.schemas import schema
 
 
 def of(project: Project, origin: Origin, **sm: list[str]) -> Project:
@@ -62,17 +55,17 @@ def test_packages_without_cuda_are_repacked_whatever_the_variants_are(project: P
 def test_every_name_has_a_leg_and_the_schema_takes_it(root: Path, project: Project) -> None:
     written = yaml.safe_load((root / "variants.yaml").read_text())
     matrix = json.loads(matrix_json(matrix_legs(project)))
-    jsonschema.validate(matrix, schema(root))
+    schema("matrix").validate(matrix)
     assert [leg["variant"] for leg in matrix["include"]] == [*written["variants"], *written["providers"]]
 
 
 def test_the_schema_refuses_a_matrix_without_jobs(root: Path) -> None:
-    with pytest.raises(jsonschema.ValidationError, match="non-empty"):
-        jsonschema.validate({"include": []}, schema(root))
+    (problem,) = schema("matrix").iter_errors({"include": []})
+    assert problem.message == "[] has less than 1 item"
 
 
 def test_the_schema_refuses_a_key_that_github_would_take_for_an_axis(root: Path, project: Project) -> None:
     """``{"include": [...], "format": 1}`` would be a matrix with an axis ``format``."""
     matrix = json.loads(matrix_json(matrix_legs(project)))
-    with pytest.raises(jsonschema.ValidationError, match="'format' was unexpected"):
-        jsonschema.validate({**matrix, "format": 1}, schema(root))
+    (problem,) = schema("matrix").iter_errors({**matrix, "format": 1})
+    assert "'format' was unexpected" in problem.message

@@ -106,9 +106,9 @@ def test_only_query_parameters_are_named(description: Json) -> None:
     [
         (201, {"id": 1, "author": {"login": "octocat"}}, []),
         (201, {"id": 1, "author": None}, []),
-        (201, {"id": None, "author": None}, ["id: None is not of type 'integer'"]),
-        (201, {"id": 1}, [": 'author' is a required property"]),
-        (422, {}, [": 'message' is a required property"]),
+        (201, {"id": None, "author": None}, ['id: null is not of type "integer"']),
+        (201, {"id": 1}, [': "author" is a required property']),
+        (422, {}, [': "message" is a required property']),
         (500, {}, [f"500 is no answer to POST {ROOT}/releases"]),
     ],
 )

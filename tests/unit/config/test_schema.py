@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 
@@ -14,6 +13,7 @@ from builder.config.document import Reader
 from builder.config.project import LOCK, PROJECT, load_project, parse_lock
 from builder.errors import ConfigError
 from builder.gpu.table import GENERATION_NUMBERS, KNOWN_SM
+from tests.support.schemas import schema
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
 
 GOOD_LOCK = {
@@ -31,12 +31,6 @@ GOOD_LOCK = {
 }
 
 
-def validator(root: Path, name: str) -> jsonschema.Draft202012Validator:
-    schema = json.loads((root / "docs" / "schemas" / name).read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator.check_schema(schema)
-    return jsonschema.Draft202012Validator(schema)
-
-
 @pytest.mark.parametrize(
     ("name", "reader", "title"),
     [
@@ -52,13 +46,13 @@ def test_the_schemas_are_made_of_the_classes_that_read(
 
 
 def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> None:
-    schema = validator(root, "variants.schema.json")
-    schema.validate(yaml.safe_load((root / "variants.yaml").read_text(encoding="utf-8")))
-    schema.validate(yaml.safe_load(SAMPLE))
+    variants = schema("variants")
+    variants.validate(yaml.safe_load((root / "variants.yaml").read_text(encoding="utf-8")))
+    variants.validate(yaml.safe_load(SAMPLE))
     patched = changed(
         ("    suite:", f"    {PATCHES}    suite:"), ("    runtime:", f"    {PATCHES}    runtime:")
     )
-    schema.validate(yaml.safe_load(patched))
+    variants.validate(yaml.safe_load(patched))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +123,7 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
 )
 def test_what_the_schema_can_say_both_refuse(root: Path, old: str, new: str) -> None:
     text = changed((old, new))
-    assert not validator(root, "variants.schema.json").is_valid(yaml.safe_load(text))
+    assert not schema("variants").is_valid(yaml.safe_load(text))
     with pytest.raises(ConfigError):
         load_project(text, "v.yaml")
 
@@ -142,7 +136,7 @@ def test_every_architecture_is_known_to_both(root: Path, arch: int | str) -> Non
         ("[90a, 89, 120]", f"[{arch}, 75]"), ("[Ada, Hopper, Blackwell]", f"[Turing, {generation}]")
     )
     text = text.replace("[Turing, Turing]", "[Turing]").replace("[75, 75]", "[75]")
-    validator(root, "variants.schema.json").validate(yaml.safe_load(text))
+    schema("variants").validate(yaml.safe_load(text))
     problems: tuple[str, ...] = ()
     try:
         load_project(text, "v.yaml")
@@ -152,7 +146,7 @@ def test_every_architecture_is_known_to_both(root: Path, arch: int | str) -> Non
 
 
 def test_the_lock_schema_accepts_what_the_parser_accepts(root: Path) -> None:
-    validator(root, "inputs.schema.json").validate(GOOD_LOCK)
+    schema("inputs").validate(GOOD_LOCK)
     assert len(parse_lock(json.dumps(GOOD_LOCK), "inputs.lock").pins) == 4
 
 
@@ -177,6 +171,6 @@ def test_the_lock_schema_accepts_what_the_parser_accepts(root: Path) -> None:
 )
 def test_what_the_lock_schema_refuses_the_parser_refuses(root: Path, old: str, new: str) -> None:
     text = json.dumps(GOOD_LOCK).replace(old, new, 1)
-    assert not validator(root, "inputs.schema.json").is_valid(json.loads(text))
+    assert not schema("inputs").is_valid(json.loads(text))
     with pytest.raises(ConfigError):
         parse_lock(text, "inputs.lock")

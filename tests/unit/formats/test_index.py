@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
@@ -15,6 +14,7 @@ from builder.formats.manifest import ModelRule
 from builder.formats.parts import StoredFile
 from tests.support import ROOT
 from tests.support.factories.releases import manifest
+from tests.support.schemas import schema
 
 SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"  # sha256sum of "test"
 
@@ -38,22 +38,20 @@ def as_json() -> dict[str, object]:
 
 
 def test_the_index_is_what_its_schema_says(root: Path) -> None:
-    schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.Draft202012Validator(schema).validate(as_json())
+    schema("index").validate(as_json())
 
 
 def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
-    schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
+    written = json.loads((root / "docs/schemas/index.schema.json").read_text())
     value = as_json()
-    assert list(schema["properties"]) == list(value)
-    assert list(schema["$defs"]["package"]["properties"]) == list(value["packages"][0])  # type: ignore[index]
+    assert list(written["properties"]) == list(value)
+    assert list(written["$defs"]["package"]["properties"]) == list(value["packages"][0])  # type: ignore[index]
     ort = value["packages"][0]["onnxruntime"]  # type: ignore[index]
-    own = schema["$defs"]["package"]["properties"]["onnxruntime"]
+    own = written["$defs"]["package"]["properties"]["onnxruntime"]
     assert list(own["properties"]) == own["required"] == list(ort)
     part = value["packages"][2]["parts"][0]  # type: ignore[index]
-    assert list(schema["$defs"]["part"]["properties"]) == list(part)
-    assert list(schema["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
+    assert list(written["$defs"]["part"]["properties"]) == list(part)
+    assert list(written["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
 
 
 def test_a_list_as_deep_as_a_well_is_no_index() -> None:
@@ -180,8 +178,7 @@ def test_values_that_cannot_be_are_refused_by_reader_and_schema(root: Path, key:
     index_value["packages"][0][key] = value  # type: ignore[index]
     with pytest.raises(ValidationError, match=rf"packages\[0\]\.{key}"):
         loads(json.dumps(index_value), "index.json")
-    schema = json.loads((root / "docs/schemas/index.schema.json").read_text())
-    assert not jsonschema.Draft202012Validator(schema).is_valid(index_value)
+    assert not schema("index").is_valid(index_value)
 
 
 @pytest.mark.parametrize("provider", ["cpu", "directml", "coreml"])
@@ -192,9 +189,7 @@ def test_a_package_without_cuda_has_neither_capabilities_nor_a_driver(root: Path
         loads(json.dumps(value), "index.json")
     assert f"packages[0].capabilities: there can be none with provider {provider}" in str(caught.value)
     assert f"packages[0].driver: there can be none with provider {provider}" in str(caught.value)
-    validator = jsonschema.Draft202012Validator(
-        json.loads((root / "docs/schemas/index.schema.json").read_text())
-    )
+    validator = schema("index")
     assert not validator.is_valid(value)
     value["packages"][0].update(capabilities={}, driver=None, glibc=None, generations=[])  # type: ignore[index]
     package = loads(json.dumps(value), "index.json").packages[0]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
-
 from builder.formats.json_values import from_json, to_json
 from builder.onnxruntime.operators import Kernels, OperatorTable, ranges, text
+from tests.support.schemas import schema
 
 FLOATS = {"T": ("tensor(float)", "tensor(float16)")}
 
@@ -42,9 +41,7 @@ def test_an_operator_without_type_parameters_has_kernels_too() -> None:
 def test_the_json_is_read_back_and_fits_its_schema(root: Path) -> None:
     made = table(kernels("Relu", 6, 12), kernels("Relu", 13), unasked=("ai.onnx.ml:ZipMap-1",))
     value = json.loads(json.dumps(to_json(made)))
-    jsonschema.validate(
-        value, json.loads((root / "docs/schemas/inspect-operators.schema.json").read_text(encoding="utf-8"))
-    )
+    schema("inspect-operators").validate(value)
     assert list(value) == ["format", "onnxruntime", "opsets", "asked", "unasked", "kernels"]
     assert from_json(OperatorTable, value, "kept.json") == made
 

@@ -6,7 +6,6 @@ import json
 from dataclasses import fields, replace
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from builder.formats.manifest import (
@@ -23,6 +22,7 @@ from builder.formats.missing_kernels import MissingKernels
 from builder.package.diff import PackageDifference, difference, difference_lines, dumps
 from tests.support.factories.documents import changed
 from tests.support.factories.releases import file_entry
+from tests.support.schemas import schema
 
 CUBLAS = "wheel:nvidia-cublas-cu12==12.9.1.4"
 
@@ -79,12 +79,6 @@ OLD = Manifest(
 LACKING = (MissingKernels("", ("Affine", "Crop")), MissingKernels("com.microsoft", ()))
 
 
-def schema(root: Path) -> dict[str, object]:
-    value: dict[str, object] = json.loads((root / "docs/schemas/diff.schema.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(value)
-    return value
-
-
 def triples(found: PackageDifference, group: str) -> list[tuple[str, str | None, str | None]]:
     return [(change.what, change.a, change.b) for change in getattr(found, group)]
 
@@ -93,7 +87,7 @@ def test_the_same_package_has_no_difference(root: Path) -> None:
     found = difference(OLD, OLD, 100, 100)
     assert found.equal
     assert json.loads(dumps(found))["equal"] is True
-    jsonschema.validate(json.loads(dumps(found)), schema(root))
+    schema("diff").validate(json.loads(dumps(found)))
     assert list(difference_lines(found)) == [
         f"{OLD.name} → {OLD.name}",
         "no difference: the same files, versions, architectures and licences",
@@ -180,7 +174,7 @@ def test_what_changed_and_from_what_to_what(
     found = difference(OLD, new)
     assert triples(found, group) == wanted
     assert not found.equal
-    jsonschema.validate(json.loads(dumps(found)), schema(root))
+    schema("diff").validate(json.loads(dumps(found)))
     back = [(what, b, a) for what, a, b in wanted]
     assert sorted(triples(difference(new, OLD), group)) == sorted(back)
 
@@ -200,7 +194,7 @@ def test_files_that_came_went_and_changed(root: Path) -> None:
         ("size", "404601392", "5"),
         ("sha256", "a" * 64, "d" * 64),
     ]
-    jsonschema.validate(json.loads(dumps(found)), schema(root))
+    schema("diff").validate(json.loads(dumps(found)))
     assert list(difference_lines(found)) == [
         f"{OLD.name} → {OLD.name}",
         "files",
@@ -279,7 +273,7 @@ def test_what_a_package_cannot_run_is_a_line_for_each_domain(root: Path) -> None
         ("onnxruntime.cannot_run com.microsoft", "every operator", None),
     ]
     assert "  onnxruntime.cannot_run com.microsoft  every operator → none" in difference_lines(found)
-    jsonschema.validate(json.loads(dumps(found)), schema(root))
+    schema("diff").validate(json.loads(dumps(found)))
     fewer = replace(lean, onnxruntime=replace(lean.onnxruntime, cannot_run=LACKING[:1]))
     assert [what for what, _, _ in triples(difference(lean, fewer), "versions")] == [
         "onnxruntime.cannot_run com.microsoft"

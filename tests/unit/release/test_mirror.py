@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from builder.release.mirror import (
@@ -20,6 +19,7 @@ from builder.release.mirror import (
     mirror_tag,
     tag_in,
 )
+from tests.support.schemas import schema
 
 NOON = "2026-11-21T12:00:00Z"
 
@@ -62,9 +62,7 @@ def test_a_release_without_its_folder_goes_and_one_without_its_index_stays() -> 
 def test_what_is_written_is_read_back_and_fits_its_schema(root: Path) -> None:
     mirror = merged(EMPTY, [release("gpu-libs-v1.23.2"), release("v1+x_y")], set())
     assert loads(dumps(mirror), "releases.json") == mirror
-    schema = json.loads((root / "docs/schemas/mirror.schema.json").read_text())
-    Draft202012Validator.check_schema(schema)
-    Draft202012Validator(schema).validate(json.loads(dumps(mirror)))
+    schema("mirror").validate(json.loads(dumps(mirror)))
 
 
 @pytest.mark.parametrize(

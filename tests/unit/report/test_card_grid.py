@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from builder.binary.coverage import LibraryCoverage, cover
 from builder.binary.fatbin import read_containers
@@ -31,6 +30,7 @@ from builder.report.card_grid import (
     table,
 )
 from tests.support.factories.binaries import SASS, container, elf, image, sass
+from tests.support.schemas import schema
 
 PROVIDER, CUBLAS = "lib/libonnxruntime_providers_cuda.so", "lib/libcublas.so.12"
 
@@ -165,9 +165,7 @@ GRID = Grid(
 
 def test_a_grid_is_written_by_its_schema_and_read_back(root: Path) -> None:
     text = dumps(GRID)
-    Draft202012Validator(json.loads((root / "docs/schemas/cards.schema.json").read_text())).validate(
-        json.loads(text)
-    )
+    schema("cards").validate(json.loads(text))
     assert loads(text, "x.cards.json") == GRID
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from builder.client.commands.doctor import answer_doctor
 from builder.client.commands.observe import Rights
@@ -31,6 +30,7 @@ from tests.doubles.library import library as host_library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, Build, write_release
 from tests.support import ROOT
+from tests.support.schemas import schema
 
 Written = dict[str, Any]
 
@@ -39,11 +39,6 @@ REFUSES = host_library(
     refuses=[8],
     why="CUDA failure 209: no kernel image is available for execution on the device ; GPU=0",
 )
-
-
-@pytest.fixture(scope="module")
-def schema() -> Draft202012Validator:
-    return Draft202012Validator(json.loads((ROOT / "docs/schemas/client.schema.json").read_text()))
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +160,6 @@ def test_a_transformer_in_a_lean_package(
     home: Machine,
     tmp_path: Path,
     driver: dict[str, str],
-    schema: Draft202012Validator,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The model of one node runs, the user's does not open; the node's longer time has the cold start."""
@@ -183,7 +177,7 @@ def test_a_transformer_in_a_lean_package(
     assert f"D404 error: {model} does not open with cuda: {why}." in text
     assert "-lean-linux-x64 has no kernel for com.microsoft.BiasGelu" in text
     assert f"  {model} does not open with cuda" in answer.lines
-    schema.validate(json.loads(json.dumps(answer.value)))
+    schema("client").validate(json.loads(json.dumps(answer.value)))
     assert asked == ["compute", "open"]
 
 
@@ -351,9 +345,7 @@ def test_the_cache_of_a_package_that_is_compiled_just_in_time(
     assert [told in line for line in seen] == [True] if told else seen == []
 
 
-def test_the_one_file_examines_this_machine_in_two_seconds_of_cpu(
-    tmp_path: Path, schema: Draft202012Validator
-) -> None:
+def test_the_one_file_examines_this_machine_in_two_seconds_of_cpu(tmp_path: Path) -> None:
     pyz = build_client(ROOT, tmp_path / "ortpacks.pyz", None)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     took = []
@@ -375,7 +367,7 @@ def test_the_one_file_examines_this_machine_in_two_seconds_of_cpu(
         assert done.returncode in {0, 6}
         if argv:
             answer = json.loads(done.stdout)
-            schema.validate(answer)
+            schema("client").validate(answer)
             assert answer["command"] == "doctor"
             assert "D201" in [finding["code"] for finding in answer["findings"]]
         else:
@@ -386,13 +378,13 @@ def test_the_one_file_examines_this_machine_in_two_seconds_of_cpu(
 
 
 def test_json_of_a_package_in_use_holds_the_schema(
-    home: Machine, tmp_path: Path, driver: dict[str, str], schema: Draft202012Validator
+    home: Machine, tmp_path: Path, driver: dict[str, str]
 ) -> None:
     install(home, tmp_path / "release", REFUSES)
-    schema.validate(json.loads(json.dumps(examined(home, tmp_path / "root", driver).value)))
+    schema("client").validate(json.loads(json.dumps(examined(home, tmp_path / "root", driver).value)))
     assert home.run("doctor", "--json") == 6
     answer = json.loads(home.out)
-    schema.validate(answer)
+    schema("client").validate(answer)
     assert answer["trial"]["provider"] == "cpu"
     assert home.run("doctor") == 6
     assert "means: " in home.out

@@ -172,5 +172,8 @@ class Inspector(Protocol):
     def version(self) -> str:
         """The version, like ``12.4.131``."""
 
-    def list_images(self, library: Path) -> tuple[Completed, Completed]:
-        """The outputs and exit codes of ``cuobjdump --list-elf`` and ``--list-ptx`` for a library."""
+    def list_images(self, library: Path, sha256: str) -> tuple[Completed, Completed]:
+        """The outputs and exit codes of ``cuobjdump --list-elf`` and ``--list-ptx`` for a library.
+
+        ``sha256`` is the library's, in hex: the answers are kept by it.
+        """

@@ -154,7 +154,9 @@ def check_package(wiring: Wiring, path: Path, variants: Sequence[Variant], wishe
         if any(one.provider == CUDA for one in variants):
             inspector = tools_of(wiring, wishes, wiring.reporter).inspector()
         for variant in variants:
-            report = check(members, variant, wiring.project.check, inspector, wiring.reporter)
+            report = check(
+                members, variant, wiring.project.check, inspector, wiring.reporter, digests=digests
+            )
             say_report(report, variant, wiring.reporter)
             mismatches = (*check_installed(manifest, digests), *compare(manifest, report)) if manifest else ()
             require(

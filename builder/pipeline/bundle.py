@@ -171,14 +171,13 @@ def _archive(file: str, content: Content, checked: CheckedContent, ports: Bundle
     except ChangedFileError as error:
         require(list(_changed_file(error)), f"{file} is not packed")
         raise
-    files = (
-        ports.archive.split(written.path, limit.budget) if written.size > limit.budget else (written.path,)
-    )
-    sums = {path.name: file_digest(path).sha256 for path in files}
+    parts = ports.archive.split(written.path, limit.budget) if written.size > limit.budget else ()
+    files = parts or (written.path,)
+    sums = {part.name: file_digest(part).sha256 for part in parts} or {written.path.name: written.sha256}
     ports.checksums.update(ports.dist, put=sums)
     ports.reporter.say(f"{file}  {written.size / _MB:,.0f} MB  sha256 {written.sha256}")
-    if len(files) > 1:
-        ports.reporter.say(f"{files[-1].name} joins its {len(files) - 1} parts")
+    if parts:
+        ports.reporter.say(f"{files[-1].name} joins its {len(parts) - 1} parts")
     return Bundled(package=replace(written, path=files[-1]), files=files, sums=sums)
 
 

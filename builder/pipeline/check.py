@@ -7,9 +7,10 @@ the caller decides with ``findings.finding.require``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from builder.binary.coverage import LibraryCoverage, Support, combine, sass_everywhere
 from builder.binary.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
@@ -18,6 +19,7 @@ from builder.binary.fatbin_format import SECTIONS
 from builder.binary.library import HostNeeds, Library, Reading
 from builder.binary.library_names import PROVIDER
 from builder.errors import IntegrityError
+from builder.files.digest import Digest, file_digest
 from builder.findings.finding import Code, Finding, Severity
 from builder.formats.package_names import CUDA, LINUX
 from builder.gpu.architectures import Arch
@@ -45,10 +47,12 @@ def check(
     inspector: Inspector | None,
     reporter: Reporter,
     *,
+    digests: Mapping[str, Digest] = MappingProxyType({}),
     leave_out: bool = False,
 ) -> BinaryReport:
     """Read every library of a package and hold it to ``variant``; without ``inspector`` natively only.
 
+    ``digests`` are those that are known, by the member's path: the inspector names its answers by them.
     With ``leave_out`` the report is on the package without the libraries that nothing in it needs; its
     ``unneeded`` has their paths. Raises what the inspector raises when it cannot be asked at all; what it
     says wrongly is a finding. A library of another platform that cannot be read is an ``IntegrityError``.
@@ -57,7 +61,7 @@ def check(
         libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
         if variant.platform != LINUX:
             return _judge_foreign(libraries, variant)
-        seen = [_read_member(member, inspector) for member in libraries]
+        seen = [_read_member(member, inspector, digests.get(member.path)) for member in libraries]
         report = _judge(seen, variant, limits)
         if leave_out and report.unneeded:
             kept = [one for one in seen if one.member.path not in report.unneeded]
@@ -127,10 +131,10 @@ class _ReadMember:
         return None if self.link and not self.member.file.exists() else self.reading.problem
 
 
-def _read_member(member: Member, inspector: Inspector | None) -> _ReadMember:
+def _read_member(member: Member, inspector: Inspector | None, digest: Digest | None) -> _ReadMember:
     link = str(member.file.readlink()) if member.file.is_symlink() else None
     reading = read_file(member.path, member.file)
-    disputed = tuple(_cross_check(member, reading, inspector)) if inspector else ()
+    disputed = tuple(_cross_check(member, reading, inspector, digest)) if inspector else ()
     return _ReadMember(member=member, reading=reading, link=link, disputed=disputed)
 
 
@@ -147,13 +151,16 @@ def _library(seen: _ReadMember) -> Library:
     )
 
 
-def _cross_check(member: Member, reading: Reading, inspector: Inspector) -> Iterator[Finding]:
+def _cross_check(
+    member: Member, reading: Reading, inspector: Inspector, digest: Digest | None
+) -> Iterator[Finding]:
     """A101 and A102, on ``.nv_fatbin`` and ``__nv_relfatbin`` alone: cuobjdump lists nothing else."""
     if reading.problem or reading.elf is None:
         return  # it cannot be read: there is nothing to compare with
     path, tool = member.path, f"cuobjdump {inspector.version}"
     try:
-        listed = parse_listings(*inspector.list_images(member.file))
+        sha256 = (digest or file_digest(member.file)).sha256
+        listed = parse_listings(*inspector.list_images(member.file, sha256))
     except CuobjdumpError as error:
         yield Finding(code=Code.A102, path=path, message=f"{tool} gave no listing: {error}")
         return

@@ -9,7 +9,6 @@ from pydantic import BaseModel
 
 from builder.errors import CommandError, ToolMissingError
 from builder.files.atomic_write import part_file
-from builder.files.digest import file_digest
 from builder.ports import Completed, ContainerRun, Engine
 
 _FOLDER = "/inspect"
@@ -61,13 +60,13 @@ class ContainerInspector:
         """See ``ports.Inspector.version``."""
         return self._version
 
-    def list_images(self, library: Path) -> tuple[Completed, Completed]:
+    def list_images(self, library: Path, sha256: str) -> tuple[Completed, Completed]:
         """See ``ports.Inspector.list_images``.
 
         Raises ``ToolMissingError`` when the image has no cuobjdump and ``CommandError`` when the container
         ends before both listings were made.
         """
-        file = self._cache / f"cuobjdump-{self._version}" / f"{file_digest(library).sha256}.json"
+        file = self._cache / f"cuobjdump-{self._version}" / f"{sha256}.json"
         try:
             kept = _Listings.model_validate_json(file.read_bytes())
         except (OSError, ValueError):  # no answer yet, or a damaged one

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from builder.binary.coverage import Support
 from builder.binary.elf import read_elf
 from builder.errors import IntegrityError
+from builder.files.digest import Digest
 from builder.findings.finding import Severity
 from builder.gpu.architectures import Arch, Capability
 from builder.package.archive import Member
@@ -117,9 +119,12 @@ class Listing:
     provider: Iterable[str]
     code: int = 0
     version: str = "12.4.131"
+    asked: dict[str, str] = field(default_factory=dict)
+    """sha256 by library."""
 
-    def list_images(self, library: Path) -> tuple[Completed, Completed]:
+    def list_images(self, library: Path, sha256: str) -> tuple[Completed, Completed]:
         name = library.name
+        self.asked[name] = sha256
         lines = {
             "libonnxruntime_providers_cuda.so": self.provider,
             "libcublas.so.12": ("50", "60", "70", "100"),
@@ -287,6 +292,16 @@ def test_cuobjdump_that_counts_other_images(desk: Desk) -> None:
     assert (finding.code.name, finding.path) == ("A101", PROVIDER)
     assert "sm_70: 3 read natively, 2 by cuobjdump" in finding.got
     assert "cuobjdump 12.4.131" in finding.message
+
+
+def test_the_inspector_is_asked_by_digests_that_are_known_or_else_read(desk: Desk) -> None:
+    members, listing = desk.members(), Listing([str(sm) for sm in LEGACY] * 2)
+    variant = Variant(name="legacy", sm=(), generations=())
+    known = {PROVIDER: Digest(1, "ab" * 32)}
+    check(members, variant, LIMITS, listing, FakeReporter(), digests=known)
+    read = next(member for member in members if member.path == "lib/libcublas.so.12").file.read_bytes()
+    assert listing.asked[Path(PROVIDER).name] == "ab" * 32
+    assert listing.asked["libcublas.so.12"] == hashlib.sha256(read).hexdigest()
 
 
 @pytest.mark.parametrize(("listed", "code"), [([str(sm) for sm in LEGACY] * 3, 1), ([], 0)])

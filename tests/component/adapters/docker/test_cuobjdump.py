@@ -41,6 +41,8 @@ class ShellEngine(FakeEngine):
         return Completed(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
+SHA256 = "ab" * 32
+
 Make = Callable[[str | None], tuple[ContainerInspector, ShellEngine]]
 
 
@@ -67,7 +69,7 @@ def make(tmp_path: Path) -> Make:
 
 def test_both_listings_with_their_own_exit_codes_and_streams(make: Make, library: Path) -> None:
     inspector, engine = make(ANSWERS)
-    elf, ptx = inspector.list_images(library)
+    elf, ptx = inspector.list_images(library, SHA256)
     assert (elf.code, elf.stdout.strip(), elf.stderr.strip()) == (
         0,
         "ELF file    1: x.1.sm_50.cubin",
@@ -80,27 +82,26 @@ def test_both_listings_with_their_own_exit_codes_and_streams(make: Make, library
 
 def test_an_answer_is_kept_by_content(make: Make, library: Path) -> None:
     inspector, engine = make(ANSWERS)
-    first = inspector.list_images(library)
-    assert inspector.list_images(library) == first
+    first = inspector.list_images(library, SHA256)
+    assert inspector.list_images(library, SHA256) == first
     assert len(engine.ran) == 1
-    library.write_bytes(b"other bytes")
-    inspector.list_images(library)
+    inspector.list_images(library, "cd" * 32)
     assert len(engine.ran) == 2
 
 
 def test_a_failure_is_an_answer_that_is_not_kept(make: Make, library: Path) -> None:
     inspector, engine = make("echo 'ELF file    1: x.1.sm_50.cubin'; echo 'fatal : Invalid ELF' >&2; exit 1")
-    assert inspector.list_images(library)[0].code == 1
-    inspector.list_images(library)
+    assert inspector.list_images(library, SHA256)[0].code == 1
+    inspector.list_images(library, SHA256)
     assert len(engine.ran) == 2
 
 
 def test_a_damaged_answer_is_asked_again(make: Make, library: Path, tmp_path: Path) -> None:
     inspector, engine = make(ANSWERS)
-    first = inspector.list_images(library)
+    first = inspector.list_images(library, SHA256)
     (kept,) = (tmp_path / "cache").rglob("*.json")
     kept.write_text(kept.read_text()[:20])
-    assert inspector.list_images(library) == first
+    assert inspector.list_images(library, SHA256) == first
     assert len(engine.ran) == 2
     assert set(json.loads(kept.read_text())) == {"elf", "ptx"}
     assert not list((tmp_path / "cache").rglob("*.part-*"))
@@ -115,7 +116,7 @@ def test_two_threads_may_keep_the_same_answer(
     monkeypatch.setattr(os, "fsync", lambda descriptor: time.sleep(0.05))
     inspector = ContainerInspector(engine, "image", "12.4.131", tmp_path / "cache")
     with ThreadPoolExecutor(2) as pool:
-        one, two = pool.map(inspector.list_images, [library, library])
+        one, two = pool.map(inspector.list_images, [library, library], [SHA256, SHA256])
     assert one == two
     assert [path.suffix for path in (tmp_path / "cache").rglob("*") if path.is_file()] == [".json"]
 
@@ -123,7 +124,7 @@ def test_two_threads_may_keep_the_same_answer(
 def test_no_cuobjdump_in_the_image_says_so(make: Make, library: Path) -> None:
     inspector, _ = make(None)
     with pytest.raises(ToolMissingError, match="ortpacks-toolchain has no cuobjdump"):
-        inspector.list_images(library)
+        inspector.list_images(library, SHA256)
 
 
 @pytest.mark.parametrize(
@@ -134,5 +135,5 @@ def test_a_container_that_ends_early_is_no_answer(
 ) -> None:
     engine = FakeEngine(answer=Completed(code=code, stdout=stdout, stderr="Killed"))
     with pytest.raises(CommandError, match="ended early"):
-        ContainerInspector(engine, "image", "12.4.131", tmp_path / "cache").list_images(library)
+        ContainerInspector(engine, "image", "12.4.131", tmp_path / "cache").list_images(library, SHA256)
     assert not (tmp_path / "cache").exists()

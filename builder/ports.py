@@ -5,7 +5,7 @@ A port of one family of use cases stands beside its values (``release.assets.Rel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,14 +129,12 @@ class ImageBuild:
 
 @dataclass(frozen=True)
 class ContainerRun:
-    """One container, started after its files are copied in, removed after it ends."""
+    """One container, started with its files in place, removed after it ends."""
 
     image: str
     argv: tuple[str, ...]
     files: Mapping[str, Path] = field(default_factory=dict)
-    """Files to copy in: absolute container path -> file here."""
-    archives: Mapping[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict)
-    """Tar streams to unpack inside: absolute container directory -> a function that opens the stream."""
+    """Files that are to be there, to be read and executed: absolute container path → file here."""
     network: bool = False
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from builder.adapters.archive.unpacking import members_in, stream_files
+from builder.adapters.archive.unpacking import members_in
 from builder.adapters.wheel import record_text
 from builder.builds.check_tools import tools_of
 from builder.builds.virtual_cards import CardBench, CardRequest
@@ -94,14 +94,13 @@ def verifier(
         check=lambda members, variant: check(members, variant, wiring.project.check, None, reporter),
         selftest=None
         if selftest_bench is None
-        else lambda manifest, stream: selftest(
+        else lambda manifest, files: selftest(
             manifest.name,
-            stream,
+            files,
             manifest.onnxruntime.version,
             selftest_bench,
             cuda=manifest.provider == CUDA,
         ),
-        tar=lambda top, files: stream_files({f"/{top}/{path}": file for path, file in files.items()}),
         work=wiring.dist,
         cards=cards,
     )

@@ -1,6 +1,6 @@
 """selftest: prove a package where it is unpacked: a bare container with no network and no GPU libraries.
 
-The package is streamed into the container: nothing of the build tree can help it. ``judge`` gives the
+The container has the package's files and nothing of the build tree that could help. ``judge`` gives the
 findings B010 to B013 on what the models answered to fixed inputs.
 """
 
@@ -10,7 +10,7 @@ import json
 import math
 import struct
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,7 +128,7 @@ class SelftestBench:
 
 def selftest(
     top: str,
-    stream: Callable[[], Iterable[bytes]],
+    package: Mapping[str, Path],
     ort_version: str,
     bench: SelftestBench,
     *,
@@ -136,12 +136,12 @@ def selftest(
 ) -> tuple[Finding, ...]:
     """Let the loader find every library's needs, ask for CUDA, run each model on what is there.
 
-    ``cuda``: whether the package is for CUDA, so that its provider must be there. ``stream`` opens an
-    uncompressed tar of all the package's files below the folder ``top``, its name. One container does it all.
+    ``package`` has its files by their paths below the folder ``top``, its name. ``cuda``: whether it is for
+    CUDA, so that its provider must be there. One container does it all.
     Findings: B018 of the loader, B010 to B013 of the models.
     """
     with tempfile.TemporaryDirectory(prefix="ortpacks-selftest-") as folder:
-        done = bench.engine.run(_request(top, stream, bench, Path(folder)))
+        done = bench.engine.run(_request(top, package, bench, Path(folder)))
     listing, smoked, answers = done.stdout.partition(f"\n{_SMOKE}")
     loaded = judge_loader(listing, top) if smoked else ()
     if done.code != 0 or not smoked:
@@ -150,9 +150,7 @@ def selftest(
     return (*loaded, *judge(answers, references, ort_version, top, cuda=cuda))
 
 
-def _request(
-    top: str, stream: Callable[[], Iterable[bytes]], bench: SelftestBench, folder: Path
-) -> ContainerRun:
+def _request(top: str, package: Mapping[str, Path], bench: SelftestBench, folder: Path) -> ContainerRun:
     library = f"/opt/{top}/lib"
     script, smoke = f"{_FOLDER}/selftest.sh", f"{_FOLDER}/ortpacks-smoke"
     return ContainerRun(
@@ -163,8 +161,8 @@ def _request(
             smoke: bench.smoke,
             **{_model(trial): trial.model for trial in bench.trials},
             **_inputs(bench.trials, folder),
+            **{f"/opt/{top}/{path}": file for path, file in package.items()},
         },
-        archives={"/opt": stream},
     )
 
 

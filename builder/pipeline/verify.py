@@ -5,7 +5,7 @@ Of a thin package NVIDIA's libraries are taken from NVIDIA's wheels, which its m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,9 +31,6 @@ from builder.ports import Reporter
 from builder.project.variants import Variant
 from builder.rules.wheel_records import check_recorded
 
-Stream = Callable[[], Iterable[bytes]]
-"""Opens an uncompressed tar of a package under its top folder."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
@@ -49,10 +46,8 @@ class Verifier:
     """The text of RECORD in such a tree."""
     check: Callable[[Sequence[Member], Variant], BinaryReport]
     """The check stage: what members hold, held to a variant."""
-    selftest: Callable[[Manifest, Stream], Sequence[Finding]] | None
-    """Runs models on the package; ``None`` where no engine is there to do it."""
-    tar: Callable[[str, Mapping[str, Path]], Iterable[bytes]]
-    """An uncompressed tar of files, by their paths under a top folder."""
+    selftest: Callable[[Manifest, Mapping[str, Path]], Sequence[Finding]] | None
+    """Runs models on the package's files, by their paths; ``None`` where no engine is there to do it."""
     work: Path
     """Folder to unpack below."""
     cards: Callable[[Path, Manifest, Path, BinaryReport], Sequence[Finding]] | None = None
@@ -132,6 +127,6 @@ def _selftest(package: Path, manifest: Manifest, files: Mapping[str, Path], veri
         verifier.reporter.say(f"models ran on the same {len(libraries)} libraries in {other}")
         return
     with verifier.reporter.step("run models on it in a bare container"):
-        findings = verifier.selftest(manifest, lambda: verifier.tar(manifest.name, files))
+        findings = verifier.selftest(manifest, files)
         require(findings, f"{package.name} is not what it claims")
     verifier.tried[libraries] = package.name

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
+from docker.types import Mount
 from requests.exceptions import RequestException
 
 from builder.adapters.archive.unpacking import stream_files
@@ -98,10 +100,8 @@ class DockerEngine:
         """See ``ports.Engine.run``."""
         with _engine_errors():
             self._remove_orphans()
-            container = self._create(request)
+            container = self._started(request)
             try:
-                _copy_in(container, request)
-                container.start()
                 code = int(container.wait(timeout=_TIMEOUT_SECONDS)["StatusCode"])
                 return Completed(
                     code=code,
@@ -169,14 +169,40 @@ class DockerEngine:
     def _is_local(self) -> bool:
         return str(self._sdk().api.base_url).startswith("http+docker")
 
-    def _create(self, request: ContainerRun) -> Container:
-        return self._sdk().containers.create(
+    def _started(self, request: ContainerRun) -> Container:
+        """The container. Its files are shown to it where the engine can see them, else copied in."""
+        with suppress(APIError):  # an engine in a virtual machine, or behind another container's socket
+            return self._start(request, self._visible(request.files))
+        return self._start(request, {})
+
+    def _visible(self, files: Mapping[str, Path]) -> Mapping[str, Path]:
+        """The files that a container's user may use in place. SELinux denies all that it did not label."""
+        options = self._sdk().info().get("SecurityOptions") or ()
+        if not self._is_local() or any("selinux" in option for option in options):
+            return {}
+        return {inside: file for inside, file in files.items() if _is_usable(file)}
+
+    def _start(self, request: ContainerRun, shown: Mapping[str, Path]) -> Container:
+        container = self._sdk().containers.create(
             request.image,
             command=list(request.argv[1:]),
             entrypoint=[request.argv[0]],
             network_mode=None if request.network else "none",
             labels={LABEL: "run", _OWNER: f"{socket.gethostname()}:{os.getpid()}"},
+            mounts=[
+                Mount(inside, str(file.resolve()), type="bind", read_only=True)
+                for inside, file in shown.items()
+            ],
         )
+        try:
+            rest = {inside: file for inside, file in request.files.items() if inside not in shown}
+            if rest:
+                container.put_archive("/", stream_files(rest))
+            container.start()
+        except BaseException:
+            container.remove(force=True)
+            raise
+        return container
 
     def _remove_orphans(self) -> None:
         """Remove containers of killed builds of this machine."""
@@ -185,6 +211,11 @@ class DockerEngine:
             if _is_dead(container.labels.get(_OWNER, "")):
                 with suppress(NotFound):
                     container.remove(force=True)
+
+
+def _is_usable(file: Path) -> bool:
+    """Whether any user may read the file, and its file system lets code run."""
+    return bool(file.stat().st_mode & stat.S_IROTH) and not os.statvfs(file).f_flag & os.ST_NOEXEC
 
 
 def _is_dead(owner: str) -> bool:
@@ -232,10 +263,3 @@ def _refusal(message: str) -> CommandError | DiskError:
         )
     advice = "The engine's log says more (`journalctl --unit docker` where systemd runs it)."
     return CommandError(f"The Docker engine refused: {message}", advice=advice)
-
-
-def _copy_in(container: Container, request: ContainerRun) -> None:
-    for directory, stream in request.archives.items():
-        container.put_archive(directory, stream())
-    if request.files:
-        container.put_archive("/", stream_files(request.files))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from docker.errors import APIError
+from docker.types import Mount
 
 from builder.adapters.docker.buildx import Buildx
 from builder.adapters.docker.engine import DockerEngine, root_cause
@@ -155,18 +161,78 @@ def test_buildx_that_will_do_says_its_version() -> None:
     assert Buildx(FakeRunner(answers={"docker buildx version": answer})).version() == "0.8.0"
 
 
-class Refusing:
-    """An SDK whose engine answers every container with the same words."""
+@dataclass
+class Sdk:
+    """The SDK's client, its containers, and the container that it makes: ``true``, which ends at once."""
 
-    def __init__(self, said: str) -> None:
-        self._said = said
-        self.containers = self
+    refused: str = ""
+    """What the engine says to every container."""
+    blind: bool = False
+    """Whether it sees none of this machine's files."""
+    local: bool = True
+    security: tuple[str, ...] = ("name=seccomp,profile=builtin",)
+    mounts: list[Mount] = field(default_factory=list)
+    copied: list[str] = field(default_factory=list)
+
+    @property
+    def containers(self) -> Sdk:
+        return self
+
+    @property
+    def api(self) -> SimpleNamespace:
+        return SimpleNamespace(base_url="http+docker://localhost" if self.local else "https://far.example")
+
+    def info(self) -> dict[str, object]:
+        return {"SecurityOptions": list(self.security)}
 
     def list(self, **_: object) -> tuple[()]:
         return ()
 
-    def create(self, *_: object, **__: object) -> None:
-        raise APIError("500 Server Error", explanation=self._said)
+    def create(self, *_: object, mounts: Sequence[Mount], **__: object) -> Sdk:
+        said = "bind source path does not exist" if self.blind and mounts else self.refused
+        if said:
+            raise APIError("500 Server Error", explanation=said)
+        self.mounts = [*mounts]
+        return self
+
+    def put_archive(self, folder: str, stream: Iterable[bytes]) -> None:
+        assert folder == "/"
+        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
+            self.copied = [f"/{one.name}" for one in tar if one.isfile()]
+
+    def start(self) -> None: ...
+    def remove(self, *, force: bool) -> None: ...
+
+    def wait(self, timeout: int) -> dict[str, int]:
+        return {"StatusCode": 0}
+
+    def logs(self, *, stdout: bool, stderr: bool) -> bytes:
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("sdk", "mode", "shown"),
+    [
+        (Sdk(), 0o644, True),
+        (Sdk(), 0o600, False),
+        (Sdk(local=False), 0o644, False),
+        (Sdk(blind=True), 0o644, False),
+        (Sdk(security=("name=seccomp", "name=selinux")), 0o644, False),
+    ],
+    ids=["here", "not the user's", "another machine", "behind a socket", "SELinux"],
+)
+def test_files_are_shown_to_a_container_in_place_or_else_copied(
+    tmp_path: Path, sdk: Sdk, mode: int, shown: bool
+) -> None:
+    library = tmp_path / "libx.so"
+    library.write_bytes(b"x")
+    library.chmod(mode)
+    engine = DockerEngine(FakeRunner(), {})
+    engine._client = sdk  # type: ignore[assignment]
+    assert engine.run(ContainerRun(image="bare", argv=("true",), files={"/in/libx.so": library})).code == 0
+    there = [(mount["Target"], mount["Source"], mount["ReadOnly"]) for mount in sdk.mounts]
+    assert there == ([("/in/libx.so", str(library), True)] if shown else [])
+    assert sdk.copied == ([] if shown else ["/in/libx.so"])
 
 
 @pytest.mark.parametrize(
@@ -182,7 +248,7 @@ class Refusing:
 )
 def test_a_full_disk_is_told_apart_from_a_refusal(said: str, error: type[Exception], told: str) -> None:
     engine = DockerEngine(FakeRunner(), {})
-    engine._client = Refusing(said)  # type: ignore[assignment]
+    engine._client = Sdk(refused=said)  # type: ignore[assignment]
     with pytest.raises(error, match=told):
         engine.run(ContainerRun(image="bare", argv=("true",)))
 

@@ -113,7 +113,13 @@ def test_a_full_disk_is_a_message_and_loses_nothing(battered: Path, tmp_path: Pa
         time.sleep(2)
         disk.resize(megabytes=disk.used_megabytes() + 50)
         _assert_full(run, disk.folder)
-        shutil.copytree(disk.folder, battered, dirs_exist_ok=True)
+        shutil.copytree(disk.folder, battered, dirs_exist_ok=True, copy_function=_copy_anew)
+
+
+def _copy_anew(source: str, target: str) -> None:
+    """A new file: what is there may be a link to the input cache, which others read."""
+    Path(target).unlink(missing_ok=True)
+    shutil.copy2(source, target)
 
 
 def _assert_full(run: Run, dist: Path) -> None:
@@ -158,7 +164,16 @@ def other_project(tmp_path: Path) -> Path:
     new = f"[ -e {mine} ] || {{ rm -rf /build/* /ccache/* && touch {mine}; }}"
     replace(template, "type=cache,id=ortpacks-ccache", f"type=cache,id={tree}-ccache")
     replace(template, "cmake -C /src/options.cmake", f"{new}\ncmake -C /src/options.cmake")
+    _cheapest_first(project / "builder/inside/costs.tsv")
     return project
+
+
+def _cheapest_first(table: Path) -> None:
+    """Turn the order of the units around: three of them are finished in seconds."""
+    row = re.compile(r"^(\S+\t)([0-9.]+)", re.MULTILINE)
+    text, count = row.subn(lambda found: f"{found[1]}{1000 / float(found[2]):.2f}", table.read_text())
+    assert count > 100
+    table.write_text(text)
 
 
 def test_an_interrupted_compile_goes_on_where_it_was(

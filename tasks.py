@@ -187,6 +187,12 @@ def client(_context: Context, dist: str | None = None) -> None:
 
 
 @verb()
+def runtime(_context: Context, dist: str | None = None) -> None:
+    """Make the wheel of ortpacks-runtime in dist/: sessions on the GPU, or on the CPU with the reason."""
+    verbs.make_runtime(make_wiring(dist))
+
+
+@verb()
 def doctor(_context: Context) -> None:
     """Say what is here and what is missing for a build."""
     if not quality.doctor(make_wiring()):

@@ -157,6 +157,7 @@ def _options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) 
         local=bool(given.get("installed")),
         old=bool(given.get("old")),
         models=tuple(given.get("try") or ()),
+        said=given.get("said"),
     )
 
 
@@ -292,7 +293,9 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
     if name == "recommend":
         command.add_argument("--try", metavar="[NAME=]MODEL", action="append", help=_TRY)
     if name == "doctor":
-        command.add_argument("--try", metavar="MODEL", action="append", help=_TRY_MODEL)
+        trials = command.add_mutually_exclusive_group()
+        trials.add_argument("--try", metavar="MODEL", action="append", help=_TRY_MODEL)
+        trials.add_argument("--said", metavar="TEXT", help=_SAID)
 
 
 _LAYOUT = "full: everything in one archive; thin: NVIDIA's libraries from this machine or their wheels"
@@ -302,5 +305,7 @@ _LOOK_IN = "an environment that may have NVIDIA's libraries (PyTorch's, say); ma
 _WHEELS = "a folder that may have NVIDIA's wheels; may be repeated"
 
 _TRY = "open this model in the installed package; may be repeated for smaller ones"
+
+_SAID = "an application's error: what it means on this machine; no session is run"
 
 _TRY_MODEL = "open this model in the installed package as well; may be repeated"

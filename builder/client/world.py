@@ -81,6 +81,8 @@ class ClientOptions:
     """``uninstall`` of what is not in use only."""
     models: Tuple[str, ...] = ()
     """Model files for ``--try``: ``PATH``, for ``recommend`` also ``NAME=PATH``."""
+    said: Optional[str] = None
+    """The words of a failure, for ``doctor``."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Dict, Iterator, Optional, Sequence
 
-from builder.client.commands.observe import Rights, examine
+from builder.client.commands.observe import Rights, examine, examine_failure
 from builder.client.commands.show_gpus import device_value, spelled
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import CheckFailedError
@@ -16,7 +16,9 @@ from builder.findings.observed import Seen, SessionTrial
 
 def answer_doctor(world: World, options: ClientOptions, rights: Optional[Rights] = None) -> CommandAnswer:
     """Examine the machine and the package in use. Exit code 6 when a finding is an error, else 0."""
-    seen = examine(world, options, rights or Rights())
+    rights = rights or Rights()
+    said = options.said
+    seen = examine(world, options, rights) if said is None else examine_failure(world, options, rights, said)
     findings = diagnose(seen)
     bad = any(finding.severity is Severity.ERROR for finding in findings)
     lines = (*_findings(findings), *_machine(seen))

@@ -14,10 +14,10 @@ from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
 
 from builder.client.install.current import folder_in_use
 from builder.client.install.prefix import Prefix, read_info
-from builder.client.install.unpack import Verification, verify
+from builder.client.install.unpack import Verification, manifest_in, verify
 from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY, VARIABLE, detect
 from builder.client.probe.system import Allowed, driver_on_disk, look_at_kernel, may_use
-from builder.client.trials.try_out import OrtTrials, host_of, model_file
+from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
 from builder.client.world import ClientOptions, World
 from builder.errors import BuilderError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
@@ -102,6 +102,19 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
     return replace(seen, noexec=tuple(str(place) for place in places if rights.noexec(place)))
 
 
+def examine_failure(world: World, options: ClientOptions, rights: Rights, said: str) -> Seen:
+    """The machine, the package in use, and the failure of a session that an application tells in ``said``.
+
+    The package's files are not read and no session is run.
+    """
+    _, installed, broken = _package(
+        options.prefix, lambda folder: Verification(folder, manifest_in(folder), ())
+    )
+    failure, code = reason(said, said)
+    trial = SessionTrial(CUDA, failure, code)
+    return replace(_machine(world, rights), installed=installed, broken=broken, trial=trial)
+
+
 def _machine(world: World, rights: Rights) -> Seen:
     found, env, root = detect(world.around), world.around.env, world.around.root
     linux = found.system.os == "linux"
@@ -119,14 +132,14 @@ def _machine(world: World, rights: Rights) -> Seen:
 
 
 def _package(
-    prefix: Prefix,
+    prefix: Prefix, read: Callable[[Path], Verification] = verify
 ) -> Tuple[Optional[Verification], Optional[InstalledPackage], Optional[str]]:
     """The package in use, or why it cannot be read."""
     try:
         folder = folder_in_use(prefix)
         if folder is None:
             return None, None, _dangling(prefix)
-        verdict = verify(folder)
+        verdict = read(folder)
         return verdict, _installed(verdict, read_info(folder)), None
     except (BuilderError, OSError, ValueError) as error:
         return None, None, str(error)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from builder.client.commands.select_package import ModelVerdict, Scene, choose, look, note_verdict
+from builder.client.commands.show_gpus import profile_value
 from builder.client.install.current import installed
 from builder.client.install.unpack import verify
 from builder.client.trials.try_out import OrtTrials, TryOut, host_of, model_file
@@ -49,7 +50,13 @@ def answer_recommend(world: World, options: ClientOptions) -> CommandAnswer:
         verdict = _by_trial(rules, attempts, verdict)
         note_verdict(world, options, scene, choice, verdict)
     notes = limits(choice.package) if choice.package else ()
-    value = {**head("recommend"), **_value(verdict, attempts, world), "notes": list(notes)}
+    profile = profile_value(choice.device if choice.on_gpu else None)
+    value = {
+        **head("recommend"),
+        **_value(verdict, attempts, world),
+        "profile": profile,
+        "notes": list(notes),
+    }
     return CommandAnswer(value, (*map(_attempt_line, attempts), _summary(verdict, world), *notes))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Dict
+from typing import Dict, Optional
 
 from builder.client.probe.detect import detect
 from builder.client.world import ClientOptions, CommandAnswer, World, head
+from builder.gpu.device_profiles import profile_of
 from builder.gpu.devices import Device
 
 
@@ -45,7 +46,15 @@ def device_value(device: Device) -> Dict[str, object]:
         "capability": str(device.capability) if device.capability else None,
         "memory_mib": device.memory_mib,
         "driver": device.driver,
+        "profile": profile_value(device),
     }
+
+
+def profile_value(device: Optional[Device]) -> Optional[Dict[str, object]]:
+    """The settings of sessions on a GPU, for ``--json``; ``None`` where its compute capability is unknown."""
+    if device is None or device.capability is None:
+        return None
+    return profile_of(device.capability, device.memory_mib).value()
 
 
 def spelled(device: Device) -> str:

@@ -146,7 +146,7 @@ def _read(process: ProcessAnswer) -> TryOut:
     try:
         answer = json.loads(process.stdout)
         if "failed" in answer:
-            failure, code = _reason(str(answer["failed"]), process.stderr)
+            failure, code = reason(str(answer["failed"]), process.stderr)
             return TryOut(ran=True, failure=failure, code=code)
         used = answer["gpu_memory"]
         return TryOut(
@@ -179,8 +179,8 @@ def _without_words(answer: ProcessAnswer) -> TryOut:
     return TryOut(ran=True, failure=f"the process ended with exit code {answer.code}: {last}")
 
 
-def _reason(message: str, log: str) -> Tuple[str, Optional[int]]:
-    """CUDA's own words with their number, the loader's from the log, or all of it."""
+def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
+    """CUDA's own words with their number, the loader's from ``log``, or all of ``message``."""
     cuda, named, loader = _CUDA.search(message), _BY_NAME.search(message), _IN_LOG.search(log)
     if cuda:
         return f"CUDA failure {cuda[1]}: {cuda[2].strip()}", int(cuda[1])

@@ -172,3 +172,14 @@ def test_every_file_that_a_page_names_is_there() -> None:
     }
     assert len(named) > 30
     assert gone == set()
+
+
+RUNTIME_FILES = sorted((ROOT / "runtime/ortpacks_runtime").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", RUNTIME_FILES, ids=lambda path: path.name)
+def test_the_runtime_layer_needs_numpy_and_onnxruntime_alone(path: Path) -> None:
+    """Applications install it with Python 3.10 or newer; ``tomli`` is 3.10's ``tomllib``."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 10))
+    found = {name.split(".")[0] for name in imports_of(tree)}
+    assert found - set(sys.stdlib_module_names) <= {"numpy", "onnxruntime", "ortpacks_runtime", "tomli"}

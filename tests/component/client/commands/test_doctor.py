@@ -106,6 +106,28 @@ def test_the_wrong_package_for_both_gpus(home: Machine, tmp_path: Path, driver: 
 
 
 @pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        (
+            "CUDA failure 500: named symbol not found ; GPU=0 ; hostname=x",
+            ["D026", "D204", "D207"],
+        ),
+        ("CUDA error cudaErrorNoKernelImageForDevice:no kernel image is available", ["D022", "D204", "D207"]),
+        ("libcudnn.so.9: cannot open shared object file", ["D204", "D401", "D207"]),
+    ],
+)
+def test_an_applications_error_is_explained_and_nothing_is_read_or_run(
+    home: Machine, tmp_path: Path, driver: dict[str, str], said: str, wanted: list[str]
+) -> None:
+    folder = install(home, tmp_path / "release")
+    (folder / HOST).write_bytes(b"damaged, which nobody looks at")
+    around = machine(tmp_path / "root", env={}, **driver)  # type: ignore[arg-type]
+    options = ClientOptions(Prefix(home.prefix), None, said=said)
+    answer = answer_doctor(replace(home.world(), surroundings=lambda: around), options)
+    assert (codes(answer), answer.code) == (wanted, 6)
+
+
+@pytest.mark.parametrize(
     ("number", "code"),
     [("35", "D021"), ("803", "D024"), ("999", "D028"), ("804", "D025"), ("500", "D026")],
 )

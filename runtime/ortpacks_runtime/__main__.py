@@ -1,0 +1,58 @@
+"""``python -m ortpacks_runtime doctor``: the provider that a session gets here, and why not a better one."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from ortpacks_runtime.providers import ProviderError
+from ortpacks_runtime.session import open_session
+
+ONE_NODE = base64.b64decode(
+    "CAcSADpAChEKAXgKAXgSAXkiBk1hdE11bBIBZ1oTCgF4Eg4KDAgBEggKAggCCgIIAmITCgF5Eg4KDAgBEggKAggCCgIIAkIECgAQDQ=="
+)
+"""An ONNX model of opset 13: ``y = x @ x`` for a matrix of two rows and columns."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command. 0: there is a session; 1: there is none, or not on the provider that is wanted."""
+    given = _parser().parse_args(arguments)
+    logging.disable(logging.WARNING)  # the report says it
+    with tempfile.TemporaryDirectory(prefix="ortpacks-doctor-") as folder:
+        model = given.model or Path(folder, "one-node.onnx")
+        if given.model is None:
+            model.write_bytes(ONE_NODE)
+        try:
+            session = open_session(model, given.provider, given.device, given.level, given.strict or None)
+        except (ProviderError, OSError) as error:
+            sys.stderr.write(f"ortpacks_runtime: {error}\n")
+            return 1
+        except Exception as error:  # noqa: BLE001 - what ONNX Runtime raises has no class in common
+            sys.stderr.write(f"ortpacks_runtime: {model} does not open on the CPU either: {error}\n")
+            return 1
+        report = session.report
+    lines = [json.dumps(report.value(), indent=2)] if given.json else report.lines()
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m ortpacks_runtime")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    doctor = commands.add_parser("doctor", help="open a session, and say how it came to its provider")
+    doctor.add_argument("--model", type=Path, metavar="FILE", help="default: a model of one node")
+    doctor.add_argument("--provider", metavar="NAME", help="auto, cpu, cuda, tensorrt, directml or coreml")
+    doctor.add_argument("--device", metavar="N|UUID", help="a GPU; default: the one that fits best")
+    doctor.add_argument("--level", metavar="LEVEL", help="low, medium or high")
+    doctor.add_argument("--strict", action="store_true", help="fail where the provider cannot be had")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

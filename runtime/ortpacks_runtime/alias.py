@@ -1,0 +1,68 @@
+"""A library without code under one name that leads the loader to another file.
+
+ONNX Runtime opens ``libonnxruntime_providers_cuda.so`` by its name. The loader does not recognise one that is
+loaded already, since that file has no ``DT_SONAME``. It recognises an alias, which has one and needs the
+package's file by its path. ``dlsym`` on an alias searches what the alias needs, too (dlsym(3)).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import tempfile
+from pathlib import Path
+
+_HEADER = struct.Struct("<4s5B7xHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_ENTRY = struct.Struct("<QQ")
+"""``Elf64_Ehdr``, ``Elf64_Phdr`` and ``Elf64_Dyn``: elf(5)."""
+
+_DYN, _LOAD, _DYNAMIC, _GNU_STACK, _READ_WRITE = 3, 1, 2, 0x6474E551, 6
+_NULL, _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME = 0, 1, 4, 5, 6, 10, 11, 14
+_SYMBOL, _PAGE = 24, 4096
+
+
+def load_as(name: str, file: Path) -> None:
+    """Load ``file`` and make it what ``dlopen(name)`` finds from now on. Raises ``OSError``."""
+    with tempfile.TemporaryDirectory(prefix="ortpacks-alias-") as folder:
+        alias = Path(folder) / name
+        alias.write_bytes(alias_of(name, file))
+        ctypes.CDLL(str(alias), mode=ctypes.RTLD_GLOBAL)
+
+
+def alias_of(name: str, file: Path) -> bytes:
+    """The alias' bytes: a shared library for the machine that ``file`` is for. Raises ``OSError``."""
+    with file.open("rb") as library:
+        (machine,) = struct.unpack_from("<H", library.read(20), 18)
+    strings = b"\0" + name.encode() + b"\0" + str(file.resolve()).encode() + b"\0"
+    symbols = _HEADER.size + 3 * _SEGMENT.size
+    table = symbols + _SYMBOL
+    text = table + 16
+    dynamic = (text + len(strings) + 7) & ~7
+    entries = [
+        (_SONAME, 1),
+        (_NEEDED, len(name) + 2),
+        (_HASH, table),
+        (_STRTAB, text),
+        (_STRSZ, len(strings)),
+        (_SYMTAB, symbols),
+        (_SYMENT, _SYMBOL),
+        (_NULL, 0),
+    ]
+    size = dynamic + len(entries) * _ENTRY.size
+    made = bytearray(size)
+    ident = (b"\x7fELF", 2, 1, 1, 0, 0)  # 64 bits, little-endian
+    sizes = (_HEADER.size, _SEGMENT.size, 3, 0, 0, 0)
+    _HEADER.pack_into(made, 0, *ident, _DYN, machine, 1, 0, _HEADER.size, 0, 0, *sizes)
+    segments = [
+        (_LOAD, _READ_WRITE, 0, 0, 0, size, size, _PAGE),
+        (_DYNAMIC, _READ_WRITE, dynamic, dynamic, dynamic, size - dynamic, size - dynamic, 8),
+        (_GNU_STACK, _READ_WRITE, 0, 0, 0, 0, 0, 16),
+    ]
+    for number, segment in enumerate(segments):
+        _SEGMENT.pack_into(made, _HEADER.size + number * _SEGMENT.size, *segment)
+    struct.pack_into("<IIII", made, table, 1, 1, 0, 0)  # one bucket, one symbol: the undefined one
+    made[text : text + len(strings)] = strings
+    for number, entry in enumerate(entries):
+        _ENTRY.pack_into(made, dynamic + number * _ENTRY.size, *entry)
+    return bytes(made)

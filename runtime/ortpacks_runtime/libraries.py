@@ -1,0 +1,124 @@
+"""The libraries that the CUDA provider comes from: an installed package's, or those of the onnxruntime wheel.
+
+The wheel's Python module opens its providers by name. What is loaded already under that name is taken in
+place of the wheel's, so loading a package's provider first binds Python to it, in a running process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+from ortpacks_runtime.alias import load_as
+from ortpacks_runtime.client import ClientError, ask
+from ortpacks_runtime.providers import CUDA, DIRECTML, ORT_NAMES, TENSORRT, ProviderError
+
+_SHARED, _PROVIDER = "libonnxruntime_providers_shared.so", "libonnxruntime_providers_{}.so"
+
+DYLIB = "ORT_DYLIB_PATH"
+
+_NEEDS = {CUDA: "libcuda.so.1", TENSORRT: "libnvinfer.so.10"}
+"""A library that tells fast whether a provider can work: the driver's, TensorRT's own."""
+
+
+_WHEELS = {CUDA: "onnxruntime-gpu", TENSORRT: "onnxruntime-gpu", DIRECTML: "onnxruntime-directml"}
+"""The distribution of ONNX Runtime that has a provider; COREML is in ``onnxruntime`` for macOS."""
+
+_LINUX = "linux"
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """Where the provider libraries lie."""
+
+    name: str
+    """The package's name, or ``onnxruntime-gpu 1.21.0 (wheel)``."""
+    folder: Path
+    capabilities: dict[str, str] | None
+    """Compute capability → ``native``, ``jit``, ``partial`` or ``none``; ``None``: the wheel does not say."""
+    note: str = ""
+    """Why an installed package is not used, or what it cannot run."""
+
+
+def find() -> Libraries:
+    """The libraries of ``ORT_DYLIB_PATH``, else of the client's installed package, else of the wheel."""
+    named = os.environ.get(DYLIB)
+    try:
+        host = named or ask("env")["variables"][DYLIB]
+        return _of_package(Path(host).parent)
+    except ClientError as error:
+        return _of_wheel(f"no package: {error}")
+    except ProviderError as error:
+        return _of_wheel(str(error))
+
+
+def require(provider: str) -> None:
+    """``ProviderError`` unless this onnxruntime has ``provider`` and the machine what it needs first."""
+    if ORT_NAMES[provider] not in onnxruntime.get_available_providers():
+        version, wheel = onnxruntime.__version__, _WHEELS.get(provider, "onnxruntime")
+        raise ProviderError(
+            f"onnxruntime {version} here was built without {ORT_NAMES[provider]}",
+            f"pip install {wheel}=={version} in place of what is there",
+        )
+    if provider in _NEEDS and sys.platform == _LINUX:
+        _load(_NEEDS[provider])
+
+
+def load(libraries: Libraries, provider: str) -> None:
+    """Load the library of ``provider`` and all it needs. Raises ``ProviderError`` with the loader's words.
+
+    Outside of Linux ONNX Runtime does it by itself, from its wheel.
+    """
+    if sys.platform != _LINUX:
+        return
+    try:
+        if libraries.capabilities is None and hasattr(onnxruntime, "preload_dlls"):
+            onnxruntime.preload_dlls()
+        name = _PROVIDER.format(provider)
+        folder = libraries.folder if (libraries.folder / name).exists() else _capi()
+        _load(str(folder / _SHARED))
+        load_as(name, folder / name)
+    except OSError as error:
+        raise ProviderError(str(error)) from error
+
+
+def _load(name: str) -> None:
+    try:
+        ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise ProviderError(str(error)) from error
+
+
+def _of_package(folder: Path) -> Libraries:
+    """Raises ``ProviderError`` for a package that this Python's onnxruntime cannot use."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder.parent / "manifest.json").read_text(encoding="utf-8"))
+        name, ort = manifest["name"], manifest["onnxruntime"]
+        version, capabilities = ort["version"], dict(manifest["capabilities"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProviderError(f"{folder.parent} is no package that can be read: {error}") from error
+    if version != onnxruntime.__version__:
+        raise ProviderError(
+            f"{name} has ONNX Runtime {version}, this Python {onnxruntime.__version__}, "
+            "and a provider of another version crashes",
+            f"pip install onnxruntime-gpu=={version}",
+        )
+    missing = ort.get("cannot_run") or []
+    lacking = sum(len(domain["operators"]) for domain in missing)
+    note = f"{name} was made without CUDA kernels for {lacking} operators" if missing else ""
+    return Libraries(name, folder, capabilities, note)
+
+
+def _of_wheel(note: str) -> Libraries:
+    return Libraries(f"onnxruntime {onnxruntime.__version__} (wheel)", _capi(), None, note)
+
+
+def _capi() -> Path:
+    return Path(onnxruntime.__file__).parent / "capi"

@@ -1,0 +1,68 @@
+"""The GPU of a session, and the libraries that its provider comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ortpacks_runtime import libraries
+from ortpacks_runtime.client import ClientError, devices
+from ortpacks_runtime.options import Profile
+from ortpacks_runtime.providers import ProviderError
+from ortpacks_runtime.settings import Settings
+
+_RANKS = {"native": 0, "jit": 1, "partial": 2}
+"""How a package runs on a GPU, by its manifest, the best first."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The GPU and the libraries that a session is to be opened with."""
+
+    libraries: str
+    device: dict[str, Any] | None = None
+    ordinal: int = 0
+    note: str = ""
+
+    @property
+    def profile(self) -> Profile | None:
+        """The settings for the GPU."""
+        return self.device["profile"] if self.device else None
+
+
+def prepare(name: str, wanted: Settings) -> Place:
+    """The place with its libraries loaded. Raises ``ProviderError`` with the first thing that is missing."""
+    found = libraries.find()
+    try:
+        known = devices()
+    except ClientError as error:
+        raise ProviderError(str(error)) from error
+    place = _fitting(known, found, wanted)
+    libraries.load(found, name)
+    return replace(place, note=found.note)
+
+
+def _fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted: Settings) -> Place:
+    """The GPU that was asked for, else the one that the libraries serve best and that has the most memory."""
+    numbered = list(enumerate(known))
+    if not numbered:
+        raise ProviderError("no NVIDIA GPU was found")
+    if wanted.device is not None:
+        numbered = [(at, one) for at, one in numbered if wanted.device in (at, one["uuid"])]
+        if not numbered:
+            there = ", ".join(f"{at} ({one['uuid'] or one['name']})" for at, one in enumerate(known))
+            raise ProviderError(f"device {wanted.device} is not among the GPUs that CUDA may use: {there}")
+    served = [(_rank(one, found), -(one["memory_mib"] or 0), at, one) for at, one in numbered]
+    rank, _, at, one = min(served, key=lambda row: row[:3])
+    if rank == len(_RANKS):
+        what = f"compute capability {one['capability'] or 'unknown'}"
+        raise ProviderError(f"{found.name} has no code for {one['name']}, {what}")
+    return Place(found.name, one, at)
+
+
+def _rank(device: Mapping[str, Any], found: libraries.Libraries) -> int:
+    """0 for native code; more is worse. What a wheel holds is not known: it is taken for native."""
+    if found.capabilities is None:
+        return 0
+    return _RANKS.get(found.capabilities.get(device["capability"] or "", "none"), len(_RANKS))

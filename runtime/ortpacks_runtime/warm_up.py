@@ -1,0 +1,64 @@
+"""The first run of a session: proves that the provider computes, and counts the nodes it was given."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+_TYPES = {
+    "tensor(float)": np.float32,
+    "tensor(float16)": np.float16,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(bool)": np.bool_,
+    "tensor(string)": np.str_,
+}
+
+Feed = Mapping[str, Any]
+
+
+class WarmUpError(RuntimeError):
+    """No input could be made up for a model, or it does not take the one that was."""
+
+
+def made_up(session: onnxruntime.InferenceSession) -> dict[str, Any]:
+    """Ones for every input, with 1 for each dimension that is not fixed. Raises ``WarmUpError``."""
+    feed: dict[str, Any] = {}
+    for wanted in session.get_inputs():
+        if wanted.type not in _TYPES:
+            raise WarmUpError(f"input {wanted.name} is a {wanted.type}: pass feed= to open_session")
+        shape = [size if isinstance(size, int) and size > 0 else 1 for size in wanted.shape]
+        feed[wanted.name] = np.ones(shape, dtype=_TYPES[wanted.type])
+    return feed
+
+
+def profiled(options: onnxruntime.SessionOptions, folder: str) -> None:
+    """Let the session that is opened with ``options`` record its runs in ``folder``, until ``nodes_of``."""
+    options.enable_profiling = True
+    options.profile_file_prefix = str(Path(folder) / "warm-up")
+
+
+def nodes_of(session: onnxruntime.InferenceSession) -> dict[str, int]:
+    """ONNX Runtime's provider → nodes that ran on it since the session was opened. Recording ends."""
+    events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    ran = {
+        (event["args"].get("node_index"), event["name"]): event["args"]["provider"]
+        for event in events
+        if event.get("cat") == "Node" and event.get("args", {}).get("provider")
+    }
+    return dict(Counter(ran.values()))
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder for what a session records."""
+    return tempfile.TemporaryDirectory(prefix="ortpacks-warm-up-")

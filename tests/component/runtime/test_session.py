@@ -1,0 +1,230 @@
+"""Sessions of the runtime layer: on the CPU for real, on GPUs that a stand-in of ONNX Runtime lets fail."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from ortpacks_runtime import ProviderError, Report, Session, open_session
+from ortpacks_runtime.__main__ import ONE_NODE, main
+from ortpacks_runtime.alias import load_as
+from ortpacks_runtime.settings import Settings
+
+from builder.pipeline.client_zipapp import build_client
+from tests.support import ROOT
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_client(ROOT, tmp_path_factory.mktemp("client") / "ortpacks.pyz", None)
+
+
+@pytest.fixture(autouse=True)
+def _alone(client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU, no package, no setting of this machine."""
+    for name in ("EXECUTION_PROVIDER", "GPU_DEVICE", "ORT_DYLIB_PATH", "ORTPACKS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ORTPACKS_CLIENT", str(client))
+    monkeypatch.setenv("ORTPACKS_FORCE_CC", "none")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """``y = x @ w`` for any number of rows of four."""
+    w = helper.make_tensor("w", TensorProto.FLOAT, [4, 2], [float(n) for n in range(8)])
+    rows = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [rows], [result], [w])
+    file = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
+    return file
+
+
+ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
+PRODUCT = ROWS @ np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+def test_a_session_on_the_cpu_computes_and_says_what_ran_where(model: Path) -> None:
+    session = open_session(model, "cpu")
+    assert (session.report.provider, session.report.proved) == ("cpu", True)
+    assert session.report.nodes == {"CPUExecutionProvider": 1}
+    assert session.report.fallback is None
+    np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
+
+
+def test_auto_without_a_gpu_is_the_cpu_with_every_reason(
+    model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = open_session(model)
+    assert [(step.provider, step.taken) for step in session.report.steps] == [
+        ("tensorrt", False),
+        ("cuda", False),
+        ("cpu", True),
+    ]
+    assert all("built without" in step.reason for step in session.report.steps[:2])
+    (warning,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert warning.getMessage().startswith("Falling back to CPU: cuda: onnxruntime ")
+
+
+def test_strict_is_an_error_that_says_why(model: Path) -> None:
+    with pytest.raises(
+        ProviderError, match=r"^CUDA requested but not available: onnxruntime .* built without"
+    ):
+        open_session(model, "gpu", strict=True)
+    assert open_session(model, "auto", strict=True).report.provider == "cpu", "auto asked for nothing else"
+
+
+def test_a_model_that_is_not_there_and_one_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"gone\.onnx: no such file"):
+        open_session(tmp_path / "gone.onnx", "cpu")
+    (tmp_path / "text.onnx").write_text("no model")
+    with pytest.raises(Exception, match=r"text\.onnx"):
+        open_session(tmp_path / "text.onnx", "cpu")
+
+
+def test_the_file_of_the_level_is_opened(model: Path) -> None:
+    quantized = model.with_name("model_quantized.onnx")
+    quantized.write_bytes(model.read_bytes())
+    low, medium = open_session(model, "cpu", level="low"), open_session(model, "cpu")
+    assert (low.report.model, low.report.dtype) == (str(quantized), "int8")
+    assert (medium.report.model, medium.report.dtype) == (str(model), None)
+
+
+def test_a_model_that_takes_no_made_up_input_is_open_and_not_proved(tmp_path: Path) -> None:
+    """Reshape of ones to one row of five: only five of them fit."""
+    shape = helper.make_tensor("s", TensorProto.INT64, [2], [1, 5])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])
+    graph = helper.make_graph([helper.make_node("Reshape", ["x", "s"], ["y"])], "g", [x], [y], [shape])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(made, tmp_path / "m.onnx")
+    session = open_session(tmp_path / "m.onnx", "cpu")
+    assert not session.report.proved
+    assert "no warm-up: the model takes no made-up input" in session.report.notes[0]
+    session.run(None, {"x": np.ones(5, np.float32)})
+    assert session.report.proved
+    fed = open_session(tmp_path / "m.onnx", "cpu", feed={"x": np.ones(5, np.float32)})
+    assert fed.report.proved
+
+
+@dataclass
+class Gpu:
+    """A session whose GPU holds ``holds`` rows and fails in the words of ``says`` beyond."""
+
+    holds: int
+    says: str
+    batches: list[int] = field(default_factory=list)
+    together: threading.Barrier | None = None
+
+    def get_inputs(self) -> list[Any]:
+        return [SimpleNamespace(name="x", shape=["n", 4])]
+
+    def get_outputs(self) -> list[Any]:
+        return [SimpleNamespace(name="y", shape=["n", 2])]
+
+    def run(self, outputs: None, feed: Mapping[str, Any], options: None) -> list[Any]:
+        self.batches.append(len(feed["x"]))
+        if self.together:
+            self.together.wait()
+        if len(feed["x"]) > self.holds:
+            raise RuntimeError(self.says)
+        return [feed["x"] @ np.arange(8, dtype=np.float32).reshape(4, 2)]
+
+
+def on_gpu(gpu: Gpu, model: Path, *, strict: bool = False) -> Session:
+    report = Report(provider="cuda", model=str(model), batch=64)
+    return Session(gpu, report, Settings(strict=strict))
+
+
+FULL = "Non-zero status code … BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer"
+DEAD = "CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; hostname=x"
+
+
+def test_a_batch_that_the_memory_does_not_hold_is_halved(model: Path) -> None:
+    gpu = Gpu(1, FULL)
+    session = on_gpu(gpu, model)
+    np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
+    assert gpu.batches == [3, 1, 2, 1, 1]
+    assert (session.report.provider, session.report.batch) == ("cuda", 1)
+
+
+@pytest.mark.parametrize("says", [FULL, DEAD], ids=["not one row fits", "the GPU died"])
+def test_a_gpu_that_fails_is_left_for_the_cpu_once(
+    model: Path, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu = Gpu(0, says)
+    session = on_gpu(gpu, model)
+    for _ in range(2):
+        np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
+    assert session.report.provider == "cpu"
+    assert [step.taken for step in session.report.steps] == [False, True]
+    assert len([one for one in caplog.records if "Falling back to CPU" in one.getMessage()]) == 1
+    assert session.inner.get_providers() == ["CPUExecutionProvider"]
+
+
+def test_of_threads_that_meet_a_dead_gpu_one_reopens_and_all_get_their_answer(model: Path) -> None:
+    gpu = Gpu(0, DEAD)
+    gpu.together = threading.Barrier(8)
+    session = on_gpu(gpu, model)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: session.run(None, {"x": ROWS})[0], range(8)))
+    for answer in answers:
+        np.testing.assert_array_equal(answer, PRODUCT)
+    assert len(session.report.steps) == 2
+
+
+def test_with_strict_the_failure_is_raised(model: Path) -> None:
+    with pytest.raises(RuntimeError, match="CUDA failure 700"):
+        on_gpu(Gpu(0, DEAD), model, strict=True).run(None, {"x": ROWS})
+
+
+def test_a_wrong_input_is_no_failure_of_the_gpu(model: Path) -> None:
+    session = on_gpu(Gpu(0, "INVALID_ARGUMENT : Got invalid dimensions for input: x"), model)
+    with pytest.raises(RuntimeError, match="INVALID_ARGUMENT"):
+        session.run(None, {"x": ROWS})
+    assert session.report.provider == "cuda"
+
+
+def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:
+    """Proved by the loader itself: a name that is on no path, and a symbol of the file behind it."""
+    math = next(
+        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libm.so" in line
+    )
+    load_as("libortpacks-test-alias.so", Path(math))
+    found = ctypes.CDLL("libortpacks-test-alias.so")
+    found.fabs.restype, found.fabs.argtypes = ctypes.c_double, [ctypes.c_double]
+    assert found.fabs(-27.0) == 27.0
+
+
+def test_doctor_opens_its_own_model_and_prints_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (value["provider"], value["proved"], value["steps"][-1]["taken"]) == ("cpu", True, True)
+    assert main(["doctor", "--provider", "cuda"]) == 0
+    assert "cuda: refused: onnxruntime" in capsys.readouterr().out
+    assert main(["doctor", "--provider", "cuda", "--strict"]) == 1
+    assert "CUDA requested but not available" in capsys.readouterr().err
+    assert main(["doctor", "--provider", "cud"]) == 1
+    assert "Did you mean cuda?" in capsys.readouterr().err
+
+
+def test_its_own_model_is_the_product_of_a_matrix_with_itself() -> None:
+    model = onnx.load_from_string(ONE_NODE)
+    onnx.checker.check_model(model)
+    assert [node.op_type for node in model.graph.node] == ["MatMul"]
+    assert sys.getsizeof(ONE_NODE) < 300

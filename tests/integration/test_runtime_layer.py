@@ -1,0 +1,110 @@
+"""The runtime layer under the official wheel's own Python, on a package of ours and virtual cards."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builder.pipeline.client_zipapp import build_client
+from builder.project.inputs import ort_wheel
+from builder.virtualcard.opening import VirtualCard, environment_of
+from tests.answers import pairs
+from tests.answers.card import needs_compiler, runtime
+from tests.answers.models import models
+from tests.support import ROOT
+from tests.support.fakes.verbs import thin_of
+from tests.support.real_packages import manifest, unpack
+
+pytestmark = [pytest.mark.integration, needs_compiler]
+
+OPEN = """\
+import json, logging, sys
+logging.basicConfig(format="%(message)s")
+from ortpacks_runtime import open_session
+session = open_session(sys.argv[1])
+answer = {"report": session.report.value(), "providers": session.inner.get_providers()}
+answer["outputs"] = [output.name for output in session.inner.get_outputs()]
+print(json.dumps(answer))
+"""
+
+
+@dataclass(frozen=True)
+class Application:
+    """A program that opens MiniLM, started as its user would; only the card is not real."""
+
+    package: Path
+    version: str
+    folder: Path
+
+    def opens(self, card: VirtualCard | None, **env: str) -> tuple[dict[str, Any], str]:
+        """What it prints, and its log."""
+        (minilm,) = (model for model in models() if model.name == "minilm")
+        host = self.package / "lib" / "libonnxruntime.so.1"
+        world = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env}
+        if card is not None:
+            stand_in = self.folder / f"{card.capability}-{card.driver}"
+            stand_in.mkdir()
+            world |= environment_of(host, card, runtime(), stand_in)
+            world |= {"ORTPACKS_FORCE_CC": card.capability, "ORTPACKS_FORCE_DRIVER": card.driver}
+        wheel = pairs.store().unpack(ort_wheel(self.version))
+        world |= {
+            "PYTHONPATH": f"{wheel}{os.pathsep}{ROOT / 'runtime'}",
+            "ORT_DYLIB_PATH": str(host),
+            "ORTPACKS_CLIENT": str(self.folder / "ortpacks.pyz"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", OPEN, minilm.path], env=world, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.fixture(scope="module")
+def application(modern_package: Path, tmp_path_factory: pytest.TempPathFactory) -> Application:
+    version = str(manifest(modern_package)["onnxruntime"]["version"])  # type: ignore[index]
+    if not pairs.python_can_import(version):
+        pytest.skip(f"the wheel of onnxruntime-gpu {version} in the cache is not one for this Python")
+    folder = tmp_path_factory.mktemp("application")
+    build_client(ROOT, folder / "ortpacks.pyz", None)
+    return Application(unpack(thin_of(modern_package), folder / "package"), version, folder)
+
+
+@pytest.mark.parametrize("capability", ["8.6", "12.0"], ids=["native", "jit"])
+def test_a_transformer_runs_on_the_package_s_provider(application: Application, capability: str) -> None:
+    answer, _ = application.opens(VirtualCard(capability=capability))
+    report = answer["report"]
+    assert answer["providers"][0] == "CUDAExecutionProvider"
+    assert (report["provider"], report["proved"]) == ("cuda", True)
+    assert report["libraries"].startswith("ortpacks-modern-")
+    assert report["nodes"]["CUDAExecutionProvider"] > 180
+    assert report["device"]["capability"] == capability
+    assert report["options"]["use_tf32"] == "1"
+
+
+def test_a_card_that_the_package_has_no_code_for_is_left_for_the_cpu(application: Application) -> None:
+    answer, log = application.opens(VirtualCard(capability="5.2"))
+    assert (answer["report"]["provider"], answer["providers"]) == ("cpu", ["CPUExecutionProvider"])
+    assert "Falling back to CPU: cuda: ortpacks-modern-" in log
+    assert "has no code for" in log
+
+
+def test_a_driver_that_is_too_old_is_told_with_what_to_do(application: Application) -> None:
+    answer, log = application.opens(VirtualCard(capability="8.6", driver="470.82.01"))
+    assert answer["report"]["provider"] == "cpu"
+    assert "Falling back to CPU: cuda: " in log
+    assert "CUDA failure 35" in log
+    assert ", try: " in log
+
+
+@pytest.mark.skipif(pairs.has_driver(), reason="NVIDIA's driver is installed here")
+def test_without_a_driver_it_is_decided_at_once(application: Application) -> None:
+    answer, log = application.opens(None)
+    assert answer["report"]["provider"] == "cpu"
+    assert "libcuda.so.1: cannot open shared object file" in log

@@ -1,0 +1,55 @@
+"""The settings of a GPU, against NVIDIA's table of arithmetic throughput and the PTX ISA."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.gpu.architectures import Capability
+from builder.gpu.device_profiles import profile_of
+
+
+@pytest.mark.parametrize(
+    ("capability", "low", "medium"),
+    [
+        ("5.0", "fp32", "fp32"),  # no arithmetic in fp16
+        ("5.2", "fp32", "fp32"),
+        ("5.3", "fp16", "fp16"),
+        ("6.0", "fp16", "fp16"),
+        ("6.1", "int8", "fp32"),  # 2 results of fp16 where fp32 has 128; dp4a begins here
+        ("6.2", "int8", "fp16"),
+        ("7.0", "int8", "fp16"),
+        ("12.0", "int8", "fp16"),
+    ],
+)
+def test_a_number_type_is_taken_where_the_chip_computes_with_it(
+    capability: str, low: str, medium: str
+) -> None:
+    profile = profile_of(Capability.parse(capability), 8192)
+    assert (profile.dtypes["low"][0], profile.dtypes["medium"][0]) == (low, medium)
+    assert profile.dtypes["high"] == ("fp32",)
+    assert {types[-1] for types in profile.dtypes.values()} == {"fp32"}
+    assert capability in profile.why
+
+
+@pytest.mark.parametrize(("capability", "has"), [("7.5", False), ("8.0", True), ("8.6", True)])
+def test_bf16_and_tf32_begin_with_8_0(capability: str, has: bool) -> None:
+    profile = profile_of(Capability.parse(capability), None)
+    assert (profile.bf16, profile.tf32) == (has, has)
+
+
+@pytest.mark.parametrize(
+    ("memory", "batch", "limit", "arena"),
+    [
+        (None, 8, None, "kSameAsRequested"),
+        (1024, 8, 921, "kSameAsRequested"),
+        (2048, 16, 1843, "kSameAsRequested"),
+        (6144, 32, 5529, "kSameAsRequested"),
+        (8192, 64, 7372, "kNextPowerOfTwo"),
+        (24576, 128, 22118, "kNextPowerOfTwo"),
+    ],
+)
+def test_memory_decides_on_the_batch_the_limit_and_the_arena(
+    memory: int | None, batch: int, limit: int | None, arena: str
+) -> None:
+    profile = profile_of(Capability(8, 6), memory)
+    assert (profile.batch, profile.memory_limit_mib, profile.arena) == (batch, limit, arena)

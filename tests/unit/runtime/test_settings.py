@@ -1,0 +1,106 @@
+"""Where a session's settings come from, and what a wrong one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ortpacks_runtime.providers import ProviderError, chain
+from ortpacks_runtime.settings import Settings, settings
+
+CONFIG = """\
+[ai]
+provider = "trt"
+model_name = "all-MiniLM-L6-v2"
+embedding_dim = 384
+auto_download = true
+device = 1
+level = "high"
+
+[server]
+port = 1
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "config.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+def test_without_a_word_it_is_auto_on_the_gpu_that_fits_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert settings({}, {}) == Settings(provider="auto", device=None, level="medium", strict=False)
+
+
+def test_the_argument_goes_before_the_environment_and_that_before_the_file(config: Path) -> None:
+    env = {"ORTPACKS_CONFIG": str(config)}
+    assert settings({}, env) == Settings("tensorrt", 1, "high", False, "all-MiniLM-L6-v2", 384, True)
+    env |= {"EXECUTION_PROVIDER": "GPU", "GPU_DEVICE": "GPU-6f1c0a3e", "ORTPACKS_STRICT": "yes"}
+    found = settings({}, env)
+    assert (found.provider, found.device, found.strict, found.level) == ("cuda", "GPU-6f1c0a3e", True, "high")
+    found = settings({"provider": "cpu", "device": 0, "level": None}, env)
+    assert (found.provider, found.device, found.level) == ("cpu", 0, "high")
+    assert settings({}, {**env, "ORTPACKS_PROVIDER": "metal"}).provider == "coreml"
+
+
+def test_the_config_of_the_folder_is_read(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(config.parent)
+    assert settings({}, {}).embedding_dim == 384
+
+
+@pytest.mark.parametrize(
+    ("given", "env", "told"),
+    [
+        ({"provider": "cudda"}, {}, r"^provider='cudda': 'cudda' is none of .*Did you mean cuda\?$"),
+        ({"provider": 3}, {}, r"^provider=3: a text is wanted$"),
+        ({}, {"EXECUTION_PROVIDER": "tensort"}, r"^EXECUTION_PROVIDER: .*Did you mean tensorrt\?$"),
+        ({}, {"ORTPACKS_LEVEL": "hihg"}, r"^ORTPACKS_LEVEL: .*low, medium, high\. Did you mean high\?$"),
+        ({"device": -1}, {}, r"^device=-1: a GPU's number is wanted, 0 or more, or its UUID"),
+        ({"device": True}, {}, r"^device=True: a GPU's number"),
+        ({}, {"GPU_DEVICE": "first"}, r"^GPU_DEVICE: a GPU's number"),
+        ({}, {"ORTPACKS_STRICT": "maybe"}, r"^ORTPACKS_STRICT: true or false is wanted$"),
+        ({}, {"ORTPACKS_EMBEDDING_DIM": "0"}, r"^ORTPACKS_EMBEDDING_DIM: a whole number above 0"),
+        ({}, {"ORTPACKS_CONFIG": "/no/such.toml"}, r"^ORTPACKS_CONFIG=/no/such.toml: No such file"),
+    ],
+)
+def test_a_wrong_value_is_told_with_where_it_stands(
+    given: dict[str, object], env: dict[str, str], told: str
+) -> None:
+    with pytest.raises(ProviderError, match=told):
+        settings(given, env)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[ai]\nprovidr = 'cpu'\n", r"config.toml: \[ai\]: 'providr' is none of .*Did you mean provider\?"),
+        ("[ai]\nprovider = 'gpux'\n", r"config.toml: ai.provider = 'gpux': .*Did you mean gpu\?"),
+        ("[ai]\nembedding_dim = '12x'\n", r"config.toml: ai.embedding_dim = '12x': a whole number"),
+        ("ai = 3\n", r"config.toml: ai: a table is wanted"),
+        ("[ai\n", r"config.toml: not TOML: .*line 1"),
+    ],
+)
+def test_a_wrong_line_of_the_file_is_told_with_its_key(tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(text)
+    with pytest.raises(ProviderError, match=told):
+        settings({}, {"ORTPACKS_CONFIG": str(file)})
+
+
+@pytest.mark.parametrize(
+    ("provider", "platform", "wanted"),
+    [
+        ("auto", "linux", ("tensorrt", "cuda", "cpu")),
+        ("auto", "win32", ("tensorrt", "cuda", "directml", "cpu")),
+        ("auto", "darwin", ("coreml", "cpu")),
+        ("auto", "freebsd14", ("cpu",)),
+        ("cuda", "linux", ("cuda", "cpu")),
+        ("cpu", "linux", ("cpu",)),
+    ],
+)
+def test_every_chain_ends_with_the_cpu(provider: str, platform: str, wanted: tuple[str, ...]) -> None:
+    assert chain(provider, platform) == wanted

@@ -38,12 +38,12 @@ def prepare(name: str, wanted: Settings) -> Place:
         known = devices()
     except ClientError as error:
         raise ProviderError(str(error)) from error
-    place = _fitting(known, found, wanted)
+    place = fitting(known, found, wanted)
     libraries.load(found, name)
     return replace(place, note=found.note)
 
 
-def _fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted: Settings) -> Place:
+def fitting(known: Sequence[dict[str, Any]], found: libraries.Libraries, wanted: Settings) -> Place:
     """The GPU that was asked for, else the one that the libraries serve best and that has the most memory."""
     numbered = list(enumerate(known))
     if not numbered:

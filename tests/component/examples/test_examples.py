@@ -1,0 +1,117 @@
+"""The programs of ``examples/``, run as their users would, on a release of this machine."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from ortpacks_runtime.__main__ import ONE_NODE
+
+from builder.pipeline.client_zipapp import build_client
+from tests.doubles.release import name_of, write_release
+from tests.support import ROOT
+
+EXAMPLES = ROOT / "examples"
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="no node on PATH: it runs examples/node")
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_client(ROOT, tmp_path_factory.mktemp("client") / "ortpacks.pyz", None)
+
+
+def postinstall(client: Path, folder: Path, release: Path, **env: str) -> tuple[dict[str, object], str]:
+    """What the script wrote, and what it printed. It must end well, whatever happens."""
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "node").symlink_to(str(NODE))
+    (programs / "python3").symlink_to(sys.executable)
+    world = {
+        "PATH": str(programs),
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "ORTPACKS_CLIENT": str(client),
+        "ORTPACKS_INDEX": str(release),
+        "ORTPACKS_INFO_DIR": str(folder),
+        **env,
+    }
+    argv = ["node", str(EXAMPLES / "node/postinstall.js")]
+    done = subprocess.run(argv, env=world, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "gpu-package-info.json").read_text()), done.stdout
+
+
+@needs_node
+def test_npm_brings_the_package_that_fits(client: Path, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release", forms=(".tar.zst", ".tar.gz"))
+    gpu = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07", "ORTPACKS_FORCE_MEMORY": "8192"}
+    info, _ = postinstall(client, tmp_path, release, **gpu)
+    assert (info["package"], info["fallbackToCpu"], info["vramMB"]) == (name_of("modern"), False, 8192)
+    environment = info["environment"]
+    assert isinstance(environment, dict)
+    assert Path(environment["ORT_DYLIB_PATH"]).is_file()
+    profile = info["profile"]
+    assert isinstance(profile, dict)
+    assert (profile["batch"], profile["dtypes"]["medium"]) == (64, ["fp16", "fp32"])
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ({"ORTPACKS_FORCE_CC": "none"}, "no NVIDIA GPU"),
+        ({"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_INDEX": "/no/such/release"}, "/no/such/release"),
+        ({"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_CLIENT": "/no/such.pyz"}, "gave no answer"),
+        ({"ORTPACKS_FORCE_CC": "eight"}, "ORTPACKS_FORCE_CC"),
+    ],
+    ids=["no GPU", "no release", "no client", "a wrong setting"],
+)
+def test_npm_goes_on_with_the_cpu_and_says_why(
+    client: Path, tmp_path: Path, env: dict[str, str], reason: str
+) -> None:
+    info, said = postinstall(client, tmp_path, write_release(tmp_path / "release"), **env)
+    assert info["fallbackToCpu"] is True
+    assert reason in str(info["reason"])
+    assert said.startswith("Models will run on the CPU: ")
+
+
+@needs_node
+def test_npm_goes_on_without_python(client: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "node").symlink_to(str(NODE))
+    release = write_release(tmp_path / "release")
+    info, _ = postinstall(client, tmp_path, release, PATH=str(tmp_path / "alone"))
+    assert info == {"fallbackToCpu": True, "reason": "there is no Python 3.9 or newer on PATH"}
+
+
+def test_the_python_program_runs_a_model_and_says_where(client: Path, tmp_path: Path) -> None:
+    onnx.save(onnx.load_from_string(ONE_NODE), tmp_path / "model.onnx")
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "runtime"), "ORTPACKS_CLIENT": str(client)}
+    argv = [sys.executable, str(EXAMPLES / "python/run_model.py"), "model.onnx"]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("cpu: onnxruntime ")
+    assert done.stdout.endswith("outputs: [(2, 2)]\n")
+    assert "Falling back to CPU: cuda: " in done.stderr
+
+
+def test_the_unit_is_one_and_its_drop_in_names_the_libraries(client: Path, tmp_path: Path) -> None:
+    release = write_release(tmp_path / "release")
+    env = {"ORTPACKS_FORCE_CC": "8.6", "XDG_DATA_HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    said = ""
+    for command in (["install", "--yes", "--index", str(release)], ["env", "--shell", "systemd"]):
+        said = subprocess.check_output([sys.executable, str(client), *command], env=env, text=True)
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(EXAMPLES / "systemd/my-application.service")
+    assert unit["Service"]["ExecStart"].startswith("/")
+    unit.read_string(said)
+    assert "current/lib" in unit["Service"]["Environment"]

@@ -1,0 +1,113 @@
+"""The GPU that a session gets, and the options it is opened with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ortpacks_runtime.libraries import Libraries
+from ortpacks_runtime.options import model_file, provider_options
+from ortpacks_runtime.places import fitting
+from ortpacks_runtime.providers import ProviderError
+from ortpacks_runtime.settings import Settings
+
+from builder.gpu.architectures import Capability
+from builder.gpu.device_profiles import profile_of
+
+MAXWELL = "GPU-11111111-2222-3333-4444-555555555555"
+
+
+def gpu(capability: str | None, memory_mib: int | None, uuid: str | None = None) -> dict[str, Any]:
+    """A device in the words of the client's ``detect --json``."""
+    profile = profile_of(Capability.parse(capability), memory_mib).value() if capability else None
+    return {
+        "index": 7,
+        "uuid": uuid,
+        "name": f"Card {capability}",
+        "capability": capability,
+        "memory_mib": memory_mib,
+        "profile": profile,
+    }
+
+
+THREE = [gpu("5.2", 24576, MAXWELL), gpu("12.0", 16384), gpu("8.6", 8192)]
+PACKAGE = Libraries("ours", Path("lib"), {"5.2": "none", "8.6": "native", "12.0": "jit"})
+WHEEL = Libraries("the wheel", Path("capi"), None)
+
+
+def test_native_code_goes_before_jit_and_before_memory() -> None:
+    assert fitting(THREE, PACKAGE, Settings()).ordinal == 2
+    assert fitting(THREE[:2], PACKAGE, Settings()).ordinal == 1
+    assert fitting(THREE, WHEEL, Settings()).ordinal == 0, "nothing is known of a wheel: the most memory"
+
+
+@pytest.mark.parametrize("device", [0, MAXWELL])
+def test_the_one_that_is_named_is_taken_by_its_place_in_cudas_order(device: int | str) -> None:
+    place = fitting(THREE, WHEEL, Settings(device=device))
+    assert (place.ordinal, place.device) == (0, THREE[0])
+
+
+@pytest.mark.parametrize(
+    ("known", "settings", "told"),
+    [
+        ([], Settings(), "no NVIDIA GPU was found"),
+        (
+            THREE,
+            Settings(device=3),
+            r"device 3 is not among .*: 0 \(GPU-1111.*\), 1 \(Card 12.0\), 2 \(Card 8.6\)",
+        ),
+        (THREE, Settings(device="GPU-9"), "device GPU-9 is not among"),
+        (THREE, Settings(device=0), r"ours has no code for Card 5\.2, compute capability 5\.2"),
+        ([gpu(None, 1)], Settings(), "compute capability unknown"),
+    ],
+)
+def test_why_no_gpu_is_taken(known: list[dict[str, Any]], settings: Settings, told: str) -> None:
+    with pytest.raises(ProviderError, match=told):
+        fitting(known, PACKAGE, settings)
+
+
+def test_the_profile_is_applied() -> None:
+    """By the names and words of ONNX Runtime's page on its CUDA execution provider."""
+    profile = gpu("8.6", 8192)["profile"]
+    assert provider_options("cuda", 1, "medium", profile) == {
+        "device_id": "1",
+        "gpu_mem_limit": str(7372 * 1024 * 1024),
+        "arena_extend_strategy": "kNextPowerOfTwo",
+        "cudnn_conv_algo_search": "HEURISTIC",
+        "use_tf32": "1",
+        "enable_cuda_graph": "0",
+    }
+    assert provider_options("cuda", 0, "high", profile)["use_tf32"] == "0", "the model's own numbers"
+    assert "gpu_mem_limit" not in provider_options("cuda", 0, "low", gpu("5.2", None)["profile"])
+    assert provider_options("cpu", 0, "medium", None) == {}
+    assert provider_options("directml", 0, "medium", profile) == {}
+
+
+def test_tensorrt_keeps_its_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    options = provider_options("tensorrt", 2, "medium", gpu("8.6", 8192)["profile"])
+    assert options["trt_engine_cache_path"] == str(tmp_path / "ortpacks/tensorrt")
+    assert (tmp_path / "ortpacks/tensorrt").is_dir()
+    assert (options["device_id"], options["trt_fp16_enable"]) == ("2", "1")
+    assert provider_options("tensorrt", 0, "high", gpu("8.6", 8192)["profile"])["trt_fp16_enable"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("capability", "level", "wanted"),
+    [
+        ("5.2", "low", "m.onnx"),
+        ("6.1", "low", "m_int8.onnx"),
+        ("6.1", "medium", "m.onnx"),
+        ("8.6", "low", "m_int8.onnx"),
+        ("8.6", "medium", "m_fp16.onnx"),
+        ("8.6", "high", "m.onnx"),
+    ],
+)
+def test_the_file_is_the_best_that_the_chip_computes(
+    tmp_path: Path, capability: str, level: str, wanted: str
+) -> None:
+    for name in ("m.onnx", "m_fp16.onnx", "m_int8.onnx", "m_quantized.onnx"):
+        (tmp_path / name).touch()
+    file, _ = model_file(tmp_path / "m.onnx", level, gpu(capability, 8192)["profile"])
+    assert file.name == wanted

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from ortpacks_runtime.providers import ProviderError
-from ortpacks_runtime.session import open_session
+from ortpacks_runtime.report import Report
 
 ONE_NODE = base64.b64decode(
     "CAcSADpAChEKAXgKAXgSAXkiBk1hdE11bBIBZ1oTCgF4Eg4KDAgBEggKAggCCgIIAmITCgF5Eg4KDAgBEggKAggCCgIIAkIECgAQDQ=="
@@ -22,23 +22,34 @@ ONE_NODE = base64.b64decode(
 def main(arguments: list[str] | None = None) -> int:
     """Run the command. 0: there is a session; 1: there is none, or not on the provider that is wanted."""
     given = _parser().parse_args(arguments)
-    logging.disable(logging.WARNING)  # the report says it
+    log = logging.getLogger("ortpacks_runtime")
+    log.disabled = True  # the report says it
+    try:
+        report = _report(given)
+    except (ProviderError, OSError) as error:
+        sys.stderr.write(f"ortpacks_runtime: {error}\n")
+        return 1
+    except ImportError as error:
+        sys.stderr.write(f"ortpacks_runtime: {error}: pip install onnxruntime, or onnxruntime-gpu for CUDA\n")
+        return 1
+    except Exception as error:  # noqa: BLE001 - what ONNX Runtime raises has no class in common
+        sys.stderr.write(f"ortpacks_runtime: {given.model} does not open on the CPU either: {error}\n")
+        return 1
+    finally:
+        log.disabled = False
+    lines = [json.dumps(report.value(), indent=2)] if given.json else report.lines()
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 0
+
+
+def _report(given: argparse.Namespace) -> Report:
+    from ortpacks_runtime.session import open_session  # noqa: PLC0415 - onnxruntime may not be there
+
     with tempfile.TemporaryDirectory(prefix="ortpacks-doctor-") as folder:
         model = given.model or Path(folder, "one-node.onnx")
         if given.model is None:
             model.write_bytes(ONE_NODE)
-        try:
-            session = open_session(model, given.provider, given.device, given.level, given.strict or None)
-        except (ProviderError, OSError) as error:
-            sys.stderr.write(f"ortpacks_runtime: {error}\n")
-            return 1
-        except Exception as error:  # noqa: BLE001 - what ONNX Runtime raises has no class in common
-            sys.stderr.write(f"ortpacks_runtime: {model} does not open on the CPU either: {error}\n")
-            return 1
-        report = session.report
-    lines = [json.dumps(report.value(), indent=2)] if given.json else report.lines()
-    sys.stdout.write("\n".join(lines) + "\n")
-    return 0
+        return open_session(model, given.provider, given.device, given.level, given.strict or None).report
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,8 +18,11 @@ CLIENT = "ORTPACKS_CLIENT"
 
 _SECONDS = 60
 
-_GENERAL = ("D201", "D401", "D403")
-"""Findings that name no cause: no package is installed, a session fails, the CPU does the work."""
+_GENERAL = ("D401",)
+"""A finding that names no cause: a session fails."""
+
+_NO_DRIVER = ("D003",)
+"""The note that there is no GPU and no driver, the cause where ``libcuda`` is not found."""
 
 
 class ClientError(RuntimeError):
@@ -30,7 +33,9 @@ def ask(*arguments: str) -> dict[str, Any]:
     """The answer of a client's command. Raises ``ClientError``, also where the answer is an error."""
     argv = [sys.executable, _client(), *arguments, "--json"]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, encoding="utf-8", errors="replace", timeout=_SECONDS, check=False
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise ClientError(f"the ortpacks client did not run: {error}") from error
     try:
@@ -57,11 +62,15 @@ def advice(failure: str) -> str:
         findings = ask("doctor", "--said", failure)["findings"]
     except ClientError:
         return ""
-    return next((str(one["do"]) for one in findings if one["code"] not in _GENERAL), "")
+    wanted = (*_NO_DRIVER,) if "libcuda" in failure else ()
+    told = (one for one in findings if one["severity"] == "error" or one["code"] in wanted)
+    return next((str(one["do"]) for one in told if one["code"] not in _GENERAL), "")
 
 
 def _client() -> str:
     named = os.environ.get(CLIENT) or str(Path(__file__).with_name("ortpacks.pyz"))
+    if getattr(sys, "frozen", False):
+        raise ClientError("in a frozen program there is no Python that could run the ortpacks client")
     if not sys.executable or not Path(named).exists():
         raise ClientError(f"the ortpacks client is not at {named}. Install the wheel, or set {CLIENT}.")
     return named

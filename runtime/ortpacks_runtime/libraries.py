@@ -65,7 +65,7 @@ def require(provider: str) -> None:
         version, wheel = onnxruntime.__version__, _WHEELS.get(provider, "onnxruntime")
         raise ProviderError(
             f"onnxruntime {version} here was built without {ORT_NAMES[provider]}",
-            f"pip install {wheel}=={version} in place of what is there",
+            f"pip install {wheel}=={_installed() or version} in place of what is there",
         )
     if provider in _NEEDS and sys.platform == _LINUX:
         _load(_NEEDS[provider])
@@ -94,6 +94,16 @@ def _load(name: str) -> None:
         ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ProviderError(str(error)) from error
+
+
+def _installed() -> str | None:
+    """ONNX Runtime's version in the package in use; ``None`` without one."""
+    try:
+        host = os.environ.get(DYLIB) or ask("env")["variables"][DYLIB]
+        manifest = json.loads((Path(host).parents[1] / "manifest.json").read_text(encoding="utf-8"))
+        return str(manifest["onnxruntime"]["version"])
+    except (ClientError, OSError, ValueError, KeyError, TypeError, IndexError):
+        return None
 
 
 def _of_package(folder: Path) -> Libraries:

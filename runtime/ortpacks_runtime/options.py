@@ -18,21 +18,30 @@ Profile = Mapping[str, Any]
 """A device's ``profile`` in the client's ``detect --json``."""
 
 
-def model_file(model: Path, level: str, profile: Profile | None) -> tuple[Path, str | None]:
-    """The file beside ``model`` whose number type the level prefers on the device, and that type.
+def model_file(model: Path, level: str, profile: Profile | None) -> Path:
+    """The file beside ``model`` whose number type the level prefers on the device, else ``model`` itself.
 
-    ``encoder_fp16.onnx`` stands beside ``encoder.onnx``. Without such files it is ``model``, of unknown type.
+    ``encoder_fp16.onnx`` stands beside ``encoder.onnx``.
     """
     for dtype in (profile["dtypes"] if profile else _CPU_DTYPES)[level]:
         for suffix in _SUFFIXES[dtype]:
             file = model.with_name(f"{model.stem}{suffix}{model.suffix}")
-            if file != model and file.is_file():
-                return file, dtype
-    return model, None
+            if file.is_file():
+                return file
+    return model
+
+
+def dtype_of(file: Path) -> str | None:
+    """The number type that the file's name tells; ``None`` where it tells none."""
+    told = (dtype for dtype, ends in _SUFFIXES.items() for end in ends if end and file.stem.endswith(end))
+    return next(told, None)
 
 
 def provider_options(provider: str, ordinal: int, level: str, profile: Profile | None) -> dict[str, str]:
-    """The provider's options by ONNX Runtime's names; ``ordinal`` is the GPU's number in CUDA's order."""
+    """The provider's options by ONNX Runtime's names; ``ordinal`` is the GPU's number in CUDA's order.
+
+    TensorRT's flags are ``True`` and ``False``, CUDA's ``1`` and ``0``: each refuses the other's.
+    """
     if profile is None:
         return {}
     limit = profile["memory_limit_mib"]
@@ -41,9 +50,9 @@ def provider_options(provider: str, ordinal: int, level: str, profile: Profile |
         cache.mkdir(parents=True, exist_ok=True)
         return {
             "device_id": str(ordinal),
-            "trt_engine_cache_enable": "1",
+            "trt_engine_cache_enable": "True",
             "trt_engine_cache_path": str(cache),
-            "trt_fp16_enable": "1" if "fp16" in profile["dtypes"][level] else "0",
+            "trt_fp16_enable": str("fp16" in profile["dtypes"][level]),
         }
     if provider != CUDA:
         return {}

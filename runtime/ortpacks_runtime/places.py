@@ -38,8 +38,11 @@ def prepare(name: str, wanted: Settings) -> Place:
         known = devices()
     except ClientError as error:
         raise ProviderError(str(error)) from error
-    place = fitting(known, found, wanted)
-    libraries.load(found, name)
+    try:
+        place = fitting(known, found, wanted)
+        libraries.load(found, name)
+    except ProviderError as error:
+        raise ProviderError("; ".join(filter(None, (error.what, found.note))), error.do) from error
     return replace(place, note=found.note)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +18,72 @@ import onnxruntime
 from ortpacks_runtime import warm_up
 from ortpacks_runtime.client import advice
 from ortpacks_runtime.libraries import require
-from ortpacks_runtime.options import engine_cache, model_file, provider_options
+from ortpacks_runtime.options import dtype_of, engine_cache, model_file, provider_options
 from ortpacks_runtime.places import Place, prepare
 from ortpacks_runtime.providers import CPU, CUDA, ORT_NAMES, TENSORRT, ProviderError, chain
 from ortpacks_runtime.report import Report, Step
 from ortpacks_runtime.settings import Settings, settings
-from ortpacks_runtime.warm_up import Feed, WarmUpError
+from ortpacks_runtime.warm_up import Feed, Recording, WarmUpError
 
 log = logging.getLogger("ortpacks_runtime")
 
 _NVIDIA = (CUDA, TENSORRT)
 
-_MEMORY = re.compile(r"out of memory|Failed to allocate memory|ALLOC_FAILED|CUDA failure 2:", re.IGNORECASE)
+_MEMORY = re.compile(r"out of memory|Failed to allocate memory|ALLOC_FAILED|CUDA failure 2:")
 """How ONNX Runtime, CUDA, cuDNN and cuBLAS tell that the GPU's memory is full."""
 
-_DEVICE = re.compile(r"CUDA (failure|error)|CUDNN|CUBLAS|CUFFT|TensorRT|DXGI|Dml|CoreML", re.IGNORECASE)
-"""How they tell that the GPU, or its driver, failed."""
+_DEVICE = re.compile(
+    r"\b(CUDA|CUDNN|CUBLAS|CUFFT|CURAND) (failure|error)\b|\bTensorRT EP\b|DXGI_ERROR|887A00"
+)
+"""How they and DirectML tell that the GPU, or its driver, failed."""
+
+_NUMBERED = re.compile(r"\b(CUDA|CUDNN|CUBLAS|CUFFT) failure \d+: [^;]+")
+
+_CALLERS_FAULTS = ("InvalidArgument", "InvalidProtobuf", "InvalidGraph", "NoSuchFile")
+"""ONNX Runtime's exceptions for a wrong input or model, whatever words they quote."""
+
+_BATCH = re.compile(r"batch(_?size)?|N")
+"""Names of a dimension whose items do not depend on each other, as exporters write them."""
 
 _STILL_LOADING_SECONDS = 10
+
+
+class _Inner(onnxruntime.InferenceSession):  # type: ignore[misc] # onnxruntime ships no types
+    """ONNX Runtime's session without its own fallback, which prints and hides why it was needed."""
+
+    _enable_fallback = property(lambda _self: False, lambda _self, _value: None)
 
 
 class Session:
     """An open model. ``run`` is that of ``onnxruntime.InferenceSession``."""
 
-    def __init__(self, inner: onnxruntime.InferenceSession, report: Report, wanted: Settings) -> None:
-        """``inner`` is a session that ``report`` describes."""
+    def __init__(
+        self,
+        inner: onnxruntime.InferenceSession,
+        report: Report,
+        wanted: Settings,
+        path: Path,
+        recording: Recording | None = None,
+    ) -> None:
+        """``inner`` is a session that ``report`` describes, and ``path`` the model that was asked for.
+
+        ``recording`` is where ``inner`` records its runs, where no run has proved the provider yet.
+        """
         self._inner = inner
-        self._wanted = wanted
-        self._reopening = threading.Lock()
+        self._path = path
+        self._recording = recording
+        self._reopening = threading.RLock()
         self.report = report
+        self.settings = wanted
 
     @property
     def inner(self) -> onnxruntime.InferenceSession:
         """ONNX Runtime's session. It is another one after the session was reopened on the CPU."""
         return self._inner
+
+    def example_inputs(self) -> dict[str, Any]:
+        """Ones for every input. Raises ``WarmUpError`` for an input that is no tensor of plain numbers."""
+        return warm_up.made_up(self._inner)
 
     def run(self, outputs: Sequence[str] | None, feed: Feed, options: Any = None) -> list[Any]:
         """Compute. A batch that the GPU's memory does not hold is halved; the CPU replaces a GPU that fails.
@@ -63,21 +96,40 @@ class Session:
         except Exception as error:
             if used is not self._inner:  # another thread has reopened it meanwhile
                 return self.run(outputs, feed, options)
-            if self._wanted.strict or self.report.provider == CPU or not _failed(str(error)):
+            if self.settings.strict or self.report.provider == CPU or not _failed(error):
                 raise
-            return self._rescued(used, str(error), outputs, feed, options)
-        self.report.proved = True
+            return self._rescued(used, error, outputs, feed, options)
+        if not self.report.proved:
+            self._prove(used)
         return list(found)
+
+    def _prove(self, used: onnxruntime.InferenceSession) -> None:
+        """Look where the nodes of the first run were. Raises ``ProviderError`` with ``strict``."""
+        with self._reopening:
+            if self.report.proved or used is not self._inner:
+                return
+            provider, recording, self._recording = self.report.provider, self._recording, None
+            if recording is None:
+                self.report.proved = provider == CPU
+                return
+            self.report.nodes = warm_up.nodes_of(used)
+            recording.close()
+            self.report.proved = provider == CPU or bool(self.report.nodes.get(ORT_NAMES[provider]))
+            if not self.report.proved:
+                idle = ProviderError(f"{ORT_NAMES[provider]} runs no node of the model")
+                if self.settings.strict:
+                    raise idle
+                self._reopen(idle)
 
     def _rescued(
         self,
         used: onnxruntime.InferenceSession,
-        error: str,
+        error: Exception,
         outputs: Sequence[str] | None,
         feed: Feed,
         options: Any,
     ) -> list[Any]:
-        if _MEMORY.search(error) and (size := _batch_of(used, feed)) > 1:
+        if _MEMORY.search(str(error)) and (size := _batch_of(used, feed)) > 1:
             half = size // 2
             if self.report.batch is None or half < self.report.batch:
                 log.warning("Out of GPU memory with a batch of %d: halving it", size)
@@ -89,17 +141,27 @@ class Session:
                 self._reopen(error)
         return self.run(outputs, feed, options)
 
-    def _reopen(self, error: str) -> None:
-        refused = Step(self.report.provider, taken=False, reason=_first_line(error), advice=advice(error))
+    def _reopen(self, error: Exception) -> None:
+        """Go on with the CPU. Raises ``error`` itself where the CPU does not open the model."""
+        try:
+            made, file, note = _file_opened(self._path, self.report.level, CPU, Place(_wheel()), None)
+        except Exception as failure:
+            raise error from failure
+        self._inner = made
+        report = self.report
+        refused = Step(
+            report.provider, taken=False, reason=_first_line(str(error)), advice=advice(str(error))
+        )
+        report.steps += [refused, Step(CPU, taken=True, reason="reopened")]
+        report.provider, report.device, report.options, report.batch = CPU, None, {}, None
+        report.libraries, report.model, report.dtype = _wheel(), str(file), dtype_of(file)
+        report.proved, report.nodes = True, {}
+        report.notes += [note] if note else []
         _tell_fallback(refused)
-        self._inner = _opened(Path(self.report.model), CPU, {})
-        self.report.steps += [refused, Step(CPU, taken=True, reason="reopened")]
-        self.report.provider, self.report.device, self.report.options = CPU, None, {}
-        self.report.proved, self.report.nodes = False, {}
 
 
 def open_session(
-    model: str | Path,
+    model: str | os.PathLike[str],
     provider: str | None = None,
     device: int | str | None = None,
     level: str | None = None,
@@ -115,32 +177,36 @@ def open_session(
     the GPU that fits best, ``medium`` and false. ``feed`` are inputs for the warm-up, else they are made up.
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, where another provider than
-    ``provider`` would be used; ``FileNotFoundError`` without the file; what ONNX Runtime raises for a model
-    that the CPU cannot open either.
+    ``provider`` would be used; ``FileNotFoundError`` for what is no file, ``TypeError`` for what is no path;
+    what ONNX Runtime raises for a model that the CPU cannot open either.
     """
     wanted = settings({"provider": provider, "device": device, "level": level, "strict": strict})
-    path = Path(model)
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file. Name an ONNX model.")
+    path = _model_path(model)
     report = Report(level=wanted.level)
     names = chain(wanted.provider, sys.platform)
     for name in names:
         try:
-            inner = _try(path, name, wanted, report, feed)
+            inner, recording = _try(path, name, wanted, report, feed)
         except ProviderError as error:
-            _refuse(name, error, report)
+            do = error.do or ("" if name == TENSORRT else advice(error.what))
+            report.steps.append(Step(name, taken=False, reason=_first_line(error.what), advice=do))
             if wanted.strict and name == names[0] and wanted.provider != "auto":
                 raise ProviderError(f"{name.upper()} requested but not available: {error}") from error
             continue
         if report.fallback and name == CPU:
             _tell_fallback(report.fallback)
-        return Session(inner, report, wanted)
+        return Session(inner, report, wanted, path, recording)
     raise AssertionError("the CPU refuses no session")
 
 
-def _refuse(name: str, error: ProviderError, report: Report) -> None:
-    do = error.do or ("" if name == TENSORRT else advice(error.what))
-    report.steps.append(Step(name, taken=False, reason=_first_line(error.what), advice=do))
+def _model_path(model: object) -> Path:
+    if not isinstance(model, (str, os.PathLike)) or isinstance(model, bytes):
+        raise TypeError(f"model: the path of an ONNX file is wanted, found {type(model).__name__}")
+    path = Path(model).absolute()
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "no such file"
+        raise FileNotFoundError(f"{path}: {what}. Name an ONNX model.")
+    return path
 
 
 def _tell_fallback(step: Step) -> None:
@@ -150,67 +216,119 @@ def _tell_fallback(step: Step) -> None:
 
 def _try(
     path: Path, name: str, wanted: Settings, report: Report, feed: Feed | None
-) -> onnxruntime.InferenceSession:
-    """Open the model on ``name`` and run it. Raises ``ProviderError`` where a provider but the CPU cannot."""
-    require(name)
-    place = prepare(name, wanted) if name in _NVIDIA else Place(f"onnxruntime {onnxruntime.__version__}")
-    file, dtype = model_file(path, wanted.level, place.profile)
-    options = provider_options(name, place.ordinal, wanted.level, place.profile)
-    with warm_up.scratch() as folder, _told(name):
-        try:
-            inner = _opened(file, name, options, folder)
-        except ProviderError:
-            raise
-        except Exception as error:
-            if name == CPU:
-                raise
-            raise ProviderError(str(error)) from error
-        proved, nodes, note = _warm(inner, name, feed)
-    report.provider, report.proved, report.nodes, report.device = name, proved, nodes, place.device
-    report.libraries, report.model, report.dtype, report.options = place.libraries, str(file), dtype, options
+) -> tuple[onnxruntime.InferenceSession, Recording | None]:
+    """Open the model on ``name`` and run it. Raises ``ProviderError`` where a provider but the CPU cannot.
+
+    The second value is the folder that the session records in, where no run has proved the provider.
+    """
+    if name == CPU:
+        return _taken(path, name, wanted, Place(_wheel()), report, feed)
+    try:
+        require(name)
+        place = prepare(name, wanted) if name in _NVIDIA else Place(_wheel())
+        with _told(name):
+            return _taken(path, name, wanted, place, report, feed)
+    except ProviderError:
+        raise
+    except Exception as error:
+        raise ProviderError(str(error)) from error
+
+
+def _taken(
+    path: Path, name: str, wanted: Settings, place: Place, report: Report, feed: Feed | None
+) -> tuple[onnxruntime.InferenceSession, Recording | None]:
+    recording = _recording()
+    inner, file, note = _file_opened(path, wanted.level, name, place, recording)
+    ran, why = _warm(inner, name, feed)
+    nodes: Mapping[str, int] = {}
+    if ran and recording:
+        nodes = warm_up.nodes_of(inner)
+        recording.close()
+    if ran and recording and name != CPU and not nodes.get(ORT_NAMES[name]):
+        raise ProviderError(f"{ORT_NAMES[name]} runs no node of the model")
+    report.provider, report.nodes, report.device = name, nodes, place.device
+    report.proved = ran and (name == CPU or bool(nodes))
+    report.libraries, report.model, report.dtype = place.libraries, str(file), dtype_of(file)
+    report.options = provider_options(name, place.ordinal, wanted.level, place.profile)
     report.batch = place.profile["batch"] if place.profile else None
-    report.notes += [text for text in (place.note, note) if text]
+    unused = f"device {wanted.device} is not used: {name} has no choice of devices"
+    report.notes += [text for text in (place.note, note, why) if text]
+    report.notes += [unused] if wanted.device is not None and name not in _NVIDIA else []
     placed = ", ".join(f"{count} nodes on {ort}" for ort, count in sorted(nodes.items(), reverse=True))
     report.steps.append(Step(name, taken=True, reason=placed or "opened, not run yet"))
-    return inner
+    return inner, None if ran else recording
 
 
-def _warm(
-    inner: onnxruntime.InferenceSession, name: str, feed: Feed | None
-) -> tuple[bool, Mapping[str, int], str]:
-    """Whether a run proved the provider, the nodes it ran, and a note. ``ProviderError`` where it fails."""
-    note = ""
-    try:
-        inner.run(None, warm_up.made_up(inner) if feed is None else dict(feed))
-    except WarmUpError as error:
-        note = f"no warm-up: {error}"
-    except Exception as error:
-        if name != CPU and _failed(str(error)):
-            raise ProviderError(str(error)) from error
-        if feed is not None:
-            raise
-        note = f"no warm-up: the model takes no made-up input: {_first_line(str(error))}"
-    nodes = warm_up.nodes_of(inner)  # ends the recording, whatever came of it
-    if not note and name != CPU and not nodes.get(ORT_NAMES[name]):
-        raise ProviderError(f"{ORT_NAMES[name]} runs no node of the model")
-    return not note, {} if note else nodes, note
+def _file_opened(
+    path: Path,
+    level: str,
+    name: str,
+    place: Place,
+    recording: Recording | None,
+) -> tuple[onnxruntime.InferenceSession, Path, str]:
+    """The session, the file that it opened, and a note where that is not the file that the level prefers."""
+    options = provider_options(name, place.ordinal, level, place.profile)
+    providers = [(name, options)]
+    if name == TENSORRT:
+        providers.append((CUDA, provider_options(CUDA, place.ordinal, level, place.profile)))
+    preferred, note = model_file(path, level, place.profile), ""
+    if preferred != path:
+        try:
+            inner = _opened(preferred, providers, recording)
+            if _inputs(inner) == _inputs(_plain(path)):
+                return inner, preferred, ""
+            note = f"{preferred.name} takes other inputs than {path.name}, which is used"
+        except Exception as error:  # noqa: BLE001 - the file that was asked for decides
+            note = f"{preferred.name} is not used: {_first_line(str(error))}"
+    return _opened(path, providers, recording), path, note
 
 
 def _opened(
-    file: Path, name: str, options: Mapping[str, str], profile_in: str | None = None
+    file: Path,
+    providers: Sequence[tuple[str, Mapping[str, str]]],
+    recording: Recording | None,
 ) -> onnxruntime.InferenceSession:
-    """ONNX Runtime's session, which falls back to nothing by itself."""
     asked = onnxruntime.SessionOptions()
-    if profile_in is not None:
-        warm_up.profiled(asked, profile_in)
-    providers: list[Any] = [(ORT_NAMES[name], dict(options))]
-    if name == TENSORRT:
-        providers.append(ORT_NAMES[CUDA])
-    inner = onnxruntime.InferenceSession(str(file), asked, providers=providers, enable_fallback=0)
-    inner.disable_fallback()
-    if ORT_NAMES[name] not in inner.get_providers():
-        raise ProviderError(f"ONNX Runtime opened the model without {ORT_NAMES[name]}; its log says why")
+    if recording is not None:
+        warm_up.record(asked, recording.folder)
+    inner = _Inner(str(file), asked, providers=[(ORT_NAMES[name], dict(given)) for name, given in providers])
+    first = ORT_NAMES[providers[0][0]]
+    if first not in inner.get_providers():
+        raise ProviderError(f"ONNX Runtime opened the model without {first}; its log says why")
     return inner
+
+
+def _plain(file: Path) -> onnxruntime.InferenceSession:
+    """A session that is only asked for its inputs."""
+    asked = onnxruntime.SessionOptions()
+    asked.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return _Inner(str(file), asked, providers=[ORT_NAMES[CPU]])
+
+
+def _inputs(inner: onnxruntime.InferenceSession) -> list[tuple[str, str]]:
+    return [(value.name, value.type) for value in inner.get_inputs()]
+
+
+def _warm(inner: onnxruntime.InferenceSession, name: str, feed: Feed | None) -> tuple[bool, str]:
+    """Whether a run succeeded, or why there was none. ``ProviderError`` where the provider fails."""
+    try:
+        inner.run(None, warm_up.made_up(inner) if feed is None else dict(feed))
+    except WarmUpError as error:
+        return False, f"no warm-up: {error}"
+    except Exception as error:
+        if name != CPU and _failed(error):
+            raise ProviderError(str(error)) from error
+        if feed is not None:
+            raise
+        return False, f"no warm-up: the model takes no made-up input: {_first_line(str(error))}"
+    return True, ""
+
+
+def _recording() -> Recording | None:
+    """A folder for what a session records; ``None`` where nothing can be written."""
+    with suppress(OSError):
+        return Recording()
+    return None
 
 
 @contextmanager
@@ -236,22 +354,36 @@ def _told(name: str) -> Iterator[None]:
         thread.join()
 
 
-def _failed(error: str) -> bool:
-    """Whether these are words of a device, and not of a model or its inputs."""
-    return bool(_MEMORY.search(error) or _DEVICE.search(error))
+def _failed(error: Exception) -> bool:
+    """Whether the device failed, and not the model or its inputs."""
+    if type(error).__name__ in _CALLERS_FAULTS:
+        return False
+    return bool(_MEMORY.search(str(error)) or _DEVICE.search(str(error)))
 
 
 def _first_line(text: str) -> str:
+    """CUDA's own words with their number, else the first line."""
+    cuda = _NUMBERED.search(text)
+    if cuda:
+        return cuda[0].strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else "no word"
 
 
+def _wheel() -> str:
+    return f"onnxruntime {onnxruntime.__version__}"
+
+
 def _batch_of(inner: onnxruntime.InferenceSession, feed: Feed) -> int:
-    """The batch's size, where all inputs and outputs begin with one and the same open dimension; else 1."""
-    values = (*inner.get_inputs(), *inner.get_outputs())
-    first, *others = {value.shape[0] if value.shape else None for value in values}
-    sizes = {len(value) for value in feed.values()}
-    return sizes.pop() if isinstance(first, str) and not others and len(sizes) == 1 else 1
+    """The batch's size where every input and output begins with the one batch dimension, else 1."""
+    shapes = [value.shape for value in (*inner.get_inputs(), *inner.get_outputs())]
+    names = {str(shape[0]) if shape else "" for shape in shapes}
+    if len(names) != 1 or not _BATCH.fullmatch(name := names.pop()):
+        return 1
+    if any(shape.count(name) != 1 for shape in shapes):
+        return 1
+    sizes = {np.shape(value)[:1] for value in feed.values()}
+    return sizes.pop()[0] if len(sizes) == 1 and () not in sizes else 1
 
 
 def _split(feed: Feed, half: int) -> tuple[Feed, Feed]:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
 
 from ortpacks_runtime.providers import AUTO, ProviderError, one_of, provider_of
@@ -30,6 +31,9 @@ VARIABLES = {
     "auto_download": ("ORTPACKS_AUTO_DOWNLOAD",),
 }
 """The environment variables of each setting; the first that is set and not empty counts."""
+
+_MOST_DIGITS = 4
+"""Of a GPU's number."""
 
 _FLAGS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
@@ -57,7 +61,7 @@ def settings(given: Mapping[str, object], env: Mapping[str, str] = os.environ) -
 
     ``config.toml`` is read from the folder that the process runs in, or from the file that
     ``ORTPACKS_CONFIG`` names; its table ``ai`` counts. Raises ``ProviderError`` for a wrong value, with where
-    it stands, and for a key of that table that nobody reads.
+    it stands, and for a key that nobody reads: in the folder's file only for one that is almost right.
     """
     found: dict[str, tuple[object, str]] = dict(_configured(env))
     for name, variables in VARIABLES.items():
@@ -82,6 +86,8 @@ def _configured(env: Mapping[str, str]) -> Mapping[str, tuple[object, str]]:
     if not isinstance(table, dict):
         raise ProviderError(f"{file}: ai: a table is wanted, like [ai]")
     keys = tuple(field.name for field in fields(Settings))
+    if not named:  # a file of the application: its table may have keys of its own
+        table = {key: value for key, value in table.items() if get_close_matches(key, keys, 1)}
     return {
         one_of(key, keys, f"{file}: [ai]"): (value, f"{file}: ai.{key} = {value!r}")
         for key, value in table.items()
@@ -106,7 +112,7 @@ def _device(value: object, origin: str) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     text = value.strip() if isinstance(value, str) else ""
-    if text.isdecimal():
+    if text.isdecimal() and len(text) <= _MOST_DIGITS:
         return int(text)
     if text.startswith(("GPU-", "MIG-")):
         return text

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +20,10 @@ _TYPES = {
     "tensor(double)": np.float64,
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
+    "tensor(uint64)": np.uint64,
+    "tensor(uint32)": np.uint32,
+    "tensor(int16)": np.int16,
+    "tensor(uint16)": np.uint16,
     "tensor(int8)": np.int8,
     "tensor(uint8)": np.uint8,
     "tensor(bool)": np.bool_,
@@ -37,12 +43,21 @@ def made_up(session: onnxruntime.InferenceSession) -> dict[str, Any]:
     for wanted in session.get_inputs():
         if wanted.type not in _TYPES:
             raise WarmUpError(f"input {wanted.name} is a {wanted.type}: pass feed= to open_session")
-        shape = [size if isinstance(size, int) and size > 0 else 1 for size in wanted.shape]
+        shape = [size if isinstance(size, int) and size >= 0 else 1 for size in wanted.shape]
         feed[wanted.name] = np.ones(shape, dtype=_TYPES[wanted.type])
     return feed
 
 
-def profiled(options: onnxruntime.SessionOptions, folder: str) -> None:
+class Recording:
+    """A folder for what a session records of its runs. It is removed by ``close``, or with this object."""
+
+    def __init__(self) -> None:
+        """Raises ``OSError`` where no folder can be made."""
+        self.folder = tempfile.mkdtemp(prefix="ortpacks-warm-up-")
+        self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def record(options: onnxruntime.SessionOptions, folder: str) -> None:
     """Let the session that is opened with ``options`` record its runs in ``folder``, until ``nodes_of``."""
     options.enable_profiling = True
     options.profile_file_prefix = str(Path(folder) / "warm-up")
@@ -57,8 +72,3 @@ def nodes_of(session: onnxruntime.InferenceSession) -> dict[str, int]:
         if event.get("cat") == "Node" and event.get("args", {}).get("provider")
     }
     return dict(Counter(ran.values()))
-
-
-def scratch() -> tempfile.TemporaryDirectory[str]:
-    """A folder for what a session records."""
-    return tempfile.TemporaryDirectory(prefix="ortpacks-warm-up-")

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import ort_wheel
@@ -43,14 +46,13 @@ class Application:
     version: str
     folder: Path
 
-    def opens(self, card: VirtualCard | None, **env: str) -> tuple[dict[str, Any], str]:
+    def opens(self, card: VirtualCard | None, model: Path | None = None) -> tuple[dict[str, Any], str]:
         """What it prints, and its log."""
-        (minilm,) = (model for model in models() if model.name == "minilm")
+        (minilm,) = (known for known in models() if known.name == "minilm")
         host = self.package / "lib" / "libonnxruntime.so.1"
-        world = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env}
+        world = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         if card is not None:
-            stand_in = self.folder / f"{card.capability}-{card.driver}"
-            stand_in.mkdir()
+            stand_in = Path(tempfile.mkdtemp(dir=self.folder))
             world |= environment_of(host, card, runtime(), stand_in)
             world |= {"ORTPACKS_FORCE_CC": card.capability, "ORTPACKS_FORCE_DRIVER": card.driver}
         wheel = pairs.store().unpack(ort_wheel(self.version))
@@ -60,7 +62,11 @@ class Application:
             "ORTPACKS_CLIENT": str(self.folder / "ortpacks.pyz"),
         }
         done = subprocess.run(
-            [sys.executable, "-c", OPEN, minilm.path], env=world, capture_output=True, text=True, check=False
+            [sys.executable, "-c", OPEN, model or minilm.path],
+            env=world,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1]), done.stderr
@@ -95,11 +101,24 @@ def test_a_card_that_the_package_has_no_code_for_is_left_for_the_cpu(application
     assert "has no code for" in log
 
 
+def test_it_says_cuda_of_no_model_whose_nodes_are_all_on_the_cpu(
+    application: Application, tmp_path: Path
+) -> None:
+    """CUDA has no kernel for a bitwise and of 16 bits."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.UINT16, ["n"]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("BitwiseAnd", ["x", "x"], ["y"])], "g", [x], [y])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    onnx.save(made, tmp_path / "and.onnx")
+    answer, log = application.opens(VirtualCard(capability="8.6"), tmp_path / "and.onnx")
+    assert answer["report"]["provider"] == "cpu"
+    assert "CUDAExecutionProvider runs no node of the model" in log
+
+
 def test_a_driver_that_is_too_old_is_told_with_what_to_do(application: Application) -> None:
     answer, log = application.opens(VirtualCard(capability="8.6", driver="470.82.01"))
     assert answer["report"]["provider"] == "cpu"
     assert "Falling back to CPU: cuda: " in log
-    assert "CUDA failure 35" in log
+    assert "Falling back to CPU: cuda: CUDA failure 35: " in log
     assert ", try: " in log
 
 

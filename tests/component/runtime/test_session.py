@@ -6,6 +6,7 @@ import ctypes
 import json
 import logging
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import onnx
@@ -21,7 +23,8 @@ from onnx import TensorProto, helper
 from ortpacks_runtime import ProviderError, Report, Session, open_session
 from ortpacks_runtime.__main__ import ONE_NODE, main
 from ortpacks_runtime.alias import load_as
-from ortpacks_runtime.settings import Settings
+from ortpacks_runtime.settings import VARIABLES, Settings
+from ortpacks_runtime.warm_up import Recording
 
 from builder.pipeline.client_zipapp import build_client
 from tests.support import ROOT
@@ -35,7 +38,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _alone(client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU, no package, no setting of this machine."""
-    for name in ("EXECUTION_PROVIDER", "GPU_DEVICE", "ORT_DYLIB_PATH", "ORTPACKS_CONFIG"):
+    ours = [name for names in VARIABLES.values() for name in names]
+    for name in (*ours, "ORT_DYLIB_PATH", "ORTPACKS_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ORTPACKS_CLIENT", str(client))
     monkeypatch.setenv("ORTPACKS_FORCE_CC", "none")
@@ -47,8 +51,8 @@ def _alone(client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def model(tmp_path: Path) -> Path:
     """``y = x @ w`` for any number of rows of four."""
     w = helper.make_tensor("w", TensorProto.FLOAT, [4, 2], [float(n) for n in range(8)])
-    rows = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
-    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
+    rows = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2])
     graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", [rows], [result], [w])
     file = tmp_path / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), file)
@@ -122,6 +126,19 @@ def test_a_model_that_takes_no_made_up_input_is_open_and_not_proved(tmp_path: Pa
     assert fed.report.proved
 
 
+def _of_integers() -> bytes:
+    x = helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, ["batch", 4])
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [x], [y])
+    made: bytes = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
+    ).SerializeToString()
+    return made
+
+
+ONE_NODE_OF_INTEGERS = _of_integers()
+
+
 @dataclass
 class Gpu:
     """A session whose GPU holds ``holds`` rows and fails in the words of ``says`` beyond."""
@@ -130,12 +147,25 @@ class Gpu:
     says: str
     batches: list[int] = field(default_factory=list)
     together: threading.Barrier | None = None
+    output: tuple[object, ...] = ("batch", 2)
+    ran_on: str = "CPUExecutionProvider"
 
     def get_inputs(self) -> list[Any]:
-        return [SimpleNamespace(name="x", shape=["n", 4])]
+        return [SimpleNamespace(name="x", shape=["batch", 4])]
 
     def get_outputs(self) -> list[Any]:
-        return [SimpleNamespace(name="y", shape=["n", 2])]
+        return [SimpleNamespace(name="y", shape=[*self.output])]
+
+    def end_profiling(self) -> str:
+        """The file of ONNX Runtime's profiler, one event for the one node."""
+        event = {
+            "cat": "Node",
+            "name": "MatMul_kernel_time",
+            "args": {"provider": self.ran_on, "node_index": "0"},
+        }
+        with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False) as file:
+            json.dump([event], file)
+        return file.name
 
     def run(self, outputs: None, feed: Mapping[str, Any], options: None) -> list[Any]:
         self.batches.append(len(feed["x"]))
@@ -146,9 +176,9 @@ class Gpu:
         return [feed["x"] @ np.arange(8, dtype=np.float32).reshape(4, 2)]
 
 
-def on_gpu(gpu: Gpu, model: Path, *, strict: bool = False) -> Session:
+def on_gpu(gpu: Gpu, model: Path, *, strict: bool = False, recording: bool = False) -> Session:
     report = Report(provider="cuda", model=str(model), batch=64)
-    return Session(gpu, report, Settings(strict=strict))
+    return Session(gpu, report, Settings(strict=strict), model, Recording() if recording else None)
 
 
 FULL = "Non-zero status code … BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer"
@@ -186,6 +216,84 @@ def test_of_threads_that_meet_a_dead_gpu_one_reopens_and_all_get_their_answer(mo
     for answer in answers:
         np.testing.assert_array_equal(answer, PRODUCT)
     assert len(session.report.steps) == 2
+
+
+@pytest.mark.parametrize("output", [("batch", "batch"), ("seq", 2), (2, 2)])
+def test_what_is_no_batch_is_not_halved(model: Path, output: tuple[object, ...]) -> None:
+    """Attention from row to row, or along time: parts of it are other numbers."""
+    gpu = Gpu(1, FULL, output=output)
+    session = on_gpu(gpu, model)
+    np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
+    assert gpu.batches == [3]
+    assert session.report.provider == "cpu"
+
+
+def test_a_provider_that_no_warm_up_proved_is_judged_by_the_first_run(model: Path) -> None:
+    idle, busy = Gpu(9, ""), Gpu(9, "", ran_on="CUDAExecutionProvider")
+    session = on_gpu(busy, model, recording=True)
+    session.run(None, {"x": ROWS})
+    assert (session.report.provider, session.report.proved) == ("cuda", True)
+    assert session.report.nodes == {"CUDAExecutionProvider": 1}
+    session = on_gpu(idle, model, recording=True)
+    session.run(None, {"x": ROWS})
+    assert session.report.provider == "cpu"
+    assert session.report.fallback is not None
+    assert session.report.fallback.reason == "CUDAExecutionProvider runs no node of the model"
+    with pytest.raises(ProviderError, match="runs no node"):
+        on_gpu(Gpu(9, ""), model, strict=True, recording=True).run(None, {"x": ROWS})
+
+
+class InvalidArgument(Exception):  # noqa: N818 - ONNX Runtime's name
+    """The caller's fault, whatever the message quotes."""
+
+
+def test_the_callers_fault_is_told_by_its_class(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu(9, "")
+    monkeypatch.setattr(gpu, "run", Mock(side_effect=InvalidArgument("input 'CUDA failure 2:' has no rows")))
+    with pytest.raises(InvalidArgument):
+        on_gpu(gpu, model).run(None, {"x": ROWS})
+
+
+def test_where_the_cpu_does_not_open_it_either_the_gpus_failure_is_raised(model: Path) -> None:
+    session = on_gpu(Gpu(0, DEAD), model)
+    model.unlink()
+    with pytest.raises(RuntimeError, match="CUDA failure 700"):
+        session.run(None, {"x": ROWS})
+
+
+def test_a_session_is_reopened_from_another_folder(
+    model: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session(model.name, "cpu")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert Path(session.report.model) == model
+
+
+@pytest.mark.parametrize("damage", ["broken", "other inputs"])
+def test_a_file_beside_the_model_that_does_not_serve_is_left_alone(model: Path, damage: str) -> None:
+    beside = model.with_name("model_int8.onnx")
+    beside.write_bytes(b"no model" if damage == "broken" else ONE_NODE_OF_INTEGERS)
+    session = open_session(model, "cpu", level="low")
+    assert (session.report.model, session.report.dtype) == (str(model), None)
+    assert "model_int8.onnx" in session.report.notes[0]
+
+
+def test_without_a_folder_to_write_to_a_session_opens(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    session = open_session(model, "cpu")
+    assert (session.report.proved, session.report.nodes) == (True, {})
+
+
+@pytest.mark.parametrize("given", [None, b"model.onnx", 3])
+def test_what_is_no_path_is_told(given: Any) -> None:  # noqa: ANN401 - whatever a caller hands in
+    with pytest.raises(TypeError, match="the path of an ONNX file is wanted"):
+        open_session(given, "cpu")
+
+
+def test_a_device_that_the_cpu_does_not_use_is_told(model: Path) -> None:
+    assert open_session(model, "cpu", device=7).report.notes == [
+        "device 7 is not used: cpu has no choice of devices"
+    ]
 
 
 def test_with_strict_the_failure_is_raised(model: Path) -> None:

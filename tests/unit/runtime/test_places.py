@@ -89,8 +89,8 @@ def test_tensorrt_keeps_its_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     options = provider_options("tensorrt", 2, "medium", gpu("8.6", 8192)["profile"])
     assert options["trt_engine_cache_path"] == str(tmp_path / "ortpacks/tensorrt")
     assert (tmp_path / "ortpacks/tensorrt").is_dir()
-    assert (options["device_id"], options["trt_fp16_enable"]) == ("2", "1")
-    assert provider_options("tensorrt", 0, "high", gpu("8.6", 8192)["profile"])["trt_fp16_enable"] == "0"
+    assert (options["device_id"], options["trt_fp16_enable"]) == ("2", "True")
+    assert provider_options("tensorrt", 0, "high", gpu("8.6", 8192)["profile"])["trt_fp16_enable"] == "False"
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_the_file_is_the_best_that_the_chip_computes(
 ) -> None:
     for name in ("m.onnx", "m_fp16.onnx", "m_int8.onnx", "m_quantized.onnx"):
         (tmp_path / name).touch()
-    file, _ = model_file(tmp_path / "m.onnx", level, gpu(capability, 8192)["profile"])
+    file = model_file(tmp_path / "m.onnx", level, gpu(capability, 8192)["profile"])
     assert file.name == wanted

@@ -47,6 +47,17 @@ def test_the_argument_goes_before_the_environment_and_that_before_the_file(confi
     assert settings({}, {**env, "ORTPACKS_PROVIDER": "metal"}).provider == "coreml"
 
 
+def test_the_folders_config_may_have_keys_of_the_application(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.toml").write_text("[ai]\napi_key = 'x'\nlevel = 'low'\n")
+    assert settings({}, {}).level == "low"
+    (tmp_path / "config.toml").write_text("[ai]\nprovidr = 'cpu'\n")
+    with pytest.raises(ProviderError, match=r"Did you mean provider\?"):
+        settings({}, {})
+
+
 def test_the_config_of_the_folder_is_read(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(config.parent)
     assert settings({}, {}).embedding_dim == 384
@@ -77,6 +88,7 @@ def test_a_wrong_value_is_told_with_where_it_stands(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("[ai]\ncolour = 'red'\n", r"config.toml: \[ai\]: 'colour' is none of"),
         ("[ai]\nprovidr = 'cpu'\n", r"config.toml: \[ai\]: 'providr' is none of .*Did you mean provider\?"),
         ("[ai]\nprovider = 'gpux'\n", r"config.toml: ai.provider = 'gpux': .*Did you mean gpu\?"),
         ("[ai]\nembedding_dim = '12x'\n", r"config.toml: ai.embedding_dim = '12x': a whole number"),

@@ -45,7 +45,6 @@ from builder.ports import Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name
 from builder.project.inputs import Input
 from builder.project.variants import Origin
-from builder.rules.wheel_records import recorded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +71,7 @@ class Packer:
         members = self._gather()
         variant, limits = self.plan.variant, self.wiring.project.check
         inspector = self.tools.inspector() if self.tools and variant.provider == CUDA else None
-        known = recorded(members, self._record).digests
-        report = check(members, variant, limits, inspector, self.reporter, digests=known, leave_out=True)
+        report = check(members, variant, limits, inspector, self.reporter, leave_out=True)
         for path in report.unneeded:
             self.reporter.say(f"left out {path}: nothing in the package needs it")
         say_report(report, variant, self.reporter)
@@ -127,17 +125,13 @@ class Packer:
         )
         return gather(self.plan, sources)
 
-    def _record(self, key: str) -> str:
-        """The text of a wheel's RECORD by its ``Input.key``."""
-        return record_text(self.store.unpack(Input.parse(key)))
-
     def _checked_content(self, members: tuple[Member, ...], report: BinaryReport) -> CheckedContent:
         return CheckedContent(
             plan=self.plan,
             members=members,
             originals=originals(self.plan, members, self.store.unpack),
             report=report,
-            record=self._record,
+            record=lambda key: record_text(self.store.unpack(Input.parse(key))),
             lock=self.wiring.lock,
             revision=self._base_revision(),
         )

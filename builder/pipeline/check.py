@@ -52,7 +52,8 @@ def check(
 ) -> BinaryReport:
     """Read every library of a package and hold it to ``variant``; without ``inspector`` natively only.
 
-    ``digests`` are those that are known, by the member's path: the inspector names its answers by them.
+    ``digests`` are of the bytes of members, by their paths: the inspector keeps its answers by them, so what
+    a RECORD claims will not do. The digests that are not given are read.
     With ``leave_out`` the report is on the package without the libraries that nothing in it needs; its
     ``unneeded`` has their paths. Raises what the inspector raises when it cannot be asked at all; what it
     says wrongly is a finding. A library of another platform that cannot be read is an ``IntegrityError``.

@@ -19,7 +19,7 @@ from builder.client.probe.detect import FORCED_CAPABILITIES, FORCED_DRIVER, FORC
 from builder.client.probe.system import Allowed, driver_on_disk, look_at_kernel, may_use
 from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
 from builder.client.world import ClientOptions, World
-from builder.errors import BuilderError, NothingToDoError
+from builder.errors import BuilderError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
 from builder.findings.observed import (
     Cache,
@@ -34,6 +34,7 @@ from builder.findings.observed import (
 from builder.formats.index import StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import CPU, CUDA
+from builder.formats.text import printable
 
 _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
 
@@ -105,12 +106,15 @@ def examine(world: World, options: ClientOptions, rights: Rights) -> Seen:
 def examine_failure(world: World, options: ClientOptions, rights: Rights, said: str) -> Seen:
     """The machine, the package in use, and the failure of a session that an application tells in ``said``.
 
-    The package's files are not read and no session is run.
+    The package's files are not read and no session is run. Raises ``ConfigError`` where nothing is said.
     """
     _, installed, broken = _package(
         options.prefix, lambda folder: Verification(folder, manifest_in(folder), ())
     )
-    failure, code = reason(said, said)
+    words = printable(" ".join(said.split()))
+    if not words:
+        raise ConfigError("--said: no words. Give the error's text in quotes.")
+    failure, code = reason(words, words)
     trial = SessionTrial(CUDA, failure, code)
     return replace(_machine(world, rights), installed=installed, broken=broken, trial=trial)
 

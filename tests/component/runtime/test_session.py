@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import json
 import logging
+import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -329,6 +331,15 @@ def test_doctor_opens_its_own_model_and_prints_the_report(capsys: pytest.Capture
     assert "CUDA requested but not available" in capsys.readouterr().err
     assert main(["doctor", "--provider", "cud"]) == 1
     assert "Did you mean cuda?" in capsys.readouterr().err
+
+
+def test_without_onnxruntime_doctor_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('No module named onnxruntime')")
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT / 'runtime'}"}
+    argv = [sys.executable, "-m", "ortpacks_runtime", "doctor"]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ortpacks_runtime: No module named onnxruntime: pip install onnxruntime")
 
 
 def test_its_own_model_is_the_product_of_a_matrix_with_itself() -> None:

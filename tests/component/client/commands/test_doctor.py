@@ -127,6 +127,13 @@ def test_an_applications_error_is_explained_and_nothing_is_read_or_run(
     assert (codes(answer), answer.code) == (wanted, 6)
 
 
+def test_no_words_are_no_error_to_explain(home: Machine) -> None:
+    assert home.run("doctor", "--said", " \n") == 2
+    assert "--said: no words" in home.err
+    assert home.run("doctor", "--said", "a\x1b[31mb\nc") == 6
+    assert "\x1b" not in home.out
+
+
 @pytest.mark.parametrize(
     ("number", "code"),
     [("35", "D021"), ("803", "D024"), ("999", "D028"), ("804", "D025"), ("500", "D026")],

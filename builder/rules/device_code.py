@@ -9,7 +9,7 @@ from builder.binary.fatbin_format import Container, Kind
 from builder.binary.library_names import must_hold_code
 from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
-from builder.onnxruntime.units import UnitSet, kinds_asked, meant_for
+from builder.onnxruntime.units import UnitSet, explained_by, kinds_asked
 from builder.project.variants import Variant
 
 
@@ -55,9 +55,14 @@ def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:
 def _meant(containers: Sequence[Container], arch: Arch, kinds: Sequence[UnitSet]) -> Sequence[Container]:
     """The containers that should have ``arch``: all of them where no kinds of units are known.
 
-    None should where every container is of a kind that leaves it out: then the whole set was not compiled.
+    A kind that leaves it out is launched on no such device, or serves it by an older architecture's code.
+    None should where every container is of such a kind: then the whole set was not compiled.
     """
-    return [one for one in containers if meant_for(arch, kinds, one.arches(Kind.SASS))]
+    return [one for one in containers if _should_have(arch, one.arches(Kind.SASS), kinds)]
+
+
+def _should_have(arch: Arch, held: frozenset[Arch], kinds: Sequence[UnitSet]) -> bool:
+    return arch.number in {one.number for one in held} or not explained_by(held, kinds)
 
 
 def _missing(path: str, containers: Sequence[Container], arch: Arch, variant: Variant) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ from builder.rules.device_code import (
     promised_devices,
 )
 from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, A, F, container, elf, image, sass
+from tests.unit.onnxruntime.test_units import FULL_LATEST, FULL_LEGACY, FULL_MODERN
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
@@ -87,6 +88,31 @@ def test_a_suffix_counts_by_the_gpus_it_leaves_out(asked: str, found: str, codes
     containers = _containers(container(*map(_image, found.split())))
     findings = list(hold_provider(PROVIDER, containers, _variant(asked), Severity.WARNING))
     assert [finding.code.name for finding in findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("sm", "counts"),
+    [("50 52 60 61 70", FULL_LEGACY), ("75 80 86", FULL_MODERN), ("89 90 100 120", FULL_LATEST)],
+    ids=["legacy", "modern", "latest"],
+)
+def test_a_full_build_holds_its_set_and_no_container_may_lose_any_of_it(
+    sm: str, counts: dict[str, int]
+) -> None:
+    """In modern's flash attention SASS for 8.0 serves 8.6: no container of it is asked for 8.6."""
+
+    def found(held: list[str]) -> list[str]:
+        containers = _containers(*(container(*map(_image, arches.split())) for arches in held))
+        findings = hold_provider(PROVIDER, containers, _variant(sm), Severity.WARNING, "1.21.0")
+        return [finding.code.name for finding in findings]
+
+    whole = [arches for arches, count in counts.items() for _ in range(count)]
+    assert found(whole) == []
+    for arches in counts:
+        for lost in arches.split():
+            rest = arches.replace(lost, "").split()
+            damaged = [*whole, " ".join(rest)] if rest else [*whole]
+            damaged.remove(arches)
+            assert "A005" in found(damaged), (arches, lost)
 
 
 @pytest.mark.parametrize(

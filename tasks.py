@@ -12,6 +12,7 @@ from builder.app import inspection, quality, releasing, verbs
 from builder.app.command_line import ChosenVariants, make_wiring, over_variants, verb, wishes
 from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
+from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.variant_build import side_by_side
 from builder.builds.virtual_cards import asked_for as cards_asked_for
 from builder.release.prepare import archives_in
@@ -189,7 +190,16 @@ def client(_context: Context, dist: str | None = None) -> None:
 @verb()
 def runtime(_context: Context, dist: str | None = None) -> None:
     """Make the wheel of ortpacks-runtime in dist/: sessions on the GPU, or on the CPU with the reason."""
-    verbs.make_runtime(make_wiring(dist))
+    make_wheel(make_wiring(dist), RUNTIME)
+
+
+@verb()
+def service(_context: Context, dist: str | None = None) -> None:
+    """Make what the reference service is started from: its wheel, the runtime layer's, dist/models."""
+    wiring = make_wiring(dist)
+    for project in (RUNTIME, SERVICE):
+        make_wheel(wiring, project)
+    make_models(wiring)
 
 
 @verb()

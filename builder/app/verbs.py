@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from builder.adapters.archive.package_archive import EARLIEST_MTIME
 from builder.adapters.git import GitTags
 from builder.adapters.store import FileStore
 from builder.builds.wiring import Wiring
@@ -35,9 +33,6 @@ from builder.release.prepare import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, archives
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 
 BUILDS_PAGE = "docs/builds.md"
-
-RUNTIME = "runtime"
-"""The folder of the runtime layer's project."""
 
 _MADE_BY_US = ("Dockerfile", "built.json")
 """One of these files lies in each workplace of ours; a package without CUDA needs no Dockerfile."""
@@ -99,22 +94,6 @@ def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecor
 def write_client(wiring: Wiring, index: str | None) -> Path:
     """Write ``dist/ortpacks.pyz``; ``index`` is its default index."""
     return build_client(wiring.root, wiring.dist / CLIENT, index)
-
-
-def make_runtime(wiring: Wiring) -> Path:
-    """Write the wheel of the runtime layer, with the client in it, to ``dist``. Raises ``DiskError``."""
-    with tempfile.TemporaryDirectory(prefix="ortpacks-runtime-") as work:
-        source = Path(work, RUNTIME)
-        shutil.copytree(wiring.root / RUNTIME, source, ignore=shutil.ignore_patterns("__pycache__"))
-        build_client(wiring.root, source / "ortpacks_runtime" / CLIENT, None)
-        argv = [sys.executable, "-m", "flit_core.wheel", "--outdir", work, str(source)]
-        wiring.runner.run(argv, env={"SOURCE_DATE_EPOCH": str(EARLIEST_MTIME), **wiring.env})
-        (made,) = Path(work).glob("*.whl")
-        wheel = wiring.dist / made.name
-        with part_file(wheel) as file:
-            file.write(made.read_bytes())
-    wiring.reporter.say(str(wheel))
-    return wheel
 
 
 def make_client(wiring: Wiring) -> Path:

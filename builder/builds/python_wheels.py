@@ -1,0 +1,54 @@
+"""The wheels of the project's own Python packages, and the models that the service is shipped with."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from builder.adapters.archive.package_archive import EARLIEST_MTIME
+from builder.builds.wiring import Wiring
+from builder.files.atomic_write import part_file
+from builder.pipeline.client_zipapp import build_client
+from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
+from builder.release.prepare import CLIENT
+
+RUNTIME, SERVICE = "runtime", "service"
+"""The folders of the projects."""
+
+_WITH_CLIENT = "ortpacks_runtime"
+"""The package that brings the client along: it asks it for the GPU and the installed package."""
+
+MODELS = "models"
+
+
+def make_wheel(wiring: Wiring, project: str) -> Path:
+    """Write the wheel of ``project`` to ``dist``: the same bytes each time. Raises ``DiskError``."""
+    with tempfile.TemporaryDirectory(prefix=f"ortpacks-{project}-") as work:
+        source = Path(work, project)
+        shutil.copytree(wiring.root / project, source, ignore=shutil.ignore_patterns("__pycache__"))
+        if (source / _WITH_CLIENT).is_dir():
+            build_client(wiring.root, source / _WITH_CLIENT / CLIENT, None)
+        argv = [sys.executable, "-m", "flit_core.wheel", "--outdir", work, str(source)]
+        wiring.runner.run(argv, env={"SOURCE_DATE_EPOCH": str(EARLIEST_MTIME), **wiring.env})
+        (made,) = Path(work).glob("*.whl")
+        wheel = wiring.dist / made.name
+        with part_file(wheel) as file:
+            file.write(made.read_bytes())
+    wiring.reporter.say(str(wheel))
+    return wheel
+
+
+def make_models(wiring: Wiring) -> Path:
+    """Write ``dist/models``: what ``/embed`` and ``/vad`` run. Raises ``TransferError``, ``DiskError``."""
+    # Imported late: onnx is slow to import.
+    from builder.adapters.test_models.service_models import write_models  # noqa: PLC0415
+
+    folder = wiring.dist / MODELS
+    store = wiring.store(wiring.lock, wiring.reporter)
+    with wiring.reporter.step("make the service's models"):
+        wheels = (store.unpack(SELFTEST_TRANSFORMER), store.unpack(SELFTEST_MODEL))
+        write_models(folder, wiring.cache / "made", *wheels)
+    wiring.reporter.say(str(folder))
+    return folder

@@ -1,0 +1,1 @@
+"""A reference service: embeddings, vector search, speech segments and other ONNX models over HTTP."""

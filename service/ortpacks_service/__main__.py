@@ -1,0 +1,50 @@
+"""``python -m ortpacks_service``: the service on one port, until SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+
+import uvicorn
+from ortpacks_runtime import ProviderError
+from ortpacks_runtime.settings import settings
+
+from ortpacks_service.app import make_app
+from ortpacks_service.log import log_as_json
+from ortpacks_service.options import read_options
+
+_GRACE_SECONDS = 8
+"""For requests that run when SIGTERM comes; container engines kill after 10."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve until a signal ends the process. 2: a setting is wrong; 1: the port cannot be had."""
+    options = read_options(arguments, os.environ)
+    try:
+        settings({})
+    except ProviderError as error:
+        sys.stderr.write(f"ortpacks_service: {error}\n")
+        return 2
+    try:
+        # Before models are opened: while a thread opens one, Python cannot end in order.
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listening = socket.create_server((options.host, options.port), family=family)
+    except OSError as error:
+        why = str(error.strerror or error).partition(" (while")[0]
+        where = f"--host {options.host} --port {options.port}"
+        sys.stderr.write(f"ortpacks_service: {where}: {why}. Name another.\n")
+        return 1
+    log_as_json()
+    logging.getLogger("ortpacks_service").info("serving", extra={"host": options.host, "port": options.port})
+    uvicorn.Server(
+        uvicorn.Config(
+            make_app(options), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS
+        )
+    ).run([listening])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""The application: routes, limits, errors as JSON, and the life of the service behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ortpacks_service import model_routes, text_routes
+from ortpacks_service.bodies import require_size
+from ortpacks_service.errors import RequestError
+from ortpacks_service.options import DETECTOR, Options
+from ortpacks_service.service import Service
+from ortpacks_service.speech import Segment, SpeechDetector, WavReader
+
+log = logging.getLogger("ortpacks_service")
+
+_PAGE = Path(__file__).with_name("page.html")
+
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+_STREAMED = "/vad"
+"""The route whose audio may last longer than a request may take."""
+
+
+def make_app(options: Options) -> Starlette:
+    """The application. Raises ``ProviderError`` for a wrong setting when it starts."""
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        service = app.state.service = Service(options)
+        service.begin()
+        batches = asyncio.create_task(service.batcher.run())
+        yield
+        batches.cancel()
+        await asyncio.to_thread(service.end)
+
+    return Starlette(
+        routes=[
+            Route("/", _page),
+            Route("/ping", _ping),
+            Route("/healthz", _healthz),
+            Route("/readyz", _readyz),
+            Route("/providers", _providers),
+            Route("/metrics", _metrics),
+            Route(_STREAMED, _vad, methods=["POST"]),
+            *text_routes.ROUTES,
+            *model_routes.ROUTES,
+        ],
+        middleware=[Middleware(_Watch, options.seconds)],
+        exception_handlers={HTTPException: _http_error},
+        lifespan=life,
+    )
+
+
+class _Watch:
+    """Counts requests, limits their time, and answers their errors; one that nobody expected is logged."""
+
+    def __init__(self, app: ASGIApp, seconds: int) -> None:
+        self._app = app
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 0
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        seconds = None if scope["path"] == _STREAMED else self._seconds
+        try:
+            await asyncio.wait_for(self._app(scope, receive, watched), seconds)
+        except RequestError as error:
+            await self._answer(status, error, scope, receive, watched)
+        except asyncio.TimeoutError:
+            late = RequestError(f"the request took longer than {seconds} s (--seconds)", 504, 1)
+            await self._answer(status, late, scope, receive, watched)
+        except Exception:
+            log.exception("a request failed", extra={"path": scope["path"]})
+            bug = RequestError("the service failed; its log says why", 500)
+            await self._answer(status, bug, scope, receive, watched)
+        route = scope.get("route")
+        path = route.path if isinstance(route, Route) else "other"
+        scope["app"].state.service.metrics.requests.labels(path, str(status)).inc()
+
+    async def _answer(
+        self, begun: int, error: RequestError, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer, unless an answer has begun: then the connection just ends."""
+        if not begun:
+            await _response(scope["path"], error)(scope, receive, send)
+
+
+def _response(path: str, error: RequestError) -> Response:
+    """The error in the form of the route's protocol: OpenAI's, or KServe's."""
+    headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
+    kind = "invalid_request_error" if error.code < 500 else "server_error"  # noqa: PLR2004 - HTTP's classes
+    told: object = error.what if path.startswith("/v2") else {"message": error.what, "type": kind}
+    return Response(orjson.dumps({"error": told}), error.code, headers=headers, media_type="application/json")
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    known = cast(HTTPException, error)
+    told = RequestError(f"{request.method} {request.url.path}: {known.detail}", known.status_code)
+    response = _response(request.url.path, told)
+    response.headers.update(known.headers or {})
+    return response
+
+
+async def _page(_request: Request) -> Response:
+    return HTMLResponse(_PAGE.read_text(encoding="utf-8"))
+
+
+async def _ping(_request: Request) -> Response:
+    return JSONResponse({"status": "pong"})
+
+
+async def _healthz(_request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _readyz(request: Request) -> Response:
+    service: Service = request.app.state.service
+    models = {name: model.value() for name, model in service.models.named.items()}
+    told = {"ready": service.ready, "models": models}
+    if service.missing:
+        told["reason"] = service.missing
+    return JSONResponse(told, 200 if service.ready else 503)
+
+
+async def _providers(request: Request) -> Response:
+    service: Service = request.app.state.service
+    return JSONResponse({name: report.value() for name, report in service.reports()})
+
+
+async def _metrics(request: Request) -> Response:
+    service: Service = request.app.state.service
+    return PlainTextResponse(service.metrics.text(), media_type=_PROMETHEUS)
+
+
+async def _vad(request: Request) -> Response:
+    """A WAV file → a line of JSON for each segment of speech, as soon as it has ended."""
+    service: Service = request.app.state.service
+    session = service.models.session(DETECTOR)
+    most = service.options.body_mib << 20
+    reader, pieces = WavReader(), request.stream()
+    size, samples = 0, np.zeros(0, np.float32)
+    async for piece in pieces:  # until the header is there: an error can still have a status
+        size += len(piece)
+        samples = reader.samples(piece)
+        if reader.begun:
+            break
+    detector = SpeechDetector(session, reader.rate)
+
+    async def lines() -> AsyncIterator[bytes]:
+        nonlocal size
+        for segment in await service.in_thread(lambda: list(detector.feed(samples))):
+            yield _line(segment)
+        async for piece in pieces:
+            size += len(piece)
+            require_size(size, most)
+            come = reader.samples(piece)
+            for segment in await service.in_thread(lambda: list(detector.feed(come))):  # noqa: B023 - awaited
+                yield _line(segment)
+        for segment in await service.in_thread(lambda: list(detector.finish())):
+            yield _line(segment)
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+def _line(segment: Segment) -> bytes:
+    return orjson.dumps({"start": segment.start, "end": segment.end}) + b"\n"

@@ -1,0 +1,112 @@
+"""Requests that wait at the same time are computed together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from ortpacks_service.embedding import Embeddings, joined
+from ortpacks_service.errors import FullQueueError
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Texts that are computed in one batch; at most a batch of them."""
+
+    texts: Sequence[str]
+    answer: asyncio.Future[Embeddings]
+
+
+class Batcher:
+    """A queue before a model. No request waits for others to come; those that came meanwhile share a batch.
+
+    ``batch`` is asked before each run: it falls where a GPU's memory did not hold one.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[[Sequence[str]], Embeddings],
+        batch: Callable[[], int],
+        room: int,
+        observe: Callable[[int], None],
+    ) -> None:
+        """``room`` is the number of texts that may wait; ``observe`` gets the size of each batch."""
+        self._compute = compute
+        self._batch = batch
+        self._room = room
+        self._observe = observe
+        self._waiting: deque[_Part] = deque()
+        self._came = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="embed")
+        self.length = 0
+        """The number of texts that wait or are computed."""
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """The texts' vectors, in their order. Raises ``FullQueueError``, or what the model raises."""
+        if self.length and self.length + len(texts) > self._room:
+            raise FullQueueError(self.length)
+        loop, size = asyncio.get_running_loop(), self._batch()
+        # Padding costs as much as words: texts of about the same length go into one batch.
+        order = sorted(range(len(texts)), key=lambda at: len(texts[at]), reverse=True)
+        chosen = [order[start : start + size] for start in range(0, len(order), size)]
+        parts = [_Part([texts[at] for at in part], loop.create_future()) for part in chosen]
+        self._waiting.extend(parts)
+        self.length += len(texts)
+        self._came.set()
+        try:
+            return joined(await asyncio.gather(*(part.answer for part in parts)), order)
+        finally:
+            self.length -= len(texts)
+
+    async def run(self) -> None:
+        """Compute what waits, until the task is cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self._came.wait()
+                parts = self._next()
+                if not parts:
+                    self._came.clear()
+                    continue
+                texts = [text for part in parts for text in part.texts]
+                self._observe(len(texts))
+                try:
+                    found = await loop.run_in_executor(self._thread, self._compute, texts)
+                except Exception as error:  # noqa: BLE001 - it is each request's answer
+                    for part in parts:
+                        _settle(part, error)
+                else:
+                    _deal(parts, found)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    def _next(self) -> list[_Part]:
+        """The parts for one batch; those whose request is gone are dropped."""
+        taken: list[_Part] = []
+        room = self._batch()
+        while self._waiting:
+            part = self._waiting[0]
+            if not part.answer.cancelled():
+                if taken and len(part.texts) > room:
+                    break
+                taken.append(part)
+                room -= len(part.texts)
+            self._waiting.popleft()
+        return taken
+
+
+def _settle(part: _Part, error: Exception) -> None:
+    if not part.answer.done():
+        part.answer.set_exception(error)
+
+
+def _deal(parts: Sequence[_Part], found: Embeddings) -> None:
+    at = 0
+    for part in parts:
+        end = at + len(part.texts)
+        if not part.answer.done():
+            part.answer.set_result(Embeddings(found.vectors[at:end], found.tokens[at:end]))
+        at = end

@@ -1,0 +1,63 @@
+"""Requests' bodies to values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+
+from ortpacks_service.errors import RequestError
+
+
+async def body_of(request: Request) -> bytes:
+    """The whole body. Raises ``RequestError`` for one that is larger than the service takes."""
+    most = request.app.state.service.options.body_mib << 20
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        require_size(size, most)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def require_size(size: int, most: int) -> None:
+    """Raise ``RequestError`` for more than ``most`` bytes."""
+    if size > most:
+        raise RequestError(f"the body is larger than {most >> 20} MiB. --body-mib allows more.", 413)
+
+
+async def object_of(request: Request) -> Mapping[str, Any]:
+    """The body's JSON object. Raises ``RequestError``."""
+    try:
+        found = orjson.loads(await body_of(request))
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"the body is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise RequestError("the body: a JSON object is wanted")
+    return found
+
+
+def texts_of(body: Mapping[str, Any], key: str, most: int) -> list[str]:
+    """A text, or a list of texts. Raises ``RequestError``."""
+    if key not in body:
+        there = f"; found {', '.join(map(repr, body))}" if body else ""
+        raise RequestError(f"{key}: a text or a list of texts is wanted{there}")
+    given = [body[key]] if isinstance(body[key], str) else body[key]
+    if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
+        raise RequestError(f"{key}: a text or a list of texts is wanted")
+    if len(given) > most:
+        raise RequestError(f"{key}: {len(given)} texts; at most {most} are taken at once (--texts)", 413)
+    empty = next((at for at, text in enumerate(given) if not text.strip()), None)
+    if empty is not None:
+        raise RequestError(f"{key}[{empty}] is empty")
+    return list(given)
+
+
+def count_of(body: Mapping[str, Any], key: str, default: int, most: int) -> int:
+    """A whole number from 1 to ``most``. Raises ``RequestError``."""
+    value = body.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise RequestError(f"{key}: a whole number from 1 to {most} is wanted, found {value!r}")
+    return value

@@ -1,0 +1,70 @@
+"""Texts to vectors of length 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from ortpacks_runtime import Session
+from tokenizers import Tokenizer
+
+_MAX_TOKENS = 256
+"""``max_seq_length`` of all-MiniLM-L6-v2 (sentence_bert_config.json); what follows is cut off."""
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """The answer for some texts."""
+
+    vectors: NDArray[np.float32]
+    """(texts, dimensions)."""
+    tokens: NDArray[np.int64]
+    """Tokens of each text."""
+
+
+def joined(parts: Sequence[Embeddings], order: Sequence[int]) -> Embeddings:
+    """The parts as one; their rows, one after the other, are those of the texts at ``order``."""
+    if len(parts) == 1 and len(order) == 1:
+        return parts[0]
+    back = np.argsort(order)
+    vectors, tokens = (
+        np.concatenate([getattr(part, name) for part in parts])[back] for name in ("vectors", "tokens")
+    )
+    return Embeddings(vectors, tokens)
+
+
+class Embedder:
+    """A sentence transformer: a model and the tokenizer beside it."""
+
+    def __init__(self, session: Session, tokenizer: Path) -> None:
+        """Raises ``ValueError`` for what is no tokenizer, or no model of tokens and vectors."""
+        self._session = session
+        try:
+            self._tokenizer = Tokenizer.from_file(str(tokenizer))
+        except Exception as error:
+            raise ValueError(f"{tokenizer} cannot be read: {error}") from error
+        self._tokenizer.enable_truncation(_MAX_TOKENS)
+        self._tokenizer.enable_padding()
+        self._inputs = {value.name for value in session.inner.get_inputs()}
+        (self.dimensions,) = self.embed(["?"]).vectors.shape[1:]
+
+    def embed(self, texts: Sequence[str]) -> Embeddings:
+        """The vectors of the texts."""
+        found = self._tokenizer.encode_batch_fast(list(texts))
+        ids = np.array([one.ids for one in found], np.int64)
+        mask = np.array([one.attention_mask for one in found], np.int64)
+        feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        values = self._session.run(None, {name: feed[name] for name in feed if name in self._inputs})
+        return Embeddings(_normalised(values[0], mask), mask.sum(1))
+
+
+def _normalised(value: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Rows of length 1; of a vector for each token the mean over the tokens that are no padding."""
+    rows = value.astype(np.float32, copy=False)
+    if rows.ndim == 3:  # noqa: PLR2004 - (texts, tokens, width): exported without pooling
+        rows = (rows * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(lengths, 1e-12), np.float32)

@@ -1,0 +1,21 @@
+"""Errors that a request is answered with."""
+
+from __future__ import annotations
+
+
+class RequestError(Exception):
+    """A request that cannot be served. ``code`` is the HTTP status."""
+
+    def __init__(self, what: str, code: int = 400, retry_after: int | None = None) -> None:
+        """``retry_after`` is the number of seconds after which the same request may succeed."""
+        super().__init__(what)
+        self.what = what
+        self.code = code
+        self.retry_after = retry_after
+
+
+class FullQueueError(RequestError):
+    """More is waiting than the service takes on."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} texts are waiting already. Try again in a second.", 503, 1)

@@ -1,0 +1,30 @@
+"""The log: a line of JSON for each event, to stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        told = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{key: value for key, value in vars(record).items() if key not in _OWN},
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return json.dumps(told, default=str)
+
+
+def log_as_json() -> None:
+    """Let every logger of the process write JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -1,0 +1,130 @@
+"""The models of a folder, each opened on a provider of its own while the service already answers."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ortpacks_runtime import ProviderError, Session, open_session
+from ortpacks_runtime.warm_up import Feed
+
+from ortpacks_service.errors import RequestError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+log = logging.getLogger("ortpacks_service")
+
+_FILE, _CONFIG, _KEYS = "model.onnx", "config.toml", ("provider", "device", "level", "strict")
+
+WAITING, LOADING, READY, FAILED = "waiting", "loading", "ready", "failed"
+
+
+@dataclass
+class Model:
+    """A model of the folder."""
+
+    name: str
+    folder: Path
+    state: str = WAITING
+    reason: str = ""
+    """Why it failed."""
+    began: float = 0.0
+    """When its loading began, by ``time.monotonic``."""
+    session: Session | None = field(default=None, repr=False)
+
+    def value(self) -> dict[str, Any]:
+        """How far it is, for ``/readyz``."""
+        told: dict[str, Any] = {"state": self.state}
+        if self.state == LOADING:
+            told["seconds"] = round(time.monotonic() - self.began, 1)
+            told["note"] = (
+                "A GPU that the package serves by JIT compiles kernels at its first start, for minutes; "
+                "TensorRT builds an engine. Later starts take both from a cache."
+            )
+        return told | ({"reason": self.reason} if self.reason else {})
+
+
+class Models:
+    """The folder's models by name. A thread opens one after the other, those that are wanted first."""
+
+    def __init__(self, folder: Path, first: tuple[str, ...]) -> None:
+        found = {file.parent.name: file.parent for file in sorted(folder.glob(f"*/{_FILE}"))}
+        names = [*(name for name in first if name in found), *(name for name in found if name not in first)]
+        self.folder = folder
+        self.named: Mapping[str, Model] = {name: Model(name, found[name]) for name in names}
+
+    def load(self, opened: Mapping[str, Callable[[Model, Session], None]], feeds: Mapping[str, Feed]) -> None:
+        """Begin to open the models in a thread.
+
+        ``opened`` has what follows the opening of a model, by name, ``feeds`` the inputs of its first run.
+        """
+
+        def all_of_them() -> None:
+            for model in self.named.values():
+                self._open(model, opened.get(model.name), feeds.get(model.name))
+
+        threading.Thread(target=all_of_them, name="load", daemon=True).start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model is open and has run."""
+        return all(model.state == READY for model in self.named.values())
+
+    def session(self, name: str) -> Session:
+        """The open model. Raises ``RequestError`` where there is none of that name, or not yet."""
+        model = self.named.get(name)
+        if model is None:
+            known = ", ".join(self.named) or "none"
+            raise RequestError(f"no model {name!r} in the folder of models. There: {known}.", 404)
+        if model.state == FAILED:
+            raise RequestError(f"{name} could not be opened: {model.reason}", 503)
+        if model.session is None or model.state != READY:
+            raise RequestError(f"{name} is not open yet: /readyz tells how far it is.", 503, 1)
+        return model.session
+
+    def _open(self, model: Model, then: Callable[[Model, Session], None] | None, feed: Feed | None) -> None:
+        model.began, model.state = time.monotonic(), LOADING
+        try:
+            session = open_session(model.folder / _FILE, **_asked(model.folder / _CONFIG), feed=feed)
+            if then:
+                then(model, session)
+        except Exception as error:  # noqa: BLE001 - the service goes on with the others, and says why
+            model.reason = " ".join(str(error).split())[:500]
+            model.state = FAILED
+            told = (model.name, model.reason)
+            log.error("model %s could not be opened: %s", *told)  # noqa: TRY400 - the reason says it all
+            return
+        model.session, model.state = session, READY
+        fallback = session.report.fallback
+        log.info(
+            "model is ready",
+            extra={
+                "model": model.name,
+                "provider": session.report.provider,
+                "fallback": fallback.reason if fallback else None,
+                "seconds": round(time.monotonic() - model.began, 2),
+            },
+        )
+
+
+def _asked(file: Path) -> dict[str, Any]:
+    """The arguments of ``open_session`` that the table ``ai`` of the model's ``config.toml`` names."""
+    if not file.is_file():
+        return {}
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8")).get("ai", {})
+    except (OSError, ValueError) as error:
+        raise ProviderError(f"{file}: {error}") from error
+    unknown = [key for key in table if key not in _KEYS]
+    if unknown:
+        raise ProviderError(f"{file}: ai.{unknown[0]} is none of {', '.join(_KEYS)}")
+    return dict(table)

@@ -1,0 +1,92 @@
+"""The command line of the service; a flag that is not given comes from the environment."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+EMBEDDER, DETECTOR = "all-MiniLM-L6-v2", "silero_vad"
+"""The models of ``/embed`` and ``/vad``: folders of ``--models``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the service is started with."""
+
+    host: str
+    port: int
+    models: Path
+    data: Path
+    batch: int
+    queue: int
+    texts: int
+    body_mib: int
+    seconds: int
+
+
+def read_options(arguments: Sequence[str] | None, env: Mapping[str, str]) -> Options:
+    """The options. Ends the process with exit code 2 and a sentence for a wrong one."""
+    given = _parser(env).parse_args(arguments)
+    return Options(**{field.name: getattr(given, field.name) for field in fields(Options)})
+
+
+def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m ortpacks_service",
+        description="Provider, device and level: ORTPACKS_PROVIDER, ORTPACKS_DEVICE, ORTPACKS_LEVEL, "
+        "or the table ai of config.toml.",
+    )
+
+    def flag(name: str, default: str, kind: Callable[[str], object], what: str) -> None:
+        variable = f"ORTPACKS_{name.upper().replace('-', '_')}"
+        parser.add_argument(
+            f"--{name}",
+            type=kind,
+            default=env.get(variable) or default,
+            metavar=kind.__name__.strip("_").upper(),
+            help=f"{what} (default: {variable}, else {default})",
+        )
+
+    flag("host", "127.0.0.1", _address, "the address to listen on")
+    flag("port", "9900", _port, "the port to listen on")
+    flag("models", "models", _folder, "a folder of models, each a folder with a model.onnx")
+    flag("data", "data", _path, "where the store of /add and /search lies")
+    flag("batch", "32", _count, "texts that are computed at once, at most")
+    flag("queue", "1024", _count, "texts that may wait; more are answered with 503")
+    flag("texts", "1024", _count, "texts that one request may have")
+    flag("body-mib", "32", _count, "MiB that a request's body may have")
+    flag("seconds", "30", _count, "seconds that a request may take")
+    return parser
+
+
+def _address(text: str) -> str:
+    return text
+
+
+def _port(text: str) -> int:
+    value = _count(text)
+    if value > 65535:  # noqa: PLR2004 - the highest port
+        raise argparse.ArgumentTypeError(f"{text}: a port from 1 to 65535 is wanted")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 9 or int(text) == 0:  # noqa: PLR2004
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number above 0 is wanted")
+    return int(text)
+
+
+def _path(text: str) -> Path:
+    return Path(text).absolute()
+
+
+def _folder(text: str) -> Path:
+    folder = _path(text)
+    if not folder.is_dir():
+        why = "is no folder" if folder.exists() else "does not exist"
+        raise argparse.ArgumentTypeError(
+            f"{folder} {why}. `./run service` of ortpacks makes dist/models; name it."
+        )
+    return folder

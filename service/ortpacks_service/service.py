@@ -1,0 +1,134 @@
+"""The running service: models, the queue before the embedding model, the store, the numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import TypeVar
+
+from ortpacks_runtime import Report, Session
+from ortpacks_runtime.settings import settings
+
+from ortpacks_service.batching import Batcher
+from ortpacks_service.embedding import Embedder, Embeddings
+from ortpacks_service.errors import RequestError
+from ortpacks_service.metrics import Metrics
+from ortpacks_service.models import FAILED, Model, Models
+from ortpacks_service.options import DETECTOR, EMBEDDER, Options
+from ortpacks_service.speech import a_frame
+from ortpacks_service.store import Store
+
+_WAITING_RUNS = 64
+"""Requests to models without a queue of their own, and to the store, that may wait."""
+
+T = TypeVar("T")
+
+
+class Service:
+    """Everything behind the routes. It is made within the event loop that it runs in."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises ``ProviderError`` for a wrong setting."""
+        wanted = settings({})
+        self.options = options
+        self.embedder_name = wanted.model_name or EMBEDDER
+        self._dimensions = wanted.embedding_dim
+        self.models = Models(options.models, (self.embedder_name, DETECTOR))
+        self.batcher = Batcher(self._compute, self._batch, options.queue, self._observe)
+        self.metrics = Metrics(self.reports, lambda: self.batcher.length)
+        self._embedder: Embedder | None = None
+        self._store: Store | None = None
+        self._opening = Lock()
+        self._threads = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="run")
+        self._running = 0
+
+    def begin(self) -> None:
+        """Open the models in a thread; ``/readyz`` tells how far it is."""
+        self.models.load({self.embedder_name: self._opened}, {DETECTOR: a_frame()})
+
+    def end(self) -> None:
+        """Close the store, after what was begun."""
+        self._threads.shutdown()
+        if self._store:
+            self._store.close()
+
+    def reports(self) -> Iterator[tuple[str, Report]]:
+        """Each open model's report by the model's name."""
+        for model in self.models.named.values():
+            if model.session is not None:
+                yield model.name, model.session.report
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model is open and has run, the embedding model among them."""
+        return self._embedder is not None and self.models.ready
+
+    @property
+    def missing(self) -> str:
+        """What no waiting will bring: an embedding model that is not there, models that cannot be opened."""
+        if self.embedder_name not in self.models.named:
+            return (
+                f"no {self.embedder_name}/model.onnx in {self.models.folder}; "
+                "set ai.model_name of config.toml, or ORTPACKS_MODEL_NAME, to a model that is there"
+            )
+        return "; ".join(
+            f"{model.name}: {model.reason}" for model in self.models.named.values() if model.state == FAILED
+        )
+
+    async def embed(self, texts: Sequence[str]) -> Embeddings:
+        """The vectors of the texts. Raises ``RequestError``."""
+        report = self.models.session(self.embedder_name).report
+        with self.metrics.seconds.time():
+            found = await self.batcher.embed(texts)
+        self.metrics.total.labels(report.provider).inc(len(texts))
+        return found
+
+    async def in_thread(self, run: Callable[[], T]) -> T:
+        """What ``run`` returns, in a thread. Raises ``RequestError`` where too many wait."""
+        if self._running >= _WAITING_RUNS:
+            raise RequestError(
+                f"{self._running} requests are waiting already. Try again in a second.", 503, 1
+            )
+        self._running += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+        finally:
+            self._running -= 1
+
+    @property
+    def store(self) -> Store:
+        """The store of ``/add`` and ``/search``. Raises ``StoreError`` where it cannot be opened."""
+        if self._store is None:
+            dimensions = self._ready_embedder().dimensions
+            with self._opening:
+                if self._store is None:  # another thread may have opened it
+                    self._store = Store(self.options.data, self.embedder_name, dimensions)
+        return self._store
+
+    def _opened(self, model: Model, session: Session) -> None:
+        made = Embedder(session, model.folder / "tokenizer.json")
+        if self._dimensions not in (None, made.dimensions):
+            raise ValueError(
+                f"embedding_dim is {self._dimensions}, {model.name} has {made.dimensions} dimensions"
+            )
+        self._embedder = made
+
+    def _compute(self, texts: Sequence[str]) -> Embeddings:
+        return self._ready_embedder().embed(texts)
+
+    def _ready_embedder(self) -> Embedder:
+        self.models.session(self.embedder_name)
+        if self._embedder is None:
+            raise RequestError(f"{self.embedder_name} is not open yet", 503, 1)
+        return self._embedder
+
+    def _batch(self) -> int:
+        session = self.models.named[self.embedder_name].session
+        limit = session.report.batch if session else None
+        return min(self.options.batch, limit or self.options.batch)
+
+    def _observe(self, size: int) -> None:
+        self.metrics.batch.observe(size)

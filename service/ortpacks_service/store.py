@@ -1,0 +1,97 @@
+"""Texts and their vectors on disk, and the nearest of them. The store is SQLite with sqlite-vec.
+
+SQLite comes with apsw: the ``sqlite3`` of many Pythons (macOS', pyenv's) loads no extension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import apsw
+import numpy as np
+import sqlite_vec
+from numpy.typing import NDArray
+
+_FILE = "store.sqlite"
+
+_SCHEMA = """
+create table if not exists made (model text not null, dimensions integer not null);
+create table if not exists texts (id integer primary key, text text not null);
+create virtual table if not exists vectors using vec0(embedding float[{}] distance_metric=cosine);
+"""
+
+
+class StoreError(RuntimeError):
+    """A store that cannot be opened or written."""
+
+
+class Store:
+    """The texts of ``/add``. What ``add`` has returned is on disk, whatever happens to the process."""
+
+    def __init__(self, folder: Path, model: str, dimensions: int) -> None:
+        """Open the store, or make it. Raises ``StoreError``; for another model's vectors too."""
+        self._file = folder / _FILE
+        self._lock = Lock()
+        with self._told():
+            folder.mkdir(parents=True, exist_ok=True)
+            self._base = apsw.Connection(str(self._file))
+            self._base.enable_load_extension(True)
+            self._base.load_extension(sqlite_vec.loadable_path())
+            self._base.enable_load_extension(False)
+            self._base.execute("pragma journal_mode = wal; pragma synchronous = full")
+            self._base.execute(_SCHEMA.format(dimensions))
+            made = self._base.execute("select model, dimensions from made").get
+            if made is None:
+                made = (model, dimensions)
+                self._base.execute("insert into made values (?, ?)", made)
+        if made != (model, dimensions):
+            raise StoreError(
+                f"{self._file} has vectors of {made[0]} with {made[1]} dimensions, the service runs {model} "
+                f"with {dimensions}. Name another folder with --data."
+            )
+
+    def __len__(self) -> int:
+        """The number of texts."""
+        with self._told():
+            return int(self._base.execute("select count(*) from texts").get)
+
+    def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> list[int]:
+        """Keep texts and their vectors; the number of each. Raises ``StoreError``: then none was kept."""
+        with self._told(), self._base:
+            numbers = [self._insert(text, vector) for text, vector in zip(texts, vectors, strict=True)]
+        return numbers  # noqa: RET504 - the commit comes between
+
+    def _insert(self, text: str, vector: NDArray[np.float32]) -> int:
+        self._base.execute("insert into texts (text) values (?)", (text,))
+        number = self._base.last_insert_rowid()
+        packed = sqlite_vec.serialize_float32(vector)
+        self._base.execute("insert into vectors (rowid, embedding) values (?, ?)", (number, packed))
+        return number
+
+    def search(self, vector: NDArray[np.float32], count: int) -> list[dict[str, Any]]:
+        """The nearest texts, the nearest first, with the cosine of the angle to each."""
+        with self._told():
+            rows: list[tuple[Any, ...]] = self._base.execute(
+                "select texts.id, texts.text, distance from vectors join texts on texts.id = vectors.rowid "
+                "where embedding match ? and k = ? order by distance",
+                (sqlite_vec.serialize_float32(vector), count),
+            ).fetchall()
+        return [{"id": number, "text": text, "score": 1 - float(away)} for number, text, away in rows]
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._base.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """One caller at a time; SQLite's errors and the disk's as ``StoreError``."""
+        try:
+            with self._lock:
+                yield
+        except (apsw.Error, OSError) as error:
+            raise StoreError(f"{self._file}: {error}. Check the folder that --data names.") from error

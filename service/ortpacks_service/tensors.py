@@ -1,0 +1,200 @@
+"""Tensors of the Open Inference Protocol (KServe v2): JSON, and its extension for binary data."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from ortpacks_service.errors import RequestError
+
+DATATYPES = {
+    "tensor(bool)": ("BOOL", np.bool_),
+    "tensor(uint8)": ("UINT8", np.uint8),
+    "tensor(uint16)": ("UINT16", np.uint16),
+    "tensor(uint32)": ("UINT32", np.uint32),
+    "tensor(uint64)": ("UINT64", np.uint64),
+    "tensor(int8)": ("INT8", np.int8),
+    "tensor(int16)": ("INT16", np.int16),
+    "tensor(int32)": ("INT32", np.int32),
+    "tensor(int64)": ("INT64", np.int64),
+    "tensor(float16)": ("FP16", np.float16),
+    "tensor(float)": ("FP32", np.float32),
+    "tensor(double)": ("FP64", np.float64),
+    "tensor(string)": ("BYTES", np.object_),
+}
+"""ONNX Runtime's type → the protocol's, numpy's."""
+
+_NUMPY = dict(DATATYPES.values())
+
+_NAMES = {np.dtype(kind): name for name, kind in DATATYPES.values()}
+
+HEADER_LENGTH = "inference-header-content-length"
+
+_LENGTH = struct.Struct("<I")
+
+Array = NDArray[Any]
+
+
+def read_request(body: bytes, header_length: str | None) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The request's JSON, and its inputs by name. Raises ``RequestError``."""
+    size = _header_size(body, header_length)
+    try:
+        asked = orjson.loads(body[:size])
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"the body is no JSON: {error}") from error
+    if not isinstance(asked, dict) or not isinstance(asked.get("inputs"), list):
+        raise RequestError("inputs: a list of tensors is wanted")
+    feed: dict[str, Array] = {}
+    at = size
+    for number, given in enumerate(asked["inputs"]):
+        name, shape, kind = _described(given, f"inputs[{number}]")
+        length = _binary_size(given, name)
+        if length is None:
+            feed[name] = _of_json(given.get("data"), shape, kind, name)
+            continue
+        if at + length > len(body):
+            raise RequestError(f"{name}: binary_data_size is {length}, {len(body) - at} bytes are left")
+        feed[name] = _of_bytes(body[at : at + length], shape, kind, name)
+        at += length
+    if at != len(body):
+        raise RequestError(f"{len(body) - at} bytes follow the last tensor")
+    return asked, feed
+
+
+def answer(
+    described: Mapping[str, Any], asked: Mapping[str, Any], found: Mapping[str, Array]
+) -> tuple[bytes, dict[str, str]]:
+    """The response's body and headers; ``described`` are model and id. Raises ``RequestError``."""
+    wanted = _wanted(asked)
+    every = _binary(asked, "binary_data_output", default=False)
+    outputs, blocks = [], []
+    for name, value in found.items():
+        kind = _NAMES.get(value.dtype, "BYTES")
+        told: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(value.shape)}
+        if _binary(wanted.get(name, {}), "binary_data", default=every):
+            block = _to_bytes(value)
+            told["parameters"] = {"binary_data_size": len(block)}
+            blocks.append(block)
+        elif kind == "FP16":
+            raise RequestError(f"{name}: FP16 has no JSON in the protocol: ask for it with binary_data")
+        else:
+            told["data"] = [_text(item) for item in value.ravel().tolist()]
+        outputs.append(told)
+    head = orjson.dumps({**described, "outputs": outputs})
+    headers = {"Content-Type": "application/octet-stream" if blocks else "application/json"}
+    if blocks:
+        headers["Inference-Header-Content-Length"] = str(len(head))
+    return b"".join([head, *blocks]), headers
+
+
+def wanted_outputs(asked: Mapping[str, Any]) -> list[str] | None:
+    """The names of the outputs that the request asks for; ``None``: all."""
+    return list(_wanted(asked)) or None
+
+
+def _wanted(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    given = asked.get("outputs", [])
+    if not isinstance(given, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) for one in given
+    ):
+        raise RequestError("outputs: a list of objects with a name is wanted")
+    return {one["name"]: one for one in given}
+
+
+def _header_size(body: bytes, header_length: str | None) -> int:
+    if header_length is None:
+        return len(body)
+    if not header_length.isdecimal() or int(header_length) > len(body):
+        raise RequestError(
+            f"Inference-Header-Content-Length: {header_length!r} is no length within {len(body)} bytes"
+        )
+    return int(header_length)
+
+
+def _described(given: object, where: str) -> tuple[str, list[int], str]:
+    if not isinstance(given, dict) or not isinstance(given.get("name"), str):
+        raise RequestError(f"{where}: an object with name, shape and datatype is wanted")
+    name, shape, kind = str(given["name"]), given.get("shape"), given.get("datatype")
+    sizes: list[Any] = shape if isinstance(shape, list) else [None]
+    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in sizes):
+        raise RequestError(f"{name}: shape: a list of whole numbers is wanted, found {shape!r}")
+    if kind not in _NUMPY:
+        raise RequestError(f"{name}: datatype {kind!r} is none of {', '.join(_NUMPY)}")
+    return name, sizes, str(kind)
+
+
+def _parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = given.get("parameters", {})
+    if not isinstance(found, dict):
+        raise RequestError("parameters: an object is wanted")
+    return found
+
+
+def _binary(given: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    return bool(_parameters(given).get(key, default))
+
+
+def _binary_size(given: Mapping[str, Any], name: str) -> int | None:
+    size = _parameters(given).get("binary_data_size")
+    if size is None:
+        return None
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise RequestError(f"{name}: binary_data_size: a whole number is wanted, found {size!r}")
+    return size
+
+
+def _of_json(data: object, shape: Sequence[int], kind: str, name: str) -> Array:
+    try:
+        made: Array = np.array(data, dtype=np.object_ if kind == "BYTES" else _NUMPY[kind])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RequestError(f"{name}: data is not {kind}: {error}") from error
+    if kind == "BYTES" and not all(isinstance(item, str) for item in made.ravel()):
+        raise RequestError(f"{name}: data is not BYTES: texts are wanted")
+    return _shaped(made, shape, name)
+
+
+def _of_bytes(data: bytes, shape: Sequence[int], kind: str, name: str) -> Array:
+    if kind == "BYTES":
+        return _shaped(np.array(list(_texts(data, name)), np.object_), shape, name)
+    width = np.dtype(_NUMPY[kind]).itemsize
+    if len(data) % width:
+        raise RequestError(f"{name}: {len(data)} bytes are no whole number of {kind}")
+    return _shaped(np.frombuffer(data, np.dtype(_NUMPY[kind]).newbyteorder("<")), shape, name)
+
+
+def _shaped(value: Array, shape: Sequence[int], name: str) -> Array:
+    if value.size != math.prod(shape):
+        raise RequestError(f"{name}: shape {list(shape)} has {math.prod(shape)} items, data {value.size}")
+    return value.reshape(shape)
+
+
+def _texts(data: bytes, name: str) -> Iterator[str]:
+    """Each text stands after its length in four bytes."""
+    at = 0
+    while at < len(data):
+        begin = at + _LENGTH.size
+        size = _LENGTH.unpack_from(data, at)[0] if begin <= len(data) else len(data)
+        at = begin + size
+        if at > len(data):
+            raise RequestError(f"{name}: a text is longer than the data that is left")
+        try:
+            yield data[begin:at].decode()
+        except UnicodeDecodeError as error:
+            raise RequestError(f"{name}: a text is not UTF-8: {error}") from error
+
+
+def _to_bytes(value: Array) -> bytes:
+    if value.dtype != np.object_ and value.dtype.kind not in "US":
+        return np.ascontiguousarray(value, value.dtype.newbyteorder("<")).tobytes()
+    texts = [str(item).encode() for item in value.ravel()]
+    return b"".join(_LENGTH.pack(len(text)) + text for text in texts)
+
+
+def _text(item: object) -> object:
+    return item.decode() if isinstance(item, bytes) else item

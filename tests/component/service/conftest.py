@@ -1,0 +1,83 @@
+"""A small sentence transformer: three words, two dimensions, a vector for each token."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from ortpacks_runtime.settings import VARIABLES
+from ortpacks_service.app import make_app
+from ortpacks_service.options import EMBEDDER, read_options
+from starlette.testclient import TestClient
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from tests.component.runtime.test_session import model as any_model
+
+WORDS = {"[PAD]": 0, "[UNK]": 1, "east": 2, "north": 3}
+
+VECTORS = np.array([[9, 9], [1, 1], [2, 0], [0, 3]], np.float32)
+"""What the model answers for each token; that of the padding counts nowhere."""
+
+matrix = any_model
+"""``y = x @ w``, as tests of the runtime layer have it."""
+
+
+def write_embedder(folder: Path) -> None:
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "sequence"])
+    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["batch", "sequence", 2])
+    table = numpy_helper.from_array(VECTORS, "table")
+    node = helper.make_node("Gather", ["table", "input_ids"], ["rows"])
+    graph = helper.make_graph([node], "g", [ids], [rows], [table])
+    folder.mkdir(parents=True)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(made, folder / "model.onnx")
+    tokenizer = Tokenizer(WordLevel(WORDS, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    folder = tmp_path / "models"
+    write_embedder(folder / EMBEDDER)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of this machine, and the CPU."""
+    for name in (name for names in VARIABLES.values() for name in names):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ORTPACKS_PROVIDER", "cpu")
+    monkeypatch.chdir(tmp_path)
+
+
+Start = Callable[..., TestClient]
+
+
+@pytest.fixture
+def start(models: Path, tmp_path: Path) -> Iterator[Start]:
+    """Starts the service with flags, and waits until no model is being opened."""
+    began: list[TestClient] = []
+
+    def started(*flags: str) -> TestClient:
+        given = ["--models", str(models), "--data", str(tmp_path / "data"), *flags]
+        client = TestClient(make_app(read_options(given, {})), raise_server_exceptions=False)
+        began.append(client.__enter__())
+        while {"waiting", "loading"} & {
+            one["state"] for one in client.get("/readyz").json()["models"].values()
+        }:
+            pass
+        return client
+
+    yield started
+    for client in began:
+        client.__exit__(None, None, None)
+    logging.getLogger().handlers.clear()

@@ -1,0 +1,118 @@
+"""What waits together is computed together, in order, and never more than the limits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+
+import numpy as np
+import pytest
+from ortpacks_service.batching import Batcher
+from ortpacks_service.embedding import Embeddings
+from ortpacks_service.errors import FullQueueError
+
+
+class Model:
+    """Answers each text with its number; ``gate`` holds its first run up."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.gate = threading.Event()
+
+    def compute(self, texts: Sequence[str]) -> Embeddings:
+        self.batches.append(list(texts))
+        self.gate.wait(10)
+        numbers = [int(text) for text in texts]
+        return Embeddings(np.array(numbers, np.float32)[:, None], np.ones(len(texts), np.int64))
+
+
+def ran(test: Callable[[Batcher, Model], Awaitable[None]], batch: int = 4, room: int = 100) -> Model:
+    async def main() -> None:
+        batcher = Batcher(model.compute, lambda: batch, room, lambda _: None)
+        task = asyncio.create_task(batcher.run())
+        await test(batcher, model)
+        task.cancel()
+
+    model = Model()
+    asyncio.run(main())
+    return model
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+
+
+def test_requests_that_came_meanwhile_share_a_batch() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        requests = [asyncio.create_task(batcher.embed(["0"]))]
+        await settled()
+        requests += [asyncio.create_task(batcher.embed([str(number)])) for number in range(1, 7)]
+        await settled()
+        model.gate.set()
+        found = await asyncio.gather(*requests)
+        assert [int(one.vectors[0, 0]) for one in found] == list(range(7))
+
+    assert [len(batch) for batch in ran(test).batches] == [1, 4, 2]
+
+
+def test_a_large_request_is_cut_by_length_and_answered_in_order() -> None:
+    texts = ["1", "22222", "3", "44", "555", "6", "7777777", "88", "9"]
+
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.set()
+        found = await batcher.embed(texts)
+        assert [str(int(value)) for value in found.vectors[:, 0]] == texts
+
+    batches = ran(test).batches
+    assert [[len(text) for text in batch] for batch in batches] == [[7, 5, 3, 2], [2, 1, 1, 1], [1]]
+
+
+def test_a_full_queue_refuses_and_takes_again() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        first = asyncio.create_task(batcher.embed(["1"] * 8))
+        await settled()
+        with pytest.raises(FullQueueError) as full:
+            await batcher.embed(["2"] * 3)
+        assert (full.value.code, full.value.retry_after) == (503, 1)
+        model.gate.set()
+        await first
+        assert batcher.length == 0
+        await batcher.embed(["2"] * 3)
+
+    ran(test, room=10)
+
+
+def test_an_idle_service_takes_a_request_larger_than_its_queue() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.set()
+        assert len((await batcher.embed(["1"] * 25)).vectors) == 25
+
+    ran(test, room=10)
+
+
+def test_what_nobody_waits_for_is_not_computed() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        first = asyncio.create_task(batcher.embed(["1"]))
+        await settled()
+        gone = asyncio.create_task(batcher.embed(["2"]))
+        await settled()
+        gone.cancel()
+        await settled()
+        assert batcher.length == 1
+        model.gate.set()
+        await first
+        await batcher.embed(["3"])
+
+    assert ran(test).batches == [["1"], ["3"]]
+
+
+def test_an_error_is_the_answer_of_its_batch_alone() -> None:
+    async def test(batcher: Batcher, model: Model) -> None:
+        model.gate.set()
+        with pytest.raises(ValueError, match="invalid literal"):
+            await batcher.embed(["no number"])
+        assert len((await batcher.embed(["1"])).vectors) == 1
+
+    ran(test)

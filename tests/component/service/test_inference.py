@@ -1,0 +1,216 @@
+"""The Open Inference Protocol: JSON, binary tensors, and what is wrong with a request."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.component.service.conftest import Start
+
+
+@pytest.fixture(autouse=True)
+def _more_models(models: Path, matrix: Path) -> None:
+    """``times``: (batch, 4) of float → (batch, 2); ``same``: texts and halves to themselves."""
+    (models / "times").mkdir()
+    matrix.rename(models / "times" / "model.onnx")
+    values = {"text": TensorProto.STRING, "half": TensorProto.FLOAT16}
+    sides = [
+        [helper.make_tensor_value_info(f"{name}{end}", kind, ["n"]) for name, kind in values.items()]
+        for end in ("", "_out")
+    ]
+    nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in values]
+    graph = helper.make_graph(nodes, "g", sides[0], sides[1])
+    (models / "same").mkdir()
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(made, models / "same" / "model.onnx")
+
+
+ROW = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 0, 0, 1]}
+TIMES, SAME = "/v2/models/times/infer", "/v2/models/same/infer"
+
+
+def sized(data: bytes) -> dict[str, int]:
+    return {"binary_data_size": len(data)}
+
+
+def binary(head: dict[str, object], *blocks: bytes) -> tuple[bytes, dict[str, str]]:
+    text = json.dumps(head).encode()
+    return b"".join([text, *blocks]), {"Inference-Header-Content-Length": str(len(text))}
+
+
+def test_the_server_and_its_models_describe_themselves(start: Start) -> None:
+    service = start()
+    assert service.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert service.get("/v2/health/live").json() == {"live": True}
+    assert service.get("/v2/health/ready").status_code == 200
+    assert service.get("/v2/models/times/versions/1/ready").status_code == 200
+    assert service.get("/v2/models/times").json() == {
+        "name": "times",
+        "versions": ["1"],
+        "platform": "onnxruntime_onnx",
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}],
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
+    }
+
+
+def test_json_in_json_out(start: Start) -> None:
+    """w is 0 … 7 in rows of two: rows 0 and 3 add up to (6, 8)."""
+    answer = start().post(TIMES, json={"id": "a", "inputs": [ROW]}).json()
+    assert answer == {
+        "model_name": "times",
+        "model_version": "1",
+        "id": "a",
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [1, 2], "data": [6, 8]}],
+    }
+
+
+def test_binary_in_binary_out(start: Start) -> None:
+    data = np.array([[1, 0, 0, 1], [0, 1, 0, 0]], "<f4").tobytes()
+    tensor = {"name": "x", "shape": [2, 4], "datatype": "FP32", "parameters": sized(data)}
+    wanted = {"name": "y", "parameters": {"binary_data": True}}
+    body, headers = binary({"inputs": [tensor], "outputs": [wanted]}, data)
+    answer = start().post(TIMES, content=body, headers=headers)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    size = int(answer.headers["inference-header-content-length"])
+    described = json.loads(answer.content[:size])["outputs"][0]
+    assert described == {
+        "name": "y",
+        "datatype": "FP32",
+        "shape": [2, 2],
+        "parameters": {"binary_data_size": 16},
+    }
+    assert np.frombuffer(answer.content[size:], "<f4").tolist() == [6, 8, 2, 3]
+
+
+def test_texts_and_halves_go_through(start: Start) -> None:
+    texts = b"".join(struct.pack("<I", len(text)) + text for text in ("å".encode(), b""))
+    halves = np.array([0.5, -2], "<f2").tobytes()
+    head: dict[str, object] = {
+        "inputs": [
+            {
+                "name": "text",
+                "shape": [2],
+                "datatype": "BYTES",
+                "parameters": {"binary_data_size": len(texts)},
+            },
+            {"name": "half", "shape": [2], "datatype": "FP16", "parameters": {"binary_data_size": 4}},
+        ],
+        "parameters": {"binary_data_output": True},
+    }
+    body, headers = binary(head, texts, halves)
+    answer = start().post(SAME, content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert answer.content.endswith(texts + halves)
+
+
+def test_texts_in_json(start: Start) -> None:
+    head = {
+        "inputs": [
+            {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["å"]},
+            {"name": "half", "shape": [1], "datatype": "FP16", "data": [0.5]},
+        ],
+        "outputs": [{"name": "text_out"}],
+    }
+    answer = start().post(SAME, json=head).json()
+    assert answer["outputs"] == [{"name": "text_out", "datatype": "BYTES", "shape": [1], "data": ["å"]}]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ([], "inputs: a list of tensors is wanted"),
+        ({"inputs": {}}, "inputs: a list of tensors is wanted"),
+        ({"inputs": [1]}, "inputs[0]: an object with name, shape and datatype is wanted"),
+        ({"inputs": [{**ROW, "shape": [1, -4]}]}, "x: shape: a list of whole numbers is wanted"),
+        ({"inputs": [{**ROW, "shape": "4"}]}, "x: shape: a list of whole numbers is wanted"),
+        ({"inputs": [{**ROW, "shape": [1, 5]}]}, "x: shape [1, 5] has 5 items, data 4"),
+        ({"inputs": [{**ROW, "shape": [2**40, 2**40]}]}, "x: shape"),
+        ({"inputs": [{**ROW, "datatype": "FLOAT"}]}, "x: datatype 'FLOAT' is none of BOOL"),
+        ({"inputs": [{**ROW, "data": ["a"] * 4}]}, "x: data is not FP32"),
+        ({"inputs": [{**ROW, "data": [[1], [1, 2]]}]}, "x: data is not FP32"),
+        ({"inputs": [{**ROW, "data": None}]}, "x: "),
+        ({"inputs": [{**ROW, "parameters": 1}]}, "parameters: an object is wanted"),
+        ({"inputs": [{**ROW, "parameters": {"binary_data_size": -1}}]}, "binary_data_size: a whole number"),
+        ({"inputs": [{**ROW, "parameters": {"binary_data_size": 16}}]}, "binary_data_size is 16, 0 bytes"),
+        ({"inputs": [{**ROW, "name": "z"}]}, "z"),
+        ({"inputs": []}, "x"),
+        ({"inputs": [{**ROW, "shape": [4]}]}, "Invalid rank"),
+        ({"inputs": [{**ROW, "datatype": "INT64"}]}, "tensor(int64)"),
+        ({"inputs": [ROW], "outputs": [{"name": "z"}]}, "times has no output 'z'. It has y."),
+        ({"inputs": [ROW], "outputs": ["y"]}, "outputs: a list of objects with a name is wanted"),
+    ],
+)
+def test_a_wrong_request_is_told(start: Start, body: object, says: str) -> None:
+    answer = start().post(TIMES, json=body)
+    assert answer.status_code == 400
+    assert says in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("length", "blocks", "says"),
+    [
+        ("999999", b"", "is no length within"),
+        ("-1", b"", "is no length within"),
+        (None, bytes(15), "binary_data_size is 16, 15 bytes are left"),
+        (None, bytes(17), "1 bytes follow the last tensor"),
+    ],
+)
+def test_binary_data_that_does_not_add_up_is_told(
+    start: Start, length: str | None, blocks: bytes, says: str
+) -> None:
+    tensor = {"name": "x", "shape": [1, 4], "datatype": "FP32", "parameters": {"binary_data_size": 16}}
+    body, headers = binary({"inputs": [tensor]}, blocks)
+    if length:
+        headers["Inference-Header-Content-Length"] = length
+    answer = start().post(TIMES, content=body, headers=headers)
+    assert answer.status_code == 400
+    assert says in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (struct.pack("<I", 9) + b"short", "a text is longer than the data that is left"),
+        (b"\x01", "a text is longer than the data that is left"),
+        (struct.pack("<I", 1) + b"\xff", "a text is not UTF-8"),
+    ],
+)
+def test_damaged_texts_are_told(start: Start, data: bytes, says: str) -> None:
+    tensor = {
+        "name": "text",
+        "shape": [1],
+        "datatype": "BYTES",
+        "parameters": {"binary_data_size": len(data)},
+    }
+    body, headers = binary({"inputs": [tensor]}, data)
+    answer = start().post(SAME, content=body, headers=headers)
+    assert (answer.status_code, says in answer.json()["error"]) == (400, True)
+
+
+def test_halves_have_no_json(start: Start) -> None:
+    head = {
+        "inputs": [
+            {"name": "text", "shape": [1], "datatype": "BYTES", "data": ["a"]},
+            {"name": "half", "shape": [1], "datatype": "FP16", "data": [0.5]},
+        ]
+    }
+    answer = start().post(SAME, json=head)
+    assert (answer.status_code, "ask for it with binary_data" in answer.json()["error"]) == (400, True)
+
+
+def test_models_and_versions_that_are_not_there_are_told(start: Start) -> None:
+    service = start()
+    lost = service.get("/v2/models/nope")
+    assert (lost.status_code, lost.json()["error"]) == (
+        404,
+        "no model 'nope' in the folder of models. There: all-MiniLM-L6-v2, same, times.",
+    )
+    assert service.get("/v2/models/nope/ready").status_code == 404
+    other = service.get("/v2/models/times/versions/2")
+    assert (other.status_code, other.json()["error"]) == (404, "version: each model has one, 1")

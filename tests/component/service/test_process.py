@@ -1,0 +1,171 @@
+"""The service as a process: settings, signals, and what survives a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import ROOT
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    port: int
+
+    def get(self, path: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            return dict(json.loads(answer.read()))
+
+    def post(self, path: str, body: object) -> dict[str, Any]:
+        return dict(json.loads(self.send(path, json.dumps(body).encode())))
+
+    def send(self, path: str, body: bytes) -> bytes:
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return bytes(answer.read())
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def argv(models: Path, data: Path, port: int, *flags: str) -> list[str]:
+    where = ["--models", str(models), "--data", str(data), "--port", str(port)]
+    return [sys.executable, "-m", "ortpacks_service", *where, *flags]
+
+
+def world() -> dict[str, str]:
+    path = os.pathsep.join(str(ROOT / name) for name in ("runtime", "service"))
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@contextmanager
+def service(models: Path, data: Path) -> Iterator[Running]:
+    port = free_port()
+    with subprocess.Popen(
+        argv(models, data, port), env=world(), stderr=subprocess.PIPE, text=True
+    ) as process:
+        running = Running(process, port)
+        try:
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    running.post("/embed", {"texts": "east"})
+                    break
+                except OSError:
+                    assert process.poll() is None, process.communicate()
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+            yield running
+        finally:
+            process.kill()
+
+
+def test_sigterm_ends_it_after_what_was_asked_is_answered(models: Path, tmp_path: Path) -> None:
+    with service(models, tmp_path / "data") as running:
+        answers: list[int] = []
+        asking = threading.Thread(
+            target=lambda: answers.append(
+                len(running.post("/embed", {"texts": ["east north"] * 1000})["embeddings"])
+            )
+        )
+        asking.start()
+        time.sleep(0.05)
+        began = time.monotonic()
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(10) == -signal.SIGTERM
+        assert time.monotonic() - began < 10
+        asking.join()
+        assert answers == [1000]
+        assert running.process.stderr is not None
+        lines = [json.loads(line) for line in running.process.stderr]
+        assert lines[0]["message"] == "serving"
+        assert {line["level"] for line in lines} == {"INFO"}
+
+
+def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path) -> None:
+    acknowledged: list[int] = []
+    with service(models, tmp_path / "data") as running:
+
+        def add() -> None:
+            try:
+                while True:
+                    acknowledged.extend(running.post("/add", {"texts": ["east", "north"]})["ids"])
+            except OSError:
+                pass
+
+        adding = [threading.Thread(target=add) for _ in range(3)]
+        for thread in adding:
+            thread.start()
+        while len(acknowledged) < 40:
+            time.sleep(0.01)
+        running.process.kill()
+        for thread in adding:
+            thread.join()
+    with service(models, tmp_path / "data") as again:
+        found = again.post("/search", {"text": "east", "k": 1000})["results"]
+        assert len(acknowledged) == len(set(acknowledged))
+        assert set(acknowledged) <= {one["id"] for one in found}
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "says"),
+    [
+        (["--port", "70000"], {}, "70000: a port from 1 to 65535 is wanted"),
+        (["--queue", "0"], {}, "'0': a whole number above 0 is wanted"),
+        ([], {"ORTPACKS_BATCH": "many"}, "'many': a whole number above 0 is wanted"),
+        (
+            ["--models", "nowhere"],
+            {},
+            "nowhere does not exist. `./run service` of",
+        ),
+        ([], {"ORTPACKS_PROVIDER": "cudda"}, "ORTPACKS_PROVIDER: 'cudda' is none of"),
+    ],
+)
+def test_a_wrong_setting_ends_it_with_a_sentence(
+    models: Path, tmp_path: Path, flags: list[str], env: dict[str, str], says: str
+) -> None:
+    command = argv(models, tmp_path / "data", free_port(), *flags)
+    done = subprocess.run(command, env=world() | env, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_told(models: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = argv(models, tmp_path / "data", taken.getsockname()[1])
+        done = subprocess.run(command, env=world(), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert f"--port {command[-1]}: Address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_another_model_s_store_is_refused(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with service(models, tmp_path / "data") as running:
+        running.post("/add", {"texts": "east"})
+    (models / "all-MiniLM-L6-v2").rename(models / "mine")
+    monkeypatch.setenv("ORTPACKS_MODEL_NAME", "mine")
+    with service(models, tmp_path / "data") as running, pytest.raises(OSError, match="503"):
+        running.post("/add", {"texts": "east"})

@@ -1,0 +1,229 @@
+"""The service's routes, asked as its users ask them."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ortpacks_service.options import EMBEDDER
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.component.service.conftest import Start
+
+HALF = pytest.approx(2**-0.5)
+
+
+def test_it_answers_before_and_after_its_models_are_open(start: Start) -> None:
+    service = start()
+    assert service.get("/ping").json() == {"status": "pong"}
+    assert service.get("/healthz").status_code == 200
+    ready = service.get("/readyz")
+    assert (ready.status_code, ready.json()) == (
+        200,
+        {"ready": True, "models": {EMBEDDER: {"state": "ready"}}},
+    )
+
+
+def test_a_text_becomes_the_mean_of_its_tokens_with_length_1(start: Start) -> None:
+    """By hand: east is (2, 0), north (0, 3), an unknown word (1, 1); the padding's (9, 9) counts nowhere."""
+    answer = start().post("/embed", json={"texts": ["east", "west east", "north", "east north east east"]})
+    assert answer.status_code == 200
+    found = np.array(answer.json()["embeddings"])
+    wanted = np.array([[1, 0], [3, 1], [0, 1], [6, 3]]) / [[1], [10**0.5], [1], [45**0.5]]
+    assert found == pytest.approx(wanted, abs=1e-6)
+    assert {key: answer.json()[key] for key in ("dimensions", "model", "provider")} == {
+        "dimensions": 2,
+        "model": EMBEDDER,
+        "provider": "cpu",
+    }
+
+
+def test_a_single_text_needs_no_list(start: Start) -> None:
+    assert start().post("/embed", json={"texts": "east"}).json()["embeddings"] == [[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"{", "the body is no JSON"),
+        (b"[]", "a JSON object is wanted"),
+        (b"{}", "texts: a text or a list of texts is wanted"),
+        (b'{"inputs": ["east"]}', "texts: a text or a list of texts is wanted; found 'inputs'"),
+        (b'{"texts": []}', "texts: a text or a list of texts is wanted"),
+        (b'{"texts": [1]}', "texts: a text or a list of texts is wanted"),
+        (b'{"texts": {"a": "b"}}', "texts: a text or a list of texts is wanted"),
+        (b'{"texts": ["east", " "]}', "texts[1] is empty"),
+        (b'{"texts": ["\xff"]}', "the body is no JSON"),
+    ],
+)
+def test_a_wrong_body_is_told(start: Start, body: bytes, says: str) -> None:
+    answer = start().post("/embed", content=body)
+    assert answer.status_code == 400
+    assert says in answer.json()["error"]["message"]
+
+
+def test_limits_of_texts_and_bodies_are_told(start: Start) -> None:
+    service = start("--texts", "2", "--body-mib", "1")
+    many = service.post("/embed", json={"texts": ["east"] * 3})
+    assert (many.status_code, many.json()["error"]["message"]) == (
+        413,
+        "texts: 3 texts; at most 2 are taken at once (--texts)",
+    )
+    large = service.post("/embed", json={"texts": "east " * (1 << 20)})
+    assert large.status_code == 413
+    assert "larger than 1 MiB" in large.json()["error"]["message"]
+
+
+def test_what_is_not_there_is_told_as_json(start: Start) -> None:
+    service = start()
+    lost = service.get("/embed/all")
+    assert (lost.status_code, lost.json()["error"]["message"]) == (404, "GET /embed/all: Not Found")
+    wrong = service.get("/embed")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+
+
+def test_openai_s_form_in_numbers_and_in_base64(start: Start) -> None:
+    service = start()
+    body = {"model": EMBEDDER, "input": ["east", "east north"]}
+    answer = service.post("/v1/embeddings", json=body).json()
+    assert (answer["object"], answer["model"]) == ("list", EMBEDDER)
+    assert answer["usage"] == {"prompt_tokens": 3, "total_tokens": 3}
+    assert [(one["object"], one["index"]) for one in answer["data"]] == [("embedding", 0), ("embedding", 1)]
+    packed = service.post("/v1/embeddings", json={**body, "encoding_format": "base64"}).json()
+    for one, other in zip(answer["data"], packed["data"], strict=True):
+        read = np.frombuffer(base64.b64decode(other["embedding"]), "<f4")
+        assert read == pytest.approx(np.array(one["embedding"]), abs=1e-6)
+    assert service.get("/v1/models").json()["data"][0]["id"] == EMBEDDER
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "says"),
+    [
+        ({"model": "text-embedding-3-small"}, 404, "'text-embedding-3-small' is not served here"),
+        ({"encoding_format": "hex"}, 400, "encoding_format: float or base64 is wanted"),
+        ({"dimensions": 1}, 400, "has 2"),
+        ({"input": [[1, 2]]}, 400, "input: a text or a list of texts is wanted"),
+    ],
+)
+def test_what_openai_has_and_the_service_has_not_is_told(
+    start: Start, more: dict[str, object], code: int, says: str
+) -> None:
+    answer = start().post("/v1/embeddings", json={"input": "east", **more})
+    assert answer.status_code == code
+    assert says in answer.json()["error"]["message"]
+
+
+def test_what_was_added_is_found_nearest_first(start: Start) -> None:
+    service = start()
+    assert service.post("/add", json={"texts": ["north", "east"]}).json() == {"ids": [1, 2]}
+    assert service.post("/add", json={"texts": "east north"}).json() == {"ids": [3]}
+    found = service.post("/search", json={"text": "east east", "k": 2}).json()["results"]
+    assert [(one["id"], one["text"]) for one in found] == [(2, "east"), (3, "east north")]
+    assert [one["score"] for one in found] == pytest.approx([1, 2 / 13**0.5], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"text": "east", "k": 0}, "k: a whole number from 1 to 1000 is wanted, found 0"),
+        ({"text": "east", "k": True}, "k: a whole number from 1 to 1000 is wanted, found True"),
+        ({"k": 1}, "text: a text or a list of texts is wanted; found 'k'"),
+    ],
+)
+def test_a_wrong_search_is_told(start: Start, body: dict[str, object], says: str) -> None:
+    answer = start().post("/search", json=body)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (400, says)
+
+
+def test_a_store_that_cannot_be_opened_costs_no_embedding(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    service = start()
+    refused = service.post("/add", json={"texts": "east"})
+    assert refused.status_code == 503
+    assert "Check the folder that --data names" in refused.json()["error"]["message"]
+    assert service.post("/embed", json={"texts": "east"}).status_code == 200
+
+
+def test_metrics_are_prometheus_and_count(start: Start) -> None:
+    service = start()
+    service.post("/embed", json={"texts": ["east", "north"]})
+    service.post("/embed", json={})
+    answer = service.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    samples = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    assert samples["syn_embedding_total", "cpu"] == 2
+    assert samples["syn_embedding_seconds_count",] == 1
+    assert samples["syn_embedding_batch_size_sum",] == 2
+    assert samples["syn_embedding_queue",] == 0
+    assert samples["syn_requests_total", "/embed", "200"] == 1
+    assert samples["syn_requests_total", "/embed", "400"] == 1
+    assert samples["ortpacks_provider", EMBEDDER, "cpu"] == 1
+    assert samples["ortpacks_fallback", EMBEDDER] == 0
+
+
+def test_a_fallback_is_shown_with_its_reason(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ORTPACKS_PROVIDER", "cuda")
+    service = start()
+    report = service.get("/providers").json()[EMBEDDER]
+    assert report["provider"] == "cpu"
+    refused = report["steps"][0]
+    assert (refused["provider"], refused["taken"]) == ("cuda", False)
+    assert "built without CUDAExecutionProvider" in refused["reason"]
+    assert f'ortpacks_fallback{{model="{EMBEDDER}"}} 1.0' in service.get("/metrics").text
+
+
+def test_a_model_that_cannot_be_opened_is_told_and_costs_no_other(start: Start, models: Path) -> None:
+    (models / "broken").mkdir()
+    (models / "broken" / "model.onnx").write_bytes(b"no model")
+    service = start()
+    ready = service.get("/readyz")
+    assert (ready.status_code, ready.json()["ready"]) == (503, False)
+    assert ready.json()["reason"].startswith("broken: ")
+    assert ready.json()["models"][EMBEDDER] == {"state": "ready"}
+    assert service.post("/embed", json={"texts": "east"}).status_code == 200
+    assert service.get("/v2/models/broken").status_code == 503
+    assert service.get("/v2/models/broken/ready").status_code == 503
+
+
+def test_without_its_embedding_model_it_says_what_to_name(start: Start, models: Path) -> None:
+    shutil.rmtree(models / EMBEDDER)
+    service = start()
+    assert f"no {EMBEDDER}/model.onnx in {models}" in service.get("/readyz").json()["reason"]
+    assert service.post("/embed", json={"texts": "east"}).status_code == 404
+
+
+def test_config_toml_names_another_model_and_is_held_to_its_size(
+    start: Start, models: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(models / EMBEDDER, models / "mine")
+    (tmp_path / "config.toml").write_text('[ai]\nmodel_name = "mine"\nembedding_dim = 384\n')
+    service = start()
+    assert "embedding_dim is 384, mine has 2 dimensions" in service.get("/readyz").json()["reason"]
+    (tmp_path / "config.toml").write_text('[ai]\nmodel_name = "mine"\nembedding_dim = 2\n')
+    assert start().post("/embed", json={"texts": "east"}).json()["model"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[ai]\nprovider = "cudda"\n', "cudda"),
+        ("[ai]\nprovide = 1\n", "ai.provide is none of provider, device, level, strict"),
+        ("[ai\n", "config.toml: "),
+    ],
+)
+def test_a_model_s_own_wrong_setting_is_told(start: Start, models: Path, text: str, says: str) -> None:
+    (models / EMBEDDER / "config.toml").write_text(text)
+    assert says in start().get("/readyz").json()["reason"]
+
+
+def test_the_page_shows_what_is_there(start: Start) -> None:
+    page = start().get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "readyz" in page.text

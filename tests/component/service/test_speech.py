@@ -1,0 +1,90 @@
+"""Audio in pieces, and probabilities to segments."""
+
+from __future__ import annotations
+
+import io
+import wave
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from ortpacks_service.errors import RequestError
+from ortpacks_service.speech import Segments, WavReader
+
+
+def wav(rate: int = 16000, channels: int = 1, width: int = 2, frames: bytes = bytes(3200)) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as made:
+        made.setnchannels(channels)
+        made.setsampwidth(width)
+        made.setframerate(rate)
+        made.writeframes(frames)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("step", [1, 7, 44, 45, 10_000])
+def test_the_samples_do_not_depend_on_how_the_file_is_cut(step: int) -> None:
+    samples = np.array([0, 16384, -32768, 32767, 5], "<i2")
+    data = wav(frames=samples.tobytes())
+    reader = WavReader()
+    come = [reader.samples(data[at : at + step]) for at in range(0, len(data), step)]
+    assert reader.rate == 16000
+    assert np.concatenate(come) * 32768 == pytest.approx(samples)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"ID3\x04 an MP3", "the body is no WAV file"),
+        (b"RIFF" + bytes(1 << 16), "the body is no WAV file"),
+        (wav(rate=44100), "at 44100 Hz"),
+        (wav(channels=2), "2 channels of 16 bits"),
+        (wav(width=1), "1 channels of 8 bits"),
+        (wav()[:20] + b"\x03" + wav()[21:], "unknown format: 3"),
+    ],
+)
+def test_audio_of_another_format_is_told(body: bytes, says: str) -> None:
+    with pytest.raises(RequestError, match=says):
+        WavReader().samples(body)
+
+
+@pytest.mark.parametrize("body", [b"", b"RIFF", wav()[:43]])
+def test_a_file_that_ends_in_its_header_is_told(body: bytes) -> None:
+    reader = WavReader()
+    reader.samples(body)
+    with pytest.raises(RequestError, match="no whole WAV file"):
+        _ = reader.rate
+
+
+SPEECH, UNSURE, SILENCE = 0.9, 0.4, 0.1
+
+
+def segments(*probabilities: Sequence[float], missing: int = 0) -> list[tuple[float, float]]:
+    """In frames of 32 ms; the pad of 30 ms is taken off again."""
+    rule = Segments(16000, 512)
+    found = [one for part in probabilities for value in part for one in rule.after(value)]
+    return [(one.start / 0.032, one.end / 0.032) for one in [*found, *rule.finish(missing)]]
+
+
+PAD = 0.03 / 0.032
+
+
+def test_speech_ends_after_a_tenth_of_a_second_of_silence() -> None:
+    found = segments([SILENCE] * 10, [SPEECH] * 20, [SILENCE] * 10)
+    assert found == pytest.approx(np.array([(10 - PAD, 30 + PAD)]).reshape(1, 2), abs=0.01)
+
+
+def test_a_short_pause_and_doubt_end_nothing() -> None:
+    found = segments([SPEECH] * 10, [SILENCE] * 3, [SPEECH] * 10, [UNSURE] * 9, [SILENCE] * 10)
+    assert found == pytest.approx(np.array([(0, 32 + PAD)]), abs=0.01)
+
+
+def test_a_click_is_no_speech() -> None:
+    assert segments([SPEECH] * 7, [SILENCE] * 10) == []
+    assert len(segments([SPEECH] * 8, [SILENCE] * 10)) == 1
+
+
+def test_the_end_of_the_audio_ends_the_last_segment() -> None:
+    assert segments([SILENCE] * 5, [SPEECH] * 15, missing=256) == pytest.approx(
+        np.array([(5 - PAD, 19.5)]), abs=0.01
+    )

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -182,7 +182,22 @@ async def _vad(request: Request) -> Response:
         for segment in await service.in_thread(lambda: list(detector.finish())):
             yield _line(segment)
 
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
+    return _Lines(lines())
+
+
+class _Lines(Response):
+    """Lines of JSON as they come. Starlette's own class reads the request's body while it answers."""
+
+    def __init__(self, lines: AsyncIterator[bytes]) -> None:
+        super().__init__(media_type="application/x-ndjson")
+        del self.headers["content-length"]
+        self._lines = lines
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async for line in self._lines:
+            await send({"type": "http.response.body", "body": line, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _line(segment: Segment) -> bytes:

@@ -144,7 +144,7 @@ class Session:
     def _reopen(self, error: Exception) -> None:
         """Go on with the CPU. Raises ``error`` itself where the CPU does not open the model."""
         try:
-            made, file, note = _file_opened(self._path, self.report.level, CPU, Place(_wheel()), None)
+            made, file, note = _file_opened(self._path, self.settings, CPU, Place(_wheel()), None)
         except Exception as failure:
             raise error from failure
         self._inner = made
@@ -167,20 +167,23 @@ def open_session(
     level: str | None = None,
     strict: bool | None = None,
     *,
+    threads: int | None = None,
     feed: Feed | None = None,
 ) -> Session:
     """Open ``model`` on the first provider of a chain that runs it; the CPU ends every chain.
 
     ``provider`` is a name or alias (``auto``, ``cpu``, ``cuda``, ``gpu``, ``tensorrt``, ``coreml`` …),
     ``device`` a GPU by its number in CUDA's order or its UUID, ``level`` one of ``low``, ``medium`` and
-    ``high``. What is ``None`` is taken from the environment, else from ``config.toml``, else it is ``auto``,
-    the GPU that fits best, ``medium`` and false. ``feed`` are inputs for the warm-up, else they are made up.
+    ``high``, ``threads`` the number of those that compute on the CPU. What is ``None`` is taken from the
+    environment, else from ``config.toml``, else it is ``auto``, the GPU that fits best, ``medium``, false and
+    a thread for each core. ``feed`` are inputs for the warm-up, else they are made up.
 
     Raises ``ProviderError`` for a wrong setting and, with ``strict``, where another provider than
     ``provider`` would be used; ``FileNotFoundError`` for what is no file, ``TypeError`` for what is no path;
     what ONNX Runtime raises for a model that the CPU cannot open either.
     """
-    wanted = settings({"provider": provider, "device": device, "level": level, "strict": strict})
+    given = {"provider": provider, "device": device, "level": level, "strict": strict, "threads": threads}
+    wanted = settings(given)
     path = _model_path(model)
     report = Report(level=wanted.level)
     names = chain(wanted.provider, sys.platform)
@@ -238,7 +241,7 @@ def _taken(
     path: Path, name: str, wanted: Settings, place: Place, report: Report, feed: Feed | None
 ) -> tuple[onnxruntime.InferenceSession, Recording | None]:
     recording = _recording()
-    inner, file, note = _file_opened(path, wanted.level, name, place, recording)
+    inner, file, note = _file_opened(path, wanted, name, place, recording)
     ran, why = _warm(inner, name, feed)
     nodes: Mapping[str, int] = {}
     if ran and recording:
@@ -261,34 +264,36 @@ def _taken(
 
 def _file_opened(
     path: Path,
-    level: str,
+    wanted: Settings,
     name: str,
     place: Place,
     recording: Recording | None,
 ) -> tuple[onnxruntime.InferenceSession, Path, str]:
     """The session, the file that it opened, and a note where that is not the file that the level prefers."""
-    options = provider_options(name, place.ordinal, level, place.profile)
+    options = provider_options(name, place.ordinal, wanted.level, place.profile)
     providers = [(name, options)]
     if name == TENSORRT:
-        providers.append((CUDA, provider_options(CUDA, place.ordinal, level, place.profile)))
-    preferred, note = model_file(path, level, place.profile), ""
+        providers.append((CUDA, provider_options(CUDA, place.ordinal, wanted.level, place.profile)))
+    preferred, note = model_file(path, wanted.level, place.profile), ""
     if preferred != path:
         try:
-            inner = _opened(preferred, providers, recording)
+            inner = _opened(preferred, providers, wanted.threads, recording)
             if _inputs(inner) == _inputs(_plain(path)):
                 return inner, preferred, ""
             note = f"{preferred.name} takes other inputs than {path.name}, which is used"
         except Exception as error:  # noqa: BLE001 - the file that was asked for decides
             note = f"{preferred.name} is not used: {_first_line(str(error))}"
-    return _opened(path, providers, recording), path, note
+    return _opened(path, providers, wanted.threads, recording), path, note
 
 
 def _opened(
     file: Path,
     providers: Sequence[tuple[str, Mapping[str, str]]],
+    threads: int | None,
     recording: Recording | None,
 ) -> onnxruntime.InferenceSession:
     asked = onnxruntime.SessionOptions()
+    asked.intra_op_num_threads = threads or 0
     if recording is not None:
         warm_up.record(asked, recording.folder)
     inner = _Inner(str(file), asked, providers=[(ORT_NAMES[name], dict(given)) for name, given in providers])

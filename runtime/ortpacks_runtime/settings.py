@@ -26,6 +26,7 @@ VARIABLES = {
     "device": ("ORTPACKS_DEVICE", "GPU_DEVICE"),
     "level": ("ORTPACKS_LEVEL",),
     "strict": ("ORTPACKS_STRICT",),
+    "threads": ("ORTPACKS_THREADS",),
     "model_name": ("ORTPACKS_MODEL_NAME",),
     "embedding_dim": ("ORTPACKS_EMBEDDING_DIM",),
     "auto_download": ("ORTPACKS_AUTO_DOWNLOAD",),
@@ -54,6 +55,8 @@ class Settings:
     model_name: str | None = None
     embedding_dim: int | None = None
     auto_download: bool = False
+    threads: int | None = None
+    """Threads that compute on the CPU; ``None``: one for each core, also where a container may use fewer."""
 
 
 def settings(given: Mapping[str, object], env: Mapping[str, str] = os.environ) -> Settings:
@@ -138,6 +141,7 @@ _READERS = {
     "device": _device,
     "level": _level,
     "strict": _flag,
+    "threads": _count,
     "model_name": _text,
     "embedding_dim": _count,
     "auto_download": _flag,

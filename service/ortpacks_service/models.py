@@ -23,7 +23,7 @@ else:
 
 log = logging.getLogger("ortpacks_service")
 
-_FILE, _CONFIG, _KEYS = "model.onnx", "config.toml", ("provider", "device", "level", "strict")
+_FILE, _CONFIG, _KEYS = "model.onnx", "config.toml", ("provider", "device", "level", "strict", "threads")
 
 _SLOW_SECONDS = 5
 

@@ -65,6 +65,16 @@ ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
 PRODUCT = ROWS @ np.arange(8, dtype=np.float32).reshape(4, 2)
 
 
+def test_the_threads_that_were_asked_for_compute(model: Path) -> None:
+    def threads(session: Session) -> int:
+        return int(session.inner.get_session_options().intra_op_num_threads)
+
+    assert threads(open_session(model, "cpu")) == 0  # ONNX Runtime's word for one each core
+    assert threads(open_session(model, "cpu", threads=3)) == 3
+    with pytest.raises(ProviderError, match="threads=0: a whole number above 0 is wanted"):
+        open_session(model, "cpu", threads=0)
+
+
 def test_a_session_on_the_cpu_computes_and_says_what_ran_where(model: Path) -> None:
     session = open_session(model, "cpu")
     assert (session.report.provider, session.report.proved) == ("cpu", True)

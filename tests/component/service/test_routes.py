@@ -214,7 +214,7 @@ def test_config_toml_names_another_model_and_is_held_to_its_size(
     ("text", "says"),
     [
         ('[ai]\nprovider = "cudda"\n', "cudda"),
-        ("[ai]\nprovide = 1\n", "ai.provide is none of provider, device, level, strict"),
+        ("[ai]\nprovide = 1\n", "ai.provide is none of provider, device, level, strict, threads"),
         ("[ai\n", "config.toml: "),
     ],
 )

@@ -202,6 +202,35 @@ def service(_context: Context, dist: str | None = None) -> None:
     make_models(wiring)
 
 
+@verb(
+    iterable=["provider"],
+    provider="cpu, cuda or tensorrt; may be given more than once (default: cpu, and cuda with --package)",
+    package="a package that CUDA comes from",
+    model="a folder with model.onnx and tokenizer.json (default: MiniLM)",
+    threads="threads that compute on the CPU (default: one for each core)",
+    json="write JSON to this file",
+    svg="write a picture to this file",
+    page="write a page to this file",
+)
+def bench(
+    _context: Context,
+    provider: list[str],
+    package: str | None = None,
+    model: str | None = None,
+    threads: str | None = None,
+    json: str | None = None,
+    svg: str | None = None,
+    page: str | None = None,
+    dist: str | None = None,
+) -> None:
+    """Measure embedding: the runtime layer and the service beside the stock wheel and fastembed."""
+    # Imported late: onnx and onnxruntime are slow to import.
+    from benchmarks.bench import bench as measure  # noqa: PLC0415
+
+    files = {"json": json, "svg": svg, "page": page}
+    measure(make_wiring(dist), provider, package, model, files, threads)
+
+
 @verb()
 def doctor(_context: Context) -> None:
     """Say what is here and what is missing for a build."""

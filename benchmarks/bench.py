@@ -1,0 +1,98 @@
+"""The verb ``bench``: what is measured, and where the result goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks import serving_page
+from benchmarks.serving import Bench, facts, values
+from builder.adapters.test_models.service_models import EMBEDDER
+from builder.builds.proving import unpacked
+from builder.builds.python_wheels import make_models
+from builder.builds.wiring import Wiring
+from builder.errors import ValidationError
+from builder.package.archive import manifest_of
+from builder.pipeline.client_zipapp import build_client
+from builder.project.inputs import ort_wheel
+
+_PROVIDERS = ("cpu", "cuda", "tensorrt")
+
+
+def bench(
+    wiring: Wiring,
+    providers: Sequence[str],
+    package: str | None,
+    model: str | None,
+    files: Mapping[str, str | None],
+    threads: str | None,
+) -> None:
+    """Measure, print the table, and write the files that were asked for: ``json``, ``svg`` and ``page``."""
+    chosen = [_provider(name) for name in providers] or ["cpu", *(["cuda"] if package else [])]
+    folder = _model(model) if model else make_models(wiring) / EMBEDDER
+    with _package_env(wiring, package) as env:
+        asked = Bench(
+            model=folder,
+            root=wiring.root,
+            cache=wiring.cache,
+            providers=chosen,
+            package_env=env,
+            threads=_threads(threads),
+        )
+        rows = asked.rows()
+    wiring.reporter.say(serving_page.text(rows))
+    told = facts(asked)
+    wanted = {kind: Path(file) for kind, file in files.items() if file}
+    if "json" in wanted:
+        serving_page.write(wanted["json"], serving_page.dumps(values(rows), told))
+    if "svg" in wanted:
+        serving_page.write(wanted["svg"], serving_page.picture(rows, wiring.templates))
+    if "page" in wanted:
+        picture = os.path.relpath(wanted["svg"], wanted["page"].parent) if "svg" in wanted else None
+        command = " ".join(["./run", *sys.argv[1:]])
+        serving_page.write(wanted["page"], serving_page.page(rows, told, command, picture))
+
+
+def _provider(text: str) -> str:
+    if text not in _PROVIDERS:
+        raise ValidationError(f"--provider {text!r} is none of {', '.join(_PROVIDERS)}.")
+    return text
+
+
+def _model(text: str) -> Path:
+    folder = Path(text).absolute()
+    for name in ("model.onnx", "tokenizer.json"):
+        if not (folder / name).is_file():
+            raise ValidationError(
+                f"--model {text}: there is no {name} in it. Name a folder of an embedding model."
+            )
+    return folder
+
+
+def _threads(text: str | None) -> int:
+    if text is None:
+        return len(os.sched_getaffinity(0))
+    if not text.isascii() or not text.isdecimal() or int(text) == 0:
+        raise ValidationError(f"--threads {text!r}: a whole number above 0 is wanted.")
+    return int(text)
+
+
+@contextmanager
+def _package_env(wiring: Wiring, package: str | None) -> Iterator[dict[str, str]]:
+    """The variables with which Python runs on a package, under the official wheel of its version."""
+    if package is None:
+        yield {}
+        return
+    path = Path(package)
+    version = manifest_of(path, wiring.archive(wiring.reporter)).onnxruntime.version
+    wheel = wiring.store(wiring.lock, wiring.reporter).unpack(ort_wheel(version))
+    client = build_client(wiring.root, wiring.cache / "bench" / "ortpacks.pyz", None)
+    with unpacked(wiring, wiring.reporter, path) as folder:
+        yield {
+            "PYTHONPATH": str(wheel),
+            "ORT_DYLIB_PATH": str(folder / "lib" / "libonnxruntime.so.1"),
+            "ORTPACKS_CLIENT": str(client),
+        }

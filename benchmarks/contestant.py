@@ -1,0 +1,142 @@
+"""One way of embedding texts, measured on request: ``python -m benchmarks.contestant`` of ``serving``.
+
+The process is told on stdin how many texts to embed at once and for how many seconds, a line of JSON each
+time, and answers a line of JSON. Its first line tells how it came to its provider; the first answer has been
+computed then.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from benchmarks.measuring import peak_of
+
+Embed: TypeAlias = Callable[[Sequence[str]], object]
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Measure until stdin ends."""
+    asked = json.loads(sys.argv[1])
+    embed, told = _KINDS[asked["kind"]](asked)
+    watched = asked.get("process") or os.getpid()
+    embed(asked["texts"][:1])
+    _say(told)
+    for line in sys.stdin:
+        turn = json.loads(line)
+        texts = [asked["texts"][at % len(asked["texts"])] for at in range(turn["batch"])]
+        cpu, latencies = cpu_of(watched), _latencies(embed, texts, turn["seconds"])
+        _say({"latencies": latencies, "cpu": cpu_of(watched) - cpu, "peak": peak_of(watched)})
+
+
+def cpu_of(process: int) -> float:
+    """Seconds that a process' threads have computed."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _latencies(embed: Embed, texts: Sequence[str], seconds: float) -> list[float]:
+    embed(texts)
+    found: list[float] = []
+    until = time.perf_counter() + seconds
+    while not found or time.perf_counter() < until:
+        began = time.perf_counter()
+        embed(texts)
+        found.append(time.perf_counter() - began)
+    return found
+
+
+def _say(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def _runtime(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
+    """The runtime layer's session, under the service's tokens and pooling."""
+    from ortpacks_runtime import open_session  # noqa: PLC0415 - this process alone has it to pay for
+    from ortpacks_service.embedding import Embedder  # noqa: PLC0415
+
+    folder = Path(str(asked["model"]))
+    session = open_session(
+        folder / "model.onnx",
+        str(asked["provider"]),
+        level=str(asked["level"]),
+        threads=int(str(asked["threads"])),
+    )
+    report = session.report
+    refused = {step.provider: step.reason for step in report.steps if not step.taken}
+    told = {"provider": report.provider, "refused": refused, "libraries": report.libraries}
+    return Embedder(session, folder / "tokenizer.json").embed, {**told, "dtype": report.dtype or "fp32"}
+
+
+def _stock(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
+    """The session of the stock wheel, under the same tokens and pooling."""
+    import onnxruntime  # noqa: PLC0415
+    from ortpacks_service.embedding import Embedder  # noqa: PLC0415
+
+    folder = Path(str(asked["model"]))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(str(asked["threads"]))
+    file = str(folder / "model.onnx")
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    session.inner = session
+    version = f"onnxruntime {onnxruntime.__version__}"
+    told = {"provider": "cpu", "libraries": version, "dtype": "fp32"}
+    return Embedder(session, folder / "tokenizer.json").embed, dict(told)
+
+
+def _fastembed(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
+    """Fastembed on the same file. What it asks of a folder besides are four small files of settings."""
+    import fastembed  # type: ignore[import-not-found] # noqa: PLC0415 - in an environment of its own
+    import onnxruntime  # noqa: PLC0415
+    from fastembed.common.model_description import (  # type: ignore[import-not-found] # noqa: PLC0415
+        ModelSource,
+        PoolingType,
+    )
+
+    fastembed.TextEmbedding.add_custom_model(
+        model="ours",
+        pooling=PoolingType.DISABLED,
+        normalization=True,
+        sources=ModelSource(url="https://localhost/none"),
+        dim=384,
+        model_file="model.onnx",
+    )
+    made = fastembed.TextEmbedding(
+        "ours", specific_model_path=str(asked["model"]), threads=int(str(asked["threads"]))
+    )
+    versions = f"fastembed {fastembed.__version__}, onnxruntime {onnxruntime.__version__}"
+    told = {"provider": "cpu", "libraries": versions, "dtype": "fp32"}
+    return lambda texts: list(made.embed(list(texts), batch_size=len(texts))), dict(told)
+
+
+def _service(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
+    """A client of the service on one connection; CPU seconds and memory are the service's."""
+    line = http.client.HTTPConnection("127.0.0.1", int(str(asked["port"])), timeout=60)
+
+    def embed(texts: Sequence[str]) -> object:
+        try:
+            return asked_for(texts)
+        except (OSError, http.client.HTTPException):  # the service has closed it between two turns
+            line.close()
+            return asked_for(texts)
+
+    def asked_for(texts: Sequence[str]) -> bytes:
+        line.request("POST", "/embed", json.dumps({"texts": texts}), {"Content-Type": "application/json"})
+        return line.getresponse().read()
+
+    return embed, {"provider": "cpu", "libraries": "over HTTP", "dtype": "fp32"}
+
+
+_KINDS = {"runtime": _runtime, "stock": _stock, "fastembed": _fastembed, "service": _service}
+
+if __name__ == "__main__":
+    main()

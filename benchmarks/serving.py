@@ -1,0 +1,271 @@
+"""Embedding with MiniLM: the runtime layer, the service, the stock wheel and fastembed, in turn, in one run.
+
+Each way is a process of its own that computes only in its turn, round by round, on the same texts, the same
+model file and the same number of threads. Nothing is shown that was not measured in the run; what cannot run
+says why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+BATCHES = (1, 8, 32)
+
+_FASTEMBED = "fastembed==0.7.4"
+
+_SETTINGS = {
+    "config.json": {"pad_token_id": 0},
+    "tokenizer_config.json": {"model_max_length": 256, "pad_token": "[PAD]"},
+    "special_tokens_map.json": {
+        f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")
+    },
+}
+"""What fastembed wants beside a model: MiniLM's own values."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a way took for one size of batch. Times are in seconds, memory in bytes."""
+
+    batch: int
+    p50: float
+    p95: float
+    p99: float
+    items: float
+    """Texts a second."""
+    cpu: float
+    """CPU seconds for 1000 texts."""
+
+
+@dataclass
+class Row:
+    """A way, and its figures, or why it has none."""
+
+    name: str
+    provider: str
+    level: str
+    libraries: str = ""
+    dtype: str = ""
+    cold: float | None = None
+    """Seconds from the start of the process to its first answer."""
+    memory: int | None = None
+    figures: list[Figures] = field(default_factory=list)
+    reason: str = ""
+
+
+@dataclass
+class _Way:
+    row: Row
+    asked: dict[str, object]
+    interpreter: str = sys.executable
+    env: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+    latencies: dict[int, list[float]] = field(default_factory=dict)
+    cpu: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What is measured."""
+
+    model: Path
+    """A folder with model.onnx and tokenizer.json."""
+    root: Path
+    cache: Path
+    providers: Sequence[str]
+    package_env: Mapping[str, str]
+    """The environment in which Python runs on a package; empty: without one."""
+    threads: int
+    seconds: float = 1.0
+    """Of each turn."""
+    rounds: int = 3
+
+    def rows(self) -> list[Row]:
+        """Measure everything."""
+        with ExitStack() as stack:
+            ways = [*self._ours(), *self._others(stack)]
+            for way in ways:
+                stack.enter_context(_started(way))
+            for _ in range(self.rounds):
+                for batch in BATCHES:
+                    for way in ways:
+                        _turn(way, batch, self.seconds)
+        for way in ways:
+            if not way.row.reason:
+                way.row.figures = [_figures(way, batch) for batch in BATCHES]
+        return [way.row for way in ways]
+
+    def _ours(self) -> Iterator[_Way]:
+        for provider in self.providers:
+            for level in ("low", "medium", "high"):
+                asked = {"kind": "runtime", **self._same(), "provider": provider, "level": level}
+                env = {} if provider == "cpu" else self.package_env
+                yield _Way(Row("runtime layer", provider, level), asked, env=self._env(env))
+
+    def _others(self, stack: ExitStack) -> Iterator[_Way]:
+        port, process = stack.enter_context(self._service())
+        asked = {"kind": "service", **self._same(), "port": port, "process": process}
+        yield _Way(Row("service, one client", "cpu", "medium"), asked, env=self._env({}))
+        yield _Way(Row("stock wheel", "cpu", "medium"), {"kind": "stock", **self._same()}, env=self._env({}))
+        row = Row("fastembed", "cpu", "medium")
+        try:
+            python = self._fastembed()
+        except subprocess.CalledProcessError as error:
+            row.reason = f"{_FASTEMBED} does not install here: {error.stderr.strip().splitlines()[-1]}"
+            yield _Way(row, {})
+            return
+        folder = self._with_settings()
+        yield _Way(row, {"kind": "fastembed", **self._same(), "model": str(folder)}, python, self._env({}))
+
+    def _same(self) -> dict[str, object]:
+        return {"model": str(self.model), "threads": self.threads, "texts": texts(self.model)}
+
+    def _env(self, more: Mapping[str, str]) -> dict[str, str]:
+        own = [str(self.root), str(self.root / "runtime"), str(self.root / "service")]
+        path = os.pathsep.join([*filter(None, [more.get("PYTHONPATH")]), *own])
+        return {**os.environ, **more, "PYTHONPATH": path}
+
+    @contextmanager
+    def _service(self) -> Iterator[tuple[int, int]]:
+        """The port and process of the service, ready."""
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        argv = ["--models", str(self.model.parent), "--data", str(self.cache / "bench"), "--port", str(port)]
+        env = self._env({"ORTPACKS_PROVIDER": "cpu", "ORTPACKS_THREADS": str(self.threads)})
+        with subprocess.Popen(
+            [sys.executable, "-m", "ortpacks_service", *argv], env=env, stderr=subprocess.DEVNULL
+        ) as process:
+            try:
+                while process.poll() is None:
+                    try:
+                        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+                            break
+                    except OSError:
+                        time.sleep(0.02)
+                yield port, process.pid
+            finally:
+                process.terminate()
+
+    def _fastembed(self) -> str:
+        """The interpreter of an environment that has fastembed, made once."""
+        folder = self.cache / "bench" / _FASTEMBED
+        python = folder / "bin" / "python"
+        if not (folder / "made").is_file():
+            _quiet([sys.executable, "-m", "venv", str(folder)])
+            _quiet([str(python), "-m", "pip", "install", "--quiet", _FASTEMBED])
+            (folder / "made").touch()
+        return str(python)
+
+    def _with_settings(self) -> Path:
+        """The model's folder with the files that fastembed wants beside it."""
+        folder = self.cache / "bench" / "model"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("model.onnx", "tokenizer.json"):
+            link = folder / name
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.model / name)
+        for name, value in _SETTINGS.items():
+            (folder / name).write_text(json.dumps(value), encoding="utf-8")
+        return folder
+
+
+def texts(model: Path) -> list[str]:
+    """256 texts of 4 to 40 words of the model's vocabulary, the same ones each time."""
+    vocabulary = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    words = sorted(word for word in vocabulary if word.isascii() and word.isalpha() and len(word) > 2)  # noqa: PLR2004
+    random = np.random.default_rng(0)
+    return [" ".join(random.choice(words, size)) for size in random.integers(4, 41, 256)]
+
+
+def facts(bench: Bench) -> dict[str, object]:
+    """The machine and what was measured."""
+    cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    name = next((line.partition(":")[2].strip() for line in cpu.splitlines() if "model name" in line), "?")
+    return {
+        "processor": name,
+        "cores": os.cpu_count(),
+        "threads": bench.threads,
+        "system": platform.platform(terse=True),
+        "python": platform.python_version(),
+        "model": bench.model.name,
+        "date": time.strftime("%Y-%m-%d"),
+        "rounds": bench.rounds,
+        "seconds": bench.seconds,
+    }
+
+
+def values(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """The rows for JSON."""
+    return [asdict(row) for row in rows]
+
+
+def _quiet(argv: Sequence[str]) -> None:
+    subprocess.run(argv, check=True, capture_output=True, text=True)
+
+
+@contextmanager
+def _started(way: _Way) -> Iterator[None]:
+    """The way's process, after its first answer; none where it runs on another provider."""
+    if way.row.reason:
+        yield
+        return
+    began = time.perf_counter()
+    argv = [way.interpreter, "-m", "benchmarks.contestant", json.dumps(way.asked)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(argv, env=way.env, text=True, **pipes) as process:  # type: ignore[call-overload]
+        line = process.stdout.readline()
+        cold = time.perf_counter() - began
+        told = json.loads(line) if line else {}
+        if told.get("provider") == way.row.provider:
+            way.process = process
+            way.row.libraries, way.row.dtype, way.row.cold = told["libraries"], told["dtype"], cold
+        else:
+            way.row.reason = told.get("refused", {}).get(way.row.provider) or _last_word(process)
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+def _last_word(process: subprocess.Popen[str]) -> str:
+    process.kill()
+    lines = process.stderr.read().strip().splitlines() if process.stderr else []
+    return lines[-1] if lines else f"it left with code {process.wait()}"
+
+
+def _turn(way: _Way, batch: int, seconds: float) -> None:
+    process = way.process
+    if process is None or process.stdin is None or process.stdout is None:
+        return
+    try:
+        process.stdin.write(json.dumps({"batch": batch, "seconds": seconds}) + "\n")
+        process.stdin.flush()
+        told = json.loads(process.stdout.readline())
+    except (OSError, ValueError):
+        way.process, way.row.reason = None, _last_word(process)
+        return
+    way.latencies.setdefault(batch, []).extend(told["latencies"])
+    way.cpu[batch] = way.cpu.get(batch, 0.0) + told["cpu"]
+    way.row.memory = told["peak"]
+
+
+def _figures(way: _Way, batch: int) -> Figures:
+    found = way.latencies[batch]
+    p50, p95, p99 = (float(np.quantile(found, share)) for share in (0.5, 0.95, 0.99))
+    done = batch * (len(found) + 3)  # each turn begins with a run that is not timed
+    return Figures(batch, p50, p95, p99, batch / statistics.median(found), 1000 * way.cpu[batch] / done)

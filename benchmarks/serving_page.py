@@ -1,0 +1,100 @@
+"""The table, page and picture of ``./run bench``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+
+from benchmarks.serving import BATCHES, Row
+
+_HEAD = (
+    *("what", "provider", "level", "file", "texts", "p50 ms", "p95 ms", "p99 ms", "texts/s", "CPU s/1000"),
+    *("first answer s", "MiB"),
+)
+
+
+_ABOUT = """\
+Each row is a process of its own that computes only in its turn, on the same texts (4 to 40 words), the same
+`model.onnx` (`file` int8: the one beside it) and the same number of threads. The first answer counts from the
+start of the process; of the service, from the client's. Its CPU seconds and memory are the service's."""
+
+
+def table(rows: Sequence[Row]) -> list[list[str]]:
+    """A line for each way and batch; a way that did not run has one, with its reason in place of figures."""
+    return [list(_HEAD), *(line for row in rows for line in _lines(row))]
+
+
+def _lines(row: Row) -> Iterator[list[str]]:
+    begin = [row.name, row.provider, row.level]
+    if row.reason:
+        yield [*begin, f"not run: {row.reason}"]
+        return
+    for at, one in enumerate(row.figures):
+        once = [f"{row.cold:.2f}", f"{(row.memory or 0) / 2**20:.0f}"] if at == 0 else ["", ""]
+        times = [f"{1000 * value:.1f}" for value in (one.p50, one.p95, one.p99)]
+        yield [*begin, row.dtype, str(one.batch), *times, f"{one.items:.0f}", f"{one.cpu:.1f}", *once]
+
+
+def text(rows: Sequence[Row]) -> str:
+    """The table for a terminal."""
+    lines = table(rows)
+    widths = [
+        max(len(line[at]) for line in lines if at < len(line) and len(line) == len(_HEAD))
+        for at in range(len(_HEAD))
+    ]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False))
+        if len(line) == len(_HEAD)
+        else "  ".join([*(cell.ljust(width) for cell, width in zip(line[:3], widths, strict=False)), line[3]])
+        for line in lines
+    )
+
+
+def page(rows: Sequence[Row], facts: Mapping[str, object], command: str, picture: str | None) -> str:
+    """The Markdown page."""
+    head, *lines = table(rows)
+    cells = [head, ["---"] * len(head), *([*line, *[""] * (len(head) - len(line))] for line in lines)]
+    told = ", ".join(f"{key} {value}" for key, value in facts.items())
+    return "\n".join(
+        [
+            "# Embedding, measured",
+            "",
+            f"`{command}` wrote this page: {told}.",
+            "",
+            _ABOUT,
+            "",
+            *([f"![Texts a second at {BATCHES[-1]} texts at once]({picture})", ""] if picture else []),
+            *("| " + " | ".join(line) + " |" for line in cells),
+            "",
+        ]
+    )
+
+
+def picture(rows: Sequence[Row], templates: Path) -> str:
+    """Bars of texts a second at the largest batch, as SVG."""
+    environment = Environment(loader=FileSystemLoader(templates), autoescape=True, trim_blocks=True)
+    ran = [row for row in rows if row.figures]
+    most = max((row.figures[-1].items for row in ran), default=1.0)
+    bars = [
+        {
+            "name": f"{row.name}, {row.provider}, {row.level}",
+            "value": round(row.figures[-1].items),
+            "share": row.figures[-1].items / most,
+        }
+        for row in ran
+    ]
+    return environment.get_template("bench.svg.j2").render(bars=bars, batch=BATCHES[-1])
+
+
+def write(file: Path, content: str) -> None:
+    """Write a text file; its folder is made."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content, encoding="utf-8")
+
+
+def dumps(rows: Sequence[Mapping[str, object]], facts: Mapping[str, object]) -> str:
+    """The result as JSON."""
+    return json.dumps({"facts": facts, "rows": rows}, indent=2) + "\n"

@@ -31,6 +31,7 @@ def bench(
     threads: str | None,
 ) -> None:
     """Measure, print the table, and write the files that were asked for: ``json``, ``svg`` and ``page``."""
+    threads_used = _threads(threads)
     chosen = [_provider(name) for name in providers] or ["cpu", *(["cuda"] if package else [])]
     folder = _model(model) if model else make_models(wiring) / EMBEDDER
     with _package_env(wiring, package) as env:
@@ -40,7 +41,7 @@ def bench(
             cache=wiring.cache,
             providers=chosen,
             package_env=env,
-            threads=_threads(threads),
+            threads=threads_used,
         )
         rows = asked.rows()
     wiring.reporter.say(serving_page.text(rows))

@@ -25,8 +25,6 @@ import numpy as np
 
 BATCHES = (1, 8, 32)
 
-_FASTEMBED = "fastembed==0.7.4"
-
 _SETTINGS = {
     "config.json": {"pad_token_id": 0},
     "tokenizer_config.json": {"model_max_length": 256, "pad_token": "[PAD]"},
@@ -90,6 +88,8 @@ class Bench:
     package_env: Mapping[str, str]
     """The environment in which Python runs on a package; empty: without one."""
     threads: int
+    fastembed: str = "fastembed==0.7.4"
+    """What pip installs beside, into an environment of its own."""
     seconds: float = 1.0
     """Of each turn."""
     rounds: int = 3
@@ -123,9 +123,9 @@ class Bench:
         yield _Way(Row("stock wheel", "cpu", "medium"), {"kind": "stock", **self._same()}, env=self._env({}))
         row = Row("fastembed", "cpu", "medium")
         try:
-            python = self._fastembed()
+            python = self._with_fastembed()
         except subprocess.CalledProcessError as error:
-            row.reason = f"{_FASTEMBED} does not install here: {error.stderr.strip().splitlines()[-1]}"
+            row.reason = f"{self.fastembed} does not install here: {error.stderr.strip().splitlines()[-1]}"
             yield _Way(row, {})
             return
         folder = self._with_settings()
@@ -161,13 +161,13 @@ class Bench:
             finally:
                 process.terminate()
 
-    def _fastembed(self) -> str:
+    def _with_fastembed(self) -> str:
         """The interpreter of an environment that has fastembed, made once."""
-        folder = self.cache / "bench" / _FASTEMBED
+        folder = self.cache / "bench" / self.fastembed
         python = folder / "bin" / "python"
         if not (folder / "made").is_file():
             _quiet([sys.executable, "-m", "venv", str(folder)])
-            _quiet([str(python), "-m", "pip", "install", "--quiet", _FASTEMBED])
+            _quiet([str(python), "-m", "pip", "install", "--quiet", self.fastembed])
             (folder / "made").touch()
         return str(python)
 

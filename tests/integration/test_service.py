@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -28,6 +29,7 @@ from tests.answers import pairs
 from tests.component.service.test_process import Running, service
 from tests.component.service.test_speech import wav
 from tests.integration.test_answers import SIMILARITIES
+from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.integration
 
@@ -52,6 +54,20 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     with service(models, tmp_path_factory.mktemp("service") / "data") as started:
         yield started
+
+
+def test_the_wheels_that_the_verb_makes_hold_all_that_runs(tmp_path: Path) -> None:
+    done = invoke("service", "--dist", tmp_path / "dist")
+    assert done.returncode == 0, done.stderr
+    wheels = sorted((tmp_path / "dist").glob("*.whl"))
+    assert [wheel.name.partition("-")[0] for wheel in wheels] == ["ortpacks_runtime", "ortpacks_service"]
+    site = str(tmp_path / "site")
+    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site]
+    subprocess.run([*argv, *map(str, wheels)], check=True)
+    models = tmp_path / "dist" / "models"
+    with service(models, tmp_path / "data", {"PYTHONPATH": site}) as started:
+        assert started.post("/embed", {"texts": "a"})["dimensions"] == 384
+        assert b"<title>" in started.fetch("/")
 
 
 def similarities(started: Running) -> Array:

@@ -11,10 +11,11 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -28,8 +29,11 @@ class Running:
     port: int
 
     def get(self, path: str) -> dict[str, Any]:
+        return dict(json.loads(self.fetch(path)))
+
+    def fetch(self, path: str) -> bytes:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
-            return dict(json.loads(answer.read()))
+            return bytes(answer.read())
 
     def post(self, path: str, body: object) -> dict[str, Any]:
         return dict(json.loads(self.send(path, json.dumps(body).encode())))
@@ -57,7 +61,7 @@ def world() -> dict[str, str]:
 
 
 @contextmanager
-def service(models: Path, data: Path) -> Iterator[Running]:
+def service(models: Path, data: Path, env: Mapping[str, str] = MappingProxyType({})) -> Iterator[Running]:
     port = free_port()
     with subprocess.Popen(
         argv(models, data, port), env=world(), stderr=subprocess.PIPE, text=True

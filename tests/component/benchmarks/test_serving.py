@@ -1,0 +1,92 @@
+"""The benchmark of embedding on a small model: every way that runs has figures, every other its reason."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ortpacks_service.options import EMBEDDER
+
+from benchmarks.bench import bench
+from benchmarks.serving import BATCHES, Bench, Figures, Row, facts, values
+from benchmarks.serving_page import dumps, page, picture, text
+from builder.builds.wiring import Wiring
+from builder.errors import ValidationError
+from tests.component.service.conftest import models
+from tests.support import ROOT
+
+__all__ = ["models"]
+
+
+@pytest.fixture
+def asked(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setenv("ORTPACKS_FORCE_CC", "none")
+    return Bench(
+        model=models / EMBEDDER,
+        root=ROOT,
+        cache=tmp_path / "cache",
+        providers=["cpu", "cuda"],
+        package_env={},
+        threads=1,
+        fastembed="no requirement",
+        seconds=0.02,
+        rounds=1,
+    )
+
+
+def test_every_way_has_figures_or_its_reason(asked: Bench, tmp_path: Path) -> None:
+    rows = asked.rows()
+    ran = {(row.name, row.provider, row.level) for row in rows if row.figures}
+    assert ran == {
+        *(("runtime layer", "cpu", level) for level in ("low", "medium", "high")),
+        ("service, one client", "cpu", "medium"),
+        ("stock wheel", "cpu", "medium"),
+    }
+    for row in rows:
+        if row.figures:
+            assert [one.batch for one in row.figures] == list(BATCHES)
+            assert all(0 < one.p50 <= one.p95 <= one.p99 for one in row.figures)
+            assert row.memory is not None
+            assert row.memory > 30 << 20
+    reasons = {(row.name, row.level): row.reason for row in rows if not row.figures}
+    assert "built without CUDAExecutionProvider" in reasons["runtime layer", "medium"]
+    assert reasons["fastembed", "medium"].startswith("no requirement does not install here: ")
+    told = json.loads(dumps(values(rows), facts(asked)))
+    assert told["facts"]["threads"] == 1
+    assert len(told["rows"]) == len(rows)
+
+
+ROWS = [
+    Row("ours", "cpu", "low", "x", "int8", 0.5, 3 << 20, [Figures(32, 0.01, 0.02, 0.03, 3200, 1.5)]),
+    Row("ours", "cuda", "low", reason="no <GPU>"),
+]
+
+
+def test_table_page_and_picture_show_what_was_measured_and_why_not() -> None:
+    assert text(ROWS).splitlines()[1].split() == [
+        *("ours", "cpu", "low", "int8", "32", "10.0", "20.0", "30.0", "3200", "1.5", "0.50", "3"),
+    ]
+    assert "not run: no <GPU>" in text(ROWS)
+    made = page(ROWS, {"cores": 2}, "./run bench", "bench.svg")
+    assert "`./run bench` wrote this page: cores 2." in made
+    assert "| ours | cuda | low | not run: no <GPU> |" in made
+    assert "(bench.svg)" in made
+    drawn = ET.fromstring(picture(ROWS, ROOT / "templates"))  # noqa: S314 - our own
+    told = [one.text for one in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert told[1:] == ["ours, cpu, low", "3200"]
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda shop: bench(shop, ["cudda"], None, None, {}, None), "--provider 'cudda' is none of cpu"),
+        (lambda shop: bench(shop, [], None, "nowhere", {}, None), "--model nowhere: there is no model.onnx"),
+        (lambda shop: bench(shop, [], None, None, {}, "none"), "--threads 'none': a whole number above 0"),
+    ],
+)
+def test_wrong_flags_are_told(call: Callable[[Wiring], None], says: str, tmp_path: Path) -> None:
+    with pytest.raises(ValidationError, match=says):
+        call(Wiring(ROOT, dist=tmp_path))

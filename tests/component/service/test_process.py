@@ -64,7 +64,7 @@ def world() -> dict[str, str]:
 def service(models: Path, data: Path, env: Mapping[str, str] = MappingProxyType({})) -> Iterator[Running]:
     port = free_port()
     with subprocess.Popen(
-        argv(models, data, port), env=world(), stderr=subprocess.PIPE, text=True
+        argv(models, data, port), env={**world(), **env}, stderr=subprocess.PIPE, text=True
     ) as process:
         running = Running(process, port)
         try:

@@ -1,0 +1,128 @@
+"""The service's page in a real browser, Debian's Chromium, driven by its own protocol over a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ortpacks_service.options import EMBEDDER
+
+from tests.component.service.conftest import models
+from tests.component.service.test_process import service
+
+__all__ = ["models"]
+
+CHROMIUM = shutil.which("chromium")
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH: apt-get install chromium"),
+]
+
+
+class Browser:
+    """A tab. Messages of the protocol are JSON, each with a zero byte behind it."""
+
+    def __init__(self, profile: Path) -> None:
+        commands, self._commands = os.pipe()
+        self._answers, answers = os.pipe()
+
+        def wire() -> None:  # the protocol's descriptors are 3 and 4
+            os.dup2(os.dup(commands), 3)
+            os.dup2(os.dup(answers), 4)
+
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
+        self._process = subprocess.Popen(
+            [str(CHROMIUM), *flags, f"--user-data-dir={profile}", "about:blank"],
+            preexec_fn=wire,  # noqa: PLW1509 - no thread has been started
+            pass_fds=(3, 4) if (commands, answers) == (3, 4) else (commands, answers, 3, 4),
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(commands)
+        os.close(answers)
+        self._rest, self._number, self._session = b"", 0, ""
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+
+    def ask(self, method: str, **given: object) -> dict[str, Any]:
+        self._number += 1
+        message: dict[str, object] = {"id": self._number, "method": method, "params": given}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            while b"\0" not in self._rest:
+                come = os.read(self._answers, 1 << 16)
+                assert come, "the browser has ended"
+                self._rest += come
+            text, _, self._rest = self._rest.partition(b"\0")
+            answer = json.loads(text)
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return dict(answer["result"])
+
+    def run(self, script: str) -> object:
+        found = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def text_once(self, element: str, without: str) -> str:
+        """The text of an element once it is another one than ``without``."""
+        return str(
+            self.run(
+                f"""new Promise((done, fail) => {{
+                    const begun = performance.now(), look = () => {{
+                        const text = document.querySelector({element!r})?.textContent ?? {without!r};
+                        if (text.trim() !== {without!r}) done(text);
+                        else if (performance.now() - begun > 10000) fail(new Error({element!r}));
+                        else setTimeout(look, 20);
+                    }};
+                    look();
+                }})"""
+            )
+        )
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._commands)
+        os.close(self._answers)
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    made = Browser(tmp_path / "profile")
+    yield made
+    made.close()
+
+
+def test_the_page_shows_providers_and_reasons_and_embeds(
+    browser: Browser, models: Path, tmp_path: Path
+) -> None:
+    with service(models, tmp_path / "data", {"ORTPACKS_PROVIDER": "cuda"}) as running:
+        browser.ask("Page.navigate", url=f"http://127.0.0.1:{running.port}/")
+        assert browser.text_once("#state", "…") == "ready"
+        row = browser.text_once("#models tr", "")
+        assert row.startswith(f"{EMBEDDER}cpucuda: ")
+        assert "built without CUDAExecutionProvider" in row
+        browser.run("document.querySelector('#text').value = 'east north'")
+        browser.run("document.querySelector('button').click()")
+        answer = browser.text_once("#answer", "")
+        assert answer.startswith("2 dimensions on cpu in ")
+        assert ": 0.5547, 0.8321" in answer  # (2, 3) / sqrt(13)
+        assert "ms each on average" in browser.text_once("#latency", "no request yet")
+
+
+def test_a_refusal_is_shown_on_the_page(browser: Browser, models: Path, tmp_path: Path) -> None:
+    with service(models, tmp_path / "data") as running:
+        browser.ask("Page.navigate", url=f"http://127.0.0.1:{running.port}/")
+        browser.text_once("#state", "…")
+        browser.run("document.querySelector('#text').value = '   '")
+        browser.run("document.querySelector('button').click()")
+        assert browser.text_once("#answer", "") == "texts[0] is empty"

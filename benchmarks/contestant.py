@@ -8,11 +8,12 @@ computed then.
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,9 +33,10 @@ def main() -> None:
     _say(told)
     for line in sys.stdin:
         turn = json.loads(line)
-        texts = [asked["texts"][at % len(asked["texts"])] for at in range(turn["batch"])]
-        cpu, latencies = cpu_of(watched), _latencies(embed, texts, turn["seconds"])
-        _say({"latencies": latencies, "cpu": cpu_of(watched) - cpu, "peak": peak_of(watched)})
+        cpu, began = cpu_of(watched), time.perf_counter()
+        latencies = _latencies(embed, _batches(asked["texts"], turn["batch"]), turn["seconds"])
+        spent = {"cpu": cpu_of(watched) - cpu, "seconds": time.perf_counter() - began}
+        _say({"latencies": latencies, "peak": peak_of(watched), **spent})
 
 
 def cpu_of(process: int) -> float:
@@ -43,11 +45,17 @@ def cpu_of(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def _latencies(embed: Embed, texts: Sequence[str], seconds: float) -> list[float]:
-    embed(texts)
+def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """One batch after the other of all texts, again and again: the same row of batches for each way."""
+    for start in itertools.count(0, size):
+        yield [texts[(start + at) % len(texts)] for at in range(size)]
+
+
+def _latencies(embed: Embed, batches: Iterator[Sequence[str]], seconds: float) -> list[float]:
     found: list[float] = []
     until = time.perf_counter() + seconds
     while not found or time.perf_counter() < until:
+        texts = next(batches)
         began = time.perf_counter()
         embed(texts)
         found.append(time.perf_counter() - began)
@@ -122,18 +130,28 @@ def _service(asked: Mapping[str, object]) -> tuple[Embed, dict[str, object]]:
     """A client of the service on one connection; CPU seconds and memory are the service's."""
     line = http.client.HTTPConnection("127.0.0.1", int(str(asked["port"])), timeout=60)
 
+    def answered(method: str, path: str, body: str | None = None) -> dict[str, object]:
+        line.request(method, path, body, {"Content-Type": "application/json"})
+        answer = line.getresponse()
+        content = answer.read()
+        if answer.status != http.HTTPStatus.OK:
+            raise RuntimeError(f"{path}: {answer.status}: {content[:200].decode(errors='replace')}")
+        return dict(json.loads(content))
+
     def embed(texts: Sequence[str]) -> object:
+        body = json.dumps({"texts": texts})
         try:
-            return asked_for(texts)
-        except (OSError, http.client.HTTPException):  # the service has closed it between two turns
+            return answered("POST", "/embed", body)
+        except (ConnectionError, http.client.RemoteDisconnected):  # it was closed between two turns
             line.close()
-            return asked_for(texts)
+            return answered("POST", "/embed", body)
 
-    def asked_for(texts: Sequence[str]) -> bytes:
-        line.request("POST", "/embed", json.dumps({"texts": texts}), {"Content-Type": "application/json"})
-        return line.getresponse().read()
-
-    return embed, {"provider": "cpu", "libraries": "over HTTP", "dtype": "fp32"}
+    report = dict(answered("GET", "/providers")[str(asked["name"])])  # type: ignore[call-overload]
+    return embed, {
+        "provider": report["provider"],
+        "libraries": "over HTTP",
+        "dtype": report["dtype"] or "fp32",
+    }
 
 
 _KINDS = {"runtime": _runtime, "stock": _stock, "fastembed": _fastembed, "service": _service}

@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import socket
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -40,6 +42,7 @@ class Figures:
     """What a way took for one size of batch. Times are in seconds, memory in bytes."""
 
     batch: int
+    runs: int
     p50: float
     p95: float
     p99: float
@@ -59,7 +62,7 @@ class Row:
     libraries: str = ""
     dtype: str = ""
     cold: float | None = None
-    """Seconds from the start of the process to its first answer."""
+    """Seconds from the start of the process to its first answer; of the service, from its client's."""
     memory: int | None = None
     figures: list[Figures] = field(default_factory=list)
     reason: str = ""
@@ -72,8 +75,11 @@ class _Way:
     interpreter: str = sys.executable
     env: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[str] | None = None
+    said: IO[str] | None = None
+    """Where its errors go."""
     latencies: dict[int, list[float]] = field(default_factory=dict)
     cpu: dict[int, float] = field(default_factory=dict)
+    spent: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +124,8 @@ class Bench:
 
     def _others(self, stack: ExitStack) -> Iterator[_Way]:
         port, process = stack.enter_context(self._service())
-        asked = {"kind": "service", **self._same(), "port": port, "process": process}
+        known = {"port": port, "process": process, "name": self.model.name}
+        asked = {"kind": "service", **self._same(), **known}
         yield _Way(Row("service, one client", "cpu", "medium"), asked, env=self._env({}))
         yield _Way(Row("stock wheel", "cpu", "medium"), {"kind": "stock", **self._same()}, env=self._env({}))
         row = Row("fastembed", "cpu", "medium")
@@ -135,9 +142,10 @@ class Bench:
         return {"model": str(self.model), "threads": self.threads, "texts": texts(self.model)}
 
     def _env(self, more: Mapping[str, str]) -> dict[str, str]:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("ORTPACKS_")}
         own = [str(self.root), str(self.root / "runtime"), str(self.root / "service")]
         path = os.pathsep.join([*filter(None, [more.get("PYTHONPATH")]), *own])
-        return {**os.environ, **more, "PYTHONPATH": path}
+        return {**ours, **more, "PYTHONPATH": path}
 
     @contextmanager
     def _service(self) -> Iterator[tuple[int, int]]:
@@ -145,18 +153,23 @@ class Bench:
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             port = found.getsockname()[1]
-        argv = ["--models", str(self.model.parent), "--data", str(self.cache / "bench"), "--port", str(port)]
-        env = self._env({"ORTPACKS_PROVIDER": "cpu", "ORTPACKS_THREADS": str(self.threads)})
+        place = self.cache / "bench" / "service"
+        shutil.rmtree(place, ignore_errors=True)
+        (place / "models").mkdir(parents=True)
+        (place / "models" / self.model.name).symlink_to(self.model, target_is_directory=True)
+        argv = ["--models", str(place / "models"), "--data", str(place / "data"), "--port", str(port)]
+        wanted = {
+            "PROVIDER": "cpu",
+            "LEVEL": "medium",
+            "THREADS": self.threads,
+            "MODEL_NAME": self.model.name,
+        }
+        env = self._env({f"ORTPACKS_{name}": str(value) for name, value in wanted.items()})
         with subprocess.Popen(
-            [sys.executable, "-m", "ortpacks_service", *argv], env=env, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "ortpacks_service", *argv], env=env, cwd=place, stderr=subprocess.DEVNULL
         ) as process:
             try:
-                while process.poll() is None:
-                    try:
-                        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
-                            break
-                    except OSError:
-                        time.sleep(0.02)
+                _await_ready(f"http://127.0.0.1:{port}/readyz")
                 yield port, process.pid
             finally:
                 process.terminate()
@@ -214,6 +227,17 @@ def values(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [asdict(row) for row in rows]
 
 
+def _await_ready(url: str) -> None:
+    """Wait until the service answers 200, for a minute at most: its row then says why it is empty."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        try:
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310 - our own
+                return
+        except OSError:
+            time.sleep(0.02)
+
+
 def _quiet(argv: Sequence[str]) -> None:
     subprocess.run(argv, check=True, capture_output=True, text=True)
 
@@ -226,26 +250,33 @@ def _started(way: _Way) -> Iterator[None]:
         return
     began = time.perf_counter()
     argv = [way.interpreter, "-m", "benchmarks.contestant", json.dumps(way.asked)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(argv, env=way.env, text=True, **pipes) as process:  # type: ignore[call-overload]
-        line = process.stdout.readline()
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(
+            argv, env=way.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+        ) as process,
+    ):
+        way.said = said
+        line = process.stdout.readline() if process.stdout else ""
         cold = time.perf_counter() - began
         told = json.loads(line) if line else {}
         if told.get("provider") == way.row.provider:
             way.process = process
             way.row.libraries, way.row.dtype, way.row.cold = told["libraries"], told["dtype"], cold
         else:
-            way.row.reason = told.get("refused", {}).get(way.row.provider) or _last_word(process)
+            way.row.reason = told.get("refused", {}).get(way.row.provider) or _last_word(way)
         try:
             yield
         finally:
             process.kill()
 
 
-def _last_word(process: subprocess.Popen[str]) -> str:
-    process.kill()
-    lines = process.stderr.read().strip().splitlines() if process.stderr else []
-    return lines[-1] if lines else f"it left with code {process.wait()}"
+def _last_word(way: _Way) -> str:
+    if way.said is None:
+        return "it said nothing"
+    way.said.seek(0)
+    lines = way.said.read().strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
 
 
 def _turn(way: _Way, batch: int, seconds: float) -> None:
@@ -257,15 +288,16 @@ def _turn(way: _Way, batch: int, seconds: float) -> None:
         process.stdin.flush()
         told = json.loads(process.stdout.readline())
     except (OSError, ValueError):
-        way.process, way.row.reason = None, _last_word(process)
+        way.process, way.row.reason = None, _last_word(way)
         return
     way.latencies.setdefault(batch, []).extend(told["latencies"])
-    way.cpu[batch] = way.cpu.get(batch, 0.0) + told["cpu"]
+    for kept, key in ((way.cpu, "cpu"), (way.spent, "seconds")):
+        kept[batch] = kept.get(batch, 0.0) + told[key]
     way.row.memory = told["peak"]
 
 
 def _figures(way: _Way, batch: int) -> Figures:
     found = way.latencies[batch]
     p50, p95, p99 = (float(np.quantile(found, share)) for share in (0.5, 0.95, 0.99))
-    done = batch * (len(found) + 3)  # each turn begins with a run that is not timed
-    return Figures(batch, p50, p95, p99, batch / statistics.median(found), 1000 * way.cpu[batch] / done)
+    done = batch * len(found)
+    return Figures(batch, len(found), p50, p95, p99, done / way.spent[batch], 1000 * way.cpu[batch] / done)

@@ -11,7 +11,19 @@ from jinja2 import Environment, FileSystemLoader
 from benchmarks.serving import BATCHES, Row
 
 _HEAD = (
-    *("what", "provider", "level", "file", "texts", "p50 ms", "p95 ms", "p99 ms", "texts/s", "CPU s/1000"),
+    *(
+        "what",
+        "provider",
+        "level",
+        "file",
+        "texts",
+        "runs",
+        "p50 ms",
+        "p95 ms",
+        "p99 ms",
+        "texts/s",
+        "CPU s/1000",
+    ),
     *("first answer s", "MiB"),
 )
 
@@ -35,7 +47,16 @@ def _lines(row: Row) -> Iterator[list[str]]:
     for at, one in enumerate(row.figures):
         once = [f"{row.cold:.2f}", f"{(row.memory or 0) / 2**20:.0f}"] if at == 0 else ["", ""]
         times = [f"{1000 * value:.1f}" for value in (one.p50, one.p95, one.p99)]
-        yield [*begin, row.dtype, str(one.batch), *times, f"{one.items:.0f}", f"{one.cpu:.1f}", *once]
+        yield [
+            *begin,
+            row.dtype,
+            str(one.batch),
+            str(one.runs),
+            *times,
+            f"{one.items:.0f}",
+            f"{one.cpu:.1f}",
+            *once,
+        ]
 
 
 def text(rows: Sequence[Row]) -> str:

@@ -39,8 +39,11 @@ _DEVICE = re.compile(
 
 _NUMBERED = re.compile(r"\b(CUDA|CUDNN|CUBLAS|CUFFT) failure \d+: [^;]+")
 
-_CALLERS_FAULTS = ("InvalidArgument", "InvalidProtobuf", "InvalidGraph", "NoSuchFile")
-"""ONNX Runtime's exceptions for a wrong input or model, whatever words they quote."""
+_CALLERS_FAULTS = (
+    *("InvalidArgument", "InvalidProtobuf", "InvalidGraph", "NoSuchFile"),
+    *("ValueError", "TypeError", "KeyError"),
+)
+"""ONNX Runtime's exceptions, and its Python's, for a wrong input or model, whatever words they quote."""
 
 _BATCH = re.compile(r"batch(_?size)?|N")
 """Names of a dimension whose items do not depend on each other, as exporters write them."""

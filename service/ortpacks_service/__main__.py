@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
 
+import onnxruntime
 import uvicorn
 from ortpacks_runtime import ProviderError
 from ortpacks_runtime.settings import settings
@@ -15,7 +17,9 @@ from ortpacks_service.app import make_app
 from ortpacks_service.log import log_as_json
 from ortpacks_service.options import read_options
 
-_GRACE_SECONDS = 8
+_FATAL = 4
+
+_GRACE_SECONDS = 6
 """For requests that run when SIGTERM comes; container engines kill after 10."""
 
 
@@ -38,11 +42,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     log_as_json()
     logging.getLogger("ortpacks_service").info("serving", extra={"host": options.host, "port": options.port})
-    uvicorn.Server(
-        uvicorn.Config(
-            make_app(options), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS
-        )
-    ).run([listening])
+    onnxruntime.set_default_logger_severity(_FATAL)  # what it logs it also raises, and the log is JSON
+    config = uvicorn.Config(
+        make_app(options), log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_SECONDS
+    )
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what uvicorn raises again at its end is no error
+    uvicorn.Server(config).run([listening])
     return 0
 
 

@@ -14,13 +14,12 @@ import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ortpacks_service import model_routes, text_routes
-from ortpacks_service.bodies import require_size
 from ortpacks_service.errors import RequestError
 from ortpacks_service.options import DETECTOR, Options
 from ortpacks_service.service import Service
@@ -31,6 +30,9 @@ log = logging.getLogger("ortpacks_service")
 _PAGE = Path(__file__).with_name("page.html")
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+_CLIENT_LEFT = 499
+"""nginx's status of a request whose client did not wait for an answer."""
 
 _STREAMED = "/vad"
 """The route whose audio may last longer than a request may take."""
@@ -89,6 +91,11 @@ class _Watch:
             await asyncio.wait_for(self._app(scope, receive, watched), seconds)
         except RequestError as error:
             await self._answer(status, error, scope, receive, watched)
+        except ClientDisconnect:
+            status = _CLIENT_LEFT
+        except asyncio.CancelledError:  # uvicorn's word after the time that a signal leaves
+            ending = RequestError("the service ends before the request was served", 503, 1)
+            await self._answer(status, ending, scope, receive, watched)
         except asyncio.TimeoutError:
             late = RequestError(f"the request took longer than {seconds} s (--seconds)", 504, 1)
             await self._answer(status, late, scope, receive, watched)
@@ -159,27 +166,22 @@ async def _vad(request: Request) -> Response:
     """A WAV file → a line of JSON for each segment of speech, as soon as it has ended."""
     service: Service = request.app.state.service
     session = service.models.session(DETECTOR)
-    most = service.options.body_mib << 20
     reader, pieces = WavReader(), request.stream()
-    size, samples = 0, np.zeros(0, np.float32)
+    samples = np.zeros(0, np.float32)
     async for piece in pieces:  # until the header is there: an error can still have a status
-        size += len(piece)
         samples = reader.samples(piece)
         if reader.begun:
             break
     detector = SpeechDetector(session, reader.rate)
 
     async def lines() -> AsyncIterator[bytes]:
-        nonlocal size
-        for segment in await service.in_thread(lambda: list(detector.feed(samples))):
+        for segment in await service.in_stream(lambda: list(detector.feed(samples))):
             yield _line(segment)
         async for piece in pieces:
-            size += len(piece)
-            require_size(size, most)
             come = reader.samples(piece)
-            for segment in await service.in_thread(lambda: list(detector.feed(come))):  # noqa: B023 - awaited
+            for segment in await service.in_stream(lambda: list(detector.feed(come))):  # noqa: B023 - awaited
                 yield _line(segment)
-        for segment in await service.in_thread(lambda: list(detector.finish())):
+        for segment in await service.in_stream(lambda: list(detector.finish())):
             yield _line(segment)
 
     return _Lines(lines())
@@ -195,8 +197,15 @@ class _Lines(Response):
 
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        async for line in self._lines:
-            await send({"type": "http.response.body", "body": line, "more_body": True})
+        try:
+            async for line in self._lines:
+                await send({"type": "http.response.body", "body": line, "more_body": True})
+        except ClientDisconnect:
+            return
+        except Exception:
+            log.exception("a stream failed", extra={"path": _STREAMED})
+            failed = orjson.dumps({"error": "the service failed; its log says why"}) + b"\n"
+            await send({"type": "http.response.body", "body": failed, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 

@@ -72,16 +72,14 @@ class Batcher:
                     self._came.clear()
                     continue
                 texts = [text for part in parts for text in part.texts]
-                self._observe(len(texts))
                 try:
-                    found = await loop.run_in_executor(self._thread, self._compute, texts)
+                    self._observe(len(texts))
+                    _deal(parts, await loop.run_in_executor(self._thread, self._compute, texts))
                 except Exception as error:  # noqa: BLE001 - it is each request's answer
                     for part in parts:
                         _settle(part, error)
-                else:
-                    _deal(parts, found)
         finally:
-            self._thread.shutdown(wait=False)
+            self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _next(self) -> list[_Part]:
         """The parts for one batch; those whose request is gone are dropped."""

@@ -13,19 +13,19 @@ from ortpacks_service.errors import RequestError
 
 async def body_of(request: Request) -> bytes:
     """The whole body. Raises ``RequestError`` for one that is larger than the service takes."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise RequestError(
+            f"Content-Encoding: {encoding[:20]!r} is not read here; send the body as it is", 415
+        )
     most = request.app.state.service.options.body_mib << 20
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
-        require_size(size, most)
+        if size > most:
+            raise RequestError(f"the body is larger than {most >> 20} MiB. --body-mib allows more.", 413)
         pieces.append(piece)
     return b"".join(pieces)
-
-
-def require_size(size: int, most: int) -> None:
-    """Raise ``RequestError`` for more than ``most`` bytes."""
-    if size > most:
-        raise RequestError(f"the body is larger than {most >> 20} MiB. --body-mib allows more.", 413)
 
 
 async def object_of(request: Request) -> Mapping[str, Any]:
@@ -42,7 +42,7 @@ async def object_of(request: Request) -> Mapping[str, Any]:
 def texts_of(body: Mapping[str, Any], key: str, most: int) -> list[str]:
     """A text, or a list of texts. Raises ``RequestError``."""
     if key not in body:
-        there = f"; found {', '.join(map(repr, body))}" if body else ""
+        there = f"; found {', '.join(map(repr, body))[:100]}" if body else ""
         raise RequestError(f"{key}: a text or a list of texts is wanted{there}")
     given = [body[key]] if isinstance(body[key], str) else body[key]
     if not isinstance(given, Sequence) or not given or not all(isinstance(text, str) for text in given):
@@ -59,5 +59,5 @@ def count_of(body: Mapping[str, Any], key: str, default: int, most: int) -> int:
     """A whole number from 1 to ``most``. Raises ``RequestError``."""
     value = body.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise RequestError(f"{key}: a whole number from 1 to {most} is wanted, found {value!r}")
+        raise RequestError(f"{key}: a whole number from 1 to {most} is wanted, found {str(value)[:20]}")
     return value

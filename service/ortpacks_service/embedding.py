@@ -14,6 +14,9 @@ from tokenizers import Tokenizer
 _MAX_TOKENS = 256
 """``max_seq_length`` of all-MiniLM-L6-v2 (sentence_bert_config.json); what follows is cut off."""
 
+_MAX_CHARACTERS = 64 * _MAX_TOKENS
+"""The tokenizer reads a text to its end before it cuts: more of it would only take its time."""
+
 
 @dataclass(frozen=True)
 class Embeddings:
@@ -53,7 +56,7 @@ class Embedder:
 
     def embed(self, texts: Sequence[str]) -> Embeddings:
         """The vectors of the texts."""
-        found = self._tokenizer.encode_batch_fast(list(texts))
+        found = self._tokenizer.encode_batch_fast([text[:_MAX_CHARACTERS] for text in texts])
         ids = np.array([one.ids for one in found], np.int64)
         mask = np.array([one.attention_mask for one in found], np.int64)
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any
 
+import onnxruntime
 from ortpacks_runtime import Session
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -72,31 +75,64 @@ def _described(value: Any) -> dict[str, Any]:
 
 
 async def infer(request: Request) -> Response:
-    """Run the model."""
+    """Run the model. What the event loop does is bounded: a body's tensors are read in a thread."""
     name, service = _named(request), request.app.state.service
     session: Session = service.models.session(name)
-    asked, feed = read_request(await body_of(request), request.headers.get(HEADER_LENGTH))
-    outputs = wanted_outputs(asked)
-    names = [value.name for value in session.inner.get_outputs()]
-    unknown = [output for output in outputs or () if output not in names]
-    if unknown:
-        raise RequestError(f"{name} has no output {unknown[0]!r}. It has {', '.join(names)}.")
-    values = await service.in_thread(lambda: _run(session, outputs, feed))
-    described = {"model_name": name, "model_version": _VERSION, **_id(asked)}
-    body, headers = answer(described, asked, dict(zip(outputs or names, values, strict=True)))
-    return Response(body, headers=headers)
+    body, header = await body_of(request), request.headers.get(HEADER_LENGTH)
+    stop = onnxruntime.RunOptions()
 
+    def run() -> Response:
+        asked, feed = read_request(body, header)
+        outputs = _outputs(session, name, wanted_outputs(asked))
+        _require_inputs(session, name, feed)
+        values = _run(session, outputs, feed, stop)
+        described = {"model_name": name, "model_version": _VERSION, **_id(asked)}
+        content, headers = answer(described, asked, dict(zip(outputs, values, strict=True)))
+        return Response(content, headers=headers)
 
-def _id(asked: dict[str, Any]) -> dict[str, str]:
-    return {"id": asked["id"]} if isinstance(asked.get("id"), str) else {}
-
-
-def _run(session: Session, outputs: list[str] | None, feed: dict[str, Array]) -> list[Array]:
     try:
-        return session.run(outputs, feed)
+        response: Response = await service.in_thread(run)
+    except asyncio.CancelledError:  # nobody waits for it any more
+        stop.terminate = True
+        raise
+    return response
+
+
+def _outputs(session: Session, name: str, wanted: list[str] | None) -> list[str]:
+    """The outputs that were asked for, else all tensors. Raises ``RequestError``."""
+    kinds = {value.name: value.type for value in session.inner.get_outputs()}
+    chosen = wanted or [output for output, kind in kinds.items() if kind in DATATYPES]
+    for output in chosen:
+        if output not in kinds:
+            raise RequestError(f"{name} has no output {output[:100]!r}. It has {', '.join(kinds)}.")
+        if kinds[output] not in DATATYPES:
+            raise RequestError(
+                f"{output} is a {kinds[output]}, which the protocol cannot carry. Ask for others."
+            )
+    if not chosen:
+        raise RequestError(f"{name} has no output that the protocol can carry")
+    return chosen
+
+
+def _require_inputs(session: Session, name: str, feed: Mapping[str, Array]) -> None:
+    """Raise ``RequestError`` unless the request has the model's inputs and no others."""
+    names = [value.name for value in session.inner.get_inputs()]
+    wrong = [given for given in feed if given not in names]
+    if wrong or len(feed) < len(names):
+        found = ", ".join(feed)[:200] or "none"
+        raise RequestError(f"{name} takes the inputs {', '.join(names)}; found {found}")
+
+
+def _id(asked: Mapping[str, Any]) -> dict[str, str]:
+    return {"id": asked["id"][:200]} if isinstance(asked.get("id"), str) else {}
+
+
+def _run(session: Session, outputs: list[str], feed: Mapping[str, Array], stop: object) -> list[Array]:
+    try:
+        return session.run(outputs, feed, stop)
     except Exception as error:
         if type(error).__name__ in _WRONG_INPUT:
-            raise RequestError(" ".join(str(error).split())) from error
+            raise RequestError(" ".join(str(error).split())[:500]) from error
         raise
 
 

@@ -56,6 +56,8 @@ class Model:
             told["seconds"] = round(seconds, 1)
             if seconds > _SLOW_SECONDS:
                 told["note"] = _SLOW
+        if self.session is not None and not self.session.report.proved:
+            told["note"] = "; ".join(self.session.report.notes) or "opened, not run yet"
         return told | ({"reason": self.reason} if self.reason else {})
 
 
@@ -130,6 +132,8 @@ def _asked(file: Path) -> dict[str, Any]:
         table = tomllib.loads(file.read_text(encoding="utf-8")).get("ai", {})
     except (OSError, ValueError) as error:
         raise ProviderError(f"{file}: {error}") from error
+    if not isinstance(table, dict):
+        raise ProviderError(f"{file}: ai: a table is wanted, like [ai]")
     unknown = [key for key in table if key not in _KEYS]
     if unknown:
         raise ProviderError(f"{file}: ai.{unknown[0]} is none of {', '.join(_KEYS)}")

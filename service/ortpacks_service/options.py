@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -28,11 +29,11 @@ class Options:
 
 def read_options(arguments: Sequence[str] | None, env: Mapping[str, str]) -> Options:
     """The options. Ends the process with exit code 2 and a sentence for a wrong one."""
-    given = _parser(env).parse_args(arguments)
+    given = _parser(sys.argv[1:] if arguments is None else arguments, env).parse_args(arguments)
     return Options(**{field.name: getattr(given, field.name) for field in fields(Options)})
 
 
-def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str], env: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ortpacks_service",
         description="Provider, device and level: ORTPACKS_PROVIDER, ORTPACKS_DEVICE, ORTPACKS_LEVEL, "
@@ -41,10 +42,18 @@ def _parser(env: Mapping[str, str]) -> argparse.ArgumentParser:
 
     def flag(name: str, default: str, kind: Callable[[str], object], what: str) -> None:
         variable = f"ORTPACKS_{name.upper().replace('-', '_')}"
+        given = env.get(variable) or default
+        if given.startswith("tcp://"):  # Kubernetes' word for a Service named ortpacks, and no setting
+            given = default
+        try:
+            kind(given)
+        except argparse.ArgumentTypeError as error:
+            if variable in env and not any(one.partition("=")[0] == f"--{name}" for one in arguments):
+                parser.error(f"{variable}: {error}")
         parser.add_argument(
             f"--{name}",
             type=kind,
-            default=env.get(variable) or default,
+            default=given,
             metavar=kind.__name__.strip("_").upper(),
             help=f"{what} (default: {variable}, else {default})",
         )

@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from typing import TypeVar
 
 from ortpacks_runtime import Report, Session
@@ -19,10 +18,10 @@ from ortpacks_service.metrics import Metrics
 from ortpacks_service.models import FAILED, Model, Models
 from ortpacks_service.options import DETECTOR, EMBEDDER, Options
 from ortpacks_service.speech import a_frame
-from ortpacks_service.store import Store
+from ortpacks_service.store import Store, StoreError
 
-_WAITING_RUNS = 64
-"""Requests to models without a queue of their own, and to the store, that may wait."""
+_WAITING_RUNS, _STREAM_RUNS = 64, 4
+"""Requests without a queue of their own that may wait, and parts of streams among them that run at once."""
 
 T = TypeVar("T")
 
@@ -41,8 +40,9 @@ class Service:
         self.metrics = Metrics(self.reports, lambda: self.batcher.length)
         self._embedder: Embedder | None = None
         self._store: Store | None = None
-        self._opening = Lock()
         self._threads = ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="run")
+        self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._streams = asyncio.Semaphore(_STREAM_RUNS)
         self._running = 0
 
     def begin(self) -> None:
@@ -50,10 +50,9 @@ class Service:
         self.models.load({self.embedder_name: self._opened}, {DETECTOR: a_frame()})
 
     def end(self) -> None:
-        """Close the store, after what was begun."""
-        self._threads.shutdown()
-        if self._store:
-            self._store.close()
+        """Leave what runs: a store that is not closed has lost nothing."""
+        for threads in (self._threads, self._store_thread):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def reports(self) -> Iterator[tuple[str, Report]]:
         """Each open model's report by the model's name."""
@@ -89,24 +88,39 @@ class Service:
     async def in_thread(self, run: Callable[[], T]) -> T:
         """What ``run`` returns, in a thread. Raises ``RequestError`` where too many wait."""
         if self._running >= _WAITING_RUNS:
-            raise RequestError(
-                f"{self._running} requests are waiting already. Try again in a second.", 503, 1
-            )
-        self._running += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, run)
-        finally:
-            self._running -= 1
+            waiting = f"{self._running} requests are waiting already. Try again in a second."
+            raise RequestError(waiting, 503, 1)
+        return await self._submitted(self._threads, run)
 
-    @property
-    def store(self) -> Store:
-        """The store of ``/add`` and ``/search``. Raises ``StoreError`` where it cannot be opened."""
-        if self._store is None:
-            dimensions = self._ready_embedder().dimensions
-            with self._opening:
-                if self._store is None:  # another thread may have opened it
-                    self._store = Store(self.options.data, self.embedder_name, dimensions)
-        return self._store
+    async def in_stream(self, run: Callable[[], T]) -> T:
+        """The same for a part of a stream that has begun: it waits its turn."""
+        async with self._streams:
+            return await self._submitted(self._threads, run)
+
+    async def in_store(self, run: Callable[[Store], T]) -> T:
+        """What ``run`` returns of the store of ``/add`` and ``/search``. Raises ``RequestError``."""
+        dimensions = self._ready_embedder().dimensions
+
+        def opened() -> T:
+            if self._store is None:
+                self._store = Store(self.options.data, self.embedder_name, dimensions)
+            return run(self._store)
+
+        try:
+            return await self._submitted(self._store_thread, opened)
+        except StoreError as error:
+            raise RequestError(str(error), 503) from error
+
+    async def _submitted(self, threads: ThreadPoolExecutor, run: Callable[[], T]) -> T:
+        self._running += 1
+        future = asyncio.get_running_loop().run_in_executor(threads, run)
+        future.add_done_callback(self._done)  # a request that is gone still keeps its thread
+        return await asyncio.shield(future)
+
+    def _done(self, future: asyncio.Future[T]) -> None:
+        self._running -= 1
+        if not future.cancelled():
+            future.exception()  # so that nobody's failure is not told as never looked at
 
     def _opened(self, model: Model, session: Session) -> None:
         made = Embedder(session, model.folder / "tokenizer.json")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import wave
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +24,20 @@ _SPEECH, _SILENCE = 0.5, 0.35
 _SHORTEST_SPEECH, _SHORTEST_SILENCE, _PAD = 0.25, 0.1, 0.03
 """Seconds, as in Silero's ``get_speech_timestamps``."""
 
-_LONGEST_HEADER = 1 << 16
-"""Bytes of a WAV file before its samples, at most."""
+_LONGEST_HEADER = 1 << 20
+"""Bytes of a WAV file before its samples, at most: pictures and texts may come first."""
+
+_RIFF = struct.Struct("<4sI4s")
+_CHUNK = struct.Struct("<4sI")
+_FORMAT = struct.Struct("<HHIIHH")
+"""RIFF's header, a chunk's, and WAVEFORMAT: format, channels, samples and bytes a second, bytes and bits."""
+
+_PCM, _EXTENSIBLE = 1, 0xFFFE
+_SUBFORMAT = 24
+"""Where WAVEFORMATEXTENSIBLE has the format that it stands for."""
+
+_UNKNOWN_SIZES = (0, 0x7FFFFFFF)
+"""Who writes a stream does not know its size: none, or this and more."""
 
 
 def a_frame() -> dict[str, NDArray[Any]]:
@@ -53,6 +64,8 @@ class WavReader:
         self._head = b""
         self._rest = b""
         self._rate: int | None = None
+        self._left: int | None = None
+        """Bytes of samples that are to come; ``None`` where the file does not say how many there are."""
 
     @property
     def begun(self) -> bool:
@@ -71,36 +84,50 @@ class WavReader:
         if self._rate is None:
             self._head += piece
             piece = self._after_header()
+        if self._left is not None:
+            piece = piece[: self._left]
+            self._left -= len(piece)
         data = self._rest + piece
         whole = len(data) & ~1
         self._rest = data[whole:]
         return np.frombuffer(data[:whole], "<i2").astype(np.float32) / np.float32(32768)
 
     def _after_header(self) -> bytes:
-        """What follows the header, once it is there. The standard library's ``wave`` reads it."""
-        file = io.BytesIO(self._head)
-        try:
-            with wave.open(file) as header:
-                found = (header.getnchannels(), header.getsampwidth(), header.getframerate())
-                start = file.tell()
-        except EOFError:
-            return self._awaited("no samples in it")
-        except wave.Error as error:
-            return self._awaited(str(error))
-        if found[:2] != (1, 2) or found[2] not in _WINDOWS:
-            raise RequestError(
-                f"the WAV file has {found[0]} channels of {8 * found[1]} bits at {found[2]} Hz; one channel "
-                "of 16 bits at 8000 or 16000 Hz is wanted: ffmpeg -i IN -ac 1 -ar 16000 -c:a pcm_s16le O.wav"
-            )
-        self._rate = found[2]
-        return self._head[start:]
-
-    def _awaited(self, why: str) -> bytes:
-        """Nothing, where more may make it a WAV file. Raises ``RequestError`` where nothing will."""
-        riff = b"RIFF".startswith(self._head[:4]) and len(self._head) < _LONGEST_HEADER
-        if not riff or why.startswith("unknown"):
-            raise RequestError(f"the body is no WAV file: {why}")
+        """What follows the header, once it is there. A RIFF file is a row of chunks."""
+        head = self._head
+        if not b"RIFF".startswith(head[:4]) or not b"WAVE".startswith(head[8:12]):
+            raise RequestError("the body is no WAV file: it does not begin with RIFF and WAVE")
+        at, found = _RIFF.size, None
+        while len(head) >= at + _CHUNK.size:
+            name, size = _CHUNK.unpack_from(head, at)
+            begin = at + _CHUNK.size
+            if name == b"data":
+                self._rate = _rate_of(found)
+                known = _UNKNOWN_SIZES[0] < size < _UNKNOWN_SIZES[1]
+                self._left, self._head = size if known else None, b""
+                return head[begin:]
+            if name == b"fmt ":
+                found = head[begin : begin + size]
+            at = begin + size + size % 2
+            if at > _LONGEST_HEADER:
+                raise RequestError(f"the body is no WAV file: no samples within {_LONGEST_HEADER} bytes")
         return b""
+
+
+def _rate_of(described: bytes | None) -> int:
+    """The samples a second of a WAV file's ``fmt`` chunk. Raises ``RequestError`` for another format."""
+    if described is None or len(described) < _FORMAT.size:
+        raise RequestError("the body is no WAV file: it does not tell its format before its samples")
+    kind, channels, rate, _, _, bits = _FORMAT.unpack_from(described)
+    if kind == _EXTENSIBLE and len(described) >= _SUBFORMAT + 2:
+        kind = int.from_bytes(described[_SUBFORMAT : _SUBFORMAT + 2], "little")
+    if kind != _PCM or channels != 1 or bits != 16 or rate not in _WINDOWS:  # noqa: PLR2004 - a sample's bits
+        raise RequestError(
+            f"the WAV file has {channels} channels of {bits} bits at {rate} Hz in format {kind}; one channel "
+            "of 16 bits at 8000 or 16000 Hz in format 1 is wanted, as ffmpeg -i IN -ac 1 -ar 16000 "
+            "-c:a pcm_s16le OUT.wav makes it"
+        )
+    return int(rate)
 
 
 class SpeechDetector:

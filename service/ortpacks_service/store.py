@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 _FILE = "store.sqlite"
 
+_BUSY_MS = 5000
+"""How long a write waits for that of another process."""
+
 _SCHEMA = """
 create table if not exists made (model text not null, dimensions integer not null);
 create table if not exists texts (id integer primary key, text text not null);
@@ -39,15 +42,17 @@ class Store:
         with self._told():
             folder.mkdir(parents=True, exist_ok=True)
             self._base = apsw.Connection(str(self._file))
+            self._base.set_busy_timeout(_BUSY_MS)
             self._base.enable_load_extension(True)
             self._base.load_extension(sqlite_vec.loadable_path())
             self._base.enable_load_extension(False)
             self._base.execute("pragma journal_mode = wal; pragma synchronous = full")
-            self._base.execute(_SCHEMA.format(dimensions))
-            made = self._base.execute("select model, dimensions from made").get
-            if made is None:
-                made = (model, dimensions)
-                self._base.execute("insert into made values (?, ?)", made)
+            with self._base:
+                self._base.execute(_SCHEMA.format(dimensions))
+                made = self._base.execute("select model, dimensions from made").get
+                if made is None:
+                    made = (model, dimensions)
+                    self._base.execute("insert into made values (?, ?)", made)
         if made != (model, dimensions):
             raise StoreError(
                 f"{self._file} has vectors of {made[0]} with {made[1]} dimensions, the service runs {model} "
@@ -81,11 +86,6 @@ class Store:
                 (sqlite_vec.serialize_float32(vector), count),
             ).fetchall()
         return [{"id": number, "text": text, "score": 1 - float(away)} for number, text, away in rows]
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            self._base.close()
 
     @contextmanager
     def _told(self) -> Iterator[None]:

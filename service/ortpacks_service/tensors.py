@@ -38,6 +38,12 @@ HEADER_LENGTH = "inference-header-content-length"
 
 _LENGTH = struct.Struct("<I")
 
+_MOST_DIMENSIONS, _MOST_ITEMS = 32, 1 << 31
+"""Of a tensor: numpy takes up to 64 dimensions, and no body holds more items."""
+
+_KINDS = {"b": (bool,), "u": (int,), "i": (int,), "f": (int, float)}
+"""numpy's kind of type → what JSON may have for it."""
+
 Array = NDArray[Any]
 
 
@@ -54,6 +60,8 @@ def read_request(body: bytes, header_length: str | None) -> tuple[dict[str, Any]
     at = size
     for number, given in enumerate(asked["inputs"]):
         name, shape, kind = _described(given, f"inputs[{number}]")
+        if name in feed:
+            raise RequestError(f"{name} is there twice")
         length = _binary_size(given, name)
         if length is None:
             feed[name] = _of_json(given.get("data"), shape, kind, name)
@@ -99,20 +107,24 @@ def wanted_outputs(asked: Mapping[str, Any]) -> list[str] | None:
 
 
 def _wanted(asked: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    given = asked.get("outputs", [])
+    given = asked.get("outputs") or []
     if not isinstance(given, list) or not all(
         isinstance(one, dict) and isinstance(one.get("name"), str) for one in given
     ):
         raise RequestError("outputs: a list of objects with a name is wanted")
-    return {one["name"]: one for one in given}
+    found = {one["name"]: one for one in given}
+    if len(found) < len(given):
+        raise RequestError("outputs: a name is there twice")
+    return found
 
 
 def _header_size(body: bytes, header_length: str | None) -> int:
     if header_length is None:
         return len(body)
-    if not header_length.isdecimal() or int(header_length) > len(body):
+    plain = header_length.isascii() and header_length.isdecimal() and len(header_length) <= 10  # noqa: PLR2004
+    if not plain or int(header_length) > len(body):
         raise RequestError(
-            f"Inference-Header-Content-Length: {header_length!r} is no length within {len(body)} bytes"
+            f"Inference-Header-Content-Length: {header_length[:20]!r} is no length within {len(body)} bytes"
         )
     return int(header_length)
 
@@ -120,24 +132,33 @@ def _header_size(body: bytes, header_length: str | None) -> int:
 def _described(given: object, where: str) -> tuple[str, list[int], str]:
     if not isinstance(given, dict) or not isinstance(given.get("name"), str):
         raise RequestError(f"{where}: an object with name, shape and datatype is wanted")
-    name, shape, kind = str(given["name"]), given.get("shape"), given.get("datatype")
+    name, shape, kind = str(given["name"])[:200], given.get("shape"), given.get("datatype")
     sizes: list[Any] = shape if isinstance(shape, list) else [None]
-    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in sizes):
-        raise RequestError(f"{name}: shape: a list of whole numbers is wanted, found {shape!r}")
-    if kind not in _NUMPY:
-        raise RequestError(f"{name}: datatype {kind!r} is none of {', '.join(_NUMPY)}")
-    return name, sizes, str(kind)
+    if len(sizes) > _MOST_DIMENSIONS or not all(_is_size(size) for size in sizes):
+        raise RequestError(
+            f"{name}: shape: a list of at most {_MOST_DIMENSIONS} whole numbers below {_MOST_ITEMS} is wanted"
+        )
+    if not isinstance(kind, str) or kind not in _NUMPY:
+        raise RequestError(f"{name}: datatype: one of {', '.join(_NUMPY)} is wanted")
+    return name, sizes, kind
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_ITEMS
 
 
 def _parameters(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = given.get("parameters", {})
+    found = given.get("parameters") or {}
     if not isinstance(found, dict):
         raise RequestError("parameters: an object is wanted")
     return found
 
 
 def _binary(given: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    return bool(_parameters(given).get(key, default))
+    value = _parameters(given).get(key, default)
+    if not isinstance(value, bool):
+        raise RequestError(f"{key}: true or false is wanted")
+    return value
 
 
 def _binary_size(given: Mapping[str, Any], name: str) -> int | None:
@@ -145,17 +166,28 @@ def _binary_size(given: Mapping[str, Any], name: str) -> int | None:
     if size is None:
         return None
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise RequestError(f"{name}: binary_data_size: a whole number is wanted, found {size!r}")
+        raise RequestError(f"{name}: binary_data_size: a whole number is wanted, found {str(size)[:20]}")
     return size
 
 
 def _of_json(data: object, shape: Sequence[int], kind: str, name: str) -> Array:
+    """A tensor of JSON's values, nested or not; none is turned into a value of another kind."""
+    if not isinstance(data, list):
+        raise RequestError(f"{name}: data: a list is wanted, or binary_data_size among the parameters")
+    target = np.dtype(_NUMPY[kind])
     try:
-        made: Array = np.array(data, dtype=np.object_ if kind == "BYTES" else _NUMPY[kind])
-    except (TypeError, ValueError, OverflowError) as error:
-        raise RequestError(f"{name}: data is not {kind}: {error}") from error
-    if kind == "BYTES" and not all(isinstance(item, str) for item in made.ravel()):
-        raise RequestError(f"{name}: data is not BYTES: texts are wanted")
+        given: Array = np.array(data, dtype=np.object_)
+    except ValueError as error:
+        raise RequestError(f"{name}: data: lists of one length are wanted: {error}") from error
+    allowed = (str,) if kind == "BYTES" else _KINDS[target.kind]
+    if not all(type(item) in allowed for item in given.ravel()):
+        wanted = " or ".join(one.__name__ for one in allowed)
+        raise RequestError(f"{name}: data is not {kind}: values of JSON's {wanted} are wanted")
+    try:
+        with np.errstate(over="raise"):
+            made: Array = given if kind == "BYTES" else given.astype(target)
+    except (OverflowError, FloatingPointError, ValueError) as error:
+        raise RequestError(f"{name}: a value of data does not fit into {kind}") from error
     return _shaped(made, shape, name)
 
 
@@ -169,8 +201,9 @@ def _of_bytes(data: bytes, shape: Sequence[int], kind: str, name: str) -> Array:
 
 
 def _shaped(value: Array, shape: Sequence[int], name: str) -> Array:
-    if value.size != math.prod(shape):
-        raise RequestError(f"{name}: shape {list(shape)} has {math.prod(shape)} items, data {value.size}")
+    items = math.prod(shape)
+    if value.size != items or items >= _MOST_ITEMS:
+        raise RequestError(f"{name}: shape {list(shape)} has {items} items, data {value.size}")
     return value.reshape(shape)
 
 

@@ -14,7 +14,6 @@ from starlette.routing import Route
 from ortpacks_service.bodies import count_of, object_of, texts_of
 from ortpacks_service.errors import RequestError
 from ortpacks_service.service import Service
-from ortpacks_service.store import StoreError
 
 _MOST_FOUND = 1000
 
@@ -47,7 +46,7 @@ async def openai_embeddings(request: Request) -> Response:
     body = await object_of(request)
     _require_known(body, service)
     texts = texts_of(body, "input", service.options.texts)
-    encoded = body.get("encoding_format", _OK) == _WHOLE
+    encoded = body.get("encoding_format") == _WHOLE
     found = await service.embed(texts)
     if body.get("dimensions") not in (None, found.vectors.shape[1]):
         raise RequestError(f"dimensions: {service.embedder_name} has {found.vectors.shape[1]}")
@@ -65,10 +64,10 @@ async def openai_embeddings(request: Request) -> Response:
 
 
 def _require_known(body: Mapping[str, Any], service: Service) -> None:
-    model = body.get("model", service.embedder_name)
-    if model != service.embedder_name:
-        raise RequestError(f"model: {model!r} is not served here; {service.embedder_name} is", 404)
-    if body.get("encoding_format", _OK) not in (_OK, _WHOLE):
+    model = body.get("model")
+    if model not in (None, service.embedder_name):
+        raise RequestError(f"model: {str(model)[:100]!r} is not served here; {service.embedder_name} is", 404)
+    if body.get("encoding_format") not in (None, _OK, _WHOLE):
         raise RequestError(f"encoding_format: {_OK} or {_WHOLE} is wanted")
 
 
@@ -84,25 +83,19 @@ async def add(request: Request) -> Response:
     service: Service = request.app.state.service
     texts = texts_of(await object_of(request), "texts", service.options.texts)
     found = await service.embed(texts)
-    try:
-        numbers = await service.in_thread(lambda: service.store.add(texts, found.vectors))
-    except StoreError as error:
-        raise RequestError(str(error), 503) from error
-    return _json({"ids": numbers})
+    return _json({"ids": await service.in_store(lambda store: store.add(texts, found.vectors))})
 
 
 async def search(request: Request) -> Response:
     """``{"text": …, "k": 5}`` → ``{"results": [{"id", "text", "score"}, …]}``, the nearest first."""
     service: Service = request.app.state.service
     body = await object_of(request)
-    (text, *more) = texts_of(body, "text", 1)
+    if not isinstance(body.get("text", ""), str):
+        raise RequestError("text: a text is wanted")
     count = count_of(body, "k", 5, _MOST_FOUND)
-    found = await service.embed([text, *more])
-    try:
-        results = await service.in_thread(lambda: service.store.search(found.vectors[0], count))
-    except StoreError as error:
-        raise RequestError(str(error), 503) from error
-    return _json({"results": results})
+    found = await service.embed(texts_of(body, "text", 1))
+    nearest = await service.in_store(lambda store: store.search(found.vectors[0], count))
+    return _json({"results": nearest})
 
 
 ROUTES = [

@@ -60,14 +60,14 @@ def test_every_way_has_figures_or_its_reason(asked: Bench, tmp_path: Path) -> No
 
 
 ROWS = [
-    Row("ours", "cpu", "low", "x", "int8", 0.5, 3 << 20, [Figures(32, 0.01, 0.02, 0.03, 3200, 1.5)]),
+    Row("ours", "cpu", "low", "x", "int8", 0.5, 3 << 20, [Figures(32, 9, 0.01, 0.02, 0.03, 3200, 1.5)]),
     Row("ours", "cuda", "low", reason="no <GPU>"),
 ]
 
 
 def test_table_page_and_picture_show_what_was_measured_and_why_not() -> None:
     assert text(ROWS).splitlines()[1].split() == [
-        *("ours", "cpu", "low", "int8", "32", "10.0", "20.0", "30.0", "3200", "1.5", "0.50", "3"),
+        *("ours", "cpu", "low", "int8", "32", "9", "10.0", "20.0", "30.0", "3200", "1.5", "0.50", "3"),
     ]
     assert "not run: no <GPU>" in text(ROWS)
     made = page(ROWS, {"cores": 2}, "./run bench", "bench.svg")

@@ -320,6 +320,15 @@ def test_a_wrong_input_is_no_failure_of_the_gpu(model: Path) -> None:
     assert session.report.provider == "cuda"
 
 
+def test_an_input_named_like_a_failure_costs_no_gpu(model: Path) -> None:
+    """ONNX Runtime's Python quotes the names that it was given in a plain ValueError."""
+    opened = open_session(model, "cpu")
+    session = on_gpu(opened.inner, model)
+    with pytest.raises(ValueError, match="out of memory"):
+        session.run(None, {"CUDA failure 2: out of memory": ROWS})
+    assert session.report.provider == "cuda"
+
+
 def test_an_alias_is_what_the_loader_finds_under_its_name() -> None:
     """Proved by the loader itself: a name that is on no path, and a symbol of the file behind it."""
     math = next(

@@ -43,6 +43,33 @@ def write_embedder(folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
+def write_slow(folder: Path) -> None:
+    """``n`` → ``count``, counted one by one."""
+    number = helper.make_tensor_value_info("n", TensorProto.INT64, [])
+    told = helper.make_tensor_value_info("count", TensorProto.INT64, [])
+    names = [("i", TensorProto.INT64), ("more", TensorProto.BOOL), ("sum", TensorProto.INT64)]
+    inputs = [helper.make_tensor_value_info(name, kind, []) for name, kind in names]
+    outputs = [helper.make_tensor_value_info(f"{name}_out", kind, []) for name, kind in names[1:]]
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["more"], ["more_out"]),
+            helper.make_node("Add", ["sum", "one"], ["sum_out"]),
+        ],
+        "body",
+        inputs,
+        outputs,
+    )
+    constants = [numpy_helper.from_array(np.array(value), name) for name, value in _START.items()]
+    loop = helper.make_node("Loop", ["n", "true", "zero"], ["count"], body=body)
+    graph = helper.make_graph([loop], "g", [number], [told], constants)
+    folder.mkdir(parents=True)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(made, folder / "model.onnx")
+
+
+_START = {"true": True, "zero": np.int64(0), "one": np.int64(1)}
+
+
 @pytest.fixture
 def models(tmp_path: Path) -> Path:
     folder = tmp_path / "models"

@@ -59,6 +59,35 @@ def test_the_server_and_its_models_describe_themselves(start: Start) -> None:
     }
 
 
+def test_absent_may_be_null(start: Start) -> None:
+    head = {"inputs": [{**ROW, "parameters": None}], "outputs": None, "parameters": None}
+    assert start().post(TIMES, json=head).json()["outputs"][0]["data"] == [6, 8]
+
+
+def test_an_output_that_is_no_tensor_is_left_out_and_told(start: Start, models: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
+    listed = helper.make_tensor_sequence_value_info("listed", TensorProto.FLOAT, None)
+    nodes = [
+        helper.make_node("Identity", ["x"], ["y"]),
+        helper.make_node("SequenceConstruct", ["x"], ["listed"]),
+    ]
+    (models / "both").mkdir()
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", [x], [y, listed]),
+        opset_imports=[helper.make_opsetid("", 13)],
+        ir_version=8,
+    )
+    onnx.save(made, models / "both" / "model.onnx")
+    service, row = start(), {**ROW, "shape": [4]}
+    path = "/v2/models/both/infer"
+    outputs = service.post(path, json={"inputs": [row]}).json()["outputs"]
+    assert [one["name"] for one in outputs] == ["y"]
+    refused = service.post(path, json={"inputs": [row], "outputs": [{"name": "listed"}]})
+    assert refused.status_code == 400
+    assert "listed is a seq(tensor(float)), which the protocol cannot carry" in refused.json()["error"]
+
+
 def test_json_in_json_out(start: Start) -> None:
     """w is 0 … 7 in rows of two: rows 0 and 3 add up to (6, 8)."""
     answer = start().post(TIMES, json={"id": "a", "inputs": [ROW]}).json()
@@ -121,25 +150,43 @@ def test_texts_in_json(start: Start) -> None:
     assert answer["outputs"] == [{"name": "text_out", "datatype": "BYTES", "shape": [1], "data": ["å"]}]
 
 
+SHAPE = "x: shape: a list of at most 32 whole numbers below 2147483648 is wanted"
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
         ([], "inputs: a list of tensors is wanted"),
         ({"inputs": {}}, "inputs: a list of tensors is wanted"),
         ({"inputs": [1]}, "inputs[0]: an object with name, shape and datatype is wanted"),
-        ({"inputs": [{**ROW, "shape": [1, -4]}]}, "x: shape: a list of whole numbers is wanted"),
-        ({"inputs": [{**ROW, "shape": "4"}]}, "x: shape: a list of whole numbers is wanted"),
+        ({"inputs": [{**ROW, "shape": [1, -4]}]}, SHAPE),
+        ({"inputs": [{**ROW, "shape": "4"}]}, SHAPE),
         ({"inputs": [{**ROW, "shape": [1, 5]}]}, "x: shape [1, 5] has 5 items, data 4"),
-        ({"inputs": [{**ROW, "shape": [2**40, 2**40]}]}, "x: shape"),
-        ({"inputs": [{**ROW, "datatype": "FLOAT"}]}, "x: datatype 'FLOAT' is none of BOOL"),
+        ({"inputs": [{**ROW, "shape": [2**40, 2**40]}]}, SHAPE),
+        ({"inputs": [{**ROW, "shape": [2**30] * 30}]}, "items, data 4"),
+        ({"inputs": [{**ROW, "shape": [2**62] * 100_000}]}, SHAPE),
+        ({"inputs": [{**ROW, "shape": [0, 2**63]}]}, SHAPE),
+        ({"inputs": [{**ROW, "shape": [1] * 33}]}, SHAPE),
+        ({"inputs": [{**ROW, "datatype": []}]}, "x: datatype: one of BOOL"),
+        ({"inputs": [ROW, ROW]}, "x is there twice"),
+        ({"inputs": [ROW], "outputs": [{"name": "y"}, {"name": "y"}]}, "outputs: a name is there twice"),
+        ({"inputs": [{**ROW, "data": [1, 0, None, 1]}]}, "x: data is not FP32"),
+        ({"inputs": [{**ROW, "data": [1, 0, True, 1]}]}, "x: data is not FP32"),
+        ({"inputs": [{**ROW, "data": [1, 0, "1", 1]}]}, "x: data is not FP32"),
+        ({"inputs": [{**ROW, "datatype": "INT64", "data": [1, 0, 1.9, 1]}]}, "x: data is not INT64"),
+        ({"inputs": [{**ROW, "datatype": "UINT8", "data": [1, 0, 300, 1]}]}, "does not fit into UINT8"),
+        ({"inputs": [{**ROW, "datatype": "FP16", "data": [1, 0, 1e9, 1]}]}, "does not fit into FP16"),
+        ({"inputs": [{**ROW, "datatype": "BOOL"}]}, "x: data is not BOOL"),
+        ({"inputs": [ROW], "parameters": {"binary_data_output": "no"}}, "binary_data_output: true or false"),
+        ({"inputs": [{**ROW, "datatype": "FLOAT"}]}, "x: datatype: one of BOOL"),
         ({"inputs": [{**ROW, "data": ["a"] * 4}]}, "x: data is not FP32"),
-        ({"inputs": [{**ROW, "data": [[1], [1, 2]]}]}, "x: data is not FP32"),
+        ({"inputs": [{**ROW, "data": [[1], [1, 2]]}]}, "x: data"),
         ({"inputs": [{**ROW, "data": None}]}, "x: "),
         ({"inputs": [{**ROW, "parameters": 1}]}, "parameters: an object is wanted"),
         ({"inputs": [{**ROW, "parameters": {"binary_data_size": -1}}]}, "binary_data_size: a whole number"),
         ({"inputs": [{**ROW, "parameters": {"binary_data_size": 16}}]}, "binary_data_size is 16, 0 bytes"),
-        ({"inputs": [{**ROW, "name": "z"}]}, "z"),
-        ({"inputs": []}, "x"),
+        ({"inputs": [{**ROW, "name": "z"}]}, "times takes the inputs x; found z"),
+        ({"inputs": []}, "times takes the inputs x; found none"),
         ({"inputs": [{**ROW, "shape": [4]}]}, "Invalid rank"),
         ({"inputs": [{**ROW, "datatype": "INT64"}]}, "tensor(int64)"),
         ({"inputs": [ROW], "outputs": [{"name": "z"}]}, "times has no output 'z'. It has y."),
@@ -157,6 +204,7 @@ def test_a_wrong_request_is_told(start: Start, body: object, says: str) -> None:
     [
         ("999999", b"", "is no length within"),
         ("-1", b"", "is no length within"),
+        ("9" * 5000, b"", "is no length within"),
         (None, bytes(15), "binary_data_size is 16, 15 bytes are left"),
         (None, bytes(17), "1 bytes follow the last tensor"),
     ],

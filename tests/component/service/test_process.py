@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import signal
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from tests.component.service.conftest import write_slow
 from tests.support import ROOT
 
 
@@ -104,6 +108,56 @@ def test_sigterm_ends_it_after_what_was_asked_is_answered(models: Path, tmp_path
         assert {line["level"] for line in lines} == {"INFO"}
 
 
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_does_not_end_holds_up_no_end(models: Path, tmp_path: Path, sent: signal.Signals) -> None:
+    write_slow(models / "slow")
+    body = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [10**12]}]}
+    with service(models, tmp_path / "data") as running:
+        asking = threading.Thread(target=lambda: _ignored(running, "/v2/models/slow/infer", body))
+        asking.start()
+        time.sleep(0.5)
+        running.process.send_signal(sent)
+        assert running.process.wait(10) == -sent
+        assert running.process.stderr is not None
+        lines = [json.loads(line) for line in running.process.stderr]
+        assert not any("Traceback" in str(line) for line in lines)
+        asking.join()
+
+
+def _ignored(running: Running, path: str, body: object) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        running.post(path, body)
+
+
+def test_a_client_that_leaves_is_no_failure(models: Path, tmp_path: Path) -> None:
+    with service(models, tmp_path / "data") as running:
+        for path in ("/embed", "/vad"):
+            with socket.create_connection(("127.0.0.1", running.port)) as line:
+                line.sendall(f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{{".encode())
+                time.sleep(0.2)
+        time.sleep(0.5)
+        metrics = running.fetch("/metrics").decode()
+        assert 'syn_requests_total{path="/embed",status="499"} 1.0' in metrics
+        assert 'status="500"' not in metrics
+
+
+def test_two_processes_share_a_store(models: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with service(models, data) as one, service(models, data) as other:
+        found: list[int] = []
+
+        def add(running: Running) -> None:
+            for _ in range(20):
+                found.extend(running.post("/add", {"texts": "east"})["ids"])
+
+        adding = [threading.Thread(target=add, args=(each,)) for each in (one, other)]
+        for thread in adding:
+            thread.start()
+        for thread in adding:
+            thread.join()
+        assert len(set(found)) == 40
+
+
 def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path) -> None:
     acknowledged: list[int] = []
     with service(models, tmp_path / "data") as running:
@@ -134,7 +188,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(models: Path, tmp_path: Path
     [
         (["--port", "70000"], {}, "70000: a port from 1 to 65535 is wanted"),
         (["--queue", "0"], {}, "'0': a whole number above 0 is wanted"),
-        ([], {"ORTPACKS_BATCH": "many"}, "'many': a whole number above 0 is wanted"),
+        ([], {"ORTPACKS_BATCH": "many"}, "ORTPACKS_BATCH: 'many': a whole number above 0 is wanted"),
         (
             ["--models", "nowhere"],
             {},
@@ -171,5 +225,9 @@ def test_another_model_s_store_is_refused(
         running.post("/add", {"texts": "east"})
     (models / "all-MiniLM-L6-v2").rename(models / "mine")
     monkeypatch.setenv("ORTPACKS_MODEL_NAME", "mine")
-    with service(models, tmp_path / "data") as running, pytest.raises(OSError, match="503"):
-        running.post("/add", {"texts": "east"})
+    with service(models, tmp_path / "data") as running:
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            running.post("/add", {"texts": "east"})
+        told = refused.value.read().decode()
+    assert refused.value.code == 503
+    assert "has vectors of all-MiniLM-L6-v2 with 2 dimensions, the service runs mine" in told

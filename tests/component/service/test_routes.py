@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,12 @@ import pytest
 from ortpacks_service.options import EMBEDDER
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.component.service.conftest import Start
+from tests.component.service.conftest import Start, write_slow
 
 HALF = pytest.approx(2**-0.5)
 
 
-def test_it_answers_before_and_after_its_models_are_open(start: Start) -> None:
+def test_it_answers_and_tells_that_its_models_are_open(start: Start) -> None:
     service = start()
     assert service.get("/ping").json() == {"status": "pong"}
     assert service.get("/healthz").status_code == 200
@@ -128,6 +129,7 @@ def test_what_was_added_is_found_nearest_first(start: Start) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
+        ({"text": ["east", "north"]}, "text: a text is wanted"),
         ({"text": "east", "k": 0}, "k: a whole number from 1 to 1000 is wanted, found 0"),
         ({"text": "east", "k": True}, "k: a whole number from 1 to 1000 is wanted, found True"),
         ({"k": 1}, "text: a text or a list of texts is wanted; found 'k'"),
@@ -221,6 +223,37 @@ def test_config_toml_names_another_model_and_is_held_to_its_size(
 def test_a_model_s_own_wrong_setting_is_told(start: Start, models: Path, text: str, says: str) -> None:
     (models / EMBEDDER / "config.toml").write_text(text)
     assert says in start().get("/readyz").json()["reason"]
+
+
+def test_what_waits_longer_than_it_may_is_told(start: Start, models: Path) -> None:
+    """A loop that counts for minutes; SIGTERM does not wait for it, and others are served."""
+    write_slow(models / "slow")
+    service = start("--seconds", "1")
+    body = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [10**10]}]}
+    for _ in range(4):
+        late = service.post("/v2/models/slow/infer", json=body)
+        assert (late.status_code, late.json()["error"]) == (
+            504,
+            "the request took longer than 1 s (--seconds)",
+        )
+    quick = {"inputs": [{"name": "n", "shape": [], "datatype": "INT64", "data": [3]}]}
+    assert service.post("/v2/models/slow/infer", json=quick).json()["outputs"][0]["data"] == [3]
+
+
+@pytest.mark.parametrize(("path", "body"), [("/embed", b"\x1f\x8b"), ("/v2/models/x/infer", b"\x1f\x8b")])
+def test_a_compressed_body_is_told(start: Start, models: Path, path: str, body: bytes) -> None:
+    shutil.copytree(models / EMBEDDER, models / "x")
+    answer = start().post(path, content=body, headers={"Content-Encoding": "gzip"})
+    assert answer.status_code == 415
+    assert "Content-Encoding: 'gzip' is not read here" in answer.text
+
+
+def test_a_very_long_text_takes_no_longer_than_its_first_part(start: Start) -> None:
+    service = start()
+    began = time.monotonic()
+    answer = service.post("/embed", json={"texts": "east " * 5_000_000})
+    assert answer.status_code == 200
+    assert time.monotonic() - began < 5
 
 
 def test_the_page_shows_what_is_there(start: Start) -> None:

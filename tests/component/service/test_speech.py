@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import wave
 from collections.abc import Sequence
 
@@ -32,15 +33,52 @@ def test_the_samples_do_not_depend_on_how_the_file_is_cut(step: int) -> None:
     assert np.concatenate(come) * 32768 == pytest.approx(samples)
 
 
+def chunk(name: bytes, data: bytes, size: int | None = None) -> bytes:
+    return name + struct.pack("<I", len(data) if size is None else size) + data + b"\0" * (len(data) % 2)
+
+
+def riff(*chunks: bytes, size: int = 0) -> bytes:
+    return b"RIFF" + struct.pack("<I", size) + b"WAVE" + b"".join(chunks)
+
+
+PLAIN = struct.pack("<HHIIHH", 1, 1, 16000, 32000, 2, 16)
+EXTENSIBLE = (
+    struct.pack("<HHIIHHHHI", 0xFFFE, 1, 16000, 32000, 2, 16, 22, 16, 4) + struct.pack("<H", 1) + bytes(14)
+)
+TWO = np.array([1, 2], "<i2").tobytes()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        riff(chunk(b"fmt ", PLAIN), chunk(b"data", TWO)),
+        riff(chunk(b"LIST", b"odd"), chunk(b"fmt ", PLAIN), chunk(b"data", TWO)),
+        riff(chunk(b"fmt ", EXTENSIBLE), chunk(b"data", TWO)),
+        riff(chunk(b"fmt ", PLAIN), chunk(b"data", TWO), chunk(b"LIST", bytes(3000))),
+        riff(chunk(b"fmt ", PLAIN), chunk(b"data", TWO, 0)),
+        riff(chunk(b"fmt ", PLAIN), chunk(b"data", TWO, 0xFFFFFFFF), size=0xFFFFFFFF),
+        riff(chunk(b"JUNK", bytes(100_000)), chunk(b"fmt ", PLAIN), chunk(b"data", TWO), size=40),
+    ],
+    ids=["plain", "text first", "extensible", "text behind", "no size", "any size", "more than it says"],
+)
+def test_files_as_programs_write_them(data: bytes) -> None:
+    reader = WavReader()
+    assert (reader.samples(data) * 32768).tolist() == [1, 2]
+    assert reader.samples(bytes(2)).size in (0, 1)  # one that tells no size goes on
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"ID3\x04 an MP3", "the body is no WAV file"),
-        (b"RIFF" + bytes(1 << 16), "the body is no WAV file"),
+        (b"ID3\x04 an MP3", "does not begin with RIFF and WAVE"),
+        (b"RIFF" + bytes(1 << 16), "does not begin with RIFF and WAVE"),
+        (riff(chunk(b"LIST", b"", 4 << 29), chunk(b"data", b"")), "no samples within 1048576 bytes"),
+        (riff(chunk(b"data", TWO)), "does not tell its format"),
+        (riff(chunk(b"fmt ", PLAIN[:10]), chunk(b"data", TWO)), "does not tell its format"),
         (wav(rate=44100), "at 44100 Hz"),
         (wav(channels=2), "2 channels of 16 bits"),
         (wav(width=1), "1 channels of 8 bits"),
-        (wav()[:20] + b"\x03" + wav()[21:], "unknown format: 3"),
+        (wav()[:20] + b"\x03" + wav()[21:], "in format 3"),
     ],
 )
 def test_audio_of_another_format_is_told(body: bytes, says: str) -> None:

@@ -13,8 +13,10 @@ from builder.app.command_line import ChosenVariants, make_wiring, over_variants,
 from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
+from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import side_by_side
 from builder.builds.virtual_cards import asked_for as cards_asked_for
+from builder.pipeline.image import PLATFORM, require_platform, require_repository
 from builder.release.prepare import archives_in
 
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
@@ -34,11 +36,19 @@ def bundle(chosen: ChosenVariants) -> None:
         one.bundle()
 
 
-@over_variants()
-def image(chosen: ChosenVariants) -> None:
-    """Make a runtime image per variant from its package: ortpacks/VARIANT:VERSION."""
+@over_variants(
+    service="with the service and its models, which it starts",
+    push="also push it: REGISTRY/NAME; tags and digest are shown",
+    platform="linux/amd64, the only one",
+)
+def image(
+    chosen: ChosenVariants, service: bool = False, push: str | None = None, platform: str = PLATFORM
+) -> None:
+    """Make a runtime image with Python per variant from its package: ortpacks/VARIANT:VERSION."""
+    require_platform(platform)
+    options = ImageOptions(service=service, push=None if push is None else require_repository(push))
     for one in chosen.builds().values():
-        one.image()
+        one.image(options)
 
 
 @over_variants(package="hold this package or unpacked folder to its own variant, or to those named")

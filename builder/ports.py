@@ -88,6 +88,14 @@ class Rootfs(Protocol):
         Raises ``ToolMissingError`` without mmdebstrap or debootstrap, ``TransferError`` without a mirror.
         """
 
+    def slim(self, suite: str, packages: Sequence[str]) -> Path:
+        """A tar of the files of exactly ``packages``, without apt and dpkg, cached by both.
+
+        It has busybox's links, certificates, the user ``ortpacks`` (10001), and in ``var/lib/dpkg/status.d``
+        what scanners read. Raises ``ToolMissingError`` without mmdebstrap, ``TransferError`` without a
+        mirror.
+        """
+
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         """All packages that are installed in that tar, sorted. Raises what ``tar`` raises."""
 
@@ -125,6 +133,34 @@ class ImageBuild:
     """Whether a step may reach a network. An assembled base needs none: everything is in the contexts."""
     cache: str | None = None
     """Where layers, but not cache mounts, are read from before and written to after: ``app.command_line``."""
+    platform: str | None = None
+    """What the result is for, ``linux/amd64``; ``None``: what the builder runs on."""
+    push: tuple[str, ...] = ()
+    """References ``HOST/NAME:TAG`` to push the result under."""
+    attestations: tuple[str, ...] = ()
+    """``provenance`` and ``sbom``: what BuildKit is to attach to what is pushed."""
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """An image that an engine holds."""
+
+    size: int
+    """Bytes of its layers, unpacked."""
+    layers: tuple[str, ...]
+    """``sha256:`` of each layer's tar, from the first on."""
+
+
+@dataclass(frozen=True)
+class PushedImage:
+    """An image as its registry has it."""
+
+    digest: str
+    """``sha256:`` of its manifest, or of its index where there are attestations."""
+    layers: tuple[str, ...]
+    """As in ``BuiltImage``."""
+    sizes: tuple[int, ...]
+    """Bytes of each layer, compressed."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +186,20 @@ class Engine(Protocol):
     def resolve(self, reference: str) -> str:
         """The ``sha256:`` digest of an image in its registry. Raises ``TransferError``."""
 
+    def image(self, reference: str) -> BuiltImage:
+        """An image that the engine holds."""
+
+    def pushed(self, reference: str) -> PushedImage:
+        """An image for linux/amd64 in its registry. Raises ``TransferError``."""
+
+    def can_attest(self, builder: str | None) -> bool:
+        """Whether what a builder, by default the current one, pushes can have attestations."""
+
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
-        """Build an image or files. Raises ``CommandError`` with the last 30 log lines."""
+        """Build an image or files. Raises ``CommandError`` with the last 30 log lines.
+
+        Where ``request.push`` names references, ``TransferError`` says what their registry refused.
+        """
 
     def run(self, request: ContainerRun) -> Completed:
         """Run a container to its end; its exit code and output. Raises only when the engine fails."""

@@ -19,7 +19,7 @@ from builder.formats.text import without_userinfo
 from builder.onnxruntime.toolchain import widened
 from builder.pipeline.plan import Decision, Wishes, decide
 from builder.pipeline.render import render
-from builder.project.build_plan import BuildPlan, package_name
+from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin, Project
 
 _GOLDEN = "tests/golden"
@@ -62,7 +62,7 @@ def _golden_plan(project: Project, variant: str, base: str, origin: Origin = Ori
 
 
 def _rendering(wiring: Wiring, name: str, plan: BuildPlan) -> Iterator[tuple[str, str]]:
-    rendered = render(plan, wiring.lock, wiring.loader, package_name=str(package_name(plan)))
+    rendered = render(plan, wiring.lock, wiring.loader)
     yield f"{name}.Dockerfile", rendered.dockerfile
     yield f"{name}.runtime.Dockerfile", rendered.runtime_dockerfile
 

@@ -37,11 +37,6 @@ class CheckTools:
         self._place = wiring.kit_place(base)
 
     @property
-    def folder(self) -> Path:
-        """The folder of ``ortpacks-smoke``."""
-        return self._place.kit
-
-    @property
     def _smoke(self) -> Path:
         return self._place.kit / "ortpacks-smoke"
 
@@ -96,7 +91,7 @@ class CheckTools:
         base = Decision(value=self._base, reason="")
         repacked = Decision(value=Origin.WHEEL, reason="")
         plan = decide(self._wiring.project, _NOBODY, Wishes(), base, repacked)
-        rendered = render(plan, self._wiring.lock, self._wiring.loader, package_name="kit")
+        rendered = render(plan, self._wiring.lock, self._wiring.loader)
         lay_out(
             plan,
             rendered,

@@ -20,7 +20,7 @@ from builder.builds.artifact import (
 from builder.builds.check_tools import CheckTools
 from builder.builds.estimate import estimate_lines
 from builder.builds.packing import Packer
-from builder.builds.proving import unpacked
+from builder.builds.runtime_image import ImageOptions, RuntimeImage
 from builder.builds.wiring import Wiring
 from builder.errors import (
     BuilderError,
@@ -34,11 +34,11 @@ from builder.findings.finding import require
 from builder.formats.package_names import CUDA, LINUX, Profile
 from builder.inside import costs
 from builder.pipeline.check import native_sm
-from builder.pipeline.compile import StageBuild, build_image, image_tag, jobs, lay_out
+from builder.pipeline.compile import StageBuild, jobs, lay_out
 from builder.pipeline.plan import Wishes, choose_base, plan
 from builder.pipeline.render import render
 from builder.ports import Reporter, Store
-from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace, package_name
+from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
 from builder.project.inputs import DebianPackage
 from builder.project.variants import Origin, Variant
 from builder.release.preflight import check_plan
@@ -137,36 +137,21 @@ class VariantBuild:
             bundled = self._packing(decided, self._render(decided)).pack()
             return tuple(one.package.path for one in bundled)
 
-    def image(self) -> str:
+    def image(self, options: ImageOptions) -> str:
         """The tag of the runtime image. Its package is built first unless that is up to date.
 
-        Raises ``NothingToDoError`` for a package without CUDA.
+        Raises ``NothingToDoError`` for a package that is not for Linux, and what ``RuntimeImage.make`` does.
         """
-        if not self._is_for_cuda:
+        if self._variant.platform != LINUX:
             raise NothingToDoError(
-                f"{self._variant.name} has no runtime image: images are made of packages for CUDA."
+                f"{self._variant.name} has no runtime image: images are for Linux, the package is for "
+                f"{self._variant.platform}."
             )
-        packages = self.build()
+        self._wiring.engine.facts()
+        maker = RuntimeImage(self._wiring, self._place, options, self._reporter, self._options.builder)
+        package = self.build()[0]
         with self._locked():
-            decided = self.plan()
-            tools = self._tools(decided.base)
-            tools.selftest_bench()
-            with (
-                self._reporter.step(f"image {self._variant.name}"),
-                unpacked(self._wiring, self._reporter, packages[0]) as folder,
-            ):
-                tag = image_tag(decided)
-                build_image(
-                    self._place,
-                    "runtime",
-                    tag,
-                    engine=self._wiring.engine,
-                    trees={"package": folder, "smoke": tools.folder},
-                    builder=self._options.builder,
-                    network=decided.base == "nvidia",
-                )
-                self._reporter.say(f"image {tag}")
-        return tag
+            return maker.make(package)
 
     @property
     def _is_for_cuda(self) -> bool:
@@ -228,11 +213,7 @@ class VariantBuild:
             self._reporter.say(f"{self._variant.name} needs no Dockerfile: {decided.base_reason}")
             return NOTHING_RENDERED
         with self._reporter.step(f"render {self._variant.name}"):
-            name = str(package_name(decided))
-            system = self._system(decided)
-            rendered = render(
-                decided, self._wiring.lock, self._wiring.loader, package_name=name, system=system
-            )
+            rendered = render(decided, self._wiring.lock, self._wiring.loader, system=self._system(decided))
             lay_out(
                 decided,
                 rendered,

@@ -1,4 +1,4 @@
-"""compile and image: lay out the build context and run BuildKit for one stage of it.
+"""compile: lay out the build context and run BuildKit for one stage of it.
 
 Inputs are hard links into the cache, so the context costs no space. BuildKit's cache mounts keep ccache and
 the Ninja tree, so a killed build continues from there.
@@ -225,13 +225,6 @@ def advice(log: str, jobs: int) -> str | None:
     return None
 
 
-def image_tag(plan: BuildPlan) -> str:
-    """The tag of the runtime image: ``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal``."""
-    reduced = plan.profile not in (None, Profile.FULL)
-    profile = f"-{plan.profile.value}" if plan.profile and reduced else ""
-    return f"ortpacks/{plan.variant.name}:{plan.ort_version}{profile}"
-
-
 def build_image(
     place: Workplace,
     target: str,
@@ -244,12 +237,10 @@ def build_image(
 ) -> None:
     """Build and load a stage of a workplace's rendered Dockerfiles under ``tag``.
 
-    ``trees`` are named contexts: ``package`` (the unpacked package) and ``smoke`` (the folder with
-    ``ortpacks-smoke``) for the stage ``runtime``. Raises ``CommandError`` with the last 30 log lines.
+    ``trees`` are named contexts. Raises ``CommandError`` with the last 30 log lines.
     """
-    of_runtime = target in {"bare", "runtime"}
     request = ImageBuild(
-        dockerfile=place.runtime_dockerfile if of_runtime else place.dockerfile,
+        dockerfile=place.runtime_dockerfile if target == "bare" else place.dockerfile,
         context=place.context,
         target=target,
         contexts=trees or {},

@@ -67,7 +67,6 @@ def render(
     lock: Lock,
     loader: BaseLoader,
     *,
-    package_name: str,
     system: tuple[DebianPackage, ...] = (),
 ) -> Rendered:
     """Both Dockerfiles of a plan; ``system`` are the packages of the root file system that compiles.
@@ -76,7 +75,7 @@ def render(
     """
     _require_pins(plan, lock)
     environment = template_environment(loader)
-    view = _view(plan, package_name, _toolchain_key(plan, lock), lock)
+    view = _view(plan, _toolchain_key(plan, lock), lock)
     return Rendered(
         dockerfile=_squeeze(environment.get_template("variant.Dockerfile.j2").render(view)),
         runtime_dockerfile=_squeeze(environment.get_template("runtime.Dockerfile.j2").render(view)),
@@ -108,7 +107,7 @@ def _squeeze(text: str) -> str:
     return text
 
 
-def _view(plan: BuildPlan, package_name: str, key: str, lock: Lock) -> dict[str, object]:
+def _view(plan: BuildPlan, key: str, lock: Lock) -> dict[str, object]:
     profile = plan.profile.value if plan.profile else "official"
     common: dict[str, object] = {
         "base": plan.base,
@@ -117,7 +116,6 @@ def _view(plan: BuildPlan, package_name: str, key: str, lock: Lock) -> dict[str,
         "compiles": plan.origin is Origin.SOURCE,
         "profile": profile,
         "ort_version": plan.ort_version,
-        "package_name": package_name,
         "cudnn": plan.project.cudnn.version,
         "options": _options(plan),
         "targets": build_targets(plan.host),

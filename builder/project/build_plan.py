@@ -113,7 +113,7 @@ class Workplace:
         self.dockerfile = root / "Dockerfile"
         """As rendered."""
         self.runtime_dockerfile = root / "runtime.Dockerfile"
-        """That of the runtime image."""
+        """That of the system which packages are tried in."""
         self.context = root / context
         """The main build context."""
         self.artifact = root / "artifact"

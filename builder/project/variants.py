@@ -306,6 +306,18 @@ def _in_order(found: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:
 
 
 @dataclass(frozen=True)
+class Images(ProjectSection):
+    """What runtime images are made of, besides their package."""
+
+    packages: Packages
+    """Debian packages of bases.assembled.suite; what these depend on is listed too."""
+    wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "numpy")]
+    """What Python's ONNX Runtime needs, by role."""
+    budget: Annotated[int, Field(strict=True, ge=1)]
+    """Largest image in bytes: without CUDA on disk; with CUDA compressed, NVIDIA's layer not counted."""
+
+
+@dataclass(frozen=True)
 class Publish(ProjectSection):
     """Where a release goes."""
 
@@ -362,6 +374,7 @@ class Project(ProjectSection):
     """The packages, by name."""
     check: Limits
     bundle: Bundle
+    image: Images
     publish: Publish
     models: Annotated[
         tuple[

@@ -1,11 +1,15 @@
-"""Debian root file systems as tar files, made by mmdebstrap, or by debootstrap as root."""
+"""Debian root file systems as tar files, made by mmdebstrap, or by debootstrap as root.
+
+The slim one has neither apt nor dpkg (``slim.sh``): what runtime images start from.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import shlex
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from builder.adapters.debian.apt_mirror import AptMirrors, stanzas
@@ -54,6 +58,8 @@ _TELL = "; ".join(
 )
 """A hook of mmdebstrap that runs while the mirror's signed index is there."""
 
+_SLIM = Path(__file__).with_name("slim.sh").read_text(encoding="utf-8")
+
 _STATUS = "var/lib/dpkg/status"
 
 _NETWORK = (
@@ -89,19 +95,30 @@ class DebianRootfs:
 
     def tar(self, suite: str, packages: Sequence[str]) -> Path:
         """See ``ports.Rootfs.tar``."""
-        path = self._cache / "rootfs" / f"{suite}-{_digest(packages, self._mirrors.snapshot)}.tar"
-        what = f"Debian {suite} with {', '.join(sorted(packages)) or 'nothing more'}"
+        wanted = sorted(packages)
+        what = f"Debian {suite} with {', '.join(wanted) or 'nothing more'}"
+        return self._kept(suite, wanted, what, lambda part: self._bootstrap(part, suite, wanted))
+
+    def slim(self, suite: str, packages: Sequence[str]) -> Path:
+        """See ``ports.Rootfs.slim``."""
+        hook = f'set -- "$1" {shlex.join(sorted(packages))}\n{_SLIM}'
+        what = f"a slim Debian {suite} of {len(packages)} packages"
+        return self._kept(suite, [hook], what, lambda part: self._slim(part, suite, hook))
+
+    def _kept(self, suite: str, recipe: Sequence[str], what: str, make: Callable[[Path], None]) -> Path:
+        """The tar of a recipe, which ``make`` writes unless the cache has it."""
+        path = self._cache / "rootfs" / f"{suite}-{_digest(recipe, self._mirrors.snapshot)}.tar"
         held = self._cache / "locks" / f"rootfs-{path.stem}.lock"
         with exclusive(held, lambda: self._reporter.say(f"another process is making {what}: waiting")):
             if not path.is_file():
-                self._make(path, suite, sorted(packages), what)
+                self._make(path, what, make)
         return path
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         """See ``ports.Rootfs.packages``."""
         return _listed(self.tar(suite, packages))
 
-    def _make(self, path: Path, suite: str, packages: list[str], what: str) -> None:
+    def _make(self, path: Path, what: str, make: Callable[[Path], None]) -> None:
         if self._offline:
             raise TransferError(
                 f"{what} is not in the cache ({path}) and --offline was given. "
@@ -111,32 +128,43 @@ class DebianRootfs:
         with scratch_folder(path, needed=0) as folder:
             folder.mkdir()
             part = folder / path.name
-            self._bootstrap(part, suite, packages)
-            _require_packages(part, packages)
+            make(part)
+            sync_file(part)
             part.replace(path)
 
     def _bootstrap(self, part: Path, suite: str, packages: list[str]) -> None:
         mirror = self._mirrors.find()[0]
         try:
-            self._mmdebstrap(part, suite, packages, mirror)
+            options = ("--variant=minbase", f"--customize-hook={_TELL}", *_include(packages))
+            self._mmdebstrap(part, suite, options, mirror)
         except ToolMissingError as missing:
             if not self._root:
                 raise _no_tool() from missing
             self._debootstrap(part, suite, packages, mirror)
+        _require_packages(part, packages)
 
-    def _mmdebstrap(self, part: Path, suite: str, packages: list[str], mirror: str) -> None:
+    def _slim(self, part: Path, suite: str, hook: str) -> None:
+        # mmdebstrap's own clean-up stops where a folder of apt's is gone
+        options = ("--variant=custom", "--skip=output/dev,cleanup", f"--customize-hook={hook}")
+        try:
+            self._mmdebstrap(part, suite, options, self._mirrors.find()[0])
+        except ToolMissingError as missing:
+            raise ToolMissingError(
+                "a runtime image starts from a slim Debian, and mmdebstrap, which makes it, is not there",
+                advice="Get it with: apt-get install mmdebstrap debian-archive-keyring.",
+            ) from missing
+
+    def _mmdebstrap(self, part: Path, suite: str, options: Sequence[str], mirror: str) -> None:
         self._runner.run(["mmdebstrap", "--version"])
         self._run(
             [
                 *(_CONTAINED if self._root else _APART),
                 "mmdebstrap",
                 f"--mode={'root' if self._root else 'unshare'}",
-                "--variant=minbase",
+                *options,
                 "--format=tar",
-                f"--customize-hook={_TELL}",
                 f"--customize-hook={FORGET}",
                 *self._trusted(),
-                *_include(packages),
                 suite,
                 str(part),
                 mirror,
@@ -181,10 +209,10 @@ _TAR_OPTIONS = (
 )
 
 
-def _digest(packages: Iterable[str], snapshot: str) -> str:
-    """Sixteen hex digits over the packages, the way of making the tar, and the archive's day."""
-    recipe = (_EPOCH, FORGET, _TELL, snapshot, *_TAR_OPTIONS, *sorted(packages))
-    return hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:16]
+def _digest(recipe: Iterable[str], snapshot: str) -> str:
+    """Sixteen hex digits over what a tar is made of, the way of making it, and the archive's day."""
+    whole = (_EPOCH, FORGET, _TELL, snapshot, *_TAR_OPTIONS, *recipe)
+    return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:16]
 
 
 def _include(packages: list[str]) -> list[str]:
@@ -205,7 +233,6 @@ def _require_packages(tar: Path, packages: Sequence[str]) -> None:
         raise IntegrityError(
             f"the Debian file system lacks {', '.join(missing)}. Run the same command again."
         )
-    sync_file(tar)
 
 
 def _listed(tar: Path) -> tuple[DebianPackage, ...]:

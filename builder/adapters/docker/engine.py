@@ -23,7 +23,15 @@ from builder.adapters.archive.unpacking import stream_files
 from builder.adapters.docker.buildx import LABEL, Buildx, require_version
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import says_full
-from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild, Runner
+from builder.ports import (
+    BuiltImage,
+    Completed,
+    ContainerRun,
+    EngineFacts,
+    ImageBuild,
+    PushedImage,
+    Runner,
+)
 
 _OWNER = f"{LABEL}.owner"
 """The label of a container that names the machine and process that will remove it."""
@@ -91,6 +99,23 @@ class DockerEngine:
                 cause=f"the engine gave no answer ({error})",
                 advice="Try again.",
             ) from error
+
+    def image(self, reference: str) -> BuiltImage:
+        """See ``ports.Engine.image``."""
+        with _engine_errors():
+            found = self._sdk().images.get(reference).attrs
+        return BuiltImage(size=int(found["Size"]), layers=tuple(found["RootFS"]["Layers"]))
+
+    def pushed(self, reference: str) -> PushedImage:
+        """See ``ports.Engine.pushed``."""
+        return self._buildx.pushed(reference)
+
+    def can_attest(self, builder: str | None) -> bool:
+        """See ``ports.Engine.can_attest``. An engine that keeps images itself has no place for them."""
+        if self._buildx.driver(builder) != "docker":
+            return True
+        with _engine_errors():
+            return "io.containerd.snapshotter" in str(self._sdk().info().get("DriverStatus"))
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
         """See ``ports.Engine.build``."""

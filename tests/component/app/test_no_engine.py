@@ -38,10 +38,12 @@ def test_without_an_engine_a_package_without_cuda_is_planned(place: Place) -> No
     assert place.made() == set()
 
 
-def test_a_package_without_cuda_has_neither_dockerfile_nor_image(place: Place) -> None:
+def test_a_package_without_cuda_has_no_dockerfile_and_one_for_windows_no_image(place: Place) -> None:
     assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
-    said = place.fails(3, "image", "--variant", "cpu")
-    assert said == "error: cpu has no runtime image: images are made of packages for CUDA.\n"
+    said = place.fails(3, "image", "--variant", "directml")
+    assert said == (
+        "error: directml has no runtime image: images are for Linux, the package is for win-x64.\n"
+    )
     assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
 
 

@@ -130,7 +130,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "plan": shared,
         "check": shared | {"package"},
         "bundle": shared,
-        "image": shared,
+        "image": shared | {"service", "push", "platform"},
         "build": shared | {"cache", "force", "jobs"},
         "render": shared - {"builder"} | {"check", "explain", "golden"},
     }

@@ -12,6 +12,7 @@ import pytest
 
 from builder.app.verbs import write_builds_page
 from builder.builds.proving import check_package, verifier
+from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
@@ -258,4 +259,4 @@ def test_check_and_bundle_need_no_engine_and_an_image_cannot_be_made(site: Site)
     road(site, "coreml").check()
     assert [path.name for path in road(site, "coreml").bundle()] == [NAMES["coreml"]]
     with pytest.raises(NothingToDoError, match="coreml has no runtime image"):
-        road(site, "coreml").image()
+        road(site, "coreml").image(ImageOptions())

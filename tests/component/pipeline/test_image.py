@@ -1,18 +1,28 @@
-"""image: which Dockerfile a stage is built from, under which name."""
+"""image: which Dockerfile a stage is built from, tags, labels, and what a command line may ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from builder.errors import CommandError
-from builder.formats.package_names import Profile
-from builder.pipeline.compile import build_image, image_tag
+from builder.errors import CommandError, ValidationError
+from builder.formats.manifest import Manifest
+from builder.formats.package_names import CPU
+from builder.pipeline.compile import build_image
+from builder.pipeline.image import (
+    commit_of,
+    labels,
+    local_tag,
+    published_tags,
+    require_platform,
+    require_repository,
+)
 from builder.ports import ImageBuild
 from builder.project.build_plan import Workplace
-from tests.support.factories.packages import plan
+from tests.support.factories.documents import manifest
 from tests.support.fakes.ports import FakeEngine
 
 
@@ -23,8 +33,7 @@ def place(tmp_path: Path) -> Workplace:
 
 @pytest.mark.parametrize("network", [True, False])
 @pytest.mark.parametrize(
-    ("target", "dockerfile"),
-    [("toolchain", "Dockerfile"), ("bare", "runtime.Dockerfile"), ("runtime", "runtime.Dockerfile")],
+    ("target", "dockerfile"), [("toolchain", "Dockerfile"), ("bare", "runtime.Dockerfile")]
 )
 def test_a_stage_is_built_from_the_file_it_stands_in(
     root: Path, place: Workplace, target: str, dockerfile: str, network: bool
@@ -39,32 +48,76 @@ def test_a_stage_is_built_from_the_file_it_stands_in(
     assert f" AS {target}\n" in golden
 
 
-def test_a_runtime_image_is_made_of_the_package_and_the_smoke_program(place: Workplace) -> None:
-    engine = FakeEngine()
-    trees = {"package": Path("unpacked"), "smoke": Path("kit")}
-    build_image(place, "runtime", "ortpacks/x:1", engine=engine, trees=trees, builder="remote", network=False)
-    (request,) = engine.builds
-    assert (request.contexts, request.builder) == (trees, "remote")
-
-
 def test_a_failure_is_the_engines_and_the_log_goes_on(place: Workplace) -> None:
     def fail(_: ImageBuild, on_line: Callable[[str], None]) -> None:
         on_line("#7 useradd: not found")
-        raise CommandError("docker buildx build of stage runtime exited with 1")
+        raise CommandError("docker buildx build of stage bare exited with 1")
 
     place.log.write_text("#1 compiled\n", encoding="utf-8")
-    with pytest.raises(CommandError, match="stage runtime exited with 1"):
-        build_image(place, "runtime", "ortpacks/x:1", engine=FakeEngine(on_build=fail), network=False)
+    with pytest.raises(CommandError, match="stage bare exited with 1"):
+        build_image(place, "bare", "ortpacks/x:1", engine=FakeEngine(on_build=fail), network=False)
     assert place.log.read_text(encoding="utf-8") == "#1 compiled\n#7 useradd: not found\n"
 
 
+def of(profile: str | None) -> Manifest:
+    found = manifest()
+    return replace(found, sm=("50", "90a"), onnxruntime=replace(found.onnxruntime, profile=profile))
+
+
 @pytest.mark.parametrize(
-    ("profile", "tag"),
+    ("profile", "service", "local", "published"),
     [
-        (None, "ortpacks/legacy:1.21.0"),
-        (Profile.FULL, "ortpacks/legacy:1.21.0"),
-        (Profile.MINIMAL, "ortpacks/legacy:1.21.0-minimal"),
+        (None, False, "", ["1.21.0-legacy", "latest-legacy", "latest-sm50", "latest-sm90a"]),
+        (
+            "full",
+            True,
+            "-service",
+            ["1.21.0-legacy-service", "latest-legacy-service", "latest-sm50-service", "latest-sm90a-service"],
+        ),
+        ("lean", False, "-lean", ["1.21.0-legacy-lean"]),
+        ("minimal", True, "-minimal-service", ["1.21.0-legacy-minimal-service"]),
     ],
 )
-def test_an_image_is_named_by_variant_version_and_what_is_left_out(profile: Profile | None, tag: str) -> None:
-    assert image_tag(plan(profile=profile)) == tag
+def test_tags_tell_variant_version_what_is_left_out_and_the_service(
+    profile: str | None, service: bool, local: str, published: list[str]
+) -> None:
+    assert local_tag(of(profile), service=service) == f"ortpacks/legacy:1.21.0{local}"
+    assert list(published_tags(of(profile), service=service)) == published
+
+
+def test_labels_of_a_package_without_cuda_say_nothing_of_nvidia() -> None:
+    found = manifest()
+    bare = replace(found, provider=CPU, sm=(), cuda=None, cudnn=None, driver=None)
+    for made, terms in ((found, "MIT AND LicenseRef-NVIDIA"), (bare, "MIT")):
+        named = labels(made, "a83fc4d58c", "https://github.com/ortpacks/ortpacks")
+        assert named["org.opencontainers.image.licenses"] == terms
+        assert named["org.opencontainers.image.version"] == "1.21.0"
+        assert named["io.ortpacks.onnxruntime.commit"] == "a83fc4d58c"
+        cuda = {"io.ortpacks.sm", "io.ortpacks.cuda", "io.ortpacks.cudnn", "io.ortpacks.toolkit"}
+        assert cuda & named.keys() == (cuda if made is found else set())
+
+
+def test_the_commit_is_what_the_host_library_says() -> None:
+    assert (
+        commit_of(b"\0ORT Build Info: git-branch=rel, git-commit-id=e0b66cad28, build type\0") == "e0b66cad28"
+    )
+    assert commit_of(b"\0git-commit-id=\0") == ""
+
+
+@pytest.mark.parametrize("text", ["ghcr.io/owner/ortpacks", "localhost:5000/x", "localhost/x", "a.b/c_d/e-f"])
+def test_a_registry_and_a_name_are_taken(text: str) -> None:
+    assert require_repository(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["ortpacks", "owner/ortpacks", "https://a.b/c", "a.b/C", "a.b/c:1", "a.b/", "a.b/c@sha256:1", ""]
+)
+def test_what_names_no_repository_is_told(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"--push .*is no REGISTRY/NAME: .*Like ghcr\.io"):
+        require_repository(text)
+
+
+def test_images_are_for_one_platform() -> None:
+    assert require_platform("linux/amd64") == "linux/amd64"
+    with pytest.raises(ValidationError, match=r"--platform 'linux/arm64': .*are for linux/amd64"):
+        require_platform("linux/arm64")

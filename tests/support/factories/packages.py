@@ -24,6 +24,7 @@ from builder.project.variants import (
     Bundle,
     Cuda,
     Cudnn,
+    Images,
     Limits,
     NvidiaBase,
     OnnxRuntime,
@@ -251,6 +252,7 @@ def _project() -> Project:
             oversize=Oversize.REFUSE,
             licence="LICENSE",
         ),
+        image=Images(packages=("libc6",), wheels={"numpy": wheel("numpy==2.4.6")}, budget=250_000_000),
         publish=Publish(
             api="https://api.github.com", repository="ortpacks/ortpacks", tag="gpu-libs-v{version}"
         ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.errors import BuilderError, ToolMissingError, TransferError
-from builder.ports import Completed, ContainerRun, EngineFacts, ImageBuild
+from builder.ports import BuiltImage, Completed, ContainerRun, EngineFacts, ImageBuild, PushedImage
 from builder.project.inputs import DebianPackage, Input, Lock
 
 
@@ -74,6 +74,11 @@ class FakeEngine:
     runs: list[ContainerRun] = field(default_factory=list)
     builds: list[ImageBuild] = field(default_factory=list)
     on_build: Callable[[ImageBuild, Callable[[str], None]], None] = lambda request, on_line: None
+    built: BuiltImage = field(default_factory=lambda: BuiltImage(size=60, layers=("sha256:1", "sha256:2")))
+    """What is there of any image that was built."""
+    registry: PushedImage | None = None
+    """What any registry has; what was built unless said."""
+    attests: bool = False
     on_run: Callable[[ContainerRun], Completed] | None = None
     """Answers in place of ``answer``."""
 
@@ -94,6 +99,15 @@ class FakeEngine:
         if reference not in self.digests:
             raise TransferError(f"{reference} cannot be resolved: no such host. Check the network.")
         return self.digests[reference]
+
+    def image(self, reference: str) -> BuiltImage:
+        return self.built
+
+    def pushed(self, reference: str) -> PushedImage:
+        return self.registry or PushedImage("sha256:d", self.built.layers, (20, 30))
+
+    def can_attest(self, builder: str | None) -> bool:
+        return self.attests
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
         self.builds.append(request)
@@ -162,6 +176,9 @@ class FakeRootfs:
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
         return path
+
+    def slim(self, suite: str, packages: Sequence[str]) -> Path:
+        return self.tar(f"slim-{suite}", packages)
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         return tuple(

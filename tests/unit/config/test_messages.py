@@ -12,7 +12,7 @@ from tests.unit.config.config_cases import SAMPLE, Case, changed, error_of, read
 
 CASES = read_cases("variants-messages.txt")
 
-SECTIONS = "format, onnxruntime, cuda, cudnn, bases, variants, check, bundle, publish, models"
+SECTIONS = "format, onnxruntime, cuda, cudnn, bases, variants, check, bundle, image, publish, models"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -78,7 +78,7 @@ def planned(project: Project, version: str, profile: Profile = Profile.FULL) -> 
 
 def dockerfile(plan: BuildPlan) -> str:
     templates = FileSystemLoader(ROOT / "templates")
-    return render(plan, pinned(plan.project), templates, package_name="ortpacks-x").dockerfile
+    return render(plan, pinned(plan.project), templates).dockerfile
 
 
 def cached(text: str) -> dict[str, str]:

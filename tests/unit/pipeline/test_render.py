@@ -38,7 +38,7 @@ def decided(project: Project, base: str = "assembled", **changes: object) -> Bui
 
 
 def rendered(plan: BuildPlan, lock: Lock) -> Rendered:
-    return render(plan, lock, FileSystemLoader(ROOT / "templates"), package_name="ortpacks-x")
+    return render(plan, lock, FileSystemLoader(ROOT / "templates"))
 
 
 def without(lock: Lock, *keys: str) -> Lock:

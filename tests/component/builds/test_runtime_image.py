@@ -1,0 +1,237 @@
+"""The road of a runtime image over stand-ins: what each layer is made of, what is pushed, what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.builds.runtime_image import ImageOptions, locked_trees
+from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
+from builder.pipeline.plan import Wishes
+from builder.ports import BuiltImage, ImageBuild, PushedImage
+from builder.project.variants import Origin
+from tests.component.builds.test_variant_build import Kit
+from tests.doubles.wheels import Wheel, indexing
+from tests.support.factories import repacked
+from tests.support.factories.workplace import Site
+
+PUSH = ImageOptions(push="localhost:5000/ortpacks")
+
+NVIDIAS = ("libcu", "libnv")
+
+SERVICE = Wheel("ortpacks-service", "1.0.0", {"ortpacks_service/__init__.py": b""}, "any")
+
+PACKAGES = "usr/local/lib/python3.11/dist-packages"
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    made = Site(root, tmp_path)
+    repacked.lay(tmp_path / "cache")
+    monkeypatch.setattr(Kit, "site", made, raising=False)
+    monkeypatch.setattr("builder.builds.variant_build.CheckTools", Kit)
+    return made
+
+
+def road(site: Site, name: str) -> VariantBuild:
+    wishes = Wishes(base="assembled", origin=None if name == "cpu" else Origin.SOURCE)
+    variant = site.shop.project.packages[name]
+    return VariantBuild(site.shop, variant, BuildOptions(wishes=wishes), site.reporter)
+
+
+def seen(site: Site) -> tuple[list[ImageBuild], dict[str, dict[str, os.stat_result]]]:
+    """The builds of images from now on, and of each layer's tree the files and folders by path."""
+    builds: list[ImageBuild] = []
+    trees: dict[str, dict[str, os.stat_result]] = {}
+    export = site.engine.on_build
+
+    def look(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        export(request, on_line)
+        if request.target == "runtime":
+            builds.append(request)
+            for name, tree in request.contexts.items():
+                trees[name] = {str(path.relative_to(tree)): path.stat() for path in tree.rglob("*")}
+
+    site.engine.on_build = look
+    return builds, trees
+
+
+def files(tree: dict[str, os.stat_result], below: str) -> set[str]:
+    return {path.removeprefix(f"{below}/") for path in tree if path.startswith(f"{below}/")}
+
+
+def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(site: Site) -> None:
+    builds, trees = seen(site)
+    assert road(site, "legacy").image(ImageOptions()) == "ortpacks/legacy:1.21.0"
+    (request,) = builds
+    assert list(request.contexts) == ["nvidia", "python", "package"]
+    assert (request.tag, request.platform, request.network) == (
+        "ortpacks/legacy:1.21.0",
+        "linux/amd64",
+        False,
+    )
+    nvidia = files(trees["nvidia"], "opt/ortpacks/lib")
+    assert len(nvidia) == 15
+    assert all(name.startswith(NVIDIAS) for name in nvidia)
+    package = files(trees["package"], "opt/ortpacks")
+    assert {"manifest.json", "NOTICE", "sbom.cdx.json", "lib/libonnxruntime.so.1"} < package
+    assert not any(name.startswith(tuple(f"lib/{one}" for one in NVIDIAS)) for name in package)
+    python = files(trees["python"], PACKAGES)
+    assert {"onnxruntime/capi/libonnxruntime_providers_shared.so", "ortpacks_runtime/ortpacks.pyz"} < python
+    assert not {name for name in python if name.endswith(("providers_cuda.so", "tensorrt.so", ".so.1.21.0"))}
+
+
+def test_a_layer_has_one_time_and_modes_for_everybody(site: Site) -> None:
+    _, trees = seen(site)
+    road(site, "legacy").image(ImageOptions())
+    found = [stat for tree in trees.values() for stat in tree.values()]
+    assert {stat.st_mtime for stat in found} == {1704067200}
+    assert {stat.st_mode & 0o777 for stat in found} <= {0o755, 0o644}
+
+
+def test_the_dockerfile_copies_the_layers_in_their_order_and_starts_the_doctor(site: Site) -> None:
+    road(site, "legacy").image(ImageOptions())
+    text = (site.dist / "legacy/image.Dockerfile").read_text()
+    copies = [line for line in text.splitlines() if line.startswith(("FROM", "ADD", "COPY", "RUN"))]
+    assert copies == [
+        "FROM scratch AS runtime",
+        "ADD rootfs-slim.tar /",
+        "COPY --from=nvidia / /",
+        "COPY --from=python / /",
+        "COPY --from=package / /",
+    ]
+    assert 'CMD ["python3", "-m", "ortpacks_runtime", "doctor"]' in text
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text
+    assert 'io.ortpacks.sm="50 52 60 61 70"' in text
+    assert "HEALTHCHECK" not in text
+
+
+def test_an_image_for_the_cpu_has_nothing_of_nvidia_and_says_that_it_is_for_the_cpu(site: Site) -> None:
+    builds, _ = seen(site)
+    assert road(site, "cpu").image(ImageOptions()) == "ortpacks/cpu:1.21.0"
+    assert list(builds[0].contexts) == ["python", "package"]
+    text = (site.dist / "cpu/image.Dockerfile").read_text()
+    assert "NVIDIA" not in text
+    assert "ORTPACKS_PROVIDER=cpu" in text
+    assert 'licenses="MIT"' in text
+
+
+def test_the_service_and_its_models_lie_below_the_package(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds, trees = seen(site)
+    site.dist.mkdir()
+    (site.dist / "models").mkdir()
+    (site.dist / "models/model.onnx").write_bytes(b"model")
+    (site.dist / SERVICE.file).write_bytes(SERVICE.content)
+    locked = site.dist / "locked"
+    locked.mkdir()
+    (locked / "routing.py").write_text("")
+    monkeypatch.setattr("builder.builds.runtime_image.locked_trees", lambda *_: (locked,))
+    site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
+    assert road(site, "cpu").image(ImageOptions(service=True)) == "ortpacks/cpu:1.21.0-service"
+    assert list(builds[0].contexts) == ["models", "python", "package"]
+    assert "opt/ortpacks/models/model.onnx" in trees["models"]
+    assert {"routing.py", "ortpacks_service/__init__.py"} < files(trees["python"], PACKAGES)
+    text = (site.dist / "cpu/image.Dockerfile").read_text()
+    assert "http://127.0.0.1:9900/healthz" in text
+    assert '"ortpacks_service", "--host", "0.0.0.0", "--models", "/opt/ortpacks/models"]' in text
+
+
+def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
+    site: Site, tmp_path: Path
+) -> None:
+    numpy = Wheel("numpy", "1.0", {"numpy/__init__.py": b""})
+    lock = tmp_path / "requirements.lock"
+    with indexing([numpy]) as index:
+        site.shop.env = {
+            **site.shop.env,
+            "PIP_INDEX_URL": index.url,
+            "PIP_CONFIG_FILE": os.devnull,
+            "ORTPACKS_CACHE": str(tmp_path / "own"),
+        }
+        lock.write_text(f"numpy==1.0 --hash=sha256:{'0' * 64}\n")
+        with pytest.raises(IntegrityError, match=r"requirements\.lock: the package index serves other bytes"):
+            locked_trees(site.shop, lock, site.reporter)
+        lock.write_text(f"numpy==1.0 --hash=sha256:{hashlib.sha256(numpy.content).hexdigest()}\n")
+        index.requests.clear()
+        (tree,) = locked_trees(site.shop, lock, site.reporter)
+        assert (tree / "numpy/__init__.py").is_file()
+        assert locked_trees(site.shop, lock, site.reporter) == (tree,)
+        assert index.fetched == [numpy.file]
+    assert [path.name for path in (tmp_path / "own/locked").iterdir()] == [tree.parent.name]
+
+
+def test_a_service_that_was_not_made_is_told_before_anything_is_built(site: Site) -> None:
+    with pytest.raises(NothingToDoError, match=r"--service: .* has no ortpacks_service.*\./run service"):
+        road(site, "legacy").image(ImageOptions(service=True))
+    assert site.engine.builds == []
+
+
+def test_what_is_pushed_has_a_tag_for_the_version_the_newest_and_each_architecture(site: Site) -> None:
+    builds, _ = seen(site)
+    site.engine.registry = PushedImage("sha256:d1", site.engine.built.layers, (20, 30))
+    road(site, "legacy").image(PUSH)
+    loaded, pushed = builds
+    assert (loaded.push, pushed.tag, pushed.attestations) == ((), None, ())
+    assert pushed.contexts == loaded.contexts
+    names = ["1.21.0-legacy", "latest-legacy", *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70))]
+    assert pushed.push == tuple(f"localhost:5000/ortpacks:{name}" for name in names)
+    assert "localhost:5000/ortpacks@sha256:d1" in site.reporter.lines
+    assert any(line.startswith("! no SBOM and no provenance") for line in site.reporter.lines)
+
+
+@pytest.mark.parametrize(("scanner", "attached"), [(True, ("provenance", "sbom")), (False, ("provenance",))])
+def test_a_builder_that_can_attaches_provenance_and_where_its_scanner_is_an_sbom(
+    site: Site, scanner: bool, attached: tuple[str, ...]
+) -> None:
+    builds, _ = seen(site)
+    site.engine.attests = True
+    if scanner:
+        site.engine.digests["docker/buildkit-syft-scanner:stable-1"] = "sha256:5"
+    road(site, "cpu").image(PUSH)
+    assert builds[1].attestations == attached
+    told = [line for line in site.reporter.lines if line.startswith("! no SBOM goes with it")]
+    assert len(told) == (not scanner)
+
+
+def test_a_registry_that_has_something_else_is_told(site: Site) -> None:
+    site.engine.registry = PushedImage("sha256:d", ("sha256:1", "sha256:9"), (20, 30))
+    with pytest.raises(IntegrityError, match=r"1\.21\.0-cpu has other layers.*sha256:2.*sha256:9"):
+        road(site, "cpu").image(PUSH)
+
+
+def budget(site: Site, size: int) -> None:
+    project = site.shop.project
+    site.shop.__dict__["project"] = replace(project, image=replace(project.image, budget=size))
+
+
+@pytest.mark.parametrize(("size", "fits"), [(60, True), (59, False)])
+def test_without_cuda_an_image_is_held_to_its_bytes_on_disk(site: Site, size: int, fits: bool) -> None:
+    budget(site, size)
+    site.engine.built = BuiltImage(size=60, layers=("sha256:1",))
+    if fits:
+        road(site, "cpu").image(ImageOptions())
+        return
+    with pytest.raises(CheckFailedError, match=r"linux-x64 has 60 bytes; image\.budget .* is 59"):
+        road(site, "cpu").image(ImageOptions())
+
+
+@pytest.mark.parametrize(("size", "fits"), [(50, True), (49, False)])
+def test_with_cuda_it_is_held_to_what_is_pulled_beside_nvidias_layer(
+    site: Site, size: int, fits: bool
+) -> None:
+    budget(site, size)
+    site.engine.built = BuiltImage(size=10_000, layers=("sha256:1",))
+    site.engine.registry = PushedImage("sha256:d", ("sha256:1",), (20, 9000, 30))
+    if fits:
+        road(site, "legacy").image(PUSH)
+        return
+    with pytest.raises(CheckFailedError, match="has 50 bytes"):
+        road(site, "legacy").image(PUSH)

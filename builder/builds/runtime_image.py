@@ -28,14 +28,16 @@ from builder.pipeline.image import (
     dockerfile,
     hold_to_budget,
     labels,
-    lay_trees,
+    layers,
     local_tag,
     published_tags,
     require_same,
+    write_layer,
 )
-from builder.ports import BuiltImage, ImageBuild, Reporter
+from builder.ports import BuiltImage, ImageBuild, PushedImage, Reporter
 from builder.project.build_plan import Workplace
 from builder.project.inputs import Input, ort_wheel
+from builder.project.variants import Origin
 
 _SCANNER = "docker/buildkit-syft-scanner:stable-1"
 """The image that BuildKit makes SBOMs with."""
@@ -73,6 +75,7 @@ class RuntimeImage:
         self._push_to = options.push
         self._reporter = reporter
         self._builder = builder
+        self._dockerfile = place.root / "image.Dockerfile"
         self._service = service_trees(wiring, reporter) if options.service else None
 
     def make(self, package: Path) -> str:
@@ -88,44 +91,47 @@ class RuntimeImage:
             self._reporter.step(f"image {self._place.root.name}"),
             scratch_folder(self._place.root / "image", needed=0) as folder,
         ):
-            request = self._laid_out(folder, package, manifest)
-            self._build(request)
+            context = folder / "image-context"
+            names = self._lay_out(folder, context, package, manifest)
             tag = local_tag(manifest, service=self._service is not None)
+            request = ImageBuild(
+                dockerfile=self._dockerfile,
+                context=context,
+                target="runtime",
+                tag=tag,
+                builder=self._builder,
+                network=False,
+                platform=PLATFORM,
+            )
+            self._build(request)
             built = wiring.engine.image(tag)
             self._reporter.say(f"image {tag}  {built.size / 1e6:,.0f} MB in {len(built.layers)} layers")
             if manifest.provider != CUDA:
                 hold_to_budget(manifest, built.size, wiring.project.image.budget)
             if self._push_to:
-                self._push(request, manifest, built, self._push_to)
+                size = beside_nvidia(names, self._push(request, manifest, built, self._push_to))
+                self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers not counted")
+                if manifest.provider == CUDA and manifest.onnxruntime.origin == Origin.SOURCE.value:
+                    hold_to_budget(manifest, size, wiring.project.image.budget)
         return tag
 
-    def _laid_out(self, folder: Path, package: Path, manifest: Manifest) -> ImageBuild:
-        """The build of an image whose trees lie in the new ``folder``."""
-        wiring, context, service = self._wiring, folder / "context", self._service
+    def _lay_out(self, folder: Path, context: Path, package: Path, manifest: Manifest) -> Sequence[str]:
+        """Write Dockerfile and layers; the layers' names, in order, without the system's."""
+        wiring, service = self._wiring, self._service
         base = wiring.project.bases.assembled
         context.mkdir(parents=True)
         system = wiring.rootfs(self._reporter).slim(base.suite, wiring.project.image.packages)
-        shutil.copyfile(system, context / SYSTEM)
+        shutil.copyfile(system, context / f"{SYSTEM}.tar")
         wheels = self._wheels(folder, manifest)
         with unpacked(wiring, self._reporter, package) as tree:
             commit = commit_of((tree / "lib/libonnxruntime.so.1").read_bytes())
-            models = service.models if service else None
-            trees = lay_trees(folder / "trees", tree, manifest, wheels, models)
-        source = f"https://github.com/{wiring.project.publish.repository}"
-        named = labels(manifest, commit, source)
-        text = dockerfile(wiring.loader, manifest, list(trees), named, service=service is not None)
-        path = self._place.root / "image.Dockerfile"
-        path.write_text(text, encoding="utf-8")
-        return ImageBuild(
-            dockerfile=path,
-            context=context,
-            target="runtime",
-            contexts=trees,
-            tag=local_tag(manifest, service=service is not None),
-            builder=self._builder,
-            network=False,
-            platform=PLATFORM,
-        )
+            found = layers(tree, manifest, wheels, service.models if service else None)
+            for name, files in found.items():
+                write_layer(files, context / f"{name}.tar")
+        named = labels(manifest, commit, f"https://github.com/{wiring.project.publish.repository}")
+        text = dockerfile(wiring.loader, manifest, found, named, service=service is not None)
+        self._dockerfile.write_text(text, encoding="utf-8")
+        return tuple(found)
 
     def _wheels(self, folder: Path, manifest: Manifest) -> Sequence[Path]:
         """The unpacked wheels of Python's ONNX Runtime, our runtime layer, and numpy or the service's."""
@@ -142,8 +148,10 @@ class RuntimeImage:
         with self._place.log.open("a", encoding="utf-8") as log:
             self._wiring.engine.build(request, lambda line: print(line, file=log))
 
-    def _push(self, request: ImageBuild, manifest: Manifest, built: BuiltImage, repository: str) -> None:
-        """Push what was built, whose layers BuildKit holds, and look at what the registry has then."""
+    def _push(
+        self, request: ImageBuild, manifest: Manifest, built: BuiltImage, repository: str
+    ) -> PushedImage:
+        """Push what was built, whose layers BuildKit holds; what the registry has then."""
         engine, names = self._wiring.engine, published_tags(manifest, service=self._service is not None)
         tags = tuple(f"{repository}:{name}" for name in names)
         attestations = self._attestations()
@@ -154,11 +162,8 @@ class RuntimeImage:
             require_same(tag, built, image)
             self._reporter.say(f"pushed {tag}")
         image = found[tags[0]]
-        size = beside_nvidia(manifest, image)
         self._reporter.say(f"{repository}@{image.digest}")
-        self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layer not counted")
-        if manifest.provider == CUDA:
-            hold_to_budget(manifest, size, self._wiring.project.image.budget)
+        return image
 
     def _attestations(self) -> tuple[str, ...]:
         """What BuildKit can attach to what is pushed; what it cannot is said."""
@@ -169,7 +174,7 @@ class RuntimeImage:
         try:
             engine.resolve(_SCANNER)
         except TransferError as error:
-            self._reporter.warn(f"no SBOM goes with it, provenance alone: {error}")
+            self._reporter.warn(f"no SBOM goes with it, provenance alone: {_SCANNER}: {error.cause}")
             return ("provenance",)
         return ("provenance", "sbom")
 

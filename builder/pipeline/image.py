@@ -1,36 +1,38 @@
-"""image: a runtime image's Dockerfile, the trees that become its layers, its names, and what it is held to.
+"""image: a runtime image's Dockerfile, its layers, its names, and what it is held to.
 
-Layers lie in the order in which images share them, because an engine fetches what lies above the first layer
-that it lacks: system, NVIDIA's libraries, models, Python's packages, the package. Every file has one time and
-the engine gives all to root, so a layer's bytes follow from its content, whoever builds it.
+Layers lie in the order in which images share them, because an engine fetches what lies above the first
+layer that it lacks: system, NVIDIA's libraries by wheel, models, Python's packages, the package. Each is a
+tar whose bytes follow from its files alone, so that it is the same layer whoever builds it. A folder as a
+context is not: BuildKit goes on from its copy of an earlier build's (docs/quirks.md).
 """
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from jinja2 import BaseLoader
 
 from builder.errors import CheckFailedError, IntegrityError, ValidationError
-from builder.formats.manifest import Manifest
+from builder.files.disk import disk_errors
+from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import CUDA, REDUCED
 from builder.package.contents import NVIDIA
 from builder.pipeline.render import template_environment
 from builder.ports import BuiltImage, PushedImage
+from builder.project.inputs import Input
 
 PLATFORM = "linux/amd64"
 
-SYSTEM = "rootfs-slim.tar"
-"""The root file system in the build's context."""
+SYSTEM = "system"
+"""The layer of the slim Debian."""
 
 _EPOCH = 1704067200
-"""2024-01-01, the time of every file above the system."""
+"""2024-01-01, the time of everything above the system."""
 
 _HOME = "opt/ortpacks"
 """Where the package lies."""
@@ -40,22 +42,22 @@ _PYTHON = "usr/local/lib/python3.11/dist-packages"
 
 _MODELS = f"{_HOME}/models"
 
-_NVIDIA_LAYER = 1
-"""Of an image for CUDA; below it is the system."""
+_LAST = "nvidia-curand"
+"""The official build links cuRAND, what we compile does not: its layer lies above those that all share."""
 
 _LEFT_OUT = (
     "onnxruntime/capi/libonnxruntime.so.*",
     "onnxruntime/capi/libonnxruntime_providers_cuda.so",
     "onnxruntime/capi/libonnxruntime_providers_tensorrt.so",
-    "onnxruntime/quantization",
-    "onnxruntime/tools",
-    "onnxruntime/transformers",
-    "numpy*/tests",
-    "numpy/_core/include",
+    "onnxruntime/quantization/*",
+    "onnxruntime/tools/*",
+    "onnxruntime/transformers/*",
+    "numpy*/tests/*",
+    "numpy/_core/include/*",
     "numpy/_core/lib/*.a",
-    "numpy/f2py",
+    "numpy/f2py/*",
     "*.pyi",
-    "*.data",
+    "*.data/*",
 )
 """Of wheels: the libraries that the package has, and what a program that runs models does not import."""
 
@@ -148,78 +150,85 @@ def labels(manifest: Manifest, commit: str, source: str) -> Mapping[str, str]:
 
 
 def dockerfile(
-    loader: BaseLoader, manifest: Manifest, trees: Sequence[str], named: Mapping[str, str], *, service: bool
+    loader: BaseLoader, manifest: Manifest, names: Iterable[str], named: Mapping[str, str], *, service: bool
 ) -> str:
-    """The Dockerfile of an image: ``trees`` are its layers' contexts in order, ``named`` its labels."""
+    """The Dockerfile of an image: ``names`` are those of its layers, in order, ``named`` its labels."""
     template = template_environment(loader).get_template("image.Dockerfile.j2")
     return template.render(
-        system=SYSTEM,
+        layers=[SYSTEM, *names],
         home=f"/{_HOME}",
         models=f"/{_MODELS}",
-        trees=trees,
         labels=named,
         cuda=manifest.provider == CUDA,
         service=service,
     )
 
 
-def lay_trees(
-    folder: Path, package: Path, manifest: Manifest, wheels: Sequence[Path], models: Path | None
-) -> Mapping[str, Path]:
-    """The trees of an image's layers above the system, in order, in the new ``folder``.
+def layers(
+    package: Path, manifest: Manifest, wheels: Iterable[Path], models: Path | None
+) -> Mapping[str, Mapping[str, Path]]:
+    """The layers above the system, in order: of each its files by their paths in the image.
 
-    The unpacked ``package`` is moved there. Each tree has the paths that its files have in the image.
+    ``package`` and ``wheels`` are unpacked trees; of a wheel of a later tree a file replaces an earlier one.
     """
-    home = folder / "package" / _HOME
-    home.parent.mkdir(parents=True)
-    package.rename(home)
-    if manifest.provider == CUDA:
-        libraries = folder / "nvidia" / _HOME / "lib"
-        libraries.mkdir(parents=True)
-        for path in _nvidia_libraries(manifest):
-            (home / path).rename(libraries / Path(path).name)
-    if models is not None:
-        shutil.copytree(models, folder / "models" / _MODELS)
+    theirs = {one.path: _layer(one) for one in manifest.files if one.vendor == NVIDIA and _is_library(one)}
+    names = sorted(set(theirs.values()), key=lambda name: (name.startswith(_LAST), name))
+    found: dict[str, dict[str, Path]] = {name: {} for name in (*names, "models", "python", "package")}
+    for path, file in _files(package):
+        found[theirs.get(path, "package")][f"{_HOME}/{path}"] = file
+    for path, file in _files(models) if models else ():
+        found["models"][f"{_MODELS}/{path}"] = file
     for tree in wheels:
-        shutil.copytree(tree, folder / "python" / _PYTHON, ignore=_left_out(tree), dirs_exist_ok=True)
-    laid = {name: folder / name for name in ("nvidia", "models", "python", "package")}
-    found = {name: tree for name, tree in laid.items() if tree.is_dir()}
-    for tree in found.values():
-        _settle(tree)
-    return found
+        for path, file in _files(tree):
+            if not any(fnmatch(path, pattern) for pattern in _LEFT_OUT):
+                found["python"][f"{_PYTHON}/{path}"] = file
+    return {name: files for name, files in found.items() if files}
 
 
-def _nvidia_libraries(manifest: Manifest) -> Iterator[str]:
-    return (one.path for one in manifest.files if one.vendor == NVIDIA and one.path.startswith("lib/"))
+def _is_library(entry: FileEntry) -> bool:
+    return entry.path.startswith("lib/")
 
 
-def _left_out(tree: Path) -> Callable[[str, list[str]], set[str]]:
-    def ignored(folder: str, names: list[str]) -> set[str]:
-        paths = {name: os.path.relpath(os.path.join(folder, name), tree) for name in names}  # noqa: PTH118
-        return {name for name, path in paths.items() if any(fnmatch(path, pattern) for pattern in _LEFT_OUT)}
-
-    return ignored
+def _layer(entry: FileEntry) -> str:
+    """The layer of one of NVIDIA's libraries: its wheel's name, ``nvidia-cudnn-cu12``."""
+    return Input.parse(entry.source).requirement.partition("==")[0]
 
 
-def _settle(tree: Path) -> None:
-    """Give every file and folder the same time, and a mode that lets anybody read it."""
-    for path in (tree, *tree.rglob("*")):
-        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
-        os.utime(path, (_EPOCH, _EPOCH))
+def _files(tree: Path) -> Iterator[tuple[str, Path]]:
+    return ((path.relative_to(tree).as_posix(), path) for path in tree.rglob("*") if path.is_file())
+
+
+def write_layer(files: Mapping[str, Path], tar: Path) -> None:
+    """Write a layer: root's, readable by all, the same bytes for the same files. Raises ``DiskError``."""
+    folders = {str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."}
+    needed = sum(file.stat().st_size for file in files.values())
+    with disk_errors(tar, needed), tarfile.open(tar, "w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted({*folders, *files}):
+            info = tarfile.TarInfo(path)
+            info.mtime, info.mode = _EPOCH, 0o755
+            if path in folders:
+                info.type = tarfile.DIRTYPE
+                archive.addfile(info)
+                continue
+            stat = files[path].stat()
+            info.size = stat.st_size
+            info.mode = 0o755 if stat.st_mode & 0o100 else 0o644
+            with files[path].open("rb") as file:
+                archive.addfile(info, file)
 
 
 def hold_to_budget(manifest: Manifest, size: int, budget: int) -> None:
-    """Raise ``CheckFailedError`` for an image of ``size`` bytes that is larger than its budget."""
+    """Raise ``CheckFailedError`` for an image that is too large: ``size`` bytes are more than ``budget``."""
     if size > budget:
         raise CheckFailedError(
             f"the image of {manifest.name} has {size:,} bytes; image.budget of variants.yaml is {budget:,}"
         )
 
 
-def beside_nvidia(manifest: Manifest, image: PushedImage) -> int:
-    """The bytes that are pulled for an image where NVIDIA's layer is there."""
-    held = image.sizes[_NVIDIA_LAYER] if manifest.provider == CUDA else 0
-    return sum(image.sizes) - held
+def beside_nvidia(names: Iterable[str], image: PushedImage) -> int:
+    """The compressed bytes of an image without NVIDIA's layers, which lie on the system; ``names`` of all."""
+    theirs = sum(name.startswith("nvidia-") for name in names)
+    return sum(image.sizes) - sum(image.sizes[1 : 1 + theirs])
 
 
 def require_same(tag: str, built: BuiltImage, pushed: PushedImage) -> None:

@@ -107,7 +107,7 @@ class NvidiaBase(ProjectSection):
     image: kinds.Image
     """The devel image that compiles."""
     runtime: kinds.Image
-    """An image with nothing of CUDA: packages are tried in it, runtime images start from it."""
+    """An image with nothing of CUDA: packages are tried in it."""
     ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
     """ORT version that is compiled here."""
     source: kinds.GitTag
@@ -314,7 +314,7 @@ class Images(ProjectSection):
     wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "numpy")]
     """What Python's ONNX Runtime needs, by role."""
     budget: Annotated[int, Field(strict=True, ge=1)]
-    """Largest image in bytes: without CUDA on disk; with CUDA compressed, NVIDIA's layer not counted."""
+    """Largest image in bytes: without CUDA on disk; compiled for CUDA compressed, without NVIDIA's layers."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from builder.builds.runtime_image import ImageOptions, locked_trees
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
+from builder.pipeline.image import write_layer
 from builder.pipeline.plan import Wishes
 from builder.ports import BuiltImage, ImageBuild, PushedImage
 from builder.project.variants import Origin
@@ -26,6 +28,16 @@ PUSH = ImageOptions(push="localhost:5000/ortpacks")
 NVIDIAS = ("libcu", "libnv")
 
 SERVICE = Wheel("ortpacks-service", "1.0.0", {"ortpacks_service/__init__.py": b""}, "any")
+
+NVIDIA_LAYERS = (
+    "nvidia-cublas-cu12",
+    "nvidia-cuda-nvrtc-cu12",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cudnn-cu12",
+    "nvidia-cufft-cu12",
+    "nvidia-curand-cu12",
+)
+"""In the order of their names, but cuRAND last: not every variant has it."""
 
 PACKAGES = "usr/local/lib/python3.11/dist-packages"
 
@@ -45,38 +57,46 @@ def road(site: Site, name: str) -> VariantBuild:
     return VariantBuild(site.shop, variant, BuildOptions(wishes=wishes), site.reporter)
 
 
-def seen(site: Site) -> tuple[list[ImageBuild], dict[str, dict[str, os.stat_result]]]:
-    """The builds of images from now on, and of each layer's tree the files and folders by path."""
+def seen(site: Site) -> tuple[list[ImageBuild], dict[str, list[tarfile.TarInfo]]]:
+    """The builds of images from now on, and the members of each layer but the system's."""
     builds: list[ImageBuild] = []
-    trees: dict[str, dict[str, os.stat_result]] = {}
+    layers: dict[str, list[tarfile.TarInfo]] = {}
     export = site.engine.on_build
 
     def look(request: ImageBuild, on_line: Callable[[str], None]) -> None:
         export(request, on_line)
         if request.target == "runtime":
             builds.append(request)
-            for name, tree in request.contexts.items():
-                trees[name] = {str(path.relative_to(tree)): path.stat() for path in tree.rglob("*")}
+            for tar in request.context.iterdir():
+                if tar.stem != "system":
+                    with tarfile.open(tar) as layer:
+                        layers[tar.stem] = layer.getmembers()
 
     site.engine.on_build = look
-    return builds, trees
+    return builds, layers
 
 
-def files(tree: dict[str, os.stat_result], below: str) -> set[str]:
-    return {path.removeprefix(f"{below}/") for path in tree if path.startswith(f"{below}/")}
+def files(layer: list[tarfile.TarInfo], below: str) -> set[str]:
+    return {one.name.removeprefix(f"{below}/") for one in layer if one.isfile()}
+
+
+def order(site: Site, name: str) -> list[str]:
+    """The layers that the Dockerfile adds."""
+    text = (site.dist / name / "image.Dockerfile").read_text()
+    return [line.split()[1] for line in text.splitlines() if line.startswith("ADD")]
 
 
 def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(site: Site) -> None:
     builds, trees = seen(site)
     assert road(site, "legacy").image(ImageOptions()) == "ortpacks/legacy:1.21.0"
     (request,) = builds
-    assert list(request.contexts) == ["nvidia", "python", "package"]
+    assert set(trees) == {*NVIDIA_LAYERS, "python", "package"}
     assert (request.tag, request.platform, request.network) == (
         "ortpacks/legacy:1.21.0",
         "linux/amd64",
         False,
     )
-    nvidia = files(trees["nvidia"], "opt/ortpacks/lib")
+    nvidia = {name for layer in NVIDIA_LAYERS for name in files(trees[layer], "opt/ortpacks/lib")}
     assert len(nvidia) == 15
     assert all(name.startswith(NVIDIAS) for name in nvidia)
     package = files(trees["package"], "opt/ortpacks")
@@ -87,25 +107,35 @@ def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(site: S
     assert not {name for name in python if name.endswith(("providers_cuda.so", "tensorrt.so", ".so.1.21.0"))}
 
 
-def test_a_layer_has_one_time_and_modes_for_everybody(site: Site) -> None:
-    _, trees = seen(site)
-    road(site, "legacy").image(ImageOptions())
-    found = [stat for tree in trees.values() for stat in tree.values()]
-    assert {stat.st_mtime for stat in found} == {1704067200}
-    assert {stat.st_mode & 0o777 for stat in found} <= {0o755, 0o644}
+def test_the_same_files_are_the_same_layer_and_anybody_may_read_it(tmp_path: Path) -> None:
+    made = []
+    for number, content in enumerate((b"1.21.0", b"1.23.2", b"1.21.0")):
+        module = tmp_path / f"{number}/onnxruntime/version.py"
+        module.parent.mkdir(parents=True, mode=0o700)
+        module.write_bytes(content)
+        module.chmod(0o600)
+        os.utime(module, (number, number))
+        tar = tmp_path / f"{number}.tar"
+        write_layer({f"usr/local/{name}": module for name in ("b.py", "a.py")}, tar)
+        made.append(tar.read_bytes())
+    assert made[0] == made[2]
+    assert made[0] != made[1]
+    with tarfile.open(tmp_path / "0.tar") as layer:
+        found = [(one.name, one.mode, one.mtime, one.uid, one.uname) for one in layer]
+    assert found == [
+        ("usr", 0o755, 1704067200, 0, ""),
+        ("usr/local", 0o755, 1704067200, 0, ""),
+        ("usr/local/a.py", 0o644, 1704067200, 0, ""),
+        ("usr/local/b.py", 0o644, 1704067200, 0, ""),
+    ]
 
 
 def test_the_dockerfile_copies_the_layers_in_their_order_and_starts_the_doctor(site: Site) -> None:
     road(site, "legacy").image(ImageOptions())
     text = (site.dist / "legacy/image.Dockerfile").read_text()
-    copies = [line for line in text.splitlines() if line.startswith(("FROM", "ADD", "COPY", "RUN"))]
-    assert copies == [
-        "FROM scratch AS runtime",
-        "ADD rootfs-slim.tar /",
-        "COPY --from=nvidia / /",
-        "COPY --from=python / /",
-        "COPY --from=package / /",
-    ]
+    assert not [line for line in text.splitlines() if line.startswith(("COPY", "RUN"))]
+    names = ["system", *NVIDIA_LAYERS, "python", "package"]
+    assert order(site, "legacy") == [f"{name}.tar" for name in names]
     assert 'CMD ["python3", "-m", "ortpacks_runtime", "doctor"]' in text
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in text
     assert 'io.ortpacks.sm="50 52 60 61 70"' in text
@@ -113,9 +143,9 @@ def test_the_dockerfile_copies_the_layers_in_their_order_and_starts_the_doctor(s
 
 
 def test_an_image_for_the_cpu_has_nothing_of_nvidia_and_says_that_it_is_for_the_cpu(site: Site) -> None:
-    builds, _ = seen(site)
+    _, _ = seen(site)
     assert road(site, "cpu").image(ImageOptions()) == "ortpacks/cpu:1.21.0"
-    assert list(builds[0].contexts) == ["python", "package"]
+    assert order(site, "cpu") == ["system.tar", "python.tar", "package.tar"]
     text = (site.dist / "cpu/image.Dockerfile").read_text()
     assert "NVIDIA" not in text
     assert "ORTPACKS_PROVIDER=cpu" in text
@@ -125,7 +155,7 @@ def test_an_image_for_the_cpu_has_nothing_of_nvidia_and_says_that_it_is_for_the_
 def test_the_service_and_its_models_lie_below_the_package(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    builds, trees = seen(site)
+    _, trees = seen(site)
     site.dist.mkdir()
     (site.dist / "models").mkdir()
     (site.dist / "models/model.onnx").write_bytes(b"model")
@@ -136,8 +166,8 @@ def test_the_service_and_its_models_lie_below_the_package(
     monkeypatch.setattr("builder.builds.runtime_image.locked_trees", lambda *_: (locked,))
     site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
     assert road(site, "cpu").image(ImageOptions(service=True)) == "ortpacks/cpu:1.21.0-service"
-    assert list(builds[0].contexts) == ["models", "python", "package"]
-    assert "opt/ortpacks/models/model.onnx" in trees["models"]
+    assert order(site, "cpu") == ["system.tar", "models.tar", "python.tar", "package.tar"]
+    assert files(trees["models"], "opt/ortpacks/models") == {"model.onnx"}
     assert {"routing.py", "ortpacks_service/__init__.py"} < files(trees["python"], PACKAGES)
     text = (site.dist / "cpu/image.Dockerfile").read_text()
     assert "http://127.0.0.1:9900/healthz" in text
@@ -180,7 +210,7 @@ def test_what_is_pushed_has_a_tag_for_the_version_the_newest_and_each_architectu
     road(site, "legacy").image(PUSH)
     loaded, pushed = builds
     assert (loaded.push, pushed.tag, pushed.attestations) == ((), None, ())
-    assert pushed.contexts == loaded.contexts
+    assert pushed.context == loaded.context
     names = ["1.21.0-legacy", "latest-legacy", *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70))]
     assert pushed.push == tuple(f"localhost:5000/ortpacks:{name}" for name in names)
     assert "localhost:5000/ortpacks@sha256:d1" in site.reporter.lines
@@ -229,7 +259,7 @@ def test_with_cuda_it_is_held_to_what_is_pulled_beside_nvidias_layer(
 ) -> None:
     budget(site, size)
     site.engine.built = BuiltImage(size=10_000, layers=("sha256:1",))
-    site.engine.registry = PushedImage("sha256:d", ("sha256:1",), (20, 9000, 30))
+    site.engine.registry = PushedImage("sha256:d", ("sha256:1",), (20, *(900,) * 6, 30))
     if fits:
         road(site, "legacy").image(PUSH)
         return

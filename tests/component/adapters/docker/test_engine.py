@@ -189,7 +189,7 @@ def test_attestations_are_asked_for_by_name(attestations: tuple[str, ...], flags
         ),
         (
             'ERROR: Get "https://h:5/v2/": dial tcp: lookup h on 9.9.9.9:53: no such host',
-            r"was not pushed: Get .*no such host\. Check name and network",
+            r"was not pushed: Get .*no such host\. Check the name and the network",
         ),
         ("ERROR: denied: requested access to the resource is denied", r"denied\. Log in with"),
     ],
@@ -210,7 +210,7 @@ class Tools(FakeRunner):
         super().__init__()
         self.documents = documents
 
-    def run(self, argv: Sequence[str], **_: object) -> Completed:  # type: ignore[override]
+    def run(self, argv: Sequence[str], **_: object) -> Completed:
         text = self.documents.get((argv[-2], argv[-1]))
         return Completed(1, "", "ERROR: h/n:1: not found") if text is None else Completed(0, text, "")
 

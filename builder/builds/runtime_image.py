@@ -10,9 +10,9 @@ from pathlib import Path
 
 from builder.adapters.wheel import first_choice, unpack_wheel
 from builder.builds.proving import unpacked
-from builder.builds.python_wheels import MODELS, RUNTIME, SERVICE, make_wheel
+from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.wiring import Wiring
-from builder.errors import CommandError, NothingToDoError, TransferError
+from builder.errors import CommandError, TransferError
 from builder.files.atomic_write import scratch_folder
 from builder.files.digest import file_digest
 from builder.files.pip_download import pip_download, refusal
@@ -180,23 +180,16 @@ class RuntimeImage:
 
 
 def service_trees(wiring: Wiring, reporter: Reporter) -> ServiceTrees:
-    """The service's wheels and its models, as its own verb left them in ``dist``.
+    """The service's wheels and its models, made in ``dist``.
 
-    Raises ``NothingToDoError`` where they are not there, and ``TransferError`` where a wheel of its lock
-    cannot be had.
+    Raises ``TransferError`` where a wheel of its lock, or of the models, cannot be had.
     """
-    made = sorted(wiring.dist.glob("ortpacks_service-*.whl"))
-    models = wiring.dist / MODELS
-    if not made or not models.is_dir():
-        raise NothingToDoError(
-            f"--service: {wiring.dist} has no ortpacks_service-*.whl, or no folder {MODELS}",
-            advice="Make them with ./run service.",
-        )
     locked = locked_trees(wiring, wiring.root / SERVICE / "requirements.lock", reporter)
-    own = wiring.cache / "unpacked" / file_digest(made[-1]).sha256
+    made = make_wheel(wiring, SERVICE)
+    own = wiring.cache / "unpacked" / file_digest(made).sha256
     if not own.is_dir():
-        unpack_wheel(made[-1], own)
-    return ServiceTrees(wheels=(*locked, own), models=models)
+        unpack_wheel(made, own)
+    return ServiceTrees(wheels=(*locked, own), models=make_models(wiring))
 
 
 def locked_trees(wiring: Wiring, lock: Path, reporter: Reporter) -> tuple[Path, ...]:

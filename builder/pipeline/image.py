@@ -45,6 +45,9 @@ _MODELS = f"{_HOME}/models"
 _LAST = "nvidia-curand"
 """The official build links cuRAND, what we compile does not: its layer lies above those that all share."""
 
+_FOR_GPUS = ("*_fp16.onnx", "*_int8.onnx")
+"""Models in other number types than fp32: an image without CUDA keeps within its budget by going without."""
+
 _LEFT_OUT = (
     "onnxruntime/capi/libonnxruntime.so.*",
     "onnxruntime/capi/libonnxruntime_providers_cuda.so",
@@ -177,7 +180,8 @@ def layers(
     for path, file in _files(package):
         found[theirs.get(path, "package")][f"{_HOME}/{path}"] = file
     for path, file in _files(models) if models else ():
-        found["models"][f"{_MODELS}/{path}"] = file
+        if manifest.provider == CUDA or not any(fnmatch(path, pattern) for pattern in _FOR_GPUS):
+            found["models"][f"{_MODELS}/{path}"] = file
     for tree in wheels:
         for path, file in _files(tree):
             if not any(fnmatch(path, pattern) for pattern in _LEFT_OUT):

@@ -13,7 +13,7 @@ import pytest
 
 from builder.builds.runtime_image import ImageOptions, locked_trees
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
+from builder.errors import CheckFailedError, IntegrityError
 from builder.pipeline.image import write_layer
 from builder.pipeline.plan import Wishes
 from builder.ports import BuiltImage, ImageBuild, PushedImage
@@ -26,8 +26,6 @@ from tests.support.factories.workplace import Site
 PUSH = ImageOptions(push="localhost:5000/ortpacks")
 
 NVIDIAS = ("libcu", "libnv")
-
-SERVICE = Wheel("ortpacks-service", "1.0.0", {"ortpacks_service/__init__.py": b""}, "any")
 
 NVIDIA_LAYERS = (
     "nvidia-cublas-cu12",
@@ -156,19 +154,21 @@ def test_the_service_and_its_models_lie_below_the_package(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, trees = seen(site)
-    site.dist.mkdir()
-    (site.dist / "models").mkdir()
-    (site.dist / "models/model.onnx").write_bytes(b"model")
-    (site.dist / SERVICE.file).write_bytes(SERVICE.content)
-    locked = site.dist / "locked"
-    locked.mkdir()
+    locked, models = site.dist / "locked", site.dist / "models"
+    locked.mkdir(parents=True)
     (locked / "routing.py").write_text("")
+    models.mkdir()
+    for name in ("model.onnx", "model_fp16.onnx"):
+        (models / name).write_bytes(b"model")
     monkeypatch.setattr("builder.builds.runtime_image.locked_trees", lambda *_: (locked,))
+    monkeypatch.setattr("builder.builds.runtime_image.make_models", lambda *_: models)
     site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
     assert road(site, "cpu").image(ImageOptions(service=True)) == "ortpacks/cpu:1.21.0-service"
     assert order(site, "cpu") == ["system.tar", "models.tar", "python.tar", "package.tar"]
     assert files(trees["models"], "opt/ortpacks/models") == {"model.onnx"}
-    assert {"routing.py", "ortpacks_service/__init__.py"} < files(trees["python"], PACKAGES)
+    assert {"routing.py", "ortpacks_service/app.py", "ortpacks_service/page.html"} < files(
+        trees["python"], PACKAGES
+    )
     text = (site.dist / "cpu/image.Dockerfile").read_text()
     assert "http://127.0.0.1:9900/healthz" in text
     assert '"ortpacks_service", "--host", "0.0.0.0", "--models", "/opt/ortpacks/models"]' in text
@@ -196,12 +196,6 @@ def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
         assert locked_trees(site.shop, lock, site.reporter) == (tree,)
         assert index.fetched == [numpy.file]
     assert [path.name for path in (tmp_path / "own/locked").iterdir()] == [tree.parent.name]
-
-
-def test_a_service_that_was_not_made_is_told_before_anything_is_built(site: Site) -> None:
-    with pytest.raises(NothingToDoError, match=r"--service: .* has no ortpacks_service.*\./run service"):
-        road(site, "legacy").image(ImageOptions(service=True))
-    assert site.engine.builds == []
 
 
 def test_what_is_pushed_has_a_tag_for_the_version_the_newest_and_each_architecture(site: Site) -> None:

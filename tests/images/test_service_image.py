@@ -1,0 +1,230 @@
+"""The image with the service, started as README says: asked, limited, refused, restarted, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import testinfra
+from ortpacks_service.options import EMBEDDER
+
+from builder.builds.wiring import Wiring
+from builder.project.variants import Project
+from tests.images.test_registry import free_port
+from tests.images.test_runtime_image import docker
+from tests.support import ROOT
+from tests.support.fakes.verbs import invoke
+
+pytestmark = pytest.mark.images
+
+IMAGE = "ortpacks/cpu:1.21.0-service"
+
+COMPOSE = "usr/libexec/docker/cli-plugins/docker-compose"
+
+HARD = ("--read-only", "--tmpfs=/tmp", "--memory=512m", "--cap-drop=ALL", "--label=io.ortpacks=run")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _image(dist: Path) -> Iterator[None]:
+    somebodys = docker("images", "--quiet", IMAGE)
+    done = invoke("image", "--variant", "cpu", "--service", "--base", "assembled", "--dist", dist)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    yield
+    if not somebodys:
+        docker("rmi", IMAGE)
+
+
+@dataclass
+class Served:
+    name: str
+    port: int
+
+    def ask(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data, timeout=30) as answer:
+            text = answer.read()
+        return json.loads(text) if path != "/metrics" else text.decode()
+
+    def ready(self) -> dict[str, Any]:
+        """``/readyz`` once no model is being opened."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                try:
+                    return dict(self.ask("/readyz"))
+                except urllib.error.HTTPError as waiting:
+                    told = dict(json.loads(waiting.read()))
+                    if "reason" in told:
+                        return told
+            time.sleep(0.05)
+        raise AssertionError(docker("logs", self.name))
+
+    def log(self) -> list[dict[str, Any]]:
+        done = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stderr.splitlines()]
+
+
+Start = Callable[..., Served]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    names: list[str] = []
+
+    def started(*flags: str) -> Served:
+        port = free_port()
+        name = docker("run", "--detach", *HARD, f"--publish=127.0.0.1:{port}:9900", *flags, IMAGE)
+        names.append(name)
+        return Served(name, port)
+
+    yield started
+    for name in names:
+        docker("rm", "--force", "--volumes", name)
+
+
+def test_it_answers_within_its_budgets(start: Start, project: Project) -> None:
+    began = time.monotonic()
+    served = start("--user=4242:4242")
+    assert served.ready()["ready"] is True
+    assert time.monotonic() - began < 10
+    assert served.ask("/ping") == {"status": "pong"}
+    answer = served.ask("/embed", {"texts": ["The weather is lovely today."]})
+    assert (len(answer["embeddings"][0]), answer["provider"]) == (384, "cpu")
+    assert 'syn_embedding_total{provider="cpu"} 1.0' in served.ask("/metrics")
+    memory = docker("stats", "--no-stream", "--format={{.MemUsage}}", served.name)
+    assert float(memory.partition("MiB")[0]) < 350
+    assert json.loads(docker("inspect", IMAGE))[0]["Size"] < project.image.budget
+    host = testinfra.get_host(f"docker://{served.name}")
+    (check,) = (json.loads(docker("inspect", IMAGE))[0]["Config"]["Healthcheck"]["Test"][1:],)
+    assert host.run(" ".join(check)).rc == 0
+
+
+def test_without_a_place_to_write_all_but_the_store_is_served(start: Start) -> None:
+    served = start()
+    served.ready()
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        served.ask("/add", {"texts": "a"})
+    assert refused.value.code == 503
+    assert "Read-only file system" in refused.value.read().decode()
+    assert served.ask("/embed", {"texts": "a"})["dimensions"] == 384
+
+
+def test_a_provider_that_cannot_be_had_is_told_in_log_metrics_and_providers(start: Start) -> None:
+    served = start("--env=ORTPACKS_PROVIDER=cuda")
+    assert served.ready()["ready"] is True
+    report = served.ask("/providers")[EMBEDDER]
+    assert report["provider"] == "cpu"
+    reason = report["steps"][0]["reason"]
+    assert "built without CUDAExecutionProvider" in reason
+    warned = [line["message"] for line in served.log() if line["level"] == "WARNING"]
+    assert any(line.startswith("Falling back to CPU: cuda: ") and reason in line for line in warned)
+    assert f'ortpacks_fallback{{model="{EMBEDDER}"}} 1.0' in served.ask("/metrics")
+
+
+def test_a_provider_that_nobody_knows_ends_it_with_a_sentence(start: Start) -> None:
+    served = start("--env=ORTPACKS_PROVIDER=cudda")
+    assert docker("wait", served.name) == "2"
+    done = subprocess.run(["docker", "logs", served.name], capture_output=True, text=True, check=True)
+    assert "ORTPACKS_PROVIDER: 'cudda' is none of" in done.stderr
+    assert "Did you mean cuda?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_corrupt_model_is_told_and_costs_no_other(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    tmp_path.chmod(0o755)
+    served = start(f"--volume={tmp_path}:/opt/ortpacks/models/broken:ro")
+    told = served.ready()
+    assert told["reason"].startswith("broken: ")
+    assert served.ask("/embed", {"texts": "a"})["dimensions"] == 384
+
+
+def test_it_ends_within_ten_seconds_and_starts_again(start: Start) -> None:
+    served = start()
+    served.ready()
+    began = time.monotonic()
+    docker("stop", served.name)
+    assert time.monotonic() - began < 10
+    docker("start", served.name)
+    assert served.ready()["ready"] is True
+
+
+def test_a_kill_loses_nothing_that_was_acknowledged(start: Start) -> None:
+    served = start("--volume=/home/ortpacks")
+    served.ready()
+    kept: list[int] = []
+
+    def add() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while True:
+                kept.extend(served.ask("/add", {"texts": ["a", "b"]})["ids"])
+
+    adding = [threading.Thread(target=add) for _ in range(2)]
+    for thread in adding:
+        thread.start()
+    while len(kept) < 30:
+        time.sleep(0.01)
+    docker("kill", "--signal=KILL", served.name)
+    for thread in adding:
+        thread.join()
+    docker("start", served.name)
+    served.ready()
+    found = served.ask("/search", {"text": "a", "k": 1000})["results"]
+    assert set(kept) <= {one["id"] for one in found}
+
+
+@pytest.fixture(scope="module")
+def compose() -> Path:
+    """Docker's compose of a Debian that has its second version, unpacked and kept in the cache."""
+    folder = Wiring(ROOT).cache / "docker-compose"
+    found = folder / COMPOSE
+    if not found.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        argv = ["apt-get", "download", "docker-compose/trixie"]
+        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+        packages = list(folder.glob("*.deb"))
+        if done.returncode != 0 or not packages:
+            pytest.skip(f"no compose: {' '.join(argv)}: {done.stderr.strip()[-200:]}")
+        subprocess.run(["dpkg-deb", "-x", packages[0], folder], check=True)
+    return found
+
+
+def test_compose_starts_it_and_keeps_its_store(compose: Path) -> None:
+    port = free_port()
+    project = f"ortpacks-test-{os.getpid()}"
+    argv = [str(compose), "--profile", "cpu", "--project-name", project]
+    env = {**os.environ, "ORTPACKS_HOST_PORT": str(port)}
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            [*argv, *command], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    described = json.loads(run("config", "--format=json"))["services"]["cpu"]
+    assert (described["image"], described["read_only"]) == (IMAGE, True)
+    gpu = json.loads(run("--profile=gpu", "config", "--format=json"))["services"]["gpu"]
+    (device,) = gpu["deploy"]["resources"]["reservations"]["devices"]
+    assert (device["driver"], device["capabilities"]) == ("nvidia", ["gpu"])
+    try:
+        run("up", "--detach")
+        served = Served("", port)
+        served.ready()
+        assert served.ask("/add", {"texts": "a"}) == {"ids": [1]}
+        run("up", "--detach", "--force-recreate")
+        served.ready()
+        assert [one["id"] for one in served.ask("/search", {"text": "a"})["results"]] == [1]
+    finally:
+        run("down", "--volumes")

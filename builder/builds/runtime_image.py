@@ -23,13 +23,13 @@ from builder.pipeline.image import (
     PLATFORM,
     SYSTEM,
     ServiceTrees,
-    beside_nvidia,
     commit_of,
     dockerfile,
     hold_to_budget,
     labels,
     layers,
     local_tag,
+    own_size,
     published_tags,
     require_same,
     write_layer,
@@ -109,8 +109,8 @@ class RuntimeImage:
             if manifest.provider != CUDA:
                 hold_to_budget(manifest, built.size, wiring.project.image.budget)
             if self._push_to:
-                size = beside_nvidia(names, self._push(request, manifest, built, self._push_to))
-                self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers not counted")
+                size = own_size(names, self._push(request, manifest, built, self._push_to))
+                self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers and models not counted")
                 if manifest.provider == CUDA and manifest.onnxruntime.origin == Origin.SOURCE.value:
                     hold_to_budget(manifest, size, wiring.project.image.budget)
         return tag

@@ -42,6 +42,8 @@ _PYTHON = "usr/local/lib/python3.11/dist-packages"
 
 _MODELS = f"{_HOME}/models"
 
+MODELS_LAYER = "models"
+
 _LAST = "nvidia-curand"
 """The official build links cuRAND, what we compile does not: its layer lies above those that all share."""
 
@@ -176,12 +178,12 @@ def layers(
     """
     theirs = {one.path: _layer(one) for one in manifest.files if one.vendor == NVIDIA and _is_library(one)}
     names = sorted(set(theirs.values()), key=lambda name: (name.startswith(_LAST), name))
-    found: dict[str, dict[str, Path]] = {name: {} for name in (*names, "models", "python", "package")}
+    found: dict[str, dict[str, Path]] = {name: {} for name in (*names, MODELS_LAYER, "python", "package")}
     for path, file in _files(package):
         found[theirs.get(path, "package")][f"{_HOME}/{path}"] = file
     for path, file in _files(models) if models else ():
         if manifest.provider == CUDA or not any(fnmatch(path, pattern) for pattern in _FOR_GPUS):
-            found["models"][f"{_MODELS}/{path}"] = file
+            found[MODELS_LAYER][f"{_MODELS}/{path}"] = file
     for tree in wheels:
         for path, file in _files(tree):
             if not any(fnmatch(path, pattern) for pattern in _LEFT_OUT):
@@ -229,10 +231,13 @@ def hold_to_budget(manifest: Manifest, size: int, budget: int) -> None:
         )
 
 
-def beside_nvidia(names: Iterable[str], image: PushedImage) -> int:
-    """The compressed bytes of an image without NVIDIA's layers, which lie on the system; ``names`` of all."""
-    theirs = sum(name.startswith("nvidia-") for name in names)
-    return sum(image.sizes) - sum(image.sizes[1 : 1 + theirs])
+def own_size(names: Iterable[str], image: PushedImage) -> int:
+    """The compressed bytes of an image without NVIDIA's layers and models; ``names`` of all its layers.
+
+    These lie on the system, below all others.
+    """
+    others = sum(name.startswith(("nvidia-", MODELS_LAYER)) for name in names)
+    return sum(image.sizes) - sum(image.sizes[1 : 1 + others])
 
 
 def require_same(tag: str, built: BuiltImage, pushed: PushedImage) -> None:

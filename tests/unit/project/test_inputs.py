@@ -19,9 +19,9 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     kinds = Counter(item.kind for item in items)
     assert len(items) == len(set(items))
     assert kinds[InputKind.DEBIAN] == len(debian) == 14
-    assert len(wheels) == 16
+    assert len(wheels) == 17
     # both ORT versions, for CUDA and for the CPU; the tests' four
-    assert kinds[InputKind.WHEEL] == 16 + 2 + 2 + 4
+    assert kinds[InputKind.WHEEL] == 17 + 2 + 2 + 4
     assert kinds[InputKind.GIT] == 1
     assert kinds[InputKind.IMAGE] == 2
     assert {"wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"} <= {

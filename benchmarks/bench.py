@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,8 +52,14 @@ def bench(
         serving_page.write(wanted["svg"], serving_page.picture(rows, wiring.templates))
     if "page" in wanted:
         picture = os.path.relpath(wanted["svg"], wanted["page"].parent) if "svg" in wanted else None
-        command = " ".join(["./run", *sys.argv[1:]])
+        command = " ".join(["./run bench", *_words(providers, {"package": package, "model": model, **files})])
         serving_page.write(wanted["page"], serving_page.page(rows, told, command, picture))
+
+
+def _words(providers: Sequence[str], flags: Mapping[str, str | None]) -> Iterator[str]:
+    """The flags as the user gave them, of those that say what is measured and where it goes."""
+    yield from (f"--provider {name}" for name in providers)
+    yield from (f"--{name} {value}" for name, value in flags.items() if value)
 
 
 def _provider(text: str) -> str:

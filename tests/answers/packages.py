@@ -21,13 +21,15 @@ DIST = ROOT / "dist"
 
 
 def built() -> list[ParameterSet]:
-    """One parameter for each full package in ``dist/``; without any, one that is skipped and says why.
+    """One parameter for each full package for CUDA in ``dist/``; without any, a skipped one that says why.
 
     Profile minimal is left out: it places no node on CUDA, and the tests build one of their own.
     """
     files = {file: PackageName.parse(file.name) for file in sorted(DIST.glob("ortpacks-*.tar.zst"))}
     wanted = {
-        file: name for file, name in files.items() if name.profile != "minimal" and name.layout == "full"
+        file: name
+        for file, name in files.items()
+        if name.cuda and name.profile != "minimal" and name.layout == "full"
     }
     if not wanted:
         why = "no package of profile lean or full in dist/: ./run build --variant legacy makes one"

@@ -22,13 +22,13 @@ from builder.files.digest import Digest
 from builder.files.disk import disk_errors
 from builder.findings.finding import require
 from builder.formats.manifest import Manifest, WheelEntry, loads
-from builder.formats.package_names import CUDA, LINUX, MANIFEST
+from builder.formats.package_names import CUDA, LINUX, MANIFEST, REDUCED, Host
 from builder.package.archive import Member, manifest_of
 from builder.package.describe import compare, promised
 from builder.package.proof import check_absent, check_installed
 from builder.pipeline.check import check, say_report
 from builder.pipeline.plan import Wishes
-from builder.pipeline.selftest import SelftestBench, selftest
+from builder.pipeline.selftest import SelftestBench, SelftestTrial, selftest
 from builder.pipeline.verify import Verifier, verify
 from builder.ports import Reporter
 from builder.project.inputs import Input, Lock, Pin
@@ -98,12 +98,19 @@ def verifier(
             manifest.name,
             files,
             manifest.onnxruntime.version,
-            selftest_bench,
+            replace(selftest_bench, trials=trials_for(manifest, selftest_bench.trials)),
             cuda=manifest.provider == CUDA,
         ),
         work=wiring.dist,
         cards=cards,
     )
+
+
+def trials_for(manifest: Manifest, trials: Sequence[SelftestTrial]) -> tuple[SelftestTrial, ...]:
+    """The models that the host library opens: one compiled for less than ``full`` has no contrib."""
+    entry = manifest.onnxruntime
+    bare = entry.host == Host.SOURCE.value and entry.profile in REDUCED
+    return tuple(trial for trial in trials if not (bare and trial.contrib))
 
 
 def complete(wiring: Wiring, reporter: Reporter, manifest: Manifest, folder: Path) -> None:

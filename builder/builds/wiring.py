@@ -196,6 +196,7 @@ class Wiring:
                 "decoder",
                 decoder(self.cache / "made"),
                 (Tensor("hidden", "f32", hidden.shape, hidden.tobytes()),),
+                contrib=True,
                 since=HALF_ATTENTION,
             ),
         )

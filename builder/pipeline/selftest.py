@@ -71,6 +71,8 @@ class SelftestTrial:
     inputs: tuple[Tensor, ...]
     blind: tuple[Tensor, ...] = ()
     """Its inputs on a virtual card, whose kernels compute nothing; ``inputs`` unless there are any."""
+    contrib: bool = False
+    """Whether its file has nodes of com.microsoft."""
     since: Capability = _OLDEST
     """The oldest card that ORT's kernels for it run on; on older ones it is opened and not run."""
 

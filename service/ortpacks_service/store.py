@@ -59,11 +59,6 @@ class Store:
                 f"with {dimensions}. Name another folder with --data."
             )
 
-    def __len__(self) -> int:
-        """The number of texts."""
-        with self._told():
-            return int(self._base.execute("select count(*) from texts").get)
-
     def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> list[int]:
         """Keep texts and their vectors; the number of each. Raises ``StoreError``: then none was kept."""
         with self._told(), self._base:

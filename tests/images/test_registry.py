@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.builds.wiring import Wiring
 from tests.images.test_runtime_image import docker
-from tests.support import ROOT
+from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.images
@@ -30,17 +29,7 @@ Push = Callable[[str], subprocess.CompletedProcess[str]]
 @pytest.fixture(scope="module")
 def program() -> Path:
     """The registry's program, unpacked from Debian's package and kept in the cache."""
-    folder = Wiring(ROOT).cache / "docker-registry"
-    found = folder / "usr/bin/docker-registry"
-    if not found.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        argv = ["apt-get", "download", "docker-registry"]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-        packages = list(folder.glob("*.deb"))
-        if done.returncode != 0 or not packages:
-            pytest.skip(f"no registry: {' '.join(argv)}: {done.stderr.strip()[-200:]}")
-        subprocess.run(["dpkg-deb", "-x", packages[0], folder], check=True)
-    return found
+    return debian_program("docker-registry", "usr/bin/docker-registry")
 
 
 @contextmanager

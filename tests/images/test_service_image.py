@@ -19,18 +19,16 @@ import pytest
 import testinfra
 from ortpacks_service.options import EMBEDDER
 
-from builder.builds.wiring import Wiring
 from builder.project.variants import Project
 from tests.images.test_registry import free_port
 from tests.images.test_runtime_image import docker
 from tests.support import ROOT
+from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.images
 
 IMAGE = "ortpacks/cpu:1.21.0-service"
-
-COMPOSE = "usr/libexec/docker/cli-plugins/docker-compose"
 
 HARD = ("--read-only", "--tmpfs=/tmp", "--memory=512m", "--cap-drop=ALL", "--label=io.ortpacks=run")
 
@@ -187,17 +185,7 @@ def test_a_kill_loses_nothing_that_was_acknowledged(start: Start) -> None:
 @pytest.fixture(scope="module")
 def compose() -> Path:
     """Docker's compose of a Debian that has its second version, unpacked and kept in the cache."""
-    folder = Wiring(ROOT).cache / "docker-compose"
-    found = folder / COMPOSE
-    if not found.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        argv = ["apt-get", "download", "docker-compose/trixie"]
-        done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
-        packages = list(folder.glob("*.deb"))
-        if done.returncode != 0 or not packages:
-            pytest.skip(f"no compose: {' '.join(argv)}: {done.stderr.strip()[-200:]}")
-        subprocess.run(["dpkg-deb", "-x", packages[0], folder], check=True)
-    return found
+    return debian_program("docker-compose/trixie", "usr/libexec/docker/cli-plugins/docker-compose")
 
 
 def test_compose_starts_it_and_keeps_its_store(compose: Path) -> None:

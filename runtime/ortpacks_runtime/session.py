@@ -297,6 +297,8 @@ def _opened(
 ) -> onnxruntime.InferenceSession:
     asked = onnxruntime.SessionOptions()
     asked.intra_op_num_threads = threads or 0
+    # Threads that spin until the next run take a core from everything else that the program does meanwhile.
+    asked.add_session_config_entry("session.force_spinning_stop", "1")
     if recording is not None:
         warm_up.record(asked, recording.folder)
     inner = _Inner(str(file), asked, providers=[(ORT_NAMES[name], dict(given)) for name, given in providers])

@@ -45,9 +45,7 @@ def make_app(options: Options) -> Starlette:
     async def life(app: Starlette) -> AsyncIterator[None]:
         service = app.state.service = Service(options)
         service.begin()
-        batches = asyncio.create_task(service.batcher.run())
         yield
-        batches.cancel()
         await asyncio.to_thread(service.end)
 
     return Starlette(
@@ -88,7 +86,8 @@ class _Watch:
 
         seconds = None if scope["path"] == _STREAMED else self._seconds
         try:
-            await asyncio.wait_for(self._app(scope, receive, watched), seconds)
+            async with asyncio.timeout(seconds):
+                await self._app(scope, receive, watched)
         except RequestError as error:
             await self._answer(status, error, scope, receive, watched)
         except ClientDisconnect:
@@ -96,7 +95,7 @@ class _Watch:
         except asyncio.CancelledError:  # uvicorn's word after the time that a signal leaves
             ending = RequestError("the service ends before the request was served", 503, 1)
             await self._answer(status, ending, scope, receive, watched)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             late = RequestError(f"the request took longer than {seconds} s (--seconds)", 504, 1)
             await self._answer(status, late, scope, receive, watched)
         except Exception:

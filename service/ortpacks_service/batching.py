@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ortpacks_service.embedding import Embeddings, joined
@@ -39,7 +41,9 @@ class Batcher:
         self._room = room
         self._observe = observe
         self._waiting: deque[_Part] = deque()
-        self._came = asyncio.Event()
+        self._changing = threading.Lock()
+        """Held for a change of what waits, and of whether the thread works on it."""
+        self._working = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="embed")
         self.length = 0
         """The number of texts that wait or are computed."""
@@ -53,36 +57,47 @@ class Batcher:
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]), reverse=True)
         chosen = [order[start : start + size] for start in range(0, len(order), size)]
         parts = [_Part([texts[at] for at in part], loop.create_future()) for part in chosen]
-        self._waiting.extend(parts)
         self.length += len(texts)
-        self._came.set()
         try:
+            self._begin(parts, loop)
             return joined(await asyncio.gather(*(part.answer for part in parts)), order)
         finally:
             self.length -= len(texts)
 
-    async def run(self) -> None:
-        """Compute what waits, until the task is cancelled."""
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                await self._came.wait()
-                parts = self._next()
-                if not parts:
-                    self._came.clear()
-                    continue
-                texts = [text for part in parts for text in part.texts]
-                try:
-                    self._observe(len(texts))
-                    _deal(parts, await loop.run_in_executor(self._thread, self._compute, texts))
-                except Exception as error:  # noqa: BLE001 - it is each request's answer
-                    for part in parts:
-                        _settle(part, error)
-        finally:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+    def close(self) -> None:
+        """Compute nothing more than what is being computed."""
+        with self._changing:
+            self._waiting.clear()
+        self._thread.shutdown(wait=False)
+
+    def _begin(self, parts: Iterable[_Part], loop: asyncio.AbstractEventLoop) -> None:
+        """Let the parts wait; an idle thread begins to work."""
+        with self._changing:
+            self._waiting.extend(parts)
+            if not self._working:
+                self._thread.submit(self._work, loop)
+                self._working = True
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Compute what waits, in the thread, until nothing does."""
+        while parts := self._next():
+            texts = [text for part in parts for text in part.texts]
+            try:
+                self._observe(len(texts))
+                found: Embeddings | Exception = self._compute(texts)
+            except Exception as error:  # noqa: BLE001 - it is each request's answer
+                found = error
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(_deal, parts, found)
 
     def _next(self) -> list[_Part]:
-        """The parts for one batch; those whose request is gone are dropped."""
+        """The parts for one batch; those whose request is gone are dropped. None: the thread rests."""
+        with self._changing:
+            taken = self._taken()
+            self._working = bool(taken)
+            return taken
+
+    def _taken(self) -> list[_Part]:
         taken: list[_Part] = []
         room = self._batch()
         while self._waiting:
@@ -96,15 +111,15 @@ class Batcher:
         return taken
 
 
-def _settle(part: _Part, error: Exception) -> None:
-    if not part.answer.done():
-        part.answer.set_exception(error)
-
-
-def _deal(parts: Sequence[_Part], found: Embeddings) -> None:
+def _deal(parts: Sequence[_Part], found: Embeddings | Exception) -> None:
+    """Answer each part with its share of what was computed for all of them, or with the failure."""
     at = 0
     for part in parts:
         end = at + len(part.texts)
-        if not part.answer.done():
+        if part.answer.done():
+            pass  # its request is gone
+        elif isinstance(found, Exception):
+            part.answer.set_exception(found)
+        else:
             part.answer.set_result(Embeddings(found.vectors[at:end], found.tokens[at:end]))
         at = end

@@ -51,6 +51,7 @@ class Service:
 
     def end(self) -> None:
         """Leave what runs: a store that is not closed has lost nothing."""
+        self.batcher.close()
         for threads in (self._threads, self._store_thread):
             threads.shutdown(wait=False, cancel_futures=True)
 

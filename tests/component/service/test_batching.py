@@ -30,9 +30,8 @@ class Model:
 def ran(test: Callable[[Batcher, Model], Awaitable[None]], batch: int = 4, room: int = 100) -> Model:
     async def main() -> None:
         batcher = Batcher(model.compute, lambda: batch, room, lambda _: None)
-        task = asyncio.create_task(batcher.run())
         await test(batcher, model)
-        task.cancel()
+        batcher.close()
 
     model = Model()
     asyncio.run(main())

@@ -29,8 +29,10 @@ log = logging.getLogger("ortpacks_runtime")
 
 _NVIDIA = (CUDA, TENSORRT)
 
-_MEMORY = re.compile(r"out of memory|Failed to allocate memory|ALLOC_FAILED|CUDA failure 2:")
-"""How ONNX Runtime, CUDA, cuDNN and cuBLAS tell that the GPU's memory is full."""
+_MEMORY = re.compile(
+    r"out of memory|Failed to allocate memory|is smaller than requested bytes|ALLOC_FAILED|CUDA failure 2:"
+)
+"""How ONNX Runtime, CUDA, cuDNN and cuBLAS tell that the GPU's memory, or the limit on it, is full."""
 
 _DEVICE = re.compile(
     r"\b(CUDA|CUDNN|CUBLAS|CUFFT|CURAND) (failure|error)\b|\bTensorRT EP\b|DXGI_ERROR|887A00"

@@ -194,11 +194,14 @@ def on_gpu(gpu: Gpu, model: Path, *, strict: bool = False, recording: bool = Fal
 
 
 FULL = "Non-zero status code … BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer"
+LIMITED = "… AllocateRawInternal Available memory of 0 is smaller than requested bytes of 2048"
+"""What it says at ``gpu_mem_limit``: microsoft/onnxruntime#23121."""
 DEAD = "CUDA failure 700: an illegal memory access was encountered ; GPU=0 ; hostname=x"
 
 
-def test_a_batch_that_the_memory_does_not_hold_is_halved(model: Path) -> None:
-    gpu = Gpu(1, FULL)
+@pytest.mark.parametrize("says", [FULL, LIMITED])
+def test_a_batch_that_the_memory_does_not_hold_is_halved(model: Path, says: str) -> None:
+    gpu = Gpu(1, says)
     session = on_gpu(gpu, model)
     np.testing.assert_array_equal(session.run(None, {"x": ROWS})[0], PRODUCT)
     assert gpu.batches == [3, 1, 2, 1, 1]

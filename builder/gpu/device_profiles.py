@@ -32,8 +32,11 @@ _LEFT_TO_OTHERS_PERCENT = 10
 _SMALL_MIB = 6144
 """Up to this much memory the arena grows by what is asked for, not to the next power of two."""
 
-_BATCHES: Tuple[Tuple[int, int], ...] = ((16384, 128), (8192, 64), (4096, 32), (2048, 16))
-"""Memory in MiB from which on a batch of this many items is begun with; a session halves it where it must."""
+_BATCHES: Tuple[Tuple[int, int], ...] = ((14336, 128), (7168, 64), (3584, 32), (1792, 16))
+"""Memory in MiB from which on a batch of this many items is begun with; a session halves it where it must.
+
+7/8 of 16, 8, 4 and 2 GiB: of a card sold with so much, a driver and a desktop leave a little less free.
+"""
 
 _SMALLEST_BATCH = 8
 
@@ -64,7 +67,7 @@ class DeviceProfile:
 
 
 def profile_of(capability: Capability, memory_mib: Optional[int]) -> DeviceProfile:
-    """The settings for a GPU with ``memory_mib`` MiB of memory; ``None`` where that is not known."""
+    """The settings for a GPU of which a session may take ``memory_mib`` MiB; ``None``: that is not known."""
     fp16, why = _fp16(capability)
     medium = (FP16, FP32) if fp16 else (FP32,)
     low = (INT8, *medium) if capability >= _FIRST_INT8 else medium

@@ -33,6 +33,8 @@ class Device:
     driver: Optional[str]
     mig: Optional[Tuple[str, ...]] = None
     """``MIG-…`` names of its instances; ``None`` where MIG is off or nothing was said of it."""
+    free_mib: Optional[int] = None
+    """The part of ``memory_mib`` that no program had when NVML was asked."""
 
     def __str__(self) -> str:
         capability = f"compute capability {self.capability}" if self.capability else "capability unknown"

@@ -52,7 +52,10 @@ def ask(*arguments: str) -> dict[str, Any]:
 
 @cache
 def devices() -> tuple[dict[str, Any], ...]:
-    """The NVIDIA GPUs that CUDA may use, in its order, each with its ``profile``. Raises ``ClientError``."""
+    """The NVIDIA GPUs that CUDA may use, in its order, each with its ``profile``. Raises ``ClientError``.
+
+    They are asked for once: what this process takes of their memory makes no later profile smaller.
+    """
     return tuple(ask("detect")["devices"])
 
 

@@ -45,6 +45,7 @@ def device_value(device: Device) -> Dict[str, object]:
         "name": device.name,
         "capability": str(device.capability) if device.capability else None,
         "memory_mib": device.memory_mib,
+        "free_mib": device.free_mib,
         "driver": device.driver,
         "profile": profile_value(device),
     }
@@ -54,9 +55,11 @@ def profile_value(device: Optional[Device]) -> Optional[Dict[str, object]]:
     """The settings of sessions on a GPU, for ``--json``; ``None`` where its compute capability is unknown."""
     if device is None or device.capability is None:
         return None
-    return profile_of(device.capability, device.memory_mib).value()
+    usable = device.memory_mib if device.free_mib is None else device.free_mib
+    return profile_of(device.capability, usable).value()
 
 
 def spelled(device: Device) -> str:
     """A GPU in a line."""
-    return f"GPU {device.index}: {device}" + (f" {device.uuid}" if device.uuid else "")
+    free = f", {device.free_mib} MiB free" if device.free_mib is not None else ""
+    return f"GPU {device.index}: {device}{free}" + (f" {device.uuid}" if device.uuid else "")

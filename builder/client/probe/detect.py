@@ -157,6 +157,7 @@ def _complete(device: Device, cards: Dict[str, Device], instances: Dict[str, Dev
         capability=device.capability or card.capability,
         memory_mib=card.memory_mib if device.memory_mib is None else device.memory_mib,
         mig=card.mig,
+        free_mib=card.free_mib,
     )
 
 
@@ -201,7 +202,7 @@ def _stated_memory(env: Mapping[str, str]) -> Tuple[int, ...]:
 
 
 def _with_memory(devices: Sequence[Device], sizes: Sequence[int]) -> Tuple[Device, ...]:
-    """``devices`` with the stated sizes, in their order. ``ConfigError`` when there are not as many."""
+    """``devices`` with the stated sizes, all of it free. ``ConfigError`` when there are not as many."""
     if not sizes or not devices:
         return tuple(devices)
     each = tuple(sizes) * len(devices) if len(sizes) == 1 else tuple(sizes)
@@ -210,7 +211,7 @@ def _with_memory(devices: Sequence[Device], sizes: Sequence[int]) -> Tuple[Devic
             f"{FORCED_MEMORY} states {len(sizes)} GPUs, there are {len(devices)}.",
             advice="Write one size, or one for each.",
         )
-    return tuple(replace(device, memory_mib=size) for device, size in zip(devices, each))
+    return tuple(replace(device, memory_mib=size, free_mib=None) for device, size in zip(devices, each))
 
 
 def _stated_device(index: int, capability: Capability) -> Device:

@@ -13,7 +13,7 @@ import ctypes
 import json
 import signal
 import sys
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Type
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 LONGEST = 60.0
 """Seconds after which the child ends by itself, should its parent be gone."""
@@ -161,6 +161,7 @@ class NvmlLibrary(DriverLibrary):
             "uuid": self._uuid,
             "capability": self._capability,
             "memory_mib": self._memory,
+            "free_mib": self._free,
             "instances": self._instances,
         }
         return {
@@ -201,9 +202,17 @@ class NvmlLibrary(DriverLibrary):
 
     def _memory(self, gpu: ctypes.c_void_p) -> Optional[int]:
         """MiB; ``None`` where it says 0. Unified memory is not supported at all."""
+        return self._total_and_free(gpu)[0] or None
+
+    def _free(self, gpu: ctypes.c_void_p) -> Optional[int]:
+        """MiB that no program has; ``None`` where it says 0 of all memory."""
+        total, free = self._total_and_free(gpu)
+        return free if total else None
+
+    def _total_and_free(self, gpu: ctypes.c_void_p) -> Tuple[int, int]:
         total_free_used = (ctypes.c_ulonglong * 3)()
         self.call("nvmlDeviceGetMemoryInfo", gpu, ctypes.byref(total_free_used))
-        return int(total_free_used[0]) // 2**20 or None
+        return total_free_used[0] // 2**20, total_free_used[1] // 2**20
 
     def _instances(self, gpu: ctypes.c_void_p) -> Optional[List[Dict[str, object]]]:
         """The MIG instances; ``None`` where MIG is off."""

@@ -105,10 +105,13 @@ def _outcome(devices: Sequence[Device]) -> Outcome:
 
 
 def _physical(row: Mapping[str, object]) -> Device:
-    """CUDA sees one instance of a GPU in MIG mode: no more memory than the largest one's can be had."""
+    """CUDA sees one instance of a GPU in MIG mode: no more memory than the largest one's can be had.
+
+    Which instance that is, is not known here, and so what is free of it is not either.
+    """
     memory = _optional_int(row["memory_mib"])
     if row["instances"] is None:
-        return _device(row, memory, None)
+        return replace(_device(row, memory, None), free_mib=_optional_int(row["free_mib"]))
     instances = cast("List[Mapping[str, object]]", row["instances"])
     sizes = [_optional_int(instance["memory_mib"]) for instance in instances]
     names = tuple(str(instance["uuid"]) for instance in instances if instance["uuid"])

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.client.commands.show_gpus import profile_value, spelled
 from builder.client.probe import driver_calls
 from builder.client.probe.detect import Detection, Surroundings, detect
 from builder.client.probe.driver_calls import absent
@@ -66,6 +67,24 @@ def test_unified_memory_is_what_cuda_says(tmp_path: Path, cuda_so: str, nvml_so:
     env = {"FAKE_UNKNOWN": "nvmlDeviceGetMemoryInfo"}
     first = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env)).devices[0]
     assert (first.uuid, first.memory_mib) == (H200, 139 * 1024)
+
+
+def test_a_profile_follows_the_memory_that_is_free_and_without_nvml_all_of_it(
+    tmp_path: Path, cuda_so: str, nvml_so: str
+) -> None:
+    """The H200 has 9,000 MiB free of 139 GiB."""
+
+    def seen(**env: str) -> tuple[object, ...]:
+        first = detect(machine(tmp_path, cuda=cuda_so, nvml=nvml_so, env=env)).devices[0]
+        profile = profile_value(first)
+        assert profile is not None
+        assert (f", {first.free_mib} MiB free" in spelled(first)) == (first.free_mib is not None)
+        return first.memory_mib, first.free_mib, profile["batch"], profile["memory_limit_mib"]
+
+    assert seen() == (139 * 1024, 9000, 64, 8100)
+    assert seen(FAKE_UNKNOWN="nvmlDeviceGetMemoryInfo") == (139 * 1024, None, 128, 128102)
+    assert seen(ORTPACKS_FORCE_MEMORY="2048") == (2048, None, 16, 1843), "what the user states is free"
+    assert seen(FAKE_MIG="1")[:2] == (9728, None), "nobody says it of an instance"
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ class Settings:
     model_name: str | None = None
     embedding_dim: int | None = None
     auto_download: bool = False
+    """Nothing here downloads a model; where the service lacks its own, it says that to who set this."""
     threads: int | None = None
     """Threads that compute on the CPU; ``None``: one for each core, also where a container may use fewer."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,10 @@ from ortpacks_service.store import Store, StoreError
 _WAITING_RUNS, _STREAM_RUNS = 64, 4
 """Requests without a queue of their own that may wait, and parts of streams among them that run at once."""
 
+_NO_DOWNLOAD = ", and nothing is downloaded, though auto_download is set: nothing here could prove its bytes"
+
+log = logging.getLogger("ortpacks_service")
+
 T = TypeVar("T")
 
 
@@ -35,6 +40,7 @@ class Service:
         self.options = options
         self.embedder_name = wanted.model_name or EMBEDDER
         self._dimensions = wanted.embedding_dim
+        self._auto_download = wanted.auto_download
         self.models = Models(options.models, (self.embedder_name, DETECTOR))
         self.batcher = Batcher(self._compute, self._batch, options.queue, self._observe)
         self.metrics = Metrics(self.reports, lambda: self.batcher.length)
@@ -47,6 +53,8 @@ class Service:
 
     def begin(self) -> None:
         """Open the models in a thread; ``/readyz`` tells how far it is."""
+        if without := self._no_embedder():
+            log.error(without)
         self.models.load({self.embedder_name: self._opened}, {DETECTOR: a_frame()})
 
     def end(self) -> None:
@@ -69,12 +77,7 @@ class Service:
     @property
     def missing(self) -> str:
         """What no waiting will bring: an embedding model that is not there, models that cannot be opened."""
-        if self.embedder_name not in self.models.named:
-            return (
-                f"no {self.embedder_name}/model.onnx in {self.models.folder}; "
-                "set ai.model_name of config.toml, or ORTPACKS_MODEL_NAME, to a model that is there"
-            )
-        return "; ".join(
+        return self._no_embedder() or "; ".join(
             f"{model.name}: {model.reason}" for model in self.models.named.values() if model.state == FAILED
         )
 
@@ -122,6 +125,17 @@ class Service:
         self._running -= 1
         if not future.cancelled():
             future.exception()  # so that nobody's failure is not told as never looked at
+
+    def _no_embedder(self) -> str:
+        """Why no embedding model will come, and what to do; empty where it is there."""
+        if self.embedder_name in self.models.named:
+            return ""
+        return (
+            f"no {self.embedder_name}/model.onnx in {self.models.folder}"
+            f"{_NO_DOWNLOAD if self._auto_download else ''}. Put the model there (./run service makes "
+            f"dist/models with {EMBEDDER}), or set ai.model_name of config.toml, or ORTPACKS_MODEL_NAME, "
+            "to a model that is there."
+        )
 
     def _opened(self, model: Model, session: Session) -> None:
         made = Embedder(session, model.folder / "tokenizer.json")

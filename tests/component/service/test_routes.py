@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import shutil
 import time
 from pathlib import Path
@@ -199,6 +200,22 @@ def test_without_its_embedding_model_it_says_what_to_name(start: Start, models: 
     service = start()
     assert f"no {EMBEDDER}/model.onnx in {models}" in service.get("/readyz").json()["reason"]
     assert service.post("/embed", json={"texts": "east"}).status_code == 404
+
+
+@pytest.mark.parametrize("asked", ["true", "false"])
+def test_who_waits_for_a_download_is_told_that_there_is_none_and_what_to_do(
+    start: Start,
+    models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    asked: str,
+) -> None:
+    monkeypatch.setenv("ORTPACKS_AUTO_DOWNLOAD", asked)
+    shutil.rmtree(models / EMBEDDER)
+    reason = start().get("/readyz").json()["reason"]
+    assert ("nothing is downloaded, though auto_download is set" in reason) == (asked == "true")
+    assert "Put the model there (./run service makes dist/models" in reason
+    assert [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR] == [reason]
 
 
 def test_config_toml_names_another_model_and_is_held_to_its_size(

@@ -5,6 +5,7 @@ The numbers are those of cuda.h, driver_types.h and nvml.h.
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Iterator, List, NamedTuple
 
 from builder.findings.check_container import FIX as CONTAINER
@@ -73,6 +74,13 @@ FIX = Fixes(
             "The GPU has fallen off the bus: power, heat, a bad slot or a broken card.",
             "Restart. `sudo dmesg | grep -i xid` has the number that NVIDIA's list of Xid errors explains.",
         ),
+        "D033": Advice(
+            Severity.ERROR,
+            "The GPU's memory is full: other programs have it, or the model and its batch take more than "
+            "there is.",
+            "`nvidia-smi` lists the programs that have it: end them. Else take a smaller model, batch or "
+            "number type.",
+        ),
         "D013": Advice(
             Severity.ERROR,
             "The driver hangs: a GPU that is lost, a reset that does not end, or a broken update.",
@@ -104,12 +112,20 @@ FIX = Fixes(
             "session option session.disable_cpu_ep_fallback to 1: then it is an error.",
         ),
         "D404": Advice(Severity.ERROR, NO_KERNEL, CURE),
+        "D405": Advice(
+            Severity.ERROR,
+            "The CUDA provider is there without a library that it is linked with: the package has lost it, "
+            "or a Python wheel's provider is used, which brings none.",
+            "Run `install` again: what is missing is fetched. In a container, start the image as it was "
+            "built. For the wheel's provider: `pip install onnxruntime-gpu[cuda,cudnn]`.",
+        ),
     }
 )
 
 NO_DEVICE = 100
 
 _CODES: Dict[int, str] = {
+    2: "D033",
     35: "D021",
     209: "D022",
     222: "D023",
@@ -124,6 +140,9 @@ _NVML: Dict[int, str] = {15: "D030", 18: "D024"}
 """nvidia-smi exits with NVML's numbers."""
 
 _LIBRARIES = ("NVML", "libcuda")
+
+_ABSENT = re.compile(r"\blib(cudnn|cudart|cublas|cufft|curand)\w*\.so[.\d]*: cannot open shared object file")
+"""The loader's words for a library that packages hold."""
 
 
 class NumberedFailure(NamedTuple):
@@ -182,7 +201,7 @@ def _of_trial(seen: Seen) -> Iterator[NumberedFailure]:
 
 
 def failed_session(seen: Seen) -> Iterator[Finding]:
-    """D401, D402 and D404: a session fails without a number, which would have a code of its own."""
+    """D401, D402, D404 and D405: a session fails without a number, which would have a code of its own."""
     tried = seen.trial
     if tried is None or tried.failure is None:
         return
@@ -193,7 +212,7 @@ def failed_session(seen: Seen) -> Iterator[Finding]:
 
 
 def failed_models(seen: Seen) -> Iterator[Finding]:
-    """D404: a model needs a kernel that the package lacks; D401: it fails for another reason."""
+    """D404: a model needs a kernel that the package lacks; D405: a library; D401: it fails otherwise."""
     for tried in seen.models:
         if tried.failure is not None:
             yield _fails(seen, f"{tried.model} does not open with {tried.provider}", tried.failure)
@@ -204,7 +223,9 @@ def _fails(seen: Seen, what: str, failure: str) -> Finding:
     package = seen.installed.package if seen.installed else None
     ort = package.onnxruntime if package else None
     found = cause(failure, package.name, ort.cannot_run, ort.host) if package and ort else None
-    return FIX.found("D404", sentence, **found._asdict()) if found else FIX.found("D401", sentence)
+    if found:
+        return FIX.found("D404", sentence, **found._asdict())
+    return FIX.found("D405" if _ABSENT.search(failure) else "D401", sentence)
 
 
 def cpu_fallback(seen: Seen) -> Iterator[Finding]:

@@ -295,6 +295,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         trying("CUDA failure 35: CUDA driver version is insufficient for CUDA runtime", 35),
         {"D021", "D403"},
     ),
+    "2": (trying("CUDA failure 2: out of memory", 2), {"D033", "D403"}),
     "209": (trying("CUDA failure 209: no kernel image is available for execution", 209), {"D022", "D403"}),
     "222": (trying("CUDA failure 222: the provided PTX was compiled with", 222), {"D023", "D403"}),
     "803": (failing(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), {"D024"}),
@@ -498,6 +499,10 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "native code and no cache": (replace(WELL, cache=Cache(disabled=True)), set()),
     "a provider that does not load": (
         trying("libcufft.so.11: cannot open shared object file", None),
+        {"D405", "D403"},
+    ),
+    "a provider without a library of no package": (
+        trying("libnvinfer.so.10: cannot open shared object file", None),
         {"D401", "D403"},
     ),
     "a host library that does not load": (trying("invalid ELF header", None, on_cpu=False), {"D402"}),

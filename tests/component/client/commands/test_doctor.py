@@ -113,7 +113,7 @@ def test_the_wrong_package_for_both_gpus(home: Machine, tmp_path: Path, driver: 
             ["D026", "D204", "D207"],
         ),
         ("CUDA error cudaErrorNoKernelImageForDevice:no kernel image is available", ["D022", "D204", "D207"]),
-        ("libcudnn.so.9: cannot open shared object file", ["D204", "D401", "D207"]),
+        ("libcudnn.so.9: cannot open shared object file", ["D204", "D405", "D207"]),
     ],
 )
 def test_an_applications_error_is_explained_and_nothing_is_read_or_run(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from testinfra.host import Host
 
 from builder.pipeline.selftest import silero_inputs
 from builder.project.variants import Project
+from tests.doubles.gpus import library
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import (
     LIBRARIES,
@@ -23,6 +26,9 @@ from tests.support.real_packages import (
 )
 
 pytestmark = pytest.mark.images
+
+SECONDS = 20
+"""What the doctor may take to refuse a GPU; on two busy cores it took 3."""
 
 IMAGES = {
     "cpu": ("ortpacks/cpu:1.21.0", ()),
@@ -48,6 +54,40 @@ names = [output.name for output in session.inner.get_outputs()]
 outputs = dict(zip(names, (value.ravel().tolist() for value in session.run(None, feed))))
 print(json.dumps({"outputs": outputs, **session.report.value()}))
 """
+
+ONE_NODE = """
+from ortpacks_runtime import __main__, open_session
+open("/tmp/model.onnx", "wb").write(__main__.ONE_NODE)
+print(open_session("/tmp/model.onnx").report.provider)
+"""
+
+READ_ONLY = ("--read-only", "--tmpfs=/tmp")
+
+CUDNN = "/opt/ortpacks/lib/libcudnn.so.9"
+
+REFUSALS = {
+    "WSL2's driver": (
+        (*READ_ONLY, "--env=FAKE_CUDA=500"),
+        "CUDA failure 500: named symbol not found",
+        "Install the driver again",
+    ),
+    "an old driver": (
+        (*READ_ONLY, "--env=FAKE_CUDA_VERSION=11040"),
+        "CUDA failure 35: CUDA driver version is insufficient",
+        "Update the NVIDIA driver; in a container, the host's.",
+    ),
+    "full memory": (
+        (*READ_ONLY, "--env=FAKE_CUDA=2"),
+        "CUDA failure 2: out of memory",
+        "`nvidia-smi` lists the programs that have it",
+    ),
+    "no cuDNN": (
+        ("--user=0",),
+        "libcudnn.so.9: cannot open shared object file",
+        "In a container, start the image as it was built.",
+    ),
+}
+"""Flags of a container, the words of NVIDIA's runtime or of the loader there, and the advice."""
 
 CLOSURE = """
 for file in $(find / -xdev -type f \\( -name '*.so' -o -name '*.so.*' \\) 2>/dev/null) /usr/bin/python3.11; do
@@ -92,16 +132,34 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def host(image: str, given: Path) -> Iterator[Host]:
-    """A container that sleeps: no network, /tmp alone to write to, an unknown user."""
-    flags = ("--network=none", "--read-only", "--tmpfs=/tmp", "--user=4242:4242", f"--volume={given}:/in:ro")
+@contextmanager
+def sleeping(image: str, *flags: str) -> Iterator[Host]:
+    """A container without a network that sleeps."""
     label = "--label=io.ortpacks=run"
-    container = docker("run", "--detach", "--rm", label, *flags, image, "sleep", "600")
+    container = docker("run", "--detach", "--rm", label, "--network=none", *flags, image, "sleep", "600")
     try:
         yield testinfra.get_host(f"docker://{container}")
     finally:
         docker("rm", "--force", container)
+
+
+@pytest.fixture(scope="module")
+def host(image: str, given: Path) -> Iterator[Host]:
+    """A container with /tmp alone to write to, and an unknown user."""
+    with sleeping(image, *READ_ONLY, "--user=4242:4242", f"--volume={given}:/in:ro") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Flags that bring the stand-in of a driver, where NVIDIA's container toolkit puts the real one."""
+    folder = tmp_path_factory.mktemp("driver")
+    folder.chmod(0o755)
+    libraries = {"libcuda.so.1": "libcuda", "libnvidia-ml.so.1": "nvml"}
+    return tuple(
+        f"--volume={library(folder, source)}:/usr/lib/x86_64-linux-gnu/{name}:ro"
+        for name, source in libraries.items()
+    )
 
 
 def test_every_library_is_a_regular_file_of_the_manifests_bytes(host: Host, variant: str) -> None:
@@ -149,6 +207,27 @@ def test_without_a_gpu_the_doctor_says_cpu_after_running_there_and_why(host: Hos
     else:
         assert "libcuda.so.1" in refused["cuda"]["reason"]
         assert refused["cuda"]["advice"]
+
+
+@pytest.mark.parametrize("variant", ["modern"], indirect=True)
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_gpu_that_cannot_be_used_is_left_for_the_cpu_within_seconds_and_told(
+    image: str, driver: tuple[str, ...], refusal: str
+) -> None:
+    flags, reason, advice = REFUSALS[refusal]
+    with sleeping(image, *driver, *flags) as host:
+        if refusal == "no cuDNN":
+            host.check_output(f"rm {CUDNN}")
+        began = time.monotonic()
+        said = json.loads(host.check_output("python3 -m ortpacks_runtime doctor --json"))
+        assert time.monotonic() - began < SECONDS
+        opened = host.run("python3 -c %s", ONE_NODE)
+    assert (said["provider"], said["proved"]) == ("cpu", True)
+    (cuda,) = [step for step in said["steps"] if step["provider"] == "cuda"]
+    assert reason in cuda["reason"]
+    assert advice in cuda["advice"]
+    assert (opened.rc, opened.stdout) == (0, "cpu\n")
+    assert f"Falling back to CPU: cuda: {cuda['reason']}" in opened.stderr
 
 
 def test_a_session_falls_back_to_the_cpu_and_computes_what_the_stock_build_does(

@@ -12,7 +12,11 @@ int cuGetErrorName(int c, const char **t) {
     default: *t = 0; return 1;
   }
 }
-int cuDriverGetVersion(int *v) { *v = 12090; return 0; }
+int cuDriverGetVersion(int *v) {
+  const char *stated = getenv("FAKE_CUDA_VERSION");
+  *v = stated ? atoi(stated) : 12090;
+  return 0;
+}
 int cuDeviceGetCount(int *n) {
   puts("a line of the driver's own");
   *n = getenv("FAKE_MIG") ? 1 : 2;

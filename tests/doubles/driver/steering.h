@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-/* FAKE_CUDA, FAKE_NVML: a number to return, "hang" (the pid goes to the file FAKE_PID) or "crash" */
+/* FAKE_CUDA_VERSION: what libcuda serves, 11040. FAKE_CUDA, FAKE_NVML: a number to return, "hang" (the pid goes to the file FAKE_PID) or "crash" */
 static int begin(const char *who) {
   const char *what = getenv(who);
   if (!what) return 0;

@@ -64,15 +64,21 @@ def check(chosen: ChosenVariants, package: str | None = None) -> None:
 
 @over_variants(
     force="build although nothing has changed",
-    jobs="units compiled at once (what cores and memory allow)",
+    jobs="units compiled at once, of all variants together (one a core)",
+    memory="what these units may take together: 20G (what the machine has)",
     cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
 )
 def build(
-    chosen: ChosenVariants, jobs: str | None = None, cache: str | None = None, force: bool = False
+    chosen: ChosenVariants,
+    jobs: str | None = None,
+    memory: str | None = None,
+    cache: str | None = None,
+    force: bool = False,
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
-    walks = {name: one.build for name, one in chosen.builds(jobs=jobs, force=force, cache=cache).items()}
+    found = chosen.builds(jobs=jobs, memory=memory, force=force, cache=cache)
+    walks = {name: one.build for name, one in found.items()}
     for package in chain.from_iterable(side_by_side(walks, wiring.runner.interrupt)):
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")

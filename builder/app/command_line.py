@@ -48,6 +48,8 @@ INTERRUPTED = 130
 
 _MOST_JOBS = 1024
 
+_MEMORY = re.compile(r"(?P<size>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[GgMm])(?:i?[Bb])?")
+
 _OUTPUT_LOST = (*FULL_DISK, errno.EIO)
 """What a write to an open file or to the output fails with. Such an error names no file."""
 
@@ -172,6 +174,14 @@ def _jobs(value: str) -> int:
     return int(value)
 
 
+def _memory(value: str) -> int:
+    """The bytes of ``20G`` or ``6000M``, in units of 1024."""
+    found = _MEMORY.fullmatch(value.strip())
+    if found is None or not float(found["size"]):
+        raise ValidationError(f"--memory {value!r} is no size.", advice="Like 20G or 6000M.")
+    return int(float(found["size"]) * (1 << (30 if found["unit"] in "Gg" else 20)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChosenVariants:
     """The variants that a verb is for, and the flags on what to build."""
@@ -188,17 +198,23 @@ class ChosenVariants:
         return pick_variants(self.wiring.project, self.names, self.every)
 
     def builds(
-        self, *, jobs: str | None = None, force: bool = False, cache: str | None = None
+        self,
+        *,
+        jobs: str | None = None,
+        memory: str | None = None,
+        force: bool = False,
+        cache: str | None = None,
     ) -> dict[str, VariantBuild]:
         """The variants' builds by name. The console marks each line with its variant if there are several.
 
-        Raises ``ValidationError`` for a wrong ``jobs`` or ``cache``, and as ``variants``.
+        Raises ``ValidationError`` for a wrong ``jobs``, ``memory`` or ``cache``, and as ``variants``.
         """
         options = BuildOptions(
             wishes=self.wishes,
             builder=self.builder,
             force=force,
             jobs=None if jobs is None else _jobs(jobs),
+            memory=None if memory is None else _memory(memory),
             cache=None if cache is None else require_cache(cache),
         )
         variants, wiring = self.variants(), self.wiring

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from builder.formats.package_names import Host, Profile
@@ -48,10 +48,12 @@ _CANNOT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The CPU seconds of a plan's compilers: of all units together, and of the longest one."""
+    """What a plan's compilers take: CPU seconds of all units and of the longest, memory of the heaviest."""
 
     total: float
     longest: float
+    heaviest: int
+    """MiB."""
 
     def minutes(self, jobs: int) -> int:
         """The minutes that ``jobs`` compilers at once take."""
@@ -62,7 +64,8 @@ def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
     """The work of compiling a plan without any cache; zero for a plan that compiles nothing."""
     compiled = [output for output in costs if _is_compiled(output, plan)]
     units = [estimate(costs, output, _architectures(output, plan)) for output in compiled]
-    return Work(total=sum(units), longest=max(units, default=0.0))
+    heaviest = max((costs[output].peak for output in compiled), default=0)
+    return Work(total=sum(units), longest=max(units, default=0.0), heaviest=heaviest)
 
 
 def _architectures(output: str, plan: BuildPlan) -> float:
@@ -99,16 +102,14 @@ def _is_compiled(output: str, plan: BuildPlan) -> bool:
     )
 
 
-def estimate_lines(
-    plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], int | None]
-) -> Iterator[str]:
+def estimate_lines(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> Iterator[str]:
     """The lines ``time`` and ``widen`` of a plan; none where nothing is compiled or no table exists.
 
-    ``jobs`` gives the number of a profile's units compiled at once, ``None`` without an engine.
+    ``jobs`` is the number of units compiled at once, ``None`` without an engine.
     """
     if plan.profile is None or not costs:
         return
-    yield f"time     {_time(plan, costs, jobs(plan.profile))}{_faster(plan, costs, jobs)}"
+    yield f"time     {_time(plan, costs, jobs)}{_faster(plan, costs, jobs)}"
     missing = proposed(plan)
     if missing:
         wider = _with(plan, (*plan.variant.sm, *missing))
@@ -126,12 +127,12 @@ def _time(plan: BuildPlan, costs: Mapping[str, Cost], at_once: int | None) -> st
     return f"about {of.minutes(at_once)} min with {at_once} job{'s' * (at_once > 1)} ({seconds})"
 
 
-def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: Callable[[Profile], int | None]) -> str:
+def _faster(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> str:
     """The faster profile lean, its time, and what it cannot do."""
     if plan.profile is not Profile.FULL:
         return ""
-    lean, at_once = compile_work(replace(plan, profile=Profile.LEAN), costs), jobs(Profile.LEAN)
-    takes = f"{_rounded(lean.total)} CPU s" if at_once is None else f"{lean.minutes(at_once)} min"
+    lean = compile_work(replace(plan, profile=Profile.LEAN), costs)
+    takes = f"{_rounded(lean.total)} CPU s" if jobs is None else f"{lean.minutes(jobs)} min"
     return f"; --profile lean takes about {takes} and cannot run {_CANNOT[plan.host]}"
 
 

@@ -18,7 +18,7 @@ from builder.builds.artifact import (
     write_built,
 )
 from builder.builds.check_tools import CheckTools
-from builder.builds.estimate import estimate_lines
+from builder.builds.estimate import compile_work, estimate_lines
 from builder.builds.packing import Packer
 from builder.builds.runtime_image import ImageOptions, RuntimeImage
 from builder.builds.wiring import Wiring
@@ -28,13 +28,14 @@ from builder.errors import (
     IntegrityError,
     NothingToDoError,
     ToolMissingError,
+    ValidationError,
     VariantsFailedError,
 )
 from builder.findings.finding import require
-from builder.formats.package_names import CUDA, LINUX, Profile
+from builder.formats.package_names import CUDA, LINUX
 from builder.inside import costs
 from builder.pipeline.check import native_sm
-from builder.pipeline.compile import StageBuild, jobs, lay_out
+from builder.pipeline.compile import StageBuild, lay_out
 from builder.pipeline.plan import Wishes, choose_base, plan
 from builder.pipeline.render import render
 from builder.ports import Reporter, Store
@@ -54,7 +55,9 @@ class BuildOptions:
     force: bool = False
     """Build although everything is up to date."""
     jobs: int | None = None
-    """Units compiled at once; ``None``: what the engine's cores and memory allow."""
+    """Units compiled at once, of all variants together; ``None``: as many as the engine has cores."""
+    memory: int | None = None
+    """Bytes that these units may take together; ``None``: what the engine's machine has."""
     cache: str | None = None
     """A cache for BuildKit's layers outside the builder, as ``--cache`` names it."""
 
@@ -108,10 +111,11 @@ class VariantBuild:
             if done:
                 return done
             self._report_estimate(decided)
+            self._require_memory(decided)
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             if decided.origin is Origin.SOURCE:
-                artifact.make(self._stage_build(decided), anew=self._options.force)
+                artifact.make(self._stage_build(), anew=self._options.force)
             try:
                 bundled = self._packing(decided, rendered).pack()
             except (CheckFailedError, IntegrityError):
@@ -170,26 +174,40 @@ class VariantBuild:
         waits = f"another process works in {self._place.root}: waiting"
         return self._wiring.locked(self._variant.name, self._reporter, waits)
 
-    def _stage_build(self, decided: BuildPlan) -> StageBuild:
+    def _stage_build(self) -> StageBuild:
         engine = self._wiring.engine
         return StageBuild(
             engine=engine,
             store=self._store,
             reporter=self._reporter,
             builder=self._options.builder,
-            jobs=self._options.jobs or jobs(engine.facts(), decided.profile),
+            jobs=self._options.jobs or engine.facts().cpus,
+            memory=self._options.memory or engine.facts().memory,
             cache=self._options.cache,
         )
 
     def _report_estimate(self, decided: BuildPlan) -> None:
-        table = costs.read(self._wiring.root / "builder/inside/costs.tsv")
-        for line in estimate_lines(decided, table, self._jobs):
+        for line in estimate_lines(decided, self._costs, self._jobs()):
             self._reporter.say(line)
 
-    def _jobs(self, profile: Profile) -> int | None:
-        """The number of a profile's units that are compiled at once; ``None`` without an engine."""
+    def _require_memory(self, decided: BuildPlan) -> None:
+        """Raise ``ValidationError`` where ``--memory`` has no room for the plan's heaviest unit."""
+        heaviest = compile_work(decided, self._costs).heaviest
+        if self._options.memory is not None and self._options.memory >> 20 < heaviest:
+            raise ValidationError(
+                f"--memory: {self._options.memory >> 20} MiB are too little for {self._variant.name}",
+                cause=f"its heaviest unit took {heaviest} MiB when it was measured",
+                advice=f"Give --memory {heaviest}M or more, or leave it out.",
+            )
+
+    @cached_property
+    def _costs(self) -> Mapping[str, costs.Cost]:
+        return costs.read(self._wiring.root / "builder/inside/costs.tsv")
+
+    def _jobs(self) -> int | None:
+        """The number of units that are compiled at once; ``None`` without an engine."""
         try:
-            return self._options.jobs or jobs(self._wiring.engine.facts(), profile)
+            return self._options.jobs or self._wiring.engine.facts().cpus
         except ToolMissingError:
             return None
 

@@ -1,8 +1,9 @@
 """Compiles what is still to do in one Ninja run, tells units and time left, and notes what it took.
 
-    --tree /build --jobs 2 --architectures 5 --parts FILE --learned FILE --measured FILE --record FILE
-    TARGET...
+    --tree /build --pool /pool --name legacy --jobs 2 --memory 8192 --architectures 5
+    --parts FILE --learned FILE --measured FILE --record FILE TARGET...
 
+Builds of one machine share ``--pool``: together they run ``--jobs`` compilers, in ``--memory`` MiB.
 Lines for the user begin with ``ortpacks: ``; all others are the compilers'. Units that fail do not stop the
 others: those are finished and kept, and the failures are told again at the end, each with its command and its
 last lines. Exits with Ninja's status.
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.inside import costs, ninja
+from builder.inside import costs, ninja, pool
 from builder.inside.costs import Line
 from builder.inside.ninja import costliest_first
 
@@ -47,16 +48,26 @@ def main(options: argparse.Namespace) -> int:
     price = priced(known, count)
     statements.write_text(costliest_first(ninja.narrowed(statements.read_text(), parts), price))
     todo = waiting(tree, options.targets)
-    jobs = affordable(options.jobs, [known[output].peak << 20 for output in todo if output in known])
-    with log.open("a+", encoding="utf-8", errors="replace") as ran:  # reads what is appended from now on
+    claims = tree / "claims.tsv"
+    pool.write_claims(claims, todo, known, price)
+    memory = min(options.memory, (available_memory() - _SPARE) >> 20)
+    with (
+        log.open("a+", encoding="utf-8", errors="replace") as ran,  # reads what is appended from now on
+        pool.joined(options.pool, options.name, memory) as joined,
+    ):
+        joined.tell(sum(map(price, todo)))
         progress = Progress(
             costs={output: price(output) for output in todo},
-            jobs=jobs,
+            jobs=options.jobs,
             ran=lambda: costs.parse_log(ran.read()),
+            tell=joined.tell,
+            others=joined.others,
         )
-        say(f"{len(todo)} units to compile, {jobs} at a time{progress.left()}")
-        costs.begin_run(tree, time.time(), jobs)
-        status = compile_units(tree, jobs, options.targets, progress)
+        say(f"{len(todo)} units to compile, {options.jobs} at a time{progress.left()}")
+        tell_alone(todo, known, joined.budget)
+        costs.begin_run(tree, time.time(), options.jobs)
+        environment = joined.environment(options.jobs, claims)
+        status = compile_units(tree, options.jobs, options.targets, progress, environment)
     learn(options, log, count)
     costs.write_record(options.record, tree)
     return status
@@ -100,18 +111,11 @@ def waiting(tree: Path, targets: Sequence[str]) -> list[str]:
     return [output for output in objects if not (tree / output).exists()]
 
 
-def affordable(jobs: int, peaks: Sequence[int]) -> int:
-    """The number of jobs, at most ``jobs``, whose heaviest units fit into memory; ``peaks`` in bytes."""
-    free = max(0, available_memory() - _SPARE)
-    heaviest = sorted(peaks, reverse=True)[:jobs]
-    fits = len(heaviest)
-    while fits > 1 and sum(heaviest[:fits]) > free:
-        fits -= 1
-    if fits == len(heaviest):
-        return jobs
-    heavy = heaviest[0] >> 20
-    say(f"{fits} jobs instead of {jobs}: {free >> 20} MiB are free, a unit takes up to {heavy} MiB")
-    return fits
+def tell_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: int) -> None:
+    """Say which unit the budget is too small for: it runs while no other one does."""
+    heaviest = max(units, key=lambda output: pool.peak(known, output), default=None)
+    if heaviest is not None and pool.peak(known, heaviest) > budget:
+        say(f"{heaviest} takes {pool.peak(known, heaviest)} MiB, more than there are: it runs alone")
 
 
 def available_memory() -> int:
@@ -126,13 +130,18 @@ class Progress:
     """How far a run is, by the costs of its units in CPU seconds: told at each tenth, or in ten minutes.
 
     The time left is what the units that are left cost, times the rate: the seconds that a unit runs for each
-    second of its cost. Only compiled units teach the rate; one that ccache answers in no time does not.
+    second of its cost. Only compiled units teach the rate; one that ccache answers in no time does not. What
+    other builds have left goes through the same jobs, so it counts too.
     """
 
     costs: Mapping[str, float]
     jobs: int
     ran: Callable[[], Iterable[Line]]
     """The unit log's lines since the last call."""
+    tell: Callable[[float], None]
+    """Takes the seconds of the units that are left, all of them together, for other builds to see."""
+    others: Callable[[], Sequence[float]]
+    """What other builds have told so."""
     done: float = 0.0
     reported_tenth: int = 0
     """The tenth that was told last."""
@@ -154,6 +163,7 @@ class Progress:
             elif line.status == 0:
                 self.cached += price
         self.done += self.costs.get(output, 0.0)
+        self.tell(self._total - self.done)
         tenth, now = int(10 * self.done / self._total), time.monotonic()
         if tenth > self.reported_tenth or now - self.reported_at >= _SECONDS_A_LINE:
             self.reported_tenth, self.reported_at = tenth, now
@@ -166,17 +176,21 @@ class Progress:
         """
         bound = "at most" if self.cached > self._total / 20 else "about"
         rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
-        seconds = (self._total - self.done) * rate / self.jobs
-        return f", {bound} {max(1, round(seconds / 60))} min left" if self.costs else ""
+        others = self.others()
+        minutes = max(1, round(((self._total - self.done) * rate + sum(others)) / self.jobs / 60))
+        beside = f" for this and {len(others)} more" if others else ""
+        return f", {bound} {minutes} min left{beside}" if self.costs else ""
 
     @property
     def _total(self) -> float:
         return sum(self.costs.values()) or 1.0
 
 
-def compile_units(tree: Path, jobs: int, targets: Sequence[str], progress: Progress) -> int:
-    """Run Ninja to the end of what can be made; its exit status."""
-    environment = {**os.environ, "NINJA_STATUS": "[%f/%t] "}
+def compile_units(
+    tree: Path, jobs: int, targets: Sequence[str], progress: Progress, environment: Mapping[str, str]
+) -> int:
+    """Run Ninja to the end of what can be made, its compilers with these variables too; its exit status."""
+    environment = {**os.environ, **environment, "NINJA_STATUS": "[%f/%t] "}
     argv = ["ninja", "-C", str(tree), "-j", str(jobs), "-k", "0", *targets]
     failures: list[FailedUnit] = []
     with subprocess.Popen(
@@ -234,9 +248,10 @@ def report_failures(failures: Sequence[FailedUnit]) -> None:
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser()
-    for name in ("--tree", "--parts", "--learned", "--measured", "--record"):
+    parser.add_argument("--name", required=True)
+    for name in ("--tree", "--pool", "--parts", "--learned", "--measured", "--record"):
         parser.add_argument(name, type=Path, required=True)
-    for name in ("--jobs", "--architectures"):
+    for name in ("--jobs", "--memory", "--architectures"):
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("targets", nargs="+")
     return parser.parse_args()

@@ -1,4 +1,4 @@
-/* Runs a compiler and appends what it cost to $UNIT_LOG, one line a unit:
+/* Runs a compiler once the pool (pool.c) has room for it, and appends what it cost to $UNIT_LOG, one line a unit:
  *
  *     start_ms end_ms cpu_ms peak_kib status output
  *
@@ -6,11 +6,15 @@
  * them. The line goes out in one write, so units that end together do not mix. A C program because it stands
  * before every compiler call: Python would add 20 ms to each.
  */
+#include "pool.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -48,9 +52,11 @@ int main(int argc, char **argv) {
         fputs("usage: unit COMPILER ARGUMENTS\n", stderr);
         return 2;
     }
+    claim(output_of(argv));
     long long start = now();
     pid_t child = log ? fork() : 0;
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* or it would go on with a claim that is no longer its own */
         execvp(argv[1], argv + 1);
         fprintf(stderr, "unit: %s: %s\n", argv[1], strerror(errno));
         _exit(127);

@@ -22,16 +22,12 @@ from typing import NamedTuple
 
 from builder.errors import BuilderError, CommandError, ConfigError
 from builder.files.disk import disk_errors
-from builder.formats.package_names import Profile
-from builder.ports import Engine, EngineFacts, ImageBuild, Reporter, Rootfs, Store
+from builder.ports import Engine, ImageBuild, Reporter, Rootfs, Store
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
 from builder.project.variants import Origin
 
 _USER_LINE = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")
 """A line for the user (``builder/inside``), after BuildKit's step number and seconds."""
-
-_MEMORY_PER_JOB = {Profile.FULL: 4 << 30, Profile.LEAN: 2 << 30, Profile.MINIMAL: 2 << 30}
-"""Bytes that a unit may need: flash attention for sm_80 and newer 4 GB, cudnn_frontend 1.9 GB."""
 
 
 def lay_out(
@@ -51,7 +47,7 @@ def lay_out(
     _copy_all(virtual_card(root), place.context / "virtualcard")
     if plan.origin is Origin.SOURCE:
         # The programs of the build container, and the table of costs
-        _copy_all(_files(root / "builder/inside", ".c", ".py", ".tsv"), place.context / "inside")
+        _copy_all(_files(root / "builder/inside", ".c", ".h", ".py", ".tsv"), place.context / "inside")
         _copy_all(patches, place.context / "patches")
     for folder, items in (("debs", rendered.debs), ("sources", rendered.sources)):
         (place.context / folder).mkdir()
@@ -113,7 +109,9 @@ class StageBuild:
     builder: str | None = None
     """A buildx builder other than the current one."""
     jobs: int = 1
-    """Units compiled at once."""
+    """Units that all builds of the machine compile at once."""
+    memory: int = 4 << 30
+    """Bytes that these units may take together."""
     cache: str | None = None
     """Where layers outlive the builder: ``app.command_line``."""
 
@@ -132,7 +130,7 @@ def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means:
         target=target,
         contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()},
         output=fresh,
-        args={"JOBS": str(means.jobs)},
+        args={"JOBS": str(means.jobs), "MEMORY_MIB": str(means.memory >> 20)},
         builder=means.builder,
         network=rendered.network,
         cache=means.cache,
@@ -154,14 +152,6 @@ def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
         if isinstance(error, CommandError):
             error.advice = advice("\n".join(error.tail), means.jobs) or error.advice
         raise
-
-
-def jobs(facts: EngineFacts, profile: Profile | None) -> int:
-    """The number of compiler jobs that fits the engine's cores and memory.
-
-    The build container lowers it further by the free memory and the units' known peaks.
-    """
-    return max(1, min(facts.cpus, facts.memory // _MEMORY_PER_JOB[profile or Profile.MINIMAL]))
 
 
 def _follow(write: Callable[[str], object], reporter: Reporter) -> Callable[[str], None]:
@@ -189,7 +179,7 @@ _SIGNS: tuple[_KnownFailure, ...] = (
             re.MULTILINE,
         ),
         "A compiler was killed: the machine ran out of memory. Nothing is wrong with the source. Run the "
-        "same command with --jobs {fewer}; finished units are kept.",
+        "same command with --jobs {fewer}; or with --memory, and less than is free. Finished units are kept.",
     ),
     _KnownFailure(
         re.compile(r"unsupported GNU version! .*not supported"),

@@ -119,7 +119,7 @@ cd /usr/local/cuda/bin
 mv fatbinary fatbinary-toolkit
 install --mode=0755 /ortpacks/builder/inside/fatbinary.py fatbinary
 chmod 0755 ptxas-newer
-gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c
+gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c /ortpacks/builder/inside/pool.c
 EOF
 COPY <<'EOF' /src/options.cmake
 # Profile full for latest
@@ -178,7 +178,9 @@ COPY <<'EOF' /src/units.cmake
 set_source_files_properties(/src/onnxruntime/onnxruntime/contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu PROPERTIES LANGUAGE CXX)
 EOF
 ARG JOBS=2
+ARG MEMORY_MIB=4096
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
+    --mount=type=cache,id=ortpacks-pool,target=/pool \
     --mount=type=cache,id=ortpacks-latest-full-wheel-e09f9280,target=/build,sharing=locked \
     --mount=type=bind,from=cudart-lib,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
     --mount=type=bind,from=cublas-lib,source=nvidia/cublas/lib,target=/wheels/cublas \
@@ -206,7 +208,7 @@ for library in /wheels/*/lib*.so.*; do
 done
 python3 -m builder.inside.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
-python3 -m builder.inside.drive --tree /build --jobs "$JOBS" --architectures 4 --parts /src/parts.tsv \
+python3 -m builder.inside.drive --tree /build --pool /pool --name ortpacks-latest-full-wheel-e09f9280 --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 4 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

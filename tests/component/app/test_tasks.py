@@ -46,6 +46,9 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
         ("--host", "", "error: --host '' is none of wheel, source.\n"),
         ("--jobs", "0", "error: --jobs '0' is no number from 1 to 1024.\n"),
         ("--jobs", "²", "error: --jobs '²' is no number from 1 to 1024.\n"),
+        ("--memory", "8", "error: --memory '8' is no size. Like 20G or 6000M.\n"),
+        ("--memory", "0G", "error: --memory '0G' is no size. Like 20G or 6000M.\n"),
+        ("--memory", "-1G", "error: --memory '-1G' is no size. Like 20G or 6000M.\n"),
         (
             "--cache",
             "type=gha,token=hunter2",
@@ -131,7 +134,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "check": shared | {"package"},
         "bundle": shared,
         "image": shared | {"service", "push", "platform"},
-        "build": shared | {"cache", "force", "jobs"},
+        "build": shared | {"cache", "force", "jobs", "memory"},
         "render": shared - {"builder"} | {"check", "explain", "golden"},
     }
 

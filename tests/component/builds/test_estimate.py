@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,10 +40,6 @@ HOST_UNIT = "CMakeFiles/onnxruntime_optimizer.dir/src/gelu_fusion.cc.o"
 LEAN = 2600 + 26 + 400 + 50 + 7 + 3 + 1 + 100
 
 MINIMAL = 26 + 50 + 3 + 1 + 100
-
-
-def two(_: Profile) -> int | None:
-    return 2
 
 
 def planned(profile: Profile = Profile.LEAN, **changes: object) -> BuildPlan:
@@ -102,7 +97,7 @@ def test_minutes_are_those_of_all_jobs_and_not_below_the_longest_unit(jobs: int,
 
 
 def test_the_default_is_told_with_the_faster_profile_and_what_that_cannot_do() -> None:
-    (line,) = estimate_lines(planned(Profile.FULL), TABLE, two)
+    (line,) = estimate_lines(planned(Profile.FULL), TABLE, 2)
     assert line == (
         "time     about 87 min with 2 jobs (8,400 CPU s); --profile lean takes about 44 min and "
         "cannot run transformer models at the default optimisation level"
@@ -111,7 +106,7 @@ def test_the_default_is_told_with_the_faster_profile_and_what_that_cannot_do() -
 
 @pytest.mark.parametrize("profile", [Profile.LEAN, Profile.MINIMAL])
 def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
-    (line,) = estimate_lines(planned(profile), TABLE, two)
+    (line,) = estimate_lines(planned(profile), TABLE, 2)
     assert "--profile" not in line
 
 
@@ -120,32 +115,30 @@ def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
     [
         (
             Host.SOURCE,
-            two,
+            2,
             "about 44 min with 2 jobs (3,200 CPU s without the host library, which is in no table yet)",
         ),
-        (Host.WHEEL, lambda _: None, "about 3,200 CPU s; no Docker engine says on how many cores"),
+        (Host.WHEEL, None, "about 3,200 CPU s; no Docker engine says on how many cores"),
     ],
 )
-def test_what_is_not_known_is_said_to_be_left_out(
-    host: Host, jobs: Callable[[Profile], int | None], told: str
-) -> None:
+def test_what_is_not_known_is_said_to_be_left_out(host: Host, jobs: int | None, told: str) -> None:
     assert list(estimate_lines(planned(host=host), TABLE, jobs)) == [f"time     {told}"]
 
 
 def test_where_nothing_is_compiled_nothing_is_told() -> None:
-    assert list(estimate_lines(packages.official(), TABLE, two)) == []
+    assert list(estimate_lines(packages.official(), TABLE, 2)) == []
 
 
 def test_what_widening_would_cost_is_told_with_the_proposal() -> None:
     """Four architectures more two: 2,626 s for five are 404 s an architecture."""
-    lines = list(estimate_lines(latest("nvidia", "1.23.2", widen=False), TABLE, two))
+    lines = list(estimate_lines(latest("nvidia", "1.23.2", widen=False), TABLE, 2))
     assert lines[1:] == [
         "widen    --widen adds sm_103, sm_121: about 810 CPU s and 100 MB in the CUDA provider more"
     ]
 
 
 def test_what_widening_costs_is_told_where_it_is_done() -> None:
-    lines = list(estimate_lines(widened(latest("nvidia", "1.23.2", widen=True)), TABLE, two))
+    lines = list(estimate_lines(widened(latest("nvidia", "1.23.2", widen=True)), TABLE, 2))
     assert lines[1:] == ["widen    sm_103, sm_121: about 810 CPU s and 100 MB in the CUDA provider of it"]
 
 

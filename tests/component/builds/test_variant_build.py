@@ -15,7 +15,7 @@ import pytest
 
 from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMissingError
+from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMissingError, ValidationError
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
 from builder.pipeline.selftest import SelftestBench
@@ -311,13 +311,26 @@ def test_a_patch_that_is_not_there_is_a_message_about_variants_yaml(
 
 
 def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -> None:
-    options = BuildOptions(wishes=WISHES, jobs=7, cache="type=gha,scope=legacy")
+    options = BuildOptions(wishes=WISHES, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy")
     VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
     road(site, force=True).build()
     assert [(request.target, request.args, request.cache) for request in site.engine.builds] == [
-        ("artifact", {"JOBS": "7"}, "type=gha,scope=legacy"),
-        ("artifact", {"JOBS": "2"}, None),
+        ("artifact", {"JOBS": "7", "MEMORY_MIB": "3072"}, "type=gha,scope=legacy"),
+        ("artifact", {"JOBS": "2", "MEMORY_MIB": "24576"}, None),
     ]
+
+
+def test_memory_that_does_not_hold_the_heaviest_unit_is_refused_before_anything_is_done(site: Site) -> None:
+    """conv.cc.o took 1,946 MiB (builder/inside/costs.tsv)."""
+    options = BuildOptions(wishes=WISHES, memory=1900 << 20)
+    build = VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build
+    with pytest.raises(ValidationError) as refused:
+        build()
+    assert str(refused.value) == (
+        "--memory: 1900 MiB are too little for legacy: its heaviest unit took 1946 MiB when it was measured. "
+        "Give --memory 1946M or more, or leave it out."
+    )
+    assert site.engine.builds == []
 
 
 def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:

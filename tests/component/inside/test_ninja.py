@@ -74,7 +74,10 @@ def tree(tmp_path: Path) -> Path:
 def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
     return argparse.Namespace(
         tree=tree,
+        pool=tree / "pool",
+        name="p",
         jobs=jobs,
+        memory=8192,
         architectures=1,
         parts=tree / "parts.tsv",
         learned=tree / "learned.tsv",
@@ -178,7 +181,7 @@ def test_the_next_run_does_what_failed_and_nothing_else(
 
 def test_the_program_is_run_as_the_build_container_does(tree: Path, root: Path) -> None:
     words = ["--tree", tree, "--jobs", "2", "--architectures", "5", "--learned", tree / "learned.tsv"]
-    words += ["--parts", tree / "parts.tsv"]
+    words += ["--parts", tree / "parts.tsv", "--pool", tree / "pool", "--name", "p", "--memory", "8192"]
     words += ["--measured", root / "builder/inside/costs.tsv", "--record", tree / "record.json", "p"]
     done = subprocess.run(
         ["python3", "-m", "builder.inside.drive", *map(str, words)],

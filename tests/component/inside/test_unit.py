@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from builder.inside.costs import read_log
-from tests.support import ROOT
 
 LINE = re.compile(r"(\d+) (\d+) (\d+) (\d+) (\d+) (\S+)\n")
 
@@ -22,17 +21,6 @@ while sum(os.times()[:2]) < 0.4:
     pass
 """
 """Half a second of work, nearly, with 200 MiB in its hands."""
-
-
-@pytest.fixture(scope="session")
-def unit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("needs gcc on PATH: compiles builder/inside/unit.c")
-    program = tmp_path_factory.mktemp("unit") / "unit"
-    source = ROOT / "builder/inside/unit.c"
-    flags = ["-std=c11", "-D_DEFAULT_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["gcc", *flags, "-o", program, source], check=True)
-    return program
 
 
 def run(

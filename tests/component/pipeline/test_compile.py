@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from builder.errors import BuilderError, CommandError, ConfigError, DiskError
-from builder.formats.package_names import Profile
-from builder.pipeline.compile import StageBuild, export, jobs, lay_out
-from builder.ports import EngineFacts, ImageBuild
+from builder.pipeline.compile import StageBuild, export, lay_out
+from builder.ports import ImageBuild
 from builder.project.build_plan import Rendered, Workplace
 from builder.project.inputs import Input
 from builder.project.variants import Origin
@@ -103,7 +102,12 @@ class Yard:
             rendered,
             self.place,
             StageBuild(
-                engine=self.engine, store=self.store, reporter=self.reporter, builder=builder, jobs=self.jobs
+                engine=self.engine,
+                store=self.store,
+                reporter=self.reporter,
+                builder=builder,
+                jobs=self.jobs,
+                memory=6 << 30,
             ),
         )
 
@@ -239,7 +243,11 @@ def test_a_build_is_asked_for_with_everything_it_reads(yard: Yard) -> None:
     yard.export(builder="remote")
     (request,) = yard.engine.builds
     assert (request.dockerfile, request.context) == (yard.place.dockerfile, yard.place.context)
-    assert (request.target, request.builder, request.args) == ("artifact", "remote", {"JOBS": "7"})
+    assert (request.target, request.builder, request.args) == (
+        "artifact",
+        "remote",
+        {"JOBS": "7", "MEMORY_MIB": "6144"},
+    )
     assert request.contexts == {"cudnn": yard.cache / CUDNN.spec}
     assert request.output is not None
     assert request.output != yard.place.artifact
@@ -378,27 +386,3 @@ def test_an_error_without_advice_stays_as_it_is(yard: Yard, failure: BuilderErro
 
 
 GIB = 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("cpus", "memory", "profile", "wanted"),
-    [
-        (2, 24 * GIB, Profile.FULL, 2),
-        (16, 16 * GIB, Profile.FULL, 4),
-        (16, 16 * GIB - 1, Profile.FULL, 3),
-        (2, 8 * GIB, Profile.FULL, 2),
-        (16, 16 * GIB, Profile.LEAN, 8),
-        (4, 8 * GIB - 1, Profile.LEAN, 3),
-        (4, 8 * GIB, Profile.MINIMAL, 4),
-        (4, 8 * GIB, None, 4),
-        (8, 64 * GIB, Profile.FULL, 8),
-        (4, 2 * GIB, Profile.FULL, 1),
-        (1, 0, Profile.LEAN, 1),
-    ],
-)
-def test_jobs_neither_idle_cores_nor_run_out_of_memory(
-    cpus: int, memory: int, profile: Profile | None, wanted: int
-) -> None:
-    """4 GB a unit with flash attention, 2 GB without."""
-    facts: EngineFacts = replace(FakeEngine().facts(), cpus=cpus, memory=memory)
-    assert jobs(facts, profile) == wanted

@@ -1,16 +1,15 @@
-"""Following a Ninja run: what it prints, what is told to the user, and how many units fit into memory."""
+"""Following a Ninja run: what it prints, and what is told to the user."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from builder.inside import drive
 from builder.inside.costs import Line
-from builder.inside.drive import FailedUnit, Progress, affordable, available_memory, follow, report_failures
+from builder.inside.drive import FailedUnit, Progress, available_memory, follow, report_failures
 
 END = " "
 """Ninja ends the line of a failed unit with a space."""
@@ -48,9 +47,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def progress(costs: dict[str, float], *ran: Line, jobs: int = 1) -> Progress:
+def progress(
+    costs: dict[str, float],
+    *ran: Line,
+    jobs: int = 1,
+    others: Sequence[float] = (),
+) -> Progress:
     """A run that begins; ``ran`` are lines that the unit log will have when the next unit has ended."""
-    return Progress(costs=costs, jobs=jobs, ran=lambda: ran, reported_at=time.monotonic())
+    return Progress(
+        costs=costs,
+        jobs=jobs,
+        ran=lambda: ran,
+        tell=lambda _: None,
+        others=lambda: others,
+        reported_at=time.monotonic(),
+    )
 
 
 def compiled(output: str, cpu: float, *, seconds: float = 0.0, status: int = 0) -> Line:
@@ -188,6 +199,8 @@ def test_units_from_the_cache_do_not_shorten_what_is_left(
         costs={**dict.fromkeys(cached, 60.0), **{f"{number}.o": 7200 / 511 for number in range(380, 891)}},
         jobs=2,
         ran=lambda: [log.pop(0)],
+        tell=lambda _: None,
+        others=list,
         reported_at=clock[0],
     )
     for number, output in enumerate(cached, start=1):
@@ -195,6 +208,21 @@ def test_units_from_the_cache_do_not_shorten_what_is_left(
         run.finished(output, f"{number}/891")
     assert capsys.readouterr().out.splitlines()[-1] == "ortpacks: 350/891 units, at most 75 min left"
     assert run.left() == ", at most 60 min left"
+
+
+def test_what_other_builds_have_left_takes_its_share_of_the_time() -> None:
+    assert progress({"a.o": 600.0}, jobs=2).left() == ", about 5 min left"
+    found = progress({"a.o": 600.0}, jobs=2, others=(1200.0, 600.0)).left()
+    assert found == ", about 20 min left for this and 2 more"
+
+
+def test_other_builds_are_told_what_is_left() -> None:
+    told: list[float] = []
+    run = progress({"a.o": 600.0, "b.o": 30.0})
+    run.tell = told.append
+    run.finished("a.o", "1/2")
+    run.finished("b.o", "2/2")
+    assert told == [30.0, 0.0]
 
 
 def test_nothing_to_compile_takes_no_time() -> None:
@@ -205,43 +233,6 @@ def test_what_is_no_unit_is_no_progress(capsys: pytest.CaptureFixture[str]) -> N
     said = "[0/1] Re-running CMake...\n[1/3] Linking CXX shared library libp.so\n[1/x]\n"
     list(follow(lines(said), progress(COSTS), []))
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize(
-    ("free_gib", "jobs", "peaks", "wanted"),
-    [
-        (24, 2, [4, 4, 1], 2),
-        (9, 2, [4, 4, 1], 2),  # 8 fit beside the spare one
-        (8.9, 2, [4, 4, 1], 1),
-        (8, 4, [4, 2, 1, 1, 1], 3),
-        (3, 4, [4, 4], 1),  # fewer units than jobs, and not two of them fit
-        (9, 4, [4, 4], 4),  # both fit; of the others nothing is known
-        (0.5, 3, [4, 1, 1], 1),
-        (8, 4, [], 4),
-        (2, 1, [4], 1),
-    ],
-)
-def test_jobs_by_what_the_heaviest_units_need_together(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    free_gib: float,
-    jobs: int,
-    peaks: list[int],
-    wanted: int,
-) -> None:
-    """1 GiB is left to the rest of the machine."""
-    monkeypatch.setattr(drive, "available_memory", lambda: int(free_gib * GIB))
-    assert affordable(jobs, [peak * GIB for peak in peaks]) == wanted
-    assert (f"{wanted} jobs instead of {jobs}" in capsys.readouterr().out) == (wanted < jobs)
-
-
-def test_why_there_are_fewer_jobs_is_told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(drive, "available_memory", lambda: 6 * GIB)
-    affordable(2, [3 * GIB, 4 * GIB])
-    said = "ortpacks: 1 jobs instead of 2: 5120 MiB are free, a unit takes up to 4096 MiB\n"
-    assert capsys.readouterr().out == said
 
 
 def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,16 +143,16 @@ def test_a_build_tree_is_shared_by_nothing_that_differs(project: Project, lock: 
     variants = [replace(plan, variant=variant) for variant in project.variants.values()]
     profiles = [replace(plan, profile=profile) for profile in (Profile.FULL, Profile.MINIMAL)]
     host = replace(plan, host=Host.SOURCE)
-    trees = [cache_mounts(rendered(each, lock).dockerfile)[1] for each in [*variants, *profiles, host]]
+    trees = [cache_mounts(rendered(each, lock).dockerfile)[2] for each in [*variants, *profiles, host]]
     newer = repinned(lock, {"wheel:cmake==3.31.6": Pin(sha256="1" * 64)})
-    trees.append(cache_mounts(rendered(plan, newer).dockerfile)[1])
+    trees.append(cache_mounts(rendered(plan, newer).dockerfile)[2])
     assert len(set(trees)) == len(trees) == 7
     assert trees[0] == f"ortpacks-legacy-lean-wheel-{rendered(plan, lock).toolchain_key}"
 
 
-def test_ccache_is_one_for_all_and_the_build_locks_its_tree(project: Project, lock: Lock) -> None:
+def test_ccache_and_pool_are_one_for_all_and_the_build_locks_its_tree(project: Project, lock: Lock) -> None:
     text = rendered(decided(project), lock).dockerfile
-    assert cache_mounts(text)[0] == "ortpacks-ccache"
+    assert cache_mounts(text)[:2] == ["ortpacks-ccache", "ortpacks-pool"]
     assert re.search(r"id=ortpacks-legacy-lean-wheel-\w{8},target=/build,sharing=locked", text)
 
 

@@ -1,0 +1,106 @@
+/* One pool of job slots and memory for the compilers of all builds on a machine.
+ *
+ *     UNIT_POOL    a folder that all builds see
+ *     UNIT_JOBS    how many compilers run at once
+ *     UNIT_MEMORY  how much they may take together, in blocks of BLOCK_MIB
+ *     UNIT_CLAIMS  a file of lines `output <tab> rank <tab> blocks`: what each unit takes
+ *
+ * A slot is a byte of the pool's file `slots`, a block of memory one of `memory`: who holds the kernel's lock on
+ * it has it, and the kernel takes it back from a process that was killed. Units wait by rank, the highest first;
+ * those of one rank queue on the file `wait-RANK`. A unit that waits for memory is not passed by lighter ones,
+ * else the heaviest would come last and keep the machine waiting for it alone.
+ */
+#define _GNU_SOURCE
+#include "pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RANKS = 32, OTHERS_BLOCKS = 8 };
+
+static int opened(const char *name) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", getenv("UNIT_POOL"), name);
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) fprintf(stderr, "unit: %s cannot be opened: %s\n", path, strerror(errno));
+    return file;
+}
+
+static int opened_queue(int rank) {
+    char name[32];
+    snprintf(name, sizeof name, "wait-%02d", rank);
+    return opened(name);
+}
+
+static int number(const char *name) {
+    const char *text = getenv(name);
+    int value = text ? atoi(text) : 0;
+    return value > 0 ? value : 1;
+}
+
+/* The unit's rank and blocks by UNIT_CLAIMS; for a unit that is not listed, rank 0 and OTHERS_BLOCKS. */
+static void look_up(const char *output, int *rank, int *blocks) {
+    *rank = 0;
+    *blocks = OTHERS_BLOCKS;
+    const char *path = getenv("UNIT_CLAIMS");
+    FILE *file = path ? fopen(path, "re") : NULL;
+    if (!file) return;
+    char line[4096];
+    size_t length = strlen(output);
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, output, length) == 0 && line[length] == '\t') {
+            sscanf(line + length, "%d %d", rank, blocks);
+            break;
+        }
+    }
+    fclose(file);
+    *rank = *rank < 0 ? 0 : *rank < RANKS ? *rank : RANKS - 1;
+}
+
+static int lock(int file, short type, off_t start, off_t length) {
+    struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
+    return fcntl(file, F_OFD_SETLK, &range) == 0;
+}
+
+/* Locks WANTED of the first ALL bytes; none where fewer are free. */
+static int take(int file, int wanted, int all) {
+    int taken = 0;
+    for (int at = 0; at < all && taken < wanted; ++at) taken += lock(file, F_WRLCK, at, 1);
+    if (taken < wanted) lock(file, F_UNLCK, 0, 0);
+    return taken == wanted;
+}
+
+static int higher_waits(const int *queues, int rank) {
+    for (int other = rank + 1; other < RANKS; ++other) {
+        if (flock(queues[other], LOCK_SH | LOCK_NB) != 0) return 1;
+        flock(queues[other], LOCK_UN);
+    }
+    return 0;
+}
+
+void claim(const char *output) {
+    if (!getenv("UNIT_POOL")) return;
+    int jobs = number("UNIT_JOBS"), budget = number("UNIT_MEMORY"), rank, blocks, queues[RANKS];
+    look_up(output, &rank, &blocks);
+    if (blocks > budget) blocks = budget; /* it runs alone */
+    int slots = opened("slots"), memory = opened("memory"), failed = slots < 0 || memory < 0;
+    for (int other = rank; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
+    if (failed) return; /* said by `opened`; a unit without a claim is better than none */
+    flock(queues[rank], LOCK_EX);
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    for (;;) {
+        if (!higher_waits(queues, rank) && take(slots, 1, jobs)) {
+            if (take(memory, blocks, budget)) break;
+            lock(slots, F_UNLCK, 0, 0);
+        }
+        nanosleep(&pause, NULL);
+    }
+    for (int other = rank; other < RANKS; ++other) close(queues[other]);
+    /* `slots` and `memory` stay open until this process ends */
+}

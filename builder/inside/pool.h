@@ -1,0 +1,8 @@
+/* A compiler's share of the machine, for as long as the process that claimed it lives. */
+#ifndef ORTPACKS_POOL_H
+#define ORTPACKS_POOL_H
+
+/* Waits for a job slot and memory for the unit OUTPUT. Without $UNIT_POOL there is nothing to wait for. */
+void claim(const char *output);
+
+#endif

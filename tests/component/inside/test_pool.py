@@ -1,0 +1,216 @@
+"""Compilers of several builds hold together to one number of jobs and one budget of memory."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from builder.inside import pool
+from builder.inside.costs import Cost, Line, read_log
+
+CLAIMS = {"light.o": (2, 1), "heavy.o": (8, 12), "dear.o": (20, 1), "cheap.o": (1, 1), "giant.o": (30, 500)}
+"""Units with their rank and blocks."""
+
+
+class Machine:
+    """Units that are compiled on one machine, by builds with the same pool."""
+
+    def __init__(self, unit: Path, folder: Path, jobs: int, blocks: int) -> None:
+        self.log = folder / "units.log"
+        self.pool = folder / "pool"
+        self.pool.mkdir()
+        self.said = folder / "said"
+        claims = folder / "claims.tsv"
+        claims.write_text("".join(f"{name}\t{rank}\t{size}\n" for name, (rank, size) in CLAIMS.items()))
+        self._unit = unit
+        self._folder = folder
+        self._env = {
+            "PATH": "/usr/bin:/bin",
+            "UNIT_LOG": str(self.log),
+            "UNIT_POOL": str(self.pool),
+            "UNIT_JOBS": str(jobs),
+            "UNIT_MEMORY": str(blocks),
+            "UNIT_CLAIMS": str(claims),
+        }
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, output: str, script: str = "sleep 0.15") -> subprocess.Popen[bytes]:
+        argv = [str(self._unit), "sh", "-c", script, "-o", output]
+        with self.said.open("ab") as said:
+            self.started.append(subprocess.Popen(argv, env=self._env, cwd=self._folder, stderr=said))
+        return self.started[-1]
+
+    def hold(self, output: str) -> Path:
+        """A unit that runs until the file is there, which is returned; it has its claim now."""
+        name = f"{output}.{len(self.started)}"
+        self.start(output, f"touch {name}.begun; until test -e {name}.end; do sleep 0.01; done")
+        await_true((self._folder / f"{name}.begun").exists)
+        return self._folder / f"{name}.end"
+
+    def kill(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+
+    def lines(self) -> list[Line]:
+        """The units by their start, once all have ended."""
+        for process in self.started:
+            assert process.wait(timeout=30) == 0
+        return sorted(read_log(self.log), key=lambda line: line.start)
+
+
+@pytest.fixture
+def machine(unit: Path, tmp_path: Path) -> Iterator[Callable[[int, int], Machine]]:
+    with ExitStack() as stack:
+
+        def make(jobs: int, blocks: int) -> Machine:
+            made = Machine(unit, tmp_path, jobs, blocks)
+            stack.callback(made.kill)
+            return made
+
+        yield make
+
+
+def await_true(asked: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not asked():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def at_once(lines: list[Line], size: Callable[[Line], int]) -> int:
+    """The most that units which ran at the same time had together."""
+    return max(sum(size(other) for other in lines if other.start <= one.start < other.end) for one in lines)
+
+
+def test_no_more_units_run_at_once_than_there_are_jobs(machine: Callable[[int, int], Machine]) -> None:
+    three = machine(3, 1000)
+    for _ in range(12):
+        three.start("light.o")
+    lines = three.lines()
+    assert len(lines) == 12
+    assert at_once(lines, lambda _: 1) == 3
+
+
+def test_units_fit_into_memory_together(machine: Callable[[int, int], Machine]) -> None:
+    """Of 30 blocks, two units of 12 and some of one; never a third of 12."""
+    four = machine(4, 30)
+    for output in ("heavy.o", "light.o", "heavy.o", "light.o", "heavy.o", "light.o", "heavy.o"):
+        four.start(output)
+    lines = four.lines()
+    assert at_once(lines, lambda line: CLAIMS[line.output][1]) in range(24, 31)
+
+
+def test_a_unit_heavier_than_the_budget_runs_alone(machine: Callable[[int, int], Machine]) -> None:
+    two = machine(2, 30)
+    for output in ("light.o", "giant.o", "light.o", "giant.o", "light.o"):
+        two.start(output)
+    lines = two.lines()
+    giants = [line for line in lines if line.output == "giant.o"]
+    assert len(giants) == 2
+    for giant in giants:
+        assert [one for one in lines if one.start < giant.end and giant.start < one.end] == [giant]
+
+
+def test_the_dearest_unit_that_waits_is_next_whichever_build_it_is_of(
+    machine: Callable[[int, int], Machine],
+) -> None:
+    one = machine(1, 100)
+    end = one.hold("light.o")
+    for output in ("cheap.o", "light.o", "heavy.o", "dear.o"):
+        one.start(output)
+    time.sleep(0.3)
+    end.touch()
+    assert [line.output for line in one.lines()] == ["light.o", "dear.o", "heavy.o", "light.o", "cheap.o"]
+
+
+def test_a_unit_that_waits_for_memory_is_not_passed_by_lighter_ones(
+    machine: Callable[[int, int], Machine],
+) -> None:
+    four = machine(4, 20)
+    end = four.hold("heavy.o")
+    four.start("heavy.o")
+    time.sleep(0.2)
+    four.start("light.o")
+    time.sleep(0.3)
+    assert list(read_log(four.log)) == []
+    end.touch()
+    assert [line.output for line in four.lines()] == ["heavy.o", "heavy.o", "light.o"]
+
+
+def test_the_kernel_takes_back_what_a_killed_unit_held(machine: Callable[[int, int], Machine]) -> None:
+    one = machine(1, 12)
+    one.hold("heavy.o")
+    killed = one.started.pop()
+    waiting = one.start("dear.o", "true")
+    time.sleep(0.2)
+    assert waiting.poll() is None
+    killed.kill()
+    killed.wait()
+    assert [line.output for line in one.lines()] == ["dear.o"]
+
+
+def test_one_that_is_killed_in_the_queue_is_not_waited_for(machine: Callable[[int, int], Machine]) -> None:
+    one = machine(1, 12)
+    end = one.hold("light.o")
+    one.start("dear.o")
+    time.sleep(0.2)
+    killed = one.started.pop()
+    one.start("cheap.o")
+    killed.kill()
+    killed.wait()
+    end.touch()
+    assert [line.output for line in one.lines()] == ["light.o", "cheap.o"]
+
+
+def test_waiting_is_no_part_of_what_a_unit_took(machine: Callable[[int, int], Machine]) -> None:
+    one = machine(1, 12)
+    end = one.hold("dear.o")
+    one.start("light.o", "true")
+    time.sleep(0.5)
+    end.touch()
+    assert one.lines()[1].end - one.lines()[1].start < 300
+
+
+def test_a_pool_that_cannot_be_used_stops_no_compile(machine: Callable[[int, int], Machine]) -> None:
+    one = machine(1, 12)
+    one.pool.rmdir()
+    one.start("light.o", "true")
+    assert len(one.lines()) == 1
+    said = one.said.read_text().splitlines()
+    assert said[0] == f"unit: {one.pool}/slots cannot be opened: No such file or directory"
+
+
+def test_the_first_build_says_how_much_memory_there_is(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        wanted = {"a": 8000, "b": 4000, "c": 20000}
+        found = [stack.enter_context(pool.joined(tmp_path, name, mib)) for name, mib in wanted.items()]
+        assert [one.budget for one in found] == [8000, 4000, 8000]
+    with pool.joined(tmp_path, "c", 20000) as later:
+        assert later.budget == 20000, "those that had agreed are gone"
+
+
+def test_builds_see_what_living_others_have_left(tmp_path: Path) -> None:
+    with pool.joined(tmp_path, "a", 8000) as first:
+        with pool.joined(tmp_path, "b", 8000) as second:
+            first.tell(100.4)
+            second.tell(7000)
+            second.tell(30)
+            assert (first.others(), second.others()) == ([30.0], [100.0])
+        assert first.others() == []
+
+
+def test_claims_are_by_what_is_known_else_by_what_such_units_take(tmp_path: Path) -> None:
+    known = {
+        "a.cu.o": Cost(cpu=1, architectures=1, peak=2458),
+        "b.cc.o": Cost(cpu=1, architectures=1, peak=64),
+    }
+    prices = {"a.cu.o": 371.0, "b.cc.o": 0.2, "new.cu.o": 16.0, "new.cc.o": 4.0}
+    pool.write_claims(tmp_path / "claims", prices, known, prices.__getitem__)
+    wanted = "a.cu.o\t17\t39\nb.cc.o\t0\t1\nnew.cu.o\t8\t40\nnew.cc.o\t4\t8\n"
+    assert (tmp_path / "claims").read_text() == wanted

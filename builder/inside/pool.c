@@ -9,6 +9,9 @@
  * it has it, and the kernel takes it back from a process that was killed. Units wait by rank, the highest first;
  * those of one rank queue on the file `wait-RANK`. A unit that waits for memory is not passed by lighter ones,
  * else the heaviest would come last and keep the machine waiting for it alone.
+ *
+ * Builds of several variants come to the same C++ unit at the same time. One compiles it, the others wait for
+ * that without a slot, and find it in the compiler cache. A CUDA unit is another one for each variant.
  */
 #define _GNU_SOURCE
 #include "pool.h"
@@ -63,6 +66,23 @@ static void look_up(const char *output, int *rank, int *blocks) {
     *rank = *rank < 0 ? 0 : *rank < RANKS ? *rank : RANKS - 1;
 }
 
+static int is_cuda(const char *output) {
+    const char *end = strstr(output, ".cu.o");
+    return end && !end[5];
+}
+
+/* A byte of the file `units` for a unit: FNV-1a of its name. */
+static off_t place(const char *output) {
+    unsigned long long hash = 14695981039346656037ULL;
+    for (; *output; ++output) hash = (hash ^ (unsigned char)*output) * 1099511628211ULL;
+    return (off_t)(hash >> 2);
+}
+
+static void wait_for_same(int file, const char *output) {
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = place(output), .l_len = 1};
+    while (fcntl(file, F_OFD_SETLKW, &range) != 0 && errno == EINTR) {}
+}
+
 static int lock(int file, short type, off_t start, off_t length) {
     struct flock range = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length};
     return fcntl(file, F_OFD_SETLK, &range) == 0;
@@ -89,9 +109,11 @@ void claim(const char *output) {
     int jobs = number("UNIT_JOBS"), budget = number("UNIT_MEMORY"), rank, blocks, queues[RANKS];
     look_up(output, &rank, &blocks);
     if (blocks > budget) blocks = budget; /* it runs alone */
-    int slots = opened("slots"), memory = opened("memory"), failed = slots < 0 || memory < 0;
+    int slots = opened("slots"), memory = opened("memory"), units = opened("units");
+    int failed = slots < 0 || memory < 0 || units < 0;
     for (int other = rank; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
     if (failed) return; /* said by `opened`; a unit without a claim is better than none */
+    if (!is_cuda(output)) wait_for_same(units, output);
     flock(queues[rank], LOCK_EX);
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
     for (;;) {
@@ -102,5 +124,5 @@ void claim(const char *output) {
         nanosleep(&pause, NULL);
     }
     for (int other = rank; other < RANKS; ++other) close(queues[other]);
-    /* `slots` and `memory` stay open until this process ends */
+    /* `slots`, `memory` and `units` stay open until this process ends */
 }

@@ -13,7 +13,13 @@ import pytest
 from builder.inside import pool
 from builder.inside.costs import Cost, Line, read_log
 
-CLAIMS = {"light.o": (2, 1), "heavy.o": (8, 12), "dear.o": (20, 1), "cheap.o": (1, 1), "giant.o": (30, 500)}
+CLAIMS = {
+    "light.cu.o": (2, 1),
+    "heavy.cu.o": (8, 12),
+    "dear.cu.o": (20, 1),
+    "cheap.cu.o": (1, 1),
+    "giant.cu.o": (30, 500),
+}
 """Units with their rank and blocks."""
 
 
@@ -91,7 +97,7 @@ def at_once(lines: list[Line], size: Callable[[Line], int]) -> int:
 def test_no_more_units_run_at_once_than_there_are_jobs(machine: Callable[[int, int], Machine]) -> None:
     three = machine(3, 1000)
     for _ in range(12):
-        three.start("light.o")
+        three.start("light.cu.o")
     lines = three.lines()
     assert len(lines) == 12
     assert at_once(lines, lambda _: 1) == 3
@@ -100,7 +106,15 @@ def test_no_more_units_run_at_once_than_there_are_jobs(machine: Callable[[int, i
 def test_units_fit_into_memory_together(machine: Callable[[int, int], Machine]) -> None:
     """Of 30 blocks, two units of 12 and some of one; never a third of 12."""
     four = machine(4, 30)
-    for output in ("heavy.o", "light.o", "heavy.o", "light.o", "heavy.o", "light.o", "heavy.o"):
+    for output in (
+        "heavy.cu.o",
+        "light.cu.o",
+        "heavy.cu.o",
+        "light.cu.o",
+        "heavy.cu.o",
+        "light.cu.o",
+        "heavy.cu.o",
+    ):
         four.start(output)
     lines = four.lines()
     assert at_once(lines, lambda line: CLAIMS[line.output][1]) in range(24, 31)
@@ -108,10 +122,10 @@ def test_units_fit_into_memory_together(machine: Callable[[int, int], Machine]) 
 
 def test_a_unit_heavier_than_the_budget_runs_alone(machine: Callable[[int, int], Machine]) -> None:
     two = machine(2, 30)
-    for output in ("light.o", "giant.o", "light.o", "giant.o", "light.o"):
+    for output in ("light.cu.o", "giant.cu.o", "light.cu.o", "giant.cu.o", "light.cu.o"):
         two.start(output)
     lines = two.lines()
-    giants = [line for line in lines if line.output == "giant.o"]
+    giants = [line for line in lines if line.output == "giant.cu.o"]
     assert len(giants) == 2
     for giant in giants:
         assert [one for one in lines if one.start < giant.end and giant.start < one.end] == [giant]
@@ -121,57 +135,76 @@ def test_the_dearest_unit_that_waits_is_next_whichever_build_it_is_of(
     machine: Callable[[int, int], Machine],
 ) -> None:
     one = machine(1, 100)
-    end = one.hold("light.o")
-    for output in ("cheap.o", "light.o", "heavy.o", "dear.o"):
+    end = one.hold("light.cu.o")
+    for output in ("cheap.cu.o", "light.cu.o", "heavy.cu.o", "dear.cu.o"):
         one.start(output)
     time.sleep(0.3)
     end.touch()
-    assert [line.output for line in one.lines()] == ["light.o", "dear.o", "heavy.o", "light.o", "cheap.o"]
+    assert [line.output for line in one.lines()] == [
+        "light.cu.o",
+        "dear.cu.o",
+        "heavy.cu.o",
+        "light.cu.o",
+        "cheap.cu.o",
+    ]
 
 
 def test_a_unit_that_waits_for_memory_is_not_passed_by_lighter_ones(
     machine: Callable[[int, int], Machine],
 ) -> None:
     four = machine(4, 20)
-    end = four.hold("heavy.o")
-    four.start("heavy.o")
+    end = four.hold("heavy.cu.o")
+    four.start("heavy.cu.o")
     time.sleep(0.2)
-    four.start("light.o")
+    four.start("light.cu.o")
     time.sleep(0.3)
     assert list(read_log(four.log)) == []
     end.touch()
-    assert [line.output for line in four.lines()] == ["heavy.o", "heavy.o", "light.o"]
+    assert [line.output for line in four.lines()] == ["heavy.cu.o", "heavy.cu.o", "light.cu.o"]
 
 
 def test_the_kernel_takes_back_what_a_killed_unit_held(machine: Callable[[int, int], Machine]) -> None:
     one = machine(1, 12)
-    one.hold("heavy.o")
+    one.hold("heavy.cu.o")
     killed = one.started.pop()
-    waiting = one.start("dear.o", "true")
+    waiting = one.start("dear.cu.o", "true")
     time.sleep(0.2)
     assert waiting.poll() is None
     killed.kill()
     killed.wait()
-    assert [line.output for line in one.lines()] == ["dear.o"]
+    assert [line.output for line in one.lines()] == ["dear.cu.o"]
 
 
 def test_one_that_is_killed_in_the_queue_is_not_waited_for(machine: Callable[[int, int], Machine]) -> None:
     one = machine(1, 12)
-    end = one.hold("light.o")
-    one.start("dear.o")
+    end = one.hold("light.cu.o")
+    one.start("dear.cu.o")
     time.sleep(0.2)
     killed = one.started.pop()
-    one.start("cheap.o")
+    one.start("cheap.cu.o")
     killed.kill()
     killed.wait()
     end.touch()
-    assert [line.output for line in one.lines()] == ["light.o", "cheap.o"]
+    assert [line.output for line in one.lines()] == ["light.cu.o", "cheap.cu.o"]
+
+
+@pytest.mark.parametrize(("output", "most"), [("a.cc.o", 1), ("b.cu.cc.o", 1), ("c.cu.o", 2)])
+def test_a_host_unit_is_compiled_by_one_build_while_the_others_wait_for_its_cache_entry(
+    machine: Callable[[int, int], Machine], output: str, most: int
+) -> None:
+    four = machine(4, 100)
+    for _ in range(2):
+        four.start(output)
+        four.start("light.cu.o")
+    lines = four.lines()
+    assert at_once([line for line in lines if line.output == output], lambda _: 1) == most
+    assert at_once(lines, lambda _: 1) == most + 2, "who waits for another's takes no slot"
 
 
 def test_waiting_is_no_part_of_what_a_unit_took(machine: Callable[[int, int], Machine]) -> None:
     one = machine(1, 12)
-    end = one.hold("dear.o")
-    one.start("light.o", "true")
+    end = one.hold("dear.cu.o")
+    one.start("light.cu.o", "true")
     time.sleep(0.5)
     end.touch()
     assert one.lines()[1].end - one.lines()[1].start < 300
@@ -180,7 +213,7 @@ def test_waiting_is_no_part_of_what_a_unit_took(machine: Callable[[int, int], Ma
 def test_a_pool_that_cannot_be_used_stops_no_compile(machine: Callable[[int, int], Machine]) -> None:
     one = machine(1, 12)
     one.pool.rmdir()
-    one.start("light.o", "true")
+    one.start("light.cu.o", "true")
     assert len(one.lines()) == 1
     said = one.said.read_text().splitlines()
     assert said[0] == f"unit: {one.pool}/slots cannot be opened: No such file or directory"

@@ -60,12 +60,17 @@ class Work:
         return max(1, math.ceil(max(self.total / jobs, self.longest) / 60))
 
 
+def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, float]:
+    """The CPU seconds of each unit that a plan compiles; none for a plan that compiles nothing."""
+    compiled = (output for output in costs if _is_compiled(output, plan))
+    return {output: estimate(costs, output, _architectures(output, plan)) for output in compiled}
+
+
 def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
     """The work of compiling a plan without any cache; zero for a plan that compiles nothing."""
-    compiled = [output for output in costs if _is_compiled(output, plan)]
-    units = [estimate(costs, output, _architectures(output, plan)) for output in compiled]
-    heaviest = max((costs[output].peak for output in compiled), default=0)
-    return Work(total=sum(units), longest=max(units, default=0.0), heaviest=heaviest)
+    units = unit_seconds(plan, costs)
+    heaviest = max((costs[output].peak for output in units), default=0)
+    return Work(total=sum(units.values()), longest=max(units.values(), default=0.0), heaviest=heaviest)
 
 
 def _architectures(output: str, plan: BuildPlan) -> float:

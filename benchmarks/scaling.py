@@ -1,26 +1,24 @@
 """How long all variants compile on other machines: a simulation of the schedule, fed with measured units.
 
-    python -m benchmarks.scaling [--profile full] [--page docs/scaling.md]
+    python -m benchmarks.scaling [--profile full]
 
 Units and their CPU seconds and peaks are those of ``./run plan`` (``builder/inside/costs.tsv``). Two ways are
 compared: one variant after the other, each with a job for 4 GiB of memory as it was until 2026-11-23; and all
-variants over one pool (``builder/inside/pool.c``). A unit runs for its CPU seconds, and C++ units that variants
-share are compiled once, by either way. Linking, checking and packing are no part of it.
+variants over one pool (``builder/inside/pool.c``). A unit runs for its CPU seconds, and C++ units that
+variants share are compiled once, by either way. Linking, checking and packing are no part of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
-import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from builder.app.command_line import make_wiring, wishes
 from builder.builds.estimate import unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.builds.wiring import Wiring
 from builder.inside import costs, pool
 from builder.inside.costs import Cost
 
@@ -109,16 +107,14 @@ def units_of(variants: Sequence[Mapping[str, float]], known: Mapping[str, Cost])
     return found
 
 
-def planned(profile: str) -> list[Mapping[str, float]]:
+def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> list[Mapping[str, float]]:
     """The CPU seconds of the units of each variant, compiled on the assembled base."""
-    wiring = make_wiring()
     options = BuildOptions(wishes=wishes("assembled", "source", profile))
     plans = (
         VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
         for name in _VARIANTS
     )
-    table = costs.read(wiring.root / "builder/inside/costs.tsv")
-    return [unit_seconds(plan, table) for plan in plans]
+    return [unit_seconds(plan, known) for plan in plans]
 
 
 def table(variants: Sequence[Sequence[Unit]]) -> Iterator[str]:
@@ -138,14 +134,13 @@ def table(variants: Sequence[Sequence[Unit]]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the page, or write it."""
+    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--profile", default="full")
-    parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    known = costs.read(Path("builder/inside/costs.tsv"))
-    variants = units_of(planned(options.profile), known)
-    print("\n".join(table(variants)), time.strftime("%Y-%m-%d"), file=sys.stdout)
+    wiring = make_wiring()
+    known = costs.read(wiring.root / "builder/inside/costs.tsv")
+    print("\n".join(table(units_of(planned(wiring, known, options.profile), known))))
 
 
 if __name__ == "__main__":

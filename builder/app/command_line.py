@@ -327,6 +327,17 @@ class Verbs(Program):
     ``VERB --help`` explains a verb as ``--help VERB`` does, also one with positional parameters.
     """
 
+    def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002 - Invoke's name
+        """See ``invoke.program.Program``. Help, too, may go to a program that reads some lines only."""
+        try:
+            try:
+                super().run(argv, exit)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            _discard_output()
+            sys.exit(BuilderError.exit_code)
+
     def parse_tasks(self) -> None:
         """See ``invoke.program.Program``."""
         first, *words = self.core.unparsed or [""]

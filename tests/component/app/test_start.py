@@ -1,9 +1,11 @@
-"""What the verbs import before one of them runs."""
+"""The start of the program: what it imports before a verb runs, and help that nobody reads to its end."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+
+import pytest
 
 from tests.support import ROOT
 
@@ -17,3 +19,14 @@ def test_the_verbs_start_without_the_slow_libraries() -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("words", [["build", "--help"], ["--list"], ["--help"]])
+def test_a_reader_who_has_enough_of_the_help_is_no_traceback(words: list[str]) -> None:
+    argv = [sys.executable, "-m", "builder.app.command_line", *words]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

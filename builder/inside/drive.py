@@ -12,6 +12,7 @@ last lines. Exits with Ninja's status.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import re
 import subprocess
@@ -47,9 +48,12 @@ def main(options: argparse.Namespace) -> int:
     statements = tree / "build.ninja"
     price = priced(known, count)
     statements.write_text(costliest_first(ninja.narrowed(statements.read_text(), parts), price))
-    todo = waiting(tree, options.targets)
+    units = objects(tree, options.targets)
+    todo = [
+        output for output in units if not (tree / output).exists()
+    ]  # Ninja finds those out of date itself
     claims = tree / "claims.tsv"
-    pool.write_claims(claims, todo, known, price)
+    pool.write_claims(claims, units, known, price)
     memory = min(options.memory, (available_memory() - _SPARE) >> 20)
     with (
         log.open("a+", encoding="utf-8", errors="replace") as ran,  # reads what is appended from now on
@@ -92,9 +96,11 @@ def learn(
     options: argparse.Namespace, log: Path, architectures: Callable[[str], int]
 ) -> dict[str, costs.Cost]:
     """What units cost by all that is known now, which is also written down for the next build."""
-    known = costs.read(options.measured) | costs.read(options.learned)
-    known = costs.learned(known, costs.read_log(log), architectures)
-    costs.write(options.learned, known)
+    with options.learned.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other variants' builds learn at the same time
+        known = costs.read(options.measured) | costs.read(options.learned)
+        known = costs.learned(known, costs.read_log(log), architectures)
+        costs.write(options.learned, known)
     return known
 
 
@@ -103,12 +109,11 @@ def priced(known: Mapping[str, costs.Cost], architectures: Callable[[str], int])
     return lambda output: costs.estimate(known, output, architectures(output))
 
 
-def waiting(tree: Path, targets: Sequence[str]) -> list[str]:
-    """The objects of ``targets`` that are not there yet; those that are out of date Ninja finds itself."""
+def objects(tree: Path, targets: Sequence[str]) -> list[str]:
+    """The objects that ``targets`` are made of."""
     argv = ["ninja", "-C", str(tree), "-t", "commands", *targets]
     commands = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-    objects = (match["output"] for match in _OBJECT.finditer(commands))
-    return [output for output in objects if not (tree / output).exists()]
+    return [match["output"] for match in _OBJECT.finditer(commands)]
 
 
 def tell_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: int) -> None:
@@ -172,11 +177,12 @@ class Progress:
     def left(self) -> str:
         """``, about 12 min left``; by the costs alone before a twentieth of them was compiled.
 
-        ``at most`` where ccache answers, because nobody knows what else it has.
+        ``at most`` where ccache answers, because nobody knows what else it has, and beside other builds: they
+        have C++ units in common with this one.
         """
-        bound = "at most" if self.cached > self._total / 20 else "about"
-        rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
         others = self.others()
+        bound = "at most" if others or self.cached > self._total / 20 else "about"
+        rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
         minutes = max(1, round(((self._total - self.done) * rate + sum(others)) / self.jobs / 60))
         beside = f" for this and {len(others)} more" if others else ""
         return f", {bound} {minutes} min left{beside}" if self.costs else ""

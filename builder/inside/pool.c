@@ -2,7 +2,7 @@
  *
  *     UNIT_POOL    a folder that all builds see
  *     UNIT_JOBS    how many compilers run at once
- *     UNIT_MEMORY  how much they may take together, in blocks of BLOCK_MIB
+ *     UNIT_MEMORY  how much they may take together, in blocks (BLOCK_MIB of pool.py)
  *     UNIT_CLAIMS  a file of lines `output <tab> rank <tab> blocks`: what each unit takes
  *
  * A slot is a byte of the pool's file `slots`, a block of memory one of `memory`: who holds the kernel's lock on
@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS = 32, OTHERS_BLOCKS = 8 };
+enum { RANKS = 32, OTHERS_BLOCKS = 2 };
 
 static int opened(const char *name) {
     char path[4096];

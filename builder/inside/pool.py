@@ -15,7 +15,7 @@ from typing import IO
 
 from builder.inside.costs import Cost, is_cuda
 
-BLOCK_MIB = 64
+BLOCK_MIB = 256
 """The unit of memory of a claim."""
 
 _UNKNOWN_CUDA_MIB, _UNKNOWN_HOST_MIB = 2500, 500
@@ -78,14 +78,17 @@ class Pool:
         self._own.flush()
 
     def others(self) -> list[float]:
-        """What the other builds have told, of those that live."""
+        """What the other builds have told, of those that live and have something left."""
         files = (file for file in self._folder.glob(f"{_LEFT}*") if str(file) != self._own.name)
-        return [seconds for file in files for seconds in _told(file)]
+        return [seconds for file in files for seconds in _told(file) if seconds]
 
 
 @contextmanager
 def joined(folder: Path, name: str, memory: int) -> Iterator[Pool]:
-    """Join the pool in ``folder`` as ``name``; ``memory`` MiB are its budget unless others have set one."""
+    """Join the pool in ``folder`` as ``name``; its budget is ``memory`` MiB, or what a living build has set.
+
+    That counts whatever ``memory`` is: what is free now lacks what the other builds' compilers hold.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _BUDGET).open("a+", encoding="ascii") as shared:
         budget = _agreed(shared, memory)
@@ -95,19 +98,19 @@ def joined(folder: Path, name: str, memory: int) -> Iterator[Pool]:
 
 
 def _agreed(shared: IO[str], memory: int) -> int:
-    """The budget that the first of the builds has written, at most ``memory``."""
+    """The budget that the first of the builds has written; ``memory`` if this one is the first."""
     try:
         fcntl.flock(shared, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pass  # others live, and have agreed
     else:
         shared.truncate(0)
-        shared.write(f"{memory}\n")
+        shared.write(f"{max(BLOCK_MIB, memory)}\n")
         shared.flush()
     fcntl.flock(shared, fcntl.LOCK_SH)
     shared.seek(0)
     told = shared.read().strip()
-    return min(memory, int(told)) if told.isdecimal() else memory
+    return int(told) if told.isdecimal() else max(BLOCK_MIB, memory)
 
 
 def _told(file: Path) -> Iterator[float]:

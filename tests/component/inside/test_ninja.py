@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from builder.inside import costs, drive
 from builder.inside.costs import Cost
 from builder.inside.ninja import costliest_first
+from tests.support import ROOT
 
 pytestmark = pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja on PATH")
 
@@ -193,3 +195,29 @@ def test_the_program_is_run_as_the_build_container_does(tree: Path, root: Path) 
     )
     assert done.returncode == 0, done.stderr
     assert (tree / "libp.so").exists()
+
+
+def test_units_that_are_out_of_date_claim_what_they_took_too(tree: Path) -> None:
+    drive.main(options(tree))
+    drive.main(options(tree))
+    claims = (tree / "claims.tsv").read_text().splitlines()
+    assert sorted(line.split("\t")[0] for line in claims) == sorted(COSTS)
+
+
+def test_two_builds_learn_at_once(tree: Path) -> None:
+    """Both write the table that they share, again and again, and none loses the other's units."""
+    script = (
+        "import sys; from pathlib import Path; from argparse import Namespace\n"
+        "from builder.inside import drive\n"
+        "folder, name = Path(sys.argv[1]), sys.argv[2]\n"
+        "given = Namespace(measured=folder / 'none.tsv', learned=folder / 'learned.tsv')\n"
+        "for at in range(150):\n"
+        "    (folder / f'{name}.log').write_text(f'0 1000 {1000 + at} 1024 0 {name}{at}.o\\n')\n"
+        "    drive.learn(given, folder / f'{name}.log', lambda _: 1)\n"
+    )
+    started = [
+        subprocess.Popen([sys.executable, "-c", script, tree, name], cwd=ROOT, stderr=subprocess.DEVNULL)
+        for name in "ab"
+    ]
+    assert [process.wait(timeout=60) for process in started] == [0, 0]
+    assert len(costs.read(tree / "learned.tsv")) == 300

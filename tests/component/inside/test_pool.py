@@ -223,9 +223,15 @@ def test_the_first_build_says_how_much_memory_there_is(tmp_path: Path) -> None:
     with ExitStack() as stack:
         wanted = {"a": 8000, "b": 4000, "c": 20000}
         found = [stack.enter_context(pool.joined(tmp_path, name, mib)) for name, mib in wanted.items()]
-        assert [one.budget for one in found] == [8000, 4000, 8000]
+        assert [one.budget for one in found] == [8000, 8000, 8000]
     with pool.joined(tmp_path, "c", 20000) as later:
         assert later.budget == 20000, "those that had agreed are gone"
+
+
+def test_a_machine_without_free_memory_still_compiles(tmp_path: Path) -> None:
+    with pool.joined(tmp_path, "a", -400) as full, pool.joined(tmp_path, "b", 0) as other:
+        assert (full.budget, other.budget) == (pool.BLOCK_MIB, pool.BLOCK_MIB)
+        assert full.environment(2, tmp_path)["UNIT_MEMORY"] == "1"
 
 
 def test_builds_see_what_living_others_have_left(tmp_path: Path) -> None:
@@ -235,6 +241,8 @@ def test_builds_see_what_living_others_have_left(tmp_path: Path) -> None:
             second.tell(7000)
             second.tell(30)
             assert (first.others(), second.others()) == ([30.0], [100.0])
+            second.tell(0)
+            assert first.others() == [], "it only links"
         assert first.others() == []
 
 
@@ -245,5 +253,5 @@ def test_claims_are_by_what_is_known_else_by_what_such_units_take(tmp_path: Path
     }
     prices = {"a.cu.o": 371.0, "b.cc.o": 0.2, "new.cu.o": 16.0, "new.cc.o": 4.0}
     pool.write_claims(tmp_path / "claims", prices, known, prices.__getitem__)
-    wanted = "a.cu.o\t17\t39\nb.cc.o\t0\t1\nnew.cu.o\t8\t40\nnew.cc.o\t4\t8\n"
+    wanted = "a.cu.o\t17\t10\nb.cc.o\t0\t1\nnew.cu.o\t8\t10\nnew.cc.o\t4\t2\n"
     assert (tmp_path / "claims").read_text() == wanted

@@ -213,7 +213,7 @@ def test_units_from_the_cache_do_not_shorten_what_is_left(
 def test_what_other_builds_have_left_takes_its_share_of_the_time() -> None:
     assert progress({"a.o": 600.0}, jobs=2).left() == ", about 5 min left"
     found = progress({"a.o": 600.0}, jobs=2, others=(1200.0, 600.0)).left()
-    assert found == ", about 20 min left for this and 2 more"
+    assert found == ", at most 20 min left for this and 2 more"
 
 
 def test_other_builds_are_told_what_is_left() -> None:

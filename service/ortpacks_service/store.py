@@ -5,8 +5,9 @@ SQLite comes with apsw: the ``sqlite3`` of many Pythons (macOS', pyenv's) loads 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -46,7 +47,8 @@ class Store:
             self._base.enable_load_extension(True)
             self._base.load_extension(sqlite_vec.loadable_path())
             self._base.enable_load_extension(False)
-            self._base.execute("pragma journal_mode = wal; pragma synchronous = full")
+            self._write_ahead()
+            self._base.execute("pragma synchronous = full")
             with self._base:
                 self._base.execute(_SCHEMA.format(dimensions))
                 made = self._base.execute("select model, dimensions from made").get
@@ -58,6 +60,22 @@ class Store:
                 f"{self._file} has vectors of {made[0]} with {made[1]} dimensions, the service runs {model} "
                 f"with {dimensions}. Name another folder with --data."
             )
+
+    def _write_ahead(self) -> None:
+        """Switch the file to a log of writes. SQLite does not wait for another process that does so."""
+        until = time.monotonic() + _BUSY_MS / 1000
+        while not self._switched():
+            if time.monotonic() > until:
+                raise StoreError(
+                    f"{self._file}: another process has it locked. End that, or name another --data."
+                )
+            time.sleep(0.01)
+
+    def _switched(self) -> bool:
+        with suppress(apsw.BusyError):
+            self._base.execute("pragma journal_mode = wal")
+            return True
+        return False
 
     def add(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> list[int]:
         """Keep texts and their vectors; the number of each. Raises ``StoreError``: then none was kept."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -35,3 +37,19 @@ def test_a_damaged_file_is_told_and_left_alone(tmp_path: Path, damaged: bytes) -
 def test_an_empty_file_is_a_new_store(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").touch()
     assert Store(tmp_path, "m", 2).search(EAST, 1) == []
+
+
+def test_stores_that_are_made_at_the_same_moment_wait_for_each_other(tmp_path: Path) -> None:
+    """A new file is switched to a log of writes, for which SQLite itself does not wait."""
+    vector = np.ones((1, 2), np.float32)
+
+    def made(folder: Path) -> list[int]:
+        together.wait()
+        return Store(folder, "m", 2).add(["x"], vector)
+
+    together = Barrier(4)
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(40):
+            folder = tmp_path / str(number)
+            found = list(threads.map(made, [folder] * 4))
+            assert sorted(found) == [[1], [2], [3], [4]]

@@ -64,8 +64,8 @@ def check(chosen: ChosenVariants, package: str | None = None) -> None:
 
 @over_variants(
     force="build although nothing has changed",
-    jobs="units compiled at once, of all variants together (one a core)",
-    memory="what these units may take together: 20G (what the machine has)",
+    jobs="units that a machine compiles at once, of all variants together (one a core)",
+    memory="what these units may take together: 20G (what the machine has free)",
     cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
 )
 def build(
@@ -85,7 +85,7 @@ def build(
 
 
 @over_variants(
-    without="builder",
+    without=("builder", "context"),
     explain="show what sets each plan apart from the official build; write nothing",
     check="compare every rendering with tests/golden",
     golden="rewrite tests/golden",

@@ -195,9 +195,16 @@ class Engine(Protocol):
     def can_attest(self, builder: str | None) -> bool:
         """Whether what a builder, by default the current one, pushes can have attestations."""
 
+    def builders(self, flag: str) -> Sequence[str]:
+        """The names that ``flag`` may have: ``builder``, those of buildx; ``context``, those of Docker."""
+
+    def wake(self, builder: str) -> None:
+        """Start a builder unless it runs. Raises ``ToolMissingError`` where it does not answer, and why."""
+
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
         """Build an image or files. Raises ``CommandError`` with the last 30 log lines.
 
+        ``ToolMissingError`` where the engine or builder goes away, ``DiskError`` where its disk is full.
         Where ``request.push`` names references, ``TransferError`` says what their registry refused.
         """
 

@@ -18,7 +18,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -30,6 +30,7 @@ from invoke.exceptions import Exit
 from invoke.program import Program
 from invoke.tasks import task
 
+from builder.builds.builders import named_builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
@@ -65,7 +66,8 @@ FLAGS = {
     "widen": "add architectures so that it runs wherever plain code for the set does",
     "mixed": "repack the wheel of onnxruntime.version where it serves, whatever version the base compiles",
     "release": "both layouts, and refuse now what publish would refuse: less than full, unpinned bases",
-    "builder": "a buildx builder other than the current one",
+    "builder": "buildx builders to compile on: NAME[,NAME...]; a variant takes the least busy one",
+    "context": "Docker contexts to compile on: NAME[,NAME...]",
     "offline": "fetch nothing: everything must be in the cache",
     "dist": "folder for results (dist)",
 }
@@ -191,7 +193,8 @@ class ChosenVariants:
     every: bool
     """Whether ``--all`` was given."""
     wishes: Wishes
-    builder: str | None
+    builders: Mapping[str, str | None]
+    """The values of ``--builder`` and ``--context``, by these words."""
 
     def variants(self) -> tuple[Variant, ...]:
         """The variants. Raises ``ValidationError`` (an unknown one) or ``NothingToDoError`` (none)."""
@@ -207,17 +210,19 @@ class ChosenVariants:
     ) -> dict[str, VariantBuild]:
         """The variants' builds by name. The console marks each line with its variant if there are several.
 
-        Raises ``ValidationError`` for a wrong ``jobs``, ``memory`` or ``cache``, and as ``variants``.
+        Raises ``ValidationError`` for a wrong ``jobs``, ``memory`` or ``cache``, as ``variants``, and as
+        ``named_builders``.
         """
+        variants, wiring = self.variants(), self.wiring
         options = BuildOptions(
             wishes=self.wishes,
-            builder=self.builder,
             force=force,
             jobs=None if jobs is None else _jobs(jobs),
             memory=None if memory is None else _memory(memory),
             cache=None if cache is None else require_cache(cache),
+            image_builder=(self.builders["builder"] or "").split(",")[0] or None,
+            builders=named_builders(wiring.engine, self.builders),
         )
-        variants, wiring = self.variants(), self.wiring
         single = len(variants) == 1
         reporters = [wiring.reporter if single else wiring.console.prefixed(one.name) for one in variants]
         return {
@@ -226,7 +231,9 @@ class ChosenVariants:
         }
 
 
-def over_variants(without: str = "", **own: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def over_variants(
+    without: Sequence[str] = (), **own: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a task of a function of ``ChosenVariants`` and its own flags; ``own`` has their help lines.
 
     The task takes the flags of ``FLAGS`` too, except ``without``.
@@ -246,6 +253,7 @@ def over_variants(without: str = "", **own: str) -> Callable[[Callable[..., None
             mixed: bool = False,
             release: bool = False,
             builder: str | None = None,
+            context: str | None = None,
             offline: bool = False,
             dist: str | None = None,
             **flags: str | bool | None,
@@ -257,16 +265,16 @@ def over_variants(without: str = "", **own: str) -> Callable[[Callable[..., None
                 wishes=wishes(
                     base, origin, profile, host, widen=widen, mixed=mixed, release=release, offline=offline
                 ),
-                builder=builder,
+                builders={"builder": builder, "context": context},
             )
             body(chosen, **flags)
 
-        context, names, every, *shared, _ = inspect.signature(over).parameters.values()
+        first, names, every, *shared, _ = inspect.signature(over).parameters.values()
         _, *flags = inspect.signature(body).parameters.values()
-        shared = [one for one in shared if one.name != without]
+        shared = [one for one in shared if one.name not in without]
         # Invoke reads the signature, and gives a short flag to the first that wants it.
         over.__dict__["__signature__"] = inspect.Signature(
-            [context, names, every, *(one.replace(kind=every.kind) for one in flags), *shared]
+            [first, names, every, *(one.replace(kind=every.kind) for one in flags), *shared]
         )
         over.__doc__ = body.__doc__
         return verb(name=body.__name__, iterable=["variant"], **own)(over)

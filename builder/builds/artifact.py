@@ -37,7 +37,8 @@ class Artifact:
             self._reporter.say(f"{self._place.artifact} was compiled for this plan")
             return
         self.discard()
-        with self._reporter.step(f"compile {self._place.root.name}"):
+        where = f" on {stage_build.builder}" if stage_build.builder else ""
+        with self._reporter.step(f"compile {self._place.root.name}{where}"):
             export("artifact", self._place.artifact, self._rendered, self._place, stage_build)
         self._place.artifact_key.write_text(self._key(), encoding="utf-8")
 

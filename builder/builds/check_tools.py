@@ -1,7 +1,8 @@
 """The tools that check packages: cuobjdump, a bare image, the smoke program, models, a virtual card.
 
-They follow from the base alone, so a package can be verified without a plan of its build. Expected outputs
-of models come from the stock onnxruntime CPU wheel of this environment.
+They follow from the base alone, so a package can be verified without a plan of its build. This machine's own
+engine makes and runs them, wherever libraries were compiled. Expected outputs of models come from the stock
+onnxruntime CPU wheel of this environment.
 """
 
 from __future__ import annotations
@@ -28,11 +29,10 @@ _NOBODY = Variant(name="kit", sm=(), generations=())
 class CheckTools:
     """The tools of one base, made once under a lock and shared by all variants."""
 
-    def __init__(self, wiring: Wiring, base: str, reporter: Reporter, builder: str | None = None) -> None:
+    def __init__(self, wiring: Wiring, base: str, reporter: Reporter) -> None:
         self._wiring = wiring
         self._base = base
         self._reporter = reporter
-        self._builder = builder
         self._store = wiring.store(wiring.lock, reporter)
         self._place = wiring.kit_place(base)
 
@@ -76,9 +76,7 @@ class CheckTools:
         made = self._place.root / "kit.key"
         if self._smoke.is_file() and made.is_file() and made.read_text(encoding="utf-8") == key:
             return
-        stage_build = StageBuild(
-            engine=self._wiring.engine, store=self._store, reporter=self._reporter, builder=self._builder
-        )
+        stage_build = StageBuild(engine=self._wiring.engine, store=self._store, reporter=self._reporter)
         export("kit", self._place.kit, rendered, self._place, stage_build)
         made.write_text(key, encoding="utf-8")
 
@@ -114,7 +112,6 @@ class CheckTools:
             tag,
             engine=self._wiring.engine,
             trees={name: self._store.unpack(wheel) for name, wheel in wheels},
-            builder=self._builder,
             network=rendered.network,
         )
         return tag
@@ -128,10 +125,10 @@ class CheckTools:
         ).hexdigest()
 
 
-def tools_of(wiring: Wiring, wishes: Wishes, reporter: Reporter, builder: str | None = None) -> CheckTools:
+def tools_of(wiring: Wiring, wishes: Wishes, reporter: Reporter) -> CheckTools:
     """The tools of the base that the flags choose."""
     base = choose_base(wiring.project, wishes, wiring.engine).value
-    return CheckTools(wiring, base, reporter, builder)
+    return CheckTools(wiring, base, reporter)
 
 
 def _stock_outputs(model: Path, inputs: Sequence[Tensor]) -> Outputs:

@@ -110,7 +110,7 @@ def _is_compiled(output: str, plan: BuildPlan) -> bool:
 def estimate_lines(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> Iterator[str]:
     """The lines ``time`` and ``widen`` of a plan; none where nothing is compiled or no table exists.
 
-    ``jobs`` is the number of units compiled at once, ``None`` without an engine.
+    ``jobs`` is the number of units compiled at once, ``None`` without an engine or on another machine.
     """
     if plan.profile is None or not costs:
         return
@@ -128,7 +128,7 @@ def _time(plan: BuildPlan, costs: Mapping[str, Cost], at_once: int | None) -> st
     of = compile_work(plan, costs)
     seconds = f"{_rounded(of.total)} CPU s{_unmeasured(plan, costs)}"
     if at_once is None:
-        return f"about {seconds}; no Docker engine says on how many cores"
+        return f"about {seconds}; on how many cores is not known here"
     return f"about {of.minutes(at_once)} min with {at_once} job{'s' * (at_once > 1)} ({seconds})"
 
 

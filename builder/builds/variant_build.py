@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +17,7 @@ from builder.builds.artifact import (
     read_built,
     write_built,
 )
+from builder.builds.builders import Builders
 from builder.builds.check_tools import CheckTools
 from builder.builds.estimate import compile_work, estimate_lines
 from builder.builds.packing import Packer
@@ -50,14 +51,16 @@ class BuildOptions:
     """The command line's flags on how to build; ``wishes`` says what to build."""
 
     wishes: Wishes
-    builder: str | None = None
-    """A buildx builder other than the current one."""
+    builders: Builders = field(default_factory=Builders)
+    """What compiles; none: the current builder."""
+    image_builder: str | None = None
+    """What makes runtime images; ``None``: the current builder."""
     force: bool = False
     """Build although everything is up to date."""
     jobs: int | None = None
-    """Units compiled at once, of all variants together; ``None``: as many as the engine has cores."""
+    """Units that a machine compiles at once, of all variants; ``None``: as many as it has cores."""
     memory: int | None = None
-    """Bytes that these units may take together; ``None``: what the engine's machine has."""
+    """Bytes that these units may take together; ``None``: what is free there."""
     cache: str | None = None
     """A cache for BuildKit's layers outside the builder, as ``--cache`` names it."""
 
@@ -115,7 +118,12 @@ class VariantBuild:
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             if decided.origin is Origin.SOURCE:
-                artifact.make(self._stage_build(), anew=self._options.force)
+                self._options.builders.compile(
+                    lambda name: artifact.make(self._stage_build(name), anew=self._options.force),
+                    [*self._wiring.project.packages].index(self._variant.name),
+                    engine=self._wiring.engine,
+                    reporter=self._reporter,
+                )
             try:
                 bundled = self._packing(decided, rendered).pack()
             except (CheckFailedError, IntegrityError):
@@ -152,7 +160,7 @@ class VariantBuild:
                 f"{self._variant.platform}."
             )
         self._wiring.engine.facts()
-        maker = RuntimeImage(self._wiring, self._place, options, self._reporter, self._options.builder)
+        maker = RuntimeImage(self._wiring, self._place, options, self._reporter, self._options.image_builder)
         package = self.build()[0]
         with self._locked():
             return maker.make(package)
@@ -174,15 +182,14 @@ class VariantBuild:
         waits = f"another process works in {self._place.root}: waiting"
         return self._wiring.locked(self._variant.name, self._reporter, waits)
 
-    def _stage_build(self) -> StageBuild:
-        engine = self._wiring.engine
+    def _stage_build(self, builder: str | None) -> StageBuild:
         return StageBuild(
-            engine=engine,
+            engine=self._wiring.engine,
             store=self._store,
             reporter=self._reporter,
-            builder=self._options.builder,
-            jobs=self._options.jobs or engine.facts().cpus,
-            memory=self._options.memory or engine.facts().memory,
+            builder=builder,
+            jobs=self._options.jobs,
+            memory=self._options.memory,
             cache=self._options.cache,
         )
 
@@ -205,14 +212,16 @@ class VariantBuild:
         return costs.read(self._wiring.root / "builder/inside/costs.tsv")
 
     def _jobs(self) -> int | None:
-        """The number of units that are compiled at once; ``None`` without an engine."""
+        """The number of units that are compiled at once; ``None`` without an engine, or on others."""
+        if self._options.jobs or self._options.builders:
+            return self._options.jobs
         try:
-            return self._options.jobs or self._wiring.engine.facts().cpus
+            return self._wiring.engine.facts().cpus
         except ToolMissingError:
             return None
 
     def _tools(self, base: str) -> CheckTools:
-        return CheckTools(self._wiring, base, self._reporter, self._options.builder)
+        return CheckTools(self._wiring, base, self._reporter)
 
     def _tools_to_try(self, decided: BuildPlan) -> CheckTools | None:
         """The tools that check the package; ``None`` for Windows and macOS, and without an engine."""

@@ -3,7 +3,8 @@
     --tree /build --pool /pool --name legacy --jobs 2 --memory 8192 --architectures 5
     --parts FILE --learned FILE --measured FILE --record FILE TARGET...
 
-Builds of one machine share ``--pool``: together they run ``--jobs`` compilers, in ``--memory`` MiB.
+Builds of one machine share ``--pool``: together they run ``--jobs`` compilers, in ``--memory`` MiB. 0 stands
+for as many as the machine has cores, and for what is free of its memory.
 Lines for the user begin with ``ortpacks: ``; all others are the compilers'. Units that fail do not stop the
 others: those are finished and kept, and the failures are told again at the end, each with its command and its
 last lines. Exits with Ninja's status.
@@ -54,7 +55,8 @@ def main(options: argparse.Namespace) -> int:
     ]  # Ninja finds those out of date itself
     claims = tree / "claims.tsv"
     pool.write_claims(claims, units, known, price)
-    memory = min(options.memory, (available_memory() - _SPARE) >> 20)
+    free = (available_memory() - _SPARE) >> 20
+    memory = min(options.memory or free, free)
     with (
         log.open("a+", encoding="utf-8", errors="replace") as ran,  # reads what is appended from now on
         pool.joined(options.pool, options.name, memory) as joined,
@@ -260,7 +262,9 @@ def arguments() -> argparse.Namespace:
     for name in ("--jobs", "--memory", "--architectures"):
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("targets", nargs="+")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.jobs = options.jobs or len(os.sched_getaffinity(0))
+    return options
 
 
 if __name__ == "__main__":

@@ -107,11 +107,11 @@ class StageBuild:
     store: Store
     reporter: Reporter
     builder: str | None = None
-    """A buildx builder other than the current one."""
-    jobs: int = 1
-    """Units that all builds of the machine compile at once."""
-    memory: int = 4 << 30
-    """Bytes that these units may take together."""
+    """A buildx builder or Docker context other than the current one."""
+    jobs: int | None = None
+    """Units that all builds of the machine compile at once; ``None``: one for each of its cores."""
+    memory: int | None = None
+    """Bytes that these units may take together; ``None``: what is free there."""
     cache: str | None = None
     """Where layers outlive the builder: ``app.command_line``."""
 
@@ -124,13 +124,14 @@ def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means:
     for leftover in dest.parent.glob(f"{dest.name}.part-*"):
         shutil.rmtree(leftover)
     fresh = dest.with_name(f"{dest.name}.part-{os.getpid()}")
+    limits = {"JOBS": means.jobs, "MEMORY_MIB": means.memory and means.memory >> 20}
     request = ImageBuild(
         dockerfile=place.dockerfile,
         context=place.context,
         target=target,
         contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()},
         output=fresh,
-        args={"JOBS": str(means.jobs), "MEMORY_MIB": str(means.memory >> 20)},
+        args={name: str(limit) for name, limit in limits.items() if limit is not None},
         builder=means.builder,
         network=rendered.network,
         cache=means.cache,
@@ -150,7 +151,7 @@ def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
     except BuilderError as error:
         means.reporter.warn(f"the whole log: {log}")
         if isinstance(error, CommandError):
-            error.advice = advice("\n".join(error.tail), means.jobs) or error.advice
+            error.advice = advice("\n".join(error.tail)) or error.advice
         raise
 
 
@@ -179,7 +180,8 @@ _SIGNS: tuple[_KnownFailure, ...] = (
             re.MULTILINE,
         ),
         "A compiler was killed: the machine ran out of memory. Nothing is wrong with the source. Run the "
-        "same command with --jobs {fewer}; or with --memory, and less than is free. Finished units are kept.",
+        "same command with --jobs, and half as many as ran at a time; or with --memory, and less than is "
+        "free. Finished units are kept.",
     ),
     _KnownFailure(
         re.compile(r"unsupported GNU version! .*not supported"),
@@ -207,12 +209,9 @@ _SIGNS: tuple[_KnownFailure, ...] = (
 )
 
 
-def advice(log: str, jobs: int) -> str | None:
-    """The advice for a known cause in the log, else ``None``; ``jobs`` is the number that ran at once."""
-    for sign in _SIGNS:
-        if sign.pattern.search(log):
-            return sign.advice.format(fewer=max(1, jobs // 2))
-    return None
+def advice(log: str) -> str | None:
+    """The advice for a known cause in the log, else ``None``."""
+    return next((sign.advice for sign in _SIGNS if sign.pattern.search(log)), None)
 
 
 def build_image(
@@ -223,7 +222,6 @@ def build_image(
     engine: Engine,
     network: bool,
     trees: Mapping[str, Path] | None = None,
-    builder: str | None = None,
 ) -> None:
     """Build and load a stage of a workplace's rendered Dockerfiles under ``tag``.
 
@@ -235,7 +233,6 @@ def build_image(
         target=target,
         contexts=trees or {},
         tag=tag,
-        builder=builder,
         network=network,
     )
     with place.log.open("a", encoding="utf-8") as log:

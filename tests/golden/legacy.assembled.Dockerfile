@@ -177,8 +177,9 @@ EOF
 COPY <<'EOF' /src/units.cmake
 set_source_files_properties(/src/onnxruntime/onnxruntime/contrib_ops/cuda/bert/cudnn_fmha/cudnn_flash_attention.cu PROPERTIES LANGUAGE CXX)
 EOF
-ARG JOBS=2
-ARG MEMORY_MIB=4096
+# 0: a job for each core of the machine that compiles, and what is free of its memory
+ARG JOBS=0
+ARG MEMORY_MIB=0
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
     --mount=type=cache,id=ortpacks-legacy-full-wheel-e09f9280,target=/build,sharing=locked \

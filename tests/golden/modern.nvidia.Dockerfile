@@ -74,8 +74,9 @@ EOF
 # Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
 EOF
-ARG JOBS=2
-ARG MEMORY_MIB=4096
+# 0: a job for each core of the machine that compiles, and what is free of its memory
+ARG JOBS=0
+ARG MEMORY_MIB=0
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
     --mount=type=cache,id=ortpacks-modern-full-wheel-4745c30d,target=/build,sharing=locked \

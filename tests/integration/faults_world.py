@@ -65,8 +65,8 @@ def small_disk(folder: Path, *, megabytes: int) -> Iterator[Disk]:
 
 
 @contextmanager
-def dying_engine() -> Iterator[Engine]:
-    """A second dockerd with socket, data and containerd of its own.
+def dying_engine(data: Path | None = None) -> Iterator[Engine]:
+    """A second dockerd with socket, data, in a folder that is given or removed, and containerd of its own.
 
     In namespaces of its own as well: with ``--bridge=none`` it deletes any ``docker0`` that it sees.
     """
@@ -81,7 +81,7 @@ def dying_engine() -> Iterator[Engine]:
                 *("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
                 "dockerd",
                 f"--host={host}",
-                f"--data-root={folder}/data",
+                f"--data-root={data or folder / 'data'}",
                 f"--exec-root={folder}/exec",
                 f"--pidfile={folder}/pid",
                 "--bridge=none",

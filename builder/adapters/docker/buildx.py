@@ -27,10 +27,18 @@ _TAIL_LINES = 30
 _CACHE_MOUNT = re.compile(r'^ID:\s+(\w+)$(?:\n(?!ID:).*)*? with id "/?(ortpacks-[\w.-]+)"', re.MULTILINE)
 """The id and name of one of our cache mounts in ``docker buildx du --verbose``."""
 
-_GONE = ("Cannot connect to the Docker daemon", "rpc error: code = Unavailable", "error reading from server")
-"""The messages of buildx when the engine ends while it builds (Docker 26.1, buildx 0.13)."""
+_GONE = re.compile(
+    r"Cannot connect to the Docker daemon|error during connect: |rpc error: code = Unavailable|"
+    r"error reading from server|ERROR: context deadline exceeded"
+)
+"""The messages of buildx when the engine ends while it builds, or is not there (Docker 26.1, buildx 0.13)."""
+
+_LISTS = {"builder": ("docker", "buildx", "ls"), "context": ("docker", "context", "ls")}
+"""The tables of names. Each begins a line below the first; what goes on a line above it is indented."""
 
 _REFUSED = re.compile(r"ERROR: (?:failed to solve: )?(.+)")
+
+_SAID = re.compile(r"^(?:Error|ERROR):\s+(.+)", re.MULTILINE)
 
 _LOGIN = ("no basic auth", "unauthorized", "authorization", "denied", "authentication")
 
@@ -92,10 +100,31 @@ class Buildx:
                 steps.append(match[1])
             on_line(line)
 
+        # buildx builds with a context's own engine from inside of that context alone
+        context = request.builder and request.builder in self.builders("context")
+        docker = ["docker", f"--context={request.builder}"] if context else ["docker"]
         try:
-            self._runner.run(_argv(request), on_line=keep, env={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"})
+            self._runner.run(
+                [*docker, *_argv(request)], on_line=keep, env={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
+            )
         except CommandError as error:
             raise _failure(request, error, "\n".join(tail), list(steps or tail)) from error
+
+    def builders(self, flag: str) -> list[str]:
+        """See ``ports.Engine.builders``. A ``*`` marks the current one."""
+        lines = self._runner.run(_LISTS[flag]).stdout.splitlines()[1:]
+        return [found[0] for line in lines if (found := re.match(r"[^\s*]+", line))]
+
+    def wake(self, builder: str) -> None:
+        """See ``ports.Engine.wake``. ``inspect`` exits with 0 for a context that does not answer."""
+        done = self._runner.run(["docker", "buildx", "inspect", "--bootstrap", builder], check=False)
+        failed = _SAID.findall(f"{done.stdout}\n{done.stderr}")
+        if failed or done.code != 0:
+            raise ToolMissingError(
+                f"Builder {builder} does not answer",
+                cause=failed[-1] if failed else f"`docker buildx inspect` exited with {done.code}",
+                advice="Start it, or leave it out. `docker buildx ls` shows which are running.",
+            )
 
     def driver(self, builder: str | None) -> str:
         """The driver of a builder, by default of the current one: ``docker`` or ``docker-container``."""
@@ -134,7 +163,7 @@ class Buildx:
 
 
 def _argv(request: ImageBuild) -> list[str]:
-    argv = ["docker", "buildx", "build", "--progress=plain"]
+    argv = ["buildx", "build", "--progress=plain"]
     argv += ["--provenance=mode=max"] if "provenance" in request.attestations else ["--provenance=false"]
     argv += ["--sbom=true"] if "sbom" in request.attestations else []
     argv += [f"--builder={request.builder}"] if request.builder else []
@@ -167,16 +196,17 @@ def _caching(cache: str | None) -> list[str]:
 
 def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str]) -> BuilderError:
     """The error of a failed build; ``text`` is the log's end, ``tail`` the last output of its programs."""
-    if any(sign in text for sign in _GONE):
+    who = f"Builder {request.builder}" if request.builder else "The Docker engine"
+    if _GONE.search(text):
         return ToolMissingError(
-            f"The Docker engine went away while building {request.target}. Start it and run the same command "
-            f"again: finished units are cached.\n{text}"
+            f"{who} went away while building {request.target}. Start it and run the same command again: "
+            f"finished units are cached.\n{text}"
         )
     if says_full([text]):
-        where = f" or {request.output.parent}" if request.output else ""
+        here = f" or {request.output.parent}" if request.output else ""
         return DiskError(
-            f"The disk was full while building {request.target}: the Docker engine's{where}. Free space "
-            f"there (`docker system df` shows what the engine holds) and run the same command again.\n{text}"
+            f"{who}{here} had no space left while building {request.target}. Free space there (`docker "
+            f"system df` shows what an engine holds) and run the same command again.\n{text}"
         )
     if request.push:
         said = [match[1] for line in text.splitlines() if (match := _REFUSED.search(line))]

@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -116,6 +116,14 @@ class DockerEngine:
             return True
         with _engine_errors():
             return "io.containerd.snapshotter" in str(self._sdk().info().get("DriverStatus"))
+
+    def builders(self, flag: str) -> Sequence[str]:
+        """See ``ports.Engine.builders``."""
+        return self._buildx.builders(flag)
+
+    def wake(self, builder: str) -> None:
+        """See ``ports.Engine.wake``."""
+        self._buildx.wake(builder)
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
         """See ``ports.Engine.build``."""

@@ -78,6 +78,48 @@ def test_doctor_says_what_is_there_and_what_is_not(copied: Place) -> None:
     assert f"  ✗ engine         No Docker engine answers at {NO_ENGINE}" in done.stdout
 
 
+DOCKER = """\
+#!/bin/sh
+case "$*" in
+"context ls") printf 'NAME        DESCRIPTION\ndefault *   Current\nfar\n' ;;
+"buildx ls") printf 'NAME/NODE   DRIVER/ENDPOINT\ndefault*    docker\nfarm        remote\n' ;;
+*) printf 'Name: far\nError:  Cannot connect to the Docker daemon at tcp://far:2376.\n' ;;
+esac
+"""
+"""Docker's lists, and an engine that is away."""
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (("--context", "fra"), 2, "error: --context 'fra' is none of default, far. Did you mean far?\n"),
+        (
+            ("--builder", "default,frm"),
+            2,
+            "error: --builder 'frm' is none of default, farm. Did you mean farm?\n",
+        ),
+        (
+            ("--context", "far,default"),
+            4,
+            (
+                "error: Builder far does not answer: Cannot connect to the Docker daemon at tcp://far:2376. "
+                "Start it, or leave it out. `docker buildx ls` shows which are running.\n"
+            ),
+        ),
+    ],
+)
+def test_builders_that_are_not_there_are_told_before_anything_is_made(
+    place: Place, flags: tuple[str, str], code: int, said: str
+) -> None:
+    program = place.folder / "bin/docker"
+    program.parent.mkdir()
+    program.write_text(DOCKER)
+    program.chmod(0o755)
+    place.env["PATH"] = f"{program.parent}:{place.env['PATH']}"
+    assert place.fails(code, "build", "--variant", "legacy", *flags) == said
+    assert place.made() == {"bin"}
+
+
 @pytest.mark.parametrize("verb", ["plan", "build"])
 def test_an_interrupt_is_a_sentence(place: Place, tmp_path: Path, verb: str) -> None:
     """An engine that takes the call and never answers."""

@@ -126,6 +126,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "mixed",
         "release",
         "builder",
+        "context",
         "offline",
         "dist",
     }
@@ -135,7 +136,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "bundle": shared,
         "image": shared | {"service", "push", "platform"},
         "build": shared | {"cache", "force", "jobs", "memory"},
-        "render": shared - {"builder"} | {"check", "explain", "golden"},
+        "render": shared - {"builder", "context"} | {"check", "explain", "golden"},
     }
 
 

@@ -20,7 +20,7 @@ def site(root: Path, tmp_path: Path) -> Site:
 
 
 def kit(site: Site, base: str = "assembled") -> CheckTools:
-    return CheckTools(site.shop, base, site.reporter, "remote")
+    return CheckTools(site.shop, base, site.reporter)
 
 
 @pytest.mark.parametrize(("base", "network"), [("assembled", False), ("nvidia", True)])
@@ -29,7 +29,7 @@ def test_a_bench_is_the_smoke_program_and_a_bare_image(site: Site, base: str, ne
     exported, bare = site.engine.builds
     assert (exported.target, bare.target) == ("kit", "bare")
     assert (exported.network, bare.network) == (network, network)
-    assert (exported.builder, bare.builder) == ("remote", "remote")
+    assert (exported.builder, bare.builder) == (None, None)
     assert bench.image == bare.tag
     assert bench.image.startswith(f"ortpacks/bare:{base}-")
     assert bench.smoke == site.dist / f".kit-{base}" / "kit" / "ortpacks-smoke"

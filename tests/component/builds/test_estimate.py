@@ -118,7 +118,7 @@ def test_no_profile_that_is_no_product_is_named(profile: Profile) -> None:
             2,
             "about 44 min with 2 jobs (3,200 CPU s without the host library, which is in no table yet)",
         ),
-        (Host.WHEEL, None, "about 3,200 CPU s; no Docker engine says on how many cores"),
+        (Host.WHEEL, None, "about 3,200 CPU s; on how many cores is not known here"),
     ],
 )
 def test_what_is_not_known_is_said_to_be_left_out(host: Host, jobs: int | None, told: str) -> None:

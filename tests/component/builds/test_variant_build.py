@@ -13,9 +13,18 @@ from pathlib import Path
 
 import pytest
 
+from builder.builds.builders import Builders
 from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.errors import CheckFailedError, CommandError, ConfigError, ToolMissingError, ValidationError
+from builder.errors import (
+    BuilderError,
+    CheckFailedError,
+    CommandError,
+    ConfigError,
+    DiskError,
+    ToolMissingError,
+    ValidationError,
+)
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
 from builder.pipeline.selftest import SelftestBench
@@ -316,7 +325,7 @@ def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -
     road(site, force=True).build()
     assert [(request.target, request.args, request.cache) for request in site.engine.builds] == [
         ("artifact", {"JOBS": "7", "MEMORY_MIB": "3072"}, "type=gha,scope=legacy"),
-        ("artifact", {"JOBS": "2", "MEMORY_MIB": "24576"}, None),
+        ("artifact", {}, None),
     ]
 
 
@@ -331,6 +340,61 @@ def test_memory_that_does_not_hold_the_heaviest_unit_is_refused_before_anything_
         "Give --memory 1946M or more, or leave it out."
     )
     assert site.engine.builds == []
+
+
+def compiles_on(site: Site, *names: str) -> VariantBuild:
+    options = BuildOptions(wishes=WISHES, builders=Builders(names))
+    return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
+
+
+def fails_on(site: Site, name: str, error: BuilderError) -> None:
+    """A build on a builder that leaves half of the libraries there and ends with an error."""
+    export = site.engine.on_build
+
+    def build(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        export(request, on_line)
+        if request.builder == name:
+            raise error
+
+    site.engine.on_build = build
+
+
+def test_a_package_is_made_on_another_builder_when_the_first_goes_away(site: Site) -> None:
+    fails_on(site, "one", ToolMissingError("Builder one went away"))
+    assert compiles_on(site, "one", "two").build() == (site.dist / PACKAGE, site.dist / THIN)
+    assert [(request.target, request.builder) for request in site.engine.builds] == [
+        ("artifact", "one"),
+        ("artifact", "two"),
+    ]
+    told = [line for line in site.reporter.lines if "compile" in line]
+    assert told[:3] == [
+        "compile legacy on one",
+        "! one went away; two compiles now, with what its own caches have",
+        "compile legacy on two",
+    ]
+    assert [run.image for run in site.engine.runs] == ["ortpacks/bare"], "on this machine's engine"
+
+
+@pytest.mark.parametrize(
+    "error", [DiskError("no space left"), CommandError("nvcc exited with 1"), ToolMissingError("gone")]
+)
+def test_a_builder_that_fails_leaves_nothing_half_made(site: Site, error: BuilderError) -> None:
+    fails_on(site, "one", error)
+    site.engine.deaf.add("two")
+    with pytest.raises(type(error)):
+        compiles_on(site, "one", "two").build()
+    assert (packages(site), sums(site), holds(site)) == ([], "", set())
+    assert {path.name for path in (site.dist / "legacy").iterdir()} <= {
+        "Dockerfile",
+        "runtime.Dockerfile",
+        "context",
+        "build.log",
+    }
+
+
+def test_how_long_other_machines_take_is_not_guessed(site: Site) -> None:
+    compiles_on(site, "one").show_plan()
+    assert "on how many cores is not known here" in site.reporter.lines[-1]
 
 
 def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:

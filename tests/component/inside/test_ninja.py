@@ -181,9 +181,12 @@ def test_the_next_run_does_what_failed_and_nothing_else(
     assert (record["units"], record["compilations"]) == (4, 4)
 
 
-def test_the_program_is_run_as_the_build_container_does(tree: Path, root: Path) -> None:
-    words = ["--tree", tree, "--jobs", "2", "--architectures", "5", "--learned", tree / "learned.tsv"]
-    words += ["--parts", tree / "parts.tsv", "--pool", tree / "pool", "--name", "p", "--memory", "8192"]
+@pytest.mark.parametrize(("jobs", "at_a_time"), [("2", 2), ("0", len(os.sched_getaffinity(0)))])
+def test_the_program_is_run_as_the_build_container_does(
+    tree: Path, root: Path, jobs: str, at_a_time: int
+) -> None:
+    words = ["--tree", tree, "--jobs", jobs, "--architectures", "5", "--learned", tree / "learned.tsv"]
+    words += ["--parts", tree / "parts.tsv", "--pool", tree / "pool", "--name", "p", "--memory", "0"]
     words += ["--measured", root / "builder/inside/costs.tsv", "--record", tree / "record.json", "p"]
     done = subprocess.run(
         ["python3", "-m", "builder.inside.drive", *map(str, words)],
@@ -194,6 +197,8 @@ def test_the_program_is_run_as_the_build_container_does(tree: Path, root: Path) 
         check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert f"4 units to compile, {at_a_time} at a time" in done.stdout
+    assert int((tree / "pool/budget").read_text()) > 1024, "what is free of this machine's memory, in MiB"
     assert (tree / "libp.so").exists()
 
 

@@ -79,6 +79,10 @@ class FakeEngine:
     registry: PushedImage | None = None
     """What any registry has; what was built unless said."""
     attests: bool = False
+    listed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Builders and contexts, by the flag that names them."""
+    deaf: set[str] = field(default_factory=set)
+    """Those that do not answer."""
     on_run: Callable[[ContainerRun], Completed] | None = None
     """Answers in place of ``answer``."""
 
@@ -108,6 +112,13 @@ class FakeEngine:
 
     def can_attest(self, builder: str | None) -> bool:
         return self.attests
+
+    def builders(self, flag: str) -> Sequence[str]:
+        return self.listed.get(flag, ())
+
+    def wake(self, builder: str) -> None:
+        if builder in self.deaf:
+            raise ToolMissingError(f"Builder {builder} does not answer.")
 
     def build(self, request: ImageBuild, on_line: Callable[[str], None]) -> None:
         self.builds.append(request)

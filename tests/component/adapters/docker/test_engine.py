@@ -17,7 +17,7 @@ from docker.types import Mount
 
 from builder.adapters.docker.buildx import Buildx
 from builder.adapters.docker.engine import DockerEngine, root_cause
-from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
+from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
 from builder.ports import Completed, ContainerRun, ImageBuild
 from tests.support.fakes.ports import FakeRunner
 
@@ -70,6 +70,15 @@ def test_a_build_asks_for_these_flags_in_this_order(changes: dict[str, object], 
     assert argv == ["docker", "buildx", "build", *always, *flags, "ctx"]
 
 
+@pytest.mark.parametrize(("name", "docker"), [("farm", ["docker"]), ("far", ["docker", "--context=far"])])
+def test_the_engine_of_a_context_builds_in_that_context(name: str, docker: list[str]) -> None:
+    runner = FakeRunner(answers={"docker context ls": Completed(0, CONTEXTS, "")})
+    DockerEngine(runner, NOWHERE).build(request(builder=name), lambda _: None)
+    argv = runner.calls[-1]
+    assert argv[: argv.index("buildx")] == docker
+    assert f"--builder={name}" in argv
+
+
 ECHO = [
     '#23 ERROR: process "/bin/sh -c ninja" did not complete successfully: exit code: 1',
     "------",
@@ -114,7 +123,7 @@ def test_a_build_that_ran_no_program_shows_what_buildx_said() -> None:
 
 GONE = (ToolMissingError, r"went away while building artifact.*run the same command")
 
-FULL = (DiskError, r"full while building artifact: the Docker engine's or there\.")
+FULL = (DiskError, r"The Docker engine or there had no space left while building artifact\.")
 
 
 @pytest.mark.parametrize(
@@ -127,6 +136,12 @@ FULL = (DiskError, r"full while building artifact: the Docker engine's or there\
             "ERROR: Cannot connect to the Docker daemon at unix:///d.sock. Is the docker daemon running?",
             *GONE,
         ),
+        (
+            'ERROR: error during connect: Get "https://far:2376/_ping": remote error: tls: bad certificate',
+            *GONE,
+        ),
+        # buildx 0.13 where a builder of the driver remote is not there.
+        ("#1 ERROR: context deadline exceeded", *GONE),
         # BuildKit, the assembler, Python.
         ("ERROR: failed to solve: write /out/x: no space left on device", *FULL),
         (
@@ -143,6 +158,100 @@ def test_an_engine_that_dies_or_is_full_is_told_apart_from_a_compile_error(
     runner = FakeRunner(answers=answers, output=["#7 [1/9] gcc", said])
     with pytest.raises(kind, match=told):
         DockerEngine(runner, NOWHERE).build(request(output=Path("there/artifact")), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        ("ERROR: rpc error: code = Unavailable desc = EOF", ToolMissingError, "Builder far went away while"),
+        ("write /x: no space left on device", DiskError, "Builder far or there had no space left while"),
+    ],
+)
+def test_of_several_builders_the_one_that_failed_is_named(
+    said: str, kind: type[Exception], told: str
+) -> None:
+    answers: dict[str, Completed | BuilderError] = {
+        "docker context ls": Completed(0, "", ""),
+        "docker": CommandError("x", argv=["docker"], code=1),
+    }
+    runner = FakeRunner(answers=answers, output=[said])
+    with pytest.raises(kind, match=told):
+        DockerEngine(runner, NOWHERE).build(
+            request(builder="far", output=Path("there/artifact")), lambda _: None
+        )
+
+
+OLD_LIST = """\
+NAME/NODE DRIVER/ENDPOINT             STATUS   BUILDKIT PLATFORMS
+farm *    docker-container
+  farm0   unix:///var/run/docker.sock inactive
+default   docker
+  default default                     running  20.10.5  linux/amd64
+"""
+"""buildx 0.8's."""
+
+NEW_LIST = """\
+NAME/NODE     DRIVER/ENDPOINT   STATUS     BUILDKIT   PLATFORMS
+farm          docker-container
+ \\_ farm0       \\_ default     inactive
+default*      docker
+ \\_ default    \\_ default       running    v0.12.5    linux/amd64, linux/386
+gone                            error
+"""
+"""buildx 0.13's."""
+
+CONTEXTS = """\
+NAME        DESCRIPTION                               DOCKER ENDPOINT               ERROR
+default *   Current DOCKER_HOST based configuration   unix:///var/run/docker.sock
+far                                                   ssh://builder@far
+"""
+
+
+@pytest.mark.parametrize(
+    ("flag", "command", "said", "names"),
+    [
+        ("builder", "docker buildx ls", OLD_LIST, ["farm", "default"]),
+        ("builder", "docker buildx ls", NEW_LIST, ["farm", "default", "gone"]),
+        ("context", "docker context ls", CONTEXTS, ["default", "far"]),
+    ],
+)
+def test_builders_are_those_that_docker_lists(flag: str, command: str, said: str, names: list[str]) -> None:
+    runner = FakeRunner(answers={command: Completed(0, said, "")})
+    assert DockerEngine(runner, NOWHERE).builders(flag) == names
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        # buildx 0.13 and a context whose engine is not there, then a builder of the driver remote.
+        (
+            Completed(
+                0, "Name:   gone\nDriver: \nError:  Cannot connect to the Docker daemon at tcp://g.\n", ""
+            ),
+            "Cannot connect to the Docker daemon at tcp://g.",
+        ),
+        (
+            Completed(1, "", "#1 ERROR: context deadline\nERROR: context deadline exceeded\n"),
+            "context deadline exceeded.",
+        ),
+        (Completed(1, "", ""), "`docker buildx inspect` exited with 1."),
+    ],
+)
+def test_a_builder_that_does_not_answer_is_told_with_the_cause(answer: Completed, cause: str) -> None:
+    runner = FakeRunner(answers={"docker buildx inspect": answer})
+    with pytest.raises(ToolMissingError) as caught:
+        DockerEngine(runner, NOWHERE).wake("gone")
+    assert str(caught.value) == (
+        f"Builder gone does not answer: {cause} Start it, or leave it out. "
+        "`docker buildx ls` shows which are running."
+    )
+
+
+def test_a_builder_that_runs_is_awake() -> None:
+    said = "Name:   farm\nDriver: docker-container\n\nNodes:\nName: farm0\nStatus: running\n"
+    runner = FakeRunner(answers={"docker buildx inspect": Completed(0, said, "")})
+    DockerEngine(runner, NOWHERE).wake("farm")
+    assert runner.calls == [["docker", "buildx", "inspect", "--bootstrap", "farm"]]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""Several builders: who compiles what, and what becomes of a variant whose builder goes away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from builder.builds.builders import Builders, named_builders
+from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, ValidationError
+from tests.support.fakes.ports import FakeEngine, FakeReporter
+
+GONE = ToolMissingError("Builder went away while building artifact.")
+
+
+class Farm:
+    """Builders; ``seen`` lists those that got work, ``failures`` what each ends with."""
+
+    def __init__(self, *names: str, **failures: BuilderError) -> None:
+        self.builders = Builders(names)
+        self.engine = FakeEngine()
+        self.reporter = FakeReporter()
+        self.failures = failures
+        self.seen: list[str | None] = []
+
+    def compile(self, home: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        def work(name: str | None) -> None:
+            self.seen.append(name)
+            meanwhile()
+            if name in self.failures:
+                raise self.failures[name]
+
+        self.builders.compile(work, home, engine=self.engine, reporter=self.reporter)
+
+
+def test_without_a_name_the_current_builder_compiles() -> None:
+    farm = Farm()
+    farm.compile(2, lambda: farm.compile(0))
+    assert farm.seen == [None, None]
+    assert not farm.builders
+
+
+def test_a_variant_comes_to_the_same_builder_again() -> None:
+    farm = Farm("one", "two")
+    for home in (0, 1, 2, 1):
+        farm.compile(home)
+    assert farm.seen == ["one", "two", "one", "two"]
+
+
+def test_of_several_at_once_each_takes_the_least_busy_builder() -> None:
+    farm = Farm("one", "two")
+    farm.compile(0, lambda: farm.compile(0, lambda: farm.compile(0)))
+    assert farm.seen == ["one", "two", "one"]
+    farm.compile(0)
+    assert farm.seen[-1] == "one", "nobody is busy any more"
+
+
+def test_a_builder_that_goes_away_hands_its_work_to_another_one() -> None:
+    farm = Farm("one", "two", one=GONE)
+    farm.compile(0)
+    farm.compile(0)
+    assert farm.seen == ["one", "two", "two"], "who has gone is not asked again"
+    assert farm.reporter.lines == ["! one went away; two compiles now, with what its own caches have"]
+
+
+@pytest.mark.parametrize("error", [CommandError("nvcc exited with 1"), DiskError("no space left")])
+def test_what_fails_for_another_reason_is_not_tried_again(error: BuilderError) -> None:
+    farm = Farm("one", "two", one=error)
+    with pytest.raises(type(error)):
+        farm.compile(0)
+    assert farm.seen == ["one"]
+
+
+def test_a_builder_that_does_not_answer_gets_no_work() -> None:
+    farm = Farm("one", "two", "three", one=GONE)
+    farm.engine.deaf.add("two")
+    farm.compile(0)
+    assert farm.seen == ["one", "three"]
+
+
+def test_where_no_other_answers_the_first_failure_is_the_error() -> None:
+    farm = Farm("one", "two", one=GONE)
+    farm.engine.deaf.add("two")
+    with pytest.raises(ToolMissingError) as caught:
+        farm.compile(0)
+    assert caught.value is GONE
+    assert farm.seen == ["one"]
+
+
+def test_work_is_handed_on_once() -> None:
+    farm = Farm("one", "two", "three", one=GONE, two=GONE, three=GONE)
+    with pytest.raises(ToolMissingError):
+        farm.compile(0)
+    assert farm.seen == ["one", "two"]
+
+
+LISTED = {"builder": ("default", "farm"), "context": ("default", "far", "away")}
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            {"builder": "fram", "context": None},
+            "--builder 'fram' is none of default, farm. Did you mean farm?",
+        ),
+        (
+            {"builder": "farm,far", "context": "zzz"},
+            (
+                "--builder 'far' is none of default, farm. Did you mean farm?\n"
+                "--context 'zzz' is none of default, far, away."
+            ),
+        ),
+        ({"builder": None, "context": "far,"}, "--context '' is none of default, far, away."),
+    ],
+)
+def test_unknown_names_are_told_with_those_there_are(flags: dict[str, str | None], said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        named_builders(FakeEngine(listed=LISTED), flags)
+    assert str(caught.value) == said
+    assert caught.value.exit_code == 2
+
+
+def test_a_name_that_does_not_answer_is_told_before_anything_is_built() -> None:
+    engine = FakeEngine(listed=LISTED, deaf={"away"})
+    with pytest.raises(ToolMissingError, match="Builder away does not answer"):
+        named_builders(engine, {"builder": "farm", "context": "far,away"})
+
+
+def test_builders_and_contexts_compile_together_each_once() -> None:
+    farm = Farm()
+    flags = {"builder": "farm,farm", "context": "far"}
+    farm.builders = named_builders(FakeEngine(listed=LISTED), flags)
+    for home in range(3):
+        farm.compile(home)
+    assert farm.seen == ["farm", "far", "farm"]

@@ -103,6 +103,12 @@ def render(chosen: ChosenVariants, explain: bool = False, check: bool = False, g
         one.render()
 
 
+@over_variants(without=("builder", "context"), out="folder to write (dist/bake)")
+def bake(chosen: ChosenVariants, out: str | None = None) -> None:
+    """Write a folder that plain `docker buildx bake` compiles, on a machine that has nothing of ours."""
+    verbs.bake(chosen.wiring, chosen.builds(), out)
+
+
 @verb(iterable=["dist"], dist="folder of packages and their records; may be given more than once")
 def builds(_context: Context, dist: list[str]) -> None:
     """Write docs/builds.md from packages and the build records beside them."""

@@ -1,21 +1,23 @@
-"""The verbs builds, client, runtime, install, lock, clean, diff and render --explain."""
+"""The verbs builds, client, runtime, install, lock, clean, diff, bake and render --explain."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from builder.adapters.git import GitTags
 from builder.adapters.store import FileStore
+from builder.builds.variant_build import VariantBuild
 from builder.builds.wiring import Wiring
 from builder.config.project import render_lock
 from builder.console import Console
-from builder.errors import ConfigError, ToolMissingError, TransferError
-from builder.files.atomic_write import part_file
+from builder.errors import ConfigError, NothingToDoError, ToolMissingError, TransferError, ValidationError
+from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import LocalFile, file_digest
+from builder.files.disk import absolute, remove
 from builder.formats import index as index_format
 from builder.formats.index import build_index
 from builder.formats.manifest import Manifest
@@ -24,6 +26,7 @@ from builder.onnxruntime.explain import Explanation, explain
 from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
 from builder.package.diff import difference, difference_lines, dumps
+from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import build_client
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
@@ -34,8 +37,10 @@ from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 
 BUILDS_PAGE = "docs/builds.md"
 
-_MADE_BY_US = ("Dockerfile", "built.json")
-"""One of these files lies in each workplace of ours; a package without CUDA needs no Dockerfile."""
+_BAKE = "bake"
+
+_MADE_BY_US = ("Dockerfile", "built.json", BAKE_FILE)
+"""One of these files lies in each folder of ours; a package without CUDA needs no Dockerfile."""
 
 
 def write_builds_page(wiring: Wiring, folders: Sequence[Path]) -> None:
@@ -185,7 +190,7 @@ def _results(wiring: Wiring) -> list[Path]:
     names = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
     packed = (path for name in names for path in dist.glob(name))
     files = [dist / name for name in (CLIENT, INDEX, CHECKSUMS, LICENCES_PAGE)]
-    workplaces = [dist / name for name in (*wiring.project.packages, ".kit-nvidia", ".kit-assembled")]
+    workplaces = [dist / name for name in (*wiring.project.packages, ".kit-nvidia", ".kit-assembled", _BAKE)]
     ours = [path for path in workplaces if any((path / name).is_file() for name in _MADE_BY_US)]
     return [path for path in (*sorted(packed), *files, *ours) if path.exists()]
 
@@ -205,6 +210,31 @@ def _read(wiring: Wiring, package: Path) -> tuple[Manifest, int]:
     archive = wiring.archive(wiring.reporter)
     manifest = manifest_of(package, archive)
     return manifest, archive.whole(package).size
+
+
+def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) -> None:
+    """Write the folder ``out``, or an earlier one anew, for ``docker buildx bake`` to compile variants from.
+
+    Raises ``NothingToDoError`` where nothing is compiled for any of them, ``ValidationError`` where something
+    else has the folder's name.
+    """
+    folder = absolute(Path(out)) if out else wiring.dist / _BAKE
+    is_free = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not is_free and not (folder / BAKE_FILE).is_file():
+        raise ValidationError(
+            f"--out {folder}", cause="what lies there is not bake's", advice="Name a folder that is new."
+        )
+    with scratch_folder(folder, needed=0) as fresh:
+        laid_out = {name: build.lay_out(fresh / name) for name, build in builds.items()}
+        rendered = {name: one for name, one in laid_out.items() if one is not None}
+        if not rendered:
+            raise NothingToDoError("There is nothing to bake: none of these variants is compiled.")
+        write_bake(fresh, rendered, wiring.store(wiring.lock))
+        remove(folder)
+        fresh.rename(folder)
+    wiring.reporter.say(
+        f"{folder}: `docker buildx bake --file {BAKE_FILE}` there compiles {' '.join(rendered)}"
+    )
 
 
 def tell_explanation(console: Console, plans: Iterable[BuildPlan]) -> None:

@@ -102,6 +102,14 @@ class VariantBuild:
         with self._locked():
             self._render(self.plan())
 
+    def lay_out(self, folder: Path) -> Rendered | None:
+        """Write the Dockerfiles and the build context into ``folder``; ``None`` where nothing is compiled."""
+        decided = self.plan()
+        if decided.origin is not Origin.SOURCE:
+            self._reporter.say(f"{self._variant.name} is left out: nothing of it is compiled")
+            return None
+        return self._laid_out(decided, Workplace(folder))
+
     def build(self) -> tuple[Path, ...]:
         """The verified packages in ``dist``; nothing is built if nothing has changed since the last build."""
         self._require_engine()
@@ -240,16 +248,20 @@ class VariantBuild:
             self._reporter.say(f"{self._variant.name} needs no Dockerfile: {decided.base_reason}")
             return NOTHING_RENDERED
         with self._reporter.step(f"render {self._variant.name}"):
-            rendered = render(decided, self._wiring.lock, self._wiring.loader, system=self._system(decided))
-            lay_out(
-                decided,
-                rendered,
-                self._place,
-                store=self._store,
-                rootfs=self._wiring.rootfs(self._reporter),
-                root=self._wiring.root,
-            )
+            rendered = self._laid_out(decided, self._place)
             self._reporter.say(str(self._place.dockerfile))
+        return rendered
+
+    def _laid_out(self, decided: BuildPlan, place: Workplace) -> Rendered:
+        rendered = render(decided, self._wiring.lock, self._wiring.loader, system=self._system(decided))
+        lay_out(
+            decided,
+            rendered,
+            place,
+            store=self._store,
+            rootfs=self._wiring.rootfs(self._reporter),
+            root=self._wiring.root,
+        )
         return rendered
 
     def _system(self, decided: BuildPlan) -> tuple[DebianPackage, ...]:

@@ -94,6 +94,12 @@ def _link(source: Path, target: Path) -> None:
         _copy(source, target)
 
 
+def link_tree(tree: Path, target: Path) -> None:
+    """Make ``target`` a folder of hard links, or copies, of all files in ``tree``. Raises ``DiskError``."""
+    with disk_errors(target):
+        shutil.copytree(tree, target, copy_function=lambda old, new: _link(Path(old), Path(new)))
+
+
 def _copy(source: Path, target: Path) -> None:
     with disk_errors(target, source.stat().st_size):
         shutil.copy2(source, target)

@@ -21,6 +21,7 @@ OURS = (
     "SHA256SUMS",
     "legacy/Dockerfile",
     ".kit-assembled/Dockerfile",
+    "bake/docker-bake.json",
 )
 
 SOMEBODYS = (

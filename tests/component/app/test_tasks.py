@@ -17,7 +17,10 @@ import tasks
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.project_copy import Place
 
-OVER_VARIANTS = (tasks.plan, tasks.check, tasks.bundle, tasks.image, tasks.build, tasks.render)
+OVER_VARIANTS = (
+    *(tasks.plan, tasks.check, tasks.bundle, tasks.image, tasks.build),
+    *(tasks.render, tasks.bake),
+)
 
 GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 
@@ -137,6 +140,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "image": shared | {"service", "push", "platform"},
         "build": shared | {"cache", "force", "jobs", "memory"},
         "render": shared - {"builder", "context"} | {"check", "explain", "golden"},
+        "bake": shared - {"builder", "context"} | {"out"},
     }
 
 

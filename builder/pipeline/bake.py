@@ -1,0 +1,44 @@
+"""bake: a folder from which plain ``docker buildx bake`` compiles variants, without this project.
+
+It has a target for each variant, which is the stage that ``compile`` exports. All paths are relative to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from builder.pipeline.compile import link_tree
+from builder.ports import Store
+from builder.project.build_plan import Rendered, Workplace
+
+BAKE_FILE = "docker-bake.json"
+
+
+def write_bake(folder: Path, rendered: Mapping[str, Rendered], store: Store) -> None:
+    """Write ``docker-bake.json`` and the named contexts into ``folder``.
+
+    Each variant has its Dockerfiles and context there already, in a folder of its name. Raises ``DiskError``.
+    """
+    wheels = {wheel for one in rendered.values() for wheel in one.contexts.values()}
+    for wheel in wheels:
+        link_tree(store.unpack(wheel), folder / "wheels" / wheel.spec)
+    document = {
+        "group": {"default": {"targets": [*rendered]}},
+        "target": {name: _target(name, one) for name, one in rendered.items()},
+    }
+    (folder / BAKE_FILE).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def _target(name: str, rendered: Rendered) -> dict[str, object]:
+    place = Workplace(Path(name))
+    target: dict[str, object] = {
+        "context": str(place.context),
+        "dockerfile": f"../{place.dockerfile.name}",  # from its context
+        "contexts": {context: f"wheels/{wheel.spec}" for context, wheel in rendered.contexts.items()},
+        "target": "artifact",
+        "attest": ["type=provenance,disabled=true"],
+        "output": [f"type=local,dest={place.artifact}"],
+    }
+    return target if rendered.network else target | {"network": "none"}

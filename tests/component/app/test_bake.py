@@ -1,0 +1,96 @@
+"""bake: a folder that is whole, names nothing outside of it, and replaces nothing of somebody else's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.app.verbs import bake
+from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.errors import NothingToDoError, ValidationError
+from builder.pipeline.plan import Wishes
+from builder.project.variants import Origin
+from tests.support.factories.workplace import Site
+
+WISHES = Wishes(base="assembled", origin=Origin.SOURCE)
+
+
+@pytest.fixture
+def site(root: Path, tmp_path: Path) -> Site:
+    return Site(root, tmp_path)
+
+
+def baked(site: Site, *names: str, out: Path | None = None, wishes: Wishes = WISHES) -> Path:
+    project, options = site.shop.project, BuildOptions(wishes=wishes)
+    builds = {name: VariantBuild(site.shop, project.packages[name], options, site.reporter) for name in names}
+    bake(site.shop, builds, str(out) if out else None)
+    return out or site.dist / "bake"
+
+
+def test_each_variant_that_is_compiled_is_a_target(site: Site) -> None:
+    folder = baked(site, "legacy", "cpu", "latest")
+    document = json.loads((folder / "docker-bake.json").read_text())
+    assert document["group"] == {"default": {"targets": ["legacy", "latest"]}}
+    assert list(document["target"]) == ["legacy", "latest"]
+    for name, target in document["target"].items():
+        dockerfile = folder / target["context"] / target["dockerfile"]
+        text = dockerfile.read_text()
+        assert f"for {name}" in text
+        assert f"AS {target['target']}\n" in text
+        wanted = {word.removeprefix("--from=") for word in text.split() if word.startswith("--from=")}
+        mounted = {word.split(",")[1] for word in text.split() if word.startswith("--mount=type=bind,from=")}
+        wanted |= {word.removeprefix("from=") for word in mounted}
+        assert {one for one in wanted if f"AS {one}\n" not in text} == target["contexts"].keys()
+        for context in target["contexts"].values():
+            assert (folder / context).is_dir()
+            assert not Path(context).is_absolute()
+        assert (folder / target["context"] / "rootfs-build.tar").is_file()
+        assert target["output"] == [f"type=local,dest={name}/artifact"]
+        assert target["network"] == "none"
+    assert str(folder) not in (folder / "docker-bake.json").read_text()
+    assert "cpu is left out: nothing of it is compiled" in site.reporter.lines
+    assert site.reporter.lines[-1].startswith(f"{folder}: `docker buildx bake --file docker-bake.json`")
+    assert site.engine.builds == []
+
+
+def test_inputs_are_links_into_the_cache(site: Site) -> None:
+    folder = baked(site, "legacy")
+    wheel = next(one for one in (folder / "wheels").iterdir() if one.name.startswith("nvidia-cudnn-cu12"))
+    files = [file for file in wheel.rglob("*") if file.is_file()]
+    assert files
+    assert all(file.stat().st_nlink > 1 for file in files)
+
+
+def test_nvidias_base_reaches_a_network(site: Site) -> None:
+    site.engine.images.add(site.shop.project.bases.nvidia.image.spec)
+    folder = baked(site, "legacy", wishes=Wishes(base="nvidia", origin=Origin.SOURCE))
+    target = json.loads((folder / "docker-bake.json").read_text())["target"]["legacy"]
+    assert "network" not in target
+
+
+def test_an_earlier_folder_is_made_anew(site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "away"
+    baked(site, "legacy", "latest", out=out)
+    baked(site, "legacy", out=out)
+    assert {path.name for path in out.iterdir()} == {"docker-bake.json", "legacy", "wheels"}
+    assert not list(tmp_path.glob("away.part-*"))
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_folder_of_somebody_else_stays(site: Site, tmp_path: Path, is_folder: bool) -> None:
+    out = tmp_path / "home"
+    thesis = out / "thesis.pdf" if is_folder else out
+    thesis.parent.mkdir(exist_ok=True)
+    thesis.write_text("years of work")
+    with pytest.raises(ValidationError) as caught:
+        baked(site, "legacy", out=out)
+    assert str(caught.value) == f"--out {out}: what lies there is not bake's. Name a folder that is new."
+    assert thesis.read_text() == "years of work"
+
+
+def test_packages_that_nothing_is_compiled_for_are_nothing_to_bake(site: Site) -> None:
+    with pytest.raises(NothingToDoError):
+        baked(site, "cpu", "directml")
+    assert not (site.dist / "bake").exists()

@@ -42,11 +42,14 @@ class CheckTools:
 
     def inspector(self) -> Inspector:
         """The cuobjdump of the base's toolchain, in a container."""
-        with self._reporter.step("make the image that has cuobjdump"), self._locked():
-            image = self._image("toolchain", self._rendered())
         project = self._wiring.project
         version = project.bases.assembled.nvcc if self._base == "assembled" else project.cuda.version
-        return ContainerInspector(self._wiring.engine, image, version, self._wiring.cache)
+        return ContainerInspector(self._wiring.engine, self.toolchain(), version, self._wiring.cache)
+
+    def toolchain(self) -> str:
+        """The image of the base's toolchain: nvcc, gcc, cuobjdump."""
+        with self._reporter.step("make the image that has cuobjdump"), self._locked():
+            return self._image("toolchain", self._rendered())
 
     def selftest_bench(self) -> SelftestBench:
         """The container image, smoke program and models of the self-test."""

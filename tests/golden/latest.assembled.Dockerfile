@@ -113,18 +113,18 @@ COPY --from=smoke /out/ /
 FROM source AS build
 COPY inside/ /ortpacks/builder/inside/
 COPY --from=ptxas nvidia/cuda_nvcc/bin/ptxas /usr/local/cuda/bin/ptxas-newer
-# fatbinary with two options more: --raw, --assemble=100:120. unit notes what each compile costs.
+# nvcc in pieces, each with its own entry in ccache. unit notes what each compile costs.
 RUN <<'EOF'
 cd /usr/local/cuda/bin
-mv fatbinary fatbinary-toolkit
-install --mode=0755 /ortpacks/builder/inside/fatbinary.py fatbinary
+mv nvcc nvcc-toolkit
+install --mode=0755 /ortpacks/builder/inside/nvcc.py nvcc
 chmod 0755 ptxas-newer
 gcc -std=c11 -D_DEFAULT_SOURCE -O2 -Wall -Wextra -Werror -o /usr/local/bin/unit /ortpacks/builder/inside/unit.c /ortpacks/builder/inside/pool.c
 EOF
 COPY <<'EOF' /src/options.cmake
 # Profile full for latest
 set(CMAKE_CUDA_ARCHITECTURES "89-real;90-real;90-virtual" CACHE STRING "SASS; the PTX becomes SASS for 100:120" FORCE)
-set(CMAKE_CUDA_FLAGS "-Xfatbin=--raw -Xfatbin=--assemble=100:120" CACHE STRING "see builder/inside/fatbinary.py" FORCE)
+set(CMAKE_CUDA_FLAGS "-Xfatbin=--raw -Xfatbin=--assemble=100:120" CACHE STRING "see builder/inside/nvcc.py" FORCE)
 set(CMAKE_BUILD_TYPE "Release" CACHE STRING "as the official build" FORCE)
 set(onnxruntime_USE_CUDA "ON" CACHE BOOL "the CUDA provider is what we ship" FORCE)
 set(onnxruntime_BUILD_SHARED_LIB "ON" CACHE BOOL "a host library for every language" FORCE)
@@ -200,7 +200,10 @@ fi
 export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=e09f9280
 # The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.
 export CCACHE_COMPILERCHECK="string:$toolchain" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
-export CCACHE_STATSLOG=/build/ccache-stats.log UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks
+export CCACHE_STATSLOG=/build/ccache-stats.log NVCC_STATSLOG=/build/ccache-pieces.log
+# CUB's kernels are named after this list: of every set the same, all that the toolkit knows.
+export NVCC_ARCH_LIST=$(nvcc --list-gpu-arch | sed -n 's/^compute_\([0-9]*\)$/\10/p' | paste -sd,)
+export UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks
 # The linker wants libNAME.so beside the versioned name that a wheel has.
 for library in /wheels/*/lib*.so.*; do
     name=$(basename "$library")

@@ -66,8 +66,7 @@ def bench(kit: CheckTools) -> SelftestBench:
 
 @pytest.fixture(scope="module")
 def compiler(kit: CheckTools, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    inspector = kit.inspector()
-    return Compiler(inspector._image, tmp_path_factory.mktemp("compiled"))  # type: ignore[attr-defined]
+    return Compiler(kit.toolchain(), tmp_path_factory.mktemp("compiled"))
 
 
 @pytest.fixture(scope="module")

@@ -276,7 +276,7 @@ def test_what_was_compiled_and_is_lost_or_garbled_is_compiled_anew(site: Site, l
     ("file", "compiled"),
     [
         ("own.patch", 2),
-        ("builder/inside/fatbinary.py", 2),
+        ("builder/inside/nvcc.py", 2),
         ("builder/inside/unit.c", 2),
         ("templates/variant.Dockerfile.j2", 2),
         ("builder/inside/costs.tsv", 1),  # in which order units are compiled, and nothing else

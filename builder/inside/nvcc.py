@@ -1,0 +1,352 @@
+#!/usr/bin/python3
+"""Stands in for nvcc: a unit is compiled in pieces, each with its own entry in ccache.
+
+The pieces are nvcc's own steps (``nvcc-toolkit --dryrun``):
+
+- for each virtual architecture the preprocessor, and ``cicc``, which makes PTX and a stub: the C source by
+  which the host registers the kernels;
+- for each architecture ``ptxas``, which makes SASS of the PTX;
+- for the host the preprocessor, then ``cudafe++`` and the C++ compiler, which make an object without device
+  code.
+
+``fatbinary`` then packs the SASS, and ``objcopy`` puts it into the object. What is compiled has been
+preprocessed, and its text is the key: the host's piece is compiled once for all variants (unless the stub
+differs: CUB gives its kernels other launch bounds by architecture), an architecture once for all sets that
+it is in. What nvcc derives from the set or from the moment is constant here:
+``__CUDA_ARCH_LIST__``, which CUB has in the names of its kernels, is ``$NVCC_ARCH_LIST``; the names of
+intermediate files and the module id, which stands in the names of kernels with internal linkage, follow from
+the object's path.
+
+Two options of ``fatbinary`` are our own. nvcc passes them through (``-Xfatbin=``), so they stand in the
+compiler's command and in ccache's key:
+
+``--assemble=100:120``
+    The PTX image is not stored: ``ptxas-newer``, a ptxas of a later toolkit, assembles it into one image of
+    SASS for each number. This is how nvcc 12.4, which ends at sm_90, gives native code for Blackwell.
+    Architectures with suffixes are not to be had so: their instructions are not in the PTX.
+``--raw``
+    Images are stored as they are. ORT asks for ``-compress-all`` (LZ4), which an archive's zstd cannot undo.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+TOOLKITS_OWN = "nvcc-toolkit"
+"""NVIDIA's nvcc, renamed."""
+NEWER_PTXAS = "ptxas-newer"
+
+_PIECE = "PIECE"
+"""The variable that holds a piece as JSON where ccache runs this program as its compiler."""
+_ARCH_LIST, _STATS_LOG = "NVCC_ARCH_LIST", "NVCC_STATSLOG"
+_ASSEMBLE, _RAW = "--assemble=", "--raw"
+_OWN_OPTIONS = (f"-Xfatbin={_ASSEMBLE}", f"-Xfatbin={_RAW}")
+_COMPRESS = frozenset({"-compress-all", "--compress-all"})
+_IMAGE = re.compile(r"--image3=kind=(?P<kind>elf|ptx),sm=(?P<sm>\w+),file=(?P<file>.+)")
+_TEMPORARY = re.compile(
+    r"(?P<folder>/tmp/)?tmpxft_\S+\."
+    r"(?P<name>cpp\d\.ii|cudafe1\.(?:cpp|stub\.c|c|gpu)|fatbin\.c|module_id|ptx|cubin)"
+)
+"""An intermediate file of nvcc, by what follows its process, source and architectures."""
+_STUB, _FATBIN_SOURCE, _MODULE_ID = "cudafe1.stub.c", "fatbin.c", "module_id"
+_DATA_SECTION = re.compile(r'#define __CUDAFATBINDATASECTION +"(?P<name>\S+)"')
+
+Command = list[str]
+
+
+class Step(NamedTuple):
+    """One command of nvcc's plan."""
+
+    program: str
+    words: Command
+
+    @property
+    def output(self) -> str:
+        """The file that the step makes; empty where ``-o`` does not name it."""
+        return _after(self.words, "-o")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What ccache keeps as one entry, by its commands and the bytes of ``source`` and ``inputs``."""
+
+    commands: list[Command]
+    made: str
+    """The file that the commands make."""
+    source: str
+    """What they compile."""
+    inputs: list[str]
+    """The other files of the unit's folder that they read and do not make."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Compile what nvcc was called for. Returns the first exit status that is not 0."""
+    try:
+        if _PIECE in os.environ:
+            make(Piece(**json.loads(os.environ[_PIECE])), _after(argv, "-o"), _after(argv, "-MF"))
+        elif "-c" in argv:
+            Unit(argv).compile()
+        else:
+            _call([TOOLKITS_OWN, *(word for word in argv if not word.startswith(_OWN_OPTIONS))])
+    except subprocess.CalledProcessError as error:
+        return error.returncode if error.returncode > 0 else 128 - error.returncode
+    return 0
+
+
+class Unit:
+    """One call of nvcc that makes an object of a source file."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._argv = list(argv)
+        self._source, self._object = _after(argv, "-c"), _after(argv, "-o")
+        self._folder = f"{self._object}.pieces"
+        self._steps: list[Step] = []
+        self._ptx: dict[str, str] = {}
+        """PTX that is made, by nvcc's name for it: ours."""
+        self._read: list[Path] = []
+        """Dependency files of the preprocessor's runs."""
+
+    def compile(self) -> None:
+        """Make the object and its dependency file. Raises ``CalledProcessError``."""
+        Path(self._folder).mkdir(parents=True, exist_ok=True)
+        try:
+            self._steps = list(self._planned())
+            self._write_module_id()
+            section = self._pack()
+            host = self._host()
+            _call(["objcopy", f"--update-section={section}={self._file('fatbin')}", host, self._object])
+            self._write_dependencies()
+        finally:
+            shutil.rmtree(self._folder)
+
+    def _file(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def _planned(self) -> Iterator[Step]:
+        """The steps of nvcc. The environment becomes what nvcc gives its programs."""
+        argv = [TOOLKITS_OWN, "--dryrun", *_without_dependencies(self._argv)]
+        environment = {**os.environ, "TMPDIR": "/tmp"}  # noqa: S108 - names in a plan; nothing is written
+        done = subprocess.run(argv, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+        if done.returncode:
+            sys.stderr.write(done.stderr)
+            done.check_returncode()
+        variables: dict[str, str] = {}
+        for line in done.stderr.splitlines():
+            text = line.removeprefix("#$ ")
+            if assigned := re.fullmatch(r"(\w+)=(.*)", text):
+                variables[assigned[1]] = assigned[2]
+            elif not text.startswith("rm "):
+                words = shlex.split(re.sub(r"\$(\w+)", lambda name: variables.get(name[1], name[0]), text))
+                yield Step(Path(words[0]).name, words)
+        os.environ.update(
+            {name: variables[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in variables}
+        )
+
+    def _step(self, program: str) -> Step:
+        return next(step for step in self._steps if step.program == program)
+
+    def _maker(self, file: str) -> Step:
+        return next(step for step in self._steps if step.output == file)
+
+    def _write_module_id(self) -> None:
+        """Write the module id in NVIDIA's form: ``_<8 hex digits>_<length>_<name>_<8 hex digits>``."""
+        name = re.sub(r"\W", "_", Path(self._source).name)
+        digest = hashlib.sha256(self._object.encode()).hexdigest()
+        text = f"_{digest[:8]}_{len(name)}_{name}_{digest[8:16]}"
+        Path(self._file(_MODULE_ID)).write_text(text, encoding="ascii")
+
+    def _pack(self) -> str:
+        """Make the device code and pack it; the name of the object's section that it belongs into."""
+        words = self._step("fatbinary").words
+        own = ("--image", "--embedded-fatbin=", _ASSEMBLE)
+        options = [word for word in words if not word.startswith(own)]
+        if _RAW in options:
+            options = [word for word in options if word not in {_RAW, *_COMPRESS}]
+            options.insert(1, "--compress=false")
+        images = list(self._images(words))
+        _call([*options, *images, f"--create={self._file('fatbin')}"])
+        _call([*options, images[0], f"--embedded-fatbin={self._file(_FATBIN_SOURCE)}"])
+        return _emptied(Path(self._file(_FATBIN_SOURCE)))
+
+    def _images(self, words: Sequence[str]) -> Iterator[str]:
+        """The images for fatbinary, each made when it is asked for."""
+        lists = (word.removeprefix(_ASSEMBLE) for word in words if word.startswith(_ASSEMBLE))
+        targets = [target for numbers in lists for target in numbers.split(":")]
+        for image in filter(None, map(_IMAGE.fullmatch, words)):
+            sm, file = image["sm"], image["file"]
+            if image["kind"] == "elf":
+                yield self._sass(sm, self._maker(file).words)
+            elif targets:
+                for target in targets:
+                    newer = [NEWER_PTXAS, f"-arch=sm_{target}", "-m64", file, "-o", self._file("cubin")]
+                    yield self._sass(target, newer)
+            else:
+                yield f"--image3=kind=ptx,sm={sm},file={self._assembly(file)}"
+
+    def _sass(self, sm: str, ptxas: Command) -> str:
+        """An image of SASS."""
+        theirs = next(word for word in ptxas if word.endswith(".ptx"))
+        ptx = self._assembly(theirs)
+        command = self._words(ptx if word == theirs else word for word in ptxas)
+        cubin = self._cached(Piece([command], self._file("cubin"), ptx, []), f"sm_{sm}.cubin")
+        return f"--image3=kind=elf,sm={sm},file={cubin}"
+
+    def _assembly(self, file: str) -> str:
+        """Our name of the PTX that nvcc calls ``file``, made on first use together with the stub."""
+        if file not in self._ptx:
+            cicc = self._maker(file).words
+            architecture, theirs = _after(cicc, "-arch"), cicc[cicc.index("-o") - 1]
+            text = self._preprocessed(theirs, architecture)
+            compile_ = self._words(text if word == theirs else word for word in cicc)
+            # ccache keeps one file of an entry
+            both = [f"--file={self._file('tar')}", f"--directory={self._folder}", "ptx", _STUB]
+            piece = Piece(
+                [compile_, ["tar", "--create", *both]], self._file("tar"), text, [self._file(_MODULE_ID)]
+            )
+            kept = self._cached(piece, f"{architecture}.tar")
+            _call(["tar", "--extract", f"--file={kept}", f"--directory={self._folder}"])
+            self._ptx[file] = self._file(f"{architecture}.ptx")
+            Path(self._file("ptx")).rename(self._ptx[file])
+            Path(self._file(_STUB)).rename(self._file(f"{architecture}.stub"))
+        return self._ptx[file]
+
+    def _host(self) -> str:
+        """The host's object; its section for the device code is empty."""
+        cudafe, compiler = self._step("cudafe++").words, self._maker(self._object).words
+        self._choose_stub(cudafe)
+        text = self._preprocessed(cudafe[-1], "host")
+        kept = (word for word in compiler if not word.startswith("-D__CUDA_ARCH__="))
+        compile_ = self._words(self._file("o") if word == self._object else word for word in kept)
+        inputs = [self._file(name) for name in (_MODULE_ID, _STUB, _FATBIN_SOURCE)]
+        piece = Piece([self._words([*cudafe[:-1], text]), compile_], self._file("o"), text, inputs)
+        return self._cached(piece, "host.o")
+
+    def _choose_stub(self, cudafe: Command) -> None:
+        """Take the stub of the architecture that nvcc takes it of, by the name that ``cudafe++`` is told.
+
+        ``cicc`` numbers names of its own (``__T449``), which differ from one architecture to the next.
+        """
+        name = _after(cudafe, "--stub_file_name")
+        cicc = next(
+            step for step in self._steps if _after(step.words, "--stub_file_name").endswith(f"/{name}")
+        )
+        self._assembly(cicc.output)
+        text = Path(self._file(f"{_after(cicc.words, '-arch')}.stub")).read_text(encoding="utf-8")
+        names = list(dict.fromkeys(re.findall(r"\b__T\d+\b", text)))
+        numbered = re.sub(r"\b__T\d+\b", lambda name: f"__T{names.index(name[0])}", text)
+        Path(self._file(_STUB)).write_text(numbered, encoding="utf-8")
+
+    def _preprocessed(self, file: str, name: str) -> str:
+        """Our name of the text that nvcc calls ``file``, preprocessed now."""
+        piece = Piece([self._words(self._maker(file).words)], self._constant(file), self._source, [])
+        made = self._cached(piece, f"{name}.ii")
+        self._read.append(Path(f"{made}.d"))
+        return made
+
+    def _words(self, words: Iterable[str]) -> Command:
+        """A command without what follows from the set of architectures or from the moment."""
+        return [self._constant(word) for word in words if word != "--gen_module_id_file"]
+
+    def _constant(self, word: str) -> str:
+        if word.startswith("-D__CUDA_ARCH_LIST__="):
+            return f"-D__CUDA_ARCH_LIST__={os.environ[_ARCH_LIST]}"
+        found = _TEMPORARY.fullmatch(word)
+        if found is None:
+            return word
+        # A name without a folder is for #include, by a file that lies beside it.
+        return self._file(found["name"]) if found["folder"] else found["name"]
+
+    def _cached(self, piece: Piece, name: str) -> str:
+        """The path of ``name`` in the unit's folder, brought from ccache or made."""
+        output, text = self._file(name), json.dumps(asdict(piece))
+        key = hashlib.sha256(text.encode()).hexdigest()
+        options = [
+            f"-DPIECE={key}",
+            "-MD",
+            "-MF",
+            f"{output}.d",
+            "-x",
+            "cu",
+            "-c",
+            piece.source,
+            "-o",
+            output,
+        ]
+        variables = {_PIECE: text, "CCACHE_STATSLOG": os.environ.get(_STATS_LOG, "")}
+        _call(["ccache", str(Path(__file__).resolve()), *options], variables)
+        return output
+
+    def _write_dependencies(self) -> None:
+        """Write the unit's dependency file for Ninja: what the preprocessor has read."""
+        if file := _after(self._argv, "-MF"):
+            _write_rule(Path(file), _after(self._argv, "-MT"), _prerequisites(self._read))
+
+
+def make(piece: Piece, output: str, dependencies: str) -> None:
+    """Make a piece, and tell ccache the files that it was made of. Raises ``CalledProcessError``."""
+    headers, folder = Path(f"{output}.headers"), str(Path(output).parent)
+    for command in piece.commands:
+        _call([*command, "-MD", "-MF", str(headers)] if {"-E", "-c"} & set(command) else command)
+    read = _prerequisites([headers] if headers.exists() else [])
+    outside = [file for file in read if not file.startswith(folder)]
+    _write_rule(Path(dependencies), output, [*outside, *piece.inputs])
+    Path(piece.made).rename(output)
+
+
+def _emptied(fatbin: Path) -> str:
+    """Take the data out of the C source that carries it into an object; the name of the data's section."""
+    text = fatbin.read_text(encoding="ascii")
+    without = re.sub(r'^"\.quad .*\n', "", text, flags=re.MULTILINE)
+    fatbin.write_text(re.sub(r"fatbinData\[\d+\]", "fatbinData[1]", without), encoding="ascii")
+    return str(_DATA_SECTION.findall(text)[0])
+
+
+def _call(command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != _PIECE}
+    done = subprocess.run(command, check=False, env={**environment, **(variables or {})})
+    if done.returncode < 0:
+        what = f"died due to signal {-done.returncode} ({signal.strsignal(-done.returncode)})"
+        print(f"nvcc: {Path(command[0]).name} {what}", file=sys.stderr)
+    done.check_returncode()
+
+
+def _after(words: Sequence[str], option: str) -> str:
+    """The word that follows ``option``; empty where it is not given."""
+    return words[words.index(option) + 1] if option in words else ""
+
+
+def _without_dependencies(words: Sequence[str]) -> Iterator[str]:
+    """The words without the options that ask for a dependency file."""
+    rest = iter(words)
+    for word in rest:
+        if word in {"-MT", "-MF"}:
+            next(rest)
+        elif word != "-MD":
+            yield word
+
+
+def _prerequisites(files: Iterable[Path]) -> list[str]:
+    """The files that dependency files name, each once, spelled as they stand there."""
+    rules = (file.read_text(encoding="utf-8").replace("\\\n", " ") for file in files)
+    words = (word for rule in rules for word in re.split(r"(?<!\\)\s+", rule) if word)
+    return list(dict.fromkeys(word for word in words if not word.endswith(":")))
+
+
+def _write_rule(file: Path, target: str, prerequisites: Iterable[str]) -> None:
+    file.write_text(f"{target}: {' '.join(prerequisites)}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

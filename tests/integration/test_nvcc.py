@@ -1,0 +1,280 @@
+"""The stand-in for nvcc against NVIDIA's own in the toolchain image: kernels, symbols, ccache's entries."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from builder.binary.elf_headers import read_sections
+from builder.builds.check_tools import CheckTools
+from builder.builds.wiring import Wiring
+from tests.support import ROOT
+
+pytestmark = pytest.mark.integration
+
+SOURCE = """\
+#include "scale.h"
+template <class T> __global__ void scaled(T* data) { data[threadIdx.x] *= SCALE; }
+static __global__ void local(int* data) { data[0] = 2; }
+namespace { __global__ void nameless(int* data) { data[0] = 3; } }
+void launch(float* single, double* twice, int* whole, size_t bytes) {
+    scaled<<<1, 32>>>(single);
+    scaled<<<1, 32>>>(twice);
+    local<<<1, 1>>>(whole);
+    nameless<<<1, 1>>>(whole);
+}
+"""
+WITH_CUB = f"""\
+#include <cub/cub.cuh>
+{SOURCE}
+void sum(float* data, size_t bytes) {{ cub::DeviceScan::ExclusiveSum(data, bytes, data, data, 9); }}
+"""
+LEGACY = ("50:50", "50:52", "70:70")
+MODERN = ("75:75", "80:80", "80:86")
+"""Each the virtual architecture and the real one."""
+VOLTA = "-std=c++17 --generate-code=arch=compute_70,code=[sm_70] -x cu -c"
+TWO_UNITS = f"""\
+for name in one two; do
+    mkdir $name
+    sed s/launch/$name/ unit.cu >$name/unit.cu
+    nvcc -I. -Xcompiler=-fPIC {VOLTA} $name/unit.cu -o $name/unit.o
+done
+g++ -shared -o both.so one/unit.o two/unit.o -L/usr/local/cuda/lib64 -lcudart_static
+nm both.so
+"""
+MACHINE, X86_64 = 18, b"\x3e\0"
+"""Where an ELF header names the machine, and a value (ELF-64 Object File Format; x86-64 psABI)."""
+INSTALL = """\
+cd /usr/local/cuda/bin
+mv nvcc nvcc-toolkit
+install --mode=0755 /nvcc.py nvcc
+cp /ptxas-newer .
+"""
+ENVIRONMENT = """\
+export CCACHE_DIR=/unit/ccache CCACHE_DEPEND=1 CCACHE_COMPILERCHECK=string:one NVCC_STATSLOG=/unit/pieces.log
+export CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
+export NVCC_ARCH_LIST=500,520,600,610,700,750,800,860,890,900
+"""
+"""As templates/variant.Dockerfile.j2 has it."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A container of the toolchain image with the stand-in in nvcc's place. ``folder`` is its ``/unit``."""
+
+    container: str
+    folder: Path
+
+    def sh(self, script: str) -> subprocess.CompletedProcess[str]:
+        argv = [
+            "docker",
+            "exec",
+            "--workdir=/unit",
+            self.container,
+            "/bin/bash",
+            "-euc",
+            ENVIRONMENT + script,
+        ]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    def compile(self, codes: tuple[str, ...], *options: str, nvcc: str = "nvcc") -> Path:
+        flags = [f"--generate-code=arch=compute_{code.replace(':', ',code=[sm_')}]" for code in codes]
+        words = [
+            nvcc,
+            "-std=c++17",
+            *flags,
+            *options,
+            "-MD -MT unit.o -MF unit.o.d -x cu -c unit.cu -o unit.o",
+        ]
+        done = self.sh(" ".join(words))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return self.folder / "unit.o"
+
+    def made(self) -> list[str]:
+        """What ccache did not have since this was asked last, by what was compiled."""
+        log = self.folder / "pieces.log"
+        found = re.findall(r"^# (\S+)\ncache_miss$", log.read_text() if log.exists() else "", re.MULTILINE)
+        log.unlink(missing_ok=True)
+        return sorted(name.rpartition("/")[2] for name in found)
+
+    def device_code(self) -> dict[str, dict[str, str]]:
+        """The digests of all kernels of ``unit.o`` by architecture, as cuobjdump takes them out of it."""
+        assert (
+            self.sh("rm -rf cubins; mkdir cubins; cd cubins; cuobjdump -xelf all ../unit.o").returncode == 0
+        )
+        files = (self.folder / "cubins").iterdir()
+        return {file.suffixes[-2].removeprefix(".sm_"): kernels(file.read_bytes()) for file in files}
+
+
+def kernels(cubin: bytes) -> dict[str, str]:
+    """The digest of each kernel's instructions by its mangled name."""
+    as_ours = cubin[:MACHINE] + X86_64 + cubin[MACHINE + 2 :]  # the one that the reader knows
+    return {
+        section.name.removeprefix(".text."): sha256(
+            cubin[section.offset : section.offset + section.size]
+        ).hexdigest()
+        for section in read_sections(as_ours)
+        if section.name.startswith(".text.")
+    }
+
+
+@pytest.fixture(scope="module")
+def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toolchain]:
+    shop = Wiring(ROOT, dist=dist)
+    image = CheckTools(shop, "assembled", shop.reporter).toolchain()
+    ptxas = (
+        shop.store(shop.lock).unpack(shop.project.bases.assembled.wheels["ptxas"])
+        / "nvidia/cuda_nvcc/bin/ptxas"
+    )
+    name, folder = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("unit")
+    mounts = [f"{folder}:/unit", f"{ROOT}/builder/inside/nvcc.py:/nvcc.py:ro", f"{ptxas}:/ptxas-newer:ro"]
+    volumes = [f"--volume={mount}" for mount in mounts]
+    argv = [
+        "docker",
+        "run",
+        "--detach",
+        "--rm",
+        "--network=none",
+        "--init",
+        f"--name={name}",
+        *volumes,
+        image,
+    ]
+    subprocess.run([*argv, "sleep", "900"], check=True, capture_output=True)
+    try:
+        made = Toolchain(name, folder)
+        done = made.sh(INSTALL)
+        assert done.returncode == 0, done.stderr
+        yield made
+    finally:
+        subprocess.run(["docker", "rm", "--force", name], check=True, capture_output=True)
+
+
+@pytest.fixture
+def toolchain(container: Toolchain) -> Toolchain:
+    """The container with a new unit and an empty ccache."""
+    container.sh("rm -rf /unit/*")
+    (container.folder / "unit.cu").write_text(SOURCE)
+    (container.folder / "scale.h").write_text("#define SCALE 2\n")
+    return container
+
+
+def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain) -> None:
+    (toolchain.folder / "unit.cu").write_text(WITH_CUB)
+    own = toolchain.compile(LEGACY)
+    pieces, symbols = toolchain.device_code(), toolchain.sh("nm --format=posix unit.o").stdout
+    binary = own.read_bytes()
+    toolchain.compile(LEGACY, nvcc="nvcc-toolkit")
+    nvccs, theirs = toolchain.device_code(), toolchain.sh("nm --format=posix unit.o").stdout
+    assert pieces.keys() == nvccs.keys() == {"50", "52", "70"}
+    for arch, found in pieces.items():
+        assert len(found) > 5, "two of a template, a local one, a nameless one, and CUB's"
+        assert Counter(found.values()) == Counter(nvccs[arch].values())
+        assert all(name.encode() in binary for name in found), "the host registers each kernel by this name"
+    kinds = [Counter(line.split()[1] for line in text.splitlines()) for text in (symbols, theirs)]
+    assert kinds[0] == kinds[1]
+
+
+def test_an_architecture_is_the_same_in_each_set(toolchain: Toolchain) -> None:
+    toolchain.compile(LEGACY)
+    in_legacy = toolchain.device_code()["52"]
+    toolchain.sh("rm -rf ccache")
+    toolchain.compile(("50:52", "80:86"))
+    assert toolchain.device_code()["52"] == in_legacy
+
+
+def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> None:
+    toolchain.compile(LEGACY)
+    assert toolchain.made() == sorted(
+        [
+            *["unit.cu"] * 3,
+            "compute_50.ii",
+            "compute_70.ii",
+            "host.ii",
+            "compute_50.ptx",
+            "compute_50.ptx",
+            "compute_70.ptx",
+        ]
+    )
+    toolchain.compile(MODERN, "-DNOBODY_ASKS")
+    made = toolchain.made()
+    assert "host.ii" not in made, "a macro that the text does not depend on is not part of the key"
+    assert made.count("compute_80.ptx") == 2
+
+
+def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolchain) -> None:
+    toolchain.compile(LEGACY)
+    toolchain.compile(MODERN)
+    toolchain.made()
+    toolchain.compile(("50:52", "70:70", "80:86"))
+    assert toolchain.made() == []
+    assert toolchain.device_code().keys() == {"52", "70", "86"}
+
+
+def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchain) -> None:
+    options = "-Xfatbin=--raw -Xfatbin=--assemble=100:120 -Xfatbin=-compress-all"
+    ptx = "--generate-code=arch=compute_90,code=[compute_90]"
+    toolchain.compile(("90:90",), options, ptx)
+    found = toolchain.sh("cuobjdump -lelf unit.o; cuobjdump -lptx unit.o").stdout
+    assert sorted(re.findall(r"sm_(\d+)\.\w+", found)) == ["100", "120", "90"], "and no PTX"
+    assert toolchain.sh("nvcc -Xfatbin=--raw -Xfatbin=--assemble=100 --version").returncode == 0
+
+
+def test_a_header_that_changes_compiles_what_reads_it(toolchain: Toolchain) -> None:
+    toolchain.compile(LEGACY)
+    before = toolchain.device_code()["70"]
+    assert "scale.h" in (toolchain.folder / "unit.o.d").read_text().split()
+    (toolchain.folder / "scale.h").write_text("#define SCALE 3\n")
+    toolchain.compile(LEGACY)
+    after = toolchain.device_code()["70"]
+    assert before.keys() == after.keys()
+    assert sum(before[name] != after[name] for name in before) == 2, "the template's two"
+
+
+def test_units_of_one_name_are_linked_together(toolchain: Toolchain) -> None:
+    """Their nameless kernels have different names: by the object's path."""
+    done = toolchain.sh(TWO_UNITS)
+    assert done.returncode == 0, done.stderr
+    assert len(set(re.findall(r"_GLOBAL__N__(\w{8})_7_unit_cu", done.stdout))) == 2
+
+
+@pytest.mark.parametrize(
+    ("broken", "status", "said"),
+    [
+        ("__global__ void f(int* a) { *a = ; }", 1, "unit.cu(1): error: expected an expression"),
+        ("#error by hand", 1, "by hand"),
+        ('__global__ void f() { asm("no_such_instruction;"); }', 255, "no_such_instruction"),
+    ],
+)
+def test_a_unit_that_does_not_compile_tells_why(
+    toolchain: Toolchain, broken: str, status: int, said: str
+) -> None:
+    (toolchain.folder / "unit.cu").write_text(broken)
+    done = toolchain.sh(f"nvcc {VOLTA} unit.cu -o unit.o")
+    assert done.returncode == status
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(toolchain.folder.glob("unit.o*")), "nothing is left"
+
+
+def test_a_program_that_is_killed_is_named(toolchain: Toolchain) -> None:
+    ptxas = "/usr/local/cuda/bin/ptxas"
+    toolchain.sh(f"cp {ptxas} /tmp/ptxas; printf '#!/bin/sh\\nkill -9 $$\\n' >{ptxas}")
+    done = toolchain.sh(f"nvcc {VOLTA} unit.cu -o unit.o")
+    toolchain.sh(f"cp /tmp/ptxas {ptxas}")
+    assert done.returncode == 137
+    assert "ptxas died due to signal 9 (Killed)" in done.stderr
+
+
+def test_unknown_options_are_nvccs_to_refuse(toolchain: Toolchain) -> None:
+    done = toolchain.sh(f"nvcc --no-such-option {VOLTA} unit.cu -o unit.o")
+    assert done.returncode == 1
+    assert "Unknown option '--no-such-option'" in done.stderr

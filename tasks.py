@@ -9,13 +9,14 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from builder.app import inspection, quality, releasing, verbs
-from builder.app.command_line import ChosenVariants, make_wiring, over_variants, verb, wishes
+from builder.app.command_line import ChosenVariants, architectures, make_wiring, over_variants, verb, wishes
 from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import side_by_side
 from builder.builds.virtual_cards import asked_for as cards_asked_for
+from builder.errors import ValidationError
 from builder.pipeline.image import PLATFORM, require_platform, require_repository
 from builder.release.prepare import archives_in
 
@@ -67,21 +68,43 @@ def check(chosen: ChosenVariants, package: str | None = None) -> None:
     jobs="units that a machine compiles at once, of all variants together (one a core)",
     memory="what these units may take together: 20G (what the machine has free)",
     cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
+    from_="folder of what other machines have compiled ahead: ./run compile --into",
 )
 def build(
     chosen: ChosenVariants,
     jobs: str | None = None,
     memory: str | None = None,
     cache: str | None = None,
+    from_: str | None = None,
     force: bool = False,
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
-    found = chosen.builds(jobs=jobs, memory=memory, force=force, cache=cache)
+    found = chosen.builds(jobs=jobs, memory=memory, force=force, cache=cache, ahead=from_)
     walks = {name: one.build for name, one in found.items()}
     for package in chain.from_iterable(side_by_side(walks, wiring.runner.interrupt)):
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
+
+
+@over_variants(
+    arch="what to compile of a variant's set: 90, or 90,100",
+    into="folder that gets what ccache has of it, for ./run build --from",
+    jobs="units that a machine compiles at once (one a core)",
+    memory="what these units may take together: 20G (what the machine has free)",
+)
+def compile(  # noqa: A001 - the verb's name
+    chosen: ChosenVariants,
+    arch: str | None = None,
+    into: str | None = None,
+    jobs: str | None = None,
+    memory: str | None = None,
+) -> None:
+    """Compile the device code of single architectures, so that several machines share a build."""
+    if arch is None or into is None:
+        raise ValidationError("compile needs --arch and --into.", advice="Like --arch 90 --into store.")
+    for one in chosen.builds(jobs=jobs, memory=memory).values():
+        one.compile(architectures(arch), Path(into).resolve())
 
 
 @over_variants(
@@ -275,10 +298,10 @@ def clean(_context: Context, cache: bool = False, dist: str | None = None) -> No
         verbs.drop_caches(wiring)
 
 
-@verb(json="as JSON: GitHub's strategy.matrix")
-def matrix(_context: Context, json: bool = False) -> None:
+@verb(json="as JSON: GitHub's strategy.matrix", by="arch: one job an architecture, for ./run compile")
+def matrix(_context: Context, json: bool = False, by: str | None = None) -> None:
     """Show the jobs of a release, one a package: what release.yml builds."""
-    show_matrix(make_wiring(), as_json=json)
+    show_matrix(make_wiring(), as_json=json, by=by)
 
 
 @verb(fast="lint, types and contracts, unit and component tests only", only="pytest -k expression")

@@ -176,6 +176,21 @@ def _jobs(value: str) -> int:
     return int(value)
 
 
+def _folder(flag: str, value: str) -> Path:
+    folder = Path(value)
+    if not folder.is_dir():
+        raise ValidationError(f"--{flag} {value!r} is no folder.", advice="./run compile --into makes one.")
+    return folder.resolve()
+
+
+def architectures(value: str) -> tuple[str, ...]:
+    """The architectures of ``--arch 90,100``. Raises ``ValidationError``."""
+    words = tuple(value.split(","))
+    if not all(re.fullmatch(r"[0-9]{2,3}[af]?", word) for word in words):
+        raise ValidationError(f"--arch {value!r} is no list of architectures.", advice="Like 90 or 90,100.")
+    return words
+
+
 def _memory(value: str) -> int:
     """The bytes of ``20G`` or ``6000M``, in units of 1024."""
     found = _MEMORY.fullmatch(value.strip())
@@ -207,11 +222,11 @@ class ChosenVariants:
         memory: str | None = None,
         force: bool = False,
         cache: str | None = None,
+        ahead: str | None = None,
     ) -> dict[str, VariantBuild]:
         """The variants' builds by name. The console marks each line with its variant if there are several.
 
-        Raises ``ValidationError`` for a wrong ``jobs``, ``memory`` or ``cache``, as ``variants``, and as
-        ``named_builders``.
+        Raises ``ValidationError`` for a wrong value of a flag, as ``variants``, and as ``named_builders``.
         """
         variants, wiring = self.variants(), self.wiring
         options = BuildOptions(
@@ -222,6 +237,7 @@ class ChosenVariants:
             cache=None if cache is None else require_cache(cache),
             image_builder=(self.builders["builder"] or "").split(",")[0] or None,
             builders=named_builders(wiring.engine, self.builders),
+            ahead=None if ahead is None else _folder("from", ahead),
         )
         single = len(variants) == 1
         reporters = [wiring.reporter if single else wiring.console.prefixed(one.name) for one in variants]

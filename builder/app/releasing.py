@@ -21,7 +21,7 @@ from builder.app.command_line import make_wiring, verb
 from builder.app.verbs import write_client
 from builder.builds.proving import verifier
 from builder.builds.wiring import Wiring
-from builder.errors import ToolMissingError
+from builder.errors import ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.formats.package_names import CUDA
 from builder.pipeline.verify import verify
@@ -247,9 +247,12 @@ class MatrixLeg:
     timeout_minutes: int
 
 
-def show_matrix(wiring: Wiring, *, as_json: bool) -> None:
-    """Print the jobs as a table, or as JSON on one line. Raises ``ConfigError``."""
+def show_matrix(wiring: Wiring, *, as_json: bool, by: str | None) -> None:
+    """Print the jobs as a table, or as JSON on one line. Raises ``ConfigError``, and for a wrong ``--by``."""
+    if by not in {None, "arch"}:
+        raise ValidationError(f"--by {by!r} is not arch.", advice="Leave it out for one job a package.")
     found = matrix_legs(wiring.project)
+    found = architecture_legs(found) if by else found
     wiring.console.show(matrix_json(found) if as_json else "\n".join(matrix_table(found)))
 
 
@@ -267,6 +270,12 @@ def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
         )
         for variant, origin in origins.items()
     )
+
+
+def architecture_legs(legs: Iterable[MatrixLeg]) -> tuple[MatrixLeg, ...]:
+    """One job for each architecture that may have to be compiled: what ``./run compile --arch`` does."""
+    compiled = (leg for leg in legs if leg.origin != Origin.WHEEL.value)
+    return tuple(replace(leg, sm=(sm,)) for leg in compiled for sm in leg.sm)
 
 
 def matrix_json(found: Iterable[MatrixLeg]) -> str:

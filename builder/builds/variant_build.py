@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ from builder.findings.finding import require
 from builder.formats.package_names import CUDA, LINUX
 from builder.inside import costs
 from builder.pipeline.check import native_sm
-from builder.pipeline.compile import StageBuild, lay_out
+from builder.pipeline.compile import StageBuild, add_files, export, lay_out
 from builder.pipeline.plan import Wishes, choose_base, plan
 from builder.pipeline.render import render
 from builder.ports import Reporter, Store
@@ -63,6 +64,8 @@ class BuildOptions:
     """Bytes that these units may take together; ``None``: what is free there."""
     cache: str | None = None
     """A cache for BuildKit's layers outside the builder, as ``--cache`` names it."""
+    ahead: Path | None = None
+    """A folder of what ``VariantBuild.compile`` has made."""
 
 
 class VariantBuild:
@@ -126,12 +129,7 @@ class VariantBuild:
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             if decided.origin is Origin.SOURCE:
-                self._options.builders.compile(
-                    lambda name: artifact.make(self._stage_build(name), anew=self._options.force),
-                    [*self._wiring.project.packages].index(self._variant.name),
-                    engine=self._wiring.engine,
-                    reporter=self._reporter,
-                )
+                self._on_a_builder(lambda means: artifact.make(means, anew=self._options.force))
             try:
                 bundled = self._packing(decided, rendered).pack()
             except (CheckFailedError, IntegrityError):
@@ -140,6 +138,35 @@ class VariantBuild:
             packages = tuple(one.package.path for one in bundled)
             write_built(self._place.root, key, packages, [file for one in bundled for file in one.files])
             return packages
+
+    def compile(self, architectures: Sequence[str], into: Path) -> None:
+        """Compile the device code of some architectures; add what ccache has of it to the folder ``into``.
+
+        Raises ``ValidationError`` for an architecture that is not compiled for the variant.
+        """
+        self._require_engine()
+        with self._locked():
+            decided = self.plan()
+            self._require_compiled(decided, architectures)
+            rendered = self._render(decided)
+            made = self._place.root / "ahead"
+            with self._reporter.step(f"compile {self._variant.name} for {', '.join(architectures)}"):
+                self._on_a_builder(
+                    lambda means: export("artifact", made, rendered, self._place, means, architectures)
+                )
+            new = add_files(made / "store", into)
+            shutil.rmtree(made)
+            self._reporter.say(f"{into}: {new} new files. Where it is built: --from")
+
+    def _require_compiled(self, decided: BuildPlan, architectures: Sequence[str]) -> None:
+        if decided.origin is not Origin.SOURCE:
+            raise NothingToDoError(f"Nothing is compiled for {self._variant.name}: {decided.origin_reason}")
+        known = [str(arch) for arch in decided.variant.sm]
+        if unknown := [one for one in architectures if one not in known]:
+            raise ValidationError(
+                f"--arch: {self._variant.name} is not compiled for {', '.join(unknown)}",
+                advice=f"It has {', '.join(known)}.",
+            )
 
     def check(self) -> None:
         """Check what the last build compiled against its variant; ``CheckFailedError`` has every finding."""
@@ -190,6 +217,14 @@ class VariantBuild:
         waits = f"another process works in {self._place.root}: waiting"
         return self._wiring.locked(self._variant.name, self._reporter, waits)
 
+    def _on_a_builder(self, work: Callable[[StageBuild], None]) -> None:
+        self._options.builders.compile(
+            lambda name: work(self._stage_build(name)),
+            [*self._wiring.project.packages].index(self._variant.name),
+            engine=self._wiring.engine,
+            reporter=self._reporter,
+        )
+
     def _stage_build(self, builder: str | None) -> StageBuild:
         return StageBuild(
             engine=self._wiring.engine,
@@ -199,6 +234,7 @@ class VariantBuild:
             jobs=self._options.jobs,
             memory=self._options.memory,
             cache=self._options.cache,
+            ahead=self._options.ahead,
         )
 
     def _report_estimate(self, decided: BuildPlan) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -199,11 +199,18 @@ def _run(start: int, jobs: int, units: Sequence[Line]) -> NinjaRun:
 
 
 def cache_hits(log: Path) -> int:
-    """The number of units that ccache answered, by its own log; 0 where there is none."""
-    if not log.is_file():
-        return 0
-    words = log.read_text(encoding="utf-8", errors="replace").split()
-    return sum(word in {"direct_cache_hit", "preprocessed_cache_hit"} for word in words)
+    """The number of compiles that ccache answered, by its own log; 0 where there is none."""
+    return _counted(log, {"direct_cache_hit", "preprocessed_cache_hit"})
+
+
+def cache_misses(log: Path) -> int:
+    """The number of compiles that ccache did not answer."""
+    return _counted(log, {"cache_miss"})
+
+
+def _counted(log: Path, results: Container[str]) -> int:
+    words = log.read_text(encoding="utf-8", errors="replace").split() if log.is_file() else []
+    return sum(word in results for word in words)
 
 
 def peak_mib(log: Sequence[Line]) -> int:

@@ -1,7 +1,7 @@
 """Compiles what is still to do in one Ninja run, tells units and time left, and notes what it took.
 
     --tree /build --pool /pool --name legacy --jobs 2 --memory 8192 --architectures 5
-    --parts FILE --learned FILE --measured FILE --record FILE TARGET...
+    --parts FILE --learned FILE --measured FILE --record FILE [--only-cuda] TARGET...
 
 Builds of one machine share ``--pool``: together they run ``--jobs`` compilers, in ``--memory`` MiB. 0 stands
 for as many as the machine has cores, and for what is free of its memory.
@@ -50,6 +50,8 @@ def main(options: argparse.Namespace) -> int:
     price = priced(known, count)
     statements.write_text(costliest_first(ninja.narrowed(statements.read_text(), parts), price))
     units = objects(tree, options.targets)
+    if options.only_cuda:
+        options.targets = units = list(filter(costs.is_cuda, units))
     todo = [
         output for output in units if not (tree / output).exists()
     ]  # Ninja finds those out of date itself
@@ -74,6 +76,7 @@ def main(options: argparse.Namespace) -> int:
         costs.begin_run(tree, time.time(), options.jobs)
         environment = joined.environment(options.jobs, claims)
         status = compile_units(tree, options.jobs, options.targets, progress, environment)
+    tell_pieces(tree / "ccache-pieces.log")
     learn(options, log, count)
     costs.write_record(options.record, tree)
     return status
@@ -123,6 +126,14 @@ def tell_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: in
     heaviest = max(units, key=lambda output: pool.peak(known, output), default=None)
     if heaviest is not None and pool.peak(known, heaviest) > budget:
         say(f"{heaviest} takes {pool.peak(known, heaviest)} MiB, more than there are: it runs alone")
+
+
+def tell_pieces(log: Path) -> None:
+    """Say how many pieces of CUDA units (``builder.inside.nvcc``) ccache had, and begin the log anew."""
+    if log.is_file():
+        found, made = costs.cache_hits(log), costs.cache_misses(log)
+        say(f"of {found + made} pieces of CUDA units {found} were found in ccache")
+        log.unlink()
 
 
 def available_memory() -> int:
@@ -261,6 +272,7 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(name, type=Path, required=True)
     for name in ("--jobs", "--memory", "--architectures"):
         parser.add_argument(name, type=int, required=True)
+    parser.add_argument("--only-cuda", action="store_true")
     parser.add_argument("targets", nargs="+")
     options = parser.parse_args()
     options.jobs = options.jobs or len(os.sched_getaffinity(0))

@@ -17,6 +17,9 @@ it is in. What nvcc derives from the set or from the moment is constant here:
 intermediate files and the module id, which stands in the names of kernels with internal linkage, follow from
 the object's path.
 
+With ``$NVCC_ONLY``, ``90`` or ``90,100``, nothing is made but the SASS of these architectures, for ccache.
+The object is empty then.
+
 Two options of ``fatbinary`` are our own. nvcc passes them through (``-Xfatbin=``), so they stand in the
 compiler's command and in ccache's key:
 
@@ -39,7 +42,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -50,7 +53,7 @@ NEWER_PTXAS = "ptxas-newer"
 
 _PIECE = "PIECE"
 """The variable that holds a piece as JSON where ccache runs this program as its compiler."""
-_ARCH_LIST, _STATS_LOG = "NVCC_ARCH_LIST", "NVCC_STATSLOG"
+_ARCH_LIST, _ONLY, _STATS_LOG = "NVCC_ARCH_LIST", "NVCC_ONLY", "NVCC_STATSLOG"
 _ASSEMBLE, _RAW = "--assemble=", "--raw"
 _OWN_OPTIONS = (f"-Xfatbin={_ASSEMBLE}", f"-Xfatbin={_RAW}")
 _COMPRESS = frozenset({"-compress-all", "--compress-all"})
@@ -124,9 +127,12 @@ class Unit:
         try:
             self._steps = list(self._planned())
             self._write_module_id()
-            section = self._pack()
-            host = self._host()
-            _call(["objcopy", f"--update-section={section}={self._file('fatbin')}", host, self._object])
+            if only := os.environ.get(_ONLY):
+                list(self._images(set(only.split(","))))
+                Path(self._object).touch()
+            else:
+                section, host = self._pack(), self._host()
+                _call(["objcopy", f"--update-section={section}={self._file('fatbin')}", host, self._object])
             self._write_dependencies()
         finally:
             shutil.rmtree(self._folder)
@@ -175,24 +181,27 @@ class Unit:
         if _RAW in options:
             options = [word for word in options if word not in {_RAW, *_COMPRESS}]
             options.insert(1, "--compress=false")
-        images = list(self._images(words))
+        images = list(self._images())
         _call([*options, *images, f"--create={self._file('fatbin')}"])
         _call([*options, images[0], f"--embedded-fatbin={self._file(_FATBIN_SOURCE)}"])
         return _emptied(Path(self._file(_FATBIN_SOURCE)))
 
-    def _images(self, words: Sequence[str]) -> Iterator[str]:
-        """The images for fatbinary, each made when it is asked for."""
+    def _images(self, only: Collection[str] = ()) -> Iterator[str]:
+        """The images for fatbinary, each made when it is asked for; with ``only``, no SASS of others."""
+        words = self._step("fatbinary").words
         lists = (word.removeprefix(_ASSEMBLE) for word in words if word.startswith(_ASSEMBLE))
         targets = [target for numbers in lists for target in numbers.split(":")]
         for image in filter(None, map(_IMAGE.fullmatch, words)):
             sm, file = image["sm"], image["file"]
             if image["kind"] == "elf":
-                yield self._sass(sm, self._maker(file).words)
-            elif targets:
-                for target in targets:
-                    newer = [NEWER_PTXAS, f"-arch=sm_{target}", "-m64", file, "-o", self._file("cubin")]
-                    yield self._sass(target, newer)
+                made = {sm: self._maker(file).words}
             else:
+                newer = [NEWER_PTXAS, "-m64", file, "-o", self._file("cubin")]
+                made = {target: [*newer, f"-arch=sm_{target}"] for target in targets}
+            for target, ptxas in made.items():
+                if not only or target in only:
+                    yield self._sass(target, ptxas)
+            if not made and not only:
                 yield f"--image3=kind=ptx,sm={sm},file={self._assembly(file)}"
 
     def _sass(self, sm: str, ptxas: Command) -> str:
@@ -200,7 +209,9 @@ class Unit:
         theirs = next(word for word in ptxas if word.endswith(".ptx"))
         ptx = self._assembly(theirs)
         command = self._words(ptx if word == theirs else word for word in ptxas)
-        cubin = self._cached(Piece([command], self._file("cubin"), ptx, []), f"sm_{sm}.cubin")
+        # An entry that has no inputs cannot be told from its manifest in a remote storage of ccache 4.7.
+        piece = Piece([command], self._file("cubin"), ptx, [self._file(_MODULE_ID)])
+        cubin = self._cached(piece, f"sm_{sm}.cubin")
         return f"--image3=kind=elf,sm={sm},file={cubin}"
 
     def _assembly(self, file: str) -> str:
@@ -314,7 +325,8 @@ def _emptied(fatbin: Path) -> str:
 
 
 def _call(command: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != _PIECE}
+    ours = {_PIECE, "CCACHE_DISABLE"}  # whether ccache is to have whole units says nothing of their pieces
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run(command, check=False, env={**environment, **(variables or {})})
     if done.returncode < 0:
         what = f"died due to signal {-done.returncode} ({signal.strsignal(-done.returncode)})"

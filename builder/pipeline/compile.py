@@ -4,8 +4,7 @@ Inputs are hard links into the cache, so the context costs no space. BuildKit's 
 the Ninja tree, so a killed build continues from there.
 
 ``advice`` reads the last lines of a compile that failed. Each pattern is what the tool itself prints: nvcc
-12.4 and GCC 12, with a planted fault (tests/integration/test_compile_faults.py). nvcc starts cicc and ptxas
-by a shell, which prints ``Killed``.
+12.4 and GCC 12, with a planted fault (tests/integration/test_compile_faults.py).
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from re import Pattern
 from typing import NamedTuple
 
 from builder.errors import BuilderError, CommandError, ConfigError
+from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors
 from builder.ports import Engine, ImageBuild, Reporter, Rootfs, Store
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
@@ -120,10 +120,22 @@ class StageBuild:
     """Bytes that these units may take together; ``None``: what is free there."""
     cache: str | None = None
     """Where layers outlive the builder: ``app.command_line``."""
+    ahead: Path | None = None
+    """A folder of what was compiled ahead of this build: ``export``."""
 
 
-def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means: StageBuild) -> None:
+def export(
+    target: str,
+    dest: Path,
+    rendered: Rendered,
+    place: Workplace,
+    means: StageBuild,
+    architectures: Sequence[str] = (),
+) -> None:
     """Build a stage and bring its files to ``dest``, which is replaced only on success.
+
+    With ``architectures`` the stage ``artifact`` is no library but ``store``: what ccache has of their device
+    code, for ``StageBuild.ahead`` of other machines' builds.
 
     Raises ``CommandError`` with the last 30 log lines and advice; the whole log stays in ``build.log``.
     """
@@ -135,9 +147,11 @@ def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means:
         dockerfile=place.dockerfile,
         context=place.context,
         target=target,
-        contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()},
+        contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()}
+        | ({"store": means.ahead} if means.ahead else {}),
         output=fresh,
-        args={name: str(limit) for name, limit in limits.items() if limit is not None},
+        args={name: str(limit) for name, limit in limits.items() if limit is not None}
+        | ({"AHEAD": "-".join(architectures)} if architectures else {}),
         builder=means.builder,
         network=rendered.network,
         cache=means.cache,
@@ -148,6 +162,22 @@ def export(target: str, dest: Path, rendered: Rendered, place: Workplace, means:
         fresh.rename(dest)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def add_files(found: Path, into: Path) -> int:
+    """Copy the files of a folder to the same places in another; the number of those that were not there.
+
+    Each appears whole or not at all, also where several machines share the folder. Raises ``DiskError``.
+    """
+    new = 0
+    for file in filter(Path.is_file, found.rglob("*")):
+        target = into / file.relative_to(found)
+        new += not target.exists()
+        with disk_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        with part_file(target) as part:
+            part.write(file.read_bytes())
+    return new
 
 
 def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:

@@ -39,6 +39,10 @@ FROM scratch AS kit
 COPY --from=smoke /out/ /
 
 # ---------------------------------------------------------------------------------------------------------------
+# What other machines have compiled ahead: nothing, unless a context of this name is given (`./run build --from`).
+FROM scratch AS store
+
+# ---------------------------------------------------------------------------------------------------------------
 FROM source AS build
 COPY inside/ /ortpacks/builder/inside/
 # nvcc in pieces, each with its own entry in ccache. unit notes what each compile costs.
@@ -70,6 +74,9 @@ set(onnxruntime_CUDNN_HOME /usr/local/cuda CACHE PATH "cuDNN 9.10.2.21 from its 
 foreach(language C CXX CUDA)
   set(CMAKE_${language}_COMPILER_LAUNCHER "unit;ccache" CACHE STRING "")
 endforeach()
+if(NOT "$ENV{AHEAD}" STREQUAL "")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER unit CACHE STRING "the object is empty: ccache is to have its pieces alone" FORCE)
+endif()
 EOF
 # Units by the codes they are compiled for: what ORT's dispatch launches, from PTX that is made once (render --explain).
 COPY <<'EOF' /src/parts.tsv
@@ -77,9 +84,12 @@ EOF
 # 0: a job for each core of the machine that compiles, and what is free of its memory
 ARG JOBS=0
 ARG MEMORY_MIB=0
+# Architectures to compile ahead, 90 or 90-100: the result is what ccache has of them, and no library.
+ARG AHEAD
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
-    --mount=type=cache,id=ortpacks-legacy-full-wheel-4745c30d,target=/build,sharing=locked \
+    --mount=type=cache,id=ortpacks-legacy-full-wheel-4745c30d$AHEAD,target=/build,sharing=locked \
+    --mount=type=bind,from=store,target=/store \
     --mount=type=bind,from=cudart-lib,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
     --mount=type=bind,from=cublas-lib,source=nvidia/cublas/lib,target=/wheels/cublas \
     --mount=type=bind,from=cufft-lib,source=nvidia/cufft/lib,target=/wheels/cufft \
@@ -100,7 +110,7 @@ export CCACHE_COMPILERCHECK="string:$toolchain" CCACHE_SLOPPINESS=include_file_c
 export CCACHE_STATSLOG=/build/ccache-stats.log NVCC_STATSLOG=/build/ccache-pieces.log
 # CUB's kernels are named after this list: of every set the same, all that the toolkit knows.
 export NVCC_ARCH_LIST=$(nvcc --list-gpu-arch | sed -n 's/^compute_\([0-9]*\)$/\10/p' | paste -sd,)
-export UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks
+export UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks CCACHE_REMOTE_STORAGE="file:/store|read-only"
 # The linker wants libNAME.so beside the versioned name that a wheel has.
 for library in /wheels/*/lib*.so.*; do
     name=$(basename "$library")
@@ -109,10 +119,14 @@ for library in /wheels/*/lib*.so.*; do
 done
 python3 -m builder.inside.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
-python3 -m builder.inside.drive --tree /build --pool /pool --name ortpacks-legacy-full-wheel-4745c30d --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 5 --parts /src/parts.tsv \
-    --learned /ccache/ortpacks-costs.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
+if [ -n "$AHEAD" ]; then
+    export NVCC_ONLY=$(echo "$AHEAD" | tr - ,) CCACHE_REMOTE_STORAGE=file:/out/store CCACHE_RESHARE=1
+fi
+python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --name ortpacks-legacy-full-wheel-4745c30d --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 5 --parts /src/parts.tsv \
+    --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out
+[ -z "$AHEAD" ] || exit 0
 for library in libonnxruntime_providers_cuda.so libonnxruntime_providers_shared.so; do
     strip --strip-unneeded -o "/out/$library" "/build/$library"
 done

@@ -210,6 +210,13 @@ def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> 
     assert made.count("compute_80.ptx") == 2
 
 
+def test_pieces_are_kept_where_ccache_stands_before_the_unit_too(toolchain: Toolchain) -> None:
+    toolchain.compile(LEGACY, nvcc="ccache /usr/local/cuda/bin/nvcc")
+    assert "host.ii" in toolchain.made()
+    toolchain.compile(MODERN, nvcc="ccache /usr/local/cuda/bin/nvcc")
+    assert "host.ii" not in toolchain.made()
+
+
 def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     toolchain.compile(MODERN)
@@ -217,6 +224,29 @@ def test_a_set_of_what_was_compiled_takes_nothing_but_packing(toolchain: Toolcha
     toolchain.compile(("50:52", "70:70", "80:86"))
     assert toolchain.made() == []
     assert toolchain.device_code().keys() == {"52", "70", "86"}
+
+
+def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> None:
+    """Each has a ccache of its own. What the last one packs is what one machine makes alone."""
+    toolchain.compile(LEGACY)
+    alone = (toolchain.folder / "unit.o").read_bytes()
+    toolchain.sh("rm -rf ccache")
+    for arch in ("50", "52", "70"):
+        made = f"NVCC_ONLY={arch} CCACHE_REMOTE_STORAGE=file:/unit/store CCACHE_RESHARE=1"
+        toolchain.compile(LEGACY, nvcc=f"CCACHE_DIR=/unit/machine-{arch} {made} nvcc")
+    toolchain.made()
+    toolchain.compile(LEGACY, nvcc="CCACHE_REMOTE_STORAGE='file:/unit/store|read-only' nvcc")
+    assert toolchain.made() == ["host.ii", "unit.cu"], "the host's text, and its object"
+    assert (toolchain.folder / "unit.o").read_bytes() == alone
+
+
+def test_one_architecture_is_made_ahead_of_the_rest(toolchain: Toolchain) -> None:
+    toolchain.compile(LEGACY, nvcc="NVCC_ONLY=52 nvcc")
+    assert toolchain.made() == ["compute_50.ii", "compute_50.ptx", "unit.cu"]
+    assert (toolchain.folder / "unit.o").read_bytes() == b""
+    toolchain.compile(LEGACY)
+    assert toolchain.made().count("compute_50.ptx") == 1, "sm_50 alone is still to be made of it"
+    assert toolchain.device_code().keys() == {"50", "52", "70"}
 
 
 def test_a_newer_ptxas_makes_native_code_in_the_place_of_ptx(toolchain: Toolchain) -> None:

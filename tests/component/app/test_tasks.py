@@ -19,7 +19,7 @@ from tests.support.factories.project_copy import Place
 
 OVER_VARIANTS = (
     *(tasks.plan, tasks.check, tasks.bundle, tasks.image, tasks.build),
-    *(tasks.render, tasks.bake),
+    *(tasks.compile, tasks.render, tasks.bake),
 )
 
 GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
@@ -52,6 +52,7 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
         ("--memory", "8", "error: --memory '8' is no size. Like 20G or 6000M.\n"),
         ("--memory", "0G", "error: --memory '0G' is no size. Like 20G or 6000M.\n"),
         ("--memory", "-1G", "error: --memory '-1G' is no size. Like 20G or 6000M.\n"),
+        ("--from", "gone", "error: --from 'gone' is no folder. ./run compile --into makes one.\n"),
         (
             "--cache",
             "type=gha,token=hunter2",
@@ -64,6 +65,23 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
 )
 def test_a_flag_names_its_values(copied: Place, flag: str, value: str, said: str) -> None:
     assert copied.fails(2, "build", "--variant", "legacy", f"{flag}={value}") == said
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "error: compile needs --arch and --into. Like --arch 90 --into store.\n"),
+        (("--arch=70",), "error: compile needs --arch and --into. Like --arch 90 --into store.\n"),
+        (("--arch=70,", "--into=s"), "error: --arch '70,' is no list of architectures. Like 90 or 90,100.\n"),
+    ],
+)
+def test_compile_says_what_it_needs(copied: Place, flags: tuple[str, ...], said: str) -> None:
+    assert copied.fails(2, "compile", "--variant", "legacy", *flags) == said
+
+
+def test_the_matrix_is_by_package_or_by_architecture(copied: Place) -> None:
+    said = copied.fails(2, "matrix", "--by", "card")
+    assert said == "error: --by 'card' is not arch. Leave it out for one job a package.\n"
 
 
 @pytest.mark.parametrize("verb", ["mirror", "diff", "inspect", "verify", "build"])
@@ -138,7 +156,8 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "check": shared | {"package"},
         "bundle": shared,
         "image": shared | {"service", "push", "platform"},
-        "build": shared | {"cache", "force", "jobs", "memory"},
+        "build": shared | {"cache", "force", "from_", "jobs", "memory"},
+        "compile": shared | {"arch", "into", "jobs", "memory"},
         "render": shared - {"builder", "context"} | {"check", "explain", "golden"},
         "bake": shared - {"builder", "context"} | {"out"},
     }

@@ -22,6 +22,7 @@ from builder.errors import (
     CommandError,
     ConfigError,
     DiskError,
+    NothingToDoError,
     ToolMissingError,
     ValidationError,
 )
@@ -440,3 +441,33 @@ def test_without_an_engine_nothing_is_fetched(site: Site, verb: Callable[[Varian
         verb(road(site))
     assert site.store.asked == []
     assert not site.dist.exists()
+
+
+def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    road(site).compile(["50"], store)
+    road(site).compile(["61", "70"], store)
+    held = {file.name: file.read_text() for file in store.rglob("*") if file.is_file()}
+    assert held == {"CACHEDIR.TAG": "of 61-70", "50": "of 50", "61-70": "of 61-70"}
+    assert f"{store}: 1 new files. Where it is built: --from" in site.reporter.lines, "the second time"
+    assert packages(site) == []
+    options = BuildOptions(wishes=WISHES, ahead=store)
+    VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
+    *others, last = (build for build in site.engine.builds if build.target == "artifact")
+    assert [build.contexts.get("store") for build in others] == [None, None]
+    assert last.contexts["store"] == store
+    assert "AHEAD" not in last.args
+    assert packages(site) == [PACKAGE, THIN]
+
+
+def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(
+    site: Site, tmp_path: Path
+) -> None:
+    with pytest.raises(ValidationError) as refused:
+        road(site).compile(["75", "50", "90"], tmp_path / "store")
+    assert str(refused.value) == "--arch: legacy is not compiled for 75, 90. It has 50, 52, 60, 61, 70."
+    cpu = site.shop.project.packages["cpu"]
+    with pytest.raises(NothingToDoError) as nothing:
+        VariantBuild(site.shop, cpu, BuildOptions(wishes=WISHES), site.reporter).compile(["50"], tmp_path)
+    assert str(nothing.value).startswith("Nothing is compiled for cpu: onnxruntime==1.21.0 holds")
+    assert site.built() == []

@@ -85,6 +85,7 @@ def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
         learned=tree / "learned.tsv",
         measured=tree / "measured.tsv",
         record=tree / "record.json",
+        only_cuda=False,
         targets=["p"],
     )
 

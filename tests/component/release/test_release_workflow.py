@@ -69,10 +69,24 @@ def test_a_release_with_an_open_revision_ends_before_anything_is_built(root: Pat
 
 
 def test_the_matrix_is_what_run_says(root: Path, tmp_path: Path) -> None:
-    stand_in(tmp_path, f"""[ "$*" = "matrix --json" ] && echo '{LEGS}' || echo "legacy auto" """)
+    says = {"matrix": "legacy auto", "matrix --json": LEGS, "matrix --by arch --json": "[50]"}
+    answers = "".join(f"""'{asked}') echo '{answer}' ;; """ for asked, answer in says.items())
+    stand_in(tmp_path, f'case "$*" in {answers}*) exit 1 ;; esac')
     done = run(script(root, "matrix", -1), tmp_path, {"GITHUB_OUTPUT": "out"})
     assert (done.returncode, done.stdout) == (0, "legacy auto\n")
-    assert (tmp_path / "out").read_text() == f"legs={LEGS}\n"
+    assert (tmp_path / "out").read_text() == f"legs={LEGS}\narchitectures=[50]\n"
+
+
+@pytest.mark.parametrize(("status", "ends"), [(0, 0), (3, 0), (5, 5)])
+def test_an_architecture_that_needs_no_compiling_is_no_failure(
+    root: Path, tmp_path: Path, status: int, ends: int
+) -> None:
+    """Exit code 3: the official wheel serves the variant."""
+    stand_in(tmp_path, f'echo "$*" >ran; exit {status}')
+    done = run(script(root, "compile", -2), tmp_path, {"VARIANT": "latest", "ARCH": "90"})
+    assert done.returncode == ends
+    ran = (tmp_path / "ran").read_text()
+    assert ran == "compile --variant latest --arch 90 --profile full --base nvidia --into store\n"
 
 
 def test_a_matrix_that_cannot_be_made_builds_nothing(root: Path, tmp_path: Path) -> None:

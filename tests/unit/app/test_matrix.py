@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from builder.app.releasing import matrix_json, matrix_legs, matrix_table
+from builder.app.releasing import architecture_legs, matrix_json, matrix_legs, matrix_table
 from builder.gpu.architectures import Arch
 from builder.project.variants import Origin, Project
 from tests.support.schemas import schema
@@ -50,6 +50,18 @@ def test_packages_without_cuda_are_repacked_whatever_the_variants_are(project: P
         "cpu        wheel   ubuntu-24.04    60 min  sm -",
     ]
     assert json.loads(matrix_json(made))["include"][1]["sm"] == []
+
+
+def test_each_architecture_that_may_be_compiled_has_a_leg_of_its_own(project: Project) -> None:
+    made = matrix_legs(of(project, Origin.AUTO, old=["50", "52"], new=["90a"]))
+    by_arch = architecture_legs(made)
+    assert [(leg.variant, leg.sm) for leg in by_arch] == [
+        ("old", ("50",)),
+        ("old", ("52",)),
+        ("new", ("90a",)),
+    ]
+    schema("matrix").validate(json.loads(matrix_json(by_arch)))
+    assert architecture_legs(matrix_legs(of(project, Origin.WHEEL, new=["75"]))) == ()
 
 
 def test_every_name_has_a_leg_and_the_schema_takes_it(root: Path, project: Project) -> None:

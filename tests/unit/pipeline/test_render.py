@@ -18,7 +18,7 @@ from builder.project.variants import Origin, Project
 from tests.support import ROOT
 from tests.support.factories import packages
 
-STAGES = {"toolchain", "source", "build", "smoke", "bare"}
+STAGES = {"toolchain", "source", "build", "smoke", "bare", "store"}
 """What ``--from`` may also name: the file's own stages."""
 
 IMAGE = "image:nvidia/cuda:12.9.1-devel-ubuntu22.04"
@@ -153,7 +153,7 @@ def test_a_build_tree_is_shared_by_nothing_that_differs(project: Project, lock: 
 def test_ccache_and_pool_are_one_for_all_and_the_build_locks_its_tree(project: Project, lock: Lock) -> None:
     text = rendered(decided(project), lock).dockerfile
     assert cache_mounts(text)[:2] == ["ortpacks-ccache", "ortpacks-pool"]
-    assert re.search(r"id=ortpacks-legacy-lean-wheel-\w{8},target=/build,sharing=locked", text)
+    assert re.search(r"id=ortpacks-legacy-lean-wheel-\w{8}\$AHEAD,target=/build,sharing=locked", text)
 
 
 def test_unresolved_names_stand_as_they_are(project: Project, lock: Lock) -> None:

@@ -122,7 +122,7 @@ cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-de
 if [ -n "$AHEAD" ]; then
     export NVCC_ONLY=$(echo "$AHEAD" | tr - ,) CCACHE_REMOTE_STORAGE=file:/out/store CCACHE_RESHARE=1
 fi
-python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --name ortpacks-legacy-full-wheel-4745c30d --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 5 --parts /src/parts.tsv \
+python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --name ortpacks-legacy-full-wheel-4745c30d$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 5 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

@@ -1,4 +1,4 @@
-"""The console's output: groups with ✓ and seconds, byte progress, GitHub's log groups and step summary."""
+"""The console's output: groups with ✓ and seconds, progress, GitHub's log groups and step summary."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -14,8 +15,23 @@ from tqdm import tqdm
 
 _LOCK = threading.Lock()
 _MB = 1_000_000
-_SECONDS_A_LINE = 30
+_SECONDS_A_LINE = 60
 """Seconds between two lines of a progress without a terminal."""
+_LIVE = "{desc} {percentage:3.0f}%{postfix} |{bar}|"
+"""The bar stands last: a narrow terminal cuts it first."""
+
+
+class _Bar(tqdm):  # type: ignore[type-arg] # generic in its stubs alone
+    """A bar that leaves the cursor at the line's start, so that the terminal's ``^C`` is written over."""
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """See ``tqdm.display``."""
+        super().display(msg, pos)
+        self.fp.write("\r")
+        self.fp.flush()
+
+
+_bar = partial(_Bar, leave=False, dynamic_ncols=True)
 
 
 class Console:
@@ -70,23 +86,39 @@ class Console:
     @contextmanager
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         """See ``ports.Reporter.progress``."""
-        if not self._stream.isatty() or self._prefix:
-            yield _Lines(title, total, self.say, self._clock).advance
+        if self._stream.isatty():
+            desc = f"{self._prefix}  {title}"
+            with _bar(total=total, desc=desc, unit="B", unit_scale=True, file=self._stream) as bar:
+
+                def advance(more: int) -> None:
+                    bar.update(more)
+
+                yield advance
             return
-        with tqdm(
-            total=total,
-            desc=f"  {title}",
-            unit="B",
-            unit_scale=True,
-            leave=False,
-            dynamic_ncols=True,
-            file=self._stream,
-        ) as bar:
+        lines, done = _Lines(self.say, self._clock), 0
 
-            def advance(done: int) -> None:
-                bar.update(done)
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            lines.tell(lambda seconds: _bytes_line(title, done, total, seconds))
 
-            yield advance
+        yield count
+
+    @contextmanager
+    def live(self, title: str) -> Iterator[Callable[[float, str], None]]:
+        """See ``ports.Reporter.live``."""
+        if not self._stream.isatty():
+            lines = _Lines(self.say, self._clock)
+            yield lambda _, words: lines.tell(lambda _: words)
+            return
+        desc = f"{self._prefix}  {title}"
+        with _bar(total=1, desc=desc, bar_format=_LIVE, file=self._stream) as bar:
+
+            def show(share: float, words: str) -> None:
+                bar.n = share
+                bar.set_postfix_str(words)
+
+            yield show
 
     def show(self, text: str) -> None:
         """Write text unchanged: a table, JSON, another program's line."""
@@ -113,28 +145,25 @@ class Console:
 
 
 class _Lines:
-    """A progress without a terminal: nothing for half a minute, then a line each half minute."""
+    """A progress without a terminal: nothing for a minute, then a line each minute."""
 
-    def __init__(
-        self, title: str, total: int, say: Callable[[str], None], clock: Callable[[], float]
-    ) -> None:
-        self._title, self._total, self._say, self._clock = title, total, say, clock
-        self._done = 0
-        self._began = self._reported_at = clock()
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._say, self._clock = say, clock
+        self._began = self._said_at = clock()
 
-    def advance(self, done: int) -> None:
-        """Count ``done`` more bytes."""
-        self._done += done
+    def tell(self, line: Callable[[float], str]) -> None:
+        """Say the line, made from the seconds since the beginning, unless one was said within the minute."""
         now = self._clock()
-        if now - self._reported_at >= _SECONDS_A_LINE:
-            self._reported_at = now
-            self._say(self._line(now - self._began))
+        if now - self._said_at >= _SECONDS_A_LINE:
+            self._said_at = now
+            self._say(line(now - self._began))
 
-    def _line(self, seconds: float) -> str:
-        rate = self._done / seconds
-        left = f", {(self._total - self._done) / rate:,.0f} s left" if self._total and rate else ""
-        share = f"{self._done / self._total:.0%}, " if self._total else ""
-        return f"{self._title}  {share}{self._done / _MB:,.0f} MB, {rate / _MB:,.1f} MB/s{left}"
+
+def _bytes_line(title: str, done: int, total: int, seconds: float) -> str:
+    rate = done / seconds
+    left = f", {(total - done) / rate:,.0f} s left" if total and rate else ""
+    share = f"{done / total:.0%}, " if total else ""
+    return f"{title}  {share}{done / _MB:,.0f} MB, {rate / _MB:,.1f} MB/s{left}"
 
 
 def _escaped(text: str) -> str:

@@ -15,6 +15,7 @@ class BuilderError(Exception):
 
     ``what`` says what is wrong with which thing. ``cause`` is what the operating system, a program or a host
     said of it, ``advice`` what the user can do; both may be empty. ``details`` are lines below the first.
+    ``log`` is the file with all that a program said, if there is one.
     """
 
     exit_code: int = 1
@@ -24,13 +25,19 @@ class BuilderError(Exception):
         self.cause = cause
         self.advice = advice
         self.details: Tuple[str, ...] = tuple(details)
+        self.log = ""
         super().__init__(what)
 
+    @property
+    def headline(self) -> str:
+        """What is wrong, and the cause."""
+        return f"{self.what}: {_sentence(self.cause)}" if self.cause else self.what
+
     def __str__(self) -> str:
-        first = f"{self.what}: {_sentence(self.cause)}" if self.cause else self.what
-        if self.details:
-            return "\n".join(line for line in (first, *self.details, self.advice) if line)
-        return f"{_sentence(first)} {self.advice}" if self.advice else first
+        log = f"The whole log: {self.log}" if self.log else ""
+        if self.details or log:
+            return "\n".join(line for line in (self.headline, *self.details, log, self.advice) if line)
+        return f"{_sentence(self.headline)} {self.advice}" if self.advice else self.headline
 
 
 def _sentence(text: str) -> str:

@@ -29,7 +29,13 @@ class Reporter(Protocol):
     def progress(self, title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
         """A byte progress; the yielded function takes the number of bytes just done.
 
-        Without a terminal it writes a line each half minute.
+        Without a terminal it writes a line a minute.
+        """
+
+    def live(self, title: str) -> AbstractContextManager[Callable[[float, str], None]]:
+        """A progress that another program tells; the yielded function takes the share done and what it says.
+
+        It is one line on a terminal, which the next one replaces; without a terminal, a line a minute.
         """
 
 

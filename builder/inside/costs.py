@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -77,8 +77,7 @@ def _work(architectures: float) -> float:
 
 def read_log(file: Path) -> Iterator[Line]:
     """The lines of ``unit``'s log; none where there is no log."""
-    if file.is_file():
-        yield from parse_log(file.read_text(encoding="utf-8", errors="replace"))
+    yield from parse_log(_text(file))
 
 
 def parse_log(text: str) -> Iterator[Line]:
@@ -112,11 +111,9 @@ def learned(
 
 def read(file: Path) -> dict[str, Cost]:
     """The costs in ``file`` by unit; none where there is no file. Lines of another form are skipped."""
-    if not file.is_file():
-        return {}
     return {
         row["output"]: Cost(cpu=float(row["cpu"]), architectures=int(row["archs"]), peak=int(row["peak"]))
-        for row in _ROW.finditer(file.read_text(encoding="utf-8", errors="replace"))
+        for row in _ROW.finditer(_text(file))
     }
 
 
@@ -130,7 +127,7 @@ def write(file: Path, costs: Mapping[str, Cost]) -> None:
 
 
 _RUNS = "runs.log"
-_CACHE_LOG = "ccache-stats.log"
+CACHE_LOG = "ccache-stats.log"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +161,7 @@ def write_record(file: Path, tree: Path) -> None:
         "format": 1,
         "units": len({line.output for line in log}),
         "compilations": len(log),
-        "cache_hits": cache_hits(tree / _CACHE_LOG),
+        "cache_hits": cache_hits(_text(tree / CACHE_LOG)),
         "cpu_s": round(sum(line.cpu for line in log) / 1000, 1),
         "wall_s": round(sum(run.end - run.start for run in runs) / 1000, 1),
         "runs": len(runs),
@@ -178,7 +175,7 @@ def write_record(file: Path, tree: Path) -> None:
 
 def read_runs(file: Path, log: Sequence[Line]) -> list[NinjaRun]:
     """The Ninja runs that ``file`` lists; a unit of ``log`` belongs to the run in which it began."""
-    lines = [line.split() for line in file.read_text(encoding="ascii").splitlines()] if file.is_file() else []
+    lines = [line.split() for line in _text(file).splitlines()]
     begun = [(int(words[0]), int(words[1])) for words in lines if len(words) == 2]  # noqa: PLR2004
     limits = [*(start for start, _ in begun), 1 << 62]
     spans = zip(pairwise(limits), begun, strict=True)
@@ -198,19 +195,19 @@ def _run(start: int, jobs: int, units: Sequence[Line]) -> NinjaRun:
     )
 
 
-def cache_hits(log: Path) -> int:
-    """The number of compiles that ccache answered, by its own log; 0 where there is none."""
-    return _counted(log, {"direct_cache_hit", "preprocessed_cache_hit"})
+def cache_hits(log: str) -> int:
+    """The number of compiles that ccache answered, by the text of its own log."""
+    return sum(word in {"direct_cache_hit", "preprocessed_cache_hit"} for word in log.split())
 
 
-def cache_misses(log: Path) -> int:
+def cache_misses(log: str) -> int:
     """The number of compiles that ccache did not answer."""
-    return _counted(log, {"cache_miss"})
+    return log.split().count("cache_miss")
 
 
-def _counted(log: Path, results: Container[str]) -> int:
-    words = log.read_text(encoding="utf-8", errors="replace").split() if log.is_file() else []
-    return sum(word in results for word in words)
+def _text(file: Path) -> str:
+    """A file's text; empty where there is no file."""
+    return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
 def peak_mib(log: Sequence[Line]) -> int:

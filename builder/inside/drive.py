@@ -5,9 +5,9 @@
 
 Builds of one machine share ``--pool``: together they run ``--jobs`` compilers, in ``--memory`` MiB. 0 stands
 for as many as the machine has cores, and for what is free of its memory.
-Lines for the user begin with ``ortpacks: ``; all others are the compilers'. Units that fail do not stop the
-others: those are finished and kept, and the failures are told again at the end, each with its command and its
-last lines. Exits with Ninja's status.
+Lines for the user begin with ``ortpacks: ``, and ``status`` has a mark of its own; all others are the
+compilers'. Units that fail do not stop the others: those are finished and kept, and the failures are told
+again at the end, each with its command and its last lines. Exits with Ninja's status.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.inside import costs, ninja, pool
 from builder.inside.costs import Line
 from builder.inside.ninja import costliest_first
+from builder.inside.status import CompileStatus
 
-_STATUS = re.compile(r"\[(?P<done>\d+)/(?P<total>\d+)\] (?P<what>.*)")
+_STATUS = re.compile(r"\[\d+/\d+\] (?P<what>.*)")
 _OUTPUT = re.compile(r"Building \w+ object (?P<output>\S+)")
 _OBJECT = re.compile(r" -o (?P<output>\S+\.o)(?:\s|$)", re.MULTILINE)
 _FAILED = re.compile(r"FAILED: (?P<output>\S+)")
 _LAST_LINES = 15
 _TOLD_LINES = 28
 """For all failed units together: an error shows 30 lines of a build."""
-_SECONDS_A_LINE = 600
+_SECONDS_A_STATUS = 2
 _SPARE = 1 << 30
 """Bytes of memory that are left to the rest of the machine."""
 
@@ -61,6 +64,7 @@ def main(options: argparse.Namespace) -> int:
     memory = min(options.memory or free, free)
     with (
         log.open("a+", encoding="utf-8", errors="replace") as ran,  # reads what is appended from now on
+        (tree / costs.CACHE_LOG).open("a+", encoding="utf-8", errors="replace") as answered,
         pool.joined(options.pool, options.name, memory) as joined,
     ):
         joined.tell(sum(map(price, todo)))
@@ -70,8 +74,12 @@ def main(options: argparse.Namespace) -> int:
             ran=lambda: costs.parse_log(ran.read()),
             tell=joined.tell,
             others=joined.others,
+            claimed=lambda: joined.claimed(claims),
+            hits=lambda: costs.cache_hits(answered.read()),
         )
-        say(f"{len(todo)} units to compile, {options.jobs} at a time{progress.left()}")
+        left = f", {progress.status().left}" if todo else ""
+        beside = f" for this and {others} more" if todo and (others := len(joined.others())) else ""
+        say(f"{len(todo)} units to compile, {options.jobs} at a time{left}{beside}")
         tell_alone(todo, known, joined.budget)
         costs.begin_run(tree, time.time(), options.jobs)
         environment = joined.environment(options.jobs, claims)
@@ -84,7 +92,12 @@ def main(options: argparse.Namespace) -> int:
 
 def say(text: str) -> None:
     """Print a line for the user."""
-    print(f"ortpacks: {text}", flush=True)
+    put(f"ortpacks: {text}")
+
+
+def put(line: str) -> None:
+    """Print a line in one write, so that the lines of two threads do not mix."""
+    print(f"{line}\n", end="", flush=True)
 
 
 def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[str], int]:
@@ -131,7 +144,8 @@ def tell_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: in
 def tell_pieces(log: Path) -> None:
     """Say how many pieces of CUDA units (``builder.inside.nvcc``) ccache had, and begin the log anew."""
     if log.is_file():
-        found, made = costs.cache_hits(log), costs.cache_misses(log)
+        text = log.read_text(encoding="utf-8", errors="replace")
+        found, made = costs.cache_hits(text), costs.cache_misses(text)
         say(f"of {found + made} pieces of CUDA units {found} were found in ccache")
         log.unlink()
 
@@ -145,7 +159,7 @@ def available_memory() -> int:
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a run is, by the costs of its units in CPU seconds: told at each tenth, or in ten minutes.
+    """How far a run is, by the costs of its units in CPU seconds.
 
     The time left is what the units that are left cost, times the rate: the seconds that a unit runs for each
     second of its cost. Only compiled units teach the rate; one that ccache answers in no time does not. What
@@ -160,19 +174,22 @@ class Progress:
     """Takes the seconds of the units that are left, all of them together, for other builds to see."""
     others: Callable[[], Sequence[float]]
     """What other builds have told so."""
+    claimed: Callable[[], int]
+    """The MiB that the units which run now have claimed."""
+    hits: Callable[[], int]
+    """The number of units that ccache answered since the last call."""
+    finished_units: int = 0
+    answered_units: int = 0
     done: float = 0.0
-    reported_tenth: int = 0
-    """The tenth that was told last."""
-    reported_at: float = field(default_factory=time.monotonic)
     compiled: float = 0.0
     """The cost of the units that were compiled in this run."""
     unit_seconds: float = 0.0
     """The seconds that these units ran, all of them together."""
     cached: float = 0.0
-    """The cost of the units that ccache answered in this run."""
+    """The cost of the units that took so little that ccache answered them, or that nobody has measured."""
 
-    def finished(self, output: str, counts: str) -> None:
-        """One more unit: ``counts`` is Ninja's own ``12/550``."""
+    def finished(self, output: str) -> None:
+        """One more unit."""
         for line in self.ran():
             price = self.costs.get(line.output, 0.0)
             if price and costs.was_compiled(line, price):
@@ -181,28 +198,53 @@ class Progress:
             elif line.status == 0:
                 self.cached += price
         self.done += self.costs.get(output, 0.0)
+        self.finished_units += 1
         self.tell(self._total - self.done)
-        tenth, now = int(10 * self.done / self._total), time.monotonic()
-        if tenth > self.reported_tenth or now - self.reported_at >= _SECONDS_A_LINE:
-            self.reported_tenth, self.reported_at = tenth, now
-            say(f"{counts} units{self.left()}")
 
-    def left(self) -> str:
-        """``, about 12 min left``; by the costs alone before a twentieth of them was compiled.
+    def status(self) -> CompileStatus:
+        """How far it is now; the time left is by the costs alone before a twentieth of them was compiled.
 
-        ``at most`` where ccache answers, because nobody knows what else it has, and beside other builds: they
-        have C++ units in common with this one.
+        It is ``at_most`` so much where ccache answers, because nobody knows what else it has, and beside
+        other builds: they have C++ units in common with this one.
         """
         others = self.others()
-        bound = "at most" if others or self.cached > self._total / 20 else "about"
         rate = self.unit_seconds / self.compiled if self.compiled > self._total / 20 else 1.0
         minutes = max(1, round(((self._total - self.done) * rate + sum(others)) / self.jobs / 60))
-        beside = f" for this and {len(others)} more" if others else ""
-        return f", {bound} {minutes} min left{beside}" if self.costs else ""
+        self.answered_units += self.hits()
+        return CompileStatus(
+            done=self.finished_units,
+            total=max(self.finished_units, len(self.costs)),  # Ninja compiles those out of date too
+            share=round(self.done / self._total, 3),
+            minutes=minutes if self.costs else 0,
+            at_most=bool(others) or self.cached > self._total / 20,
+            memory=self.claimed(),
+            cached=self.answered_units,
+        )
 
     @property
     def _total(self) -> float:
         return sum(self.costs.values()) or 1.0
+
+
+@contextmanager
+def told(progress: Progress) -> Iterator[None]:
+    """Print the status whenever it is another one, at most each two seconds, until the block ends."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        before = None
+        while not ended.wait(_SECONDS_A_STATUS):
+            if (now := progress.status()) != before:
+                put(now.line())
+                before = now
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def compile_units(
@@ -212,11 +254,19 @@ def compile_units(
     environment = {**os.environ, **environment, "NINJA_STATUS": "[%f/%t] "}
     argv = ["ninja", "-C", str(tree), "-j", str(jobs), "-k", "0", *targets]
     failures: list[FailedUnit] = []
-    with subprocess.Popen(
-        argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
+    with (
+        told(progress),
+        subprocess.Popen(
+            argv,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as process,
+    ):
         for line in follow(process.stdout or (), progress, failures):
-            print(line, flush=True)
+            put(line)
     if process.returncode:
         report_failures(failures)
     return process.returncode
@@ -248,8 +298,8 @@ def follow(lines: Iterator[str] | tuple[()], progress: Progress, failures: list[
             failures.append(current)
         elif status := _STATUS.match(line):
             current = None
-            built = _OUTPUT.match(status["what"])
-            progress.finished(built["output"] if built else "", f"{status['done']}/{status['total']}")
+            if built := _OUTPUT.match(status["what"]):
+                progress.finished(built["output"])
         elif current is not None and not line.startswith("ninja: "):
             current.add(line)
 

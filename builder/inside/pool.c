@@ -3,7 +3,7 @@
  *     UNIT_POOL    a folder that all builds see
  *     UNIT_JOBS    how many compilers run at once
  *     UNIT_MEMORY  how much they may take together, in blocks (BLOCK_MIB of pool.py)
- *     UNIT_CLAIMS  a file of lines `output <tab> rank <tab> blocks`: what each unit takes
+ *     UNIT_CLAIMS  a file of lines `output <tab> rank <tab> blocks`: what each unit takes; a running unit locks its own
  *
  * A slot is a byte of the pool's file `slots`, a block of memory one of `memory`: who holds the kernel's lock on
  * it has it, and the kernel takes it back from a process that was killed. Units wait by rank, the highest first;
@@ -47,23 +47,25 @@ static int number(const char *name) {
     return value > 0 ? value : 1;
 }
 
-/* The unit's rank and blocks by UNIT_CLAIMS; for a unit that is not listed, rank 0 and OTHERS_BLOCKS. */
-static void look_up(const char *output, int *rank, int *blocks) {
+/* The unit's rank and blocks by UNIT_CLAIMS, and the place of its row in that file, which is returned open; for a
+ * unit that is not listed, rank 0, OTHERS_BLOCKS and -1. */
+static int look_up(const char *output, int *rank, int *blocks, off_t *row) {
     *rank = 0;
     *blocks = OTHERS_BLOCKS;
     const char *path = getenv("UNIT_CLAIMS");
     FILE *file = path ? fopen(path, "re") : NULL;
-    if (!file) return;
+    if (!file) return -1;
     char line[4096];
     size_t length = strlen(output);
-    while (fgets(line, sizeof line, file)) {
+    while (*row = ftello(file), fgets(line, sizeof line, file)) {
         if (strncmp(line, output, length) == 0 && line[length] == '\t') {
             sscanf(line + length, "%d %d", rank, blocks);
-            break;
+            *rank = *rank < 0 ? 0 : *rank < RANKS ? *rank : RANKS - 1;
+            return fileno(file);
         }
     }
     fclose(file);
-    *rank = *rank < 0 ? 0 : *rank < RANKS ? *rank : RANKS - 1;
+    return -1;
 }
 
 static int is_cuda(const char *output) {
@@ -107,7 +109,8 @@ static int higher_waits(const int *queues, int rank) {
 void claim(const char *output) {
     if (!getenv("UNIT_POOL")) return;
     int jobs = number("UNIT_JOBS"), budget = number("UNIT_MEMORY"), rank, blocks, queues[RANKS];
-    look_up(output, &rank, &blocks);
+    off_t row;
+    int claims = look_up(output, &rank, &blocks, &row);
     if (blocks > budget) blocks = budget; /* it runs alone */
     int slots = opened("slots"), memory = opened("memory"), units = opened("units");
     int failed = slots < 0 || memory < 0 || units < 0;
@@ -124,5 +127,6 @@ void claim(const char *output) {
         nanosleep(&pause, NULL);
     }
     for (int other = rank; other < RANKS; ++other) close(queues[other]);
-    /* `slots`, `memory` and `units` stay open until this process ends */
+    if (claims >= 0) lock(claims, F_RDLCK, row, 1); /* for pool.py to see */
+    /* `slots`, `memory`, `units` and the claims stay open until this process ends */
 }

@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from re import Pattern
@@ -22,12 +23,15 @@ from typing import NamedTuple
 from builder.errors import BuilderError, CommandError, ConfigError
 from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors
+from builder.inside import status
 from builder.ports import Engine, ImageBuild, Reporter, Rootfs, Store
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
 from builder.project.variants import Origin
 
-_USER_LINE = re.compile(r"#\d+ \d+\.\d+ ortpacks: (.*)")
-"""A line for the user (``builder/inside``), after BuildKit's step number and seconds."""
+_USER = "ortpacks: "
+
+_TOLD = re.compile(rf"#\d+ \d+\.\d+ (?P<mark>{_USER}|{status.MARK})(?P<what>.*)")
+"""A line for the user, or a status, of ``builder/inside``, after BuildKit's step number and seconds."""
 
 
 def lay_out(
@@ -182,25 +186,38 @@ def add_files(found: Path, into: Path) -> int:
 
 def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:
     try:
-        with log.open("a", buffering=1, encoding="utf-8") as file:
-            means.engine.build(request, _follow(file.write, means.reporter))
+        with _followed(log, means.reporter) as follow:
+            means.engine.build(request, follow)
+    except KeyboardInterrupt:
+        means.reporter.say("what was compiled is kept")
+        raise
     except BuilderError as error:
-        means.reporter.warn(f"the whole log: {log}")
+        error.log = str(log)
         if isinstance(error, CommandError):
+            error.cause = error.tail[-1].removeprefix(_USER) if error.tail else ""
             error.advice = advice("\n".join(error.tail)) or error.advice
         raise
 
 
-def _follow(write: Callable[[str], object], reporter: Reporter) -> Callable[[str], None]:
-    """A function that logs each line, and reports those that the container's programs address to the user."""
+@contextmanager
+def _followed(log: Path, reporter: Reporter) -> Iterator[Callable[[str], None]]:
+    """A function that logs each line, and reports what the container's programs tell the user."""
+    with log.open("a", buffering=1, encoding="utf-8") as file, ExitStack() as display:
+        show: Callable[[float, str], None] | None = None
 
-    def line(text: str) -> None:
-        write(text + "\n")
-        match = _USER_LINE.match(text)
-        if match is not None:
-            reporter.say(match[1])
+        def follow(line: str) -> None:
+            nonlocal show
+            told = _TOLD.match(line)
+            if told is not None and told["mark"] == status.MARK:
+                show = show or display.enter_context(reporter.live("compile"))
+                now = status.read(told["what"])
+                show(now.share, str(now))
+                return
+            file.write(line + "\n")
+            if told is not None:
+                reporter.say(told["what"])
 
-    return line
+        yield follow
 
 
 class _KnownFailure(NamedTuple):

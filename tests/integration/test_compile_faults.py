@@ -38,6 +38,7 @@ PATCH = f"""\
 STALE = PATCH.replace("-    ORT_ENFORCE(dst_data != src_data)", "-    ORT_ENFORCE(target != source)")
 """The line it takes out is not there. (Context lines alone may differ: patch has its fuzz.)"""
 MINUTES_15 = 900
+NINJA = re.compile(r" \[(\d+)/(\d+)\] ")
 DRIVE = "python3 -m builder.inside.drive"
 FRESHEN = "python3 -m builder.inside.freshen"
 
@@ -97,7 +98,11 @@ class World:
     def is_killed(self) -> None:
         """A build ends at random once a tenth of the work is done and the planted unit has failed."""
         run = Run(self.dist, root=self.project)
-        run.until(r"^ *\d+/\d+ units", timeout=MINUTES_15)
+        run.until(" units to compile", timeout=MINUTES_15)
+        log = self.dist / "legacy/build.log"
+        while not any(10 * int(done) >= int(total) for done, total in NINJA.findall(log.read_text())):
+            assert run.goes_on, run.text
+            time.sleep(0.1)
         while not self.has_failed():
             assert run.goes_on, run.text
             time.sleep(0.05)

@@ -39,6 +39,12 @@ def test_the_text_is_made_of_the_fields(error: BuilderError, text: str) -> None:
     assert str(error) == text
 
 
+def test_the_log_stands_below_what_a_program_said_and_above_the_advice() -> None:
+    error = CommandError("nvcc exited with 1", tail=["a"], advice="Do y.")
+    error.log = "dist/legacy/build.log"
+    assert str(error) == "nvcc exited with 1\na\nThe whole log: dist/legacy/build.log\nDo y."
+
+
 def test_problems_of_a_configuration_are_told_one_by_one() -> None:
     assert ConfigError(["a is wrong.", "b is wrong."]).problems == ("a is wrong.", "b is wrong.")
     assert ConfigError("a", cause="why", advice="Do y.").problems == ("a: why. Do y.",)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import says_full
+from builder.inside.status import MARK
 from builder.ports import ImageBuild, PushedImage, Runner
 
 LABEL = "io.ortpacks"
@@ -94,11 +95,12 @@ class Buildx:
         steps: deque[str] = deque(maxlen=_TAIL_LINES)
 
         def keep(line: str) -> None:
-            if line.strip():
-                tail.append(line)
+            on_line(line)
+            if not line.strip() or MARK in line:
+                return
+            tail.append(line)
             if match := _STEP_OUTPUT.fullmatch(line):
                 steps.append(match[1])
-            on_line(line)
 
         # buildx builds with a context's own engine from inside of that context alone
         context = request.builder and request.builder in self.builders("context")
@@ -212,7 +214,7 @@ def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str
         said = [match[1] for line in text.splitlines() if (match := _REFUSED.search(line))]
         return _refused(f"{request.push[0]} was not pushed", request.push[0], (said or [tail[-1]])[-1])
     return CommandError(
-        f"docker buildx build of stage {request.target} exited with {error.code}; last {len(tail)} lines:",
+        f"docker buildx build of stage {request.target} exited with {error.code}",
         argv=error.argv,
         code=error.code,
         tail=tail,

@@ -103,6 +103,32 @@ def test_no_more_units_run_at_once_than_there_are_jobs(machine: Callable[[int, i
     assert at_once(lines, lambda _: 1) == 3
 
 
+def test_what_a_builds_units_have_claimed_is_seen_while_they_run(
+    machine: Callable[[int, int], Machine], tmp_path: Path
+) -> None:
+    """A giant's claim is all there is; what waits, and what was killed, has claimed nothing."""
+    two = machine(2, 30)
+    with pool.joined(tmp_path / "joined", "legacy", 30 * pool.BLOCK_MIB) as joined:
+
+        def claimed() -> int:
+            return joined.claimed(tmp_path / "claims.tsv")
+
+        assert claimed() == 0
+        heavy = two.hold("heavy.cu.o")
+        two.hold("light.cu.o")
+        two.start("dear.cu.o")
+        assert claimed() == (12 + 1) * pool.BLOCK_MIB
+        two.started[1].kill()
+        two.started[1].wait()
+        heavy.touch()
+        two.started[0].wait()
+        two.started[2].wait()
+        assert claimed() == 0
+        giant = two.hold("giant.cu.o")
+        assert claimed() == 30 * pool.BLOCK_MIB
+        giant.touch()
+
+
 def test_units_fit_into_memory_together(machine: Callable[[int, int], Machine]) -> None:
     """Of 30 blocks, two units of 12 and some of one; never a third of 12."""
     four = machine(4, 30)

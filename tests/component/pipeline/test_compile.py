@@ -69,7 +69,7 @@ class Yard:
         self.engine = FakeEngine(on_build=self.compile)
         self.reporter = FakeReporter()
         self.lines = ["#1 [toolchain 1/9] FROM scratch", "#2 done"]
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.jobs: int | None = 2
         self.log_meanwhile = ""
 
@@ -291,9 +291,9 @@ def test_a_build_that_fails_leaves_the_last_artifact_and_nothing_half_made(
 
 def test_a_failed_build_names_its_log(yard: Yard) -> None:
     built(yard).failure = CommandError("stage artifact exited with 1")
-    with pytest.raises(CommandError):
+    with pytest.raises(CommandError) as caught:
         yard.export()
-    assert yard.reporter.lines == [f"! the whole log: {yard.place.log}"]
+    assert str(caught.value) == f"stage artifact exited with 1\nThe whole log: {yard.place.log}"
 
 
 def test_what_a_killed_build_left_is_removed_by_the_next(yard: Yard) -> None:
@@ -334,13 +334,34 @@ def test_what_the_build_container_says_to_the_user_is_shown(yard: Yard) -> None:
     yard.lines = [
         "#23 4.567 ortpacks: 550 units to compile, 2 at a time, about 31 min left",
         "#23 90.1 [55/550] Building CUDA object CMakeFiles/a.dir/pool.cu.o",
-        "#23 1234.567 ortpacks: 55/550 units, about 28 min left",
+        "#23 1234.567 ortpacks: 1 of the units failed",
     ]
     yard.export()
     assert yard.reporter.lines == [
         "550 units to compile, 2 at a time, about 31 min left",
-        "55/550 units, about 28 min left",
+        "1 of the units failed",
     ]
+
+
+def test_a_status_of_the_build_container_is_shown_and_not_logged(yard: Yard) -> None:
+    yard.lay_out()
+    yard.lines = [
+        "#23 1.0 [55/550] Building CUDA object CMakeFiles/a.dir/pool.cu.o",
+        (
+            '#23 2.0 ortpacks-progress: {"done":55,"total":550,"share":0.25,"minutes":28,"at_most":true,'
+            '"memory":3072,"cached":7}'
+        ),
+    ]
+    yard.export()
+    assert yard.reporter.lines == ["compile 25% 55/550 units, at most 28 min left, 3.0 GiB, 7 from the cache"]
+    assert yard.place.log.read_text() == f"{yard.lines[0]}\n"
+
+
+def test_an_interrupt_says_what_is_kept(yard: Yard) -> None:
+    built(yard).failure = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        yard.export()
+    assert yard.reporter.lines == ["what was compiled is kept"]
 
 
 @pytest.mark.parametrize(
@@ -364,13 +385,12 @@ KILLED = "Killed"
 
 
 def test_advice_ends_the_error(yard: Yard) -> None:
-    built(yard).failure = CommandError(
-        "stage artifact exited with 1; last 2 lines:", tail=["FAILED a.cu.o", KILLED]
-    )
+    built(yard).failure = CommandError("stage artifact exited with 1", tail=["FAILED a.cu.o", KILLED])
     with pytest.raises(CommandError) as caught:
         yard.export()
-    what, *lines, advice = str(caught.value).split("\n")
-    assert (what, lines) == ("stage artifact exited with 1; last 2 lines:", ["FAILED a.cu.o", KILLED])
+    what, *lines, log, advice = str(caught.value).split("\n")
+    assert (what, lines) == ("stage artifact exited with 1: Killed.", ["FAILED a.cu.o", KILLED])
+    assert log == f"The whole log: {yard.place.log}"
     assert "memory" in advice
     assert "--jobs" in advice
     assert caught.value.exit_code == 5
@@ -379,7 +399,7 @@ def test_advice_ends_the_error(yard: Yard) -> None:
 @pytest.mark.parametrize(
     "failure",
     [
-        CommandError("exited with 1; last 1 lines:", tail=["error: expected ';'"]),
+        CommandError("exited with 1", tail=["error: expected ';'"]),
         DiskError(f"full\n{KILLED}"),
     ],
     ids=["no known cause", "not the compiler"],

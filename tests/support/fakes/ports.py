@@ -33,6 +33,10 @@ class FakeReporter:
     def progress(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         yield lambda done: None
 
+    @contextmanager
+    def live(self, title: str) -> Iterator[Callable[[float, str], None]]:
+        yield lambda share, words: self.lines.append(f"{title} {share:.0%} {words}")
+
 
 @dataclass
 class FakeRunner:

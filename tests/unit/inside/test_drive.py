@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from builder.inside.costs import Line
 from builder.inside.drive import FailedUnit, Progress, available_memory, follow, report_failures
+from builder.inside.status import CompileStatus, read
 
 END = " "
 """Ninja ends the line of a failed unit with a space."""
@@ -39,14 +39,6 @@ COSTS = {"d/a.cc.o": 10.0, "d/b.cc.o": 10.0, "d/c.cu.o": 60.0, "d/e.cu.o": 20.0}
 GIB = 1 << 30
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The monotonic clock: what is put in front is the time."""
-    now = [1000.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
-
-
 def progress(
     costs: dict[str, float],
     *ran: Line,
@@ -60,7 +52,8 @@ def progress(
         ran=lambda: ran,
         tell=lambda _: None,
         others=lambda: others,
-        reported_at=time.monotonic(),
+        claimed=lambda: 0,
+        hits=lambda: 0,
     )
 
 
@@ -141,29 +134,32 @@ def test_without_a_failed_unit_none_is_told(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == ""
 
 
-def test_progress_is_told_at_each_tenth_of_the_cost_not_of_the_units(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_progress_is_the_units_and_the_share_of_their_cost() -> None:
     """a and b are a tenth each, c six, e two."""
-    run = progress(COSTS | {"d/f.cc.o": 0.0})
-    for number, output in enumerate(["d/a.cc.o", "d/f.cc.o", "d/c.cu.o", "d/b.cc.o", "d/e.cu.o"], start=1):
-        run.finished(output, f"{number}/5")
-    assert capsys.readouterr().out.splitlines() == [
-        "ortpacks: 1/5 units, about 2 min left",  # 90 s: halves are rounded to the even number
-        "ortpacks: 3/5 units, about 1 min left",
-        "ortpacks: 4/5 units, about 1 min left",
-        "ortpacks: 5/5 units, about 1 min left",
-    ]
+    run = progress(COSTS)
+    assert (run.status().done, run.status().total, run.status().share) == (0, 4, 0.0)
+    run.finished("d/c.cu.o")
+    assert (run.status().done, run.status().total, run.status().share) == (1, 4, 0.6)
+    run = progress(COSTS)
+    list(follow(lines(TRANSCRIPT), run, []))
+    assert (run.status().done, run.status().total, run.status().share) == (4, 4, 1.0)
 
 
-def test_progress_is_told_after_ten_minutes_too(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = progress({"a.o": 60.0, "b.o": 60.0, "c.o": 60.0, "d.o": 6000.0})
-    for number, (output, at) in enumerate([("a.o", 599), ("b.o", 600), ("c.o", 1199)], start=1):
-        clock[0] = 1000.0 + at
-        run.finished(output, f"{number}/4")
-    assert capsys.readouterr().out == "ortpacks: 2/4 units, about 101 min left\n"
+def test_units_that_ninja_finds_out_of_date_are_counted_when_they_come() -> None:
+    run = progress({"a.o": 10.0})
+    for output in ("a.o", "old.o"):
+        run.finished(output)
+    assert (run.status().done, run.status().total, run.status().share) == (2, 2, 1.0)
+
+
+def test_memory_and_hits_are_what_the_pool_and_ccache_say() -> None:
+    run = progress(COSTS)
+    claims, hits = [2560, 512], [3, 1]
+    run.claimed = lambda: claims.pop(0)
+    run.hits = lambda: hits.pop(0)
+    first, second = run.status(), run.status()
+    assert (first.memory, first.cached) == (2560, 3)
+    assert (second.memory, second.cached) == (512, 4), "hits add up, memory is that of now"
 
 
 @pytest.mark.parametrize(
@@ -181,58 +177,59 @@ def test_progress_is_told_after_ten_minutes_too(
     ],
 )
 def test_the_time_left_is_the_cost_of_what_is_left_at_the_rate_of_what_was_compiled(
-    ran: tuple[Line, ...], left: str, capsys: pytest.CaptureFixture[str]
+    ran: tuple[Line, ...], left: str
 ) -> None:
     costs = {"a.o": 600.0, "b.o": 180.0, "c.o": 85.0, "d.o": 935.0}
     run = progress(costs, *ran, jobs=2)
-    run.finished("a.o", "1/4")
-    assert capsys.readouterr().out == f"ortpacks: 1/4 units, {left} min left\n"
+    run.finished("a.o")
+    assert run.status().left == f"{left} min left"
 
 
-def test_units_from_the_cache_do_not_shorten_what_is_left(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A killed build's cache gives 380 of 891 units back in 19 s; the others are an hour's work for two."""
+def test_units_from_the_cache_do_not_shorten_what_is_left() -> None:
+    """A killed build's cache gives 380 of 891 units back; the others are an hour's work for two."""
     cached = [f"{number}.o" for number in range(380)]
-    log = [compiled(output, 0.05) for output in cached]
-    run = Progress(
-        costs={**dict.fromkeys(cached, 60.0), **{f"{number}.o": 7200 / 511 for number in range(380, 891)}},
-        jobs=2,
-        ran=lambda: [log.pop(0)],
-        tell=lambda _: None,
-        others=list,
-        reported_at=clock[0],
-    )
-    for number, output in enumerate(cached, start=1):
-        clock[0] += 0.05
-        run.finished(output, f"{number}/891")
-    assert capsys.readouterr().out.splitlines()[-1] == "ortpacks: 350/891 units, at most 75 min left"
-    assert run.left() == ", at most 60 min left"
+    costs = {**dict.fromkeys(cached, 60.0), **{f"{number}.o": 7200 / 511 for number in range(380, 891)}}
+    run = progress(costs, jobs=2)
+    for output in cached:
+        run.ran = lambda output=output: [compiled(output, 0.05)]  # type: ignore[misc]
+        run.finished(output)
+    status = run.status()
+    assert (status.done, status.total, status.left) == (380, 891, "at most 60 min left")
 
 
 def test_what_other_builds_have_left_takes_its_share_of_the_time() -> None:
-    assert progress({"a.o": 600.0}, jobs=2).left() == ", about 5 min left"
-    found = progress({"a.o": 600.0}, jobs=2, others=(1200.0, 600.0)).left()
-    assert found == ", at most 20 min left for this and 2 more"
+    assert progress({"a.o": 600.0}, jobs=2).status().left == "about 5 min left"
+    assert progress({"a.o": 600.0}, jobs=2, others=(1200.0, 600.0)).status().left == "at most 20 min left"
 
 
 def test_other_builds_are_told_what_is_left() -> None:
     told: list[float] = []
     run = progress({"a.o": 600.0, "b.o": 30.0})
     run.tell = told.append
-    run.finished("a.o", "1/2")
-    run.finished("b.o", "2/2")
+    run.finished("a.o")
+    run.finished("b.o")
     assert told == [30.0, 0.0]
 
 
 def test_nothing_to_compile_takes_no_time() -> None:
-    assert progress({}).left() == ""
+    assert progress({}).status().left == ""
 
 
-def test_what_is_no_unit_is_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_unit_costs_nothing() -> None:
+    run = progress(COSTS)
     said = "[0/1] Re-running CMake...\n[1/3] Linking CXX shared library libp.so\n[1/x]\n"
-    list(follow(lines(said), progress(COSTS), []))
-    assert capsys.readouterr().out == ""
+    list(follow(lines(said), run, []))
+    assert (run.status().done, run.status().total, run.status().share) == (0, 4, 0.0)
+
+
+def test_a_status_is_one_line_and_is_read_back() -> None:
+    sent = CompileStatus(done=171, total=550, share=0.31, minutes=12, at_most=False, memory=5200, cached=40)
+    assert sent.line() == (
+        'ortpacks-progress: {"done":171,"total":550,"share":0.31,"minutes":12,"at_most":false,'
+        '"memory":5200,"cached":40}'
+    )
+    assert read(sent.line()) == sent
+    assert str(sent) == "171/550 units, about 12 min left, 5.1 GiB, 40 from the cache"
 
 
 def test_memory_is_what_programs_can_still_have(monkeypatch: pytest.MonkeyPatch) -> None:

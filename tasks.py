@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from pathlib import Path
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
 from builder.app import inspection, quality, releasing, verbs
-from builder.app.command_line import ChosenVariants, architectures, make_wiring, over_variants, verb, wishes
+from builder.app.command_line import (
+    ChosenVariants,
+    architectures,
+    make_wiring,
+    over_variants,
+    typed_again,
+    verb,
+    wishes,
+)
 from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.runtime_image import ImageOptions
-from builder.builds.variant_build import side_by_side
+from builder.builds.variant_build import build_all
 from builder.builds.virtual_cards import asked_for as cards_asked_for
 from builder.errors import ValidationError
 from builder.pipeline.image import PLATFORM, require_platform, require_repository
@@ -81,8 +88,7 @@ def build(
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
     found = chosen.builds(jobs=jobs, memory=memory, force=force, cache=cache, ahead=from_)
-    walks = {name: one.build for name, one in found.items()}
-    for package in chain.from_iterable(side_by_side(walks, wiring.runner.interrupt)):
+    for package in build_all(found, wiring.runner.interrupt, typed_again("build")):
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
 

@@ -17,6 +17,7 @@ import functools
 import inspect
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -123,6 +124,12 @@ def _discard_output() -> None:
     """Send buffered output to /dev/null. Python would write it at exit, fail and exit with 120."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def typed_again(verb: str) -> str:
+    """The command as the user typed it, from ``verb`` on, to go on with: ``--force`` would begin anew."""
+    words = (word for word in sys.argv[sys.argv.index(verb) :] if word not in {"--force", "-f"})
+    return shlex.join(["./run", *words])
 
 
 def enum_value(kind: type[E], name: str, value: str | None) -> E | None:

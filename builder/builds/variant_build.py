@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -168,6 +168,14 @@ class VariantBuild:
                 advice=f"It has {', '.join(known)}.",
             )
 
+    def build_beside_others(self) -> tuple[Path, ...]:
+        """``build``, which reports why it fails: the others may go on for hours."""
+        try:
+            return self.build()
+        except BuilderError as error:
+            self._reporter.warn(str(error))
+            raise
+
     def check(self) -> None:
         """Check what the last build compiled against its variant; ``CheckFailedError`` has every finding."""
         self._require_engine()
@@ -319,6 +327,44 @@ class VariantBuild:
             store=self._store,
             reporter=self._reporter,
         )
+
+
+def build_all(
+    builds: Mapping[str, VariantBuild], interrupt: Callable[[], None], command: str
+) -> tuple[Path, ...]:
+    """Build variants side by side; the packages of all. ``interrupt`` is that of ``side_by_side``.
+
+    Of several, one that fails tells why at once and the others go on; the ``VariantsFailedError`` at the end
+    lists what was made, what was not, and ``command``, which goes on.
+    """
+    if len(builds) == 1:
+        return next(iter(builds.values())).build()
+    made: dict[str, tuple[Path, ...]] = {}
+
+    def build(name: str) -> None:
+        made[name] = builds[name].build_beside_others()
+
+    try:
+        side_by_side({name: partial(build, name) for name in builds}, interrupt)
+    except VariantsFailedError as error:
+        error.what = f"not made: {len(error.failures)} of {len(builds)} variants"
+        error.details = tuple(_account(builds, made, error.failures))
+        error.advice = f"What was made and compiled is kept. Go on with: {command}"
+        raise
+    return tuple(package for name in builds for package in made[name])
+
+
+def _account(
+    names: Iterable[str], made: Mapping[str, Sequence[Path]], failures: Mapping[str, BuilderError]
+) -> Iterator[str]:
+    for name in names:
+        yield from (f"  made      {name:<8} {package}" for package in made.get(name, ()))
+        if name in failures:
+            error = failures[name]
+            yield f"  not made  {name:<8} {error.headline}"
+            yield from (
+                f"{'':21}{line}" for line in (error.advice, error.log and f"log: {error.log}") if line
+            )
 
 
 T = TypeVar("T")

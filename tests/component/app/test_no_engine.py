@@ -18,11 +18,17 @@ def test_without_an_engine_nothing_is_fetched_or_made(place: Place, verb: str) -
 
 
 def test_without_an_engine_several_variants_are_told_one_by_one(place: Place) -> None:
-    sentence = NO_ENGINE_MESSAGE.removeprefix("error: ")
+    cause, advice = NO_ENGINE_MESSAGE.removeprefix("error: ").rstrip().split(" Start ", 1)
     chosen = [word for name in ("legacy", "modern", "latest") for word in ("--variant", name)]
-    assert place.fails(4, "build", *chosen) == (
-        f"error: legacy: {sentence}\nmodern: {sentence}\nlatest: {sentence}"
-    )
+    first, *each, last = place.fails(4, "build", *chosen, "--force", "--base", "assembled").splitlines()
+    assert first == "error: not made: 3 of 3 variants"
+    assert each == [
+        line
+        for name in ("legacy", "modern", "latest")
+        for line in (f"  not made  {name:<8} {cause}", f"{'':21}Start {advice}")
+    ]
+    again = "./run build --variant legacy --variant modern --variant latest --base assembled"
+    assert last == f"What was made and compiled is kept. Go on with: {again}"
     assert place.made() == set()
 
 

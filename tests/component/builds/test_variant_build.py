@@ -15,7 +15,7 @@ import pytest
 
 from builder.builds.builders import Builders
 from builder.builds.runtime_image import ImageOptions
-from builder.builds.variant_build import BuildOptions, VariantBuild
+from builder.builds.variant_build import BuildOptions, VariantBuild, build_all
 from builder.errors import (
     BuilderError,
     CheckFailedError,
@@ -25,6 +25,7 @@ from builder.errors import (
     NothingToDoError,
     ToolMissingError,
     ValidationError,
+    VariantsFailedError,
 )
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
@@ -87,9 +88,9 @@ def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
-def road(site: Site, *, force: bool = False, **wishes: Enum) -> VariantBuild:
+def road(site: Site, variant: str = "legacy", /, *, force: bool = False, **wishes: Enum) -> VariantBuild:
     options = BuildOptions(wishes=replace(WISHES, **wishes), force=force)  # type: ignore[arg-type]
-    return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
+    return VariantBuild(site.shop, site.shop.project.variants[variant], options, site.reporter)
 
 
 def packages(site: Site) -> list[str]:
@@ -428,6 +429,33 @@ def test_a_compile_that_failed_leaves_nothing_to_bundle(site: Site) -> None:
         road(site, force=True).build()
     with pytest.raises(CheckFailedError, match="was not compiled for this plan"):
         road(site).bundle()
+
+
+def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(site: Site) -> None:
+    export = site.engine.on_build
+
+    def fail_modern(request: ImageBuild, on_line: Callable[[str], None]) -> None:
+        if "modern" in str(request.output):
+            raise CommandError("nvcc exited with 1", tail=["x.cu(3): error", "ortpacks: 1 unit failed"])
+        export(request, on_line)
+
+    site.engine.on_build = fail_modern
+    with pytest.raises(VariantsFailedError) as caught:
+        build_all(
+            {name: road(site, name) for name in ("legacy", "modern")}, lambda: None, "./run build --all"
+        )
+    log = site.dist / "modern/build.log"
+    assert str(caught.value).splitlines() == [
+        "not made: 1 of 2 variants",
+        f"  made      legacy   {site.dist / PACKAGE}",
+        f"  made      legacy   {site.dist / THIN}",
+        "  not made  modern   nvcc exited with 1: 1 unit failed.",
+        f"                     log: {log}",
+        "What was made and compiled is kept. Go on with: ./run build --all",
+    ]
+    assert caught.value.exit_code == 5
+    (told,) = [line for line in site.reporter.lines if line.startswith("! nvcc")]
+    assert told.splitlines()[1:] == ["x.cu(3): error", "ortpacks: 1 unit failed", f"The whole log: {log}"]
 
 
 def make_image(build: VariantBuild) -> str:

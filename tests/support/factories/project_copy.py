@@ -67,6 +67,7 @@ class Place:
         with (
             mock.patch.dict(os.environ, self.env, clear=True),
             mock.patch.object(command_line, "ROOT", self.folder),
+            mock.patch.object(sys, "argv", ["ortpacks", *words]),
             contextlib.chdir(self.folder),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),

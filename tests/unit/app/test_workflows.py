@@ -108,14 +108,14 @@ def test_what_check_installs_and_asks_for_is_in_the_guide(root: Path) -> None:
 
 def test_what_is_built_is_asked_of_the_project(root: Path) -> None:
     made = jobs(root)
-    assert made["build"]["needs"] == ["pins", "matrix"]
-    assert made["build"]["strategy"] == {
-        "fail-fast": False,
-        "matrix": "${{ fromJSON(needs.matrix.outputs.legs) }}",
-    }
-    assert made["build"]["runs-on"] == "${{ matrix.runner }}"
-    assert made["build"]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
-    assert made["matrix"]["outputs"] == {"legs": "${{ steps.legs.outputs.legs }}"}
+    assert made["compile"]["needs"] == ["pins", "matrix"]
+    assert made["build"]["needs"] == ["pins", "matrix", "compile"]
+    for job, asked in (("build", "legs"), ("compile", "architectures")):
+        matrix = f"${{{{ fromJSON(needs.matrix.outputs.{asked}) }}}}"
+        assert made[job]["strategy"] == {"fail-fast": False, "matrix": matrix}
+        assert made[job]["runs-on"] == "${{ matrix.runner }}"
+        assert made[job]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
+        assert made["matrix"]["outputs"][asked] == f"${{{{ steps.legs.outputs.{asked} }}}}"
     assert [name for name in ("legacy", "modern", "latest") if name in text(root, "release")] == []
 
 
@@ -124,6 +124,7 @@ def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: 
     assert uses(root, "build") == [
         "actions/checkout",
         "docker/setup-buildx-action",
+        "actions/download-artifact",
         "crazy-max/ghaction-github-runtime",
         "actions/upload-artifact",
     ]
@@ -132,9 +133,14 @@ def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: 
     assert "ghaction-github-runtime" in str(build[made - 1]["uses"])
 
 
-def test_publishing_waits_for_every_build(root: Path) -> None:
-    assert jobs(root)["publish"]["needs"] == "build"
-    assert "if" not in jobs(root)["publish"]
+def test_publishing_waits_for_every_build_and_for_no_more(root: Path) -> None:
+    """GitHub skips a job where any job before it has failed, unless the job says otherwise."""
+    made = jobs(root)
+    assert made["build"]["if"] == (
+        "${{ !cancelled() && needs.pins.result == 'success' && needs.matrix.result == 'success' }}"
+    )
+    assert made["publish"]["needs"] == "build"
+    assert made["publish"]["if"] == "${{ !cancelled() && needs.build.result == 'success' }}"
 
 
 def test_what_is_signed_is_all_that_goes_up_and_the_signature_goes_up_too(root: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import platform
@@ -16,7 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, Tuple
 
 from builder.client.cli import main
+from builder.client.output import Output
 from builder.client.world import World
+from builder.errors import DiskError
+from builder.files.disk import is_folder
+from builder.formats.text import shown
 from builder.gpu.devices import platform_of
 
 if TYPE_CHECKING:
@@ -30,24 +33,26 @@ BROKEN_PIPE = 141
 def run() -> int:
     """The command in ``sys.argv``, on this machine."""
     env = dict(os.environ)  # noqa: TID251 the client's own composition root
+    output = Output(sys.stdout, sys.stderr)
     world = World(
         surroundings=partial(_surroundings, env),
-        connect=partial(_connect, env),
+        connect=partial(_connect, env, output),
         platform=platform_of(platform.system(), platform.machine()),
         cores=os.cpu_count() or 1,
         ram_gib=_ram_gib(),
-        say=_to_stderr,
+        say=output.say,
         now=lambda: datetime.now(timezone.utc),
         free=lambda path: shutil.disk_usage(path).free,
         environments=_environments(),
-        confirm=_confirm if sys.stdin is not None and sys.stdin.isatty() else None,
+        confirm=partial(_confirm, output) if sys.stdin is not None and sys.stdin.isatty() else None,
     )
-    _escape_unprintable()
     try:
-        return main(sys.argv[1:], world, env, _home(), _to_stdout, _to_stderr)
-    except BrokenPipeError:  # whoever read has enough; Python would complain of it at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return main(sys.argv[1:], world, env, _home(), output.answer, output.say)
+    except BrokenPipeError:  # whoever read has enough
         return BROKEN_PIPE
+    except OSError as error:
+        output.say(f"ortpacks: the answer cannot be written: {error.strerror}. What was done stays done.")
+        return DiskError.exit_code
 
 
 def _surroundings(env: Mapping[str, str]) -> Surroundings:
@@ -57,22 +62,15 @@ def _surroundings(env: Mapping[str, str]) -> Surroundings:
     return Surroundings(env=env, ask=asker(env), work=worker(env), python=sys.executable or "python3")
 
 
-def _connect(env: Mapping[str, str]) -> Web:
+def _connect(env: Mapping[str, str], output: Output) -> Web:
     from builder.files.http_client import Web, open_url, trusted_certificates  # noqa: PLC0415 as above
 
     return Web(
         open=partial(open_url, certificates=trusted_certificates(env)),
         sleep=time.sleep,
-        progress=_progress(),
+        progress=_progress(output),
         hint="Check --index: packages lie beside index.json.",
     )
-
-
-def _escape_unprintable() -> None:
-    """Make stdout and stderr write an escape for characters that the terminal's encoding lacks."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _home() -> Path:
@@ -86,7 +84,7 @@ def _home() -> Path:
 def _environments() -> Tuple[Path, ...]:
     """Where this Python looks for packages, and where it would look for the user's."""
     named = (*sys.path, *site.getsitepackages(), site.getusersitepackages())
-    return tuple(Path(name) for name in dict.fromkeys(named) if Path(name).is_dir())
+    return tuple(Path(name) for name in dict.fromkeys(named) if is_folder(Path(name)))
 
 
 def _ram_gib() -> int:
@@ -96,35 +94,23 @@ def _ram_gib() -> int:
     return math.ceil(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)
 
 
-def _progress() -> Callable[[int, int], None]:
+def _progress(output: Output) -> Callable[[int, int], None]:
     """A progress line on a terminal; nothing elsewhere."""
     if sys.stderr is not None and sys.stderr.isatty():
         from builder.client.install.obtain import Meter  # noqa: PLC0415 as above
 
-        return Meter(_move, time.monotonic)
+        return Meter(output.write, time.monotonic)
     return lambda _done, _total: None
 
 
-def _move(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
-
-
-def _confirm(question: str) -> bool:
+def _confirm(output: Output, question: str) -> bool:
     """Yes unless the user says otherwise; the end of the input is no."""
-    sys.stderr.write(f"{question} [Y/n] ")
-    sys.stderr.flush()
-    line = sys.stdin.readline()
+    output.write(f"{shown(question)} [Y/n] ")
+    try:
+        line = sys.stdin.readline()
+    except ValueError:  # no text
+        return False
     return bool(line) and line.strip().lower() in {"", "y", "yes"}
-
-
-def _to_stdout(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def _to_stderr(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 if __name__ == "__main__":

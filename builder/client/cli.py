@@ -22,6 +22,7 @@ from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import BuilderError, ConfigError, ValidationError, os_error
 from builder.files.disk import absolute
 from builder.formats.package_names import INDEX, Layout
+from builder.formats.text import shown
 
 COMMANDS = {
     "detect": ("show_gpus", "show the NVIDIA GPUs of this machine and how they were found"),
@@ -51,7 +52,7 @@ exit codes:
   7  bytes are not what they should be
   9  --variant has no package for this platform, or not in that --layout
  10  a download did not come through
- 11  the disk is full or cannot be written
+ 11  the disk is full or cannot be written, or the answer cannot
  12  the package is whole and does not load on this machine
 130  interrupted
 141  whoever read the output went away
@@ -90,7 +91,7 @@ Command = Callable[[World, ClientOptions], CommandAnswer]
 def main(
     argv: Sequence[str], world: World, env: Mapping[str, str], home: Path, out: Print, err: Print
 ) -> int:
-    """Run one command and return its exit code; ``SystemExit`` for ``--help``.
+    """Run one command and return its exit code. Raises what ``out`` raises.
 
     With ``--json`` whatever happens is one JSON document on ``out``; an error is told on ``err`` as well.
     """
@@ -100,6 +101,9 @@ def main(
         module, _ = COMMANDS[arguments.command]
         command = getattr(import_module(f"builder.client.commands.{module}"), f"answer_{arguments.command}")
         answer = cast("Command", command)(world, _options(arguments, env, home))
+    except HelpError as wanted:
+        out(str(wanted))
+        return 0
     except BuilderError as error:
         return _failed(error.exit_code, str(error), argv, as_json, out, err)
     except OSError as error:
@@ -107,7 +111,8 @@ def main(
         return _failed(failure.exit_code, str(failure), argv, as_json, out, err)
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
-    out(_spelled(answer.value) if as_json else "\n".join(answer.lines))
+    text = "\n".join(answer.lines)
+    out(_spelled(answer.value) if as_json else text if answer.script else shown(text))
     return answer.code
 
 
@@ -119,17 +124,25 @@ def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Pr
 
 
 def _spelled(value: Mapping[str, object]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    return json.dumps(value, indent=2)  # ASCII: the same in every encoding
+
+
+class HelpError(Exception):
+    """The user asks how to use the program: the text is the answer."""
 
 
 class _Parser(argparse.ArgumentParser):
+    def print_help(self, file: object = None) -> NoReturn:  # noqa: ARG002 argparse's own signature
+        """Leave the printing to whoever knows the streams."""
+        raise HelpError(self.format_help().rstrip())
+
     def error(self, message: str) -> NoReturn:
         """A message and exit code 2, as for every other wrong value."""
         raise ConfigError(f"{message}\n{self.format_usage().strip()}")
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments. ``ConfigError`` for wrong ones, ``SystemExit`` for ``--help``."""
+    """The arguments. ``ConfigError`` for wrong ones, ``HelpError`` for ``--help``."""
     return _parser().parse_args(argv)
 
 
@@ -147,7 +160,8 @@ def _options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) 
         index=_index(given, env) if arguments.command in _READ_INDEX and not given.get("installed") else None,
         variant=given.get("variant"),
         device=given.get("device"),
-        dialect=given.get("shell") or "sh",
+        dialect=given.get("shell"),
+        as_json=given["json"],
         layout=None if given.get("layout") == AUTO else given.get("layout"),
         look_in=tuple(_look_in(given.get("look_in") or [], env)),
         wheels=tuple(_folders(given.get("wheels") or [])),
@@ -285,7 +299,9 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
     if name == "select":
         command.add_argument("--explain", action="store_true", help="all packages and GPUs as a table")
     if name == "env":
-        command.add_argument("--shell", choices=sorted(SHELLS), default="sh", help="default: sh")
+        command.add_argument(
+            "--shell", choices=sorted(SHELLS), help="default: powershell on Windows, else sh"
+        )
     if name == "list":
         command.add_argument("--installed", action="store_true", help="only what is installed")
     if name == "uninstall":

@@ -62,8 +62,9 @@ class ClientOptions:
     variant: Optional[str] = None
     device: Optional[str] = None
     """GPUs by number or UUID, separated by commas."""
-    dialect: str = "sh"
-    """Shell that ``env`` writes for."""
+    dialect: Optional[str] = None
+    """Shell that ``env`` writes for; ``None``: the platform's own."""
+    as_json: bool = False
     layout: Optional[str] = None
     """``full`` or ``thin``; ``None``: whichever is better here."""
     look_in: Tuple[Path, ...] = ()
@@ -92,6 +93,8 @@ class CommandAnswer:
     value: Mapping[str, object]
     lines: Tuple[str, ...]
     code: int = 0
+    script: bool = False
+    """Whether the lines are for a shell, which must get every character of them as it is."""
 
 
 def head(command: str) -> Dict[str, object]:

@@ -90,6 +90,16 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there. One that may not be looked at is not, where ``Path.is_dir`` raises."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there. One that may not be looked at is not, where ``Path.is_file`` raises."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with all that is in it, if it is there. Raises ``OSError``."""
     if path.is_dir() and not path.is_symlink():

@@ -13,6 +13,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
+def shown(text: str) -> str:
+    """As ``printable``, with its lines kept."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def shortened(text: str) -> str:
     """As ``printable``, with the end of a long text left out."""
     return printable(f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import struct
 from typing import Callable, Dict, List, Mapping
 
 from builder.client.install.current import installed, stable_path
 from builder.client.install.prefix import Prefix, read_info
 from builder.client.world import ClientOptions, CommandAnswer, World, head
+from builder.errors import ValidationError
 from builder.formats.package_names import HOSTS, LINUX
+from builder.formats.text import printable
 
 SYSTEMD = "systemd"
 
@@ -29,9 +33,16 @@ def _fish(name: str, value: str, separator: str) -> str:
 
 
 def _powershell(name: str, value: str, separator: str) -> str:
-    escaped = value.replace("'", "''")
     rest = f" + $(if ($env:{name}) {{'{separator}' + $env:{name}}})" if separator else ""
-    return f"$env:{name} = '{escaped}'{rest}"
+    return f"$env:{name} = {_powershell_text(value)}{rest}"
+
+
+def _powershell_text(value: str) -> str:
+    """In quotes, or by its characters' numbers: PowerShell reads another code page than Python writes."""
+    if value.isascii():
+        return "'{}'".format(value.replace("'", "''"))
+    numbers = ",".join(str(number) for (number,) in struct.iter_unpack("<H", value.encode("utf-16-le")))
+    return f"(-join [char[]]({numbers}))"
 
 
 def _cmd(name: str, value: str, separator: str) -> str:
@@ -58,8 +69,9 @@ SHELLS: Mapping[str, Line] = {
 def answer_env(world: World, options: ClientOptions) -> CommandAnswer:
     """The variables an application needs."""
     values = variables(options.prefix, world.platform)
-    statements = lines(values, options.dialect, world.platform)
-    return CommandAnswer({**head("env"), "variables": values}, tuple(statements))
+    shell = options.dialect or ("powershell" if world.platform.startswith("win") else "sh")
+    statements = () if options.as_json else lines(values, shell, world.platform)
+    return CommandAnswer({**head("env"), "variables": values}, tuple(statements), script=True)
 
 
 JIT_CACHE_BYTES = 4 * 2**30
@@ -93,10 +105,29 @@ def library_path(platform: str) -> str:
 
 
 def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
-    """One statement per variable, for a shell of ``SHELLS``; library paths go before what is set."""
+    """One statement per variable, for a shell of ``SHELLS``; library paths go before what is set.
+
+    Raises ``ValidationError`` where the shell would not understand a value.
+    """
+    for value in values.values():
+        _require_spellable(value, shell, platform)
     separator = ";" if platform.startswith("win") else ":"
     paths = library_path(platform)
     settings = [
         SHELLS[shell](name, value, separator if name == paths else "") for name, value in values.items()
     ]
     return ["[Service]", *settings] if shell == SYSTEMD else settings
+
+
+_NO_TEXT = re.compile("[\ud800-\udfff]")
+"""Bytes of a path that are no text, as Python has them."""
+
+
+def _require_spellable(value: str, shell: str, platform: str) -> None:
+    """``ValidationError`` where what is printed would be another path than the one that is meant."""
+    foreign = platform.startswith("win") and shell != "powershell" and not value.isascii()
+    if foreign or (shell not in {"sh", "fish"} and _NO_TEXT.search(value)):
+        raise ValidationError(
+            f"--shell {shell}: {printable(value)} cannot be written so that this shell reads the same.",
+            advice="Take env --json, or install with --prefix into a folder whose name is plain ASCII.",
+        )

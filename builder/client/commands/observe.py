@@ -21,6 +21,7 @@ from builder.client.trials.try_out import OrtTrials, host_of, model_file, reason
 from builder.client.world import ClientOptions, World
 from builder.errors import BuilderError, ConfigError, NothingToDoError
 from builder.files.digest import Digest, has_bytes
+from builder.files.disk import is_file, is_folder
 from builder.findings.observed import (
     Cache,
     Distribution,
@@ -255,7 +256,7 @@ def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterato
     for place in _before(folder / _LIB, env):
         for entry in entries:
             path = place / entry.path[len(_LIB) :]
-            if _is(path.is_file) and not has_bytes(path, Digest(entry.size, entry.sha256)):
+            if is_file(path) and not has_bytes(path, Digest(entry.size, entry.sha256)):
                 yield Shadow(path.name, str(path), _version(path), _own(entry, manifest))
 
 
@@ -263,19 +264,11 @@ def _before(lib: Path, env: Mapping[str, str]) -> Iterator[Path]:
     """The variable's folders up to the package's own: the loader asks RUNPATH only after them."""
     for name in env.get(LIBRARY_PATH, "").split(os.pathsep):
         place = Path(name)
-        if not name or not _is(place.is_dir):
+        if not name or not is_folder(place):
             continue
         if place.resolve() == lib.resolve():
             return
         yield place
-
-
-def _is(kind: Callable[[], bool]) -> bool:
-    """What may not be looked at is not there."""
-    try:
-        return kind()
-    except OSError:
-        return False
 
 
 def _version(path: Path) -> Optional[str]:

@@ -28,7 +28,7 @@ from builder.files.digest import (
     sha256_of,
     write_new,
 )
-from builder.files.disk import sync_file
+from builder.files.disk import is_folder, sync_file
 from builder.files.package_tar import bad_package, parts_of
 from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
@@ -193,7 +193,7 @@ class Nearby:
     def promising(self) -> bool:
         """Whether there is anything at all to look at; costs nothing."""
         versions = self.prefix.versions
-        return any((folder / NVIDIA).is_dir() for folder in self.environments) or (
+        return any(is_folder(folder / NVIDIA) for folder in self.environments) or (
             versions.is_dir() and any(versions.iterdir())
         )
 
@@ -239,10 +239,10 @@ def site_packages(folders: Iterable[Path]) -> Tuple[Path, ...]:
     """
     found: Dict[Path, None] = {}
     for folder in folders:
-        if not folder.is_dir():
+        if not is_folder(folder):
             raise ConfigError(f"{folder}: no such folder. --look-in and ORTPACKS_LOOK_IN name environments.")
         inner = (path for pattern in _ENVIRONMENTS for path in sorted(folder.glob(pattern)))
-        found.update(dict.fromkeys(path for path in (folder, *inner) if (path / NVIDIA).is_dir()))
+        found.update(dict.fromkeys(path for path in (folder, *inner) if is_folder(path / NVIDIA)))
     return tuple(found)
 
 

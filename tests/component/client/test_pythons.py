@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from builder.client.cli import COMMANDS
-from builder.pipeline.client_zipapp import build_client
 from tests.doubles.release import FILES, cut, write_release
 from tests.doubles.wheels import WHEELS, unpacked
-from tests.support import ROOT
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
@@ -61,12 +59,6 @@ class Shell:
         )
         assert (done.returncode, done.stderr) == (code, told), (argv, done.stdout, done.stderr)
         return done.stdout
-
-
-@pytest.fixture(scope="module")
-def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("dist") / "ortpacks.pyz"
-    return build_client(ROOT, target, None)
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,6 @@ from tests.support import ROOT
 from tests.support.schemas import schema
 
 
-@pytest.fixture(scope="module")
-def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("dist"))
-
-
 def build(folder: Path, index_url: str | None = None) -> Path:
     return build_client(ROOT, folder / "ortpacks.pyz", index_url)
 

@@ -1,0 +1,117 @@
+"""The client's streams and its surroundings at their worst: closed, full, of another encoding, forbidden."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from builder.client.commands.environment import lines
+from builder.errors import ValidationError
+from tests.doubles.release import write_release
+
+GPU = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07"}
+
+NOBODY = 65534
+"""A user whom root's folders are closed to."""
+
+
+def run(
+    argv: Sequence[str | Path], env: Mapping[str, str], *, streams: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    """The client; ``streams`` is what a shell line has behind the command."""
+    words = [sys.executable, "-S", *map(str, argv)]
+    line = ["sh", "-c", f'exec "$@" {streams}', "sh", *words] if streams else words
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **GPU, **env}
+    return subprocess.run(line, env=environment, capture_output=True, check=False)
+
+
+@pytest.mark.parametrize("command", [["--help"], ["detect"], ["env"], ["doctor"]])
+def test_a_home_and_a_python_path_that_may_not_be_looked_at(
+    pyz: Path, tmp_path: Path, command: list[str]
+) -> None:
+    """As in a container that is started with ``--user`` and root's home."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    closed = tmp_path / "closed"
+    (closed / "inside").mkdir(parents=True)
+    closed.chmod(0o700)
+    for folder in (pyz.parent, pyz.parent.parent):  # pytest keeps them to itself
+        folder.chmod(0o755)
+    done = subprocess.run(
+        ["/usr/bin/python3", pyz, *command],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(closed), "PYTHONPATH": str(closed / "inside"), **GPU},
+        user=NOBODY,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == {"env": 11, "doctor": 6}.get(command[0], 0), done.stderr
+    assert ("Permission denied" in done.stdout + done.stderr) == (command[0] in {"env", "doctor"})
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+@pytest.mark.parametrize("name", ["Jos\N{LATIN SMALL LETTER E WITH ACUTE}", "\udce9", "\N{SNOWMAN}"])
+def test_a_path_keeps_its_bytes_whatever_the_encoding_is(
+    pyz: Path, tmp_path: Path, name: str, encoding: str
+) -> None:
+    prefix = tmp_path / name
+    index = write_release(tmp_path / "release")
+    env = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
+    assert run([pyz, "install", "--index", index, "--prefix", prefix], env).returncode == 0
+    lib = os.fsencode(prefix / "current" / "lib")
+    said = run([pyz, "env", "--prefix", prefix], env)
+    told = subprocess.run(["sh", "-c", said.stdout + b'\nprintf %s "$LD_LIBRARY_PATH"'], capture_output=True)  # noqa: PLW1510
+    assert told.stdout == lib
+    answer = json.loads(run([pyz, "env", "--json", "--prefix", prefix], env).stdout.decode("ascii"))
+    assert os.fsencode(answer["variables"]["LD_LIBRARY_PATH"]) == lib
+
+
+def test_powershell_is_told_letters_by_their_numbers() -> None:
+    """UTF-16, as ``[char]`` takes it: its code page and Python's differ on Windows."""
+    said = lines({"X": "C:\\Jos\N{LATIN SMALL LETTER E WITH ACUTE}"}, "powershell", "win-x64")
+    assert said == ["$env:X = (-join [char[]](67,58,92,74,111,115,233))"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "platform", "value"),
+    [
+        ("cmd", "win-x64", "C:\\\N{SNOWMAN}"),
+        ("sh", "win-x64", "\N{SNOWMAN}"),
+        ("systemd", "linux-x64", "\udce9"),
+    ],
+)
+def test_a_shell_that_would_read_another_path_is_told_none(shell: str, platform: str, value: str) -> None:
+    with pytest.raises(ValidationError, match="plain ASCII"):
+        lines({"X": value}, shell, platform)
+
+
+@pytest.mark.parametrize("command", [["--help"], ["detect"], ["detect", "--json"], ["verify", "--json"]])
+@pytest.mark.parametrize("streams", [">/dev/full", ">&-"])
+def test_an_answer_that_cannot_be_written_is_said(pyz: Path, command: list[str], streams: str) -> None:
+    done = run([pyz, *command], {}, streams=streams)
+    assert (done.returncode, b"Traceback" in done.stderr) == (11, False), done.stderr
+    assert b"ortpacks: the answer cannot be written: " in done.stderr
+
+
+@pytest.mark.parametrize("streams", ["2>/dev/full", "2>&-", "<&-", "<&- 2>&-"])
+def test_nobody_to_be_told_is_no_failure(pyz: Path, tmp_path: Path, streams: str) -> None:
+    index = write_release(tmp_path / "release")
+    data = {"XDG_DATA_HOME": str(tmp_path)}
+    done = run([pyz, "install", "--index", index], data, streams=streams)
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
+    assert run([pyz, "select"], data, streams=streams).returncode == 2
+
+
+def test_what_was_installed_stays_where_that_cannot_be_told(pyz: Path, tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release")
+    data = {"XDG_DATA_HOME": str(tmp_path)}
+    assert run([pyz, "install", "--index", index], data, streams=">/dev/full").returncode == 11
+    assert run([pyz, "verify"], data).returncode == 0

@@ -103,7 +103,10 @@ def is_file(path: Path) -> bool:
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder with all that is in it, if it is there. Raises ``OSError``."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        try:
+            shutil.rmtree(path)
+        except RecursionError as error:
+            raise OSError(errno.ELOOP, "folders lie too deep in folders", str(path)) from error
     else:
         path.unlink(missing_ok=True)
 

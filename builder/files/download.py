@@ -16,6 +16,7 @@ from builder.errors import IntegrityError, TransferError
 from builder.files.digest import CHUNK, Digest, RunningDigest, other_bytes, require_bytes, size_of
 from builder.files.disk import disk_errors, require_space
 from builder.files.http_client import (
+    SIZE,
     RangeRefusedError,
     Response,
     SlowError,
@@ -27,7 +28,7 @@ from builder.files.http_client import (
 )
 from builder.formats.text import without_userinfo
 
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _start_of(response: Response, wanted: WantedFile, part: Path, have: int) -> 
 def _length(response: Response) -> int:
     """The length of the answer in bytes; 0 where the server does not say."""
     text = response.headers.get("Content-Length", "")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if SIZE.fullmatch(text) else 0
 
 
 def _arriving(

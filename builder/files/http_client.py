@@ -59,6 +59,9 @@ _LOGINS: Mapping[int, str] = {
 _PROXY_REFUSES = re.compile(r"Tunnel connection failed: (\d{3})\b")
 """What ``http.client`` says of a proxy's answer to CONNECT. A certificate's error is a ``ValueError`` too."""
 
+SIZE = re.compile(r"[0-9]{1,18}")
+"""A number of bytes in a header."""
+
 T = TypeVar("T")
 
 
@@ -167,8 +170,8 @@ def read_small(url: str, limit: int, web: Web) -> bytes:
             raise TransientError(f"{without_userinfo(url)}: {error}") from error
         finally:
             response.close()
-        announced = response.headers.get("Content-Length")
-        if announced and announced.isdecimal() and len(content) < min(int(announced), limit):
+        announced = response.headers.get("Content-Length", "")
+        if SIZE.fullmatch(announced) and len(content) < min(int(announced), limit):
             shown = without_userinfo(url)
             raise TransientError(f"{shown}: ended after {len(content)} of {announced} bytes")
         return content

@@ -21,6 +21,9 @@ HEADER_LIMIT = 64 * 2**10
 NO_TAR = (tarfile.TarError, ValueError, RecursionError, OverflowError)
 """What ``tarfile`` raises of headers that somebody made up."""
 
+_DEEPEST = 16
+"""Parts of a path; ours have three. Folders in thousands of folders cannot be removed again."""
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -36,9 +39,10 @@ def bad_package(where: str, why: str, details: Sequence[str] = ()) -> IntegrityE
 
 
 def is_plain(path: str) -> bool:
-    """Whether a relative path leads nowhere else, on any system: no way up, no drive, no empty part."""
-    plain = all(part not in {"", ".", ".."} for part in path.split("/"))
-    return plain and not set(path) & set("\\:\0") and not _SURROGATE.search(path)
+    """Whether a relative path is short and leads nowhere else: no way up, no drive, no empty part."""
+    parts = path.split("/")
+    plain = all(part not in {"", ".", ".."} for part in parts)
+    return plain and len(parts) <= _DEEPEST and not set(path) & set("\\:\0") and not _SURROGATE.search(path)
 
 
 def parts_of(path: str, where: str) -> Tuple[str, ...]:

@@ -77,6 +77,9 @@ FIX = Fixes(
     }
 )
 
+_MOST_DIGITS = 9
+"""Of a part of a version."""
+
 _HALF = Capability.parse("5.3")
 
 
@@ -162,7 +165,7 @@ def _slow(seen: Seen, installed: InstalledPackage, served: List[Device]) -> Iter
 
 
 def _numbers(version: str) -> Tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+    return tuple(int(part) for part in version.split(".") if part.isdecimal() and len(part) <= _MOST_DIGITS)
 
 
 def _names(devices: Sequence[Device]) -> str:

@@ -28,7 +28,7 @@ LAYOUTS = tuple(layout.value for layout in Layout)
 
 SUPPORT = ("native", "jit", "partial", "none")
 
-_GLIBC = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+_GLIBC = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})+")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ def build_index(
     tag: str, packages: Sequence[Tuple[Manifest, StoredArchive]], models: Sequence[ModelRule]
 ) -> Index:
     """The index of a release's packages, sorted by file: the same packages give the same index."""
-    entries = sorted((_entry(manifest, stored) for manifest, stored in packages), key=lambda item: item.file)
+    entries = sorted(
+        (entry_of(manifest, stored) for manifest, stored in packages), key=lambda item: item.file
+    )
     return Index(format=FORMAT, tag=tag, packages=tuple(entries), models=tuple(models))
 
 
@@ -132,7 +134,8 @@ def loads(text: str, where: str) -> Index:
     return index
 
 
-def _entry(manifest: Manifest, stored: StoredArchive) -> IndexPackage:
+def entry_of(manifest: Manifest, stored: StoredArchive) -> IndexPackage:
+    """What an index says of the package with this manifest."""
     ort = manifest.onnxruntime
     return IndexPackage(
         name=manifest.name,

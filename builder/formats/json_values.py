@@ -23,6 +23,9 @@ _UNIONS = (Union, getattr(types, "UnionType", Union))
 
 _NAMES = {str: "text", int: "a whole number", bool: "true or false"}
 
+_LARGEST = 2**63
+"""No count or size of ours comes near it; what is larger has no place in a ``float`` or in the kernel."""
+
 
 def to_json(value: object) -> object:
     """The JSON value of a dataclass, tuple, mapping or scalar; keys keep the order they are declared in."""
@@ -84,6 +87,8 @@ def _read(kind: object, value: object, where: str, problems: List[str]) -> objec
 def _read_scalar(kind: object, value: object, where: str, problems: List[str]) -> object:
     if type(value) is not kind:
         problems.append(f"{where}: {_NAMES[cast('type', kind)]} is wanted, found {_spell(value)}")
+    elif isinstance(value, int) and abs(value) >= _LARGEST:
+        problems.append(f"{where}: a whole number below 2**63 is wanted")
     return value
 
 

@@ -112,7 +112,7 @@ def _outside(driver: str, window: Driver) -> Optional[str]:
 MUSL = ""
 """The glibc of a Linux system without one, where ``None`` stands for a version that is not known."""
 
-_VERSION = re.compile(r"\d+(?:\.\d+)+")
+_VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9})+")
 
 _KNOWN_BY = {
     "2.17": "CentOS 7",

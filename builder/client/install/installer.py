@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
@@ -35,10 +35,11 @@ from builder.errors import ConfigError, IntegrityError
 from builder.files.disk import sync_folder
 from builder.files.http_client import Web
 from builder.files.package_tar import bad_package
-from builder.formats.index import IndexPackage
+from builder.formats.index import IndexPackage, StoredArchive, entry_of
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import shortcoming
 from builder.formats.package_names import form_of, stem
+from builder.formats.text import shortened
 from builder.selection.choice import PackageChoice
 
 _PROVIDER = "libonnxruntime_providers_cuda.so"
@@ -218,11 +219,18 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
 
 
 def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
-    claimed = (manifest.layout, manifest.installed_size)
-    if claimed != (package.layout, package.installed_size):
-        wanted = f"    wanted: layout {package.layout}, {package.installed_size} bytes installed"
-        got = f"    got:    layout {claimed[0]}, {claimed[1]} bytes"
-        raise bad_package(package.file, "its manifest and the index disagree.", (wanted, got))
+    """``IntegrityError`` where the manifest says something else than the index, by which it was chosen."""
+    told = entry_of(manifest, StoredArchive(package.file, package.size, package.sha256, package.parts))
+    if package.onnxruntime.host is None:  # an index of format 3
+        told = replace(told, onnxruntime=replace(told.onnxruntime, host=None))
+    for field in fields(told):
+        wanted, got = getattr(package, field.name), getattr(told, field.name)
+        if wanted != got:
+            details = (
+                f"    wanted: {shortened(str(wanted))} (index)",
+                f"    got:    {shortened(str(got))} (manifest)",
+            )
+            raise bad_package(package.file, f"its manifest and the index disagree on {field.name}.", details)
 
 
 def _put_in_place(part: Path, folder: Path, aside: Path) -> None:

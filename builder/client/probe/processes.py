@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Callable, Iterator, List, Mapping, Optional, Sequence, cast
 
 from builder.errors import CommandError
+from builder.formats.text import mib
 
 if sys.platform == "linux":
     import fcntl
@@ -23,6 +26,9 @@ _SET_PIPE_SIZE = 1031
 
 _PIPE_BYTES = 2**20
 """As much as Linux gives to anybody; 64 KiB without asking."""
+
+_MOST_BYTES = 64 * 2**20
+"""Of what a program writes: a session's log of a large model has a tenth of it."""
 
 _LITTLE = 2**20
 """Bytes; a tar ends with at most some ten thousand that nobody reads."""
@@ -47,7 +53,7 @@ class ProcessAnswer:
 
 Ask = Callable[[Sequence[str], float], ProcessAnswer]
 """``ask(argv, seconds)``. Raises ``OSError`` when the program cannot be started, ``TimeoutError`` when it was
-stopped at the time limit."""
+stopped: at the time limit, or because it wrote without end."""
 
 _ROOT = Path(__file__).parents[3]
 """What ``builder`` is imported from: the source tree, or the one file of the client."""
@@ -68,7 +74,7 @@ def child(python: str, module: str, *arguments: str) -> List[str]:
 
 Work = Callable[[Sequence[str], Path], ProcessAnswer]
 """``work(argv, folder)``: a program that may take its time and keeps its temporary files in ``folder``.
-Raises ``OSError`` when it cannot be started."""
+Raises ``OSError`` when it cannot be started, ``TimeoutError`` when it wrote without end."""
 
 
 def asker(env: Mapping[str, str]) -> Ask:
@@ -120,27 +126,65 @@ def _run(argv: Sequence[str], env: Mapping[str, str], seconds: Optional[float]) 
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
+    ears = [_Ear(process, cast("IO[bytes]", pipe)) for pipe in (process.stdout, process.stderr)]
     try:
-        stdout, stderr = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        _kill(process)
-        raise TimeoutError(f"no answer within {error.timeout:g} s") from None
+        _hear_out(process, ears, seconds)
     except BaseException:
         _kill(process)
         raise
-    return ProcessAnswer(process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    finally:
+        for ear in ears:
+            ear.close()
+    stdout, stderr = (ear.heard.decode(errors="replace") for ear in ears)
+    return ProcessAnswer(process.returncode, stdout, stderr)
+
+
+def _hear_out(process: subprocess.Popen[bytes], ears: Sequence[_Ear], seconds: Optional[float]) -> None:
+    """Return when the program has ended and all it wrote is heard. Raises ``TimeoutError``."""
+    deadline = time.monotonic() + (threading.TIMEOUT_MAX / 2 if seconds is None else seconds)
+    for ear in ears:
+        ear.join(max(deadline - time.monotonic(), 0))
+    if any(len(ear.heard) > _MOST_BYTES for ear in ears):
+        raise TimeoutError(f"stopped, for it wrote more than {mib(_MOST_BYTES)}")
+    try:
+        process.wait(0 if any(ear.is_alive() for ear in ears) else max(deadline - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"no answer within {seconds:g} s") from None
+    if any(ear.is_alive() for ear in ears):  # what it started still holds the pipe
+        raise TimeoutError(f"no answer within {seconds:g} s")
+
+
+class _Ear(threading.Thread):
+    """Keeps what a program writes into a pipe. One that writes without end is ended."""
+
+    def __init__(self, process: subprocess.Popen[bytes], pipe: IO[bytes]) -> None:
+        super().__init__(daemon=True)
+        self.heard = bytearray()
+        self._process, self._pipe = process, pipe
+        self.start()
+
+    def run(self) -> None:
+        """Listen to the end."""
+        while len(self.heard) <= _MOST_BYTES:
+            chunk = os.read(self._pipe.fileno(), _PIPE_BYTES)
+            if not chunk:
+                return
+            self.heard += chunk
+        _kill(self._process)
+
+    def close(self) -> None:
+        """Give the pipe back, unless a program that cannot be ended still holds it."""
+        self.join(_GRACE_SECONDS)
+        if not self.is_alive():
+            self._pipe.close()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End it and what it started. A program stuck in the kernel driver is left behind, not waited for."""
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
-        process.kill()
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
-    try:
+    with suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+    with suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        return

@@ -13,7 +13,9 @@ import pytest
 
 from builder.client.commands.environment import lines
 from builder.errors import ValidationError
-from tests.doubles.release import write_release
+from tests.doubles.gpus import program
+from tests.doubles.hostile import says
+from tests.doubles.release import serving, write_release
 
 GPU = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07"}
 
@@ -27,7 +29,7 @@ def run(
     """The client; ``streams`` is what a shell line has behind the command."""
     words = [sys.executable, "-S", *map(str, argv)]
     line = ["sh", "-c", f'exec "$@" {streams}', "sh", *words] if streams else words
-    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **GPU, **env}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **env}
     return subprocess.run(line, env=environment, capture_output=True, check=False)
 
 
@@ -64,7 +66,7 @@ def test_a_path_keeps_its_bytes_whatever_the_encoding_is(
 ) -> None:
     prefix = tmp_path / name
     index = write_release(tmp_path / "release")
-    env = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
+    env = {**GPU, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0", "LC_ALL": "C.UTF-8"}
     assert run([pyz, "install", "--index", index, "--prefix", prefix], env).returncode == 0
     lib = os.fsencode(prefix / "current" / "lib")
     said = run([pyz, "env", "--prefix", prefix], env)
@@ -93,10 +95,34 @@ def test_a_shell_that_would_read_another_path_is_told_none(shell: str, platform:
         lines({"X": value}, shell, platform)
 
 
+def test_nothing_that_others_write_steers_the_terminal(pyz: Path, tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release")
+    told = json.loads(index.read_text())
+    told["tag"] = "\x1b[31m\x9b2Jt"
+    for package in told["packages"]:
+        package["name"] = "\x1b]0;mine\x07\u202e"
+    index.write_text(json.dumps(told))
+    smi = program(tmp_path / "bin", r"printf '0, GPU-1, \033[2JRTX\n'")
+    env = {"PATH": f"{Path(smi).parent}:/usr/bin:/bin", "XDG_DATA_HOME": str(tmp_path / "data")}
+    with serving(index.parent) as server:
+        server.faults.append(says(b"HTTP/1.1 410 \x1b[2Jgone\r\n\r\n"))
+        said = [
+            run([pyz, "install", "--index", f"{server.url}/"], {**GPU, **env}),
+            run([pyz, "list", "--index", index], {**GPU, **env}),
+            run([pyz, "select", "--index", index], {**GPU, **env}),
+            run([pyz, "detect"], env),
+        ]
+    everything = b"".join(done.stdout + done.stderr for done in said)
+    assert b"\\x1b[2JRTX" in said[-1].stdout
+    assert b"\\x1b[2Jgone" in said[0].stderr
+    assert not {0x1B, 0x07} & set(everything)
+    assert not set(everything.decode()) & {"\x9b", "\u202e"}
+
+
 @pytest.mark.parametrize("command", [["--help"], ["detect"], ["detect", "--json"], ["verify", "--json"]])
 @pytest.mark.parametrize("streams", [">/dev/full", ">&-"])
 def test_an_answer_that_cannot_be_written_is_said(pyz: Path, command: list[str], streams: str) -> None:
-    done = run([pyz, *command], {}, streams=streams)
+    done = run([pyz, *command], GPU, streams=streams)
     assert (done.returncode, b"Traceback" in done.stderr) == (11, False), done.stderr
     assert b"ortpacks: the answer cannot be written: " in done.stderr
 
@@ -104,7 +130,7 @@ def test_an_answer_that_cannot_be_written_is_said(pyz: Path, command: list[str],
 @pytest.mark.parametrize("streams", ["2>/dev/full", "2>&-", "<&-", "<&- 2>&-"])
 def test_nobody_to_be_told_is_no_failure(pyz: Path, tmp_path: Path, streams: str) -> None:
     index = write_release(tmp_path / "release")
-    data = {"XDG_DATA_HOME": str(tmp_path)}
+    data = {**GPU, "XDG_DATA_HOME": str(tmp_path)}
     done = run([pyz, "install", "--index", index], data, streams=streams)
     assert (done.returncode, b"Traceback" in done.stderr) == (0, False), done.stderr
     assert run([pyz, "select"], data, streams=streams).returncode == 2
@@ -112,6 +138,6 @@ def test_nobody_to_be_told_is_no_failure(pyz: Path, tmp_path: Path, streams: str
 
 def test_what_was_installed_stays_where_that_cannot_be_told(pyz: Path, tmp_path: Path) -> None:
     index = write_release(tmp_path / "release")
-    data = {"XDG_DATA_HOME": str(tmp_path)}
+    data = {**GPU, "XDG_DATA_HOME": str(tmp_path)}
     assert run([pyz, "install", "--index", index], data, streams=">/dev/full").returncode == 11
     assert run([pyz, "verify"], data).returncode == 0

@@ -54,6 +54,22 @@ def test_the_schema_and_the_reader_know_the_same_keys(root: Path) -> None:
     assert list(written["$defs"]["model"]["properties"]) == list(value["models"][0])  # type: ignore[index]
 
 
+@pytest.mark.parametrize("key", ["size", "unpacked_size", "installed_size"])
+def test_a_size_that_no_disk_has_is_refused(key: str) -> None:
+    value = as_json()
+    value["packages"][0][key] = 10**400  # type: ignore[index]
+    with pytest.raises(SchemaError, match=rf"packages\[0\]\.{key}: a whole number below 2\*\*63 is wanted"):
+        loads(json.dumps(value), "x")
+
+
+def test_a_glibc_of_five_thousand_digits_is_refused() -> None:
+    """Python reads no number of more than 4,300."""
+    value = as_json()
+    value["packages"][0]["glibc"] = f"2.{'9' * 5000}"  # type: ignore[index]
+    with pytest.raises(ValidationError, match=r"is not a version like 2\.34"):
+        loads(json.dumps(value), "x")
+
+
 def test_a_list_as_deep_as_a_well_is_no_index() -> None:
     with pytest.raises(ParseError, match=r"^x is not JSON"):
         loads("[" * 200_000, "x")

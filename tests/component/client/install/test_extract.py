@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -108,6 +110,7 @@ def test_every_reader_gives_the_same_bytes_of_many_frames(tmp_path: Path, module
     [
         ("gpu-package-info.json", "lists itself, gpu-package-info.json or a negative size"),
         ("lib/\udc80.so", "does not lie in its folder"),
+        ("lib/" + "a/" * 40 + "a.so", "does not lie in its folder"),
     ],
 )
 def test_names_that_could_not_be_verified_later_are_refused(tmp_path: Path, name: str, words: str) -> None:
@@ -122,6 +125,27 @@ def test_a_program_that_is_left_early_is_ended_and_not_read_to_its_end() -> None
         assert stream.read(10) == bytes(10)
     with pytest.raises(CommandError), output_of(endless) as stream:
         stream.read()
+
+
+def test_folders_too_deep_to_be_removed_are_a_message(tmp_path: Path) -> None:
+    """An ortpacks before this one made them, and then ended with a traceback at each start."""
+    machine = Machine(tmp_path / "home")
+    index = release_of(tmp_path / "release", archive(good()))
+    left = machine.prefix / ".ortpacks" / "parts" / "left"
+    left.mkdir(parents=True)
+    here = os.open(left, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("a", dir_fd=here)
+        inner = os.open("a", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    try:
+        assert machine.run("install", "--index", str(index)) == 11
+    finally:
+        subprocess.run(["rm", "-rf", left], check=True)
+    assert "folders lie too deep in folders" in machine.err
+    assert machine.run("install", "--index", str(index)) == 0, machine.err
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), RecursionError("x"), tarfile.ReadError("x")])

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -252,3 +253,36 @@ def test_an_older_driver_is_the_cpu_with_the_way_out(machine: Machine, release: 
 def test_recommend_counts_gpu_memory_only_where_the_gpu_is_used(machine: Machine, release: Path) -> None:
     assert machine.run("recommend", "--index", str(release)) == 0
     assert machine.out.startswith("tiny:")  # a stated GPU has no known memory
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "ortpacks-other"),
+        ("variant", "other"),
+        ("platform", "win-x64"),
+        ("glibc", "2.31"),
+        ("layout", "thin"),
+        ("installed_size", 10**9),
+        ("generations", ["Ada"]),
+        ("driver", {"floor": "500.0", "ceiling": None}),
+        ("capabilities", {"8.6": "native"}),
+        (
+            "onnxruntime",
+            {"version": "1.23.1", "origin": "wheel", "profile": None, "host": "wheel", "cannot_run": []},
+        ),
+    ],
+)
+def test_an_index_that_says_something_else_than_the_manifest_is_refused(
+    machine: Machine, release: Path, key: str, value: object
+) -> None:
+    """The choice is made by the index: another package was chosen than the one that would be installed."""
+    index = json.loads((release / "index.json").read_text())
+    for package in index["packages"]:
+        package[key] = value
+    (release / "index.json").write_text(json.dumps(index))
+    platform = {"platform": str(value)} if key == "platform" else {}
+    here = replace(machine, **platform)  # type: ignore[arg-type]
+    assert here.run("install", "--index", str(release)) == 7, here.out
+    assert f"its manifest and the index disagree on {key}." in here.err
+    assert not list((machine.prefix / "versions").iterdir())

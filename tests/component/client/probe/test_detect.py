@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from pathlib import Path
 
@@ -49,6 +50,21 @@ def test_a_hanging_nvidia_smi_is_stopped_with_its_children(
     found = detect(machine(tmp_path, smi=(program(tmp_path, "sleep 60 | cat"),)))
     assert probes(found)["nvidia-smi"].outcome is Outcome.TIMEOUT
     assert found.devices == ()
+
+
+def test_an_nvidia_smi_that_writes_without_end_is_stopped(tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    said = probes(detect(machine(tmp_path, smi=(program(tmp_path, "exec yes"),))))["nvidia-smi"]
+    assert (said.outcome, said.detail) == (Outcome.TIMEOUT, "stopped, for it wrote more than 64 MiB")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 1024, "KiB"
+
+
+def test_a_program_that_ends_and_leaves_its_pipe_to_another_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.client.probe.smi.SECONDS", 0.3)
+    found = detect(machine(tmp_path, smi=(program(tmp_path, "sleep 60 &"),)))
+    assert probes(found)["nvidia-smi"].outcome is Outcome.TIMEOUT
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 from typing import (
     Callable,
     Deque,
@@ -35,6 +36,9 @@ from builder.formats.parts import StoredFile
 
 AT_ONCE = 3
 """Parts that are fetched side by side."""
+
+LISTEN_SECONDS = 1.0
+"""Between two looks of who waits for them; on Windows an interrupt is heard at one."""
 
 
 def obtain(package: IndexPackage, located: Located, prefix: Prefix, web: Web) -> Path:
@@ -103,21 +107,41 @@ def _fetched(
     parts: Sequence[StoredFile], located: Located, prefix: Prefix, web: Web
 ) -> Generator[Path, None, None]:
     """Each part in order, proved. The next ones arrive meanwhile; when one fails, they all stop."""
-    stop = Event()
-    tally = ProgressTally(web.progress, sum(part.size for part in parts), stop)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        waiting: Deque[Future[Path]] = deque()
+    tally = ProgressTally(web.progress, sum(part.size for part in parts))
+    waiting: Deque[Future[Path]] = deque()
+    try:
+        for number, part in enumerate(parts):
+            waiting.append(_begun(partial(_bring, part, located, prefix, tally.web_of(number, web))))
+            if len(waiting) == AT_ONCE:
+                yield _next(waiting)
+        while waiting:
+            yield _next(waiting)
+    finally:
+        tally.stop()
+
+
+def _begun(work: Callable[[], Path]) -> Future[Path]:
+    """``work`` in a thread that nobody has to wait for: a server may keep it waiting for minutes."""
+    future: Future[Path] = Future()
+
+    def run() -> None:
         try:
-            for number, part in enumerate(parts):
-                own = replace(web, progress=tally.of(number), sleep=tally.pausing(web.sleep))
-                waiting.append(pool.submit(_bring, part, located, prefix, own))
-                if len(waiting) == AT_ONCE:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        except BaseException:
-            stop.set()
-            raise
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 it is raised where the result is asked for
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future
+
+
+def _next(waiting: Deque[Future[Path]]) -> Path:
+    """The first of ``waiting``, taken from there once it has arrived. Raises what any of them raises."""
+    pending = set(waiting)
+    while not waiting[0].done():
+        arrived, pending = wait(pending, LISTEN_SECONDS, FIRST_COMPLETED)
+        for future in arrived:
+            future.result()
+    return waiting.popleft().result()
 
 
 def _append(piece: Path, whole: Path, start: int, running: RunningDigest) -> None:
@@ -159,35 +183,46 @@ Report = Callable[[int, int], None]
 
 @dataclass
 class ProgressTally:
-    """Adds up what several threads have received; ``stop`` ends all of them at their next bytes."""
+    """Adds up what several threads have received, and stops them."""
 
     report: Report
     total: int
-    stop: Event
     _done: Dict[int, int] = field(default_factory=dict)
+    _stopped: Event = field(default_factory=Event)
     _lock: Lock = field(default_factory=Lock)
 
-    def of(self, number: int) -> Report:
-        """What the thread of file ``number`` reports to. Raises ``TransferError`` once ``stop`` is set."""
+    def stop(self) -> None:
+        """End every thread at its next bytes or its next try. None reports anything after this."""
+        with self._lock:
+            self._stopped.set()
+
+    def web_of(self, number: int, web: Web) -> Web:
+        """``web`` for the thread of file ``number``. Its calls raise ``TransferError`` once it is to stop."""
 
         def received(done: int, total: int) -> None:  # noqa: ARG001 the shape of ``Report``
-            if self.stop.is_set():
-                raise TransferError("Stopped, because another part of the archive did not come through.")
-            with self._lock:
+            with self._going():
                 self._done[number] = done
                 self.report(sum(self._done.values()), self.total)
 
-        return received
-
-    def pausing(self, sleep: Callable[[float], None]) -> Callable[[float], None]:
-        """``sleep`` in steps, so that ``stop`` ends it."""
+        def again(line: str) -> None:
+            with self._going():
+                web.again(line)
 
         def pause(seconds: float) -> None:
-            while seconds > 0 and not self.stop.is_set():
-                sleep(min(seconds, 1.0))
+            while seconds > 0:
+                with self._going():
+                    pass
+                web.sleep(min(seconds, 1.0))
                 seconds -= 1.0
 
-        return pause
+        return replace(web, progress=received, again=again, sleep=pause)
+
+    @contextmanager
+    def _going(self) -> Iterator[None]:
+        with self._lock:
+            if self._stopped.is_set():
+                raise TransferError("Stopped, because another part of the archive did not come through.")
+            yield
 
 
 @dataclass

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 
@@ -56,6 +61,49 @@ def test_a_missing_part_is_named(machine: Machine, release: Path, local: bool) -
     assert lost.name in machine.err
 
 
+@pytest.mark.parametrize("fault", [None, "stalls"])
+def test_a_missing_part_ends_all_at_once(machine: Machine, release: Path, fault: str | None) -> None:
+    """Though the first part would take longer than anybody waits."""
+    names, over = [path.name for path in parts_of(release)], Event()
+
+    def stall(handler: Handler, content: bytes) -> None:
+        if fault:
+            handler.answer(200, content, cut=100)
+            handler.wfile.flush()
+        over.wait(30)
+
+    with serving(release) as server:
+        server.faults += by_name({names[0]: [stall] * 9, names[1]: [missing]})
+        began = time.monotonic()
+        assert machine.run("install", "--index", f"{server.url}/") == 10
+        assert time.monotonic() - began < 5
+        over.set()
+    assert f"{names[1]}: HTTP 404" in machine.err
+    assert names[0] not in machine.err
+
+
+def test_an_interrupt_ends_all_at_once(pyz: Path, release: Path, tmp_path: Path) -> None:
+    asked, over = Barrier(4), Event()
+
+    def stall(handler: Handler, content: bytes) -> None:
+        asked.wait(20)
+        over.wait(30)
+
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "ORTPACKS_FORCE_CC": "8.6"}
+    with serving(release) as server:
+        server.faults += by_name({path.name: [stall] for path in parts_of(release)})
+        argv = [sys.executable, "-I", "-S", str(pyz), "install", "--index", f"{server.url}/"]
+        with subprocess.Popen(argv, env=env, stderr=subprocess.PIPE, text=True) as process:
+            asked.wait(20)
+            began = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=60)[1]
+        taken = time.monotonic() - began
+        over.set()
+    assert (process.returncode, said) == (130, "ortpacks: interrupted; run it again to go on\n")
+    assert taken < 5
+
+
 @pytest.mark.parametrize("local", [True, False])
 def test_a_damaged_part_is_named_and_nothing_is_unpacked(
     machine: Machine, release: Path, local: bool
@@ -89,9 +137,7 @@ def test_a_run_that_broke_off_goes_on_in_the_middle_of_a_part(machine: Machine, 
 
 def test_half_of_a_part_in_the_archive_is_written_over(machine: Machine, release: Path) -> None:
     """Killed while a part was appended."""
-    stop_after(1, machine, release)
-    (joined,) = (machine.prefix / ".ortpacks" / "downloads").glob(f"*-{ARCHIVE}.part")
-    assert joined.stat().st_size == 300
+    joined = killed_after(1, machine, release)
     joined.write_bytes(joined.read_bytes() + b"half of the next part")
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
@@ -103,9 +149,7 @@ def test_half_of_a_part_in_the_archive_is_written_over(machine: Machine, release
 
 
 def test_a_damaged_beginning_is_thrown_away_once(machine: Machine, release: Path) -> None:
-    stop_after(1, machine, release)
-    (joined,) = (machine.prefix / ".ortpacks" / "downloads").glob(f"*-{ARCHIVE}.part")
-    joined.write_bytes(b"?" * 300)
+    killed_after(1, machine, release).write_bytes(b"?" * 300)
     with serving(release) as server:
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
     assert whole(machine)
@@ -128,11 +172,14 @@ def by_name(faults: dict[str, list[Fault]]) -> list[Fault]:
     return [answer] * 100
 
 
-def stop_after(parts: int, machine: Machine, release: Path) -> None:
-    names = [path.name for path in parts_of(release)]
-    with serving(release) as server:
-        server.faults += by_name({name: [missing] for name in names[parts:]})
-        assert machine.run("install", "--index", f"{server.url}/") == 10
+def killed_after(parts: int, machine: Machine, release: Path) -> Path:
+    """The beginning of the archive, as an install leaves it that was killed once some parts were joined."""
+    listed = json.loads((release / "index.json").read_text())["packages"]
+    (sha256,) = [package["sha256"] for package in listed if package["file"] == ARCHIVE]
+    joined = machine.prefix / ".ortpacks" / "downloads" / f"{sha256[:12]}-{ARCHIVE}.part"
+    joined.parent.mkdir(parents=True)
+    joined.write_bytes(b"".join(path.read_bytes() for path in parts_of(release)[:parts]))
+    return joined
 
 
 def test_three_parts_arrive_side_by_side(machine: Machine, release: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from threading import Event
+from collections.abc import Callable
 
 import pytest
 
 from builder.client.install.obtain import Meter, ProgressTally, duration, spelled
 from builder.errors import TransferError
+from builder.files.http_client import Web, open_url
 
 MIB = 2**20
 
@@ -62,28 +63,40 @@ def test_the_next_file_begins_anew() -> None:
     assert "1.0 MiB/s, 9 s left" in written[-1]
 
 
+def quiet(
+    again: Callable[[str], None] = lambda _: None, sleep: Callable[[float], None] = lambda _: None
+) -> Web:
+    """A network that is not asked."""
+    return Web(open=open_url, sleep=sleep, progress=lambda done, total: None, again=again)
+
+
 def test_what_arrives_side_by_side_is_added_up_and_stops_together() -> None:
     told: list[tuple[int, int]] = []
-    stop = Event()
-    tally = ProgressTally(lambda done, total: told.append((done, total)), 300, stop)
-    first, second = tally.of(0), tally.of(1)
-    first(100, 150)
-    second(30, 150)
-    first(150, 150)
-    assert told == [(100, 300), (130, 300), (180, 300)]
-    stop.set()
+    said: list[str] = []
+    tally = ProgressTally(lambda done, total: told.append((done, total)), 300)
+    first, second = (tally.web_of(number, quiet(again=said.append)) for number in (0, 1))
+    first.progress(100, 150)
+    second.progress(30, 150)
+    first.progress(150, 150)
+    second.again("it broke off")
+    assert (told, said) == ([(100, 300), (130, 300), (180, 300)], ["it broke off"])
+    tally.stop()
     with pytest.raises(TransferError, match="another part"):
-        second(60, 150)
+        second.progress(60, 150)
+    with pytest.raises(TransferError, match="another part"):
+        second.again("it broke off")
+    assert len(told) + len(said) == 4
 
 
 def test_a_pause_ends_when_all_stop() -> None:
-    stop = Event()
     slept: list[float] = []
+    tally = ProgressTally(lambda done, total: None, 1)
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         if len(slept) == 3:
-            stop.set()
+            tally.stop()
 
-    ProgressTally(lambda done, total: None, 1, stop).pausing(sleep)(60.0)
+    with pytest.raises(TransferError, match="another part"):
+        tally.web_of(0, quiet(sleep=sleep)).sleep(60.0)
     assert slept == [1.0, 1.0, 1.0]

@@ -6,6 +6,7 @@ import math
 import os
 import platform
 import shutil
+import signal
 import site
 import sys
 import time
@@ -14,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, Tuple
 
-from builder.client.cli import main
+from builder.client.cli import INTERRUPTED, main
 from builder.client.output import Output
 from builder.client.world import World
 from builder.errors import DiskError
@@ -46,6 +47,7 @@ def run() -> int:
         environments=_environments(),
         confirm=partial(_confirm, output) if sys.stdin is not None and sys.stdin.isatty() else None,
     )
+    _end_like_an_interrupt()
     try:
         return main(sys.argv[1:], world, env, _home(), output.answer, output.say)
     except BrokenPipeError:  # whoever read has enough
@@ -53,6 +55,16 @@ def run() -> int:
     except OSError as error:
         output.say(f"ortpacks: the answer cannot be written: {error.strerror}. What was done stays done.")
         return DiskError.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _end_like_an_interrupt() -> None:
+    """Make the signals that end a program raise ``KeyboardInterrupt``: then what it started ends with it."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _surroundings(env: Mapping[str, str]) -> Surroundings:

@@ -14,9 +14,15 @@ NO_PIP = 97
 _TAIL = 6
 """Lines of pip's own words that an error shows."""
 
-# Not ``-m pip``: that would run a pip.py of whatever folder the user is in.
+# Not ``-m pip``: that would run a pip.py of whatever folder the user is in. It ends with whoever started it:
+# a download of gigabytes must not go on behind the back of one that was killed.
 _START = f"""\
-import importlib.util, os, runpy, sys
+import importlib.util, os, runpy, sys, threading, time
+def end_with(parent):
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+threading.Thread(target=end_with, args=[os.getppid()], daemon=True).start()
 sys.path = [folder for folder in sys.path if folder]
 if importlib.util.find_spec("pip") is None:
     sys.exit({NO_PIP})

@@ -66,6 +66,9 @@ FIX = Fixes(
     }
 )
 
+KEPT = ("nouveau", "vfio-pci")
+"""Kernel drivers of cards that no container can be given."""
+
 _NO_GPU = ("void", "none", "")
 
 DXGDMAL_SINCE = 555
@@ -90,7 +93,8 @@ def no_wsl_gpu(seen: Seen) -> Iterator[Finding]:
 
 def gpu_not_passed(seen: Seen) -> Iterator[Finding]:
     """D101: a container shows the bus and the modules of its host, and not the device files."""
-    host = seen.kernel.cards or seen.kernel.loaded
+    cards = [card for card in seen.kernel.cards if card.driver not in KEPT]
+    host = cards or seen.kernel.loaded
     if seen.system.container and host and seen.kernel.control == ABSENT:
         where = f"In a container ({seen.system.container}) with the host's NVIDIA card in sight"
         yield FIX.found("D101", f"{where}, and there is no /dev/nvidiactl.")

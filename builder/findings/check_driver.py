@@ -25,7 +25,8 @@ FIX = Fixes(
         "D002": Advice(
             Severity.ERROR,
             "nouveau is the free driver. It has no CUDA, and NVIDIA's cannot have the card at the same time.",
-            "Install NVIDIA's driver, which puts nouveau on its blacklist, and restart.",
+            "Install NVIDIA's driver, which puts nouveau on its blacklist, and restart; in a container, do it "
+            "on the host.",
         ),
         "D003": Advice(
             Severity.NOTE,
@@ -86,6 +87,14 @@ FIX = Fixes(
             "Its generation is older than Maxwell: CUDA 12 has no code for it, and no package does.",
             "Nothing: it cannot be used. Models run on the CPU, or on another card.",
         ),
+        "D015": Advice(
+            Severity.ERROR,
+            "The driver's libraries are here, and the kernel's part of it does not answer: it is not loaded, "
+            "or this container or virtual machine was not given it.",
+            "Nothing, if this machine is to have no GPU. Else `lspci -d 10de:` shows whether there is a "
+            "card, `sudo modprobe nvidia` and `sudo dmesg | grep -i nvrm` what is in the way. In a "
+            "container, start a new one with its GPUs (`docker run --gpus all`).",
+        ),
         "D031": Advice(
             Severity.ERROR,
             "{what} needs driver {floor} or newer.",
@@ -109,6 +118,8 @@ _MAXWELL, _TURING = 0x1340, 0x1E00
 """PCI device ids: display devices between them are Maxwell, Pascal or Volta. Source: pci.ids."""
 
 _HIDES_ALL = ("", "-1")
+
+_FAILED = (Outcome.FAILED, Outcome.TIMEOUT)
 
 
 def hidden_gpus(seen: Seen) -> Iterator[Finding]:
@@ -157,14 +168,25 @@ def no_libcuda(seen: Seen) -> Iterator[Finding]:
 
 def no_gpu_for_cuda(seen: Seen) -> Iterator[Finding]:
     """D009: the driver lists GPUs, and CUDA fails with 100, no device."""
-    if seen.listed or seen.kernel.loaded:
+    if seen.listed or seen.kernel.loaded or seen.reply("NVML").outcome == Outcome.NONE:
         listed = f"The driver lists {seen.listed} GPU(s)" if seen.listed else "The driver is loaded"
         yield FIX.found("D009", f"{listed}, and CUDA none: CUDA_ERROR_NO_DEVICE (100).")
 
 
-def no_gpu_found(seen: Seen) -> Iterator[Finding]:  # noqa: ARG001 every rule has this shape
+def failing_driver(seen: Seen) -> Iterator[Finding]:
+    """D015: NVML fails with a number, or nvidia-smi fails. D013 and D014 have NVML's other failures."""
+    replies = {name: seen.reply(name) for name in ("NVML", "nvidia-smi")}
+    failed = [f"{name}: {reply.detail}" for name, reply in replies.items() if reply.outcome in _FAILED]
+    if failed and not (replies["NVML"].outcome in _FAILED and replies["NVML"].code is None):
+        yield FIX.found("D015", f"No NVIDIA GPU was found. {'; '.join(failed)}.")
+
+
+def no_gpu_found(seen: Seen) -> Iterator[Finding]:
     """D003: no card, driver or GPU was found, and no rule before this one found a cause."""
-    yield FIX.found("D003", "No NVIDIA GPU was found, and no driver of one.")
+    if seen.reply("NVML").outcome in _FAILED:
+        return
+    nothing = seen.driver is None and seen.reply("libcuda").outcome == Outcome.MISSING
+    yield FIX.found("D003", "No NVIDIA GPU was found" + (", and no driver of one." if nothing else "."))
 
 
 def forced_by_environment(seen: Seen) -> Iterator[Finding]:
@@ -252,6 +274,7 @@ CAUSES = (
     device_file_forbidden,
     no_libcuda,
     no_gpu_for_cuda,
+    failing_driver,
     no_gpu_found,
 )
 """The first that finds something is the cause: what comes after it follows from it."""

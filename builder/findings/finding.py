@@ -82,6 +82,7 @@ class Code(Enum):
     D012 = "a card from before Maxwell (by its PCI id)"
     D013 = "NVML or libcuda does not answer in time"
     D014 = "NVML or libcuda crashes or cannot be loaded"
+    D015 = "NVML or nvidia-smi fails, and no GPU is found"
     D021 = "CUDA failure 35"
     D022 = "CUDA failure 209"
     D023 = "CUDA failure 222"

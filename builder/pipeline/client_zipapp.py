@@ -35,6 +35,8 @@ except ImportError as error:
         "Install python3; python3-minimal is not enough.\\n"
     )
     sys.exit(4)
+except KeyboardInterrupt:
+    sys.exit(130)
 """
 
 _DEFAULT_INDEX = "builder/client/default_index.txt"

@@ -19,10 +19,11 @@ from builder.client.install.current import (
     remove_packages,
     require_ours,
     size_of_files,
+    size_of_trees,
     switch,
     versions,
 )
-from builder.client.install.prefix import Prefix, changing, clear_parts, read_info
+from builder.client.install.prefix import Prefix, changing, clear_parts, forget_downloads, read_info
 from builder.client.install.source import locate, network
 from builder.client.install.unpack import verify
 from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
@@ -92,7 +93,7 @@ def answer_rollback(world: World, options: ClientOptions) -> CommandAnswer:
 def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
     """Remove all that was installed, or with ``--old`` all that is not in use. What is not ours stays."""
     prefix = options.prefix
-    if folder_in_use(prefix) is None and not versions(prefix):
+    if folder_in_use(prefix) is None and not versions(prefix) and not prefix.state.is_dir():
         raise NothingToDoError(
             f"No package is installed under {prefix.root}.",
             advice="Name the folder that has one with --prefix.",
@@ -101,10 +102,12 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
     require_yes(world, options, f"Remove {what} under {prefix.root}?")
     require_ours(prefix)
     with changing(prefix, world.say):
+        arrived = size_of_trees((prefix.parts, prefix.downloads))
         clear_parts(prefix)
+        forget_downloads(prefix)
         now = in_use(prefix)
         gone = [folder for folder in versions(prefix) if not options.old or folder.name != now]
-        freed = remove_packages(prefix, gone) if options.old else _remove_all(prefix)
+        freed = arrived + (remove_packages(prefix, gone) if options.old else _remove_all(prefix))
         now, names = in_use(prefix), [folder.name for folder in gone]
         left = sorted(prefix.root.iterdir()) if not options.old and prefix.root.is_dir() else []
     value = {
@@ -114,7 +117,8 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
         "in_use": now,
         "left": [str(path) for path in left],
     }
-    removed = f"Removed, {mib(freed)} freed: {', '.join(names) or 'nothing'}"
+    left_over = ["what installs left that broke off"] if arrived else []
+    removed = f"Removed, {mib(freed)} freed: {', '.join([*names, *left_over]) or 'nothing'}"
     rest = [f"In use: {now}"] if now else [f"Not ours, it stays: {path}" for path in left]
     return CommandAnswer(value, (removed, *rest))
 

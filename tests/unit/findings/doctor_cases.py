@@ -48,6 +48,10 @@ MISSING = reply("missing")
 
 FOUND = reply("found", listed=1)
 
+NOT_LOADED = reply("failed", "nvmlInit_v2: Driver Not Loaded (9)", code=9, error="Driver Not Loaded")
+
+SMI_9 = reply("failed", "exit 9: NVIDIA-SMI has failed", code=9, error="NVIDIA-SMI has failed")
+
 NO_DEVICE = reply("none", code=100, error="CUDA_ERROR_NO_DEVICE")
 
 FOLDER = "/data/versions/modern-0123456789ab"
@@ -154,6 +158,42 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             replies={"libcuda": NO_DEVICE, "NVML": reply("failed", code=9, error="Driver Not Loaded")},
         ),
         {"D001"},
+    ),
+    "a driver that is not loaded, and no card": (
+        replace(BARE, replies={"libcuda": NO_DEVICE, "NVML": NOT_LOADED, "nvidia-smi": SMI_9}),
+        {"D015"},
+    ),
+    "a driver that is not loaded, no card, and no libcuda": (
+        replace(BARE, replies={"libcuda": MISSING, "NVML": NOT_LOADED, "nvidia-smi": SMI_9}),
+        {"D015"},
+    ),
+    "nvidia-smi alone, which fails": (
+        replace(BARE, replies={"libcuda": MISSING, "NVML": MISSING, "nvidia-smi": SMI_9}),
+        {"D015"},
+    ),
+    "nvidia-smi alone, which hangs": (
+        replace(BARE, replies={"libcuda": MISSING, "NVML": MISSING, "nvidia-smi": reply("timeout")}),
+        {"D015"},
+    ),
+    "NVML hangs, and CUDA is not there": (
+        replace(BARE, replies={"libcuda": MISSING, "NVML": reply("timeout"), "nvidia-smi": reply("timeout")}),
+        {"D013"},
+    ),
+    "NVML crashes, and CUDA finds nothing": (
+        replace(BARE, replies={"libcuda": NO_DEVICE, "NVML": reply("failed"), "nvidia-smi": SMI_9}),
+        {"D014"},
+    ),
+    "a driver that is loaded somewhere and lists no GPU": (
+        replace(BARE, replies={"libcuda": NO_DEVICE, "NVML": reply("none"), "nvidia-smi": MISSING}),
+        {"D009"},
+    ),
+    "nouveau on the host of a container": (
+        replace(BARE, system=DOCKER, kernel=Kernel(cards=(replace(RTX3060, driver="nouveau"),))),
+        {"D002"},
+    ),
+    "a container, and a card for a virtual machine on its host": (
+        replace(BARE, system=DOCKER, kernel=Kernel(cards=(replace(RTX3060, driver="vfio-pci"),))),
+        {"D003"},
     ),
     "a card for a virtual machine": (
         replace(BARE, kernel=Kernel(cards=(replace(RTX3060, driver="vfio-pci"),))),

@@ -10,9 +10,9 @@ import pytest
 from builder.findings import check_container, check_cuda, check_driver, check_libraries, check_package
 from builder.findings.diagnose import diagnose
 from builder.findings.finding import Code, Finding, Severity
-from builder.findings.observed import Seen, Shadow
+from builder.findings.observed import Probe, Seen, Shadow
 from tests.support import ROOT
-from tests.unit.findings.doctor_cases import CASES, OWN, WELL, WSL_500
+from tests.unit.findings.doctor_cases import BARE, CASES, NO_DEVICE, OWN, WELL, WSL_500
 from tests.unit.selection.select_cases import gpu
 
 FIXES = [each.FIX for each in (check_container, check_cuda, check_driver, check_libraries, check_package)]
@@ -160,3 +160,11 @@ def test_the_page_says_of_each_code_what_doctor_says() -> None:
     for code, (_, _, means, do) in documented().items():
         said = [re.sub(r"\{\w+\}", "…", text) for text in (ADVICE[code].means, ADVICE[code].do)]
         assert [means.replace(r"\|", "|"), do.replace(r"\|", "|")] == said
+
+
+def test_that_there_is_no_driver_is_said_only_where_nothing_of_it_was_seen() -> None:
+    def says(**replies: Probe) -> str:
+        return diagnose(replace(BARE, replies={**BARE.replies, **replies}))[0].message
+
+    assert says() == "No NVIDIA GPU was found, and no driver of one."
+    assert says(libcuda=NO_DEVICE) == "No NVIDIA GPU was found."

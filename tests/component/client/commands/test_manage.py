@@ -12,9 +12,10 @@ from builder.client.install import installer
 from builder.client.install.prefix import Prefix
 from builder.files.file_lock import exclusive
 from tests.component.client.install.test_kill import KILLER, run_killer
+from tests.doubles.hostile import says
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, name_of, write_release
+from tests.doubles.release import FILES, name_of, serving, write_release
 
 VERSIONS = ("1.22.0", "1.23.2", "1.24.0")
 
@@ -142,6 +143,23 @@ def test_uninstall_leaves_nothing_of_ours(machine: Machine) -> None:
     assert (len(answer["removed"]), answer["freed"], answer["in_use"]) == (2, size, None)
     assert not machine.prefix.exists()
     assert machine.run("uninstall") == 3
+
+
+@pytest.mark.parametrize("argv", [[], ["--old"]])
+def test_uninstall_takes_what_an_install_left_that_broke_off(tmp_path: Path, argv: list[str]) -> None:
+    bare = Machine(tmp_path / "bare")
+    release = write_release(tmp_path / "release").parent
+    with serving(release) as server:
+        server.faults += [
+            lambda handler, content: handler.answer(200, content, cut=300),
+            says(b"HTTP/1.1 404 x\r\n\r\n"),
+        ]
+        assert bare.run("install", "--index", f"{server.url}/") == 10
+    assert bare.litter()
+    assert bare.run("uninstall", *argv) == 0, bare.err
+    assert "what installs left that broke off" in bare.out
+    assert not bare.litter()
+    assert bare.prefix.exists() == bool(argv)
 
 
 def test_uninstall_leaves_what_is_somebody_else_s(machine: Machine) -> None:

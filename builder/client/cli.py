@@ -22,7 +22,7 @@ from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import BuilderError, ConfigError, ValidationError, os_error
 from builder.files.disk import absolute
 from builder.formats.package_names import INDEX, Layout
-from builder.formats.text import shown
+from builder.formats.text import shown, without_userinfo
 
 COMMANDS = {
     "detect": ("show_gpus", "show the NVIDIA GPUs of this machine and how they were found"),
@@ -205,7 +205,9 @@ def _default_index() -> Optional[str]:
 def mirrored(base: str, default: Optional[str]) -> str:
     """The index on the mirror ``base``: of the release this program comes from, else the newest."""
     if not is_url(base):
-        raise ConfigError(f"--mirror {base}: a URL is wanted, http or https. --index also takes folders.")
+        raise ConfigError(
+            f"--mirror {without_userinfo(base)}: a URL is wanted, http or https. --index also takes folders."
+        )
     release = _RELEASE.search(default or "")
     return f"{base.rstrip('/')}/{release[1] if release else 'latest'}/{INDEX}"
 
@@ -231,7 +233,7 @@ def is_url(text: str) -> bool:
         return urlsplit(text).scheme in {"http", "https"}
     except ValueError as error:
         raise ConfigError(
-            f"{text}: not a URL: {error}.", advice="Write it like https://HOST/PATH."
+            f"{without_userinfo(text)}: not a URL.", advice="Write it like https://HOST/PATH."
         ) from error
 
 

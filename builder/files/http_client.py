@@ -18,6 +18,7 @@ from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, InvalidURL
 from pathlib import Path
+from socket import EAI_NONAME, gaierror
 from typing import IO, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, Type, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
@@ -35,6 +36,9 @@ _LEFT_ALONE = "!#$%&'()*+,/:;=?@[]~"
 FRUITLESS_TRIES = 5
 """Tries in a row that brought nothing beyond what had come before, or next to nothing, before giving up."""
 
+MEAGRE_TRIES = 50
+"""Tries in a row that brought next to nothing each: else a byte a connection is followed for ever."""
+
 LONGEST_WAIT_SECONDS = 60.0
 
 WINDOW_SECONDS = 30.0
@@ -46,6 +50,10 @@ Clock = Callable[[], float]
 """Seconds, of any origin."""
 
 TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+_CONNECTION = "Check this machine's certificates and proxy. A server without TLS is asked with http://."
+
+_SPELLED = "Write it like https://HOST/PATH; in a login, / @ and blanks are written %2F, %40 and %20."
 
 _IN_THE_URL = "A login goes into the URL: https://USER:PASSWORD@HOST/PATH."
 
@@ -113,6 +121,10 @@ class TransientError(Exception):
     def __init__(self, message: str, wait: Optional[float] = None) -> None:
         super().__init__(message)
         self.wait = wait
+
+
+class UnknownHostError(TransientError):
+    """Nobody knows the server's name: final where nothing has come from it, else the network may be away."""
 
 
 class SlowError(TransientError):
@@ -187,24 +199,29 @@ def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
     """The result of ``attempt``, which is repeated while it raises ``TransientError``.
 
     ``done`` tells how many bytes there are: ``FRUITLESS_TRIES`` in a row that bring no more are a
-    ``TransferError``.
+    ``TransferError``, and so are ``MEAGRE_TRIES`` that bring fewer than ``LEAST_BYTES`` each.
     """
-    fruitless, best = 0, done()
+    fruitless, meagre, best = 0, 0, done()
     while True:
         try:
             return attempt()
         except TransientError as error:  # noqa: PERF203 a try a round
-            gained = done() > best and not isinstance(error, SlowError)
+            came = 0 if isinstance(error, SlowError) else done() - best
             best = max(best, done())
-            fruitless = 0 if gained else fruitless + 1
-            if fruitless >= FRUITLESS_TRIES:
+            fruitless = 0 if came > 0 else fruitless + 1
+            meagre = 0 if came >= LEAST_BYTES else meagre + 1
+            if isinstance(error, UnknownHostError) and best == 0:
+                raise TransferError(f"{error}.", advice="Check the name, and the network.") from error
+            if fruitless >= FRUITLESS_TRIES or meagre >= MEAGRE_TRIES:
+                tries = meagre if meagre >= MEAGRE_TRIES else fruitless
                 raise TransferError(
-                    f"{error} (tried {FRUITLESS_TRIES} times)",
+                    f"{error} (tried {tries} times)",
                     advice="Check the network. Run the command again: it goes on.",
                 ) from error
-            web.again(f"{error}; trying again")
             pause = error.wait if error.wait is not None else 2.0 ** max(fruitless - 1, 0)
-            web.sleep(min(pause, LONGEST_WAIT_SECONDS))
+            pause = min(pause, LONGEST_WAIT_SECONDS)
+            web.again(f"{error}; trying again in {pause:.0f} s")
+            web.sleep(pause)
 
 
 def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
@@ -218,19 +235,23 @@ def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
     except URLError as error:
         why = without_userinfo(str(error.reason))
         if isinstance(error.reason, OSError) and not _final(error.reason):
-            raise TransientError(f"{shown}: {why}") from error
-        advice = "Check this machine's certificates and proxy." if isinstance(error.reason, OSError) else ""
+            unknown = isinstance(error.reason, gaierror) and error.reason.errno == EAI_NONAME
+            raise (UnknownHostError if unknown else TransientError)(f"{shown}: {why}") from error
+        advice = _CONNECTION if isinstance(error.reason, OSError) else ""
         raise TransferError(f"{shown}: {why}.", advice=advice) from error
     except (ValueError, InvalidURL) as error:
-        raise TransferError(f"{shown}: not a URL that can be opened: {error}.", advice=web.hint) from error
+        why = "" if shown != url else f": {error}"  # it may tell a part of the login
+        raise TransferError(f"{shown}: not a URL that can be opened{why}.", advice=_SPELLED) from error
     except (OSError, HTTPException) as error:
         raise TransientError(f"{shown}: {str(error) or type(error).__name__}") from error
 
 
 def _final(error: OSError) -> bool:
-    """Whether another try will end the same: a certificate that fails, or a proxy that refuses."""
+    """Whether another try will end the same: no TLS there, a certificate that fails, a proxy that refuses."""
     proxy = _PROXY_REFUSES.match(str(error))
-    return isinstance(error, ValueError) or (proxy is not None and int(proxy[1]) not in TRANSIENT)
+    if proxy is not None:
+        return int(proxy[1]) not in TRANSIENT
+    return isinstance(error, (ValueError, *_NO_TLS)) and not isinstance(error, _TLS_BROKE_OFF)
 
 
 def _refusal(shown: str, error: HTTPError, web: Web) -> Exception:
@@ -260,9 +281,11 @@ def _retry_after(error: HTTPError) -> Optional[float]:
 
 
 def _require_http(url: str) -> None:
-    """``URLError`` for any other scheme."""
-    if urlsplit(url).scheme not in {"http", "https"}:
+    """``URLError`` for any other scheme, ``ValueError`` for a port that is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"}:
         raise URLError(f"{url}: only http and https are fetched")
+    _ = parts.port
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -384,6 +407,10 @@ class _Http(_Patient, urllib.request.HTTPHandler):
 
 _KINDS: List[Type[_Patient]] = [_Http]
 
+_NO_TLS: Tuple[Type[OSError], ...] = ()
+
+_TLS_BROKE_OFF: Tuple[Type[OSError], ...] = ()
+
 if hasattr(urllib.request, "HTTPSHandler"):  # a Python may have been built without
     import ssl
     from http.client import HTTPSConnection
@@ -397,6 +424,8 @@ if hasattr(urllib.request, "HTTPSHandler"):  # a Python may have been built with
             return self.do_open(HTTPSConnection, req, context=context)
 
     _KINDS.append(_Https)
+    _NO_TLS = (ssl.SSLError,)
+    _TLS_BROKE_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
     def _context(certificates: Path) -> ssl.SSLContext:
         """Trusts these certificates alone. Raises ``URLError`` where none can be read there."""

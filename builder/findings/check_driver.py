@@ -25,8 +25,8 @@ FIX = Fixes(
         "D002": Advice(
             Severity.ERROR,
             "nouveau is the free driver. It has no CUDA, and NVIDIA's cannot have the card at the same time.",
-            "Install NVIDIA's driver, which puts nouveau on its blacklist, and restart; in a container, do it "
-            "on the host.",
+            "Install NVIDIA's driver, which puts nouveau on its blacklist, and restart; in a container, "
+            "do it on the host.",
         ),
         "D003": Advice(
             Severity.NOTE,

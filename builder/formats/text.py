@@ -35,8 +35,9 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*/(?!\.{1,2}\Z)[A-Za-z0-9._-]+
 
 _MAY_CARRY_A_TOKEN = re.compile(r"https://|http://(?:localhost|127\.0\.0\.1)(?::\d+)?(?:/|\Z)")
 
-_USERINFO = re.compile(r"(?<=://)[^/?#\s]*@")
-"""Up to the last ``@`` before the path: a password may hold one."""
+_USERINFO = re.compile(r"(?<=://)(?:[^/?#\s]*|[^/?#\s:\[]*:(?!\d*(?:[/?#\s]|\Z)).*)@")
+"""Up to the last ``@`` before the path: a password may hold one. Behind a colon with no port it is the line's
+last ``@``: a password with a slash or a blank makes it no URL, and is not to be shown either."""
 
 
 def may_carry_a_token(url: str) -> bool:

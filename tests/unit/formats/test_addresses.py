@@ -17,6 +17,10 @@ from builder.formats.text import may_carry_a_token, without_userinfo
             "E: http://u:p@a.example/x and http://u:p@b.example",
             "E: http://…@a.example/x and http://…@b.example",
         ),
+        ("http://user:sec/ret@mirror.example/x", "http://…@mirror.example/x"),
+        ("http://user:sec ret@mirror.example:x/y", "http://…@mirror.example:x/y"),
+        ("http://mirror.example:8080/a@b", "http://mirror.example:8080/a@b"),
+        ("http://[::1]:8080/a@b", "http://[::1]:8080/a@b"),
         ("http://mirror.example/a@b", "http://mirror.example/a@b"),
         (
             "mail user@mirror.example about http://mirror.example",

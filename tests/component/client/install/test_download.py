@@ -158,3 +158,51 @@ def test_an_index_that_is_none_is_refused(machine: Machine, server: Server, text
     (server.folder / "index.json").write_text(text)
     assert install(machine, server) == 2
     assert word in machine.err
+
+
+def test_a_byte_a_connection_is_not_followed_for_ever(machine: Machine, server: Server) -> None:
+    size = (server.folder / ARCHIVE).stat().st_size
+
+    def one(handler: Handler, content: bytes) -> None:
+        start = int((handler.headers.get("Range") or "bytes=0-")[6:-1])
+        told = {"Content-Range": f"bytes {start}-{size - 1}/{size}"} if start else {}
+        handler.answer(206 if start else 200, content[start:], told, cut=1)
+
+    server.faults += [one] * size
+    assert install(machine, server) == 10
+    assert f"ended after 50 of {size} bytes (tried 50 times)" in machine.err
+
+
+def test_what_is_tried_again_is_told(machine: Machine, server: Server) -> None:
+    server.faults += [status(503), status(503, {"Retry-After": "7"}), cut(300)]
+    assert install(machine, server) == 0, machine.err
+    url = f"{server.url}/{ARCHIVE}"
+    told = [line for line in machine.err.splitlines() if "trying again" in line]
+    assert told[:2] == [
+        f"{url}: HTTP 503 Service Unavailable; trying again in 1 s",
+        f"{url}: HTTP 503 Service Unavailable; trying again in 7 s",
+    ]
+    assert told[2].startswith(f"{url}: ended after 300 of ")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://127.0.0.1:abc/index.json", "not a URL that can be opened"),
+        ("http://127.0.0.1:99999/index.json", "not a URL that can be opened"),
+        ("http://a b/index.json", "not a URL that can be opened"),
+        ("http://no-such-host.invalid/index.json", "Check the name, and the network."),
+        ("HTTPS/index.json", "is asked with http://"),
+        ("http://user:s3/cret@HOST/index.json", "%2F"),
+        ("http://user:s3 cret@127.0.0.1:x/index.json", "%20"),
+        ("http://user:s3cret@[::1/index.json", "not a URL"),
+        ("http://user:s3cret@127.0.0.1:x/index.json", "not a URL"),
+    ],
+)
+def test_what_cannot_get_better_is_tried_once(machine: Machine, server: Server, url: str, words: str) -> None:
+    host = server.url.removeprefix("http://")
+    url = url.replace("HTTPS", f"https://{host}").replace("HOST", host)
+    assert machine.run("select", "--index", url) in {2, 10}
+    assert words in machine.err
+    assert machine.waits == []
+    assert "s3" not in machine.err

@@ -1,4 +1,4 @@
-"""A signal ends the client with all that it has started: pip, which fetches for minutes in its own session."""
+"""A signal ends the client with what it started: pip, which fetches for minutes, in its own session."""
 
 from __future__ import annotations
 

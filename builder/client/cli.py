@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Union, cast
 from urllib.parse import urljoin, urlsplit
 
-from builder.client.commands.environment import SHELLS
+from builder.client.commands.environment import SHELLS, library_path, separators
 from builder.client.install.prefix import Prefix, default_prefix
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import BuilderError, ConfigError, ValidationError, os_error
@@ -77,6 +77,9 @@ _CHANGE = {"install", "rollback", "uninstall"}
 
 _NO_PREFIX = {"detect", "select"}
 
+_LISTED = {"install", "env"}
+"""The prefix will be in a list of folders."""
+
 
 AUTO = "auto"
 """The layout where the user leaves the choice to the client."""
@@ -100,7 +103,7 @@ def main(
         arguments = parsed(argv)
         module, _ = COMMANDS[arguments.command]
         command = getattr(import_module(f"builder.client.commands.{module}"), f"answer_{arguments.command}")
-        answer = cast("Command", command)(world, _options(arguments, env, home))
+        answer = cast("Command", command)(world, _options(arguments, env, home, world.platform))
     except HelpError as wanted:
         out(str(wanted))
         return 0
@@ -151,10 +154,14 @@ def _command_of(argv: Sequence[str]) -> Optional[str]:
     return next((word for word in argv if word in COMMANDS), None)
 
 
-def _options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) -> ClientOptions:
+def _options(
+    arguments: argparse.Namespace, env: Mapping[str, str], home: Path, platform: str
+) -> ClientOptions:
     """What the user asked for, defaults filled in."""
     given = vars(arguments)
     prefix: Path = given.get("prefix") or default_prefix(env, home)
+    if arguments.command in _LISTED:
+        _require_one_folder(absolute(prefix), platform)
     return ClientOptions(
         prefix=Prefix(_one_line(absolute(prefix))),
         index=_index(given, env) if arguments.command in _READ_INDEX and not given.get("installed") else None,
@@ -173,6 +180,30 @@ def _options(arguments: argparse.Namespace, env: Mapping[str, str], home: Path) 
         models=tuple(given.get("try") or ()),
         said=given.get("said"),
     )
+
+
+def _path(text: str) -> Path:
+    """A path; an empty one, of a variable that is not set, would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
+
+
+def _text(text: str) -> str:
+    """What may not be empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("nothing is named")
+    return text
+
+
+def _require_one_folder(prefix: Path, platform: str) -> None:
+    """``ValidationError`` where the loader would read the prefix as several folders."""
+    apart = next((char for char in separators(platform) if char in str(prefix)), None)
+    if apart:
+        raise ValidationError(
+            f"--prefix {prefix}: {library_path(platform)} would take it for two folders.",
+            advice=f"Choose one without {apart!r} in its name.",
+        )
 
 
 def _one_line(prefix: Path) -> Path:
@@ -272,7 +303,7 @@ def _add_common(name: str, command: argparse.ArgumentParser) -> None:
     if name in _CHANGE:
         command.add_argument("--yes", "-y", action="store_true", help="do not ask")
     if name not in _NO_PREFIX:
-        command.add_argument("--prefix", type=Path, metavar="DIR", help="default: ~/.local/share/ortpacks")
+        command.add_argument("--prefix", type=_path, metavar="DIR", help="default: ~/.local/share/ortpacks")
     if name in _READ_INDEX:
         _add_sources(command)
     if name in _CHOOSE:
@@ -284,11 +315,15 @@ def _add_common(name: str, command: argparse.ArgumentParser) -> None:
 
 def _add_sources(command: argparse.ArgumentParser) -> None:
     sources = command.add_mutually_exclusive_group()
-    sources.add_argument("--index", metavar="URL|FILE|DIR", help="the release's index.json, or its folder")
     sources.add_argument(
-        "--offline", metavar="DIR|FILE", help="a release's folder or one archive; no network"
+        "--index", type=_text, metavar="URL|FILE|DIR", help="the release's index.json, or its folder"
     )
-    sources.add_argument("--mirror", metavar="URL", help="a copy of the releases, by its base URL")
+    sources.add_argument(
+        "--offline", type=_text, metavar="DIR|FILE", help="a release's folder or one archive; no network"
+    )
+    sources.add_argument(
+        "--mirror", type=_text, metavar="URL", help="a copy of the releases, by its base URL"
+    )
 
 
 def _add_own(name: str, command: argparse.ArgumentParser) -> None:
@@ -296,8 +331,8 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
         command.add_argument(
             "--layout", choices=(AUTO, *(layout.value for layout in Layout)), default=AUTO, help=_LAYOUT
         )
-        command.add_argument("--look-in", type=Path, metavar="DIR", action="append", help=_LOOK_IN)
-        command.add_argument("--wheels", type=Path, metavar="DIR", action="append", help=_WHEELS)
+        command.add_argument("--look-in", type=_path, metavar="DIR", action="append", help=_LOOK_IN)
+        command.add_argument("--wheels", type=_path, metavar="DIR", action="append", help=_WHEELS)
     if name == "select":
         command.add_argument("--explain", action="store_true", help="all packages and GPUs as a table")
     if name == "env":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Iterable, Iterator, Optional, Tuple
 
 from builder.errors import IntegrityError
-from builder.files.disk import Sync
+from builder.files.disk import Sync, set_mode
 
 CHUNK = 2**17
 """Bytes at a time: they stay in a processor's own cache. 1 MiB takes twice the CPU."""
@@ -156,7 +156,7 @@ def write_new(chunks: Iterable[bytes], target: Path, mode: int, sync: Optional[S
         for chunk in chunks:
             running.update(chunk)
             file.write(chunk)
-    target.chmod(mode)
+    set_mode(target, mode)
     if sync:
         sync(target)
     return running.digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Callable, Iterable, Iterator
 
@@ -98,6 +98,12 @@ def is_folder(path: Path) -> bool:
 def is_file(path: Path) -> bool:
     """Whether a file is there. One that may not be looked at is not, where ``Path.is_file`` raises."""
     return os.path.isfile(path)  # noqa: PTH113
+
+
+def set_mode(path: Path, mode: int) -> None:
+    """Set a file's or folder's permission bits, where its file system has any: FAT refuses. ``OSError``."""
+    with suppress(PermissionError):
+        path.chmod(mode)
 
 
 def remove(path: Path) -> None:

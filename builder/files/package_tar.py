@@ -13,6 +13,7 @@ from typing import IO, Sequence, Tuple, Union, cast
 
 from builder.errors import IntegrityError
 from builder.files.digest import CHUNK
+from builder.files.disk import set_mode
 from builder.formats.package_names import FOLDER_MODE
 
 HEADER_LIMIT = 64 * 2**10
@@ -75,7 +76,7 @@ def place_in(folder: Path, parts: Sequence[str]) -> Path:
         made = folder.joinpath(*parts[:end])
         if not made.is_dir():
             made.mkdir()
-            made.chmod(FOLDER_MODE)
+            set_mode(made, FOLDER_MODE)
     return folder.joinpath(*parts)
 
 

@@ -104,6 +104,11 @@ def library_path(platform: str) -> str:
     return LIBRARY_PATHS.get(platform.partition("-")[0], "LD_LIBRARY_PATH")
 
 
+def separators(platform: str) -> str:
+    """What parts the folders of that variable; glibc's loader takes both (ld.so(8))."""
+    return {"win": ";", "macos": ":"}.get(platform.partition("-")[0], ":;")
+
+
 def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
     """One statement per variable, for a shell of ``SHELLS``; library paths go before what is set.
 
@@ -111,7 +116,7 @@ def lines(values: Mapping[str, str], shell: str, platform: str) -> List[str]:
     """
     for value in values.values():
         _require_spellable(value, shell, platform)
-    separator = ";" if platform.startswith("win") else ":"
+    separator = separators(platform)[0]
     paths = library_path(platform)
     settings = [
         SHELLS[shell](name, value, separator if name == paths else "") for name, value in values.items()

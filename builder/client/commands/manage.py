@@ -27,7 +27,7 @@ from builder.client.install.prefix import Prefix, changing, clear_parts, forget_
 from builder.client.install.source import locate, network
 from builder.client.install.unpack import verify
 from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
-from builder.errors import IntegrityError, NothingToDoError
+from builder.errors import IntegrityError, NothingToDoError, TransferError
 from builder.files.disk import remove
 from builder.formats.index import Index, IndexPackage
 from builder.formats.text import mib
@@ -35,7 +35,11 @@ from builder.formats.text import mib
 
 def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
     """What the release offers and what is installed. Quick: nothing is hashed."""
-    index = _release(world, options)
+    missed = None
+    try:
+        index = _release(world, options)
+    except TransferError as error:
+        index, missed = None, error
     here = list(_versions(options.prefix))
     offered = index.packages if index else ()
     value = {
@@ -51,7 +55,10 @@ def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
     ]
     if index:
         lines += [f"release {index.tag}:", *(_offer_line(package, options.prefix) for package in offered)]
-    return CommandAnswer(value, tuple(lines))
+    if missed is None:
+        return CommandAnswer(value, tuple(lines))
+    value["error"] = {"code": missed.exit_code, "message": str(missed)}
+    return CommandAnswer(value, (*lines, f"release: {missed}"), missed.exit_code)
 
 
 def answer_verify(world: World, options: ClientOptions) -> CommandAnswer:  # noqa: ARG001 every command has this shape

@@ -132,7 +132,7 @@ def _machine(world: World, rights: Rights) -> Seen:
         driver=found.driver or (driver_on_disk(root) if linux else None),
         cuda=found.cuda,
         cuda_visible=env.get(VARIABLE),
-        stated=tuple(f"{name}={env[name]}" for name in _STATED if name in env),
+        stated=tuple(f"{name}={env[name]}" for name in _STATED if env.get(name)),
     )
 
 
@@ -261,10 +261,14 @@ def shadows(folder: Path, manifest: Manifest, env: Mapping[str, str]) -> Iterato
 
 
 def _before(lib: Path, env: Mapping[str, str]) -> Iterator[Path]:
-    """The variable's folders up to the package's own: the loader asks RUNPATH only after them."""
-    for name in env.get(LIBRARY_PATH, "").split(os.pathsep):
-        place = Path(name)
-        if not name or not is_folder(place):
+    """The variable's folders up to the package's own: the loader asks RUNPATH only after them.
+
+    By ld.so(8) a colon and a semicolon part them, and an empty name is the current folder.
+    """
+    named = env.get(LIBRARY_PATH, "")
+    for name in re.split("[:;]", named) if named else ():
+        place = Path(name or Path.cwd())
+        if not is_folder(place):
             continue
         if place.resolve() == lib.resolve():
             return

@@ -63,6 +63,8 @@ def complete(manifest: Manifest, folder: Path, means: CompletionMeans) -> None:
     What came out of a wheel waits under the prefix, so a killed run is gone on with. Raises ``DiskError``,
     ``IntegrityError``, ``ToolMissingError`` (no pip) or ``TransferError``.
     """
+    if not manifest.absent:
+        return
     found = survey(manifest.absent, means.nearby)
     missing = [entry for entry in manifest.absent if entry not in found]
     wheels = _wheels(missing, manifest)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Iterator, Mapping, Union
 
 from builder.errors import IntegrityError
 from builder.files.digest import write_new
-from builder.files.disk import disk_errors, remove, sync_file
+from builder.files.disk import disk_errors, remove, set_mode, sync_file
 from builder.files.file_lock import exclusive
 from builder.formats.package_names import FOLDER_MODE, stem
 
@@ -90,7 +90,7 @@ def make_folder(folder: Path) -> None:
         if not folder.is_dir():
             raise
     else:
-        folder.chmod(FOLDER_MODE)
+        set_mode(folder, FOLDER_MODE)
 
 
 @contextmanager

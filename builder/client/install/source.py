@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, Optional, Sequence, Tuple, Union
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
-from builder.client.install.decompress import open_tar, readable
+from builder.client.install.decompress import form_in, open_tar, readable
 from builder.client.install.unpack import read_manifest
-from builder.errors import ConfigError, NoCompatiblePackageError, TransferError, ValidationError
+from builder.errors import ConfigError, NoCompatiblePackageError, ParseError, TransferError, ValidationError
 from builder.files.digest import sha256_of, size_of
 from builder.files.http_client import Response, Web, read_small
 from builder.formats.index import Index, IndexPackage, StoredArchive, build_index, dumps, loads
-from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, Layout, form_of, stem
+from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, Layout, form_of
 from builder.formats.text import mib, without_userinfo
 
 
@@ -42,11 +42,13 @@ class Located:
 
     index: Index
     place: Place
+    alone: bool = False
+    """Whether ``place`` is the one package's archive, whatever its name is."""
 
     def asset(self, name: str) -> Place:
         """URL or path of an archive or one of its parts."""
         if isinstance(self.place, Path):
-            return self.place.parent / name
+            return self.place if self.alone else self.place.parent / name
         return urljoin(self.place, name)
 
 
@@ -59,8 +61,8 @@ def locate(place: Optional[Place], web: Web) -> Located:
         raise ConfigError("No index: pass --index URL|FILE|DIR or set ORTPACKS_INDEX.")
     if isinstance(place, Path) and place.is_dir():
         place /= INDEX
-    if isinstance(place, Path) and place.name.endswith(ARCHIVE_SUFFIXES):
-        return Located(index_of(place), place)
+    if isinstance(place, Path) and (place.name.endswith(ARCHIVE_SUFFIXES) or form_in(place)):
+        return Located(index_of(place), place, alone=True)
     content = _read_file(place) if isinstance(place, Path) else read_small(place, INDEX_LIMIT, web)
     where = without_userinfo(str(place))
     try:
@@ -70,7 +72,13 @@ def locate(place: Optional[Place], web: Web) -> Located:
         raise ValidationError(
             f"{where}: {why}.", advice="Name an index.json, or the folder it is in."
         ) from error
-    return Located(loads(text, where), place)
+    try:
+        return Located(loads(text, where), place)
+    except ParseError as error:
+        if isinstance(place, Path) or urlsplit(place).path.endswith(".json"):
+            raise
+        advice = f"The URL of a folder ends with a slash: {where}/"
+        raise ParseError(f"{where} is not an index.", advice=advice) from error
 
 
 def _read_file(path: Path) -> bytes:
@@ -87,14 +95,15 @@ def index_of(archive: Path) -> Index:
     """An index with this package in it.
 
     Its bytes are promised by nobody else: they are taken for what they are, and the manifest inside holds
-    each file to its own sha256. What it says is held to an index's rules. Raises ``TransferError``,
+    each file to its own sha256. Its name may be another one than the package's: browsers change it. What it says is held to an index's rules. Raises ``TransferError``,
     ``IntegrityError``, ``ToolMissingError`` or ``ConfigError``.
     """
     if not archive.is_file():
         raise TransferError(f"{archive}: no such file. A package's archive, or a folder with index.json.")
-    with open_tar(archive, form_of(archive.name)) as stream:
-        manifest = read_manifest(stream, stem(archive.name))
-    stored = StoredArchive(archive.name, size_of(archive), sha256_of(archive))
+    form = form_in(archive) or form_of(archive.name)
+    with open_tar(archive, form) as stream:
+        manifest = read_manifest(stream, archive.name)
+    stored = StoredArchive(f"{manifest.name}{form.value}", size_of(archive), sha256_of(archive))
     return loads(dumps(build_index("", [(manifest, stored)], manifest.models)), archive.name)
 
 

@@ -11,7 +11,7 @@ import tarfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Dict, Iterator, List, Optional, Tuple
 
@@ -19,7 +19,7 @@ from builder.client.install.decompress import AGAIN
 from builder.client.install.prefix import INFO
 from builder.errors import ConfigError, IntegrityError
 from builder.files.digest import chunks_in, sha256_of, write_new
-from builder.files.disk import Sync, disk_errors, sync_file
+from builder.files.disk import Sync, disk_errors, set_mode, sync_file
 from builder.files.package_tar import (
     NO_TAR,
     bad_package,
@@ -50,7 +50,7 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
     try:
         with disk_errors(folder), forward_tar(stream) as archive, _syncing() as sync:
             members = islice(archive, COUNT_LIMIT * 2)  # folders count too
-            folder.chmod(FOLDER_MODE)
+            set_mode(folder, FOLDER_MODE)
             content = _first(archive, members, top)
             write_new([content], folder / MANIFEST, file_mode(MANIFEST), sync)
             manifest = _parse(content, top)
@@ -64,13 +64,21 @@ def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
     return manifest
 
 
-def read_manifest(stream: IO[bytes], top: str) -> Manifest:
-    """The manifest, from the head of the tar ``stream``. Raises ``IntegrityError`` or ``ConfigError``."""
+def read_manifest(stream: IO[bytes], where: str) -> Manifest:
+    """The manifest, from the head of the tar ``stream``, which ``where`` names.
+
+    It must have the name of the folder it lies in. Raises ``IntegrityError`` or ``ConfigError``.
+    """
     try:
         with forward_tar(stream) as archive:
-            return _parse(_first(archive, iter(archive), top), top)
+            first = archive.next()
+            top = first.name.partition("/")[0] if first else where
+            manifest = _parse(_first(archive, chain([first] if first else [], archive), top), where)
     except NO_TAR as error:
-        raise IntegrityError(f"{top}: not a whole tar archive: {error}", advice=AGAIN) from error
+        raise IntegrityError(f"{where}: not a whole tar archive: {error}", advice=AGAIN) from error
+    if manifest.name != top:
+        raise bad_package(where, f"its manifest is of {manifest.name}, and lies in the folder {top}")
+    return manifest
 
 
 @contextmanager

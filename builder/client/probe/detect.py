@@ -164,7 +164,7 @@ def _complete(device: Device, cards: Dict[str, Device], instances: Dict[str, Dev
 def _stated(env: Mapping[str, str]) -> Probe:
     """The GPUs of ``ORTPACKS_FORCE_CC``: ``MISSING`` where it is not set. ``ConfigError`` when malformed."""
     text = env.get(FORCED_CAPABILITIES)
-    if text is None:
+    if not text:
         return Probe(_STATED, Outcome.MISSING, f"{FORCED_CAPABILITIES} is not set")
     if text.strip() == "none":
         return Probe(_STATED, Outcome.NONE, f"{FORCED_CAPABILITIES}=none")
@@ -181,7 +181,7 @@ def _stated(env: Mapping[str, str]) -> Probe:
 def _stated_driver(env: Mapping[str, str]) -> Optional[str]:
     """The driver's version of ``ORTPACKS_FORCE_DRIVER``. ``ConfigError`` when it is none."""
     text = env.get(FORCED_DRIVER)
-    if text is None:
+    if not text:
         return None
     try:
         parse_driver(text)
@@ -193,7 +193,7 @@ def _stated_driver(env: Mapping[str, str]) -> Optional[str]:
 def _stated_memory(env: Mapping[str, str]) -> Tuple[int, ...]:
     """MiB of ``ORTPACKS_FORCE_MEMORY``: one for all GPUs, or one for each. ``ConfigError`` when malformed."""
     text = env.get(FORCED_MEMORY)
-    if text is None:
+    if not text:
         return ()
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) <= _MOST_DIGITS and int(part) > 0 for part in parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from threading import Event, Thread
@@ -16,6 +17,7 @@ from tests.doubles.hostile import says
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, name_of, serving, write_release
+from tests.support.schemas import schema
 
 VERSIONS = ("1.22.0", "1.23.2", "1.24.0")
 
@@ -134,6 +136,12 @@ def test_list_needs_no_release_and_no_install(tmp_path: Path, releases: dict[str
     assert bare.run("list") == 0
     assert "nothing" in bare.out
     assert bare.run("list", "--index", "http://127.0.0.1:1/index.json") == 10
+    assert f"installed under {bare.prefix}:" in bare.out
+    assert "release: http://127.0.0.1:1/index.json: " in bare.out
+    assert bare.run("list", "--index", "http://127.0.0.1:1/index.json", "--json") == 10
+    answer = json.loads(bare.out)
+    schema("client").validate(answer)
+    assert (answer["error"]["code"], answer["installed"], answer["tag"]) == (10, [], None)
     assert bare.run("list", "--index", "http://127.0.0.1:1/index.json", "--installed") == 0
 
 

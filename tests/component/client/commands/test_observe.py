@@ -157,13 +157,17 @@ def test_a_version_is_of_a_wheel_only_where_wheels_unpack_to(package: Path, tmp_
     assert shadow.version is None
 
 
-def test_relative_folders_count_and_empty_names_are_no_folder(
+def test_an_empty_name_is_the_current_folder_and_a_semicolon_parts_too(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The application's working directory is not doctor's."""
-    put(tmp_path / "here/libcudnn.so.9", b"x")
-    monkeypatch.chdir(tmp_path / "here")
-    assert seen(package, "", "") == []
+    """ld.so(8)."""
+    here = tmp_path / "here"
+    put(here / "libcudnn.so.9", b"x")
+    assert [shadow.path for shadow in seen(package, f"/no/such;{here}")] == [f"{here}/libcudnn.so.9"]
+    assert seen(package, "/no/such", "/no/such") == []
+    monkeypatch.chdir(here)
+    assert [shadow.path for shadow in seen(package, "/no/such", "")] == [f"{here}/libcudnn.so.9"]
+    assert seen(package, env={"LD_LIBRARY_PATH": ""}) == []
     assert [shadow.path for shadow in seen(package, "../here")] == ["../here/libcudnn.so.9"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.client.cli import main
 from tests.doubles.library import library
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, name_of, serving, write_release
@@ -286,3 +288,62 @@ def test_an_index_that_says_something_else_than_the_manifest_is_refused(
     assert here.run("install", "--index", str(release)) == 7, here.out
     assert f"its manifest and the index disagree on {key}." in here.err
     assert not list((machine.prefix / "versions").iterdir())
+
+
+@pytest.mark.parametrize("flag", ["--prefix", "--index", "--offline", "--mirror", "--look-in", "--wheels"])
+def test_an_empty_word_is_no_path(
+    machine: Machine, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: str
+) -> None:
+    """Of a variable that is not set: nothing may be installed into the current folder."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    index = [] if flag in {"--index", "--offline", "--mirror"} else ["--index", str(release)]
+    assert machine.run("install", flag, "", *index) == 2
+    assert f"argument {flag}: " in machine.err
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("platform", "name", "code"),
+    [("linux-x64", "a:b", 2), ("linux-x64", "a;b", 2), ("macos-arm64", "a;b", 0), ("win-x64", "a;b", 2)],
+)
+def test_a_prefix_that_a_loader_takes_for_two_folders_is_refused(
+    machine: Machine, release: Path, tmp_path: Path, platform: str, name: str, code: int
+) -> None:
+    here = replace(machine, platform=platform)
+    prefix = str(tmp_path / name)
+    assert here.run("install", "--index", str(release), "--prefix", prefix) == code, here.err
+    assert ("for two folders" in here.err) == (code == 2)
+    assert machine.run("uninstall", "--prefix", prefix) != 2, "what lies there can be removed"
+
+
+@pytest.mark.parametrize("name", ["ORTPACKS_FORCE_CC", "ORTPACKS_FORCE_DRIVER", "ORTPACKS_FORCE_MEMORY"])
+def test_an_empty_variable_states_nothing(machine: Machine, release: Path, name: str) -> None:
+    here = replace(machine, env={**machine.env, name: ""})
+    assert here.run("select", "--index", str(release)) == 0, here.err
+    assert here.run("doctor") == 0, here.err
+    assert f"{name}=" not in here.out
+
+
+def test_a_file_system_without_modes_is_one_to_install_on(
+    machine: Machine, release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FAT: chmod(2) has EPERM for it."""
+
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert machine.run("verify") == 0
+
+
+def test_a_package_without_nvidias_libraries_asks_for_no_room_for_them(
+    machine: Machine, release: Path
+) -> None:
+    """The room for the package was asked for already; since then another program took it."""
+    room = iter([2**40, 0, 0])
+    world = replace(machine.world(), free=lambda path: next(room))
+    argv = ["install", "--index", str(release)]
+    assert main(argv, world, machine.env, machine.home, print, print) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,33 @@ def test_explain_shows_every_package_against_every_gpu(machine: Machine, release
     assert machine.run("select", "--index", str(release), "--explain") == 0, machine.err
     (head,) = [line for line in machine.out.splitlines() if line.startswith("package")]
     assert ("GPU 0" in head, "GPU 1" in head, "verdict" in head) == (True, True, True)
+
+
+@pytest.mark.parametrize("name", ["pkg(1).tar.zst", "pkg.tar (1).zst", "download", "a.tar.gz"])
+@pytest.mark.parametrize("form", [".tar.zst", ".tar.gz"])
+def test_an_archive_is_known_whatever_its_name(
+    machine: Machine, tmp_path: Path, name: str, form: str
+) -> None:
+    release = write_release(tmp_path / "release", forms=(form,)).parent
+    archive = (release / f"{name_of('modern')}{form}").rename(tmp_path / name)
+    assert machine.run("install", "--offline", str(archive)) == 0, machine.err
+    assert host(machine) == FILES["lib/libonnxruntime.so.1"]
+    assert machine.answer("install", "--offline", str(archive))["installed"]["fresh"] is False
+
+
+def test_a_manifest_in_another_packages_folder_is_refused(machine: Machine, tmp_path: Path) -> None:
+    top, told = name_of("modern"), release_double.manifest_of("legacy", FILES)
+    spoilt = release_double.archive(
+        [release_double.member(f"{top}/manifest.json", json.dumps(told).encode())]
+    )
+    (tmp_path / "x.tar.zst").write_bytes(spoilt)
+    assert machine.run("select", "--offline", str(tmp_path / "x.tar.zst")) == 7
+    assert f"its manifest is of {name_of('legacy')}, and lies in the folder {top}" in machine.err
+
+
+def test_a_url_of_a_folder_without_its_slash_is_told(machine: Machine, release: Path) -> None:
+    with serving(release.parent) as server:
+        server.folder = release.parent
+        (release.parent / "page").write_text("<html>")
+        assert machine.run("select", "--index", f"{server.url}/page") == 2
+        assert f"The URL of a folder ends with a slash: {server.url}/page/" in machine.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Callable, Iterable, Iterator
@@ -98,6 +99,26 @@ def is_folder(path: Path) -> bool:
 def is_file(path: Path) -> bool:
     """Whether a file is there. One that may not be looked at is not, where ``Path.is_file`` raises."""
     return os.path.isfile(path)  # noqa: PTH113
+
+
+_HELD = (5, 32)
+"""Windows' ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION: a virus scanner has open what is new."""
+
+_PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)
+
+
+def rename(path: Path, target: Path) -> None:
+    """Give ``path`` another name, on Windows once nobody has it open any more. Raises ``OSError``."""
+    for pause in _PAUSES:
+        try:
+            path.replace(target)
+        except OSError as error:  # noqa: PERF203 a handful of tries
+            if getattr(error, "winerror", None) not in _HELD:
+                raise
+            time.sleep(pause)
+        else:
+            return
+    path.replace(target)
 
 
 def set_mode(path: Path, mode: int) -> None:

@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Tuple
 
 from builder.client.install.prefix import Prefix, write_text
 from builder.errors import DiskError, NothingToDoError
-from builder.files.disk import remove, sync_folder
+from builder.files.disk import remove, rename, sync_folder
 from builder.formats.package_names import MANIFEST
 
 Symlink = Callable[[Path, Path], None]
@@ -71,12 +71,21 @@ def switch(prefix: Prefix, folder: Path, symlink: Symlink) -> None:
     try:
         symlink(Path(os.path.relpath(folder, prefix.root)), link)
     except (OSError, NotImplementedError):
-        write_text(prefix, prefix.pointer, f"versions/{folder.name}\n")
-        prefix.current.unlink(missing_ok=True)
+        _point(prefix, folder)
     else:
-        link.replace(prefix.current)
+        try:
+            link.replace(prefix.current)
+        except PermissionError:  # Windows replaces no link to a folder: meanwhile the file counts
+            _point(prefix, folder)
+            link.replace(prefix.current)
         prefix.pointer.unlink(missing_ok=True)
     sync_folder(prefix.root)
+
+
+def _point(prefix: Prefix, folder: Path) -> None:
+    """Name ``folder`` in the file, and have no link."""
+    write_text(prefix, prefix.pointer, f"versions/{folder.name}\n")
+    prefix.current.unlink(missing_ok=True)
 
 
 def detach(prefix: Prefix) -> None:
@@ -141,7 +150,7 @@ def remove_packages(prefix: Prefix, folders: Iterable[Path]) -> int:
     gone = []
     for folder in folders:
         gone.append(prefix.part(f"dropped-{folder.name}"))
-        folder.replace(gone[-1])
+        rename(folder, gone[-1])
     freed = size_of_trees(gone)
     for folder in gone:
         remove(folder)

@@ -32,7 +32,7 @@ from builder.client.install.source import Located, pick, within
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError
-from builder.files.disk import sync_folder
+from builder.files.disk import rename, sync_folder
 from builder.files.http_client import Web
 from builder.files.package_tar import bad_package
 from builder.formats.index import IndexPackage, StoredArchive, entry_of
@@ -236,8 +236,8 @@ def _require_agreement(manifest: Manifest, package: IndexPackage) -> None:
 def _put_in_place(part: Path, folder: Path, aside: Path) -> None:
     """Give ``part`` its name. A folder that has it already is damaged: whole ones are kept."""
     if folder.exists():
-        folder.replace(aside)
-    part.replace(folder)
+        rename(folder, aside)
+    rename(part, folder)
     shutil.rmtree(aside, ignore_errors=True)
 
 

@@ -95,8 +95,9 @@ def index_of(archive: Path) -> Index:
     """An index with this package in it.
 
     Its bytes are promised by nobody else: they are taken for what they are, and the manifest inside holds
-    each file to its own sha256. Its name may be another one than the package's: browsers change it. What it says is held to an index's rules. Raises ``TransferError``,
-    ``IntegrityError``, ``ToolMissingError`` or ``ConfigError``.
+    each file to its own sha256. Its name may be another one than the package's: browsers change it. What it
+    says is held to an index's rules. Raises ``TransferError``, ``IntegrityError``, ``ToolMissingError`` or
+    ``ConfigError``.
     """
     if not archive.is_file():
         raise TransferError(f"{archive}: no such file. A package's archive, or a folder with index.json.")

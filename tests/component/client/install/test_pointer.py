@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,50 @@ def test_a_file_that_is_not_ours_is_not_followed_and_not_replaced(
     assert machine.run("install", "--index", releases[0]) == 11
     assert "current.txt is in the way" in machine.err
     assert (machine.prefix / "current.txt").read_text() == text
+
+
+def test_a_link_that_the_system_does_not_replace_is_taken_away_first(
+    tmp_path: Path, releases: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MoveFileEx replaces no folder, and a link to a folder is one to Windows."""
+    replace = Path.replace
+
+    def windows(path: Path, target: Path) -> Path:
+        if Path(target).is_dir():
+            raise PermissionError(13, "Access is denied", str(path), 5, str(target))
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", windows)
+    machine = Machine(tmp_path / "home")
+    for index in releases:
+        assert machine.run("install", "--index", index) == 0, machine.err
+    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == library("1.23.2")
+    assert machine.run("rollback") == 0, machine.err
+    assert (machine.lib / "libonnxruntime.so.1").read_bytes() == library("1.22.0")
+    assert not (machine.prefix / "current.txt").exists()
+    assert machine.litter() == []
+
+
+@pytest.mark.parametrize("number", [5, 32])
+def test_a_folder_that_a_virus_scanner_has_open_is_renamed_later(
+    tmp_path: Path, releases: list[str], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Windows: ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION while a new file is looked at."""
+    replace = Path.replace
+    refused: list[Path] = []
+    waits: list[float] = []
+
+    def windows(path: Path, target: Path) -> Path:
+        if path.is_dir() and not path.is_symlink() and len(refused) < 3:
+            refused.append(path)
+            error = PermissionError(13, "Access is denied", str(path))
+            error.winerror = number  # type: ignore[attr-defined]  # it is there on Windows
+            raise error
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", windows)
+    monkeypatch.setattr(time, "sleep", waits.append)
+    machine = Machine(tmp_path / "home")
+    assert machine.run("install", "--index", releases[0]) == 0, machine.err
+    assert waits == [0.1, 0.2, 0.4]
+    assert machine.run("verify") == 0

@@ -13,7 +13,7 @@ from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require
 from builder.formats.manifest import WheelEntry, dumps
-from builder.formats.package_names import PARTS_SUFFIX, Form, Layout, PackageName
+from builder.formats.package_names import CUDA, PARTS_SUFFIX, Form, Layout, PackageName
 from builder.package.archive import BUILT, Archive, ChangedFileError, Checksums, Content, Member
 from builder.package.build_record import record_name
 from builder.package.contents import NOTICE, NVIDIA, ORTPACKS, OUR_LICENCE, SBOM
@@ -129,8 +129,15 @@ def _layout(
     """The archives of one layout: the same content in each form."""
     content = _content(layout, checked, digests, ports)
     name = package_name(checked.plan, layout)
-    for form in checked.plan.project.bundle.forms:
+    for form in forms_of(layout, checked.plan):
         yield _archive(name.archive(form), content, checked, ports)
+
+
+def forms_of(layout: Layout, plan: BuildPlan) -> tuple[Form, ...]:
+    """The configured forms; also gzip, which every Python reads, where NVIDIA's libraries are not inside."""
+    forms = plan.project.bundle.forms
+    small = layout is Layout.THIN or plan.variant.provider != CUDA
+    return (*forms, Form.GZ) if small and Form.GZ not in forms else forms
 
 
 def _content(

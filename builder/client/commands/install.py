@@ -7,7 +7,14 @@ from typing import Dict, List
 
 from builder.client.commands.recommend import by_table
 from builder.client.commands.select_package import Scene, choice_value, choose, explained, look, note_verdict
-from builder.client.install.complete import CompletionMeans, Nearby, Pip, Wheels, site_packages
+from builder.client.install.complete import (
+    CompletionMeans,
+    Nearby,
+    Pip,
+    Wheels,
+    library_folders,
+    site_packages,
+)
 from builder.client.install.current import require_ours
 from builder.client.install.installer import InstallJob, InstallResult, install
 from builder.client.install.source import network
@@ -44,10 +51,12 @@ def _job(
     world: World, options: ClientOptions, choice: PackageChoice, package: IndexPackage, scene: Scene
 ) -> InstallJob:
     environments = (*site_packages(options.look_in), *world.environments)
+    around = world.around
+    libraries = library_folders(around.root, around.env.get("CONDA_PREFIX"), options.look_in)
     pip = Pip(tuple(dict.fromkeys((world.around.python, "python3", "python"))), world.around.work)
     means = CompletionMeans(
         prefix=options.prefix,
-        nearby=Nearby(options.prefix, environments),
+        nearby=Nearby(options.prefix, environments, libraries),
         wheels=Wheels(options.wheels, None if options.offline else pip),
         say=world.say,
         free=world.free,

@@ -1,6 +1,7 @@
 """NVIDIA's libraries of a thin package: those that lie on this machine already, else those of their wheels.
 
-They are looked for in Python environments and in the packages installed before. Wheels are taken from
+They are looked for in the packages installed before, in Python environments, and where conda and the system
+keep libraries. Wheels are taken from
 folders that the user names, by their bytes; else pip, which knows this machine's index, proxy and
 certificates, fetches them.
 """
@@ -190,14 +191,15 @@ class Nearby:
     prefix: Prefix
     environments: Tuple[Path, ...]
     """``site-packages`` folders."""
+    libraries: Tuple[Path, ...] = ()
+    """Folders of libraries alone: conda's, the system's."""
     _digests: Dict[Tuple[str, int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
     def promising(self) -> bool:
         """Whether there is anything at all to look at; costs nothing."""
         versions = self.prefix.versions
-        return any(is_folder(folder / NVIDIA) for folder in self.environments) or (
-            versions.is_dir() and any(versions.iterdir())
-        )
+        there = any(is_folder(folder / NVIDIA) for folder in self.environments) or bool(self.libraries)
+        return there or (versions.is_dir() and any(versions.iterdir()))
 
     def find(self, entry: FileEntry) -> Optional[Found]:
         """A file with exactly the entry's bytes, wherever it comes from; ours before somebody else's."""
@@ -214,6 +216,7 @@ class Nearby:
         if entry.member is not None:
             member = parts_of(entry.member, MANIFEST)
             yield from (Found(folder.joinpath(*member), ours=False) for folder in self.environments)
+            yield from (Found(folder / place[-1], ours=False) for folder in self.libraries)
 
     def _matches(self, found: Found, entry: FileEntry) -> bool:
         """Whether a file has the entry's size and sha256. One that cannot be read does not match."""
@@ -246,6 +249,26 @@ def site_packages(folders: Iterable[Path]) -> Tuple[Path, ...]:
         inner = (path for pattern in _ENVIRONMENTS for path in sorted(folder.glob(pattern)))
         found.update(dict.fromkeys(path for path in (folder, *inner) if is_folder(path / NVIDIA)))
     return tuple(found)
+
+
+_LIBRARIES = (
+    "usr/local/cuda*/lib64",
+    "usr/local/cuda*/targets/*/lib",
+    "usr/lib/*-linux-gnu",
+    "usr/lib64",
+)
+"""Where NVIDIA's packages of a distribution, its installer and the distribution's own have CUDA and cuDNN."""
+
+_KNOWN_BY = ("libcudart.so.*", "libcublas.so.*", "libcudnn.so.*")
+
+
+def library_folders(root: Path, conda: Optional[str], folders: Iterable[Path]) -> Tuple[Path, ...]:
+    """The folders with CUDA: the system's under ``root``, the ``conda`` environment's, ``folders``'."""
+    system = (path for pattern in _LIBRARIES for path in sorted(root.glob(pattern)))
+    named = [*([Path(conda)] if conda else []), *folders]
+    places = (*system, *named, *(folder / "lib" for folder in named))
+    with_cuda = (place for place in places if any(any(place.glob(name)) for name in _KNOWN_BY))
+    return tuple(dict.fromkeys(place.resolve() for place in with_cuda))
 
 
 @dataclass(frozen=True)

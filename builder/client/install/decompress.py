@@ -1,17 +1,23 @@
 """The tar inside a package's archive: gzip by the standard library, zstd by whatever reads it here.
 
-From Python 3.14 on the standard library reads zstd too.
+From Python 3.14 on the standard library reads zstd too. Whatever seems to read it is given a sample first:
+the bsdtar of macOS has no libzstd (jdx/mise#3845, stemdeckapp/stemdeck#31).
 """
 
 from __future__ import annotations
 
+import base64
 import gzip
 import importlib
 import shutil
+import sys
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import IO, Callable, Iterator, List, Optional, Protocol, Sequence, Tuple, Type, cast
+from tempfile import TemporaryDirectory
+from typing import IO, Callable, Iterator, Optional, Protocol, Sequence, Tuple, Type, cast
 
 from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
@@ -80,9 +86,24 @@ PROGRAMS: Tuple[Tuple[str, ...], ...] = (
     ("zstd", "--decompress", "--stdout", "--quiet", "--no-progress", "{file}"),
     # libarchive's tar reads zstd by itself and copies one archive's members to another; GNU tar calls zstd.
     ("bsdtar", "--create", "--file", "-", "--format", "pax", "@{file}"),
+    ("tar", "--create", "--file", "-", "--format", "pax", "@{file}"),
 )
 
+_SAMPLE = base64.b64decode(
+    "KLUv/QSInQEABAJwcm9iZQAwMDAwNjQ0ADA2NzY1ACAwAHVzdGFyADAwAAYA84D/gDflFyXcA8BwdgJF4Cvygw=="
+)
+"""A tar with the empty file ``probe``, in a frame with the longest window that packages have, 128 MiB."""
+
+_PROBE = b"probe\0"
+
 Find = Callable[[str], Optional[str]]
+
+_ADVICE = {
+    "linux": "the program zstd (apt install zstd, dnf install zstd), the Python package backports.zstd",
+    "darwin": "the program zstd (brew install zstd), the Python package backports.zstd (pip install)",
+    "win32": "the Python package backports.zstd (py -m pip install backports.zstd)",
+}
+"""By ``sys.platform``."""
 
 
 class _Decompressor(Protocol):
@@ -109,42 +130,69 @@ def open_zstd(file: Path, modules: Sequence[str] = MODULES, find: Find = shutil.
     Raises ``ToolMissingError`` when nothing here reads zstd, ``IntegrityError`` when the bytes are no
     zstd or end early.
     """
-    module, broken = _module(modules), f"{file}: not a whole zstd file"
-    if module is not None:
-        with _open(module, file) as stream:
-            yield cast("IO[bytes]", _Checked(stream, (module.ZstdError, EOFError), broken))
-        return
-    try:
-        with output_of(_program(file, find)) as stream:
-            yield stream
-    except CommandError as error:
-        raise IntegrityError(broken, cause=str(error), advice=AGAIN) from error
+    with _reader(tuple(modules), find).open(file) as stream:
+        yield stream
 
 
 def require_zstd(modules: Sequence[str] = MODULES, find: Find = shutil.which) -> None:
     """``ToolMissingError`` when nothing here reads zstd: better said before the download than after."""
-    if _module(modules) is None:
-        _program(Path(), find)
+    _reader(tuple(modules), find)
 
 
-def _module(names: Sequence[str]) -> Optional[_ZstdModule]:
-    for name in names:
+@dataclass(frozen=True)
+class _Reader:
+    """A way to read zstd: a module, or a program's command line."""
+
+    module: Optional[_ZstdModule] = None
+    argv: Tuple[str, ...] = ()
+
+    @contextmanager
+    def open(self, file: Path, *, quiet: bool = False) -> Iterator[IO[bytes]]:
+        """The decompressed bytes. Raises ``IntegrityError``; ``quiet``: the program's words are dropped."""
+        broken = f"{file}: not a whole zstd file"
+        if self.module is not None:
+            with _open(self.module, file) as stream:
+                yield cast("IO[bytes]", _Checked(stream, (self.module.ZstdError, EOFError), broken))
+            return
         try:
-            return cast("_ZstdModule", importlib.import_module(name))
-        except ImportError:  # noqa: PERF203 three names
-            continue
-    return None
+            with output_of([word.format(file=file) for word in self.argv], quiet=quiet) as stream:
+                yield stream
+        except CommandError as error:
+            raise IntegrityError(broken, cause=str(error), advice=AGAIN) from error
+
+    def works(self, sample: Path) -> bool:
+        """Whether it reads the sample, and does not only seem to."""
+        try:
+            with self.open(sample, quiet=True) as stream:
+                return stream.read(len(_PROBE)) == _PROBE
+        except Exception:  # noqa: BLE001 however it fails, it does not read zstd
+            return False
 
 
-def _program(file: Path, find: Find) -> List[str]:
+@cache
+def _reader(modules: Tuple[str, ...], find: Find) -> _Reader:
+    """The first that reads the sample. ``ToolMissingError`` where none does."""
+    with TemporaryDirectory() as folder:
+        sample = Path(folder) / "sample.tar.zst"
+        sample.write_bytes(_SAMPLE)
+        for reader in _readers(modules, find):
+            if reader.works(sample):
+                return reader
+    advice = _ADVICE.get(sys.platform, _ADVICE["linux"])
+    raise ToolMissingError(
+        f"Nothing here can unpack zstd. Install one of: {advice}, or Python 3.14.",
+        advice="Where the release has a .tar.gz of the package, every Python reads it.",
+    )
+
+
+def _readers(modules: Sequence[str], find: Find) -> Iterator[_Reader]:
+    for name in modules:
+        with suppress(ImportError):
+            yield _Reader(module=cast("_ZstdModule", importlib.import_module(name)))
     for program, *arguments in PROGRAMS:
         path = find(program)
         if path is not None:
-            return [path, *(argument.format(file=file) for argument in arguments)]
-    raise ToolMissingError(
-        "Nothing here can unpack zstd. Install one of: the program zstd (apt install zstd, dnf install zstd, "
-        "brew install zstd), the Python package backports.zstd, or Python 3.14."
-    )
+            yield _Reader(argv=(path.replace("{", "{{").replace("}", "}}"), *arguments))
 
 
 def _open(module: _ZstdModule, file: Path) -> IO[bytes]:

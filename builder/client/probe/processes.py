@@ -89,17 +89,24 @@ def worker(env: Mapping[str, str]) -> Work:
 
 
 @contextmanager
-def output_of(argv: Sequence[str]) -> Iterator[IO[bytes]]:
-    """What a program writes, as a stream. ``CommandError`` when it exits non-zero.
+def output_of(argv: Sequence[str], *, quiet: bool = False) -> Iterator[IO[bytes]]:
+    """What a program writes, as a stream. ``CommandError`` when it exits non-zero; ``quiet`` drops its words.
 
     Where the reader leaves more than a little of it, the program is ended and how it fared is not known.
     """
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+    stderr = subprocess.DEVNULL if quiet else None
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr) as process:
         stream = cast("IO[bytes]", process.stdout)
         _widen(stream)
         try:
             yield stream
             wanted = len(stream.read(_LITTLE)) < _LITTLE
+        except Exception as error:
+            if stream.read(1) or process.wait() == 0:
+                process.kill()
+                raise
+            # What the reader made of the little that came is not the reason: the program failed.
+            raise _failed(process) from error
         except BaseException:
             process.kill()
             raise
@@ -107,7 +114,12 @@ def output_of(argv: Sequence[str]) -> Iterator[IO[bytes]]:
             process.kill()
             return
     if process.returncode != 0:
-        raise CommandError(f"{argv[0]} exited with {process.returncode}", argv=argv, code=process.returncode)
+        raise _failed(process)
+
+
+def _failed(process: subprocess.Popen[bytes]) -> CommandError:
+    argv = cast("Sequence[str]", process.args)
+    return CommandError(f"{argv[0]} exited with {process.returncode}", argv=argv, code=process.returncode)
 
 
 def _widen(pipe: IO[bytes]) -> None:

@@ -6,30 +6,33 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from builder.client.cli import COMMANDS
-from tests.doubles.release import FILES, cut, write_release
+from tests.doubles.release import FILES, cut, serving, write_release
 from tests.doubles.wheels import WHEELS, unpacked
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
 
 def found(version: str) -> str | None:
-    """On ``PATH``, else the newest of pyenv's. A shim of pyenv that leads nowhere does not count."""
+    """On ``PATH``, else the newest of pyenv's: itself, no shim of pyenv's, which needs programs."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     theirs = sorted(pyenv.glob(f"{version}.*/bin/python{version}"))
     candidates = (shutil.which(f"python{version}"), *map(str, reversed(theirs)))
-    return next((path for path in candidates if path and _answers(path, version)), None)
+    answers = (_itself(path, version) for path in candidates if path)
+    return next((answer for answer in answers if answer), None)
 
 
-def _answers(path: str, version: str) -> bool:
-    argv = [path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+def _itself(path: str, version: str) -> str | None:
+    """The program behind ``path``, where it is a Python of this version."""
+    argv = [path, "-I", "-S", "-c", "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    return done.stdout.strip() == version
+    said, _, program = done.stdout.strip().partition(" ")
+    return program if said == version else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,16 +42,17 @@ class Shell:
     python: str
     pyz: Path
     home: Path
+    path: str = "/usr/bin:/bin"
 
-    def run(self, *argv: str | Path, code: int = 0, told: str = "") -> str:
+    def run(self, *argv: str | Path, code: int = 0, told: str | None = "") -> str:
         """What it printed. It warned of nothing: a ``DeprecationWarning`` is an error here.
 
-        ``told`` is what it says on stderr.
+        ``told`` is what it says on stderr; ``None``: anything.
         """
         done = subprocess.run(
             [self.python, "-W", "error", "-I", "-S", self.pyz, *argv],
             env={
-                "PATH": "/usr/bin:/bin",
+                "PATH": self.path,
                 "HOME": str(self.home),
                 "ORTPACKS_FORCE_CC": "8.6",
                 "ORTPACKS_FORCE_DRIVER": "570.133.07",
@@ -57,7 +61,8 @@ class Shell:
             text=True,
             check=False,
         )
-        assert (done.returncode, done.stderr) == (code, told), (argv, done.stdout, done.stderr)
+        said = done.stderr if told is not None else told
+        assert (done.returncode, said) == (code, told), (argv, done.stdout, done.stderr)
         return done.stdout
 
 
@@ -111,3 +116,26 @@ def test_a_thin_package_in_parts_is_completed_on_every_python(shell: Shell, tmp_
     venv = unpacked(tmp_path / "venv", *WHEELS)
     told = "3 of 3 NVIDIA libraries are on this machine already.\n"
     shell.run("install", "--index", index, "--look-in", venv, told=told)
+
+
+def test_it_needs_nothing_but_python(shell: Shell, tmp_path: Path) -> None:
+    """No program on PATH, no module of others."""
+    bare = replace(shell, path="/nonexistent")
+    index = write_release(tmp_path / "release", forms=(".tar.gz",))
+    bare.run("install", "--index", index)
+    assert bare.run("verify")
+
+
+def test_where_only_zstd_is_to_be_had_that_is_said_before_the_download(shell: Shell, tmp_path: Path) -> None:
+    if shell.python.endswith(("3.14", "3.15")):
+        pytest.skip("this Python reads zstd")
+    index = write_release(tmp_path / "release")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "bsdtar").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "bsdtar").chmod(0o755)
+    with serving(index.parent) as server:
+        argv = ["install", "--index", f"{server.url}/", "--json"]
+        said = json.loads(replace(shell, path=str(programs)).run(*argv, code=4, told=None))
+        assert [path for path, _ in server.requests] == ["/index.json"]
+    assert said["error"]["message"].startswith("Nothing here can unpack zstd. Install one of: ")

@@ -116,9 +116,10 @@ def site(tmp_path: Path) -> Site:
 def test_a_package_holds_its_manifest_licences_and_libraries_and_its_checksum(
     site: Site, tmp_path: Path
 ) -> None:
-    full, thin = (one.package for one in site.bundle(plan()))
-    assert site.dist == ["SHA256SUMS", LEGACY, THIN]
-    sums = f"{full.sha256}  {LEGACY}\n{thin.sha256}  {THIN}\n"
+    full, thin, gzipped = (one.package for one in site.bundle(plan()))
+    thin_gz = THIN.replace(".zst", ".gz")
+    assert site.dist == ["SHA256SUMS", LEGACY, thin_gz, THIN]
+    sums = f"{full.sha256}  {LEGACY}\n{gzipped.sha256}  {thin_gz}\n{thin.sha256}  {THIN}\n"
     assert (site.ports.dist / "SHA256SUMS").read_text() == sums
     files = site.ports.archive.extract(full.path, tmp_path / "out")
     assert len(files) == 1 + 18 + 7
@@ -136,7 +137,7 @@ def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(site: Site, tmp_path: Path) -> None:
-    full, thin = (one.package.path for one in site.bundle(plan()))
+    full, thin, _ = (one.package.path for one in site.bundle(plan()))
     files = set(site.ports.archive.extract(thin, tmp_path / "thin"))
     left_out = set(site.ports.archive.extract(full, tmp_path / "full")) - files
     assert len(left_out) == 15
@@ -160,7 +161,11 @@ def test_layouts_and_forms_are_those_of_the_configuration(site: Site) -> None:
     assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz"), THIN]
     site.bundle(configured(layouts=(Layout.THIN,), forms=(Form.GZ,)))
     assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz")]
-    assert THIN not in (site.ports.dist / "SHA256SUMS").read_text()
+    site.bundle(configured(layouts=(Layout.FULL,), forms=(Form.ZST,)))
+    assert site.dist == ["SHA256SUMS", LEGACY], "gzip of gigabytes is made where it is asked for"
+    site.bundle(configured(layouts=(Layout.THIN,), forms=(Form.ZST,)))
+    assert site.dist == ["SHA256SUMS", THIN.replace(".zst", ".gz"), THIN], "a small one every Python can read"
+    assert LEGACY not in (site.ports.dist / "SHA256SUMS").read_text()
 
 
 def test_a_package_over_budget_is_split_where_that_is_asked_for(site: Site, tmp_path: Path) -> None:
@@ -199,7 +204,7 @@ def test_a_finding_of_the_check_leaves_no_package_not_even_the_old_one(site: Sit
     missing = Finding(Code.A001, "lib/libonnxruntime_providers_cuda.so", "sm_61 is in 53 of 54 containers")
     with pytest.raises(CheckFailedError, match="sm_61 is in 53 of 54"):
         bundle(site.checked(plan(), report(missing)), site.ports)
-    assert site.dist == ["SHA256SUMS", MODERN, MODERN_THIN]
+    assert site.dist == ["SHA256SUMS", MODERN, MODERN_THIN.replace(".zst", ".gz"), MODERN_THIN]
     assert LEGACY not in (site.ports.dist / "SHA256SUMS").read_text()
 
 

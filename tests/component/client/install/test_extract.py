@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from builder.client.install.decompress import open_zstd, require_zstd
+from builder.client.install.decompress import Find, open_zstd, require_zstd
 from builder.client.install.unpack import extract, read_manifest
 from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
@@ -92,6 +92,56 @@ def test_nothing_that_reads_zstd_is_said_before_the_download(tmp_path: Path) -> 
     with pytest.raises(ToolMissingError, match="apt install zstd") as caught:
         require_zstd(modules=(), find=lambda name: None)
     assert caught.value.exit_code == 4
+
+
+MACS_BSDTAR = """\
+echo "bsdtar: Error opening archive: Can't initialize filter; unable to run program \\"zstd -d -qq\\"" >&2
+exit 1
+"""
+"""Words and exit status of libarchive 3.5 without libzstd, on a machine without the program."""
+
+
+def named(folder: Path, **scripts: str) -> Find:
+    """A machine with these programs alone."""
+    for name, script in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return lambda name: str(folder / name) if name in scripts else None
+
+
+@pytest.mark.parametrize("script", [MACS_BSDTAR, "exit 0", "echo not what was asked for", "kill -9 $$"])
+def test_a_program_that_only_seems_to_read_zstd_is_none(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str
+) -> None:
+    with pytest.raises(ToolMissingError, match="Nothing here can unpack zstd"):
+        require_zstd((), named(tmp_path, bsdtar=script, tar=script))
+    assert capfd.readouterr() == ("", ""), "nobody has to read what a mere try says"
+
+
+def test_a_program_that_works_is_taken_where_another_does_not(tmp_path: Path) -> None:
+    find = named(tmp_path, zstd="exit 1", bsdtar=MACS_BSDTAR, tar='exec zstd -dcq "${6#@}"')
+    (tmp_path / "x.zst").write_bytes(zstd.compress(b"text"))
+    with open_zstd(tmp_path / "x.zst", (), find) as stream:
+        assert stream.read() == b"text"
+
+
+def test_a_module_that_cannot_read_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_zstd.py").write_text("ZstdFile = None\ndef open(file, mode): raise MemoryError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    require_zstd(("broken_zstd", "backports.zstd"), lambda name: None)
+    with pytest.raises(ToolMissingError):
+        require_zstd(("broken_zstd",), lambda name: None)
+
+
+def test_a_program_that_fails_is_the_reason_and_not_what_came_of_it(tmp_path: Path) -> None:
+    """A window that it does not take, say: its output is empty, and that is no archive."""
+    find = named(tmp_path, zstd='case "$5" in *sample*) exec zstd -dcq "$5";; esac; exit 1')
+    (tmp_path / "x.zst").write_bytes(archive(good()))
+    with (
+        pytest.raises(IntegrityError, match="zstd exited with 1"),
+        open_zstd(tmp_path / "x.zst", (), find) as it,
+    ):
+        extract(it, TOP, tmp_path / "out", 100)
 
 
 @pytest.mark.parametrize("modules", [("backports.zstd",), ()], ids=["module", "program"])

@@ -341,3 +341,46 @@ def test_an_index_that_says_another_layout_than_the_package(machine: Machine, tm
     index["packages"][1]["layout"] = "full"
     release.write_text(json.dumps(index))
     assert "its manifest and the index disagree" in refused(machine, release, 7)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "SYSTEM/usr/local/cuda-12.9/lib64",
+        "SYSTEM/usr/local/cuda-12.9/targets/x86_64-linux/lib",
+        "SYSTEM/usr/lib/x86_64-linux-gnu",
+        "SYSTEM/usr/lib64",
+        "CONDA/lib",
+        "GIVEN/lib",
+        "GIVEN",
+    ],
+)
+def test_the_systems_and_condas_libraries_are_copied(
+    machine: Machine, release: Path, pypi: PackageIndex, tmp_path: Path, place: str
+) -> None:
+    top, _, inside = place.partition("/")
+    tops = {"SYSTEM": machine.home / "no-such-root", "CONDA": tmp_path / "conda", "GIVEN": tmp_path / "given"}
+    folder = tops[top] / inside
+    folder.mkdir(parents=True)
+    for path, content in libraries(WHEELS).items():
+        name = path.removeprefix("lib/")
+        (folder / f"{name}.9").write_bytes(content)
+        (folder / name).symlink_to(f"{name}.9")
+    flags = ["--look-in", str(tops[top])] if top == "GIVEN" else []
+    machine.env = {**machine.env, **({"CONDA_PREFIX": str(tops[top])} if top == "CONDA" else {})}
+    assert machine.run("install", "--index", str(release), *flags) == 0, machine.err
+    assert "3 of 3 NVIDIA libraries are on this machine already." in machine.err
+    assert (installed(machine), pypi.requests) == (ALL, [])
+    assert not (machine.lib / "libcudnn.so.9").samefile(folder / "libcudnn.so.9"), "it may change tomorrow"
+
+
+def test_a_systems_library_with_other_bytes_is_not_taken(
+    machine: Machine, release: Path, pypi: PackageIndex
+) -> None:
+    folder = machine.home / "no-such-root" / "usr" / "lib64"
+    folder.mkdir(parents=True)
+    for path, content in libraries(WHEELS).items():
+        (folder / path.removeprefix("lib/")).write_bytes(content[::-1])
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+    assert installed(machine) == ALL
+    assert pypi.fetched == [CUBLAS.file, CUDNN.file]

@@ -112,18 +112,18 @@ def _progress(output: Output) -> Callable[[int, int], None]:
     if sys.stderr is not None and sys.stderr.isatty():
         from builder.client.install.obtain import Meter  # noqa: PLC0415 as above
 
-        return Meter(output.write, time.monotonic)
+        return Meter(output.write, time.monotonic, lambda: shutil.get_terminal_size().columns)
     return lambda _done, _total: None
 
 
-def _confirm(output: Output, question: str) -> bool:
-    """Yes unless the user says otherwise; the end of the input is no."""
-    output.write(f"{shown(question)} [Y/n] ")
+def _confirm(output: Output, question: str, default: bool) -> bool:
+    """What the user says, ``default`` where nothing; the end of the input is no."""
+    output.write(f"{shown(question)} {'[Y/n]' if default else '[y/N]'} ")
     try:
         line = sys.stdin.readline()
     except ValueError:  # no text
         return False
-    return bool(line) and line.strip().lower() in {"", "y", "yes"}
+    return bool(line) and line.strip().lower() in {"y", "yes", *([""] if default else [])}
 
 
 if __name__ == "__main__":

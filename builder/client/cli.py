@@ -11,6 +11,8 @@ import json
 import os
 import pkgutil
 import re
+import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Union, cast
@@ -43,6 +45,10 @@ INTERRUPTED = 130
 _ADVICE = "interrupted; run it again to go on"
 
 _EPILOG = """\
+examples:
+  python3 ortpacks.pyz install           install the package that fits this machine
+  eval "$(python3 ortpacks.pyz env)"     let programs of this shell find it
+
 exit codes:
   0  done; also when the answer is the CPU
   2  wrong flag, environment variable or index
@@ -101,6 +107,8 @@ def main(
     as_json = "--json" in argv
     try:
         arguments = parsed(argv)
+        if arguments.quiet:
+            world = quiet(world)
         module, _ = COMMANDS[arguments.command]
         command = getattr(import_module(f"builder.client.commands.{module}"), f"answer_{arguments.command}")
         answer = cast("Command", command)(world, _options(arguments, env, home, world.platform))
@@ -117,6 +125,16 @@ def main(
     text = "\n".join(answer.lines)
     out(_spelled(answer.value) if as_json else text if answer.script else shown(text))
     return answer.code
+
+
+def quiet(world: World) -> World:
+    """The same machine, on which only answers, questions and errors are written."""
+
+    def nobody(*_: object) -> None:
+        """Tell nobody."""
+
+    connect = world.connect
+    return replace(world, say=nobody, connect=lambda: replace(connect(), progress=nobody, again=nobody))
 
 
 def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Print, err: Print) -> int:
@@ -142,6 +160,14 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """A message and exit code 2, as for every other wrong value."""
         raise ConfigError(f"{message}\n{self.format_usage().strip()}")
+
+
+class _Version(argparse.Action):
+    def __call__(self, *_: object) -> NoReturn:
+        """Say which release this program is of."""
+        release = _RELEASE.search(_default_index() or "")
+        of_which = f"of the release {release[1]}" if release else "of no release"
+        raise HelpError(f"ortpacks {of_which}, with Python {sys.version.split()[0]}")
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
@@ -289,6 +315,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="say which release this program is of")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, text) in COMMANDS.items():
         sentence = f"{text[0].upper()}{text[1:]}."
@@ -300,6 +327,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_common(name: str, command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print JSON (docs/schemas/client.schema.json)")
+    command.add_argument("--quiet", "-q", action="store_true", help="write answers and errors only")
     if name in _CHANGE:
         command.add_argument("--yes", "-y", action="store_true", help="do not ask")
     if name not in _NO_PREFIX:

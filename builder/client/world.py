@@ -37,8 +37,8 @@ class World:
     free: Callable[[Path], int]
     environments: Tuple[Path, ...]
     """``site-packages`` of the Python that runs this."""
-    confirm: Optional[Callable[[str], bool]] = None
-    """Asks the user a question; ``None`` where nobody is there to be asked."""
+    confirm: Optional[Callable[[str, bool], bool]] = None
+    """Asks a question, whose answer is the flag where nothing is typed; ``None``: nobody is there."""
     symlink: Symlink = make_symlink
 
     @cached_property
@@ -102,7 +102,7 @@ def head(command: str) -> Dict[str, object]:
     return {"format": FORMAT, "command": command}
 
 
-def require_yes(world: World, options: ClientOptions, question: str) -> None:
-    """``NothingToDoError`` when the user is there to be asked and says no."""
-    if options.ask and world.confirm is not None and not world.confirm(question):
+def require_yes(world: World, options: ClientOptions, question: str, *, default: bool = True) -> None:
+    """``NothingToDoError`` when the user is there to be asked and says no; ``default`` is what Enter says."""
+    if options.ask and world.confirm is not None and not world.confirm(question, default):
         raise NothingToDoError("Not confirmed: nothing was changed. --yes answers for you.")

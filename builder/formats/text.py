@@ -50,6 +50,6 @@ def without_userinfo(text: str) -> str:
     return _USERINFO.sub("…@", text)
 
 
-def mib(size: int) -> str:
-    """``1234 MiB``, of a size in bytes; those of a release are never small."""
-    return f"{size / 2**20:.0f} MiB"
+def amount(size: int) -> str:
+    """``123 MiB`` or ``2.9 GiB``, of a size in bytes; those of a release are never small."""
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

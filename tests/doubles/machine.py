@@ -101,8 +101,8 @@ class Machine:
             if ".part" in path.name or path.parent.name in {"downloads", "parts"}
         ]
 
-    def _confirm(self, question: str) -> bool:
-        self.asked.append(question)
+    def _confirm(self, question: str, default: bool) -> bool:
+        self.asked.append(f"{question} {'[Y/n]' if default else '[y/N]'}")
         return self.says.pop(0)
 
     def _out(self, text: str) -> None:

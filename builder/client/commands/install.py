@@ -21,7 +21,7 @@ from builder.client.install.source import network
 from builder.client.trials.try_out import OrtTrials
 from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.formats.index import IndexPackage, offers
-from builder.formats.text import mib
+from builder.formats.text import amount
 from builder.selection.choice import PackageChoice
 
 
@@ -31,19 +31,21 @@ def answer_install(world: World, options: ClientOptions) -> CommandAnswer:
     choice = choose(scene, options.variant)
     if choice.package is None:
         return _nothing(world, options, scene, choice)
+    for line in () if options.as_json else explained(choice, scene):
+        world.say(line)
     job = _job(world, options, choice, choice.package, scene)
     _ask(world, options, job, choice.package)
     result = install(job)
     choice = replace(choice, package=result.package)
     note_verdict(world, options, scene, choice, by_table(choice, scene, world))
     value = {**head("install"), **choice_value(choice), "installed": _value(result)}
-    return CommandAnswer(value, (*explained(choice, scene.found), *_result_lines(result)))
+    return CommandAnswer(value, tuple(_result_lines(result)))
 
 
 def _nothing(world: World, options: ClientOptions, scene: Scene, choice: PackageChoice) -> CommandAnswer:
     note_verdict(world, options, scene, choice, by_table(choice, scene, world))
     value = {**head("install"), **choice_value(choice), "installed": None}
-    lines = (*explained(choice, scene.found), "Nothing was installed: use ONNX Runtime's own CPU build.")
+    lines = (*explained(choice, scene), "Nothing was installed: use ONNX Runtime's own CPU build.")
     return CommandAnswer(value, lines)
 
 
@@ -78,7 +80,7 @@ def _ask(world: World, options: ClientOptions, job: InstallJob, package: IndexPa
     """Before anything is fetched; what lies there already needs no yes."""
     require_ours(options.prefix)
     if not any(options.prefix.folder(offer).is_dir() for offer in job.offers):
-        room = f"{mib(package.size)} to fetch at most, {mib(package.installed_size)} on the disk"
+        room = f"{amount(package.size)} to fetch at most, {amount(package.installed_size)} on the disk"
         require_yes(world, options, f"Install {package.name} under {options.prefix.root} ({room})?")
 
 
@@ -93,7 +95,7 @@ def _result_lines(result: InstallResult) -> List[str]:
     if result.previous is not None:
         lines.append(f"The one before stays for rollback: {result.previous}")
     if result.dropped:
-        lines.append(f"Removed, {mib(result.freed)} freed: {', '.join(result.dropped)}")
+        lines.append(f"Removed, {amount(result.freed)} freed: {', '.join(result.dropped)}")
     return lines
 
 

@@ -30,7 +30,7 @@ from builder.client.world import ClientOptions, CommandAnswer, World, head, requ
 from builder.errors import IntegrityError, NothingToDoError, TransferError
 from builder.files.disk import remove
 from builder.formats.index import Index, IndexPackage
-from builder.formats.text import mib
+from builder.formats.text import amount
 
 
 def answer_list(world: World, options: ClientOptions) -> CommandAnswer:
@@ -106,7 +106,7 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
             advice="Name the folder that has one with --prefix.",
         )
     what = "all packages that are not in use" if options.old else "all packages"
-    require_yes(world, options, f"Remove {what} under {prefix.root}?")
+    require_yes(world, options, f"Remove {what} under {prefix.root}?", default=False)
     require_ours(prefix)
     with changing(prefix, world.say):
         arrived = size_of_trees((prefix.parts, prefix.downloads))
@@ -125,7 +125,7 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
         "left": [str(path) for path in left],
     }
     left_over = ["what installs left that broke off"] if arrived else []
-    removed = f"Removed, {mib(freed)} freed: {', '.join([*names, *left_over]) or 'nothing'}"
+    removed = f"Removed, {amount(freed)} freed: {', '.join([*names, *left_over]) or 'nothing'}"
     rest = [f"In use: {now}"] if now else [f"Not ours, it stays: {path}" for path in left]
     return CommandAnswer(value, (removed, *rest))
 
@@ -172,7 +172,7 @@ def _text(value: object) -> Optional[str]:
 
 def _version_line(version: Mapping[str, object]) -> str:
     role = f", {version['role']}" if version["role"] else ""
-    return f"  {Path(str(version['folder'])).name}: {mib(int(str(version['size'])))}{role}"
+    return f"  {Path(str(version['folder'])).name}: {amount(int(str(version['size'])))}{role}"
 
 
 def _offer_value(package: IndexPackage, prefix: Prefix) -> Dict[str, object]:
@@ -183,7 +183,7 @@ def _offer_value(package: IndexPackage, prefix: Prefix) -> Dict[str, object]:
 
 def _offer_line(package: IndexPackage, prefix: Prefix) -> str:
     here = ", here" if prefix.folder(package).is_dir() else ""
-    return f"  {package.file}: {mib(package.size)}, {mib(package.installed_size)} installed{here}"
+    return f"  {package.file}: {amount(package.size)}, {amount(package.installed_size)} installed{here}"
 
 
 def _remove_all(prefix: Prefix) -> int:

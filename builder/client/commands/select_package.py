@@ -19,14 +19,14 @@ from builder.gpu.devices import Device
 from builder.selection.choice import PackageChoice
 from builder.selection.choice import lines as table_lines
 from builder.selection.reasons import lacking, limits, refusal
-from builder.selection.select import only, select
+from builder.selection.select import JIT, only, select
 
 
 def answer_select(world: World, options: ClientOptions) -> CommandAnswer:
     """Which package this machine should run, and why not the others."""
     scene = look(world, options)
     choice = choose(scene, options.variant)
-    lines = explained(choice, scene.found)
+    lines = explained(choice, scene)
     if options.explain:
         lines += ["", *table_lines(choice, scene.devices, scene.index, scene.platform, scene.glibc)]
     return CommandAnswer({**head("select"), **choice_value(choice)}, tuple(lines))
@@ -155,14 +155,21 @@ def _largest(found: Detection) -> Optional[Device]:
     return max(found.devices, key=lambda device: device.memory_mib or 0, default=None)
 
 
-def explained(choice: PackageChoice, found: Detection) -> List[str]:
+def explained(choice: PackageChoice, scene: Scene) -> List[str]:
     """What was chosen, why nothing else, and what the user has to know besides."""
     lines = [choice.summary]
-    lines += [f"  not {rejection.package}: {rejection.reason}" for rejection in choice.reasons]
-    if not choice.on_gpu and not found.devices:
-        lines += [
-            f"  {probe.name}: {probe.detail}" for probe in found.probes if probe.outcome is not Outcome.FOUND
-        ]
+    mine = {package.name for package in scene.index.packages if package.platform == scene.platform}
+    lines += [f"  not {other.package}: {other.reason}" for other in choice.reasons if other.package in mine]
+    elsewhere = sum(other.package not in mine for other in choice.reasons)
+    if elsewhere:
+        lines.append(f"  {elsewhere} for other systems: `list` names them")
+    if choice.support == JIT:
+        lines.append(
+            "  the first start takes minutes: the driver compiles the code for this GPU, and keeps it"
+        )
+    if not choice.on_gpu and not scene.found.devices:
+        missed = (probe for probe in scene.found.probes if probe.outcome is not Outcome.FOUND)
+        lines += [f"  {probe.name}: {probe.detail}" for probe in missed]
     lines += [f"  also here: {spelled(device)}" for device in choice.others if choice.on_gpu]
     lines += [f"  {note}" for note in choice.notes]
     return lines + ([f"  set CUDA_VISIBLE_DEVICES={choice.visible}"] if choice.visible else [])

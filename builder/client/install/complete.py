@@ -34,7 +34,7 @@ from builder.files.package_tar import bad_package, parts_of
 from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
 from builder.formats.package_names import MANIFEST, file_mode
-from builder.formats.text import mib
+from builder.formats.text import amount
 
 SPARE_BYTES = 64 * 2**20
 """Left free beyond what the package needs."""
@@ -113,7 +113,7 @@ def require_room(means: CompletionMeans, needed: int, what: str) -> None:
     free = means.free(root)
     if free < needed:
         raise DiskError(
-            f"{root}: {needed} bytes are needed {what}, {free} are free.",
+            f"{root}: {needed} bytes are needed {what} ({amount(needed)}), {free} are free ({amount(free)}).",
             advice="Free some space or choose another place with --prefix.",
         )
 
@@ -353,7 +353,7 @@ class Wheels:
                 advice="Put it into a folder for --wheels, or take what has NVIDIA's libraries inside: "
                 "--layout full.",
             )
-        say(f"Fetching {wheel.file} ({mib(wheel.size)}) through pip.")
+        say(f"Fetching {wheel.file} ({amount(wheel.size)}) through pip.")
         return self.pip.download(wheel, work)
 
     def find(self, wheel: WheelEntry) -> Optional[Path]:

@@ -39,8 +39,10 @@ from builder.formats.index import IndexPackage, StoredArchive, entry_of
 from builder.formats.manifest import Manifest
 from builder.formats.missing_kernels import shortcoming
 from builder.formats.package_names import form_of, stem
-from builder.formats.text import shortened
+from builder.formats.text import amount, shortened
 from builder.selection.choice import PackageChoice
+
+_AGAIN = "What is in use is whole; run install again, with --prefix for another folder."
 
 _PROVIDER = "libonnxruntime_providers_cuda.so"
 
@@ -105,7 +107,7 @@ def install(job: InstallJob) -> InstallResult:
     if not any(readable(form_of(offer.file)) for offer in wanted):
         require_zstd()
     require_ours(job.prefix)
-    with changing(job.prefix, job.means.say, also="What is in use is whole; run install again."):
+    with changing(job.prefix, job.means.say, also=_AGAIN):
         return _install(job, wanted)
 
 
@@ -170,6 +172,7 @@ def _there(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Optional[Made]:
 
 def _try_out(job: InstallJob, folder: Path, manifest: Manifest) -> TryOut:
     """Load a package's libraries in a child process. Raises ``LoadError``."""
+    job.means.say("Trying it out: its libraries are loaded.")
     tried = job.trials.load(folder, manifest)
     require_loading(tried, manifest.name)
     return tried
@@ -203,6 +206,7 @@ def _unpack(job: InstallJob, package: IndexPackage, archive: Path, folder: Path)
     part = job.prefix.part(folder.name)
     try:
         part.mkdir()
+        job.means.say(f"Unpacking {amount(package.unpacked_size)}; every file is held to its sha256.")
         with open_tar(archive, form_of(package.file)) as stream:
             manifest = extract(stream, stem(package.file), part, package.unpacked_size)
         _require_agreement(manifest, package)

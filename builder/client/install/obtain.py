@@ -232,6 +232,8 @@ class Meter:
     write: Callable[[str], None]
     clock: Callable[[], float]
     """Seconds, of any origin."""
+    columns: Callable[[], int]
+    """How wide the terminal is now."""
     _begun: float = 0.0
     _first: int = 0
     _written_at: Optional[float] = None
@@ -246,12 +248,15 @@ class Meter:
             return
         self._written_at = now
         end = "\n" if done == total else ""
-        self.write(f"\r{spelled(done, total, done - self._first, now - self._begun):<70}{end}")
+        width = max(self.columns() - 1, 1)
+        line = spelled(done, total, done - self._first, now - self._begun)
+        self.write(f"\r{line[:width]:<{width}}{end}")
 
 
 def spelled(done: int, total: int, fresh: int, seconds: float) -> str:
     """One line; ``fresh`` of the ``done`` bytes came within ``seconds``."""
-    line = f"{done * 100 // total:3d} % of {total / 2**20:.1f} MiB"
+    size = f"{total / 2**30:.2f} GiB" if total >= 2**30 else f"{total / 2**20:.1f} MiB"
+    line = f"{done * 100 // total:3d} % of {size}"
     if seconds < SETTLED_SECONDS or fresh <= 0:
         return line
     rate = fresh / seconds

@@ -17,7 +17,7 @@ from builder.files.digest import sha256_of, size_of
 from builder.files.http_client import Response, Web, read_small
 from builder.formats.index import Index, IndexPackage, StoredArchive, build_index, dumps, loads
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, Layout, form_of
-from builder.formats.text import mib, without_userinfo
+from builder.formats.text import amount, without_userinfo
 
 
 def network(web: Web, *, offline: bool) -> Web:
@@ -134,7 +134,7 @@ def pick(
     if full is None or thin is None:
         chosen, why = usable[0], _no_choice(offers, wish)
     elif nothing_missing(thin):
-        saved = f"{mib(thin.size)} are fetched instead of {mib(full.size)}"
+        saved = f"{amount(thin.size)} are fetched instead of {amount(full.size)}"
         chosen, why = thin, f"NVIDIA's libraries are on this machine, {saved}"
     else:
         chosen, why = full, "not all of NVIDIA's libraries are on this machine"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Callable, Iterator, List, Mapping, Optional, Sequence, cast
 
 from builder.errors import CommandError
-from builder.formats.text import mib
+from builder.formats.text import amount
 
 if sys.platform == "linux":
     import fcntl
@@ -157,7 +157,7 @@ def _hear_out(process: subprocess.Popen[bytes], ears: Sequence[_Ear], seconds: O
     for ear in ears:
         ear.join(max(deadline - time.monotonic(), 0))
     if any(len(ear.heard) > _MOST_BYTES for ear in ears):
-        raise TimeoutError(f"stopped, for it wrote more than {mib(_MOST_BYTES)}")
+        raise TimeoutError(f"stopped, for it wrote more than {amount(_MOST_BYTES)}")
     try:
         process.wait(0 if any(ear.is_alive() for ear in ears) else max(deadline - time.monotonic(), 0))
     except subprocess.TimeoutExpired:

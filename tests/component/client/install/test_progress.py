@@ -43,7 +43,7 @@ def test_no_rate_before_it_has_settled() -> None:
 def test_a_line_five_times_a_second_at_most_and_always_the_last() -> None:
     written: list[str] = []
     clock = itertools.count(0.0, 0.01)
-    meter = Meter(written.append, lambda: next(clock))
+    meter = Meter(written.append, lambda: next(clock), lambda: 80)
     for done in range(1, 101):
         meter(done * MIB, 100 * MIB)
     assert len(written) == 6, "at 0.0, 0.2, 0.4, 0.6 and 0.8 s, and at the end"
@@ -51,10 +51,19 @@ def test_a_line_five_times_a_second_at_most_and_always_the_last() -> None:
     assert written[-1].endswith("\n")
 
 
+@pytest.mark.parametrize("columns", [0, 20, 300])
+def test_a_line_is_as_wide_as_the_terminal(columns: int) -> None:
+    """One that is wider would be written below itself, again and again."""
+    written: list[str] = []
+    Meter(written.append, lambda: 0.0, lambda: columns)(MIB, 3000 * MIB)
+    assert len(written[0]) == len("\r") + max(columns - 1, 1)
+    assert "\r  0 % of 2.93 GiB".startswith(written[0].rstrip())
+
+
 def test_the_next_file_begins_anew() -> None:
     written: list[str] = []
     now = [0.0]
-    meter = Meter(written.append, lambda: now[0])
+    meter = Meter(written.append, lambda: now[0], lambda: 80)
     meter(10 * MIB, 10 * MIB)
     now[0] = 1000.0
     meter(MIB, 20 * MIB)

@@ -112,7 +112,7 @@ def _progress(output: Output) -> Callable[[int, int], None]:
     if sys.stderr is not None and sys.stderr.isatty():
         from builder.client.install.obtain import Meter  # noqa: PLC0415 as above
 
-        return Meter(output.write, time.monotonic, lambda: shutil.get_terminal_size().columns)
+        return Meter(output.move, time.monotonic, lambda: shutil.get_terminal_size().columns)
     return lambda _done, _total: None
 
 

@@ -22,6 +22,8 @@ class Output:
     def __init__(self, stdout: Optional[TextIO], stderr: Optional[TextIO]) -> None:
         self._stdout = stdout
         self._stderr = stderr
+        self._moving = False
+        """Whether the last line on stderr is one of progress, not at its end yet."""
         codecs.register_error(_ESCAPES, _escape)
         for stream in (stdout, stderr):
             if isinstance(stream, io.TextIOWrapper):
@@ -39,11 +41,18 @@ class Output:
         """Write lines to stderr, control characters as escapes. Where that cannot be, nobody is told."""
         self.write(f"{shown(text)}\n")
 
+    def move(self, line: str) -> None:
+        """Write a line of progress to stderr, over the one before; the last one ends with a line break."""
+        moving, self._moving = not line.endswith("\n"), False
+        self.write(line)
+        self._moving = moving
+
     def write(self, text: str) -> None:
-        """Write to stderr as it is."""
+        """Write to stderr as it is, below a line of progress."""
         if self._stderr is not None:
             with suppress(OSError):
-                _write(self._stderr, text)
+                _write(self._stderr, f"\n{text}" if self._moving else text)
+        self._moving = False
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -30,7 +30,7 @@ _CHILD = "builder.client.trials.ort_calls"
 
 _GLIBC = re.compile(r"version [`']((?:GLIBC|GLIBCXX|CXXABI)_[0-9.]+)' not found")
 
-_ABSENT = re.compile(r"([\w.+-]+): cannot open shared object file")
+_ABSENT = re.compile(r"([\w.+-]{1,255}): cannot open shared object file")
 
 _IN_LOG = re.compile(r"Failed to load library .*? with error: (.+)")
 """ONNX Runtime's own words for what the loader said, which it hides in its log."""

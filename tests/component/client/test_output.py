@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from builder.client.commands.environment import lines
+from builder.client.output import Output
 from builder.errors import ValidationError
 from tests.doubles.gpus import program
 from tests.doubles.hostile import says
@@ -141,3 +143,17 @@ def test_what_was_installed_stays_where_that_cannot_be_told(pyz: Path, tmp_path:
     data = {**GPU, "XDG_DATA_HOME": str(tmp_path)}
     assert run([pyz, "install", "--index", index], data, streams=">/dev/full").returncode == 11
     assert run([pyz, "verify"], data).returncode == 0
+
+
+def test_what_is_said_stands_below_the_progress() -> None:
+    stream = io.StringIO()
+    output = Output(None, stream)
+    for line in ("\r10 %", "\r20 %"):
+        output.move(line)
+    output.say("it broke off; trying again")
+    output.say("it broke off again")
+    output.move("\r100 %\n")
+    output.say("done")
+    assert stream.getvalue() == (
+        "\r10 %\r20 %\nit broke off; trying again\nit broke off again\n\r100 %\ndone\n"
+    )

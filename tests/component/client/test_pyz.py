@@ -167,7 +167,7 @@ def test_every_json_answer_holds_its_schema(tmp_path: Path) -> None:
     answers: set[tuple[str, bool, bool]] = set()
     for env in ({"ORTPACKS_FORCE_CC": "8.6,5.2"}, {"ORTPACKS_FORCE_CC": "8.7"}, {}):
         machine = Machine(tmp_path / f"home-{len(answers)}", env=env)
-        for argv in (*asked, ["rollback"], ["uninstall"]):
+        for argv in (*asked, ["rollback"], ["uninstall"], ["uninstall"]):
             machine.run(*argv, "--json")
             answer = json.loads(machine.out)
             schema("client").validate(answer)

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -417,3 +418,10 @@ def test_json_of_a_package_in_use_holds_the_schema(
     assert answer["trial"]["provider"] == "cpu"
     assert home.run("doctor") == 6
     assert "means: " in home.out
+
+
+def test_words_without_end_are_read_in_seconds(home: Machine) -> None:
+    """A file's name has 255 characters at most; a search for a longer one took minutes."""
+    began = time.process_time()
+    home.run("doctor", "--said", "9" * 100_000)
+    assert time.process_time() - began < 5

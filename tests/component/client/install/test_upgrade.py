@@ -41,7 +41,7 @@ def in_use(machine: Machine) -> str:
 def test_a_lean_package_of_before_installs_and_says_what_fails(machine: Machine, before: str) -> None:
     assert machine.run("install", "--index", before) == 0, machine.err
     assert in_use(machine) == LEAN_NAME
-    assert f"{LEAN_NAME}: {FAILS}" in machine.out
+    assert f"{LEAN_NAME}: {FAILS}" in machine.err
     assert machine.run("verify") == 0, machine.err
     assert machine.run("recommend", "--index", before) == 0
     assert FAILS in machine.out
@@ -82,7 +82,7 @@ def test_of_both_the_full_one_is_taken_and_the_lean_one_by_its_name(machine: Mac
     assert (said["package"]["name"], said["package"]["cannot_run"]) == (full, [])
     assert machine.run("install", "--index", both) == 0, machine.err
     assert in_use(machine) == full
-    assert f"not {LEAN_NAME}: it has no CUDA kernels for operators that {full} runs" in machine.out
+    assert f"not {LEAN_NAME}: it has no CUDA kernels for operators that {full} runs" in machine.err
     said = machine.answer("install", "--index", both, "--variant", LEAN_NAME)
     assert in_use(machine) == LEAN_NAME
     assert said["installed"]["upgrade"] is None

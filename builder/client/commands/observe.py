@@ -42,6 +42,9 @@ _TEMPORARY = "/tmp"  # noqa: S108 it is only looked at
 _MOST_DIGITS = 20
 """Of a number of bytes."""
 
+_MOST_CHARACTERS = 4000
+"""Of an application's words: patterns that are looked for in them take their time."""
+
 _STATED = (FORCED_CAPABILITIES, FORCED_DRIVER, FORCED_MEMORY)
 
 
@@ -112,7 +115,7 @@ def examine_failure(world: World, options: ClientOptions, rights: Rights, said: 
     _, installed, broken = _package(
         options.prefix, lambda folder: Verification(folder, manifest_in(folder), ())
     )
-    words = printable(" ".join(said.split()))
+    words = printable(" ".join(said.split()))[:_MOST_CHARACTERS]
     if not words:
         raise ConfigError("--said: no words. Give the error's text in quotes.")
     failure, code = reason(words, words)

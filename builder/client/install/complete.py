@@ -267,8 +267,15 @@ def library_folders(root: Path, conda: Optional[str], folders: Iterable[Path]) -
     system = (path for pattern in _LIBRARIES for path in sorted(root.glob(pattern)))
     named = [*([Path(conda)] if conda else []), *folders]
     places = (*system, *named, *(folder / "lib" for folder in named))
-    with_cuda = (place for place in places if any(any(place.glob(name)) for name in _KNOWN_BY))
-    return tuple(dict.fromkeys(place.resolve() for place in with_cuda))
+    return tuple(dict.fromkeys(place.resolve() for place in places if _has_cuda(place)))
+
+
+def _has_cuda(folder: Path) -> bool:
+    """Whether a folder has libraries of CUDA. One that may not be looked at has none."""
+    try:
+        return any(any(folder.glob(name)) for name in _KNOWN_BY)
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -374,6 +374,12 @@ def test_the_systems_and_condas_libraries_are_copied(
     assert not (machine.lib / "libcudnn.so.9").samefile(folder / "libcudnn.so.9"), "it may change tomorrow"
 
 
+@pytest.mark.parametrize("conda", ["/" + "x" * 5000, "/no/such", "/dev/null"])
+def test_a_conda_that_cannot_be_looked_at_has_nothing(machine: Machine, release: Path, conda: str) -> None:
+    machine.env = {**machine.env, "CONDA_PREFIX": conda}
+    assert machine.run("install", "--index", str(release)) == 0, machine.err
+
+
 def test_a_systems_library_with_other_bytes_is_not_taken(
     machine: Machine, release: Path, pypi: PackageIndex
 ) -> None:

@@ -23,7 +23,8 @@ from pathlib import Path
 
 from builder.adapters.archive.compression import compressor
 from builder.binary.fatbin import read_containers
-from builder.binary.fatbin_format import Compression, Container, Image
+from builder.binary.fatbin_format import Container, Image
+from builder.binary.kernels import Compression
 from builder.binary.library_names import HOST, PROVIDER
 from builder.formats.package_names import Form
 from builder.project.variants import Preset

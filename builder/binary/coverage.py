@@ -25,7 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from builder.binary.fatbin_format import Compression, Container, Kind
+from builder.binary.fatbin_format import Container, Kind
+from builder.binary.kernels import Compression
 from builder.binary.library_names import family_of
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import jits_ptx, runs_sass

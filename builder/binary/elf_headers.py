@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Union
@@ -34,6 +34,32 @@ _LONGEST_NAME = 4096
 
 _MOST_TEXT = 1 << 20
 """Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
+
+
+_SHORT, _LONG = 64, 4 << 20
+"""Bytes of the first and of the longest window: as a rule what is looked for is near."""
+
+
+def windows(buffer: Buffer, start: int, end: int, *, overlap: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Offset and bytes of stretches that follow each other, each with ``overlap`` bytes of the next one.
+
+    Copies are searched far faster than a mapped file, whose pages are given back here.
+    """
+    size = _SHORT
+    while start < end:
+        stop = min(end, start + size)
+        yield start, bytes(buffer[start : min(end, stop + overlap)])
+        if size == _LONG:
+            release_pages(buffer, start, stop)
+        start, size = stop, min(2 * size, _LONG)
+
+
+def release_pages(buffer: Buffer, start: int, end: int) -> None:
+    """Let the system take back the pages of a mapped file that have been read; it may read them again."""
+    if isinstance(buffer, mmap.mmap):
+        first = start - start % mmap.PAGESIZE
+        if end > first:
+            buffer.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
 class ElfError(ValueError):

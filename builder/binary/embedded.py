@@ -32,7 +32,15 @@ from collections.abc import Callable, Iterator, Sequence
 from re import Pattern
 
 from builder.binary.elf import DYNSYM, Elf, symbol_entries
-from builder.binary.elf_headers import Buffer, ElfError, Section, names_in, single_section, strings_of
+from builder.binary.elf_headers import (
+    Buffer,
+    ElfError,
+    Section,
+    names_in,
+    single_section,
+    strings_of,
+    windows,
+)
 
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
 
@@ -44,6 +52,9 @@ _NVRTC_STRING = re.compile(rb"\0libnvrtc-builtins\.so\.(\d{1,4}\.\d{1,4})(?=\0)"
 _CUDNN_SYMBOL = re.compile(r"cudnn_\w+_version")
 
 _OBJECT, _INT_SIZE = 1, 4
+
+_LONGEST = 128
+"""Bytes of anything that the patterns here match, the zeros around it included."""
 
 
 def embedded_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
@@ -81,11 +92,16 @@ def _lone_string(buffer: Buffer, elf: Elf, pattern: Pattern[bytes]) -> str | Non
     if section is None:
         return None
     found: bytes | None = None
-    for match in pattern.finditer(buffer, section.offset, section.offset + section.size):
-        if found not in (None, match[1]):
-            return None
-        found = match[1]
+    for _at, window in _windows(buffer, section):
+        for match in pattern.finditer(window):
+            if found not in (None, match[1]):
+                return None
+            found = match[1]
     return found.decode() if found else None
+
+
+def _windows(buffer: Buffer, section: Section) -> Iterator[tuple[int, bytes]]:
+    return windows(buffer, section.offset, section.offset + section.size, overlap=_LONGEST)
 
 
 def _rodata(sections: Sequence[Section]) -> Section | None:
@@ -143,9 +159,11 @@ def dlopened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
     if section is None:
         return ()
     found: set[str] = set()
-    for match in _NAME.finditer(buffer, section.offset, section.offset + section.size):
-        if match.start() == section.offset or buffer[match.start() - 1] == 0:  # 9.10's graph begins with one
-            found.add(match[0][:-1].decode())
-        if len(found) == _MOST:
-            break
+    for at, window in _windows(buffer, section):
+        for match in _NAME.finditer(window):
+            place = at + match.start()
+            if place == section.offset or buffer[place - 1] == 0:  # 9.10's graph begins with one
+                found.add(match[0][:-1].decode())
+            if len(found) == _MOST:
+                return tuple(sorted(found))
     return tuple(sorted(found))

@@ -2,18 +2,17 @@
 
 The whole file is read. In ``.nv_fatbin`` and ``__nv_relfatbin``, where the CUDA run time and cuobjdump look,
 every byte has to belong to a container. Anywhere else but in machine code a container is known by its first
-eight bytes at a multiple of eight: cuFFT 11.4 keeps 24,453 in ``.ldata``, cuBLASLt 12.9 469 in
-``.cask_resource``. What is not whole raises ``FatbinError``: the caller must never take a part for all.
+eight bytes: cuFFT 11.4 keeps 24,453 in ``.ldata``, cuBLASLt 12.9 469 in ``.cask_resource``. One that does not
+lie at a multiple of eight, as 18 of libcudf do, is one where an image follows. What is not whole raises
+``FatbinError``: the caller must never take a part for all.
 Counts agree with cuobjdump 12.4, image for image, on every library of a package.
 """
 
 from __future__ import annotations
 
-import mmap
-import re
 from collections.abc import Iterator
 
-from builder.binary.elf_headers import LARGEST, Buffer, read_sections
+from builder.binary.elf_headers import LARGEST, Buffer, read_sections, release_pages, windows
 from builder.binary.fatbin_format import (
     BEGIN,
     HEADER,
@@ -22,12 +21,12 @@ from builder.binary.fatbin_format import (
     Container,
     FatbinError,
     Region,
+    is_image,
     read_container,
 )
+from builder.binary.kernels import CodeFinder
 
 _ALIGNMENT = 8
-
-_ZEROS = re.compile(rb"\0+")
 
 MOST_STRAYS = 1 << 18
 """Of what begins like a container and is none, in a file. A library that packs fatbins has a handful."""
@@ -60,12 +59,12 @@ def read_containers(buffer: Buffer) -> tuple[Container, ...]:
 
 
 def _all(buffer: Buffer) -> Iterator[Container]:
-    bare, strays = is_fatbin(buffer), iter(range(MOST_STRAYS))
+    bare, strays, code = is_fatbin(buffer), iter(range(MOST_STRAYS)), CodeFinder()
     for region in [Region("", 0, len(buffer))] if bare else _regions(buffer):
         if bare or region.name in SECTIONS:
-            containers = _dense_containers(buffer, region)
+            containers = _dense_containers(buffer, region, code)
         else:
-            containers = _scattered_containers(buffer, region, strays)
+            containers = _scattered_containers(buffer, region, strays, code)
         yield from _releasing_pages(buffer, region, containers)
 
 
@@ -94,23 +93,25 @@ def _releasing_pages(buffer: Buffer, region: Region, containers: Iterator[Contai
     for container in containers:
         yield container
         if container.offset - kept >= _AT_ONCE:
-            _release_pages(buffer, kept, container.offset)
+            release_pages(buffer, kept, container.offset)
             kept = container.offset
-    _release_pages(buffer, kept, region.end)
+    release_pages(buffer, kept, region.end)
 
 
-def _dense_containers(buffer: Buffer, region: Region) -> Iterator[Container]:
+def _dense_containers(buffer: Buffer, region: Region, code: CodeFinder) -> Iterator[Container]:
     """Yield the containers of a region that is containers and padding, and nothing else."""
     at = _skip_zeros(buffer, region.start, region.end)
     if at == region.end:
         raise FatbinError(f"{region} holds no container", region.start)
     while at < region.end:
-        container, end = read_container(buffer, at, region)
+        container, end = read_container(buffer, at, region, code)
         yield container
         at = _skip_zeros(buffer, end, region.end)
 
 
-def _scattered_containers(buffer: Buffer, region: Region, strays: Iterator[int]) -> Iterator[Container]:
+def _scattered_containers(
+    buffer: Buffer, region: Region, strays: Iterator[int], code: CodeFinder
+) -> Iterator[Container]:
     """Yield the containers of a region that may hold other things; ``strays`` only look like containers.
 
     Programs that write fatbins have an empty container's header as a constant: no code, no gap.
@@ -121,23 +122,20 @@ def _scattered_containers(buffer: Buffer, region: Region, strays: Iterator[int])
             _count_stray(strays, at)
             at += HEADER.size
             continue
-        container, at = read_container(buffer, at, region)
+        container, at = read_container(buffer, at, region, code)
         yield container
 
 
-def _find_begin(buffer: Buffer, at: int, end: int, strays: Iterator[int]) -> int:
-    """The offset where a container may begin from ``at`` on, or ``end``."""
-    while at < end:
-        stop = min(end, at + _AT_ONCE)
-        found = buffer.find(BEGIN, at, min(end, stop + len(BEGIN) - 1))
-        if found == -1:
-            _release_pages(buffer, at, stop)
-            at = stop
-        elif found % _ALIGNMENT == 0:
-            return found
-        else:
-            _count_stray(strays, found)
-            at = found + len(BEGIN)
+def _find_begin(buffer: Buffer, start: int, end: int, strays: Iterator[int]) -> int:
+    """The offset where a container may begin from ``start`` on, or ``end``."""
+    for offset, window in windows(buffer, start, end, overlap=len(BEGIN) - 1):
+        found = window.find(BEGIN)
+        while found != -1:
+            at = offset + found
+            if at % _ALIGNMENT == 0 or is_image(buffer, at + HEADER.size):
+                return at
+            _count_stray(strays, at)
+            found = window.find(BEGIN, found + len(BEGIN))
     return end
 
 
@@ -147,15 +145,10 @@ def _count_stray(strays: Iterator[int], at: int) -> None:
         raise FatbinError(f"more than {MOST_STRAYS:,} beginnings of containers that are none", at)
 
 
-def _release_pages(buffer: Buffer, start: int, end: int) -> None:
-    """Let the system take back the pages of a mapped file that have been read; it may read them again."""
-    if isinstance(buffer, mmap.mmap):
-        first = start - start % mmap.PAGESIZE
-        if end > first:
-            buffer.madvise(mmap.MADV_DONTNEED, first, end - first)
-
-
-def _skip_zeros(buffer: Buffer, at: int, end: int) -> int:
-    """The offset of the first non-zero byte from ``at`` on, or ``end``: containers are padded."""
-    zeros = _ZEROS.match(buffer, at, end)
-    return zeros.end() if zeros else at
+def _skip_zeros(buffer: Buffer, start: int, end: int) -> int:
+    """The offset of the first non-zero byte from ``start`` on, or ``end``: containers are padded."""
+    for offset, window in windows(buffer, start, end):
+        rest = window.lstrip(b"\0")
+        if rest:
+            return offset + len(window) - len(rest)
+    return end

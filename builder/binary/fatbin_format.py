@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from builder.binary.elf_headers import Buffer
+from builder.binary.kernels import CUBIN, PTX, CodeFinder, Compression
 from builder.gpu.architectures import Arch
 
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
@@ -42,7 +43,8 @@ HEADER = struct.Struct("<IHHQ")
 BEGIN = struct.pack("<IHH", _MAGIC, _VERSION, HEADER.size)
 """The first bytes of each container."""
 
-_IMAGE = struct.Struct("<HHIQI8xI8xQ8xQ")  # kind, version, header, payload, packed, arch, flags, unpacked
+_IMAGE = struct.Struct("<HHIQI4xHHI8xQ8xQ")
+"""An image's: kind, version, header, payload, packed, minor and major of PTX ISA, arch, flags, unpacked."""
 
 _IMAGE_VERSION = 0x0101
 
@@ -75,25 +77,9 @@ class Kind(Enum):
     """Of a number nobody knows, or not for 64-bit Linux."""
 
 
-class Compression(Enum):
-    """The ways in which an image's payload is packed."""
-
-    NONE = "none"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-    """Needs driver 550.54.14 (rapids-cmake's documentation of nvcc's ``-compress-mode``)."""
-
-
-_EMPTY_SIZES = {
-    **dict.fromkeys((5, 6), (872,)),
-    **dict.fromkeys((7, 8), (960,)),
-    9: (1112,),
-    **dict.fromkeys((10, 11, 12), (1976, 1984, 2232, 2248)),
-}
-"""Bytes of a cubin without a kernel by major architecture, measured with NVRTC 12.9; with one: 1,864 and more
-on sm_50, 4,840 and more on sm_100."""
-
 _KINDS = {1: Kind.PTX, 2: Kind.SASS, 8: Kind.LTOIR}
+
+_BEGINNINGS = {Kind.PTX: PTX, Kind.SASS: CUBIN}
 
 
 @dataclass(frozen=True)
@@ -108,12 +94,10 @@ class Image:
     unpacked_size: int
     """As the driver sees it. PTX and LTO IR that are not packed are padded to a multiple of eight."""
     offset: int
-
-    @property
-    def runnable(self) -> bool:
-        """Whether there is anything in it to run: neither LTO IR nor the cubin of a unit without kernels."""
-        empty = self.kind is Kind.SASS and self.unpacked_size in _EMPTY_SIZES.get(self.arch.major, ())
-        return self.kind is not Kind.LTOIR and not empty
+    isa: tuple[int, int]
+    """Of PTX, the version of PTX's instruction set, which a driver has to know: ``(8, 8)``."""
+    runnable: bool
+    """Whether there is anything in it to run: neither LTO IR nor the image of a unit without kernels."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +131,16 @@ class Region:
         return f"section {self.name}" if self.name else "the file"
 
 
-def read_container(buffer: Buffer, at: int, region: Region) -> tuple[Container, int]:
+def read_container(buffer: Buffer, at: int, region: Region, code: CodeFinder) -> tuple[Container, int]:
     """The container at ``at`` and where it ends. Raises ``FatbinError``."""
     first, end = _open(buffer, at, region)
-    return Container(offset=at, section=region.name, images=tuple(_images(buffer, first, end))), end
+    return Container(offset=at, section=region.name, images=tuple(_images(buffer, first, end, code))), end
+
+
+def is_image(buffer: Buffer, at: int) -> bool:
+    """Whether the bytes there begin like an image of a known kind."""
+    kind, version = struct.unpack_from("<HH", buffer, at) if at + _IMAGE.size <= len(buffer) else (0, 0)
+    return kind in _KINDS and version == _IMAGE_VERSION
 
 
 def _open(buffer: Buffer, at: int, region: Region) -> tuple[int, int]:
@@ -169,7 +159,7 @@ def _open(buffer: Buffer, at: int, region: Region) -> tuple[int, int]:
     return at + header, at + header + size
 
 
-def _images(buffer: Buffer, at: int, end: int) -> Iterator[Image]:
+def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Image]:
     count = 0
     while at < end:
         count += 1
@@ -177,7 +167,9 @@ def _images(buffer: Buffer, at: int, end: int) -> Iterator[Image]:
             raise FatbinError(f"more than {MOST_IMAGES:,} images in a container", at)
         if at + _IMAGE.size > end:
             raise FatbinError("an image's header runs past the end of its container", at)
-        kind, version, header, payload, packed, number, flags, unpacked = _IMAGE.unpack_from(buffer, at)
+        kind, version, header, payload, packed, minor, major, number, flags, unpacked = _IMAGE.unpack_from(
+            buffer, at
+        )
         if version != _IMAGE_VERSION or header < _IMAGE.size:
             raise FatbinError(f"unknown image version {version:#06x} with a header of {header} bytes", at)
         if payload == 0 or at + header + payload > end:
@@ -186,15 +178,31 @@ def _images(buffer: Buffer, at: int, end: int) -> Iterator[Image]:
         size = payload if compression is Compression.NONE else packed
         if not 0 < size <= payload:
             raise FatbinError(f"a compressed image of {size:,} bytes in {payload:,}", at)
+        known, whole = _kind(kind, flags), payload if compression is Compression.NONE else unpacked
+        stored = range(at + header, at + header + size)
         yield Image(
-            kind=_kind(kind, flags),
+            kind=known,
             arch=_arch(number, flags, at),
             compression=compression,
             size=size,
-            unpacked_size=payload if compression is Compression.NONE else unpacked,
+            unpacked_size=whole,
             offset=at,
+            isa=(major, minor),
+            runnable=_is_runnable(buffer, known, compression, stored, whole, code),
         )
         at += header + payload
+
+
+def _is_runnable(
+    buffer: Buffer, kind: Kind, packed: Compression, stored: range, size: int, code: CodeFinder
+) -> bool:
+    if kind not in _BEGINNINGS:
+        return kind is not Kind.LTOIR
+
+    def read(most: int) -> bytes:
+        return bytes(buffer[stored.start : min(stored.stop, stored.start + most)])
+
+    return code.holds_code(_BEGINNINGS[kind], packed, read, size)
 
 
 def _kind(number: int, flags: int) -> Kind:

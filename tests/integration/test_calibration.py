@@ -18,7 +18,8 @@ from backports import zstd
 
 from builder.binary.cuobjdump import ImageCounts, count_images, disagreements, parse_listings
 from builder.binary.fatbin import read_containers
-from builder.binary.fatbin_format import Compression, Container, Kind
+from builder.binary.fatbin_format import Container, Kind
+from builder.binary.kernels import Compression
 from builder.gpu.architectures import Arch
 from builder.ports import Completed
 from tests.support.factories.binaries import elf

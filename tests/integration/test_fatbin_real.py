@@ -86,6 +86,14 @@ def test_what_has_nothing_to_run_has_no_code(
     assert sum(not runnable for runnable, _code in small) == count
 
 
+def test_a_library_without_a_kernel_in_any_container_has_nothing_to_run() -> None:
+    """libcudnn_ext 9.28 has 168 cubins, and section ``.text.f`` in none of them."""
+    data = (cudnn928.libraries() / "libcudnn_ext.so.9").read_bytes()
+    images = [image for one in read_containers(data) for image in one.images]
+    assert (len(images), any(b".text." in unpacked(data, image) for image in images)) == (168, False)
+    assert not any(image.runnable for image in images)
+
+
 ELSEWHERE = {
     "libcufft.so.11": {".ldata": 24_453},
     "libcublasLt.so.12": {".cask_resource": 469},

@@ -34,6 +34,7 @@ from tests.support.factories.binaries import (
     Row,
     container,
     elf,
+    empty_cubin,
     image,
     linked,
     sass,
@@ -65,7 +66,7 @@ def _provider(*containers: bytes) -> bytes:
 
 CUFFT = elf(
     {
-        ".nv_fatbin": container(image(SASS, 52, payload=872)),
+        ".nv_fatbin": container(empty_cubin(52)),
         ".ldata": b"".join(sass(sm) for sm in (50, 60, 70, 90, 100, 120)),
     },
     needed=("libc.so.6",),

@@ -19,15 +19,32 @@ LZ4, ZSTD, A, F, BLACKWELL = 0x2000, 0x8000, 0x100000, 0x200000, 0x1000000
 
 
 def image(
-    kind: int, arch: int, flags: int = 0, *, payload: int = 24, packed: int = 20, header: int = 64
+    kind: int,
+    arch: int,
+    flags: int = 0,
+    *,
+    payload: int = 24,
+    packed: int = 20,
+    header: int = 64,
+    isa: tuple[int, int] = (1, 7),
 ) -> bytes:
-    """One image; ``header`` as in real files: 64 to 184 bytes."""
+    """One image; ``header`` as in real files: 64 to 184 bytes. ``isa``: of PTX, its version."""
     head = struct.pack(
         "<HHIQIIHHIIIQQQ",
-        *(kind, 0x0101, header, payload, packed if flags & (LZ4 | ZSTD) else 0, 0, 7, 1, arch, 0, 0),
-        *(flags | 0x11, 0, 4096 if flags & (LZ4 | ZSTD) else 0),
+        *(kind, 0x0101, header, payload, packed if flags & (LZ4 | ZSTD) else 0, 0, *reversed(isa), arch),
+        *(0, 0, flags | 0x11, 0, 4096 if flags & (LZ4 | ZSTD) else 0),
     )
     return head.ljust(header, b"\x40") + b"\xcc" * payload
+
+
+def image_of(kind: int, arch: int, stored: bytes, flags: int = 0) -> bytes:
+    """One image with this content, packed as ``flags`` say."""
+    return image(kind, arch, flags, payload=len(stored), packed=len(stored))[:64] + stored
+
+
+def empty_cubin(arch: int) -> bytes:
+    """The image of a unit without kernels: a cubin that has no section ``.text.<kernel>``."""
+    return image_of(SASS, arch, b"\x7fELF" + bytes(60) + b"\0.shstrtab\0.strtab\0.symtab\0.nv.info\0")
 
 
 def container(*images: bytes) -> bytes:

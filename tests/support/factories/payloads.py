@@ -7,7 +7,8 @@ import struct
 
 from backports import zstd
 
-from builder.binary.fatbin_format import Compression, Image
+from builder.binary.fatbin_format import Image
+from builder.binary.kernels import Compression
 
 
 def unpacked(data: bytes | mmap.mmap, image: Image) -> bytes:

@@ -30,6 +30,7 @@ from tests.support.factories.binaries import (
     F,
     container,
     elf,
+    empty_cubin,
     image,
     sass,
 )
@@ -114,7 +115,7 @@ def test_a_package_runs_where_its_worst_library_does() -> None:
 
 def test_a_library_with_nothing_to_run_does_not_drag_a_package_down() -> None:
     """The shape of libcufftw 11.4: one unit, and no kernel in it."""
-    empty = _cover(container(image(SASS, 52, payload=872)), path="lib/libcufftw.so.11")
+    empty = _cover(container(empty_cubin(52)), path="lib/libcufftw.so.11")
     assert (empty.containers, empty.nothing_to_run) == (1, 1)
     assert set(empty.support.values()) == {Support.NONE}
     assert combine([_cover(sass(75)), empty])[Capability(7, 5)] is Support.NATIVE

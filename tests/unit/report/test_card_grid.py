@@ -29,7 +29,7 @@ from builder.report.card_grid import (
     page,
     table,
 )
-from tests.support.factories.binaries import SASS, container, elf, image, sass
+from tests.support.factories.binaries import container, elf, empty_cubin, sass
 from tests.support.schemas import schema
 
 PROVIDER, CUBLAS = "lib/libonnxruntime_providers_cuda.so", "lib/libcublas.so.12"
@@ -93,7 +93,7 @@ def test_a_container_that_the_driver_takes_otherwise(seen: LibraryOnCard) -> Non
 
 def test_a_container_without_code_to_run_counts_on_any_side() -> None:
     """872 bytes is a cubin of sm_50 with no kernel: see builder.binary.fatbin_format."""
-    idle = container(image(SASS, 50, payload=872))
+    idle = container(empty_cubin(50))
     coverage = (covered(PROVIDER, sass(80), idle),)
     for seen in (replace(SEEN, native=2), replace(SEEN, native=1, refused={"209": 1})):
         found = disagreements("a package", row(libraries=(seen,)), coverage, ())

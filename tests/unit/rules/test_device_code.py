@@ -22,12 +22,24 @@ from builder.rules.device_code import (
     known_kinds,
     promised_devices,
 )
-from tests.support.factories.binaries import BLACKWELL, LTOIR, PTX, SASS, A, F, container, elf, image, sass
+from tests.support.factories.binaries import (
+    BLACKWELL,
+    LTOIR,
+    PTX,
+    SASS,
+    A,
+    F,
+    container,
+    elf,
+    empty_cubin,
+    image,
+    sass,
+)
 from tests.unit.onnxruntime.test_units import FULL_LATEST, FULL_LEGACY, FULL_MODERN
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
 
-EMPTY_UNIT = container(image(SASS, 52, payload=872))
+EMPTY_UNIT = container(empty_cubin(52))
 
 
 def _variant(sm: str, *, widen: bool = False) -> Variant:

@@ -43,12 +43,15 @@ _SHORT, _LONG = 64, 4 << 20
 def windows(buffer: Buffer, start: int, end: int, *, overlap: int = 0) -> Iterator[tuple[int, bytes]]:
     """Offset and bytes of stretches that follow each other, each with ``overlap`` bytes of the next one.
 
-    Copies are searched far faster than a mapped file, whose pages are given back here.
+    Long ones of zeros alone are left out. Copies are searched far faster than a mapped file, whose pages are
+    given back here.
     """
     size = _SHORT
     while start < end:
         stop = min(end, start + size)
-        yield start, bytes(buffer[start : min(end, stop + overlap)])
+        window = bytes(buffer[start : min(end, stop + overlap)])
+        if size < _LONG or window != bytes(len(window)):
+            yield start, window
         if size == _LONG:
             release_pages(buffer, start, stop)
         start, size = stop, min(2 * size, _LONG)

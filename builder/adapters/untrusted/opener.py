@@ -216,8 +216,11 @@ def read_zip(path: Path, scratch: Scratch, what: str) -> Layer:
     with damage(what), ZipFile(path) as archive:
         files = {plain(info.filename): info for info in archive.infolist() if not info.is_dir()}
         wanted = {name: info for name, info in files.items() if _is_wanted(archive, name, info, what)}
-        Allowance.of(what, path.stat().st_size).take_libraries(len(wanted))
-        scratch.require(sum(info.file_size for info in wanted.values()), what)
+        allowance = Allowance.of(what, path.stat().st_size)
+        unpacked = sum(info.file_size for info in wanted.values())
+        allowance.take_libraries(len(wanted))
+        allowance.take_content(unpacked)
+        scratch.require(unpacked, what)
         for name, info in wanted.items():
             with archive.open(info) as content:
                 layer.add(name, scratch.keep(content, info.file_size, f"{what}: {printable(name)}"))

@@ -19,6 +19,7 @@ from typing import IO, cast
 from zipfile import BadZipFile
 
 from builder.adapters.archive import compression
+from builder.binary.elf_headers import LARGEST
 from builder.errors import IntegrityError
 from builder.files.digest import chunks_in
 from builder.files.disk import disk_errors, require_space
@@ -114,7 +115,12 @@ class Scratch:
         return self._folder / str(self._count)
 
     def keep(self, stream: IO[bytes], size: int, what: str) -> Path:
-        """The ``size`` bytes of ``what`` as a file. Raises ``DiskError`` before the disk is full."""
+        """The ``size`` bytes of ``what`` as a file. Raises ``DiskError`` before the disk is full.
+
+        Raises ``IntegrityError`` for more than a library can have.
+        """
+        if size > LARGEST:
+            raise IntegrityError(f"{what} has {size:,} bytes: no library is larger than 4 GiB.")
         path = self.place()
         self.require(size, what)
         with disk_errors(path, size), path.open("xb") as file:
@@ -147,6 +153,9 @@ _HEADERS, _HEADERS_FOR_A_BYTE = 1 << 23, 16
 
 _LIBRARIES, _BYTES_FOR_A_LIBRARY = 4096, 512
 
+_BYTES, _BYTES_FOR_A_BYTE = 1 << 28, 100
+"""Device code packs to a third, zeros to a thousandth or less."""
+
 _STACKED = 32
 """What laying one file over the others costs, in bytes of headers that could be read in that time."""
 
@@ -158,11 +167,17 @@ class Allowance:
     what: str
     headers: int
     libraries: int
+    content: int
 
     @classmethod
     def of(cls, what: str, size: int) -> Allowance:
         """The allowance of a source of ``size`` bytes."""
-        return cls(what, _HEADERS + _HEADERS_FOR_A_BYTE * size, _LIBRARIES + size // _BYTES_FOR_A_LIBRARY)
+        return cls(
+            what=what,
+            headers=_HEADERS + _HEADERS_FOR_A_BYTE * size,
+            libraries=_LIBRARIES + size // _BYTES_FOR_A_LIBRARY,
+            content=_BYTES + _BYTES_FOR_A_BYTE * size,
+        )
 
     def take_headers(self, size: int) -> None:
         """Take ``size`` bytes of headers from it."""
@@ -179,6 +194,12 @@ class Allowance:
         self.libraries -= count
         if self.libraries < 0:
             raise self._used_up("libraries")
+
+    def take_content(self, size: int) -> None:
+        """Take the bytes that the header of a member says it has, before they are read."""
+        self.content -= size
+        if self.content < 0:
+            raise self._used_up("bytes")
 
     def _used_up(self, things: str) -> IntegrityError:
         return IntegrityError(

@@ -139,6 +139,7 @@ class ForwardTar:
             if info is None:
                 return
             self.allowance.take_headers(info.offset_data - info.offset)
+            self.allowance.take_content(info.size)
             yield info, content
 
     def _content(self, info: tarfile.TarInfo) -> io.BufferedReader | None:

@@ -5,6 +5,7 @@ Each is read by a process of its own, for its memory is the point. ``ru_maxrss``
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builder.binary.fatbin_format import BEGIN
-from tests.support.factories.binaries import SASS, container, elf, image
+from tests.support.factories.binaries import SASS, container, elf, image, sass
 
 SECONDS, MIB = 8, 200
 """Processor time and memory of one file; the interpreter's own 17 MiB and the file itself are in it."""
@@ -138,6 +139,25 @@ CROWDED: dict[str, tuple[str, Callable[[], bytes], str]] = {
     ),
 }
 """By what is in it: the name that it is read under, how it is made, and what the reader says."""
+
+
+ENDLESS = {
+    "demo.fatbin": sass(50),
+    "libdemo.so": elf({".nv_fatbin": sass(50)}),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_three_gigabytes_of_zeros_take_no_memory(name: str, tmp_path: Path, root: Path) -> None:
+    """The whole file is searched; of its 3 GB on no disk no more than some windows are kept."""
+    file = tmp_path / name
+    file.write_bytes(ENDLESS[name])
+    os.truncate(file, 3 << 30)
+    argv = [sys.executable, "-c", READ, str(file), name]
+    done = subprocess.run(argv, cwd=root, capture_output=True, text=True, check=True, timeout=60)
+    took, message = done.stdout.splitlines()
+    assert message == "1 containers"
+    assert float(took.split()[1]) < MIB, took
 
 
 @pytest.mark.parametrize("name", CROWDED)

@@ -20,6 +20,7 @@ import pytest
 from backports.zstd import compress
 
 from builder.adapters.untrusted.opener import Opener
+from builder.adapters.untrusted.reading import Scratch
 from builder.errors import (
     BuilderError,
     DiskError,
@@ -329,18 +330,49 @@ def test_a_tar_whose_headers_lie_is_told(opener: Opener, work: Path, lie: str, c
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_a_library_larger_than_the_disk_is_told_before_it_is_written(
-    opener: Opener, work: Path, sparse: bool
+    opener: Opener, work: Path, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = {"GNU.sparse.size": str(EXBIBYTE), "GNU.sparse.map": "0,512"} if sparse else {}
-    data = (
-        pax_tar(records, "a.so", LIBRARY)
-        if sparse
-        else tar(member("a.so", LIBRARY + bytes(99_999), size=EXBIBYTE))
-    )
-    (work / "x.tar").write_bytes(data)
+    size = 200_000_000
+    (work / "x.tar").write_bytes(_claiming(size, sparse=sparse))
+    free = shutil.disk_usage(work)._replace(free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: free)
     told = said(opener, work / "x.tar", DiskError)
-    assert f"about {EXBIBYTE:,} bytes are needed" in told
+    assert f"about {size:,} bytes are needed" in told
     assert told.endswith("Free space there and run again.")
+
+
+def _claiming(size: int, *, sparse: bool) -> bytes:
+    """A tar with a library of which a header says that it has ``size`` bytes."""
+    if sparse:
+        return pax_tar({"GNU.sparse.size": str(size), "GNU.sparse.map": "0,512"}, "a.so", LIBRARY)
+    return tar(member("a.so", LIBRARY + bytes(99_999), size=size))
+
+
+MORE_BYTES = "has more bytes than belong into an archive of its size. If that is how it is meant, unpack it"
+
+
+@pytest.mark.parametrize("size", [EXBIBYTE, 20 << 30, 300 << 20])
+@pytest.mark.parametrize("name", ["a.so", "readme.txt"])
+def test_a_small_archive_that_claims_gigabytes_is_told_before_any_is_read(
+    opener: Opener, work: Path, size: int, name: str
+) -> None:
+    """655 KB of zstd gave 13 GB on the disk before the reader's limit on files was asked."""
+    zeros = compress(tar(member(name, bytes(9 << 20), size=size)))
+    (work / "x.tar.zst").write_bytes(zeros)
+    with zipfile.ZipFile(work / "x.whl", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.so", bytes(300 << 20))
+    before = time.process_time()
+    assert MORE_BYTES in said(opener, work / "x.tar.zst", IntegrityError)
+    assert MORE_BYTES in said(opener, work / "x.whl", IntegrityError)
+    assert time.process_time() - before < 3
+    (work / "x.tar").write_bytes(_claiming(size, sparse=True))
+    assert MORE_BYTES in said(opener, work / "x.tar", IntegrityError)
+
+
+def test_a_member_larger_than_any_library_is_not_written(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path / "scratch")
+    with pytest.raises(IntegrityError, match=r"a has 4,294,967,297 bytes: no library is larger than 4 GiB\."):
+        scratch.keep(io.BytesIO(), (4 << 30) + 1, "a")
 
 
 def test_a_zip_that_unpacks_to_more_than_the_disk_is_told(

@@ -16,6 +16,10 @@ of their containers.
 LTO IR is input of a link at run time, which the library does itself: cuFFT has 11,651 containers with nothing
 else. These and the units without a kernel, libcufftw's only one, have *nothing to run*: they are counted and
 change no support.
+
+Relocatable code is input of a device link, made when the library was: what the link made is judged. Where
+that has nothing for a GPU the driver compiles the PTX of all inputs and links them again, so this is JIT if
+every input can be run, and nothing else (NVIDIA's manual of nvcc, "Implicit JIT Linking").
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from builder.binary.fatbin_format import Container, Kind
+from builder.binary.fatbin_format import LINK_INPUT, Container, Kind
 from builder.binary.kernels import Compression
 from builder.binary.library_names import family_of
 from builder.gpu.architectures import Arch, Capability
@@ -84,6 +88,8 @@ class LibraryCoverage:
     """Images of a kind that nobody knows."""
     nothing_to_run: int
     """Containers with nothing to run in them."""
+    link_inputs: int
+    """Further containers that a device link took as its input: what it made of them is judged."""
     specialised: bool
     tally: Mapping[Capability, ContainerTally]
     zstd: bool
@@ -97,7 +103,7 @@ class LibraryCoverage:
     @property
     def runnable(self) -> bool:
         """Whether there is anything in it to run."""
-        return self.nothing_to_run < self.containers
+        return self.nothing_to_run + self.link_inputs < self.containers
 
 
 def is_specialised(path: str) -> bool:
@@ -116,6 +122,7 @@ def cover(
     """
     if not containers:
         return None
+    judged, inputs = _divided(containers)
     return LibraryCoverage(
         path=path,
         containers=len(containers),
@@ -125,9 +132,10 @@ def cover(
         ptx=_found(containers, Kind.PTX),
         ltoir=_found(containers, Kind.LTOIR),
         unknown=sum(image.kind is Kind.OTHER for container in containers for image in container.images),
-        nothing_to_run=sum(not _runnable(container) for container in containers),
+        nothing_to_run=sum(not container.runnable for container in judged),
+        link_inputs=len(inputs),
         specialised=specialised,
-        tally=_tallies(containers, kinds),
+        tally=_tallies(judged, inputs, kinds),
         zstd=any(_is_old_zstd(container) for container in containers),
     )
 
@@ -203,30 +211,42 @@ def _found(containers: Iterable[Container], kind: Kind) -> tuple[Arch, ...]:
     return tuple(sorted({arch for container in containers for arch in container.arches(kind)}))
 
 
-_Code = tuple[frozenset[Arch], frozenset[Arch]]
-"""What of a container a driver can use: the architectures of its SASS, and those of its PTX."""
+_Code = tuple[frozenset[Arch], frozenset[Arch], bool]
+"""What a driver can use of a container: architectures of its SASS and PTX, and whether a link made it."""
+
+
+def _divided(containers: Sequence[Container]) -> tuple[list[Container], list[Container]]:
+    """The containers that are judged, and the inputs of device links; without a link all are judged."""
+    linked = any(container.linked for container in containers)
+    inputs = [one for one in containers if linked and one.section == LINK_INPUT]
+    return [one for one in containers if not linked or one.section != LINK_INPUT], inputs
 
 
 def _tallies(
-    containers: Iterable[Container], kinds: Sequence[UnitSet]
+    containers: Iterable[Container], inputs: Iterable[Container], kinds: Sequence[UnitSet]
 ) -> Mapping[Capability, ContainerTally]:
     """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
-    alike: Counter[_Code] = Counter(
-        (container.arches(Kind.SASS), container.arches(Kind.PTX))
+    alike, again = _alike(containers), _alike(inputs)
+    return {device: _tally(alike, again, device, kinds) for device in DEVICES}
+
+
+def _alike(containers: Iterable[Container]) -> Counter[_Code]:
+    return Counter(
+        (container.arches(Kind.SASS), container.arches(Kind.PTX), container.linked)
         for container in containers
-        if _runnable(container)
+        if container.runnable
     )
-    return {device: _tally(alike, device, kinds) for device in DEVICES}
 
 
-def _runnable(container: Container) -> bool:
-    return any(image.runnable for image in container.images)
-
-
-def _tally(alike: Mapping[_Code, int], device: Capability, kinds: Sequence[UnitSet]) -> ContainerTally:
+def _tally(
+    alike: Mapping[_Code, int], again: Iterable[_Code], device: Capability, kinds: Sequence[UnitSet]
+) -> ContainerTally:
     counts: Counter[Support] = Counter()
+    linkable = all(_served(code, device) is not Support.NONE for code in again)
     for code, count in alike.items():
         served = _served(code, device)
+        if served is Support.NONE and code[2] and linkable:
+            served = Support.JIT
         if served is not Support.NONE or not kinds or meant_for(_arch_of(device), kinds, code[0]):
             counts[served] += count
     return ContainerTally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE])
@@ -237,7 +257,7 @@ def _arch_of(device: Capability) -> Arch:
 
 
 def _served(code: _Code, device: Capability) -> Support:
-    sass, ptx = code
+    sass, ptx, _linked = code
     if any(runs_sass(arch, device) for arch in sass):
         return Support.NATIVE
     return Support.JIT if any(jits_ptx(arch, device) for arch in ptx) else Support.NONE

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from builder.binary.fatbin_format import Container, Kind
+from builder.binary.fatbin_format import LINK_INPUT, LOADED, Container, Kind
 from builder.gpu.architectures import Arch
 from builder.ports import Completed
 
@@ -45,10 +45,16 @@ def parse_listings(elf: Completed, ptx: Completed) -> ImageCounts:
 
 
 def count_images(containers: Iterable[Container]) -> ImageCounts:
-    """Count the same images from the containers that the native reader found."""
+    """Count the same images from the containers that the native reader found.
+
+    cuobjdump lists ``.nv_fatbin``; of a library without one, ``__nv_relfatbin``; and nothing else.
+    """
     sass: Counter[Arch] = Counter()
     ptx: Counter[Arch] = Counter()
+    by_section: dict[str, list[Container]] = {}
     for container in containers:
+        by_section.setdefault(container.section, []).append(container)
+    for container in by_section.get(LOADED, by_section.get(LINK_INPUT, [])):
         sass.update(image.arch for image in container.images if image.kind is Kind.SASS)
         ptx.update(image.arch for image in container.images if image.kind is Kind.PTX)
     return ImageCounts(sass=sass, ptx=ptx)

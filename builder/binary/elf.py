@@ -41,9 +41,6 @@ _MOST_SYMBOLS = 1 << 20
 _MOST_SYMBOL_TEXT = 16 << 20
 """Bytes of all symbols' names. A provider that exports all its inner symbols has some ten million."""
 
-_LONGEST_SYMBOL = 1 << 16
-"""CUTLASS has names of several thousand bytes."""
-
 _EMPTY_NAME = 0
 """Offset of the empty name, which every string table begins with."""
 
@@ -104,12 +101,16 @@ class Elf:
     symbols: Symbols = NO_SYMBOLS
 
 
-def read_elf(buffer: Buffer) -> Elf:
-    """Read all that the loader would read of a library. Raises ``ElfError``."""
+def read_elf(buffer: Buffer, *, symbols: bool = True) -> Elf:
+    """Read all that the loader would read of a library. Raises ``ElfError``.
+
+    Frameworks have names of symbols by the ten million bytes, so they are left out without ``symbols``.
+    """
     sections = read_sections(buffer)
     tags = _dynamic_names(buffer, sections)
     defined = _versions(buffer, sections, _VERDEF, _definition_entries)
     needed = _versions(buffer, sections, _VERNEED, _need_entries)
+    versions = {version.number: version for version in (*defined, *needed)}
     return Elf(
         sections=sections,
         soname=_first(tags, _SONAME),
@@ -120,7 +121,7 @@ def read_elf(buffer: Buffer) -> Elf:
         glibcxx=_highest(needed, "GLIBCXX"),
         defines=tuple(version.name for version in defined),
         executable_stack=asks_for_executable_stack(buffer),
-        symbols=_symbols(buffer, sections, {version.number: version for version in (*defined, *needed)}),
+        symbols=_symbols(buffer, sections, versions) if symbols else NO_SYMBOLS,
     )
 
 
@@ -250,7 +251,6 @@ def _symbols(buffer: Buffer, sections: Sequence[Section], versions: Mapping[int,
         buffer,
         strings_of(sections, table),
         (row.name for row in (*wanted, *defined)),
-        longest=_LONGEST_SYMBOL,
         most=_MOST_SYMBOL_TEXT,
     )
     own = {version.name for version in versions.values() if not version.library}

@@ -29,8 +29,8 @@ _STRTAB, _NOBITS = 3, 8
 
 _EXECINSTR = 4
 
-_LONGEST_NAME = 4096
-"""Bytes of one name with the zero behind it."""
+_LONGEST_NAME = 1 << 16
+"""Bytes of one name with the zero behind it. CUTLASS has symbols, Bazel RUNPATHs of several thousand."""
 
 _MOST_TEXT = 1 << 20
 """Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
@@ -162,13 +162,12 @@ def names_in(
     strings: range,
     offsets: Iterable[int],
     *,
-    longest: int = _LONGEST_NAME,
     most: int = _MOST_TEXT,
 ) -> dict[int, str]:
     """The names at ``offsets`` of the string table that lies at ``strings``, by offset.
 
-    Raises ``ElfError`` for one of ``longest`` bytes or more, and where all of them, each as often as it is
-    asked for, have more than ``most`` bytes.
+    Raises ``ElfError`` for one of ``_LONGEST_NAME`` bytes or more, and where all of them, each as often as it
+    is asked for, have more than ``most`` bytes.
     """
     names: dict[int, str] = {}
     room = most
@@ -176,7 +175,7 @@ def names_in(
         at = strings.start + offset
         if at >= strings.stop:
             raise ElfError("a name lies outside its string table", at)
-        end = buffer.find(b"\0", at, min(strings.stop, at + longest))
+        end = buffer.find(b"\0", at, min(strings.stop, at + _LONGEST_NAME))
         if end == -1:
             raise ElfError("a name does not end within its string table", at)
         names[offset] = bytes(buffer[at:end]).decode(errors="replace")

@@ -11,7 +11,9 @@ Counts agree with cuobjdump 12.4, image for image, on every library of a package
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from builder.binary.device_link import linked_offsets
 from builder.binary.elf_headers import LARGEST, Buffer, read_sections, release_pages, windows
 from builder.binary.fatbin_format import (
     BEGIN,
@@ -55,7 +57,8 @@ def read_containers(buffer: Buffer) -> tuple[Container, ...]:
         if room < 0:  # so many of the container's images are too many
             raise FatbinError(f"more than {MOST_IMAGES:,} images in a file", container.images[room].offset)
         found.append(container)
-    return tuple(found)
+    linked = frozenset() if is_fatbin(buffer) else linked_offsets(buffer, read_sections(buffer))
+    return tuple(replace(one, linked=True) if one.offset in linked else one for one in found)
 
 
 def _all(buffer: Buffer) -> Iterator[Container]:

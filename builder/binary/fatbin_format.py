@@ -32,8 +32,8 @@ from builder.binary.elf_headers import Buffer
 from builder.binary.kernels import CUBIN, PTX, CodeFinder, Compression
 from builder.gpu.architectures import Arch
 
-SECTIONS = (".nv_fatbin", "__nv_relfatbin")
-"""Where the CUDA run time and cuobjdump look."""
+LOADED, LINK_INPUT = SECTIONS = ".nv_fatbin", "__nv_relfatbin"
+"""Where the CUDA run time looks, and where relocatable code lies, which a device link takes."""
 
 _MAGIC, _VERSION = 0xBA55ED50, 1
 
@@ -108,11 +108,13 @@ class Container:
     section: str
     """The name of the section it lies in; empty outside of any."""
     images: tuple[Image, ...]
+    linked: bool = False
+    """Whether a device link made it, of the containers in ``LINK_INPUT``."""
 
     @property
-    def listed(self) -> bool:
-        """Whether cuobjdump looks where it lies."""
-        return self.section in SECTIONS
+    def runnable(self) -> bool:
+        """Whether there is anything in it to run."""
+        return any(image.runnable for image in self.images)
 
     def arches(self, kind: Kind) -> frozenset[Arch]:
         """The architectures it has images of ``kind`` for."""

@@ -79,14 +79,14 @@ class Reading:
     """E001 for a file that is no whole ELF file, A004 for device code that is not whole."""
 
 
-def read_library(path: str, buffer: Buffer) -> Reading:
-    """Read a file's bytes. Never raises: what is wrong is ``Reading.problem``."""
+def read_library(path: str, buffer: Buffer, *, symbols: bool = True) -> Reading:
+    """Read a file's bytes, ``symbols`` or not. Never raises: what is wrong is ``Reading.problem``."""
     reading = Reading(path=path)
     try:
         if is_fatbin(buffer):
             reading = replace(reading, bare=True)
             return _with_code(reading, buffer)
-        elf = read_elf(buffer)
+        elf = read_elf(buffer, symbols=symbols)
         name = path.rpartition("/")[2]
         reading = replace(reading, elf=elf, embedded_version=embedded_version(buffer, name, elf))
         reading = replace(reading, dlopens=dlopened_names(buffer, name, elf))
@@ -132,8 +132,7 @@ class Inspected:
     @property
     def runnable(self) -> LibraryCoverage | None:
         """The coverage, if the library holds anything to run."""
-        coverage = self.coverage
-        return coverage if coverage and coverage.nothing_to_run < coverage.containers else None
+        return self.coverage if self.coverage and self.coverage.runnable else None
 
 
 _WHEEL_VERSION = re.compile(r"==(\d+\.\d+\.\d+)(?:\D|$)")

@@ -155,7 +155,7 @@ def _library(seen: _ReadMember) -> Library:
 def _cross_check(
     member: Member, reading: Reading, inspector: Inspector, digest: Digest | None
 ) -> Iterator[Finding]:
-    """A101 and A102, on ``.nv_fatbin`` and ``__nv_relfatbin`` alone: cuobjdump lists nothing else."""
+    """A101 and A102, on the sections that cuobjdump lists."""
     if reading.problem or reading.elf is None:
         return  # it cannot be read: there is nothing to compare with
     path, tool = member.path, f"cuobjdump {inspector.version}"
@@ -165,7 +165,7 @@ def _cross_check(
     except CuobjdumpError as error:
         yield Finding(code=Code.A102, path=path, message=f"{tool} gave no listing: {error}")
         return
-    differing = disagreements(count_images(one for one in reading.containers if one.listed), listed)
+    differing = disagreements(count_images(reading.containers), listed)
     if differing:
         yield Finding(
             code=Code.A101,

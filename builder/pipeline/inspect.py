@@ -19,14 +19,14 @@ from builder.gpu.architectures import Capability
 from builder.package.describe import InspectedSource, Promise, promise_of
 from builder.report.sentences import notes, summary
 
-FORMAT = 2
+FORMAT = 3
 
 
-def read_file(path: str, file: Path) -> Reading:
+def read_file(path: str, file: Path, *, symbols: bool = True) -> Reading:
     """Read ``file``, called ``path`` in what is shown. What keeps it from being read is a finding in it."""
     try:
         with _mapped(file) as buffer:
-            return read_library(path, buffer)
+            return read_library(path, buffer, symbols=symbols)
     except OSError as error:
         return unreadable(path, str(error))
 
@@ -76,7 +76,7 @@ def _inspected(name: str, file: Path) -> Inspected:
     if file.is_symlink() and not file.is_file():
         astray = f"a link to {printable(str(file.readlink()))}, where no file is"
         return Inspected(name=name, problem=f"{Code.E010.name} {astray}")
-    reading = read_file(name, file)
+    reading = read_file(name, file, symbols=False)
     if reading.problem is not None:
         return Inspected(name=name, problem=f"{reading.problem.code.name} {reading.problem.message}")
     elf = reading.elf
@@ -143,6 +143,7 @@ def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
     return {
         "containers": coverage.containers if coverage else 0,
         "idle": coverage.nothing_to_run if coverage else 0,
+        "link_inputs": coverage.link_inputs if coverage else 0,
         "sections": dict(coverage.sections) if coverage else {},
         "images": _images(coverage) if coverage else {},
         "sass": [str(arch) for arch in coverage.sass] if coverage else [],

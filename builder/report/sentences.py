@@ -56,6 +56,7 @@ def notes(item: Inspected) -> tuple[str, ...]:
         *_partial(coverage),
         *_elsewhere(coverage, bare=item.bare),
         *_nothing_to_run(coverage),
+        *_link_inputs(coverage),
         *_unknown(coverage),
         *_zstd(coverage),
     )
@@ -170,6 +171,13 @@ def _nothing_to_run(coverage: LibraryCoverage) -> Iterator[str]:
         has, what = ("has", "a unit") if coverage.nothing_to_run == 1 else ("have", "units")
         share = _share(coverage.nothing_to_run, coverage.containers)
         yield f"{share} {has} nothing to run: {linked}{what} without kernels"
+
+
+def _link_inputs(coverage: LibraryCoverage) -> Iterator[str]:
+    if coverage.link_inputs:
+        share = _of(coverage.link_inputs, coverage.containers, "containers")
+        hold = "holds" if coverage.link_inputs == 1 else "hold"
+        yield f"{share} {hold} relocatable code: what a device link made of it is judged"
 
 
 def _unknown(coverage: LibraryCoverage) -> Iterator[str]:

@@ -22,6 +22,7 @@ from tests.support.factories.binaries import (
     elf,
     image,
     linked,
+    relocatable,
     sass,
 )
 
@@ -82,7 +83,7 @@ def synthetic() -> tuple[Seed, ...]:
         runpath="$ORIGIN",
         versions={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.9"), "libstdc++.so.6": ("GLIBCXX_3.4.9",)},
     )
-    plain = (elf({".data": hidden}), elf(needed=("libc.so.6",)))
+    plain = (elf({".data": hidden}), elf(needed=("libc.so.6",)), relocatable(sass(80), packs, sass(90)))
     stamped = _stamped()
     crowded = (_crowded(plain[0]), _crowded(stamped[0]))
     return tuple(map(Seed, (packs, listed, library, *plain, *stamped, *crowded, _with_symbols())))

@@ -94,6 +94,39 @@ def elf(
     return _file(plan, stack)
 
 
+def relocatable(linked: bytes, *inputs: bytes, beside: bytes | None = None, relocated: bool = True) -> bytes:
+    """A library with relocatable code, ``inputs``, what a device link made of it, and one more unit.
+
+    ``relocated``: the wrapper's pointer is left to the loader, as GNU's linker does. After NVIDIA's
+    ``fatbinary_section.h``: a wrapper of version 1 for each input, one of version 2.
+    """
+    places = {"__nv_relfatbin": 0x10000, ".nv_fatbin": 0x20000, ".nvFatBinSegment": 0x30000}
+    beside = sass(50) if beside is None else beside
+    pointer = places[".nv_fatbin"] + len(beside)
+    wrappers = b"".join(_WRAPPER.pack(_WRAPPER_MAGIC, 1, places["__nv_relfatbin"], 0) for _ in inputs)
+    here = places[".nvFatBinSegment"] + len(wrappers) + 8
+    wrappers += _WRAPPER.pack(_WRAPPER_MAGIC, 2, 0 if relocated else pointer, 0)
+    relocations = struct.pack("<QQq", here + 24, 8, 1) + struct.pack("<QQq", here, 8, pointer)
+    library = bytearray(
+        elf(
+            {
+                "__nv_relfatbin": b"".join(inputs),
+                ".nv_fatbin": beside + linked,
+                ".nvFatBinSegment": wrappers,
+                ".rela.dyn": relocations if relocated else b"",
+            }
+        )
+    )
+    (table,) = struct.unpack_from("<Q", library, 40)
+    ours = [at for at in range(table, len(library), 64) if library[at + 4 : at + 8] == b"\1\0\0\0"]
+    for at, place in zip(ours, places.values(), strict=False):
+        struct.pack_into("<Q", library, at + 16, place)
+    struct.pack_into("<I", library, ours[-1] + 4, 4)
+    return bytes(library)
+
+
+_WRAPPER, _WRAPPER_MAGIC = struct.Struct("<IIQQ"), 0x466243B1
+
 LOCAL, GLOBAL, WEAK, UNIQUE = 0, 1, 2, 10
 DEFAULT, INTERNAL, HIDDEN, PROTECTED = 0, 1, 2, 3
 HERE, UNDEFINED, ABSOLUTE = 2, 0, 0xFFF1

@@ -18,13 +18,14 @@ def coverage(
     mixed: Mapping[str, tuple[int, int, int]] | None = None,
     sections: Mapping[str, int] | None = None,
     nothing_to_run: int = 0,
+    link_inputs: int = 0,
     ltoir: Sequence[str] = (),
     unknown: int = 0,
     specialised: bool = False,
     zstd: bool = False,
 ) -> LibraryCoverage:
     """``native="8.0 8.6"``: all containers have SASS for these; ``mixed``: native, by JIT, nothing."""
-    active = containers - nothing_to_run
+    active = containers - nothing_to_run - link_inputs
     tally = {
         **dict.fromkeys(DEVICES, ContainerTally(0, 0, active)),
         **{Capability.parse(device): ContainerTally(active, 0, 0) for device in native.split()},
@@ -41,6 +42,7 @@ def coverage(
         ltoir=tuple(map(Arch.parse, ltoir)),
         unknown=unknown,
         nothing_to_run=nothing_to_run,
+        link_inputs=link_inputs,
         specialised=specialised,
         tally=tally,
         zstd=zstd,

@@ -188,6 +188,7 @@ def report(*findings: Finding) -> BinaryReport:
         ltoir=(),
         unknown=0,
         nothing_to_run=0,
+        link_inputs=0,
         specialised=False,
         tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
         zstd=False,

@@ -7,11 +7,12 @@ import struct
 import pytest
 
 from builder.binary.coverage import Support
+from builder.binary.elf import NO_SYMBOLS
 from builder.binary.library import Reading, check_one_version, read_library, unreadable
 from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
 from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
-from tests.support.factories.binaries import BLACKWELL, SASS, A, container, elf, image, sass
+from tests.support.factories.binaries import BLACKWELL, SASS, A, Row, container, elf, image, linked, sass
 
 PROVIDER = "nvidia/lib/libonnxruntime_providers_cuda.so"
 
@@ -72,6 +73,19 @@ def test_units_of_a_provider_are_split_from_its_version_on(
     found = read_library(path, elf({".rodata": b"\0" + version + b"\0", ".nv_fatbin": code}))
     assert found.coverage is not None
     assert found.coverage.support[Capability(8, 0)] is support
+
+
+def test_a_framework_s_symbols_are_in_nobody_s_way() -> None:
+    """libtensorflow_cc has names of symbols by the ten million bytes, and a RUNPATH of more than 4,096."""
+    runpath = ":".join(["$ORIGIN/../" * 4] * 200)
+    library = linked(*(Row(f"{place:060000}") for place in range(300)), runpath=runpath)
+    found = read_library("libtensorflow_cc.so.2", library, symbols=False)
+    assert found.problem is None
+    assert found.elf is not None
+    assert (found.elf.runpath, found.elf.symbols) == (runpath, NO_SYMBOLS)
+    refused = read_library("libtensorflow_cc.so.2", library)
+    assert refused.problem is not None
+    assert "more than 16,777,216 bytes of names" in refused.problem.message
 
 
 def test_a_bare_fatbin() -> None:

@@ -1,0 +1,68 @@
+"""Which containers a device link made, of a library with relocatable device code.
+
+``nvcc -rdc=true`` puts each unit's code into ``__nv_relfatbin``, as input of a device link whose image lies
+in ``.nv_fatbin``. Whatever is registered with CUDA has a wrapper of 24 bytes in ``.nvFatBinSegment``: magic,
+version, the container's address, and for version 2, what a device link made, a list of its inputs that is
+filled in while the library is loaded. Sources: ``crt/link.stub`` and ``fatbinary_section.h`` of CUDA 12; the
+System V ABI on relocations.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from builder.binary.elf_headers import Buffer, Section
+from builder.binary.fatbin_format import LINK_INPUT
+
+_SEGMENT = ".nvFatBinSegment"
+
+_WRAPPER = struct.Struct("<IIQQ")
+
+_MAGIC, _LINKED, _POINTER_AT = 0x466243B1, 2, 8
+
+_RELA, _RELOCATION = 4, struct.Struct("<QQq")
+"""Section type, and an entry: the place, symbol and type, what is put there."""
+
+_AT_ONCE = _RELOCATION.size << 16
+
+_MOST_WRAPPERS, _MOST_RELOCATIONS = 1 << 16, 1 << 23
+
+
+def linked_offsets(buffer: Buffer, sections: Sequence[Section]) -> frozenset[int]:
+    """Offsets in the file of the containers that a device link made; none without relocatable code."""
+    if all(section.name != LINK_INPUT for section in sections):
+        return frozenset()
+    pointers = dict(_pointers(buffer, sections))
+    pointers.update(_relocated(buffer, sections, frozenset(pointers)))
+    return frozenset(
+        section.offset + address - section.address
+        for address in pointers.values()
+        for section in sections
+        if section.in_file and section.address and 0 <= address - section.address < section.size
+    )
+
+
+def _pointers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[int, int]]:
+    """The address of each pointer to a linked container, and what the file has there."""
+    for section in sections:
+        if section.name == _SEGMENT and section.in_file:
+            size = min(section.size, _WRAPPER.size * _MOST_WRAPPERS) // _WRAPPER.size * _WRAPPER.size
+            whole = bytes(buffer[section.offset : section.offset + size])
+            for place, (magic, version, pointer, _inputs) in enumerate(_WRAPPER.iter_unpack(whole)):
+                if (magic, version) == (_MAGIC, _LINKED):
+                    yield section.address + place * _WRAPPER.size + _POINTER_AT, pointer
+
+
+def _relocated(
+    buffer: Buffer, sections: Sequence[Section], wanted: frozenset[int]
+) -> Iterator[tuple[int, int]]:
+    """The same addresses with what the loader will put there; a linker leaves zeros in the file as a rule."""
+    room = _MOST_RELOCATIONS * _RELOCATION.size
+    for section in sections:
+        if wanted and section.kind == _RELA and section.in_file:
+            end = section.offset + min(section.size, room) // _RELOCATION.size * _RELOCATION.size
+            room -= end - section.offset
+            for at in range(section.offset, end, _AT_ONCE):
+                entries = _RELOCATION.iter_unpack(bytes(buffer[at : min(end, at + _AT_ONCE)]))
+                yield from ((place, value) for place, _type, value in entries if place in wanted)

@@ -25,11 +25,11 @@ every input can be run, and nothing else (NVIDIA's manual of nvcc, "Implicit JIT
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from builder.binary.fatbin_format import LINK_INPUT, Container, Kind
+from builder.binary.fatbin_format import LINK_INPUT, Container, Image, Kind
 from builder.binary.kernels import Compression
 from builder.binary.library_names import family_of
 from builder.gpu.architectures import Arch, Capability
@@ -84,6 +84,8 @@ class LibraryCoverage:
     sass: tuple[Arch, ...]
     ptx: tuple[Arch, ...]
     ltoir: tuple[Arch, ...]
+    isa: tuple[int, int] | None
+    """The newest version of PTX's instruction set that its PTX is of."""
     unknown: int
     """Images of a kind that nobody knows."""
     nothing_to_run: int
@@ -131,7 +133,8 @@ def cover(
         sass=_found(containers, Kind.SASS),
         ptx=_found(containers, Kind.PTX),
         ltoir=_found(containers, Kind.LTOIR),
-        unknown=sum(image.kind is Kind.OTHER for container in containers for image in container.images),
+        isa=max((one.isa for one in _every_image(containers) if one.kind is Kind.PTX), default=None),
+        unknown=sum(one.kind is Kind.OTHER for one in _every_image(containers)),
         nothing_to_run=sum(not container.runnable for container in judged),
         link_inputs=len(inputs),
         specialised=specialised,
@@ -196,6 +199,10 @@ def _has(found: frozenset[Arch], wanted: Arch, devices: Iterable[Capability]) ->
     return wanted.number in {arch.number for arch in found} and all(
         any(runs_sass(arch, device) for arch in found) for device in devices
     )
+
+
+def _every_image(containers: Iterable[Container]) -> Iterator[Image]:
+    return (image for container in containers for image in container.images)
 
 
 def _images(containers: Iterable[Container]) -> Mapping[str, Mapping[Kind, Mapping[Arch, int]]]:

@@ -1,6 +1,7 @@
 """What a CUDA toolkit compiles for, and the driver versions that code made with it needs.
 
-Sources: the CUDA Toolkit release notes 12.8 to 13.0 and the table of drivers in them, the PTX ISA.
+Sources: the CUDA Toolkit release notes 12.0 to 13.1 and the table of drivers in them; the PTX ISA, "Release
+History".
 """
 
 from __future__ import annotations
@@ -20,23 +21,43 @@ FLOOR_ZSTD = "550.54.14"
 """The driver of CUDA 12.4, the first that reads images packed with zstd."""
 
 
+_PTX_FLOORS: Tuple[Tuple[Version, str], ...] = (
+    ((8, 0), FLOOR_12),
+    ((8, 1), "530.30.02"),
+    ((8, 2), "535.54.03"),
+    ((8, 3), "545.23.06"),
+    ((8, 4), FLOOR_ZSTD),
+    ((8, 5), "555.42.02"),
+    ((8, 6), "565.57.01"),
+    ((8, 7), FLOOR_12_8),
+    ((8, 8), "575.51.03"),
+    ((9, 0), FLOOR_13),
+    ((9, 1), "590.44.01"),
+)
+"""Versions of the PTX ISA, and the driver of the first CUDA that has it: 12.0 to 12.5, 12.7 to 13.1."""
+
+
+def ptx_floor(isa: Version) -> Optional[str]:
+    """Oldest driver version that compiles PTX of this version; ``None`` for a newer one than we know."""
+    return next((floor for known, floor in _PTX_FLOORS if isa <= known), None)
+
+
 def driver_window(
-    sass: Iterable[Arch], cuda: str, *, jit: bool = False, compressed: bool = False
+    sass: Iterable[Arch], cuda: str, *, isa: Optional[Version] = None, compressed: bool = False
 ) -> Tuple[str, Optional[str]]:
     """Oldest driver version, and the last driver branch that still knows these GPUs (``None``: no end known).
 
-    ``sass``: the architectures of the provider's SASS. ``jit``: a promised GPU runs PTX only.
+    ``sass``: the architectures of the provider's SASS. ``isa``: of the PTX that a promised GPU needs.
     ``compressed``: images for GPUs before Blackwell are packed with zstd. A driver compiles PTX of its own
-    CUDA version and older. Not settled: PTX of 12.9 may need 575, as NVIDIA's rule has it; its matrix names
-    570.26 for 12.8 and 12.9 together, and so do we.
+    CUDA version and older.
     """
     numbers = {arch.number for arch in sass}
     gpus = [gpu for gpu in GPUS if gpu.number in numbers]
     floors = [FLOOR_ZSTD if compressed else FLOOR_12, *(gpu.floor for gpu in gpus)]
     if version_of(cuda) >= (13,):
         floors.append(FLOOR_13)
-    elif jit and version_of(cuda) >= (12, 8):
-        floors.append(FLOOR_12_8)
+    if isa is not None:
+        floors.append(ptx_floor(isa) or _PTX_FLOORS[-1][1])
     branches = [gpu.last_branch for gpu in gpus if gpu.last_branch is not None]
     only_old = bool(gpus) and len(branches) == len(gpus)
     return max(floors, key=version_of), max(branches, key=int) if only_old else None

@@ -28,7 +28,7 @@ Version = Tuple[int, ...]
 LAST_12 = (12, 9)
 
 FLOOR_12_8 = "570.26"
-"""The driver of CUDA 12.8 and, by NVIDIA's table, of 12.9."""
+"""The driver of CUDA 12.8, the first that knows Blackwell."""
 
 FLOOR_13 = "580.65.06"
 """The driver of CUDA 13.0, which serves every later 13."""

@@ -266,9 +266,14 @@ def _as_read(manifest: Manifest, report: BinaryReport) -> Manifest:
 
 
 def _driver(report: BinaryReport, sm: Iterable[str], cuda: str) -> Driver:
-    devices = (Capability(arch.major, arch.minor) for arch in map(Arch.parse, sm))
-    jit = any(report.capabilities.get(device) is Support.JIT for device in devices)
-    floor, ceiling = driver_window(report.provider_sass, cuda, jit=jit, compressed=report.compressed)
+    devices = [Capability(arch.major, arch.minor) for arch in map(Arch.parse, sm)]
+    compiled = [
+        library.isa
+        for library in report.coverage
+        if library.isa and any(library.support.get(device) is Support.JIT for device in devices)
+    ]
+    isa = max(compiled, default=None)
+    floor, ceiling = driver_window(report.provider_sass, cuda, isa=isa, compressed=report.compressed)
     return Driver(floor=floor, ceiling=ceiling)
 
 

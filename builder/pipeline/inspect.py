@@ -16,6 +16,7 @@ from builder.findings.finding import Code
 from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
+from builder.gpu.cuda_toolkits import dotted
 from builder.package.describe import InspectedSource, Promise, promise_of
 from builder.report.sentences import notes, summary
 
@@ -149,6 +150,7 @@ def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
         "sass": [str(arch) for arch in coverage.sass] if coverage else [],
         "ptx": [str(arch) for arch in coverage.ptx] if coverage else [],
         "ltoir": [str(arch) for arch in coverage.ltoir] if coverage else [],
+        "ptx_isa": dotted(coverage.isa) if coverage and coverage.isa else None,
         "unknown": coverage.unknown if coverage else 0,
         "specialised": bool(coverage and coverage.specialised),
         "zstd": bool(coverage and coverage.zstd),

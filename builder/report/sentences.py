@@ -11,7 +11,8 @@ from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
-from builder.gpu.table import CAPABILITIES, GPUS, JETSON, Gpu
+from builder.gpu.cuda_toolkits import FLOOR_ZSTD, dotted, ptx_floor
+from builder.gpu.table import CAPABILITIES, FLOOR_13, GPUS, JETSON, Gpu
 from builder.package.describe import Promise
 
 SPECIALISED = (
@@ -30,6 +31,8 @@ _HOW = {
 _MODELS: Mapping[Capability, Gpu] = {model.device: model for model in GPUS}
 
 _EVERYTHING = f"every GPU from {CAPABILITIES[0]} to {CAPABILITIES[-1]}"
+
+_PTX_OF_CUDA_13 = (9, 0)
 
 _NAMED = 3
 """How many sections are named before the rest is counted."""
@@ -58,7 +61,8 @@ def notes(item: Inspected) -> tuple[str, ...]:
         *_nothing_to_run(coverage),
         *_link_inputs(coverage),
         *_unknown(coverage),
-        *_zstd(coverage),
+        *_zstd(item, coverage),
+        *_driver(coverage),
     )
 
 
@@ -187,9 +191,23 @@ def _unknown(coverage: LibraryCoverage) -> Iterator[str]:
         yield f"{coverage.unknown:,} images are of a kind that nobody knows"
 
 
-def _zstd(coverage: LibraryCoverage) -> Iterator[str]:
+def _zstd(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     if coverage.zstd:
-        yield "images are packed with zstd, which needs driver 550.54.14 or newer"
+        floor = FLOOR_13 if _is_of_cuda_13(item, coverage) else FLOOR_ZSTD
+        yield f"images are packed with zstd, which needs driver {floor} or newer"
+
+
+def _is_of_cuda_13(item: Inspected, coverage: LibraryCoverage) -> bool:
+    """Whether its PTX, its own name or one that it needs says so; cuFFT and cuDNN count otherwise."""
+    names = (item.soname or "", *item.needed)
+    return (coverage.isa or (0, 0)) >= _PTX_OF_CUDA_13 or any(name.endswith(".so.13") for name in names)
+
+
+def _driver(coverage: LibraryCoverage) -> Iterator[str]:
+    if coverage.isa and Support.JIT in coverage.support.values():
+        floor = ptx_floor(coverage.isa)
+        driver = f"driver {floor} or newer" if floor else "a driver newer than any that is known here"
+        yield f"its PTX is of version {dotted(coverage.isa)}: JIT needs {driver}"
 
 
 def _of(count: int, total: int, things: str) -> str:

@@ -186,6 +186,7 @@ def report(*findings: Finding) -> BinaryReport:
         sass=sass,
         ptx=(),
         ltoir=(),
+        isa=None,
         unknown=0,
         nothing_to_run=0,
         link_inputs=0,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builder.binary.coverage import Support
+from builder.binary.coverage import ContainerTally, Support
 from builder.binary.library import HostNeeds
 from builder.errors import ConfigError, ParseError, SchemaError, ValidationError
 from builder.files.digest import Digest
@@ -258,3 +258,13 @@ def test_a_claim_the_binaries_do_not_hold_is_told_line_by_line() -> None:
         ("glibc", "2.17", "2.34"),
         ("glibcxx", "none", "3.4.29"),
     ]
+
+
+def test_the_driver_is_one_that_compiles_the_ptx_of_a_promised_gpu() -> None:
+    """Of a library that runs natively wherever the variant promises, PTX is of no matter."""
+    (provider,) = report().coverage
+    jit = {device: ContainerTally(0, 54, 0) for device in provider.tally}
+    for tally, floor in ((jit, "575.51.03"), (provider.tally, "525.60.13")):
+        library = replace(provider, path="lib/libx.so", isa=(8, 8), tally=tally)
+        found = describe(plan(), packed(), replace(report(), coverage=(provider, library)), None)
+        assert found.driver == Driver(floor, "580")

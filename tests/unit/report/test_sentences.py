@@ -173,3 +173,34 @@ def test_a_library_that_lost_its_device_code_is_told(name: str, stripped: bool) 
     told = ("as it is made it has device code; this copy has none",)
     assert notes(Inspected(name=name)) == (told if stripped else ())
     assert notes(Inspected(name=name, problem="cut")) == ()
+
+
+@pytest.mark.parametrize(
+    ("isa", "said"),
+    [
+        ((8, 8), "its PTX is of version 8.8: JIT needs driver 575.51.03 or newer"),
+        ((8, 5), "its PTX is of version 8.5: JIT needs driver 555.42.02 or newer"),
+        ((9, 7), "its PTX is of version 9.7: JIT needs a driver newer than any that is known here"),
+    ],
+)
+def test_the_driver_that_ptx_needs(isa: tuple[int, int], said: str) -> None:
+    found = Inspected(name="a", coverage=coverage(native="8.0", jit="9.0", isa=isa))
+    assert notes(found) == (said,)
+    assert notes(Inspected(name="a", coverage=coverage(native="8.0", isa=isa))) == ()
+
+
+@pytest.mark.parametrize(
+    ("soname", "needed", "isa", "driver"),
+    [
+        ("libx.so", ("libcudart.so.12",), (8, 8), "550.54.14"),
+        ("libx.so", ("libcudart.so.13",), None, "580.65.06"),
+        ("libcublas.so.13", (), None, "580.65.06"),
+        ("libx.so", (), (9, 0), "580.65.06"),
+    ],
+)
+def test_the_driver_that_zstd_needs(
+    soname: str, needed: tuple[str, ...], isa: tuple[int, int] | None, driver: str
+) -> None:
+    """A library of CUDA 13 needs its driver anyway, however it is packed."""
+    found = Inspected(name="a", coverage=coverage(zstd=True, isa=isa), soname=soname, needed=needed)
+    assert notes(found) == (f"images are packed with zstd, which needs driver {driver} or newer",)

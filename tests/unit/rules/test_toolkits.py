@@ -281,20 +281,27 @@ def _numbers(text: str) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("sass", "cuda", "jit", "compressed", "window"),
+    ("sass", "cuda", "isa", "compressed", "window"),
     [
-        (LEGACY, "12.9", False, False, ("525.60.13", "580")),
-        (LEGACY, "12.9", False, True, ("550.54.14", "580")),
-        (MODERN, "12.9", False, False, ("525.60.13", None)),
-        ("60 70 75 80 86 90a", "12.9", False, False, ("525.60.13", None)),
-        (LATEST, "12.9", False, True, ("570.26", None)),
-        ("80", "12.9", True, False, ("570.26", None)),
-        ("80", "12.8", True, False, ("570.26", None)),
-        ("80", "12.6", True, False, ("525.60.13", None)),
-        ("80", "13", False, False, ("580.65.06", None)),
-        (MODERN, "13.0", False, True, ("580.65.06", None)),
-        ("", "12.9", False, False, ("525.60.13", None)),
+        (LEGACY, "12.9", None, False, ("525.60.13", "580")),
+        (LEGACY, "12.9", None, True, ("550.54.14", "580")),
+        (MODERN, "12.9", None, False, ("525.60.13", None)),
+        ("60 70 75 80 86 90a", "12.9", None, False, ("525.60.13", None)),
+        (LATEST, "12.9", None, True, ("570.26", None)),
+        ("80", "12.9", (8, 8), False, ("575.51.03", None)),
+        ("80", "12.9", (8, 7), False, ("570.26", None)),
+        ("80", "12.6", (8, 5), False, ("555.42.02", None)),
+        ("80", "12.6", (8, 0), True, ("550.54.14", None)),
+        ("80", "12.6", (7, 8), False, ("525.60.13", None)),
+        ("80", "13.0", (9, 1), False, ("590.44.01", None)),
+        ("80", "13.9", (9, 9), False, ("590.44.01", None)),
+        ("80", "13", None, False, ("580.65.06", None)),
+        (MODERN, "13.0", None, True, ("580.65.06", None)),
+        ("", "12.9", None, False, ("525.60.13", None)),
     ],
 )
-def test_drivers(sass: str, cuda: str, jit: bool, compressed: bool, window: tuple[str, str | None]) -> None:
-    assert driver_window(_arches(sass), cuda, jit=jit, compressed=compressed) == window
+def test_drivers(
+    sass: str, cuda: str, isa: tuple[int, int] | None, compressed: bool, window: tuple[str, str | None]
+) -> None:
+    """After NVIDIA's table of toolkits and drivers: 12.5 has 555.42.02, 12.9 has 575.51.03."""
+    assert driver_window(_arches(sass), cuda, isa=isa, compressed=compressed) == window

@@ -64,6 +64,8 @@ class ContainerTally:
     """Containers with PTX only that the driver can compile."""
     none: int
     """Containers with nothing that runs."""
+    stubs: int = 0
+    """Of ``native``, those that hold far less for it than for another GPU."""
 
     @property
     def total(self) -> int:
@@ -92,6 +94,10 @@ class LibraryCoverage:
     """Containers with nothing to run in them."""
     link_inputs: int
     """Further containers that a device link took as its input: what it made of them is judged."""
+    unlinked: int
+    """Containers of relocatable code that no device link took: nobody can load them."""
+    single: int
+    """Containers with SASS for one architecture and nothing else."""
     specialised: bool
     tally: Mapping[Capability, ContainerTally]
     zstd: bool
@@ -137,6 +143,8 @@ def cover(
         unknown=sum(one.kind is Kind.OTHER for one in _every_image(containers)),
         nothing_to_run=sum(not container.runnable for container in judged),
         link_inputs=len(inputs),
+        unlinked=sum(container.section == LINK_INPUT for container in judged),
+        single=sum(_is_single(container) for container in judged),
         specialised=specialised,
         tally=_tallies(judged, inputs, kinds),
         zstd=any(_is_old_zstd(container) for container in containers),
@@ -218,8 +226,11 @@ def _found(containers: Iterable[Container], kind: Kind) -> tuple[Arch, ...]:
     return tuple(sorted({arch for container in containers for arch in container.arches(kind)}))
 
 
-_Code = tuple[frozenset[Arch], frozenset[Arch], bool]
-"""What a driver can use of a container: architectures of its SASS and PTX, and whether a link made it."""
+_Code = tuple[frozenset[Arch], frozenset[Arch], bool, frozenset[Arch]]
+"""Of a container: architectures of its SASS and PTX, whether a link made it, and which SASS are stubs."""
+
+_STUB = 16
+"""A stub's image has less than a part of so many of what the container holds for another architecture."""
 
 
 def _divided(containers: Sequence[Container]) -> tuple[list[Container], list[Container]]:
@@ -239,24 +250,37 @@ def _tallies(
 
 def _alike(containers: Iterable[Container]) -> Counter[_Code]:
     return Counter(
-        (container.arches(Kind.SASS), container.arches(Kind.PTX), container.linked)
+        (container.arches(Kind.SASS), container.arches(Kind.PTX), container.linked, _stubs(container))
         for container in containers
         if container.runnable
     )
+
+
+def _stubs(container: Container) -> frozenset[Arch]:
+    sizes = {one.arch: one.unpacked_size for one in container.images if one.kind is Kind.SASS}
+    largest = max(sizes.values(), default=0)
+    return frozenset(arch for arch, size in sizes.items() if size * _STUB < largest)
+
+
+def _is_single(container: Container) -> bool:
+    return len(container.arches(Kind.SASS)) == 1 and not container.arches(Kind.PTX) and container.runnable
 
 
 def _tally(
     alike: Mapping[_Code, int], again: Iterable[_Code], device: Capability, kinds: Sequence[UnitSet]
 ) -> ContainerTally:
     counts: Counter[Support] = Counter()
+    stubs = 0
     linkable = all(_served(code, device) is not Support.NONE for code in again)
     for code, count in alike.items():
         served = _served(code, device)
         if served is Support.NONE and code[2] and linkable:
             served = Support.JIT
+        if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in code[0] - code[3]):
+            stubs += count
         if served is not Support.NONE or not kinds or meant_for(_arch_of(device), kinds, code[0]):
             counts[served] += count
-    return ContainerTally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE])
+    return ContainerTally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE], stubs)
 
 
 def _arch_of(device: Capability) -> Arch:
@@ -264,7 +288,7 @@ def _arch_of(device: Capability) -> Arch:
 
 
 def _served(code: _Code, device: Capability) -> Support:
-    sass, ptx, _linked = code
+    sass, ptx, *_ = code
     if any(runs_sass(arch, device) for arch in sass):
         return Support.NATIVE
     return Support.JIT if any(jits_ptx(arch, device) for arch in ptx) else Support.NONE

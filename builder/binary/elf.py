@@ -1,4 +1,4 @@
-"""The dynamic section, symbols and symbol versions of a library: ELF64 little-endian for x86-64.
+"""The dynamic section, symbols and symbol versions of a library: ELF64 little-endian.
 
 Dynamic section, symbols and their versions are found through the section headers, which no library of a
 package lacks. Sources: the System V ABI, chapters "Dynamic Linking" and "Symbol Table", and the Linux
@@ -18,6 +18,7 @@ from builder.binary.elf_headers import (
     ElfError,
     Section,
     asks_for_executable_stack,
+    machine_of,
     names_in,
     read_sections,
     single_section,
@@ -96,6 +97,7 @@ class Elf:
     """Highest ``GLIBCXX_`` version it needs, ``3.4.22``."""
     defines: tuple[str, ...] = ()
     """Symbol versions it defines, ``VERS_1.23.2``; the first is its own name as a rule."""
+    machine: str = "x86-64"
     executable_stack: bool = False
     """Whether loading it makes the stack executable."""
     symbols: Symbols = NO_SYMBOLS
@@ -120,6 +122,7 @@ def read_elf(buffer: Buffer, *, symbols: bool = True) -> Elf:
         glibc=_highest(needed, "GLIBC"),
         glibcxx=_highest(needed, "GLIBCXX"),
         defines=tuple(version.name for version in defined),
+        machine=machine_of(buffer),
         executable_stack=asks_for_executable_stack(buffer),
         symbols=_symbols(buffer, sections, versions) if symbols else NO_SYMBOLS,
     )

@@ -1,8 +1,8 @@
 """The headers of an ELF file: its sections, the names in its string tables, and ``PT_GNU_STACK``.
 
-ELF64 little-endian for x86-64 only. Sources: the System V ABI, chapters "Object Files" and "Program Loading
-and Dynamic Linking"; the Linux gABI extension on ``PT_GNU_STACK``; glibc's ``elf/dl-load.c`` and
-``sysdeps/x86_64/stackinfo.h``.
+ELF64 little-endian for x86-64 and aarch64 only. Sources: the System V ABI, chapters "Object Files" and
+"Program Loading and Dynamic Linking"; the Linux gABI extension on ``PT_GNU_STACK``; glibc's
+``elf/dl-load.c`` and ``sysdeps/x86_64/stackinfo.h``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _MAGIC = b"\x7fELF"
 
 _HEADER_SIZE = 64
 
-_CLASS_64, _LITTLE_ENDIAN, _X86_64 = 2, 1, 62
+_CLASS_64, _LITTLE_ENDIAN = 2, 1
+
+_MACHINES = {62: "x86-64", 183: "aarch64"}
+"""What is read, by its number in the header."""
 
 _STRTAB, _NOBITS = 3, 8
 
@@ -66,7 +69,7 @@ def release_pages(buffer: Buffer, start: int, end: int) -> None:
 
 
 class ElfError(ValueError):
-    """The file is not a whole ELF64 little-endian x86-64 file. ``offset`` is where it goes wrong."""
+    """The file is not a whole one of those that are read here. ``offset`` is where it goes wrong."""
 
     def __init__(self, message: str, offset: int) -> None:
         self.offset = offset
@@ -102,8 +105,8 @@ def is_elf(buffer: Buffer) -> bool:
     return bytes(buffer[: len(_MAGIC)]) == _MAGIC
 
 
-def require_supported(buffer: Buffer) -> None:
-    """Raise ``ElfError`` for anything but an x86-64 file with a whole header."""
+def machine_of(buffer: Buffer) -> str:
+    """``x86-64`` or ``aarch64``. Raises ``ElfError`` for anything else and for a header that is not whole."""
     if not buffer:
         raise ElfError("the file is empty", 0)
     if not is_elf(buffer):
@@ -115,15 +118,16 @@ def require_supported(buffer: Buffer) -> None:
     if buffer[5] != _LITTLE_ENDIAN:
         raise ElfError("not a little-endian ELF file", 5)
     (machine,) = struct.unpack_from("<H", buffer, 18)
-    if machine != _X86_64:
-        raise ElfError(f"not for x86-64 (machine {machine})", 18)
+    if machine not in _MACHINES:
+        raise ElfError(f"not for x86-64 or aarch64 (machine {machine})", 18)
     if len(buffer) > LARGEST:
         raise ElfError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
+    return _MACHINES[machine]
 
 
 def read_sections(buffer: Buffer) -> tuple[Section, ...]:
     """All sections; each one that has bytes lies wholly in the file. Raises ``ElfError``."""
-    require_supported(buffer)
+    machine_of(buffer)
     (table,) = struct.unpack_from("<Q", buffer, 40)
     entry_size, count, names_index = struct.unpack_from("<HHH", buffer, 58)
     if entry_size != _HEADER_SIZE or names_index >= count:
@@ -210,7 +214,7 @@ def asks_for_executable_stack(buffer: Buffer) -> bool:
     refuses such a library. (The kernel's own default differs, and is for programs only.) Every segment that
     has bytes must lie wholly in the file.
     """
-    require_supported(buffer)
+    machine_of(buffer)
     (table,) = struct.unpack_from("<Q", buffer, 32)
     entry_size, count = struct.unpack_from("<HH", buffer, 54)
     if count and entry_size != _PROGRAM_HEADER_SIZE:

@@ -17,9 +17,9 @@ NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
 
 @dataclass(frozen=True)
 class Family:
-    """Libraries whose names begin alike."""
+    """Libraries of one kind, by a pattern that their names up to ``.so`` fit."""
 
-    beginning: str
+    pattern: str
     vendor: str
     specialised: bool = False
     """Made of containers for one architecture each: the library chooses one by device."""
@@ -33,23 +33,25 @@ _CUDNN_WITH_CODE = (
 )
 
 _FAMILIES = (
-    Family("libonnxruntime", ONNXRUNTIME, with_code=("libonnxruntime_providers_cuda",)),
-    Family("libcublas", NVIDIA, specialised=True, with_code=("libcublas", "libcublasLt")),
-    Family("libcudnn", NVIDIA, specialised=True, with_code=_CUDNN_WITH_CODE),
-    Family("libcufft", NVIDIA, specialised=True, with_code=("libcufft",)),  # libcufftw has nothing to run
-    Family("libcurand", NVIDIA, specialised=True, with_code=("libcurand",)),
+    Family(r"libonnxruntime.*", ONNXRUNTIME, with_code=("libonnxruntime_providers_cuda",)),
+    Family(r"libcublas(Lt)?", NVIDIA, specialised=True, with_code=("libcublas", "libcublasLt")),
+    Family(r"libcudnn(_\w+)?", NVIDIA, specialised=True, with_code=_CUDNN_WITH_CODE),
+    Family(r"libcufftw?", NVIDIA, specialised=True, with_code=("libcufft",)),  # libcufftw has nothing to run
+    Family(r"libcurand", NVIDIA, specialised=True, with_code=("libcurand",)),
     *(
-        Family(beginning, NVIDIA, specialised=True)
-        for beginning in ("libcusolver", "libcusparse", "libcutensor", "libnpp", "libnvjpeg", "libnccl")
+        Family(pattern, NVIDIA, specialised=True)
+        for pattern in (r"libcusolver(Mg)?", r"libcusparse(Lt)?", r"libcutensor(Mg)?", r"libnpp\w+")
     ),
-    *(Family(beginning, NVIDIA) for beginning in ("libcuda", "libcupti", "libcufile", "libnv")),
+    *(Family(pattern, NVIDIA, specialised=True) for pattern in (r"libnvjpeg", r"libnccl")),
+    *(Family(rf"{beginning}.*", NVIDIA) for beginning in ("libcuda", "libcupti", "libcufile", "libnv")),
 )
-"""The first whose beginning fits. Source: the device code in the wheels of CUDA 12.9, cuDNN 9.10 and 9.28."""
+"""The first that fits. Source: the device code in the wheels of CUDA 12.9, cuDNN 9.10 and 9.28."""
 
 
 def family_of(name: str) -> Family | None:
     """The family of a library's file name; ``None`` for one that is nobody's here."""
-    return next((family for family in _FAMILIES if name.startswith(family.beginning)), None)
+    stem = name.partition(".so")[0]
+    return next((family for family in _FAMILIES if re.fullmatch(family.pattern, stem)), None)
 
 
 def must_hold_code(name: str) -> bool:

@@ -56,6 +56,8 @@ class Gpu:
     """Oldest driver version that knows it, where that is newer than every CUDA 12 needs anyway."""
     last_branch: Optional[str] = None
     """Last driver branch that knows it; ``None``: no end known."""
+    grace: bool = False
+    """Whether it is one chip with NVIDIA's ARM processor, as in GB10; of GB200 its GPU is sold alone too."""
     listed: bool = True
     """Whether NVIDIA's list of CUDA GPUs names it from Maxwell on: it then has a column in every report."""
     renamed: Optional[int] = None
@@ -66,6 +68,11 @@ class Gpu:
     Left out, and so unknown, is every name that NVIDIA sold several chips under (GeForce GT 640, GT 730, GTX
     860M) or for which the two sources disagree (GeForce 910M, Quadro M620, Quadro M3000M to M5000M).
     """
+
+    @property
+    def arm(self) -> bool:
+        """Whether it is in machines with an ARM processor only."""
+        return bool(self.module or self.grace)
 
     @property
     def number(self) -> int:
@@ -300,6 +307,7 @@ GPUS: Tuple[Gpu, ...] = (
         Capability(12, 1),
         "Blackwell",
         "GB10 (DGX Spark)",
+        grace=True,
         first_cuda=(12, 9),
         floor=FLOOR_12_8,
         products=(r"GB10",),

@@ -18,6 +18,7 @@ from builder.binary.elf import Elf
 from builder.binary.fatbin_format import SECTIONS
 from builder.binary.library import HostNeeds, Library, Reading
 from builder.binary.library_names import PROVIDER
+from builder.binary.verdict import X86_64
 from builder.errors import IntegrityError
 from builder.files.digest import Digest, file_digest
 from builder.findings.finding import Code, Finding, Severity
@@ -129,6 +130,10 @@ class _ReadMember:
         """E001 or A004. A link that leads nowhere has none: it is E010 already."""
         if self.reading.bare:
             return Finding(code=Code.E001, path=self.member.path, message="a bare fatbin, and no library")
+        elf = self.reading.elf
+        if elf and elf.machine != X86_64:
+            message = f"for {elf.machine}, not for {X86_64}"
+            return Finding(code=Code.E001, path=self.member.path, message=message)
         return None if self.link and not self.member.file.exists() else self.reading.problem
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from builder.binary.coverage import LibraryCoverage, Support, columns, combine
+from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.elf_headers import Buffer
 from builder.binary.library import Inspected, Reading, read_library, unreadable
 from builder.binary.pe_macho import ForeignLibrary, read_foreign
+from builder.binary.verdict import Verdict, alternatives, gpus_of, together, verdicts
 from builder.errors import IntegrityError
 from builder.findings.finding import Code
 from builder.formats.package_names import MANIFEST
@@ -85,21 +86,27 @@ def _inspected(name: str, file: Path) -> Inspected:
         name=name,
         coverage=reading.coverage,
         bare=reading.bare,
+        machine=elf.machine if elf else "",
         soname=elf.soname if elf else None,
         needed=elf.needed if elf else (),
     )
 
 
 def _source(source: InspectedSource) -> dict[str, object]:
-    covered = [item.runnable for item in source.libraries if item.runnable]
-    combined = combine(covered) if covered else {}
+    known = source.libraries
     return {
         "source": source.label,
         "sentence": summary(source.libraries),
-        "capabilities": _supports(combined),
+        "capabilities": {str(device): _verdict(found) for device, found in together(known).items()},
+        "alternatives": [[item.name for item in group] for group in alternatives(known)],
         **({"promises": [_promise(promise) for promise in source.promises]} if source.promises else {}),
         "libraries": [_entry(item) for item in source.libraries],
     }
+
+
+def _verdict(found: Verdict) -> dict[str, object]:
+    confidence = "low" if found.doubt else "high"
+    return {"support": found.support.value, "confidence": confidence, "reason": found.doubt or None}
 
 
 def _supports(found: Mapping[Capability, Support]) -> dict[str, str]:
@@ -131,10 +138,11 @@ def _entry(item: Inspected) -> dict[str, object]:
     return {
         "name": item.name,
         "problem": item.problem or None,
+        "machine": item.machine or None,
         "soname": item.soname,
         "needed": list(item.needed),
         **_code(coverage),
-        "capabilities": _capabilities(item.runnable) if item.runnable else {},
+        "capabilities": _capabilities(item, item.runnable) if item.runnable else {},
         "notes": list(notes(item)),
     }
 
@@ -167,15 +175,14 @@ def _images(coverage: LibraryCoverage) -> dict[str, object]:
     }
 
 
-def _capabilities(coverage: LibraryCoverage) -> dict[str, object]:
-    support = coverage.support
-    devices = [gpu.device for gpu in columns([coverage])]
+def _capabilities(item: Inspected, coverage: LibraryCoverage) -> dict[str, object]:
+    found = verdicts(item)
     return {
         str(device): {
-            "support": support[device].value,
+            **_verdict(found[device]),
             "native": coverage.tally[device].native,
             "jit": coverage.tally[device].jit,
             "none": coverage.tally[device].none,
         }
-        for device in devices
+        for device in (gpu.device for gpu in gpus_of([item]))
     }

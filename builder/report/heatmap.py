@@ -16,13 +16,14 @@ from itertools import takewhile
 
 from jinja2 import BaseLoader, Environment, StrictUndefined
 
-from builder.binary.coverage import LibraryCoverage, Support, columns, worst
+from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.library import Inspected
+from builder.binary.verdict import X86_64, Verdict, fits, gpus_of, together, verdicts
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.table import DEVICES, GPUS, Generation, Gpu, by_generation
 from builder.package.describe import InspectedSource, Promise
-from builder.report.sentences import SPECIALISED, counts, listed, notes, promise_notes, summary
+from builder.report.sentences import SPECIALISED, counts, listed, notes, parts_notes, promise_notes, summary
 
 MARKS = {Support.NATIVE: "N", Support.JIT: "j", Support.PARTIAL: "~", Support.NONE: "."}
 """The letter of each cell, so that no reader depends on colours."""
@@ -34,8 +35,8 @@ MEANINGS = {
     Support.NONE: "not at all",
 }
 
-UNNAMED = "?"
-"""The letter of a GPU that a manifest says nothing of."""
+UNNAMED = DOUBT = "?"
+"""Alone, a GPU that nothing is said of; behind a letter, what rests on little, and a note says why."""
 
 TOTAL, PARTIAL_TOTAL = "all libraries", "all that can be read"
 
@@ -46,19 +47,22 @@ _NAMED = 3
 
 _HEADS = {gpu.device: f"{gpu.device} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
 
+_OTHER_MACHINES = f": its machines are ARM, and this is for {X86_64}."
+
 
 @dataclass(frozen=True)
 class Cell:
     """One row on one capability. ``hover`` is a sentence with the counts."""
 
     support: Support | None
-    """``None`` for a GPU that a manifest does not name."""
+    """``None`` for a GPU that a manifest does not name, or that is in no machine a library is made for."""
     hover: str
+    doubtful: bool = False
 
     @property
     def mark(self) -> str:
-        """One letter."""
-        return MARKS[self.support] if self.support else UNNAMED
+        """One letter, and a question mark where it is doubtful."""
+        return f"{MARKS[self.support]}{DOUBT * self.doubtful}" if self.support else UNNAMED
 
     @property
     def kind(self) -> str:
@@ -144,9 +148,10 @@ class HeatMap:
 def heat_maps(sources: Iterable[InspectedSource]) -> tuple[HeatMap, ...]:
     """One map for each source, all with the same columns."""
     known = tuple(sources)
-    held = columns(item.runnable for source in known for item in source.libraries if item.runnable)
+    held = gpus_of([item for source in known for item in source.libraries])
     named = {device for source in known for promise in source.promises for device in promise.capabilities}
-    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.device in named.intersection(DEVICES))
+    unlisted = {gpu.device for gpu in GPUS if not gpu.listed}.intersection(named, DEVICES)
+    gpus = tuple(gpu for gpu in GPUS if gpu in held or gpu.device in unlisted)
     return tuple(_heat_map(source, gpus) for source in known)
 
 
@@ -165,6 +170,7 @@ def _heat_map(source: InspectedSource, gpus: tuple[Gpu, ...]) -> HeatMap:
         notes=(
             *(Note(promise.path, text) for promise in source.promises for text in promise_notes(promise)),
             *(Note(name, "; ".join(notes(item))) for name, item in named if notes(item)),
+            *(Note(head, text) for head, text in parts_notes(libraries, len(folder))),
         ),
         details=tuple(_detail(name, item) for name, item in named if not item.problem),
     )
@@ -213,31 +219,39 @@ def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
         return HeatMapRow(name, remark="no device code")
     if item.runnable is None:
         return HeatMapRow(name, remark="nothing to run in its device code", containers=coverage.containers)
-    return HeatMapRow(
-        name, _cells(coverage, gpus), containers=coverage.containers, specialised=coverage.specialised
-    )
+    found = verdicts(item)
+    cells = tuple(_cell(item, coverage, gpu, found[gpu.device]) for gpu in gpus)
+    return HeatMapRow(name, cells, containers=coverage.containers, specialised=coverage.specialised)
 
 
-def _cells(coverage: LibraryCoverage, gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
-    support = coverage.support
-    return tuple(
-        Cell(support[device], f"{_sentence(device, support[device])} {counts(coverage.tally[device])}.")
-        for device in (gpu.device for gpu in gpus)
-    )
+def _cell(item: Inspected, coverage: LibraryCoverage, gpu: Gpu, verdict: Verdict) -> Cell:
+    if not fits(item, gpu):
+        return Cell(None, _HEADS[gpu.device] + _OTHER_MACHINES)
+    hover = f"{_sentence(gpu.device, verdict.support)} {counts(coverage.tally[gpu.device])}."
+    return _judged(verdict, hover)
+
+
+def _judged(verdict: Verdict, hover: str) -> Cell:
+    why = f" Doubtful: {verdict.doubt}." if verdict.doubt else ""
+    return Cell(verdict.support, hover + why, doubtful=bool(verdict.doubt))
 
 
 def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatMapRow | None:
-    covered = [(name, item.runnable) for name, item in named if item.runnable]
-    if not covered:
+    items = [item for _, item in named]
+    found, names = together(items), {item.name: name for name, item in named}
+    if not found:
         return None
-    levels = [(name, coverage.support) for name, coverage in covered]
     cells = []
-    for device in (gpu.device for gpu in gpus):
-        support = worst(found[device] for _, found in levels)
-        blamed = [name for name, found in levels if found[device] is support]
-        cells.append(Cell(support, _sentence(device, support) + _because(support, blamed)))
-    name = PARTIAL_TOTAL if any(item.problem for _, item in named) else TOTAL
-    containers = sum(coverage.containers for _, coverage in covered)
+    for gpu in gpus:
+        verdict = found.get(gpu.device)
+        if verdict is None:
+            cells.append(Cell(None, _HEADS[gpu.device] + _OTHER_MACHINES))
+            continue
+        blamed = [names[name] for name in verdict.because]
+        sentence = _sentence(gpu.device, verdict.support) + _because(verdict.support, blamed)
+        cells.append(_judged(verdict, sentence))
+    name = PARTIAL_TOTAL if any(item.problem for item in items) else TOTAL
+    containers = sum(item.runnable.containers for item in items if item.runnable)
     return HeatMapRow(name, tuple(cells), containers=containers, summary=True)
 
 
@@ -253,7 +267,7 @@ def _because(support: Support, names: list[str]) -> str:
     return f" Because of {listed([*names[:_NAMED], f'{rest:,} more'] if rest > 0 else names)}."
 
 
-LEGEND = "   ".join(f"{MARKS[support]} {MEANINGS[support]}" for support in Support)
+LEGEND = "   ".join([*(f"{MARKS[support]} {MEANINGS[support]}" for support in Support), f"{DOUBT} doubtful"])
 
 _LONGEST = 44
 """Characters of a name beside its row of text; a longer one has a line to itself, above its row."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from builder.binary.coverage import ContainerTally, LibraryCoverage, Support, columns, combine
+from builder.binary.coverage import ContainerTally, LibraryCoverage, Support
 from builder.binary.fatbin_format import SECTIONS
 from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
+from builder.binary.verdict import alternatives, gpus_of, is_for_own_gpus, together, verdicts
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import FLOOR_ZSTD, dotted, ptx_floor
@@ -30,8 +31,6 @@ _HOW = {
 
 _MODELS: Mapping[Capability, Gpu] = {model.device: model for model in GPUS}
 
-_EVERYTHING = f"every GPU from {CAPABILITIES[0]} to {CAPABILITIES[-1]}"
-
 _PTX_OF_CUDA_13 = (9, 0)
 
 _NAMED = 3
@@ -45,8 +44,8 @@ def summary(libraries: Sequence[Inspected]) -> str:
     unread = sum(bool(item.problem) for item in libraries)
     if unread and unread == len(libraries):
         return "Nothing is known: none of its libraries can be read."
-    covered = [item.runnable for item in libraries if item.runnable]
-    sentence = _runs(combine(covered)) if covered else "There is no device code here that a GPU could run."
+    found = {device: verdict.support for device, verdict in together(libraries).items()}
+    sentence = _runs(found) if found else "There is no device code here that a GPU could run."
     return f"{sentence} {_caution(unread, len(libraries))}" if unread else sentence
 
 
@@ -56,7 +55,8 @@ def notes(item: Inspected) -> tuple[str, ...]:
     if coverage is None:
         return (_STRIPPED,) if _is_stripped(item) else ()
     return (
-        *_partial(coverage),
+        *_partial(item, coverage),
+        *_doubts(item),
         *_elsewhere(coverage, bare=item.bare),
         *_nothing_to_run(coverage),
         *_link_inputs(coverage),
@@ -109,15 +109,19 @@ def _caution(unread: int, total: int) -> str:
 
 def _runs(support: Mapping[Capability, Support]) -> str:
     found = {kind: [device for device in support if support[device] is kind] for kind in Support}
-    clauses = [f"{_HOW[kind]} {_where(devices)}" for kind, devices in found.items() if devices]
+    listed_ones = [device for device in support if _MODELS[device].listed]
+    every = f"GPU from {listed_ones[0]} to {listed_ones[-1]}"
     if len(found[Support.NONE]) == len(support):
-        return f"Does not run as a whole on any GPU from {CAPABILITIES[0]} to {CAPABILITIES[-1]}."
+        return f"Does not run as a whole on any {every}."
+    clauses = [
+        f"{_HOW[kind]} {f'every {every}' if set(devices) >= set(listed_ones) else _where(devices)}"
+        for kind, devices in found.items()
+        if devices
+    ]
     return f"Runs {'; '.join(clauses)}."
 
 
 def _where(devices: Sequence[Capability]) -> str:
-    if set(devices) >= set(CAPABILITIES):
-        return _EVERYTHING
     models = [_MODELS[device] for device in devices]
     return listed([*_by_generation(models), *_modules(models)])
 
@@ -142,11 +146,31 @@ def _is_stripped(item: Inspected) -> bool:
     return not item.problem and must_hold_code(item.name.rpartition("/")[2])
 
 
-def _partial(coverage: LibraryCoverage) -> Iterator[str]:
+def _doubts(item: Inspected) -> Iterator[str]:
+    """What is doubtful, by its reason."""
+    alike: dict[str, list[str]] = {}
+    found = verdicts(item)
+    for device in (gpu.device for gpu in gpus_of([item]) if gpu.device in found):
+        alike.setdefault(found[device].doubt, []).append(str(device))
+    for reason, devices in alike.items():
+        if reason:
+            yield f"doubtful on {listed(devices)}: {reason}"
+
+
+def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[str, str]]:
+    """Which libraries are alternatives and which are loaded on some GPUs alone, named from ``start`` on."""
+    for group in alternatives(libraries):
+        yield "one of these is loaded", listed([printable(item.name[start:]) for item in group])
+    for item in libraries:
+        if is_for_own_gpus(item) and not any(item in group for group in alternatives(libraries)):
+            yield printable(item.name[start:]), "for exactly these GPUs, and by its code loaded on no other"
+
+
+def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     """Which GPUs lack how many containers; those that lack as many in one sentence."""
     alike: dict[ContainerTally, list[str]] = {}
     support = coverage.support
-    for device in (gpu.device for gpu in columns([coverage])):
+    for device in (gpu.device for gpu in gpus_of([item])):
         if support[device] is Support.PARTIAL:
             alike.setdefault(coverage.tally[device], []).append(str(device))
     for tally, devices in alike.items():

@@ -190,6 +190,8 @@ def report(*findings: Finding) -> BinaryReport:
         unknown=0,
         nothing_to_run=0,
         link_inputs=0,
+        unlinked=0,
+        single=0,
         specialised=False,
         tally={device: here if found is Support.NATIVE else nowhere for device, found in support.items()},
         zstd=False,

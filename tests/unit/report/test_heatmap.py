@@ -205,7 +205,8 @@ def test_below_it_stand_sentence_gaps_and_the_star() -> None:
     assert "\nlibprovider.so: for 7.5, 1 of 184 containers has nothing that runs.\n" in rest[1]
     assert "\n* NVIDIA's own: the library itself picks its code by device, " in rest[1]
     assert rest[2] == (
-        "N native   j compiled by the driver at first use (JIT)   ~ some kernels missing   . not at all"
+        "N native   j compiled by the driver at first use (JIT)   ~ some kernels missing   . not at all   "
+        "? doubtful"
     )
     assert "\n*" not in shown(("my.whl", [PROVIDER]))
 

@@ -1,0 +1,164 @@
+"""How the libraries of one source run together, for what files tell, and where that rests on little.
+
+A package of ours is the worst of its libraries (``coverage.combine``). In files of others some libraries are
+alternatives, of which one is loaded: nobody needs them by name, and their names differ in a number alone
+(bitsandbytes has one for each CUDA). Others hold code for exactly the GPUs on which they are loaded: SASS
+with a suffix and nothing else (vLLM's kernels for Hopper). These take nothing from the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from builder.binary.coverage import ContainerTally, LibraryCoverage, Support, columns, worst
+from builder.binary.library import Inspected
+from builder.gpu.architectures import Capability
+from builder.gpu.table import Gpu
+
+X86_64 = "x86-64"
+
+_FEW = 100
+"""Of as many containers of a specialised library one at least should serve a GPU that it is made for.
+
+Measured: 3 % of cuBLASLt 12.9 serve 5.0, 1.2 % of cuFFT 11.4 serve 8.7. In cuSPARSELt 0.8, which NVIDIA has
+for 8.0 and newer, 1 of 350 serves 5.2.
+"""
+
+_MANY = 10
+"""Where one container of as many holds one architecture alone, beside others, NVIDIA's code is linked in."""
+
+_MAKER, _SMALL = "libnvrtc.", 50
+"""Who needs NVRTC and has fewer containers than that may make most of its code while it runs; ORT's provider
+has some 150."""
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How something runs on one GPU."""
+
+    support: Support
+    doubt: str = ""
+    """Why it may be otherwise; empty where the bytes say so."""
+    because: tuple[str, ...] = ()
+    """Names of the libraries that it comes from."""
+
+
+def doubt(item: Inspected, coverage: LibraryCoverage, device: Capability) -> str:
+    """Why what a library's containers say of a GPU may be otherwise; empty where nothing speaks for that."""
+    tally, support = coverage.tally[device], coverage.support[device]
+    if support is Support.JIT:
+        return ""
+    reasons = _of_native(coverage, tally) if support is Support.NATIVE else _of_missing(item, coverage, tally)
+    return next((why for why, holds in reasons if holds), "")
+
+
+_Reasons = Iterator[tuple[str, bool]]
+
+
+def _of_native(coverage: LibraryCoverage, tally: ContainerTally) -> _Reasons:
+    few = coverage.specialised and tally.native * _FEW < tally.total
+    yield f"code for it is in {tally.native:,} of {tally.total:,} containers, and in no other", few
+    stubs = not coverage.specialised and 2 * tally.stubs > tally.total
+    yield f"{tally.stubs:,} of {tally.total:,} containers hold next to nothing for it: stubs", stubs
+
+
+def _of_missing(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally) -> _Reasons:
+    loose = f"{coverage.unlinked:,} containers hold relocatable code that no device link in the file took"
+    yield loose, bool(coverage.unlinked)
+    makers = [name for name in item.needed if name.startswith(_MAKER)]
+    most = bool(makers) and tally.total < _SMALL
+    yield f"it needs {', '.join(makers)}, by which code is made while it runs", most
+    yield "it holds LTO IR, which is linked for a GPU while it runs", bool(coverage.ltoir)
+    alone = not coverage.specialised and coverage.single * _MANY > tally.total > coverage.single
+    yield (
+        (
+            f"{coverage.single:,} of {tally.total:,} containers hold one architecture each, as NVIDIA's own "
+            "libraries do, which choose by device: they may be linked in"
+        ),
+        alone,
+    )
+
+
+def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
+    """One library on each GPU; empty where it has nothing to run."""
+    coverage = item.runnable
+    if coverage is None:
+        return {}
+    return {
+        device: Verdict(support, doubt(item, coverage, device), (item.name,))
+        for device, support in coverage.support.items()
+    }
+
+
+def alternatives(items: Iterable[Inspected]) -> tuple[tuple[Inspected, ...], ...]:
+    """Groups of libraries with code of which one is loaded."""
+    known = [item for item in items if item.runnable]
+    needed = {name for item in known for name in item.needed}
+    groups: dict[str, dict[str, Inspected]] = {}
+    for item in known:
+        stem = _stem(item.name)
+        if not needed.intersection((item.name.rpartition("/")[2], item.soname)):
+            groups.setdefault(_NUMBER.sub("#", stem), {}).setdefault(stem, item)
+    return tuple(tuple(group.values()) for group in groups.values() if len(group) > 1)
+
+
+def _stem(name: str) -> str:
+    """The name with its folder, without ``.so`` and what stands around that."""
+    folder, _, file = name.rpartition("/")
+    return f"{folder}/{file.partition('.')[0]}"
+
+
+def is_for_own_gpus(item: Inspected) -> bool:
+    """Whether a library holds SASS for exact architectures or families and nothing else."""
+    coverage = item.runnable
+    return coverage is not None and not coverage.ptx and all(arch.suffix for arch in coverage.sass)
+
+
+def together(items: Sequence[Inspected]) -> Mapping[Capability, Verdict]:
+    """All libraries of a source on each GPU of ``gpus_of``; empty where nothing can run."""
+    parts = _parts(items)
+    return {gpu.device: _together(parts, gpu) for gpu in gpus_of(items)} if parts else {}
+
+
+def _parts(items: Sequence[Inspected]) -> list[tuple[Inspected, ...]]:
+    """The libraries that are all needed, alternatives as one."""
+    groups = alternatives(items)
+    grouped = {item.name for group in groups for item in group}
+    single = [(item,) for item in items if item.runnable and item.name not in grouped]
+    general = [part for part in single if not is_for_own_gpus(part[0])]
+    return [*groups, *(general or (single if not groups else []))]
+
+
+def _together(parts: Iterable[tuple[Inspected, ...]], gpu: Gpu) -> Verdict:
+    fitting = [[verdicts(item)[gpu.device] for item in part if fits(item, gpu)] for part in parts]
+    each = [_best(found) for found in fitting if found]
+    support = worst(one.support for one in each)
+    blamed = [one for one in each if one.support is support]
+    doubts = dict.fromkeys(one.doubt for one in each if one.doubt)
+    return Verdict(support, "; ".join(doubts), tuple(name for one in blamed for name in one.because))
+
+
+def _best(found: Sequence[Verdict]) -> Verdict:
+    """Of alternatives the best, and a doubt where not all are."""
+    best = min(found, key=lambda one: list(Support).index(one.support))
+    alike = [one for one in found if one.support is best.support]
+    names = tuple(name for one in alike for name in one.because)
+    if len(alike) == len(found):
+        return Verdict(best.support, best.doubt, names)
+    return Verdict(best.support, f"so with {len(alike)} of {len(found)} alternatives", names)
+
+
+def fits(item: Inspected, gpu: Gpu) -> bool:
+    """Whether there is a machine with this GPU that the library is made for."""
+    return item.machine != X86_64 or not gpu.arm
+
+
+def gpus_of(items: Iterable[Inspected]) -> tuple[Gpu, ...]:
+    """The GPUs that a report on these libraries tells of: ``columns``, of machines that they are made for."""
+    known = [item for item in items if item.runnable]
+    held = columns(item.runnable for item in known if item.runnable)
+    return tuple(gpu for gpu in held if not known or any(fits(item, gpu) for item in known))

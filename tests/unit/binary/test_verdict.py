@@ -1,0 +1,127 @@
+"""What libraries run on together, and what of it rests on little."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+
+from builder.binary.coverage import Support
+from builder.binary.library import Inspected, read_library
+from builder.binary.verdict import alternatives, doubt, gpus_of, together, verdicts
+from builder.gpu.architectures import Arch, Capability
+from tests.support.factories.binaries import LTOIR, PTX, SASS, A, container, elf, image, sass
+from tests.support.factories.libraries import coverage
+
+BLACKWELL, AMPERE, OLD = Capability(12, 0), Capability(8, 0), Capability(5, 2)
+
+
+def _read(name: str, code: bytes, *needed: str, section: str = ".nv_fatbin", machine: int = 62) -> Inspected:
+    library = bytearray(elf({section: code}, needed=needed))
+    struct.pack_into("<H", library, 18, machine)
+    found = read_library(name, bytes(library))
+    assert found.elf is not None, found.problem
+    assert found.coverage is not None
+    return Inspected(name, found.coverage, machine=found.elf.machine, needed=needed)
+
+
+def _doubt(item: Inspected, device: Capability) -> str:
+    assert item.coverage is not None
+    return doubt(item, item.coverage, device)
+
+
+CUDA_118 = _read("b/libbits_cuda118.so", container(image(SASS, 80), image(PTX, 90)))
+CUDA_128 = _read("b/libbits_cuda128.so", container(image(SASS, 80), image(SASS, 120)))
+CUDA_130 = _read("b/libbits_cuda130.so", container(image(SASS, 120), image(PTX, 120)))
+
+
+def test_alternatives_are_what_differs_in_a_number_and_nobody_needs() -> None:
+    (group,) = alternatives([CUDA_118, Inspected("b/libbits_cpu.so"), CUDA_128, CUDA_130])
+    assert group == (CUDA_118, CUDA_128, CUDA_130)
+    needing = replace(CUDA_130, name="b/libapp.so", needed=("libbits_cuda118.so",))
+    elsewhere = replace(CUDA_128, name="c/libbits_cuda128.so")
+    newer = replace(CUDA_118, name="b/libbits_cuda118.so.2")
+    for others in ([CUDA_128, needing], [elsewhere], [newer], [replace(CUDA_128, name="b/libbits_xpu.so")]):
+        assert alternatives([CUDA_118, *others]) == ()
+
+
+def test_of_alternatives_the_best_counts_and_a_doubt_says_that_not_all_are() -> None:
+    found = together([CUDA_118, CUDA_128, CUDA_130])
+    native, jit, some = found[BLACKWELL], found[Capability(9, 0)], found[AMPERE]
+    assert (native.support, native.doubt) == (Support.NATIVE, "so with 2 of 3 alternatives")
+    assert native.because == (CUDA_128.name, CUDA_130.name)
+    assert (jit.support, jit.doubt) == (Support.JIT, "so with 1 of 3 alternatives")
+    assert (some.support, some.doubt) == (Support.NATIVE, "so with 2 of 3 alternatives")
+    beside = _read("b/libcore.so", sass(80))
+    assert together([CUDA_118, CUDA_128, CUDA_130, beside])[BLACKWELL].support is Support.NONE
+
+
+def test_code_for_exact_architectures_takes_nothing_from_the_rest() -> None:
+    """vLLM: kernels for 9.0 alone in a library of their own beside those for all."""
+    core = _read("v/_C.abi3.so", sass(80, 90, 120))
+    hopper = _read("v/_flashmla_C.abi3.so", container(image(SASS, 90, A)))
+    assert together([core, hopper])[AMPERE].support is Support.NATIVE
+    assert together([hopper])[AMPERE].support is Support.NONE
+
+
+def test_native_by_next_to_no_container_is_doubtful() -> None:
+    """cuSPARSELt 0.8: 1 of 350 containers for 5.2, NVIDIA says 8.0 and newer; cuFFT 11.4: 1.2 % for 8.7."""
+    name = "libcusparseLt.so.0"
+    few = Inspected(name, coverage(containers=350, mixed={"5.2": (1, 0, 349)}, specialised=True))
+    assert _doubt(few, OLD) == "code for it is in 1 of 350 containers, and in no other"
+    enough = Inspected(name, coverage(containers=12802, mixed={"8.0": (155, 0, 12647)}, specialised=True))
+    assert _doubt(enough, AMPERE) == ""
+
+
+def test_relocatable_code_that_nothing_linked_is_doubtful() -> None:
+    loose = _read("libx.so", sass(80), section="__nv_relfatbin")
+    assert _doubt(loose, OLD).startswith("1 containers hold relocatable code that no device link")
+
+
+@pytest.mark.parametrize(("containers", "doubtful"), [(1, True), (60, False)])
+def test_what_may_be_made_at_run_time_is_doubtful_where_next_to_nothing_is_there(
+    containers: int, doubtful: bool
+) -> None:
+    item = _read("libx.so", sass(80) * containers, "libnvrtc.so.12")
+    assert bool(_doubt(item, OLD)) is doubtful
+    assert _doubt(item, AMPERE) == ""
+
+
+def test_lto_ir_is_linked_at_run_time() -> None:
+    item = _read("libx.so", sass(80) + container(image(LTOIR, 50)))
+    assert _doubt(item, OLD) == "it holds LTO IR, which is linked for a GPU while it runs"
+
+
+def test_nvidia_s_code_that_is_linked_in_makes_gaps_doubtful() -> None:
+    """torch 1.13.1 has cuBLAS in it: containers for one architecture each, beside its own."""
+    static = _read("libtorch_cuda.so", sass(70, 80) * 8 + sass(80) * 2)
+    assert _doubt(static, Capability(7, 0)).startswith("2 of 10 containers hold one architecture each")
+    assert _doubt(_read("libx.so", sass(70, 80) * 20 + sass(80)), Capability(7, 0)) == ""
+
+
+def test_kernels_that_are_stubs_for_a_gpu_are_doubtful() -> None:
+    small, large = image(SASS, 70, payload=900), image(SASS, 80, payload=900 * 17)
+    stubs = _read("libx.so", container(small, large) * 2 + sass(70, 80))
+    assert _doubt(stubs, Capability(7, 0)) == "2 of 3 containers hold next to nothing for it: stubs"
+    assert _doubt(stubs, AMPERE) == ""
+    assert _doubt(_read("libx.so", container(small, large) + sass(70, 80)), Capability(7, 0)) == ""
+
+
+def test_a_library_for_x86_runs_on_no_machine_that_is_arm() -> None:
+    """NVIDIA's Jetsons and GB10 stand beside ARM processors; servers of both kinds hold an H100."""
+    x86, arm = _read("a/libx.so", sass(87, 90)), _read("b/libx.so", sass(87, 90), machine=183)
+    assert [item.machine for item in (x86, arm)] == ["x86-64", "aarch64"]
+    assert {str(gpu.device) for gpu in gpus_of([arm])} - {str(gpu.device) for gpu in gpus_of([x86])} == {
+        *("5.3", "6.2", "7.2", "8.7", "11.0", "12.1")
+    }
+    assert Capability(8, 7) not in together([x86])
+    both = together([replace(x86, name="a/liby.so"), arm])
+    assert both[Capability(8, 7)].because == (arm.name,)
+    assert both[Capability(9, 0)].because == ("a/liby.so", arm.name)
+    assert Arch(8, 7) in (x86.coverage.sass if x86.coverage else ())
+
+
+def test_what_has_nothing_to_run_has_no_verdict() -> None:
+    assert verdicts(Inspected("libplain.so")) == {}
+    assert together([Inspected("libplain.so")]) == {}

@@ -183,6 +183,8 @@ def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
     json="as JSON",
     html="write a page to this file",
     svg="write a picture to this file",
+    require="compute capabilities that each must run on, 5.2,8.6,12.0: exit code 6 where one does not",
+    jit_ok="with --require: by JIT is enough",
     operators="which operators have CUDA kernels: asks the package's own provider, on a virtual card",
     model="which nodes of this ONNX model would run on the CPU, and why: opened on a virtual card",
 )
@@ -193,6 +195,8 @@ def inspect(
     json: bool = False,
     html: str | None = None,
     svg: str | None = None,
+    require: str = "",
+    jit_ok: bool = False,
     operators: bool = False,
     model: str | None = None,
     base: str = "auto",
@@ -200,7 +204,7 @@ def inspect(
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     wiring = make_wiring()
     if operators or model:
-        inspection.require_alone(also, html, svg, model if operators else None)
+        inspection.require_alone(also, html, svg, require, model if operators else None)
         if model:
             inspection.show_model(wiring, path, Path(model), wishes(base), as_json=json)
         else:
@@ -208,9 +212,11 @@ def inspect(
         return
     page, picture = (Path(name) if name else None for name in (html, svg))
     inspection.require_places(page, picture)
+    devices = inspection.required_devices(require) if require else ()
     sources = inspection.look_inside(wiring, [path, *also])
     inspection.show(wiring, sources, as_json=json, html=page, picture=picture)
     inspection.require_sound(sources)
+    inspection.require_support(sources, devices, jit=jit_ok)
 
 
 @verb(

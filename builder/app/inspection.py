@@ -33,6 +33,7 @@ from builder.formats.package_names import Profile
 from builder.formats.session_log import EVERY_NODE, explained
 from builder.formats.text import printable, shortened
 from builder.gpu.architectures import Capability
+from builder.gpu.table import DEVICES
 from builder.onnxruntime import operators
 from builder.onnxruntime.operators import OperatorTable
 from builder.package.describe import InspectedSource
@@ -40,6 +41,7 @@ from builder.pipeline.inspect import document, inspect_source, read_file
 from builder.pipeline.plan import Wishes
 from builder.ports import Reporter
 from builder.report.heatmap import heat_maps, page, svg, text
+from builder.report.sentences import unmet
 from builder.virtualcard.opening import (
     CPU,
     HOST,
@@ -95,6 +97,34 @@ def require_sound(sources: Sequence[InspectedSource]) -> None:
     what += ["a manifest promises something else than its package holds"] if broken else []
     if what:
         raise CheckFailedError("; ".join(what), [*unread, *broken])
+
+
+def required_devices(text: str) -> tuple[Capability, ...]:
+    """The capabilities of ``5.2,8.6,12.0``. Raises ``ValidationError`` for what no GPU has."""
+    found = []
+    for word in text.split(","):
+        try:
+            device = Capability.parse(word)
+        except ValueError:
+            device = None
+        if device not in DEVICES:
+            raise ValidationError(
+                f"--require: {shortened(word)!r} is no compute capability of a GPU",
+                advice=f"Name some of {', '.join(map(str, DEVICES))}, with commas between.",
+            )
+        found.append(device)
+    return tuple(found)
+
+
+def require_support(sources: Sequence[InspectedSource], devices: Sequence[Capability], *, jit: bool) -> None:
+    """Raise ``CheckFailedError`` where a source does not run on one of ``devices``."""
+    lines = [
+        f"{source.label} on {line}"
+        for source in sources
+        for line in unmet(source.libraries, devices, jit=jit)
+    ]
+    if lines:
+        raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)
 
 
 def _read(unpacker: Opener, source: str) -> InspectedSource:

@@ -47,9 +47,8 @@ class Verdict:
     """Names of the libraries that it comes from."""
 
 
-def doubt(item: Inspected, coverage: LibraryCoverage, device: Capability) -> str:
+def _doubt(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally, support: Support) -> str:
     """Why what a library's containers say of a GPU may be otherwise; empty where nothing speaks for that."""
-    tally, support = coverage.tally[device], coverage.support[device]
     if support is Support.JIT:
         return ""
     reasons = _of_native(coverage, tally) if support is Support.NATIVE else _of_missing(item, coverage, tally)
@@ -89,7 +88,7 @@ def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:
     if coverage is None:
         return {}
     return {
-        device: Verdict(support, doubt(item, coverage, device), (item.name,))
+        device: Verdict(support, _doubt(item, coverage, coverage.tally[device], support), (item.name,))
         for device, support in coverage.support.items()
     }
 
@@ -118,10 +117,11 @@ def is_for_own_gpus(item: Inspected) -> bool:
     return coverage is not None and not coverage.ptx and all(arch.suffix for arch in coverage.sass)
 
 
-def together(items: Sequence[Inspected]) -> Mapping[Capability, Verdict]:
-    """All libraries of a source on each GPU of ``gpus_of``; empty where nothing can run."""
-    parts = _parts(items)
-    return {gpu.device: _together(parts, gpu) for gpu in gpus_of(items)} if parts else {}
+def together(items: Sequence[Inspected], gpus: Sequence[Gpu] | None = None) -> Mapping[Capability, Verdict]:
+    """All libraries of a source on each of ``gpus``, or of ``gpus_of``; empty where nothing can run."""
+    shown = gpus_of(items) if gpus is None else gpus
+    parts = [[(item, verdicts(item)) for item in part] for part in _parts(items)]
+    return {gpu.device: _together(parts, gpu) for gpu in shown} if parts else {}
 
 
 def _parts(items: Sequence[Inspected]) -> list[tuple[Inspected, ...]]:
@@ -133,8 +133,8 @@ def _parts(items: Sequence[Inspected]) -> list[tuple[Inspected, ...]]:
     return [*groups, *(general or (single if not groups else []))]
 
 
-def _together(parts: Iterable[tuple[Inspected, ...]], gpu: Gpu) -> Verdict:
-    fitting = [[verdicts(item)[gpu.device] for item in part if fits(item, gpu)] for part in parts]
+def _together(parts: Iterable[Iterable[tuple[Inspected, Mapping[Capability, Verdict]]]], gpu: Gpu) -> Verdict:
+    fitting = [[found[gpu.device] for item, found in part if fits(item, gpu)] for part in parts]
     each = [_best(found) for found in fitting if found]
     support = worst(one.support for one in each)
     blamed = [one for one in each if one.support is support]

@@ -9,8 +9,9 @@ from builder.findings.observed import InstalledPackage, Seen
 from builder.formats.missing_kernels import CURE, counted, shortcoming
 from builder.formats.package_names import CUDA, SERVED
 from builder.gpu.architectures import Capability
+from builder.gpu.compatibility import JIT, NATIVE
 from builder.gpu.devices import Device
-from builder.selection.reasons import JIT, MUSL, NATIVE, RUNS, glibc_refusal, support_of
+from builder.selection.reasons import MUSL, RUNS, glibc_refusal, support_of
 
 FIX = Fixes(
     {

@@ -7,6 +7,8 @@ Sources: NVIDIA's Blackwell Compatibility Guide 13.0 and "CUDA 12.9 family-speci
 
 from __future__ import annotations
 
+from typing import Mapping
+
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import EMBEDDED
 
@@ -28,3 +30,27 @@ def jits_ptx(code: Arch, device: Capability) -> bool:
     if code.suffix:
         return runs_sass(code, device)
     return (code.major, code.minor) <= (device.major, device.minor)
+
+
+_FIRST_SUFFIX = 9
+"""Major version of the first architecture that may have a suffix: SASS of older ones is plain."""
+
+NATIVE, JIT, NONE = "native", "jit", "none"
+
+
+def implied(known: Mapping[Capability, str], device: Capability) -> str:
+    """``native``, ``jit`` or ``none`` on a device that is not among the ``known`` ones, as they imply it.
+
+    SASS without a suffix runs on each newer minor version. PTX that a driver compiles for several major
+    versions has no suffix, and is compiled for each newer device.
+    """
+    cards = sorted(one for one in known if one.number not in EMBEDDED)
+    older = [one for one in cards if one < device]
+    if device.number in EMBEDDED or not older:
+        return NONE
+    alike = [one for one in older if one.major == device.major < _FIRST_SUFFIX]
+    if any(known[one] == NATIVE for one in alike):
+        return NATIVE
+    nearest = older[-1]
+    plain = any(known[one] == JIT and one.major != nearest.major for one in cards)
+    return JIT if known[nearest] == JIT and plain else NONE

@@ -29,6 +29,12 @@ _HOW = {
     Support.NONE: "not on",
 }
 
+_FAILS = {
+    Support.JIT: "by JIT alone (--jit-ok allows that)",
+    Support.PARTIAL: "some kernels missing",
+    Support.NONE: "not at all",
+}
+
 _MODELS: Mapping[Capability, Gpu] = {model.device: model for model in GPUS}
 
 _PTX_OF_CUDA_13 = (9, 0)
@@ -164,6 +170,22 @@ def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[st
     for item in libraries:
         if is_for_own_gpus(item) and not any(item in group for group in alternatives(libraries)):
             yield printable(item.name[start:]), "for exactly these GPUs, and by its code loaded on no other"
+
+
+def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit: bool) -> Iterator[str]:
+    """What keeps all libraries together from running on ``required``, natively or, with ``jit``, by JIT."""
+    found = together(libraries, [_MODELS[device] for device in required])
+    enough = (Support.NATIVE, Support.JIT) if jit else (Support.NATIVE,)
+    for device, verdict in found.items():
+        if not verdict.because:
+            yield f"{device}: its machines are ARM, and this is not"
+        elif verdict.support not in enough:
+            names = [printable(name) for name in verdict.because]
+            rest = len(names) - _NAMED
+            some = listed([*names[:_NAMED], f"{rest:,} more"] if rest > 0 else names)
+            yield f"{device}: {_FAILS[verdict.support]}, because of {some}"
+    if required and not found:
+        yield "any GPU: there is no device code here"
 
 
 def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:

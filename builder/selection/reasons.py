@@ -12,15 +12,11 @@ from builder.formats.index import IndexPackage
 from builder.formats.manifest import Driver
 from builder.formats.missing_kernels import runs_nothing, shortcoming
 from builder.formats.package_names import COREML, CPU, CUDA, DIRECTML
+from builder.gpu.architectures import Capability
+from builder.gpu.compatibility import JIT, NATIVE, NONE, implied
 from builder.gpu.devices import Device, above_ceiling, below_floor
 
-NATIVE = "native"
-
-JIT = "jit"
-
 PARTIAL = "partial"
-
-NONE = "none"
 
 RUNS = (NATIVE, JIT)
 """Best first."""
@@ -77,8 +73,12 @@ def limits(package: IndexPackage) -> Tuple[str, ...]:
 
 
 def support_of(package: IndexPackage, device: Device) -> str:
-    """What the package's map says of this GPU; ``none`` for a capability it does not name."""
-    return package.capabilities.get(str(device.capability), NONE)
+    """What the package's map says of this GPU, or implies of one that it does not name."""
+    stated = package.capabilities.get(str(device.capability))
+    if stated is not None or device.capability is None:
+        return stated or NONE
+    known = {Capability.parse(name): support for name, support in package.capabilities.items()}
+    return implied(known, device.capability)
 
 
 def code_refusal(package: IndexPackage, device: Device) -> Optional[str]:

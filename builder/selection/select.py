@@ -10,12 +10,11 @@ from builder.formats.index import Index, distinct, offers
 from builder.formats.manifest import ModelRule
 from builder.formats.missing_kernels import counted
 from builder.formats.package_names import CUDA
+from builder.gpu.compatibility import JIT, NATIVE
 from builder.gpu.devices import Device
 from builder.selection.choice import PackageChoice, Rejection
 from builder.selection.fallback import fall_back
 from builder.selection.reasons import (
-    JIT,
-    NATIVE,
     TITLES,
     gpus_refusal,
     lacking,

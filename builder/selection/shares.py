@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Iterable, Optional, Sequence, Tuple
 
 from builder.formats.index import IndexPackage
+from builder.gpu.compatibility import JIT, NATIVE
 from builder.gpu.devices import Device
-from builder.selection.reasons import JIT, NATIVE, lacking, refusal, support_of
+from builder.selection.reasons import lacking, refusal, support_of
 
 _WHY_NO_LINE = (
     "The line is not given here: not every UUID is known, and numbers are not reliable, for CUDA begins with "

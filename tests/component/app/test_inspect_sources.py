@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from builder.app.command_line import with_flags
-from builder.app.inspection import look_inside, require_sound
+from builder.app.inspection import look_inside, require_sound, required_devices
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files
-from tests.support.factories.binaries import elf, sass
+from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
 from tests.support.factories.project_copy import Place
 from tests.support.fakes.ports import FakeReporter
 
@@ -137,3 +137,26 @@ def test_a_link_that_leads_nowhere_fails_by_name(shop: Wiring, tmp_path: Path) -
     assert str(caught.value) == (
         "1 of 3 libraries cannot be read\nlibcudnn.so.9: E010 a link to libcudnn.so.9.1, where no file is"
     )
+
+
+def test_what_must_run_where_is_held_to_it(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "liba.so").write_bytes(elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 75))}))
+    library = str(tmp_path / "liba.so")
+    assert place.run("inspect", library, "--require", "7.5,8.6,8.8", "--jit-ok").returncode == 0
+    assert place.run("inspect", library, "--require", "7.5").returncode == 0
+    done = place.run("inspect", library, "--require", "7.5,8.6,5.2,12.1", "--json")
+    assert done.returncode == 6
+    assert isinstance(json.loads(done.stdout), dict)
+    assert done.stderr.splitlines() == [
+        "error: 3 of what --require asks for does not hold",
+        f"{library} on 8.6: by JIT alone (--jit-ok allows that), because of liba.so",
+        f"{library} on 5.2: not at all, because of liba.so",
+        f"{library} on 12.1: its machines are ARM, and this is not",
+    ]
+
+
+@pytest.mark.parametrize("word", ["8", "9.9", "86", "8.6;9.0", ""])
+def test_what_is_no_gpu_is_told_before_anything_is_read(word: str) -> None:
+    with pytest.raises(ValidationError, match="is no compute capability of a GPU") as caught:
+        required_devices(f"8.6,{word}")
+    assert "Name some of 5.0, 5.2" in str(caught.value)

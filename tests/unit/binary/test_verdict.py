@@ -9,7 +9,7 @@ import pytest
 
 from builder.binary.coverage import Support
 from builder.binary.library import Inspected, read_library
-from builder.binary.verdict import alternatives, doubt, gpus_of, together, verdicts
+from builder.binary.verdict import alternatives, gpus_of, together, verdicts
 from builder.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import LTOIR, PTX, SASS, A, container, elf, image, sass
 from tests.support.factories.libraries import coverage
@@ -27,8 +27,7 @@ def _read(name: str, code: bytes, *needed: str, section: str = ".nv_fatbin", mac
 
 
 def _doubt(item: Inspected, device: Capability) -> str:
-    assert item.coverage is not None
-    return doubt(item, item.coverage, device)
+    return verdicts(item)[device].doubt
 
 
 CUDA_118 = _read("b/libbits_cuda118.so", container(image(SASS, 80), image(PTX, 90)))

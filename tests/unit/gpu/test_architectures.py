@@ -7,7 +7,7 @@ import re
 import pytest
 
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.compatibility import jits_ptx, runs_sass
+from builder.gpu.compatibility import implied, jits_ptx, runs_sass
 from builder.gpu.table import CAPABILITIES, KNOWN_SM
 
 DEVICES = (
@@ -116,3 +116,26 @@ def test_values_are_written_as_they_are_read() -> None:
 def test_capabilities_are_sorted() -> None:
     assert list(CAPABILITIES) == sorted(CAPABILITIES)
     assert Capability.parse("10.3") in CAPABILITIES
+
+
+@pytest.mark.parametrize(
+    ("known", "device", "support"),
+    [
+        ("8.6 native, 8.9 native, 9.0 native, 10.0 jit, 10.3 jit, 12.0 jit", "8.8", "native"),
+        ("8.6 native, 8.9 native, 9.0 native, 10.0 jit, 10.3 jit, 12.0 jit", "10.7", "jit"),
+        ("8.6 native, 9.0 native, 10.3 jit, 12.0 jit, 12.1 jit", "13.0", "jit"),
+        ("8.6 native, 9.0 native, 10.3 native, 12.1 native", "10.7", "none"),  # it may be sm_103a
+        ("9.0 native, 10.0 native, 10.3 jit, 12.0 none", "10.7", "none"),  # it may be compute_100f
+        ("8.6 native, 9.0 none, 10.0 jit, 12.0 jit", "9.5", "none"),
+        ("8.7 native, 8.6 none, 8.9 native", "8.8", "none"),
+        ("8.6 partial, 8.9 native", "8.8", "none"),
+        ("8.6 native", "8.7", "none"),
+        ("8.6 native", "5.0", "none"),
+        ("", "8.8", "none"),
+    ],
+)
+def test_what_known_devices_imply_of_one_that_is_not_named(known: str, device: str, support: str) -> None:
+    """The rules of NVIDIA's compatibility guides: SASS by minor, PTX forward, what has a suffix neither."""
+    pairs = (pair.split() for pair in known.split(", ") if pair)
+    found = {Capability.parse(name): how for name, how in pairs}
+    assert implied(found, Capability.parse(device)) == support

@@ -228,3 +228,14 @@ def test_one_unit_without_the_architecture_and_the_package_is_not_chosen() -> No
     assert [item.reason for item in choice.reasons] == [
         "only some of its kernels run on compute capability 8.0"
     ]
+
+
+def test_a_gpu_that_no_map_names_takes_what_the_map_implies() -> None:
+    """8.8 and 10.7 took the CPU beside a package whose code runs there."""
+    built, ptx = [["75", "80", "86", "89", "90"]], ["90"]
+    assert [chosen(built, device, ptx).support for device in ("8.8", "10.7", "13.0")] == [
+        "native",
+        "jit",
+        "jit",
+    ]
+    assert chosen(built, "10.7").support is None

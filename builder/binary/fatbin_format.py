@@ -18,6 +18,10 @@ Flags of an image, the number 40 bytes into its header:
 0x1000000  the cubin has ``.nv.capmerc`` sections: each one for sm_100 and newer
 =========  ==========================================================================================
 
+``fatbinary -concat`` of CUDA 13.4 and newer packs several images as one of kind 0x100: behind its header
+stand their number, the bytes of this table, and a header for each, which has the place among what is unpacked
+where others have their own size. Read off what 13.5.37 makes of cubins and PTX.
+
 Whatever does not look exactly as expected raises ``FatbinError``.
 """
 
@@ -29,7 +33,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from builder.binary.elf_headers import Buffer
-from builder.binary.kernels import CUBIN, PTX, CodeFinder, Compression
+from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder, Compression
 from builder.gpu.architectures import Arch
 
 LOADED, LINK_INPUT = SECTIONS = ".nv_fatbin", "__nv_relfatbin"
@@ -78,6 +82,9 @@ class Kind(Enum):
 
 
 _KINDS = {1: Kind.PTX, 2: Kind.SASS, 8: Kind.LTOIR}
+
+_JOINED = 0x100
+"""Several images that ``fatbinary -concat`` packed as one, since CUDA 13.4."""
 
 _BEGINNINGS = {Kind.PTX: PTX, Kind.SASS: CUBIN}
 
@@ -142,7 +149,7 @@ def read_container(buffer: Buffer, at: int, region: Region, code: CodeFinder) ->
 def is_image(buffer: Buffer, at: int) -> bool:
     """Whether the bytes there begin like an image of a known kind."""
     kind, version = struct.unpack_from("<HH", buffer, at) if at + _IMAGE.size <= len(buffer) else (0, 0)
-    return kind in _KINDS and version == _IMAGE_VERSION
+    return bool((kind in _KINDS or kind == _JOINED) and version == _IMAGE_VERSION)
 
 
 def _open(buffer: Buffer, at: int, region: Region) -> tuple[int, int]:
@@ -180,31 +187,63 @@ def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Ima
         size = payload if compression is Compression.NONE else packed
         if not 0 < size <= payload:
             raise FatbinError(f"a compressed image of {size:,} bytes in {payload:,}", at)
-        known, whole = _kind(kind, flags), payload if compression is Compression.NONE else unpacked
-        stored = range(at + header, at + header + size)
-        yield Image(
-            kind=known,
-            arch=_arch(number, flags, at),
-            compression=compression,
-            size=size,
-            unpacked_size=whole,
-            offset=at,
-            isa=(major, minor),
-            runnable=_is_runnable(buffer, known, compression, stored, whole, code),
-        )
+        stored = _Stored(buffer, at + header, size, compression, code)
+        if kind == _JOINED:
+            joined = tuple(_joined(stored, at, header))
+            count += len(joined)
+            yield from joined
+        else:
+            whole = payload if compression is Compression.NONE else unpacked
+            yield stored.image(kind, _arch(number, flags, at), flags, (major, minor), whole, at)
         at += header + payload
 
 
-def _is_runnable(
-    buffer: Buffer, kind: Kind, packed: Compression, stored: range, size: int, code: CodeFinder
-) -> bool:
-    if kind not in _BEGINNINGS:
-        return kind is not Kind.LTOIR
+def _joined(stored: _Stored, at: int, header: int) -> Iterator[Image]:
+    """The images that are packed as one, which has a table of their headers behind its own."""
+    table = at + _IMAGE.size
+    count, size = struct.unpack_from("<II", stored.buffer, table) if header >= _IMAGE.size + 8 else (0, 0)
+    each = (size - 8) // count if count else 0
+    if count > MOST_IMAGES or each < _IMAGE.size or size != count * each + 8 or header != _IMAGE.size + size:
+        raise FatbinError(f"joined images with a header of {header} bytes for {count}", at)
+    whole = stored.beginning()
+    for place in range(table + 8, table + size, each):
+        kind, version, offset, length, _packed, minor, major, number, flags, _ = _IMAGE.unpack_from(
+            stored.buffer, place
+        )
+        if version != _IMAGE_VERSION:
+            raise FatbinError(f"unknown image version {version:#06x} in a table", place)
+        part = whole[offset : offset + length]
+        own = _Stored(part, 0, length, stored.compression, stored.code, joined=True)
+        yield own.image(kind, _arch(number, flags, place), flags, (major, minor), length, place)
 
-    def read(most: int) -> bytes:
-        return bytes(buffer[stored.start : min(stored.stop, stored.start + most)])
 
-    return code.holds_code(_BEGINNINGS[kind], packed, read, size)
+@dataclass(frozen=True)
+class _Stored:
+    """Where an image's bytes are, and how they are packed."""
+
+    buffer: Buffer
+    start: int
+    size: int
+    compression: Compression
+    code: CodeFinder
+    joined: bool = False
+    """Whether the buffer has what was unpacked, as far as that was done."""
+
+    def image(self, kind: int, arch: Arch, flags: int, isa: tuple[int, int], unpacked: int, at: int) -> Image:
+        known = _kind(kind, flags)
+        runnable = self._has_code(known, unpacked) if known in _BEGINNINGS else known is not Kind.LTOIR
+        return Image(known, arch, self.compression, self.size, unpacked, at, isa, runnable)
+
+    def beginning(self) -> bytes:
+        """The first bytes of what is packed."""
+        return self.code.beginning(self._read(FAR), self.compression)
+
+    def _has_code(self, kind: Kind, unpacked: int) -> bool:
+        packed = Compression.NONE if self.joined else self.compression
+        return self.code.holds_code(_BEGINNINGS[kind], packed, self._read, unpacked)
+
+    def _read(self, most: int) -> bytes:
+        return bytes(self.buffer[self.start : self.start + min(self.size, most)])
 
 
 def _kind(number: int, flags: int) -> Kind:

@@ -37,6 +37,9 @@ FAR = 1 << 16
 _LARGEST = 1 << 14
 """Bytes of an image that is unpacked; those without code have some 2,000, unless they hold tables."""
 
+MOST_JOINED = 1 << 14
+"""Images packed as one whose beginning is unpacked; the rest is taken to hold code."""
+
 MOST_UNPACKED = 2048
 """Different images that are unpacked of a file; the rest is taken to hold code."""
 
@@ -48,6 +51,12 @@ class CodeFinder:
 
     def __init__(self) -> None:
         self._known: dict[bytes, bool] = {}
+        self._room = MOST_JOINED
+
+    def beginning(self, stored: bytes, packed: Compression) -> bytes:
+        """The first ``FAR`` bytes of what is packed; nothing once that was asked for too often."""
+        self._room -= 1
+        return _unpacked(stored, packed, FAR) if self._room >= 0 else b""
 
     def holds_code(self, kind: bytes, packed: Compression, read: Callable[[int], bytes], size: int) -> bool:
         """Whether an image of ``size`` bytes holds code; also where that cannot be told.
@@ -63,26 +72,26 @@ class CodeFinder:
         if size > _LARGEST or len(stored) > _LARGEST:
             return True
         if stored not in self._known and len(self._known) < MOST_UNPACKED:
-            whole = _unpacked(stored, packed)
+            whole = _unpacked(stored, packed, _LARGEST)
             self._known[stored] = kind not in whole[:FAR] or any(mark in whole for mark in marks)
         return self._known.get(stored, True)
 
 
-def _unpacked(stored: bytes, packed: Compression) -> bytes:
-    """The image, no more than ``_LARGEST`` bytes of it; nothing where it cannot be unpacked."""
+def _unpacked(stored: bytes, packed: Compression, most: int) -> bytes:
+    """The image, not much more than ``most`` bytes of it; nothing where it cannot be unpacked."""
     try:
         if packed is Compression.ZSTD:
-            return ZstdDecompressor().decompress(stored, max_length=_LARGEST)
-        return _unpacked_lz4(stored) if packed is Compression.LZ4 else stored
+            return ZstdDecompressor().decompress(stored, max_length=most)
+        return _unpacked_lz4(stored, most) if packed is Compression.LZ4 else stored
     except (ZstdError, IndexError):
         return b""
 
 
-def _unpacked_lz4(block: bytes) -> bytes:
+def _unpacked_lz4(block: bytes, most: int) -> bytes:
     """An LZ4 block: literals, then a copy of what stands some bytes back. Raises ``IndexError``."""
     out = bytearray()
     at = 0
-    while at < len(block) and len(out) < _LARGEST:
+    while at < len(block) and len(out) < most:
         token = block[at]
         count, at = _length(block, at + 1, token >> 4)
         out += block[at : at + count]
@@ -93,7 +102,7 @@ def _unpacked_lz4(block: bytes) -> bytes:
         count, at = _length(block, at + 2, token & 15)
         if not 0 < back <= len(out):
             raise IndexError(back)
-        count = min(count + 4, _LARGEST)
+        count = min(count + 4, most)
         again = out[-back:]
         out += (again * (count // back + 1))[:count]
     return bytes(out)

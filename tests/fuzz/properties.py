@@ -6,6 +6,7 @@ import re
 import struct
 import zlib
 from collections.abc import Sequence
+from itertools import islice
 
 from builder.binary.coverage import cover
 from builder.binary.elf import Elf, read_elf
@@ -13,6 +14,8 @@ from builder.binary.elf_headers import ElfError
 from builder.binary.fatbin import is_fatbin, read_containers
 from builder.binary.fatbin_format import Container, FatbinError
 from builder.binary.library import read_library
+
+_JOINED = 0x100
 
 _DIGITS = re.compile(r"0x[0-9a-f]+|[\d,]+|(?<=section ).*?(?= ends| holds| names| overlaps|$)")
 
@@ -72,12 +75,16 @@ def _check_containers(data: bytes, containers: Sequence[Container]) -> None:
         past = container.offset + 16 + size
         assert (magic, size > 0, past <= len(data)) == (0xBA55ED50, True, True)
         at = container.offset + 16
-        for image in container.images:
-            assert image.offset == at
-            at += sum(struct.unpack_from("<4xIQ", data, at))
-            assert 0 < image.size <= at - image.offset - 64
-            assert image.unpacked_size >= 0
-        assert at == past
+        images = iter(container.images)
+        while at < past:
+            kind, header, payload = struct.unpack_from("<H2xIQ", data, at)
+            joined = struct.unpack_from("<I", data, at + 64)[0] if kind == _JOINED else 0
+            places = [image.offset for image in islice(images, joined or 1)]
+            assert places == sorted(places)
+            assert all(at + 72 <= place < at + header for place in places) if joined else places == [at]
+            at += header + payload
+        assert (at, next(images, None)) == (past, None)
+        assert all(image.size >= 0 and image.unpacked_size >= 0 for image in container.images)
 
 
 def _check_cover(containers: Sequence[Container]) -> None:

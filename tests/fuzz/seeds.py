@@ -21,6 +21,7 @@ from tests.support.factories.binaries import (
     container,
     elf,
     image,
+    joined,
     linked,
     relocatable,
     sass,
@@ -83,7 +84,11 @@ def synthetic() -> tuple[Seed, ...]:
         runpath="$ORIGIN",
         versions={"libc.so.6": ("GLIBC_2.17", "GLIBC_2.9"), "libstdc++.so.6": ("GLIBCXX_3.4.9",)},
     )
-    plain = (elf({".data": hidden}), elf(needed=("libc.so.6",)), relocatable(sass(80), packs, sass(90)))
+    plain = (
+        elf({".data": hidden + container(joined(image(SASS, 80), image(SASS, 90)))}),
+        elf(needed=("libc.so.6",)),
+        relocatable(sass(80), packs, sass(90)),
+    )
     stamped = _stamped()
     crowded = (_crowded(plain[0]), _crowded(stamped[0]))
     return tuple(map(Seed, (packs, listed, library, *plain, *stamped, *crowded, _with_symbols())))

@@ -60,6 +60,11 @@ def _library(
     return elf({".nv_fatbin": b"".join(containers)} if containers else {}, needed=needed, runpath=runpath)
 
 
+def _for_arm(library: bytes) -> bytes:
+    """The library with AArch64's number in its header."""
+    return library[:18] + (183).to_bytes(2, "little") + library[20:]
+
+
 def _provider(*containers: bytes) -> bytes:
     return _library(*containers, runpath="$ORIGIN", needed=("libcublas.so.12", "libc.so.6"))
 
@@ -181,6 +186,9 @@ LACKING = _library(sass(*LEGACY), needed=("libcublas.so.12", "libnope.so"))
         pytest.param(CUBLAS, STRANGE, ["A007"], id="an image of a kind that nobody knows"),
         pytest.param(PROVIDER, LACKING, ["E002", "E005"], id="needs what is not there"),
         pytest.param(CUBLAS, sass(50, 60, 70), ["E001"], id="a bare fatbin, which nothing loads"),
+        pytest.param(
+            CUBLAS, _for_arm(_library(sass(50, 60, 70))), ["E001"], id="for a machine of another kind"
+        ),
         (CUBLAS, _library(), ["A008"]),
         ("lib/libcudnn_ops.so.9", _library(b""), ["A008"]),
         ("lib/libcufft.so.11", _library(container(image(LTOIR, 50))), ["A008"]),

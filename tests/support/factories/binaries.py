@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from backports.zstd import compress
+
 SASS, PTX, LTOIR = 2, 1, 8
 
 RW, RWX = 6, 7
@@ -45,6 +47,21 @@ def image_of(kind: int, arch: int, stored: bytes, flags: int = 0) -> bytes:
 def empty_cubin(arch: int) -> bytes:
     """The image of a unit without kernels: a cubin that has no section ``.text.<kernel>``."""
     return image_of(SASS, arch, b"\x7fELF" + bytes(60) + b"\0.shstrtab\0.strtab\0.symtab\0.nv.info\0")
+
+
+def joined(*images: bytes, each: int = 64) -> bytes:
+    """Images of ``image_of`` packed as one, as CUDA 13.5's ``fatbinary -concat`` does.
+
+    ``each``: bytes of an entry in its table, 64 for cubins and 80 for PTX.
+    """
+    table, whole = b"", b""
+    for one in images:
+        table += (one[:4] + struct.pack("<I", len(whole)) + one[8:64]).ljust(each, b"\0")
+        whole += one[64:]
+    stored = compress(whole)
+    header = 64 + 8 + len(table)
+    head = image(0x100, 0, ZSTD, payload=len(stored), packed=len(stored), header=header)[:64]
+    return head + struct.pack("<II", len(images), len(table) + 8) + table + stored
 
 
 def container(*images: bytes) -> bytes:

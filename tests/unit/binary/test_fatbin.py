@@ -27,6 +27,8 @@ from tests.support.factories.binaries import (
     elf,
     empty_cubin,
     image,
+    image_of,
+    joined,
     sass,
 )
 
@@ -354,3 +356,52 @@ def test_more_beginnings_of_nothing_than_any_library_has(
     where = library.rindex(BEGIN)
     message = f"more than 2,000 beginnings of containers that are none (at offset {where:#x})"
     assert (str(caught.value), caught.value.offset) == (message, where)
+
+
+CUBIN = b"\x7fELF" + bytes(60) + b"\0.shstrtab\0.text.scale\0"
+
+
+def test_images_that_are_packed_as_one() -> None:
+    """CUDA 13.4 and newer pack all cubins of a unit together, and all PTX."""
+    (found,) = _read(
+        container(
+            joined(image_of(PTX, 80, b".version 9.0 .entry a"), image_of(PTX, 90, b".version 9.0"), each=80),
+            joined(image_of(SASS, 80, CUBIN), image_of(SASS, 90, CUBIN, A), empty_cubin(103)),
+            image(SASS, 120),
+        )
+    )
+    assert [(one.kind, str(one.arch), one.runnable) for one in found.images] == [
+        (Kind.PTX, "80", True),
+        (Kind.PTX, "90", False),
+        (Kind.SASS, "80", True),
+        (Kind.SASS, "90a", True),
+        (Kind.SASS, "103", False),
+        (Kind.SASS, "120", True),
+    ]
+    assert {one.compression for one in found.images[:5]} == {Compression.ZSTD}
+    assert found.images[2].unpacked_size == len(CUBIN)
+
+
+@pytest.mark.parametrize(
+    ("place", "form", "value", "message"),
+    [
+        (64, "<I", 0, "joined images with a header of 136 bytes for 0"),
+        (64, "<I", 2, "joined images with a header of 136 bytes for 2"),
+        (64, "<I", 1 << 31, "joined images with a header of 136 bytes for 2147483648"),
+        (68, "<I", 80, "joined images with a header of 136 bytes for 1"),
+        (4, "<I", 64, "joined images with a header of 64 bytes for 0"),
+        (74, "<H", 7, "unknown image version 0x0007 in a table"),
+        (72 + 28, "<I", 9999, "an image for architecture 9999"),
+    ],
+)
+def test_a_table_of_joined_images_that_lies(place: int, form: str, value: int, message: str) -> None:
+    bad = bytearray(joined(image_of(SASS, 80, CUBIN)))
+    struct.pack_into(form, bad, place, value)
+    with pytest.raises(FatbinError, match=message):
+        _read(container(bytes(bad)))
+
+
+def test_what_is_packed_as_one_and_cannot_be_unpacked_counts_as_code() -> None:
+    whole = joined(image_of(SASS, 80, CUBIN), empty_cubin(90))
+    (found,) = _read(container(whole[:-8] + b"\xff" * 8))
+    assert [one.runnable for one in found.images] == [True, True]

@@ -51,8 +51,8 @@ NO_ELF_FILES = {
     ),
     "32-bit": (_patched(LIBRARY, 4, "<B", 1), "not a 64-bit ELF file", 4),
     "big-endian": (_patched(LIBRARY, 5, "<B", 2), "not a little-endian ELF file", 5),
-    "for ARM": (_patched(LIBRARY, 18, "<H", 183), "not for x86-64 (machine 183)", 18),
-    "for Alpha": (_patched(LIBRARY, 18, "<H", 0x9026), "not for x86-64 (machine 36902)", 18),
+    "for ARM of 32 bits": (_patched(LIBRARY, 18, "<H", 40), "not for x86-64 or aarch64 (machine 40)", 18),
+    "for Alpha": (_patched(LIBRARY, 18, "<H", 0x9026), "not for x86-64 or aarch64 (machine 36902)", 18),
     "too many section headers": (
         _patched(LIBRARY, 60, "<H", 0xFFFF),
         f"truncated: section headers end at {_table(LIBRARY) + 0xFFFF * 64:,}, the file at {len(LIBRARY):,}",

@@ -220,7 +220,7 @@ NamedEntries = Field(json_schema_extra={"additionalProperties": False})
 
 _ARCH = re.compile(r"([1-9][0-9]{0,3})([af]?)")
 
-_ARCH_SPELLED = re.compile(r"(?:sm_|compute_)?0?([1-9][0-9]?)\.?([0-9])([af]?)")
+_ARCH_SPELLED = re.compile(r"(?:sm_|compute_)?0*([0-9]{1,2}\.?[0-9])(?:\.0)?([af]?)")
 
 
 def _architecture(value: object) -> Arch:
@@ -228,11 +228,13 @@ def _architecture(value: object) -> Arch:
     found = _ARCH.fullmatch(spelled)
     if found is None or isinstance(value, str) != bool(found[2]) or isinstance(value, Unread):
         match = _ARCH_SPELLED.fullmatch(spelled)
-        hint = f"Write {''.join(match.groups())}, without quotes." if match else ""
+        meant = match[1].replace(".", "") if match else ""
+        known = match and int(meant) in KNOWN_SM
+        hint = f"Write {meant}{match[2]}, without quotes." if match and known else ""
         raise wrong("wrong_type", "not an architecture", "a number like 86, or 90a with its suffix", hint)
     number, suffix = int(found[1]), found[2]
     if number not in KNOWN_SM:
-        near = min(KNOWN_SM, key=lambda known: abs(known - number))
+        near = min(KNOWN_SM, key=lambda known: min(abs(known - number), abs(known - number / 10)))
         allowed = ", ".join(map(str, KNOWN_SM))
         raise wrong("wrong_value", "not a CUDA architecture", allowed, f"Did you mean {near}?")
     if number < SUFFIXES[suffix].number:

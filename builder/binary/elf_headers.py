@@ -204,7 +204,7 @@ def _section(buffer: Buffer, names: Mapping[int, str], header: tuple[int, ...], 
 
 _PROGRAM_HEADER_SIZE = 56
 
-_GNU_STACK, _EXECUTE = 0x6474E551, 1
+_LOAD, _GNU_STACK, _EXECUTE = 1, 0x6474E551, 1
 
 
 def asks_for_executable_stack(buffer: Buffer) -> bool:
@@ -212,7 +212,7 @@ def asks_for_executable_stack(buffer: Buffer) -> bool:
 
     Without the header glibc takes its default for x86-64, a stack that is executable; from 2.41 on ``dlopen``
     refuses such a library. (The kernel's own default differs, and is for programs only.) Every segment that
-    has bytes must lie wholly in the file.
+    is loaded must lie wholly in the file; of a patched library a note need not.
     """
     machine_of(buffer)
     (table,) = struct.unpack_from("<Q", buffer, 32)
@@ -225,7 +225,7 @@ def asks_for_executable_stack(buffer: Buffer) -> bool:
     stacks = []
     for index, header in enumerate(struct.iter_unpack("<IIQQQQQQ", bytes(buffer[table:table_end]))):
         kind, flags, offset, _address, _physical, size, _in_memory, _alignment = header
-        if size and offset + size > len(buffer):
+        if kind == _LOAD and size and offset + size > len(buffer):
             at = table + index * _PROGRAM_HEADER_SIZE
             raise ElfError(f"truncated: a segment ends at {offset + size:,}, the file at {len(buffer):,}", at)
         if kind == _GNU_STACK:

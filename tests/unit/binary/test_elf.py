@@ -90,7 +90,7 @@ def test_without_program_headers_nobody_reads_their_place_and_size(place: int, f
     assert read_elf(_patched(elf(stack=None), place, form, value)).executable_stack
 
 
-_LOAD, _STACK, _R, _X = 1, 0x6474E551, 4, 1
+_LOAD, _NOTE, _STACK, _R, _X = 1, 4, 0x6474E551, 4, 1
 
 
 def _with_segments(*segments: tuple[int, int, int, int]) -> bytes:
@@ -103,6 +103,7 @@ def _with_segments(*segments: tuple[int, int, int, int]) -> bytes:
 def test_a_segment_past_the_end_of_the_file() -> None:
     end = len(LIBRARY) + 2 * 56
     last, empty = (_LOAD, _R, end - 8, 8), (_LOAD, _R, 1 << 40, 0)
+    assert read_elf(_with_segments(last, (_NOTE, _R, end, 32))).soname == "libdemo.so.1"
     assert read_elf(_with_segments(last, empty)).soname == "libdemo.so.1"
     message = f"truncated: a segment ends at {end + 1:,}, the file at {end:,}"
     _refused(_with_segments(empty, (_LOAD, _R, end - 8, 9)), message, len(LIBRARY) + 56)

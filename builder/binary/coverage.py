@@ -29,7 +29,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from builder.binary.fatbin_format import LINK_INPUT, Container, Image, Kind
+from builder.binary.fatbin_format import LINK_INPUT, Container, Kind
 from builder.binary.kernels import Compression
 from builder.binary.library_names import family_of
 from builder.gpu.architectures import Arch, Capability
@@ -131,22 +131,24 @@ def cover(
     if not containers:
         return None
     judged, inputs = _divided(containers)
+    alike, again = _alike(judged), _alike(inputs)
+    images = _images(containers)
     return LibraryCoverage(
         path=path,
         containers=len(containers),
         sections=Counter(container.section for container in containers),
-        images=_images(containers),
-        sass=_found(containers, Kind.SASS),
-        ptx=_found(containers, Kind.PTX),
-        ltoir=_found(containers, Kind.LTOIR),
-        isa=max((one.isa for one in _every_image(containers) if one.kind is Kind.PTX), default=None),
-        unknown=sum(one.kind is Kind.OTHER for one in _every_image(containers)),
+        images=images,
+        sass=_found(images, Kind.SASS),
+        ptx=_found(images, Kind.PTX),
+        ltoir=_found(images, Kind.LTOIR),
+        isa=max(_isas(containers), default=None),
+        unknown=sum(sum(kinds_of.get(Kind.OTHER, {}).values()) for kinds_of in images.values()),
         nothing_to_run=sum(not container.runnable for container in judged),
         link_inputs=len(inputs),
         unlinked=sum(container.section == LINK_INPUT for container in judged),
-        single=sum(_is_single(container) for container in judged),
+        single=sum(count for code, count in alike.items() if len(code[0]) == 1 and not code[1]),
         specialised=specialised,
-        tally=_tallies(judged, inputs, kinds),
+        tally={device: _tally(alike, again, device, kinds) for device in DEVICES},
         zstd=any(_is_old_zstd(container) for container in containers),
     )
 
@@ -209,10 +211,6 @@ def _has(found: frozenset[Arch], wanted: Arch, devices: Iterable[Capability]) ->
     )
 
 
-def _every_image(containers: Iterable[Container]) -> Iterator[Image]:
-    return (image for container in containers for image in container.images)
-
-
 def _images(containers: Iterable[Container]) -> Mapping[str, Mapping[Kind, Mapping[Arch, int]]]:
     counts: dict[str, dict[Kind, Counter[Arch]]] = {}
     for container in containers:
@@ -222,8 +220,12 @@ def _images(containers: Iterable[Container]) -> Mapping[str, Mapping[Kind, Mappi
     return counts
 
 
-def _found(containers: Iterable[Container], kind: Kind) -> tuple[Arch, ...]:
-    return tuple(sorted({arch for container in containers for arch in container.arches(kind)}))
+def _isas(containers: Iterable[Container]) -> Iterator[tuple[int, int]]:
+    return (image.isa for container in containers for image in container.images if image.kind is Kind.PTX)
+
+
+def _found(images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]], kind: Kind) -> tuple[Arch, ...]:
+    return tuple(sorted({arch for kinds in images.values() for arch in kinds.get(kind, ())}))
 
 
 _Code = tuple[frozenset[Arch], frozenset[Arch], bool, frozenset[Arch]]
@@ -240,15 +242,8 @@ def _divided(containers: Sequence[Container]) -> tuple[list[Container], list[Con
     return [one for one in containers if not linked or one.section != LINK_INPUT], inputs
 
 
-def _tallies(
-    containers: Iterable[Container], inputs: Iterable[Container], kinds: Sequence[UnitSet]
-) -> Mapping[Capability, ContainerTally]:
-    """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
-    alike, again = _alike(containers), _alike(inputs)
-    return {device: _tally(alike, again, device, kinds) for device in DEVICES}
-
-
 def _alike(containers: Iterable[Container]) -> Counter[_Code]:
+    """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
     return Counter(
         (container.arches(Kind.SASS), container.arches(Kind.PTX), container.linked, _stubs(container))
         for container in containers
@@ -257,13 +252,11 @@ def _alike(containers: Iterable[Container]) -> Counter[_Code]:
 
 
 def _stubs(container: Container) -> frozenset[Arch]:
-    sizes = {one.arch: one.unpacked_size for one in container.images if one.kind is Kind.SASS}
-    largest = max(sizes.values(), default=0)
-    return frozenset(arch for arch, size in sizes.items() if size * _STUB < largest)
-
-
-def _is_single(container: Container) -> bool:
-    return len(container.arches(Kind.SASS)) == 1 and not container.arches(Kind.PTX) and container.runnable
+    if len(container.images) == 1:
+        return frozenset()
+    sizes = [(one.unpacked_size, one.arch) for one in container.images if one.kind is Kind.SASS]
+    largest = max((size for size, _arch in sizes), default=0)
+    return frozenset(arch for size, arch in sizes if size * _STUB < largest)
 
 
 def _tally(

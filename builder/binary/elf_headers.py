@@ -39,25 +39,19 @@ _MOST_TEXT = 1 << 20
 """Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
 
 
-_SHORT, _LONG = 64, 4 << 20
-"""Bytes of the first and of the longest window: as a rule what is looked for is near."""
+_SHORT, LONG = 64, 4 << 20
+"""Bytes of the first and of the longest stretch: as a rule what is looked for is near."""
 
 
-def windows(buffer: Buffer, start: int, end: int, *, overlap: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Offset and bytes of stretches that follow each other, each with ``overlap`` bytes of the next one.
-
-    Long ones of zeros alone are left out. Copies are searched far faster than a mapped file, whose pages are
-    given back here.
-    """
+def stretches(buffer: Buffer, start: int, end: int) -> Iterator[range]:
+    """Places that follow each other, to be searched. Pages behind long ones are given back to the system."""
     size = _SHORT
     while start < end:
         stop = min(end, start + size)
-        window = bytes(buffer[start : min(end, stop + overlap)])
-        if size < _LONG or window != bytes(len(window)):
-            yield start, window
-        if size == _LONG:
+        yield range(start, stop)
+        if size == LONG:
             release_pages(buffer, start, stop)
-        start, size = stop, min(2 * size, _LONG)
+        start, size = stop, min(2 * size, LONG)
 
 
 def release_pages(buffer: Buffer, start: int, end: int) -> None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from re import Pattern
+from re import Match, Pattern
 
 from builder.binary.elf import DYNSYM, Elf, symbol_entries
 from builder.binary.elf_headers import (
@@ -38,8 +38,8 @@ from builder.binary.elf_headers import (
     Section,
     names_in,
     single_section,
+    stretches,
     strings_of,
-    windows,
 )
 
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
@@ -92,16 +92,18 @@ def _lone_string(buffer: Buffer, elf: Elf, pattern: Pattern[bytes]) -> str | Non
     if section is None:
         return None
     found: bytes | None = None
-    for _at, window in _windows(buffer, section):
-        for match in pattern.finditer(window):
-            if found not in (None, match[1]):
-                return None
-            found = match[1]
+    for match in _matches(pattern, buffer, section):
+        if found not in (None, match[1]):
+            return None
+        found = match[1]
     return found.decode() if found else None
 
 
-def _windows(buffer: Buffer, section: Section) -> Iterator[tuple[int, bytes]]:
-    return windows(buffer, section.offset, section.offset + section.size, overlap=_LONGEST)
+def _matches(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> Iterator[Match[bytes]]:
+    """What matches in a section; where one search ends and the next begins it may be there twice."""
+    end = section.offset + section.size
+    for places in stretches(buffer, section.offset, end):
+        yield from pattern.finditer(buffer, places.start, min(end, places.stop + _LONGEST))
 
 
 def _rodata(sections: Sequence[Section]) -> Section | None:
@@ -159,11 +161,9 @@ def dlopened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
     if section is None:
         return ()
     found: set[str] = set()
-    for at, window in _windows(buffer, section):
-        for match in _NAME.finditer(window):
-            place = at + match.start()
-            if place == section.offset or buffer[place - 1] == 0:  # 9.10's graph begins with one
-                found.add(match[0][:-1].decode())
-            if len(found) == _MOST:
-                return tuple(sorted(found))
+    for match in _matches(_NAME, buffer, section):
+        if match.start() == section.offset or buffer[match.start() - 1] == 0:  # 9.10's graph begins with one
+            found.add(match[0][:-1].decode())
+        if len(found) == _MOST:
+            break
     return tuple(sorted(found))

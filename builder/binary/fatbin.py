@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from builder.binary.device_link import linked_offsets
-from builder.binary.elf_headers import LARGEST, Buffer, read_sections, release_pages, windows
+from builder.binary.elf_headers import LARGEST, LONG, Buffer, read_sections, release_pages, stretches
 from builder.binary.fatbin_format import (
     BEGIN,
     HEADER,
@@ -131,14 +131,14 @@ def _scattered_containers(
 
 def _find_begin(buffer: Buffer, start: int, end: int, strays: Iterator[int]) -> int:
     """The offset where a container may begin from ``start`` on, or ``end``."""
-    for offset, window in windows(buffer, start, end, overlap=len(BEGIN) - 1):
-        found = window.find(BEGIN)
-        while found != -1:
-            at = offset + found
+    for places in stretches(buffer, start, end):
+        stop = min(end, places.stop + len(BEGIN) - 1)
+        at = buffer.find(BEGIN, places.start, stop)
+        while at != -1:
             if at % _ALIGNMENT == 0 or is_image(buffer, at + HEADER.size):
                 return at
             _count_stray(strays, at)
-            found = window.find(BEGIN, found + len(BEGIN))
+            at = buffer.find(BEGIN, at + len(BEGIN), stop)
     return end
 
 
@@ -150,8 +150,9 @@ def _count_stray(strays: Iterator[int], at: int) -> None:
 
 def _skip_zeros(buffer: Buffer, start: int, end: int) -> int:
     """The offset of the first non-zero byte from ``start`` on, or ``end``: containers are padded."""
-    for offset, window in windows(buffer, start, end):
-        rest = window.lstrip(b"\0")
+    for places in stretches(buffer, start, end):
+        found = buffer[places.start : places.stop]
+        rest = b"" if len(found) == LONG and found == bytes(LONG) else found.lstrip(b"\0")
         if rest:
-            return offset + len(window) - len(rest)
+            return places.stop - len(rest)
     return end

@@ -31,6 +31,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from builder.binary.elf_headers import Buffer
 from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder, Compression
@@ -217,8 +218,7 @@ def _joined(stored: _Stored, at: int, header: int) -> Iterator[Image]:
         yield own.image(kind, _arch(number, flags, place), flags, (major, minor), length, place)
 
 
-@dataclass(frozen=True)
-class _Stored:
+class _Stored(NamedTuple):
     """Where an image's bytes are, and how they are packed."""
 
     buffer: Buffer

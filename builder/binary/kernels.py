@@ -1,17 +1,15 @@
 """Whether an image holds any code: a kernel or a function, by a mark that each image with one has.
 
 A cubin keeps function ``f`` in a section ``.text.f``, and the names of its sections are the first thing
-behind its header; PTX declares a kernel by ``.entry`` and a function by ``.func``. The mark is looked for in
-what is stored, for LZ4 leaves bytes that were not there before as they are; where it is not found, a small
-image is unpacked. Source of the LZ4 block: lz4's ``doc/lz4_Block_format.md``.
+behind its header; PTX declares a kernel by ``.entry`` and a function by ``.func``. Of a small image the mark
+is looked for in what is stored, for LZ4 leaves bytes that were not there before as they are; where it is not
+found, the image is unpacked. Source of the LZ4 block: lz4's ``doc/lz4_Block_format.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-
-from backports.zstd import ZstdDecompressor, ZstdError
 
 
 class Compression(Enum):
@@ -36,6 +34,9 @@ FAR = 1 << 16
 
 _LARGEST = 1 << 14
 """Bytes of an image that is unpacked; those without code have some 2,000, unless they hold tables."""
+
+_NAMES = 1 << 11
+"""Bytes of a cubin in which the first section with code is named, if there is one."""
 
 MOST_JOINED = 1 << 14
 """Images packed as one whose beginning is unpacked; the rest is taken to hold code."""
@@ -63,22 +64,26 @@ class CodeFinder:
 
         ``kind`` is ``CUBIN`` or ``PTX``; ``read`` gives its first bytes as they are stored.
         """
+        if size > _LARGEST:
+            return True
         marks = _MARKS[kind]
-        if any(mark in read(NEAR) for mark in marks):
-            return True
+        stored = read(NEAR)
+        for mark in marks:
+            if mark in stored:
+                return True
         stored = read(FAR)
-        if any(mark in stored for mark in marks):
-            return True
-        if size > _LARGEST or len(stored) > _LARGEST:
+        if any(mark in stored for mark in marks) or len(stored) > _LARGEST:
             return True
         if stored not in self._known and len(self._known) < MOST_UNPACKED:
-            whole = _unpacked(stored, packed, _LARGEST)
+            whole = _unpacked(stored, packed, _NAMES if kind == CUBIN else _LARGEST)
             self._known[stored] = kind not in whole[:FAR] or any(mark in whole for mark in marks)
         return self._known.get(stored, True)
 
 
 def _unpacked(stored: bytes, packed: Compression, most: int) -> bytes:
     """The image, not much more than ``most`` bytes of it; nothing where it cannot be unpacked."""
+    from backports.zstd import ZstdDecompressor, ZstdError  # noqa: PLC0415 -- most files need none
+
     try:
         if packed is Compression.ZSTD:
             return ZstdDecompressor().decompress(stored, max_length=most)

@@ -48,14 +48,16 @@ def check_files(manifest: Manifest, unpacked: Mapping[str, Digest]) -> Iterator[
     for path in unpacked:
         if path not in packed and path != MANIFEST:
             yield Finding(Code.B003, path, _why_not(path, manifest))
+    texts = {*licences(manifest.provider), *(entry.licence for entry in manifest.files)}
     for path, entry in packed.items():
-        yield from _check_bytes(entry, unpacked.get(path))
+        if path in unpacked or path not in texts:
+            yield from _check_bytes(entry, unpacked.get(path))
     for entry in manifest.files:
         if entry.vendor == NVIDIA and entry.modified:
             yield Finding(Code.B001, entry.path, "NVIDIA's terms allow it only unmodified")
     if SBOM not in packed:
         yield Finding(Code.B014, SBOM, "every package carries it")
-    yield from _check_licences(manifest, packed)
+    yield from _check_licences(manifest, {path: packed[path] for path in packed.keys() & unpacked.keys()})
 
 
 def check_completed(manifest: Manifest, completed: Mapping[str, Digest]) -> Iterator[Finding]:

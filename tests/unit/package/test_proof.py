@@ -72,6 +72,16 @@ def test_an_archive_of_exactly_the_packed_files_is_fine(whole: Manifest) -> None
     assert list(check_installed(whole, found(whole))) == []
 
 
+def test_a_licence_that_was_removed_is_named_as_one() -> None:
+    """The manifest still lists it; B004 would name no file that wants it."""
+    lacking = found(FULL)
+    del lacking[CUDA_TEXT]
+    said = told(list(check_files(FULL, lacking)))
+    assert f"B006 {CUDNN}" not in said
+    assert "B006 lib/libcufft.so.11" in said
+    assert f"B004 {CUDA_TEXT}" not in said
+
+
 def test_thin_does_not_expect_nvidias_libraries_in_the_archive_and_full_does() -> None:
     assert len(THIN.absent) == 15
     assert list(check_files(THIN, found(THIN, packed=True))) == []

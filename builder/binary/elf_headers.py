@@ -39,19 +39,28 @@ _MOST_TEXT = 1 << 20
 """Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
 
 
-_SHORT, LONG = 64, 4 << 20
+_SHORT, _LONG = 64, 4 << 20
 """Bytes of the first and of the longest stretch: as a rule what is looked for is near."""
 
 
 def stretches(buffer: Buffer, start: int, end: int) -> Iterator[range]:
-    """Places that follow each other, to be searched. Pages behind long ones are given back to the system."""
+    """Places that follow each other, to be searched; long ones of zeros alone are left out.
+
+    Pages behind long ones are given back to the system.
+    """
     size = _SHORT
     while start < end:
         stop = min(end, start + size)
-        yield range(start, stop)
-        if size == LONG:
+        if size < _LONG or not _is_zeros(buffer, start, stop):
+            yield range(start, stop)
+        if size == _LONG:
             release_pages(buffer, start, stop)
-        start, size = stop, min(2 * size, LONG)
+        start, size = stop, min(2 * size, _LONG)
+
+
+def _is_zeros(buffer: Buffer, start: int, stop: int) -> bool:
+    """Whether there is nothing but zeros; data is told by its first bytes."""
+    return all(buffer[start:end] == bytes(end - start) for end in (min(stop, start + _SHORT), stop))
 
 
 def release_pages(buffer: Buffer, start: int, end: int) -> None:

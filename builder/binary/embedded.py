@@ -103,7 +103,8 @@ def _matches(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> Itera
     """What matches in a section; where one search ends and the next begins it may be there twice."""
     end = section.offset + section.size
     for places in stretches(buffer, section.offset, end):
-        yield from pattern.finditer(buffer, places.start, min(end, places.stop + _LONGEST))
+        begin = max(section.offset, places.start - 1)  # a zero before it is part of the match
+        yield from pattern.finditer(buffer, begin, min(end, places.stop + _LONGEST))
 
 
 def _rodata(sections: Sequence[Section]) -> Section | None:

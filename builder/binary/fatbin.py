@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from builder.binary.device_link import linked_offsets
-from builder.binary.elf_headers import LARGEST, LONG, Buffer, read_sections, release_pages, stretches
+from builder.binary.elf_headers import LARGEST, Buffer, read_sections, release_pages, stretches
 from builder.binary.fatbin_format import (
     BEGIN,
     HEADER,
@@ -151,8 +151,7 @@ def _count_stray(strays: Iterator[int], at: int) -> None:
 def _skip_zeros(buffer: Buffer, start: int, end: int) -> int:
     """The offset of the first non-zero byte from ``start`` on, or ``end``: containers are padded."""
     for places in stretches(buffer, start, end):
-        found = buffer[places.start : places.stop]
-        rest = b"" if len(found) == LONG and found == bytes(LONG) else found.lstrip(b"\0")
+        rest = buffer[places.start : places.stop].lstrip(b"\0")
         if rest:
             return places.stop - len(rest)
     return end

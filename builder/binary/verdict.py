@@ -72,14 +72,11 @@ def _of_missing(item: Inspected, coverage: LibraryCoverage, tally: ContainerTall
     most = bool(makers) and tally.total < _SMALL
     yield f"it needs {', '.join(makers)}, by which code is made while it runs", most
     yield "it holds LTO IR, which is linked for a GPU while it runs", bool(coverage.ltoir)
-    alone = not coverage.specialised and coverage.single * _MANY > tally.total > coverage.single
-    yield (
-        (
-            f"{coverage.single:,} of {tally.total:,} containers hold one architecture each, as NVIDIA's own "
-            "libraries do, which choose by device: they may be linked in"
-        ),
-        alone,
-    )
+    judged = coverage.containers - coverage.nothing_to_run - coverage.link_inputs
+    gaps = not coverage.specialised and bool(tally.native or tally.jit)
+    one_each = f"{coverage.single:,} of {judged:,} containers hold one architecture each"
+    nvidia = "as NVIDIA's own libraries do, which choose by device: they may be linked in"
+    yield f"{one_each}, {nvidia}", gaps and coverage.single * _MANY > judged > coverage.single
 
 
 def verdicts(item: Inspected) -> Mapping[Capability, Verdict]:

@@ -124,3 +124,8 @@ def test_a_library_for_x86_runs_on_no_machine_that_is_arm() -> None:
 def test_what_has_nothing_to_run_has_no_verdict() -> None:
     assert verdicts(Inspected("libplain.so")) == {}
     assert together([Inspected("libplain.so")]) == {}
+
+
+def test_gaps_of_a_library_that_holds_nothing_for_a_gpu_are_no_doubt() -> None:
+    """ORT's provider for 8.9 and newer: some of its units are for 9.0 alone, and none has code for 8.0."""
+    assert _doubt(_read("libx.so", sass(89, 90) * 3 + sass(90)), AMPERE) == ""

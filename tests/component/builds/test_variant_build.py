@@ -369,7 +369,8 @@ def fails_on(site: Site, name: str, error: BuilderError) -> None:
 
 def test_a_package_is_made_on_another_builder_when_the_first_goes_away(site: Site) -> None:
     fails_on(site, "one", ToolMissingError("Builder one went away"))
-    assert compiles_on(site, "one", "two").build() == (site.dist / PACKAGE, site.dist / THIN)
+    made = compiles_on(site, "one", "two").build()
+    assert made == (site.dist / PACKAGE, site.dist / THIN, site.dist / GZIPPED)
     assert [(request.target, request.builder) for request in site.engine.builds] == [
         ("artifact", "one"),
         ("artifact", "two"),
@@ -455,6 +456,7 @@ def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(
         "not made: 1 of 2 variants",
         f"  made      legacy   {site.dist / PACKAGE}",
         f"  made      legacy   {site.dist / THIN}",
+        f"  made      legacy   {site.dist / GZIPPED}",
         "  not made  modern   nvcc exited with 1: 1 unit failed.",
         f"                     log: {log}",
         "What was made and compiled is kept. Go on with: ./run build --all",

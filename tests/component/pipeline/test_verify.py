@@ -123,7 +123,7 @@ def desk(tmp_path: Path) -> Desk:
         relocate=lambda path: path,
     )
     checked = checked_content(plan(), gather(plan(), sources), trees)
-    full, thin = (one.package.path for one in bundle(checked, ports))
+    full, thin, _gzipped = (one.package.path for one in bundle(checked, ports))
     return Desk(full, thin, tmp_path / "work", trees, archive)
 
 

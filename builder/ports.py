@@ -102,6 +102,9 @@ class Rootfs(Protocol):
         mirror.
         """
 
+    def slim_packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+        """The packages of that slim tar, as the archive's index has them. Raises what ``slim`` raises."""
+
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         """All packages that are installed in that tar, sorted. Raises what ``tar`` raises."""
 
@@ -143,8 +146,6 @@ class ImageBuild:
     """What the result is for, ``linux/amd64``; ``None``: what the builder runs on."""
     push: tuple[str, ...] = ()
     """References ``HOST/NAME:TAG`` to push the result under."""
-    attestations: tuple[str, ...] = ()
-    """``provenance`` and ``sbom``: what BuildKit is to attach to what is pushed."""
 
 
 @dataclass(frozen=True)
@@ -162,11 +163,25 @@ class PushedImage:
     """An image as its registry has it."""
 
     digest: str
-    """``sha256:`` of its manifest, or of its index where there are attestations."""
+    """``sha256:`` of its manifest, or of the index that its tag names."""
     layers: tuple[str, ...]
     """As in ``BuiltImage``."""
     sizes: tuple[int, ...]
     """Bytes of each layer, compressed."""
+
+
+Statement = Mapping[str, object]
+"""An in-toto Statement, as JSON has it."""
+
+
+@dataclass(frozen=True)
+class IndexEntry:
+    """An image in a registry that an index names, and the attestations that go along with it."""
+
+    digest: str
+    """``sha256:`` of its manifest."""
+    platform: str
+    statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
@@ -195,11 +210,14 @@ class Engine(Protocol):
     def image(self, reference: str) -> BuiltImage:
         """An image that the engine holds."""
 
-    def pushed(self, reference: str) -> PushedImage:
-        """An image for linux/amd64 in its registry. Raises ``TransferError``."""
+    def pushed(self, reference: str, platform: str) -> PushedImage:
+        """The image for a platform in its registry. Raises ``TransferError``."""
 
-    def can_attest(self, builder: str | None) -> bool:
-        """Whether what a builder, by default the current one, pushes can have attestations."""
+    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> None:
+        """Give images of a repository an index, with their attestations, under each tag.
+
+        Raises ``TransferError``.
+        """
 
     def builders(self, flag: str) -> Sequence[str]:
         """The names that ``flag`` may have: ``builder``, those of buildx; ``context``, those of Docker."""

@@ -27,7 +27,7 @@ from builder.package.archive import Member
 from builder.package.build_record import dumps, loads_compile, record_name, record_of
 from builder.package.describe import BinaryReport
 from builder.package.provenance import (
-    BuilderRun,
+    PackageRun,
     Resource,
     base_parts,
     base_revision,
@@ -163,7 +163,7 @@ class Packer:
         pins, root = self.wiring.lock.pins, self.wiring.root
         used = {item: pins[item.key] for item in used_inputs(self.plan, self.rendered) if item.key in pins}
         parts = {file.name: one.sums[file.name] for file in one.files[:-1]}
-        run = BuilderRun(
+        run = PackageRun(
             command=command_of(self.plan, self.wishes),
             started=self.began,
             finished=time.time(),

@@ -1,28 +1,30 @@
-"""A runtime image: gathered, built, held to its budget, pushed, and compared with what was built."""
+"""A runtime image: gathered, built, held to its budget, pushed, compared with what was built, attested."""
 
 from __future__ import annotations
 
 import shutil
-import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.adapters.wheel import first_choice, unpack_wheel
+from builder.adapters.git import revision_of
+from builder.builds.image_wheels import our_part, own_wheel, part_of, service_trees
 from builder.builds.proving import unpacked
-from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
+from builder.builds.python_wheels import RUNTIME
 from builder.builds.wiring import Wiring
-from builder.errors import CommandError, TransferError
 from builder.files.atomic_write import scratch_folder
-from builder.files.digest import file_digest
-from builder.files.pip_download import pip_download, refusal
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA
 from builder.package.archive import manifest_of
+from builder.package.attestations import AttestedImage, Part, attestations, library_parts
+from builder.package.provenance import BuilderRun
+from builder.package.sbom import deb_purl
 from builder.pipeline.image import (
+    HOME,
     PLATFORM,
     SYSTEM,
-    ServiceTrees,
+    ImageWheel,
     commit_of,
     dockerfile,
     hold_to_budget,
@@ -34,18 +36,10 @@ from builder.pipeline.image import (
     require_same,
     write_layer,
 )
-from builder.ports import BuiltImage, ImageBuild, PushedImage, Reporter
+from builder.ports import BuiltImage, ImageBuild, IndexEntry, PushedImage, Reporter
 from builder.project.build_plan import Workplace
 from builder.project.inputs import Input, ort_wheel
 from builder.project.variants import Origin
-
-_SCANNER = "docker/buildkit-syft-scanner:stable-1"
-"""The image that BuildKit makes SBOMs with."""
-
-_NO_ATTESTATIONS = (
-    "no SBOM and no provenance go with it: an engine that keeps images itself has no place for them. Turn on "
-    "its containerd image store, or name a builder of `docker buildx create` with --builder"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +50,15 @@ class ImageOptions:
     """Whether it starts the service and holds its models."""
     push: str | None = None
     """``REGISTRY/NAME``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Contents:
+    """What an image is made of besides its system."""
+
+    package: Path
+    manifest: Manifest
+    wheels: Sequence[ImageWheel]
 
 
 class RuntimeImage:
@@ -75,6 +78,7 @@ class RuntimeImage:
         self._push_to = options.push
         self._reporter = reporter
         self._builder = builder
+        self._began = time.time()
         self._dockerfile = place.root / "image.Dockerfile"
         self._service = service_trees(wiring, reporter) if options.service else None
 
@@ -92,7 +96,8 @@ class RuntimeImage:
             scratch_folder(self._place.root / "image", needed=0) as folder,
         ):
             context = folder / "image-context"
-            names = self._lay_out(folder, context, package, manifest)
+            contents = _Contents(package=package, manifest=manifest, wheels=self._wheels(manifest))
+            names = self._lay_out(context, contents)
             tag = local_tag(manifest, service=self._service is not None)
             request = ImageBuild(
                 dockerfile=self._dockerfile,
@@ -109,22 +114,21 @@ class RuntimeImage:
             if manifest.provider != CUDA:
                 hold_to_budget(manifest, built.size, wiring.project.image.budget)
             if self._push_to:
-                size = own_size(names, self._push(request, manifest, built, self._push_to))
+                size = own_size(names, self._push(request, contents, built, self._push_to))
                 self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers and models not counted")
                 if manifest.provider == CUDA and manifest.onnxruntime.origin == Origin.SOURCE.value:
                     hold_to_budget(manifest, size, wiring.project.image.budget)
         return tag
 
-    def _lay_out(self, folder: Path, context: Path, package: Path, manifest: Manifest) -> Sequence[str]:
+    def _lay_out(self, context: Path, contents: _Contents) -> Sequence[str]:
         """Write Dockerfile and layers; the layers' names, in order, without the system's."""
-        wiring, service = self._wiring, self._service
-        base = wiring.project.bases.assembled
+        wiring, service, manifest = self._wiring, self._service, contents.manifest
         context.mkdir(parents=True)
-        system = wiring.rootfs(self._reporter).slim(base.suite, wiring.project.image.packages)
+        system = wiring.rootfs(self._reporter).slim(*self._system)
         shutil.copyfile(system, context / f"{SYSTEM}.tar")
-        wheels = self._wheels(folder, manifest)
-        with unpacked(wiring, self._reporter, package) as tree:
+        with unpacked(wiring, self._reporter, contents.package) as tree:
             commit = commit_of((tree / "lib/libonnxruntime.so.1").read_bytes())
+            wheels = [wheel.tree for wheel in contents.wheels]
             found = layers(tree, manifest, wheels, service.models if service else None)
             for name, files in found.items():
                 write_layer(files, context / f"{name}.tar")
@@ -133,78 +137,77 @@ class RuntimeImage:
         self._dockerfile.write_text(text, encoding="utf-8")
         return tuple(found)
 
-    def _wheels(self, folder: Path, manifest: Manifest) -> Sequence[Path]:
-        """The unpacked wheels of Python's ONNX Runtime, our runtime layer, and numpy or the service's."""
-        store = self._wiring.store(self._wiring.lock, self._reporter)
+    @property
+    def _system(self) -> tuple[str, Sequence[str]]:
+        """Suite and packages of the slim Debian."""
+        project = self._wiring.project
+        return project.bases.assembled.suite, project.image.packages
+
+    def _wheels(self, manifest: Manifest) -> Sequence[ImageWheel]:
+        """The wheels of Python's ONNX Runtime, our runtime layer, and numpy or the service's."""
         version = manifest.onnxruntime.version
         ort = ort_wheel(version) if manifest.provider == CUDA else Input.wheel(f"onnxruntime=={version}")
-        runtime = folder / "runtime-wheel"
-        unpack_wheel(make_wheel(self._wiring, RUNTIME), runtime)
         numpy = self._wiring.project.image.wheels["numpy"]
-        others = self._service.wheels if self._service else (store.unpack(numpy),)
-        return [store.unpack(ort), runtime, *others]
+        others = self._service.wheels if self._service else (self._pinned(numpy),)
+        return [self._pinned(ort), own_wheel(self._wiring, RUNTIME, self._reporter), *others]
+
+    def _pinned(self, wheel: Input) -> ImageWheel:
+        store = self._wiring.store(self._wiring.lock, self._reporter)
+        return ImageWheel(tree=store.unpack(wheel), part=part_of(self._wiring, wheel))
 
     def _build(self, request: ImageBuild) -> None:
         with self._place.log.open("a", encoding="utf-8") as log:
             self._wiring.engine.build(request, lambda line: print(line, file=log))
 
     def _push(
-        self, request: ImageBuild, manifest: Manifest, built: BuiltImage, repository: str
+        self, request: ImageBuild, contents: _Contents, built: BuiltImage, repository: str
     ) -> PushedImage:
-        """Push what was built, whose layers BuildKit holds; what the registry has then."""
-        engine, names = self._wiring.engine, published_tags(manifest, service=self._service is not None)
-        tags = tuple(f"{repository}:{name}" for name in names)
-        attestations = self._attestations()
-        with self._reporter.step(f"push {tags[0]}"):
-            self._build(replace(request, tag=None, push=tags, attestations=attestations))
-            found = {tag: engine.pushed(tag) for tag in tags}
+        """Push what was built, whose layers BuildKit holds, and name it by an index; what is there then."""
+        engine = self._wiring.engine
+        tags = published_tags(contents.manifest, service=self._service is not None)
+        reference = f"{repository}:{tags[0]}"
+        alone = f"{reference}-{PLATFORM.rpartition('/')[2]}"
+        with self._reporter.step(f"push {reference}"):
+            self._build(replace(request, tag=None, push=(alone,)))
+            image = engine.pushed(alone, PLATFORM)
+            require_same(alone, built, image)
+            statements = attestations(
+                AttestedImage(
+                    reference=reference,
+                    digest=image.digest,
+                    platform=PLATFORM,
+                    variant=contents.manifest.variant,
+                    package=contents.package.name,
+                    service=self._service is not None,
+                    parts=self._parts(contents),
+                ),
+                self._wiring.project.publish.repository,
+                BuilderRun(
+                    started=self._began,
+                    finished=time.time(),
+                    revision=revision_of(self._wiring.root, self._wiring.runner),
+                ),
+            )
+            engine.publish(repository, tags, [IndexEntry(image.digest, PLATFORM, statements)])
+            found = {f"{repository}:{tag}": engine.pushed(f"{repository}:{tag}", PLATFORM) for tag in tags}
         for tag, image in found.items():
             require_same(tag, built, image)
             self._reporter.say(f"pushed {tag}")
-        image = found[tags[0]]
+        image = found[reference]
         self._reporter.say(f"{repository}@{image.digest}")
         return image
 
-    def _attestations(self) -> tuple[str, ...]:
-        """What BuildKit can attach to what is pushed; what it cannot is said."""
-        engine = self._wiring.engine
-        if not engine.can_attest(self._builder):
-            self._reporter.warn(_NO_ATTESTATIONS)
-            return ()
-        try:
-            engine.resolve(_SCANNER)
-        except TransferError as error:
-            self._reporter.warn(f"no SBOM goes with it, provenance alone: {_SCANNER}: {error.cause}")
-            return ("provenance",)
-        return ("provenance", "sbom")
-
-
-def service_trees(wiring: Wiring, reporter: Reporter) -> ServiceTrees:
-    """The service's wheels and its models, made in ``dist``.
-
-    Raises ``TransferError`` where a wheel of its lock, or of the models, cannot be had.
-    """
-    locked = locked_trees(wiring, wiring.root / SERVICE / "requirements.lock", reporter)
-    made = make_wheel(wiring, SERVICE)
-    own = wiring.cache / "unpacked" / file_digest(made).sha256
-    if not own.is_dir():
-        unpack_wheel(made, own)
-    return ServiceTrees(wheels=(*locked, own), models=make_models(wiring))
-
-
-def locked_trees(wiring: Wiring, lock: Path, reporter: Reporter) -> tuple[Path, ...]:
-    """The unpacked wheels of a requirements file with hashes, fetched by pip once for its bytes."""
-    folder = wiring.cache / "locked" / file_digest(lock).sha256
-    if not folder.is_dir():
-        reporter.say(f"fetching what {lock.name} of the {lock.parent.name} names")
-        with scratch_folder(folder, needed=0) as fresh:
-            wheels = fresh.with_name(f"{fresh.name}.wheels")
-            wanted = ["--require-hashes", f"--requirement={lock}", *first_choice()]
-            try:
-                wiring.runner.run(pip_download(sys.executable, wheels, wanted))
-                for wheel in sorted(wheels.glob("*.whl")):
-                    unpack_wheel(wheel, fresh / wheel.name)
-            except CommandError as error:
-                raise refusal(lock.name, error.tail, "Check the network and pip's index.") from error
-            fresh.rename(folder)
-    return tuple(sorted(folder.iterdir()))
+    def _parts(self, contents: _Contents) -> Sequence[Part]:
+        """Whose packages an image has files of. Where libraries come from a wheel, they stand with it."""
+        manifest = contents.manifest
+        found = [
+            *(
+                Part(purl=deb_purl(one.name, one.version, one.arch), sha256=one.sha256, supplier="Debian")
+                for one in self._wiring.rootfs(self._reporter).slim_packages(*self._system)
+            ),
+            *(wheel.part for wheel in contents.wheels),
+            *(self._service.sources if self._service else ()),
+            our_part(manifest.name, manifest.onnxruntime.version, contents.package),
+            *library_parts(manifest, HOME),
+        ]
+        return tuple({part.purl: part for part in found}.values())

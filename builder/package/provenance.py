@@ -28,7 +28,9 @@ from builder.project.variants import Origin, assembled_inputs
 
 SUFFIX = ".provenance.json"
 
-_TYPES = {"_type": "https://in-toto.io/Statement/v1", "predicateType": "https://slsa.dev/provenance/v1"}
+SLSA = "https://slsa.dev/provenance/v1"
+
+_TYPES = {"_type": "https://in-toto.io/Statement/v1", "predicateType": SLSA}
 
 _SHA256 = "sha256:"
 
@@ -44,16 +46,22 @@ class Revision:
     dirty: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuilderRun:
-    """One run of the builder; times in seconds since 1970."""
+    """When the builder made something, in seconds since 1970, and which builder that was."""
 
-    command: str
-    """What makes the package again: no path, no name of a machine or of a person."""
     started: float
     finished: float
     revision: Revision | None
     """``None`` where the builder is no git checkout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageRun(BuilderRun):
+    """One run of the builder that made a package."""
+
+    command: str
+    """What makes the package again: no path, no name of a machine or of a person."""
     config_sha256: str
     """Of ``variants.yaml`` as it was read."""
 
@@ -125,7 +133,7 @@ def provenance_json(
     manifest: Manifest,
     used: Mapping[Input, Pin],
     subjects: Mapping[str, str],
-    run: BuilderRun,
+    run: PackageRun,
     parts: Sequence[Resource] = (),
 ) -> str:
     """The provenance's text of the package with this manifest: the same values give the same bytes.
@@ -133,31 +141,58 @@ def provenance_json(
     ``used`` are the pins of ``used_inputs``; ``subjects`` are the hex sha256 of the archive and then of the
     parts it was cut into, by file name; ``parts`` are the ``base_parts``.
     """
-    page = f"https://github.com/{plan.project.publish.repository}/blob/main/docs/provenance.md"
     listed = assembled_inputs(plan.project) if parts else frozenset()
     pinned = sorted((pair for pair in used.items() if pair[0] not in listed), key=lambda pair: pair[0].key)
-    resources = (*_builder(plan, run), *(_dependency(item, pin) for item, pin in pinned), *parts)
-    document = {
-        "_type": _TYPES["_type"],
-        "subject": [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in subjects.items()],
-        "predicateType": _TYPES["predicateType"],
-        "predicate": {
-            "buildDefinition": {
-                "buildType": f"{page}#build-type-v1",
-                "externalParameters": _external(plan, manifest, next(iter(subjects)), run),
-                "internalParameters": _internal(plan, manifest),
-                "resolvedDependencies": [_without_nothing(vars(one)) for one in resources],
-            },
-            "runDetails": {
-                "builder": {"id": f"{page}#builder-v1"},
-                "metadata": {"startedOn": _time(run.started), "finishedOn": _time(run.finished)},
-            },
-        },
-    }
+    predicate = slsa_predicate(
+        plan.project.publish.repository,
+        "build-type-v1",
+        external=_external(plan, manifest, next(iter(subjects)), run),
+        internal=_internal(plan, manifest),
+        resources=(*(_dependency(item, pin) for item, pin in pinned), *parts),
+        run=run,
+    )
+    document = statement(subjects, SLSA, predicate)
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _external(plan: BuildPlan, manifest: Manifest, archive: str, run: BuilderRun) -> dict[str, object]:
+def statement(subjects: Mapping[str, str], kind: str, predicate: Mapping[str, object]) -> dict[str, object]:
+    """An in-toto Statement with a predicate of this kind; ``subjects`` are hex sha256 by name."""
+    return {
+        "_type": _TYPES["_type"],
+        "subject": [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in subjects.items()],
+        "predicateType": kind,
+        "predicate": predicate,
+    }
+
+
+def slsa_predicate(
+    repository: str,
+    build_type: str,
+    *,
+    external: Mapping[str, object],
+    internal: Mapping[str, object],
+    resources: Iterable[Resource],
+    run: BuilderRun,
+) -> dict[str, object]:
+    """SLSA's provenance v1 by the builder of ``repository``; ``build_type`` is a heading of its page."""
+    page = f"https://github.com/{repository}/blob/main/docs/provenance.md"
+    dependencies = (*_builder(repository, run.revision), *resources)
+    definition = {
+        "buildType": f"{page}#{build_type}",
+        "externalParameters": external,
+        "internalParameters": internal,
+        "resolvedDependencies": [_without_nothing(vars(one)) for one in dependencies],
+    }
+    return {
+        "buildDefinition": _without_nothing(definition),
+        "runDetails": {
+            "builder": {"id": f"{page}#builder-v1"},
+            "metadata": {"startedOn": utc(run.started), "finishedOn": utc(run.finished)},
+        },
+    }
+
+
+def _external(plan: BuildPlan, manifest: Manifest, archive: str, run: PackageRun) -> dict[str, object]:
     """``variants.yaml`` is handed over as it is, so its digest stands here, not among the dependencies."""
     return {
         "command": run.command,
@@ -194,13 +229,13 @@ def _ptxas(plan: BuildPlan) -> str | None:
     return ptxas if divide(plan.variant.sm, nvcc, ptxas).assembled else None
 
 
-def _builder(plan: BuildPlan, run: BuilderRun) -> Iterator[Resource]:
-    if run.revision:
+def _builder(repository: str, revision: Revision | None) -> Iterator[Resource]:
+    if revision:
         yield Resource(
-            uri=f"git+https://github.com/{plan.project.publish.repository}",
-            digest={"gitCommit": run.revision.commit},
+            uri=f"git+https://github.com/{repository}",
+            digest={"gitCommit": revision.commit},
             name="ortpacks",
-            annotations={"dirty": True} if run.revision.dirty else {},
+            annotations={"dirty": True} if revision.dirty else {},
         )
 
 
@@ -221,7 +256,7 @@ def _without_nothing(values: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in values.items() if value}
 
 
-def _time(seconds: float) -> str:
+def utc(seconds: float) -> str:
     """RFC 3339, UTC, whole seconds."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 

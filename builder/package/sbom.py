@@ -63,7 +63,7 @@ _NAMES = {
     DIRECTML_LICENCE: "Microsoft DirectML licence terms",
 }
 
-_SUPPLIERS = {
+SUPPLIERS = {
     NVIDIA: "NVIDIA Corporation",
     ONNXRUNTIME: "Microsoft Corporation",
     MICROSOFT: "Microsoft Corporation",
@@ -159,7 +159,7 @@ def describe_bom(
     return Bom(
         name=name,
         version=plan.ort_version,
-        supplier=_SUPPLIERS[ORTPACKS],
+        supplier=SUPPLIERS[ORTPACKS],
         components=tuple(
             _component(key, found, digests, pinned.get(key), plan.ort_version)
             for key, found in sorted(by_purl.items())
@@ -189,7 +189,7 @@ def _component(
         name=_ORT_NAME if built else name,
         version=ort if built else version,
         purl=key,
-        supplier=_SUPPLIERS.get(first.vendor, first.vendor),
+        supplier=SUPPLIERS.get(first.vendor, first.vendor),
         sha256=sha256,
         licences=tuple(_licence(path) for path in sorted({member.licence for member in members})),
         files=tuple(_file(member, digests[member.path]) for member in members),

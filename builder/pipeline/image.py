@@ -21,6 +21,7 @@ from builder.errors import CheckFailedError, IntegrityError, ValidationError
 from builder.files.disk import disk_errors
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import CUDA, REDUCED
+from builder.package.attestations import Part
 from builder.package.contents import NVIDIA
 from builder.pipeline.render import template_environment
 from builder.ports import BuiltImage, PushedImage
@@ -34,13 +35,13 @@ SYSTEM = "system"
 _EPOCH = 1704067200
 """2024-01-01, the time of everything above the system."""
 
-_HOME = "opt/ortpacks"
+HOME = "opt/ortpacks"
 """Where the package lies."""
 
 _PYTHON = "usr/local/lib/python3.11/dist-packages"
 """Where Debian's Python looks for packages that are not Debian's."""
 
-_MODELS = f"{_HOME}/models"
+_MODELS = f"{HOME}/models"
 
 MODELS_LAYER = "models"
 
@@ -73,11 +74,21 @@ _COMMIT = re.compile(rb"git-commit-id=([0-9a-f]{7,40})")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServiceTrees:
-    """What an image with the service has besides: unpacked wheels, and the folder of its models."""
+class ImageWheel:
+    """An unpacked wheel whose files an image has."""
 
-    wheels: tuple[Path, ...]
+    tree: Path
+    part: Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceTrees:
+    """What an image with the service has besides: wheels, and the folder of its models."""
+
+    wheels: tuple[ImageWheel, ...]
     models: Path
+    sources: tuple[Part, ...]
+    """What the models were made of."""
 
 
 def require_repository(text: str) -> str:
@@ -161,7 +172,7 @@ def dockerfile(
     template = template_environment(loader).get_template("image.Dockerfile.j2")
     return template.render(
         layers=[SYSTEM, *names],
-        home=f"/{_HOME}",
+        home=f"/{HOME}",
         models=f"/{_MODELS}",
         labels=named,
         cuda=manifest.provider == CUDA,
@@ -180,7 +191,7 @@ def layers(
     names = sorted(set(theirs.values()), key=lambda name: (name.startswith(_LAST), name))
     found: dict[str, dict[str, Path]] = {name: {} for name in (*names, MODELS_LAYER, "python", "package")}
     for path, file in _files(package):
-        found[theirs.get(path, "package")][f"{_HOME}/{path}"] = file
+        found[theirs.get(path, "package")][f"{HOME}/{path}"] = file
     for path, file in _files(models) if models else ():
         if manifest.provider == CUDA or not any(fnmatch(path, pattern) for pattern in _FOR_GPUS):
             found[MODELS_LAYER][f"{_MODELS}/{path}"] = file

@@ -1,4 +1,4 @@
-"""An image in Debian's ``docker-registry``: pushed, compared, pulled back by its digest, refused."""
+"""An image in Debian's ``docker-registry``: pushed with attestations, pulled back by its digest, refused."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from packageurl import PackageURL
 
 from tests.images.test_runtime_image import docker
+from tests.support import ROOT
 from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 
 pytestmark = pytest.mark.images
 
-TYPE = "application/vnd.docker.distribution.manifest.v2+json"
+ORT = "pkg:pypi/onnxruntime@1.21.0"
+
+TYPES = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.index.v1+json"
 
 Push = Callable[[str], subprocess.CompletedProcess[str]]
 
@@ -92,27 +97,88 @@ def test_what_is_pushed_is_what_is_pulled_back_by_its_digest(
         done = push(f"{at}/ortpacks")
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         (reference,) = (line.strip() for line in done.stdout.splitlines() if "@sha256:" in line)
-        manifests = [manifest(at, tag) for tag in ("1.21.0-cpu", "latest-cpu")]
-        assert manifests[0] == manifests[1]
-        assert reference == f"{at}/ortpacks@sha256:{hashlib.sha256(manifests[0]).hexdigest()}"
-        layers = json.loads(manifests[0])["layers"]
+        indexes = [manifest(at, tag) for tag in ("1.21.0-cpu", "latest-cpu")]
+        assert indexes[0] == indexes[1]
+        assert reference == f"{at}/ortpacks@sha256:{hashlib.sha256(indexes[0]).hexdigest()}"
+        index = json.loads(indexes[0])
+        assert [one["platform"]["architecture"] for one in index["manifests"]] == ["amd64", "unknown"]
+        layers = json.loads(manifest(at, index["manifests"][0]["digest"]))["layers"]
         assert sum(layer["size"] for layer in layers) < 80_000_000
         built = json.loads(docker("inspect", "ortpacks/cpu:1.21.0"))[0]
-        docker(
-            "rmi", *(f"{at}/ortpacks:{tag}" for tag in ("1.21.0-cpu", "latest-cpu")), "ortpacks/cpu:1.21.0"
-        )
+        docker("rmi", f"{at}/ortpacks:1.21.0-cpu-amd64", "ortpacks/cpu:1.21.0")
         docker("pull", "--quiet", reference)
         try:
             pulled = json.loads(docker("inspect", reference))[0]
             assert pulled["RootFS"]["Layers"] == built["RootFS"]["Layers"]
             assert pulled["Config"]["Labels"] == built["Config"]["Labels"]
+            listed = docker("run", "--rm", "--network=none", reference, "sh", "-c", LISTED)
             assert docker("run", "--rm", "--network=none", reference).startswith("cpu: ")
         finally:
             docker("rmi", reference)
+        require_sbom(inspected(reference, "SBOM")["SPDX"], index, listed)
+        made = inspected(reference, "Provenance")["SLSA"]["buildDefinition"]
+        assert made["externalParameters"] == {
+            "variant": "cpu",
+            "package": "ortpacks-cpu-1.21.0-linux-x64.tar.zst",
+            "service": False,
+            "platform": "linux/amd64",
+        }
+        uris = {one["uri"]: one["digest"] for one in made["resolvedDependencies"]}
+        assert uris[ORT] == {"sha256": pin("wheel:onnxruntime==1.21.0")}
 
 
-def manifest(at: str, tag: str) -> bytes:
-    asked = urllib.request.Request(f"http://{at}/v2/ortpacks/manifests/{tag}", headers={"Accept": TYPE})
+LISTED = """
+cd /var/lib/dpkg/status.d
+grep -h -E '^(Package|Version|Architecture|SHA256):' * | sed 's/.*: //' | paste -d' ' - - - -
+sha256sum /opt/ortpacks/lib/*
+"""
+"""A line of each package of Debian's, and of each library."""
+
+
+def inspected(reference: str, what: str) -> Any:  # noqa: ANN401 - JSON
+    """What Docker's own tool finds beside an image in a registry."""
+    return json.loads(docker("buildx", "imagetools", "inspect", f"--format={{{{json .{what}}}}}", reference))
+
+
+def require_sbom(sbom: Any, index: Any, listed: str) -> None:  # noqa: ANN401 - JSON
+    """It is about the image, and names each package of Debian, wheel and library in there, and no other."""
+    packages = {one["SPDXID"]: one for one in sbom["packages"]}
+    (root,) = (
+        one["relatedSpdxElement"] for one in sbom["relationships"] if one["relationshipType"] == "DESCRIBES"
+    )
+    assert sha256(packages[root]) == index["manifests"][0]["digest"].removeprefix("sha256:")
+    assert (
+        index["manifests"][1]["annotations"]["vnd.docker.reference.digest"] == index["manifests"][0]["digest"]
+    )
+    located = {
+        one["externalRefs"][0]["referenceLocator"]: one for one in packages.values() if "externalRefs" in one
+    }
+    rows = [row.split() for row in listed.splitlines()]
+    debian = {PackageURL.from_string(purl): sha256(one) for purl, one in located.items() if ":deb/" in purl}
+    assert {(one.name, one.version, one.qualifiers["arch"], sum_) for one, sum_ in debian.items()} == {
+        tuple(row) for row in rows if len(row) == 4
+    }
+    libraries = {f"/{one['name']}": sha256(one) for one in packages.values() if "/" in one["name"]}
+    assert libraries == {path: sum_ for sum_, path in (row for row in rows if len(row) == 2)}
+    wheels = {purl: sha256(one) for purl, one in located.items() if ":pypi/" in purl}
+    assert {purl.partition("@")[0] for purl in wheels} == {"pkg:pypi/onnxruntime", "pkg:pypi/numpy"}
+    assert wheels[ORT] == pin("wheel:onnxruntime==1.21.0")
+
+
+def pin(key: str) -> str:
+    return str(json.loads((ROOT / "inputs.lock").read_text())["inputs"][key]["sha256"])
+
+
+def sha256(package: Any) -> str:  # noqa: ANN401 - JSON
+    (found,) = package["checksums"]
+    assert found["algorithm"] == "SHA256"
+    return str(found["checksumValue"])
+
+
+def manifest(at: str, reference: str) -> bytes:
+    asked = urllib.request.Request(
+        f"http://{at}/v2/ortpacks/manifests/{reference}", headers={"Accept": TYPES}
+    )
     with urllib.request.urlopen(asked) as answer:
         return bytes(answer.read())
 
@@ -125,12 +191,31 @@ def test_a_registry_that_wants_a_login_is_told_with_what_to_do(
     with registry(program, tmp_path, f"auth: {{htpasswd: {{realm: x, path: {nobody}}}}}") as at:
         done = push(f"{at}/ortpacks")
         assert done.returncode == 10
-        assert f"{at}/ortpacks:1.21.0-cpu was not pushed: no basic auth credentials." in done.stderr
+        assert f"{at}/ortpacks:1.21.0-cpu-amd64 was not pushed: no basic auth credentials." in done.stderr
         assert f"`docker login {at}`" in done.stderr
+
+
+def test_a_login_of_the_docker_cli_is_enough_for_all_that_is_pushed(
+    program: Path, push: Push, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = tmp_path / "htpasswd"
+    known.write_text(f"ada:{BCRYPT}\n")
+    with registry(program, tmp_path, f"auth: {{htpasswd: {{realm: x, path: {known}}}}}") as at:
+        monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+        login = ["docker", "login", "--username=ada", "--password-stdin", at]
+        subprocess.run(login, input=b"secret", capture_output=True, check=True)
+        done = push(f"{at}/ortpacks")
+        assert done.returncode == 0, done.stderr
+        assert "secret" not in done.stdout + done.stderr
+        assert inspected(f"{at}/ortpacks:latest-cpu", "SBOM")["SPDX"]["spdxVersion"] == "SPDX-2.3"
+
+
+BCRYPT = "$2b$05$VH5phWUZq7vusHsPnsi2sehXFXDJDwLMxV0qXEHMoERynQ3ZeZEdm"
+"""Of the password, by crypt(3)."""
 
 
 def test_a_registry_that_is_not_there_is_told(push: Push) -> None:
     done = push("localhost:1/ortpacks")
     assert done.returncode == 10
     assert "connection refused. Check the name and the network" in done.stderr
-    docker("rmi", "localhost:1/ortpacks:1.21.0-cpu", "localhost:1/ortpacks:latest-cpu")
+    docker("rmi", "localhost:1/ortpacks:1.21.0-cpu-amd64")

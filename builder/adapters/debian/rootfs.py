@@ -62,6 +62,9 @@ _SLIM = Path(__file__).with_name("slim.sh").read_text(encoding="utf-8")
 
 _STATUS = "var/lib/dpkg/status"
 
+_STATUSES = f"{_STATUS}.d"
+"""The folder with a file for each package of a slim system."""
+
 _NETWORK = (
     "Could not resolve",
     "Temporary failure",
@@ -104,6 +107,13 @@ class DebianRootfs:
         hook = f'set -- "$1" {shlex.join(sorted(packages))}\n{_SLIM}'
         what = f"a slim Debian {suite} of {len(packages)} packages"
         return self._kept(suite, [hook], what, lambda part: self._slim(part, suite, hook))
+
+    def slim_packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+        """See ``ports.Rootfs.slim_packages``."""
+        with tarfile.open(self.slim(suite, packages), "r:") as archive:
+            names = [name.removeprefix("./") for name in archive.getnames()]
+            told = (_text(archive, name) for name in names if name.startswith(f"{_STATUSES}/"))
+            return tuple(sorted(_package(one) for text in told for one in stanzas(text)))
 
     def _kept(self, suite: str, recipe: Sequence[str], what: str, make: Callable[[Path], None]) -> Path:
         """The tar of a recipe, which ``make`` writes unless the cache has it."""
@@ -252,7 +262,11 @@ def _of_installed(status: str, index: str) -> Iterator[DebianPackage]:
             found = known.get(_key(stanza))
             if found is None:
                 raise _not_whole(f"no index names the file of {' '.join(_key(stanza))}")
-            yield DebianPackage(found["Filename"], *_key(found), sha256=found["SHA256"])
+            yield _package(found)
+
+
+def _package(stanza: Mapping[str, str]) -> DebianPackage:
+    return DebianPackage(stanza["Filename"], *_key(stanza), sha256=stanza["SHA256"])
 
 
 def _not_whole(why: str) -> IntegrityError:

@@ -7,9 +7,12 @@ mkdir .debs etc/ssl etc/ssl/certs usr usr/bin usr/lib usr/lib/ssl var/lib/dpkg/s
 (cd .debs && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get download "$@")
 for deb in .debs/*.deb; do
     dpkg-deb --fsys-tarfile "$deb" | tar --extract
-    # Where scanners look for the packages of a system without dpkg
-    dpkg-deb --field "$deb" Package Source Version Architecture Maintainer Description \
-        >"var/lib/dpkg/status.d/$(dpkg-deb --field "$deb" Package)"
+    name=$(dpkg-deb --field "$deb" Package)
+    # Where scanners look for the packages of a system without dpkg, and what the signed index says of each
+    {
+        dpkg-deb --field "$deb" Package Source Version Architecture Maintainer Description
+        APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-cache show --no-all-versions "$name" | grep -E '^(Filename|SHA256): '
+    } >"var/lib/dpkg/status.d/$name"
 done
 
 # What the packages' scripts would have done

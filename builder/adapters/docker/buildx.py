@@ -5,18 +5,15 @@ The Docker SDK cannot drive BuildKit (docker-py#2230). Images carry the label ``
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from pydantic import BaseModel
-
-from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
+from builder.adapters.docker.registry import refused
+from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError
 from builder.files.disk import says_full
 from builder.inside.status import MARK
-from builder.ports import ImageBuild, PushedImage, Runner
+from builder.ports import ImageBuild, Runner
 
 LABEL = "io.ortpacks"
 
@@ -41,33 +38,8 @@ _REFUSED = re.compile(r"ERROR: (?:failed to solve: )?(.+)")
 
 _SAID = re.compile(r"^(?:Error|ERROR):\s+(.+)", re.MULTILINE)
 
-_LOGIN = ("no basic auth", "unauthorized", "authorization", "denied", "authentication")
-
 _STEP_OUTPUT = re.compile(r"#\d+ \d+\.\d+ (.+)")
 """A line of a program in a step, after the step's number and seconds."""
-
-
-class _Descriptor(BaseModel):
-    """The fields that are read of a manifest or a layer that an image's document names."""
-
-    digest: str
-    size: int
-    platform: dict[str, str] = {}
-
-
-class _Document(BaseModel):
-    """An image's manifest, or the index that names manifests."""
-
-    manifests: list[_Descriptor] = []
-    layers: list[_Descriptor] = []
-
-
-class _RootFs(BaseModel):
-    diff_ids: list[str]
-
-
-class _Config(BaseModel):
-    rootfs: _RootFs
 
 
 class Buildx:
@@ -128,34 +100,6 @@ class Buildx:
                 advice="Start it, or leave it out. `docker buildx ls` shows which are running.",
             )
 
-    def driver(self, builder: str | None) -> str:
-        """The driver of a builder, by default of the current one: ``docker`` or ``docker-container``."""
-        said = self._runner.run(["docker", "buildx", "inspect", *([builder] if builder else [])]).stdout
-        found = re.search(r"^Driver:\s+(\S+)", said, re.MULTILINE)
-        return found[1] if found else ""
-
-    def pushed(self, reference: str) -> PushedImage:
-        """An image for linux/amd64 in its registry. Raises ``TransferError``."""
-        raw = self._looked_up(reference, "--raw")
-        document = _Document.model_validate_json(raw)
-        if document.manifests:
-            (inner,) = (one for one in document.manifests if one.platform.get("architecture") == "amd64")
-            repository = reference.rpartition(":")[0]
-            document = _Document.model_validate_json(self._looked_up(f"{repository}@{inner.digest}", "--raw"))
-        said = json.loads(self._looked_up(reference, "--format={{json .Image}}"))
-        config = _Config.model_validate(said.get("linux/amd64", said))
-        return PushedImage(
-            digest=f"sha256:{hashlib.sha256(raw.encode()).hexdigest()}",
-            layers=tuple(config.rootfs.diff_ids),
-            sizes=tuple(layer.size for layer in document.layers),
-        )
-
-    def _looked_up(self, reference: str, how: str) -> str:
-        done = self._runner.run(["docker", "buildx", "imagetools", "inspect", how, reference], check=False)
-        if done.code != 0:
-            raise _refused(f"{reference} cannot be read back", reference, done.stderr.strip())
-        return done.stdout
-
     def drop_caches(self) -> Iterator[str]:
         """Drop our cache mounts; their names. BuildKit filters by id only, so they are listed first."""
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
@@ -165,9 +109,7 @@ class Buildx:
 
 
 def _argv(request: ImageBuild) -> list[str]:
-    argv = ["buildx", "build", "--progress=plain"]
-    argv += ["--provenance=mode=max"] if "provenance" in request.attestations else ["--provenance=false"]
-    argv += ["--sbom=true"] if "sbom" in request.attestations else []
+    argv = ["buildx", "build", "--progress=plain", "--provenance=false"]
     argv += [f"--builder={request.builder}"] if request.builder else []
     argv += [
         f"--target={request.target}",
@@ -212,25 +154,14 @@ def _failure(request: ImageBuild, error: CommandError, text: str, tail: list[str
         )
     if request.push:
         said = [match[1] for line in text.splitlines() if (match := _REFUSED.search(line))]
-        return _refused(f"{request.push[0]} was not pushed", request.push[0], (said or [tail[-1]])[-1])
+        host = request.push[0].partition("/")[0]
+        return refused(f"{request.push[0]} was not pushed", host, (said or [tail[-1]])[-1])
     return CommandError(
         f"docker buildx build of stage {request.target} exited with {error.code}",
         argv=error.argv,
         code=error.code,
         tail=tail,
     )
-
-
-def _refused(what: str, reference: str, said: str) -> TransferError:
-    """The error of a registry that did not do what was asked."""
-    host = reference.partition("/")[0]
-    login = f"Log in with `docker login {host}`, as a user who may write there"
-    reach = (
-        f"Check the name and the network, and that the engine may use {host} (HTTPS, or insecure-registries)"
-    )
-    asked = any(word in said.lower() for word in _LOGIN)
-    advice = f"{login if asked else reach}. Then run the same command again."
-    return TransferError(what, cause=said, advice=advice)
 
 
 def require_version(what: str, found: str, floor: tuple[int, int]) -> None:

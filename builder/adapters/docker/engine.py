@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import docker
+from docker.auth import load_config
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container
 from docker.types import Mount
@@ -21,6 +22,7 @@ from requests.exceptions import RequestException
 
 from builder.adapters.archive.unpacking import stream_files
 from builder.adapters.docker.buildx import LABEL, Buildx, require_version
+from builder.adapters.docker.registry import Registry
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import says_full
 from builder.ports import (
@@ -29,6 +31,7 @@ from builder.ports import (
     ContainerRun,
     EngineFacts,
     ImageBuild,
+    IndexEntry,
     PushedImage,
     Runner,
 )
@@ -106,16 +109,23 @@ class DockerEngine:
             found = self._sdk().images.get(reference).attrs
         return BuiltImage(size=int(found["Size"]), layers=tuple(found["RootFS"]["Layers"]))
 
-    def pushed(self, reference: str) -> PushedImage:
+    def pushed(self, reference: str, platform: str) -> PushedImage:
         """See ``ports.Engine.pushed``."""
-        return self._buildx.pushed(reference)
+        repository, _, tag = reference.rpartition(":")
+        return self._registry(repository).image(tag, platform)
 
-    def can_attest(self, builder: str | None) -> bool:
-        """See ``ports.Engine.can_attest``. An engine that keeps images itself has no place for them."""
-        if self._buildx.driver(builder) != "docker":
-            return True
+    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> None:
+        """See ``ports.Engine.publish``."""
+        self._registry(repository).publish(tags, images)
+
+    def _registry(self, repository: str) -> Registry:
+        """A repository, with the login and the trust in its host that the engine pushes with."""
+        host = repository.partition("/")[0]
         with _engine_errors():
-            return "io.containerd.snapshotter" in str(self._sdk().info().get("DriverStatus"))
+            known = self._sdk().info()["RegistryConfig"]["IndexConfigs"].get(host, {})
+            logins = load_config(config_dict=None)
+        loopback = host.partition(":")[0] in {"localhost", "127.0.0.1"}
+        return Registry(repository, logins, insecure=loopback or known.get("Secure") is False)
 
     def builders(self, flag: str) -> Sequence[str]:
         """See ``ports.Engine.builders``."""

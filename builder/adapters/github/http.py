@@ -58,13 +58,14 @@ class GitHubReply:
     """Names in any case."""
 
 
-class _Bearer(AuthBase):
+class Bearer(AuthBase):
     """The authorization header, set here so that a ``.netrc`` cannot replace it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        """Sign a request; see ``AuthBase``."""
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
@@ -218,7 +219,7 @@ class GitHubHttp:
                 json=content,
                 data=data,
                 headers=headers,
-                auth=_Bearer(self._token),
+                auth=Bearer(self._token),
                 timeout=_TIMEOUT,
                 stream=stream,
                 # A redirected write would become a GET, and the token would go where we did not send it.

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.json_format import ParseDict
+from in_toto_attestation.predicates.provenance.v1.provenance_pb2 import Provenance
+from in_toto_attestation.v1.statement import Statement
+from in_toto_attestation.v1.statement_pb2 import Statement as Message
+from packageurl import PackageURL
 
-from builder.builds.runtime_image import ImageOptions, locked_trees
+from builder.builds.image_wheels import locked_wheels
+from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.errors import CheckFailedError, IntegrityError
-from builder.pipeline.image import write_layer
+from builder.package.attestations import Part
+from builder.pipeline.image import ImageWheel, write_layer
 from builder.pipeline.plan import Wishes
 from builder.ports import BuiltImage, ImageBuild, PushedImage
 from builder.project.variants import Origin
@@ -154,14 +163,12 @@ def test_the_service_and_its_models_lie_below_the_package(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, trees = seen(site)
-    locked, models = site.dist / "locked", site.dist / "models"
-    locked.mkdir(parents=True)
-    (locked / "routing.py").write_text("")
-    models.mkdir()
+    models = site.dist / "models"
+    models.mkdir(parents=True)
     for name in ("model.onnx", "model_fp16.onnx"):
         (models / name).write_bytes(b"model")
-    monkeypatch.setattr("builder.builds.runtime_image.locked_trees", lambda *_: (locked,))
-    monkeypatch.setattr("builder.builds.runtime_image.make_models", lambda *_: models)
+    monkeypatch.setattr("builder.builds.image_wheels.locked_wheels", lambda *_: (routing(site.dist),))
+    monkeypatch.setattr("builder.builds.image_wheels.make_models", lambda *_: models)
     site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
     assert road(site, "cpu").image(ImageOptions(service=True)) == "ortpacks/cpu:1.21.0-service"
     assert order(site, "cpu") == ["system.tar", "models.tar", "python.tar", "package.tar"]
@@ -172,6 +179,14 @@ def test_the_service_and_its_models_lie_below_the_package(
     text = (site.dist / "cpu/image.Dockerfile").read_text()
     assert "http://127.0.0.1:9900/healthz" in text
     assert '"ortpacks_service", "--host", "0.0.0.0", "--models", "/opt/ortpacks/models"]' in text
+
+
+def routing(folder: Path) -> ImageWheel:
+    """A wheel of the service's."""
+    tree = folder / "routing"
+    tree.mkdir()
+    (tree / "routing.py").write_text("")
+    return ImageWheel(tree=tree, part=Part(purl="pkg:pypi/routing@1.0", sha256="7" * 64))
 
 
 def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
@@ -188,46 +203,87 @@ def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
         }
         lock.write_text(f"numpy==1.0 --hash=sha256:{'0' * 64}\n")
         with pytest.raises(IntegrityError, match=r"requirements\.lock: the package index serves other bytes"):
-            locked_trees(site.shop, lock, site.reporter)
-        lock.write_text(f"numpy==1.0 --hash=sha256:{hashlib.sha256(numpy.content).hexdigest()}\n")
+            locked_wheels(site.shop, lock, site.reporter)
+        sha256 = hashlib.sha256(numpy.content).hexdigest()
+        lock.write_text(f"numpy==1.0 --hash=sha256:{sha256}\n")
         index.requests.clear()
-        (tree,) = locked_trees(site.shop, lock, site.reporter)
-        assert (tree / "numpy/__init__.py").is_file()
-        assert locked_trees(site.shop, lock, site.reporter) == (tree,)
+        (found,) = locked_wheels(site.shop, lock, site.reporter)
+        assert (found.tree / "numpy/__init__.py").is_file()
+        assert (found.part.purl, found.part.sha256) == ("pkg:pypi/numpy@1.0", sha256)
+        assert locked_wheels(site.shop, lock, site.reporter) == (found,)
         assert index.fetched == [numpy.file]
-    assert [path.name for path in (tmp_path / "own/locked").iterdir()] == [tree.parent.name]
 
 
-def test_what_is_pushed_has_a_tag_for_the_version_the_newest_and_each_architecture(site: Site) -> None:
+def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architecture(site: Site) -> None:
     builds, _ = seen(site)
     site.engine.registry = PushedImage("sha256:d1", site.engine.built.layers, (20, 30))
     road(site, "legacy").image(PUSH)
     loaded, pushed = builds
-    assert (loaded.push, pushed.tag, pushed.attestations) == ((), None, ())
+    assert (loaded.push, pushed.tag) == ((), None)
     assert pushed.context == loaded.context
-    names = ["1.21.0-legacy", "latest-legacy", *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70))]
-    assert pushed.push == tuple(f"localhost:5000/ortpacks:{name}" for name in names)
+    assert pushed.push == ("localhost:5000/ortpacks:1.21.0-legacy-amd64",)
+    ((repository, tags, (entry,)),) = site.engine.published
+    assert repository == "localhost:5000/ortpacks"
+    assert list(tags) == [
+        "1.21.0-legacy",
+        "latest-legacy",
+        *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70)),
+    ]
+    assert (entry.digest, entry.platform) == ("sha256:d1", "linux/amd64")
     assert "localhost:5000/ortpacks@sha256:d1" in site.reporter.lines
-    assert any(line.startswith("! no SBOM and no provenance") for line in site.reporter.lines)
 
 
-@pytest.mark.parametrize(("scanner", "attached"), [(True, ("provenance", "sbom")), (False, ("provenance",))])
-def test_a_builder_that_can_attaches_provenance_and_where_its_scanner_is_an_sbom(
-    site: Site, scanner: bool, attached: tuple[str, ...]
+def test_an_sbom_and_provenance_of_all_that_an_image_is_made_of_go_along(
+    site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    builds, _ = seen(site)
-    site.engine.attests = True
-    if scanner:
-        site.engine.digests["docker/buildkit-syft-scanner:stable-1"] = "sha256:5"
-    road(site, "cpu").image(PUSH)
-    assert builds[1].attestations == attached
-    told = [line for line in site.reporter.lines if line.startswith("! no SBOM goes with it")]
-    assert len(told) == (not scanner)
+    models = site.dist / "models"
+    models.mkdir(parents=True)
+    monkeypatch.setattr("builder.builds.image_wheels.locked_wheels", lambda *_: (routing(site.dist),))
+    monkeypatch.setattr("builder.builds.image_wheels.make_models", lambda *_: models)
+    site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
+    road(site, "legacy").image(replace(PUSH, service=True))
+    ((_, _, (entry,)),) = site.engine.published
+    provenance, sbom = (json.loads(json.dumps(one)) for one in entry.statements)
+    for one in (provenance, sbom):
+        Statement.copy_from_pb(ParseDict(one, Message())).validate()
+    ParseDict(provenance["predicate"], Provenance())
+    (archive,) = (one for one in site.dist.glob("ortpacks-legacy-*.tar.zst") if "-thin-" not in one.name)
+    packages = {
+        one["externalRefs"][0]["referenceLocator"]: one for one in listed(sbom) if "externalRefs" in one
+    }
+    sums = {purl: one["checksums"][0]["checksumValue"] for purl, one in packages.items() if one["checksums"]}
+    pins = site.store.pins.pins
+    assert sums["pkg:deb/debian/libc6@1?arch=amd64"] == "5" * 64
+    assert sums["pkg:pypi/routing@1.0"] == "7" * 64
+    assert sums["pkg:pypi/silero-vad@6.2.3"] == pins["wheel:silero-vad==6.2.3"].sha256
+    assert sums["pkg:pypi/onnxruntime-gpu@1.21.0"] == pins["wheel:onnxruntime-gpu==1.21.0"].sha256
+    assert sums["pkg:pypi/nvidia-cudnn-cu12@9.10.2.21"] == pins["wheel:nvidia-cudnn-cu12==9.10.2.21"].sha256
+    assert sums[f"pkg:generic/{archive.name.partition('.tar')[0]}@1.21.0"] == sha256(archive)
+    assert packages["pkg:github/microsoft/onnxruntime@v1.21.0"]["checksums"] == []
+    names = {PackageURL.from_string(purl).name for purl in packages}
+    assert {"ortpacks-runtime", "ortpacks-service"} < names
+    assert {
+        f"opt/ortpacks/lib/{name}" for name in ("libcudart.so.12", "libonnxruntime_providers_cuda.so")
+    } < {one["name"] for one in listed(sbom)}
+    made = provenance["predicate"]["buildDefinition"]
+    assert made["externalParameters"]["package"] == archive.name
+    told = {one["uri"]: one["digest"].get("sha256") for one in made["resolvedDependencies"]}
+    assert {
+        purl: sum_ for purl, sum_ in sums.items() if not purl.startswith("pkg:docker/")
+    }.items() <= told.items()
+
+
+def listed(statement: Any) -> list[Any]:  # noqa: ANN401 - JSON
+    return list(statement["predicate"]["packages"])
+
+
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def test_a_registry_that_has_something_else_is_told(site: Site) -> None:
     site.engine.registry = PushedImage("sha256:d", ("sha256:1", "sha256:9"), (20, 30))
-    with pytest.raises(IntegrityError, match=r"1\.21\.0-cpu has other layers.*sha256:2.*sha256:9"):
+    with pytest.raises(IntegrityError, match=r"1\.21\.0-cpu-amd64 has other layers.*sha256:2.*sha256:9"):
         road(site, "cpu").image(PUSH)
 
 

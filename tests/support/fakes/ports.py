@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.errors import BuilderError, ToolMissingError, TransferError
-from builder.ports import BuiltImage, Completed, ContainerRun, EngineFacts, ImageBuild, PushedImage
+from builder.ports import (
+    BuiltImage,
+    Completed,
+    ContainerRun,
+    EngineFacts,
+    ImageBuild,
+    IndexEntry,
+    PushedImage,
+)
 from builder.project.inputs import DebianPackage, Input, Lock
 
 
@@ -82,7 +90,7 @@ class FakeEngine:
     """What is there of any image that was built."""
     registry: PushedImage | None = None
     """What any registry has; what was built unless said."""
-    attests: bool = False
+    published: list[tuple[str, Sequence[str], Sequence[IndexEntry]]] = field(default_factory=list)
     listed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Builders and contexts, by the flag that names them."""
     deaf: set[str] = field(default_factory=set)
@@ -111,11 +119,11 @@ class FakeEngine:
     def image(self, reference: str) -> BuiltImage:
         return self.built
 
-    def pushed(self, reference: str) -> PushedImage:
+    def pushed(self, reference: str, platform: str) -> PushedImage:
         return self.registry or PushedImage("sha256:d", self.built.layers, (20, 30))
 
-    def can_attest(self, builder: str | None) -> bool:
-        return self.attests
+    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> None:
+        self.published.append((repository, tags, images))
 
     def builders(self, flag: str) -> Sequence[str]:
         return self.listed.get(flag, ())
@@ -194,6 +202,9 @@ class FakeRootfs:
 
     def slim(self, suite: str, packages: Sequence[str]) -> Path:
         return self.tar(f"slim-{suite}", packages)
+
+    def slim_packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+        return self.packages(suite, packages)[1:]
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         return tuple(

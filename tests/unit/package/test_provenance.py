@@ -25,7 +25,7 @@ from builder.formats.manifest import BaseEntry
 from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch
 from builder.package.provenance import (
-    BuilderRun,
+    PackageRun,
     Revision,
     base_parts,
     check_provenance,
@@ -78,8 +78,8 @@ def pin(item: Input) -> Pin:
     return Pin(filename=item.spec.rpartition("/")[2], size=9, sha256=f"{len(item.spec):064x}")
 
 
-def run(**changes: object) -> BuilderRun:
-    made = BuilderRun(
+def run(**changes: object) -> PackageRun:
+    made = PackageRun(
         command="./run build --variant legacy --base assembled",
         started=1763744700.9,
         finished=1763748300,

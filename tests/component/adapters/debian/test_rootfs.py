@@ -118,6 +118,9 @@ def write_tree(tree: Path, packages: Sequence[str]) -> None:
 
 def write_tar(path: Path, packages: Sequence[str], listed: Sequence[str] | None = None) -> None:
     files = {"dpkg/status": status_of(packages), "ortpacks/packages": index_of(listed or packages)}
+    for name in packages:
+        newest = index_of([name]).split("\n\n")[1]
+        files[f"dpkg/status.d/{name}"] = f"{newest}\nMaintainer: Somebody\nDescription: short\n and long\n"
     with tarfile.open(path, "w") as archive:
         for name, text in files.items() if packages else ():
             info = tarfile.TarInfo(f"./var/lib/{name}")
@@ -181,6 +184,14 @@ def test_a_slim_system_has_the_packages_that_are_named_and_no_clean_up_of_apts(t
     assert hook.startswith('set -- "$1" libc6 zlib1g\n')
     assert subprocess.run(["sh", "-n", "-c", hook], check=False).returncode == 0
     assert forget.startswith("rm -f")
+
+
+def test_the_packages_of_a_slim_system_are_told_with_the_sums_of_the_signed_index(tmp_path: Path) -> None:
+    made = rootfs(tmp_path, Tools(installed=("zlib1g", "libc6")))
+    assert made.slim_packages("bookworm", ["zlib1g", "libc6"]) == tuple(
+        DebianPackage(f"pool/main/x/{name}_1:2-3_amd64.deb", name, "1:2-3", "amd64", sha256_of(name))
+        for name in ("libc6", "zlib1g")
+    )
 
 
 def test_a_slim_system_wants_mmdebstrap_and_nothing_in_its_place(tmp_path: Path) -> None:

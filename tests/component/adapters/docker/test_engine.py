@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -276,20 +274,6 @@ def test_buildx_that_will_do_says_its_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attestations", "flags"),
-    [
-        ((), ["--provenance=false", "--target=artifact"]),
-        (("provenance",), ["--provenance=mode=max", "--target=artifact"]),
-        (("provenance", "sbom"), ["--provenance=mode=max", "--sbom=true", "--target=artifact"]),
-    ],
-)
-def test_attestations_are_asked_for_by_name(attestations: tuple[str, ...], flags: list[str]) -> None:
-    runner = FakeRunner()
-    DockerEngine(runner, NOWHERE).build(request(push=("h/n:1",), attestations=attestations), lambda _: None)
-    assert runner.calls[0][4 : 4 + len(flags)] == flags
-
-
-@pytest.mark.parametrize(
     ("said", "told"),
     [
         # What buildx 0.13 prints of dockerd 26.1's pushes.
@@ -311,77 +295,6 @@ def test_what_a_registry_refuses_is_a_transfer_with_its_reason(said: str, told: 
     with pytest.raises(TransferError, match=told) as caught:
         DockerEngine(runner, NOWHERE).build(request(push=("h:5/n:1",)), lambda _: None)
     assert caught.value.exit_code == 10
-
-
-class Tools(FakeRunner):
-    """imagetools: ``documents`` by the last argument and the way that it is asked for."""
-
-    def __init__(self, documents: dict[tuple[str, str], str]) -> None:
-        super().__init__()
-        self.documents = documents
-
-    def run(self, argv: Sequence[str], **_: object) -> Completed:
-        text = self.documents.get((argv[-2], argv[-1]))
-        return Completed(1, "", "ERROR: h/n:1: not found") if text is None else Completed(0, text, "")
-
-
-MANIFEST = '{"layers": [{"digest": "sha256:a", "size": 5}, {"digest": "sha256:b", "size": 7}]}'
-
-INDEX = json.dumps(
-    {
-        "manifests": [
-            {"digest": "sha256:m", "size": 9, "platform": {"architecture": "amd64", "os": "linux"}},
-            {"digest": "sha256:p", "size": 9, "platform": {"architecture": "unknown", "os": "unknown"}},
-        ]
-    }
-)
-
-CONFIG = '{"rootfs": {"type": "layers", "diff_ids": ["sha256:1", "sha256:2"]}}'
-
-IMAGE = "--format={{json .Image}}"
-
-
-@pytest.mark.parametrize(
-    ("top", "config"),
-    [(MANIFEST, CONFIG), (INDEX, CONFIG), (INDEX, f'{{"linux/amd64": {CONFIG}}}')],
-    ids=["a manifest", "an index with attestations", "an index of platforms"],
-)
-def test_what_a_registry_has_is_read_from_its_own_documents(top: str, config: str) -> None:
-    name = "h:5/n"
-    runner = Tools(
-        {
-            ("--raw", f"{name}:1"): top,
-            ("--raw", f"{name}@sha256:m"): MANIFEST,
-            (IMAGE, f"{name}:1"): config,
-        }
-    )
-    found = DockerEngine(runner, NOWHERE).pushed(f"{name}:1")
-    assert found.digest == f"sha256:{hashlib.sha256(top.encode()).hexdigest()}"
-    assert (found.layers, found.sizes) == (("sha256:1", "sha256:2"), (5, 7))
-
-
-def test_what_is_not_in_a_registry_is_told() -> None:
-    with pytest.raises(TransferError, match=r"h/n:1 cannot be read back: .*not found"):
-        DockerEngine(Tools({}), NOWHERE).pushed("h/n:1")
-
-
-@pytest.mark.parametrize(
-    ("driver", "storage", "can"),
-    [
-        ("docker-container", [["Backing Filesystem", "extfs"]], True),
-        ("docker", [["Backing Filesystem", "extfs"]], False),
-        ("docker", [["driver-type", "io.containerd.snapshotter.v1"]], True),
-    ],
-)
-def test_attestations_want_a_builder_or_an_image_store_that_has_a_place_for_them(
-    driver: str, storage: list[list[str]], can: bool
-) -> None:
-    said = f"Name:   mine\nDriver: {driver}\n\nNodes:\n"
-    runner = FakeRunner(answers={"docker buildx inspect": Completed(0, said, "")})
-    engine = DockerEngine(runner, NOWHERE)
-    engine._client = SimpleNamespace(info=lambda: {"DriverStatus": storage})  # type: ignore[assignment]
-    assert engine.can_attest("mine") is can
-    assert runner.calls[0][-1] == "mine"
 
 
 @dataclass

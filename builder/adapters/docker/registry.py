@@ -1,0 +1,246 @@
+"""A repository of a registry: images are read back from it, attestations and indexes written to it.
+
+The protocol is the OCI Distribution Specification's, the form of attestations BuildKit's. Logins are those
+of the Docker CLI, its credential helpers included; they leave this module only in requests to the registry
+and to the token service that it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TypeVar
+from urllib.parse import urljoin
+from urllib.request import parse_http_list, parse_keqv_list
+
+import requests
+from docker.auth import AuthConfig
+from pydantic import BaseModel
+
+from builder.adapters.github.http import Bearer
+from builder.errors import TransferError
+from builder.ports import IndexEntry, PushedImage, Statement
+
+_MANIFEST, _INDEX, _CONFIG = (
+    f"application/vnd.oci.image.{kind}.v1+json" for kind in ("manifest", "index", "config")
+)
+
+_DOCKERS = "application/vnd.docker.distribution.manifest"
+
+_ACCEPT = f"{_MANIFEST}, {_INDEX}, {_DOCKERS}.v2+json, {_DOCKERS}.list.v2+json"
+
+_IN_TOTO = "application/vnd.in-toto+json"
+
+_NO_PLATFORM = {"os": "unknown", "architecture": "unknown"}
+
+_TIMEOUT = (30, 300)
+"""Seconds to connect, and between two bytes."""
+
+_HOSTS = {"docker.io": "registry-1.docker.io"}
+
+_SHOWN = 300
+"""Characters of a refusal that an error shows."""
+
+M = TypeVar("M", bound=BaseModel)
+
+_LOGIN = ("no basic auth", "unauthorized", "authorization", "denied", "authentication")
+
+
+class _Descriptor(BaseModel):
+    """The fields that are read of what a document names."""
+
+    digest: str
+    size: int
+    platform: dict[str, str] = {}
+
+
+class _Document(BaseModel):
+    """An image's manifest, or the index that names manifests."""
+
+    manifests: list[_Descriptor] = []
+    layers: list[_Descriptor] = []
+    config: _Descriptor | None = None
+
+
+class _RootFs(BaseModel):
+    diff_ids: list[str]
+
+
+class _Config(BaseModel):
+    rootfs: _RootFs
+
+
+class _Token(BaseModel):
+    """A token service's answer, which has one of the two."""
+
+    token: str = ""
+    access_token: str = ""
+
+
+class Registry:
+    """The repository ``HOST/NAME``; ``insecure`` says whether its host may be asked without TLS."""
+
+    def __init__(self, repository: str, logins: AuthConfig, *, insecure: bool) -> None:
+        self._repository = repository
+        self._host, _, self._name = repository.partition("/")
+        self._logins = logins
+        self._schemes = ("https", "http") if insecure else ("https",)
+        self._session = requests.Session()
+
+    def image(self, tag: str, platform: str) -> PushedImage:
+        """The image for a platform under a tag. Raises ``TransferError``."""
+        top = self._get(f"manifests/{tag}")
+        document = _read(_Document, top)
+        for one in document.manifests:
+            if platform == "/".join((one.platform.get("os", ""), one.platform.get("architecture", ""))):
+                document = _read(_Document, self._get(f"manifests/{one.digest}"))
+        if document.config is None:
+            raise TransferError(f"{self._repository}:{tag} has no image for {platform}")
+        config = _read(_Config, self._get(f"blobs/{document.config.digest}"))
+        return PushedImage(
+            digest=_digest(top.content),
+            layers=tuple(config.rootfs.diff_ids),
+            sizes=tuple(layer.size for layer in document.layers),
+        )
+
+    def publish(self, tags: Sequence[str], images: Sequence[IndexEntry]) -> None:
+        """See ``ports.Engine.publish``."""
+        entries = [self._image_entry(one) for one in images]
+        entries += [self._attestation_entry(one) for one in images]
+        index = _json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries})
+        for tag in tags:
+            self._put_manifest(tag, index, _INDEX)
+
+    def _image_entry(self, image: IndexEntry) -> dict[str, object]:
+        answer = self._get(f"manifests/{image.digest}")
+        system, _, architecture = image.platform.partition("/")
+        return {
+            **_descriptor(answer.content, answer.headers["Content-Type"]),
+            "platform": {"os": system, "architecture": architecture},
+        }
+
+    def _attestation_entry(self, image: IndexEntry) -> dict[str, object]:
+        """Write an attestation manifest; its entry in the index."""
+        layers = [self._put_statement(statement) for statement in image.statements]
+        files = {"type": "layers", "diff_ids": [layer["digest"] for layer in layers]}
+        config = self._put_blob(_json({**_NO_PLATFORM, "config": {}, "rootfs": files}), _CONFIG)
+        manifest = _json({"schemaVersion": 2, "mediaType": _MANIFEST, "config": config, "layers": layers})
+        self._put_manifest(_digest(manifest), manifest, _MANIFEST)
+        notes = {"reference.type": "attestation-manifest", "reference.digest": image.digest}
+        return {
+            **_descriptor(manifest, _MANIFEST),
+            "platform": _NO_PLATFORM,
+            "annotations": {f"vnd.docker.{name}": value for name, value in notes.items()},
+        }
+
+    def _put_statement(self, statement: Statement) -> dict[str, object]:
+        kind = {"in-toto.io/predicate-type": statement["predicateType"]}
+        return {**self._put_blob(_json(statement), _IN_TOTO), "annotations": kind}
+
+    def _put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
+        found = _descriptor(data, media_type)
+        place = self._ask("POST", f"{self._base}blobs/uploads/")
+        where = urljoin(place.url, place.headers["Location"])
+        kind = {"Content-Type": "application/octet-stream"}
+        self._ask("PUT", where, params={"digest": str(found["digest"])}, data=data, headers=kind)
+        return found
+
+    def _put_manifest(self, reference: str, manifest: bytes, media_type: str) -> None:
+        where = f"{self._base}manifests/{reference}"
+        self._ask("PUT", where, data=manifest, headers={"Content-Type": media_type})
+
+    def _get(self, path: str) -> requests.Response:
+        return self._ask("GET", self._base + path, headers={"Accept": _ACCEPT})
+
+    def _ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+    ) -> requests.Response:
+        try:
+            answer = self._session.request(
+                method, url, headers=headers, params=params, data=data, timeout=_TIMEOUT
+            )
+        except requests.RequestException as error:
+            raise refused(f"{self._repository} does not answer", self._host, str(error)) from error
+        return self._accepted(answer)
+
+    def _accepted(self, answer: requests.Response) -> requests.Response:
+        """An answer, unless it is an error. Raises ``TransferError``."""
+        if answer.ok:
+            return answer
+        said = f"{answer.status_code} {answer.reason}: {answer.text[:_SHOWN]}"
+        raise refused(f"{self._repository}: {answer.request.method} was refused", self._host, said)
+
+    @cached_property
+    def _base(self) -> str:
+        """The repository's address, once the registry has let us in. Raises ``TransferError``."""
+        failed: requests.RequestException | None = None
+        for scheme in self._schemes:
+            root = f"{scheme}://{_HOSTS.get(self._host, self._host)}/v2/"
+            try:
+                answer = self._session.get(root, timeout=_TIMEOUT)
+                if answer.status_code == requests.codes.unauthorized:
+                    self._log_in(answer.headers.get("WWW-Authenticate", ""))
+            except requests.RequestException as error:
+                failed = error
+            else:
+                return f"{root}{self._name}/"
+        raise refused(f"{self._repository} does not answer", self._host, str(failed)) from failed
+
+    def _log_in(self, challenge: str) -> None:
+        """Log in as the registry asks: with the password, or with a token of the service that it names."""
+        kept = self._logins.resolve_authconfig(self._host) or {}
+        login = {key.lower(): value for key, value in kept.items()}  # helpers' keys are capitalised
+        password = (login["username"], login["password"]) if "password" in login else None
+        kind, _, rest = challenge.partition(" ")
+        if kind.lower() != "bearer":
+            self._session.auth = password
+            return
+        named = parse_keqv_list(parse_http_list(rest))
+        wanted = {"service": named.get("service", ""), "scope": f"repository:{self._name}:pull,push"}
+        if "identitytoken" in login:
+            grant = {"grant_type": "refresh_token", "refresh_token": login["identitytoken"]}
+            form = {**wanted, **grant, "client_id": "ortpacks"}
+            answer = self._session.post(named["realm"], data=form, timeout=_TIMEOUT)
+        else:
+            answer = self._session.get(named["realm"], params=wanted, auth=password, timeout=_TIMEOUT)
+        given = _read(_Token, self._accepted(answer))
+        self._session.auth = Bearer(given.token or given.access_token)
+
+
+def refused(what: str, host: str, said: str) -> TransferError:
+    """The error of a registry that did not do what was asked."""
+    login = f"Log in with `docker login {host}`, as a user who may write there"
+    reach = (
+        f"Check the name and the network, and that the engine may use {host} (HTTPS, or insecure-registries)"
+    )
+    asked = any(word in said.lower() for word in _LOGIN)
+    advice = f"{login if asked else reach}. Then run the same command again."
+    return TransferError(what, cause=said, advice=advice)
+
+
+def _read(model: type[M], answer: requests.Response) -> M:
+    try:
+        return model.model_validate_json(answer.content)
+    except ValueError as error:
+        what = f"{answer.url.partition('?')[0]} is not what a registry answers"
+        raise TransferError(what, cause=str(error), advice="Check the registry's name.") from error
+
+
+def _json(document: Mapping[str, object]) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _descriptor(data: bytes, media_type: str) -> dict[str, object]:
+    return {"mediaType": media_type, "digest": _digest(data), "size": len(data)}

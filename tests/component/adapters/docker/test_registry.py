@@ -1,0 +1,248 @@
+"""A repository of a registry: logins, what is read, and what an index and its attestations are made of.
+
+The stand-in answers as the OCI Distribution Specification and Docker's token authentication have it, and
+refuses blobs of another digest. Debian's ``docker-registry`` is asked in ``tests/images``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from docker.auth import AuthConfig
+
+from builder.adapters.docker.registry import Registry
+from builder.errors import TransferError
+from builder.ports import IndexEntry
+from tests.doubles.loopback import listening
+
+IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+
+AMD64, ARM64 = "linux/amd64", "linux/arm64"
+
+
+def digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+class Served(ThreadingHTTPServer):
+    """A registry with the repository ``owner/name``; ``login`` is what it asks for: Basic or Bearer."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.login = ""
+        self.blobs: dict[str, bytes] = {}
+        self.manifests: dict[str, tuple[str, bytes]] = {}
+        self.asked: list[str] = []
+        """Of the token service."""
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+    def image(self, tag: str, *layers: str) -> str:
+        """Hold an image; its digest."""
+        config = json.dumps({"rootfs": {"type": "layers", "diff_ids": list(layers)}}).encode()
+        self.blobs[digest(config)] = config
+        named = {"config": {"digest": digest(config), "size": len(config)}}
+        document = {**named, "layers": [{"digest": one, "size": 5} for one in layers]}
+        return self.hold(tag, IMAGE, json.dumps(document).encode())
+
+    def hold(self, tag: str, kind: str, data: bytes) -> str:
+        for name in (tag, digest(data)):
+            self.manifests[name] = (kind, data)
+        return digest(data)
+
+
+class Handler(BaseHTTPRequestHandler):
+    @property
+    def served(self) -> Served:
+        assert isinstance(self.server, Served)
+        return self.server
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        if path == "/token":
+            basic = base64.b64decode(self.headers.get("Authorization", "").partition(" ")[2]).decode()
+            self.token(f"GET {basic} {sorted(parse_qs(urlsplit(self.path).query).items())}")
+        elif self.let_in():
+            kind, name = path.split("/")[-2:]
+            if kind == "manifests" and name in self.served.manifests:
+                self.answer(200, *self.served.manifests[name])
+            elif kind == "blobs" and name in self.served.blobs:
+                self.answer(200, "application/octet-stream", self.served.blobs[name])
+            else:
+                self.answer(200 if path == "/v2/" else 404, "text/plain", b"MANIFEST_UNKNOWN")
+
+    def do_POST(self) -> None:
+        if self.path == "/token":
+            self.token(f"POST {sorted(parse_qs(self.body().decode()).items())}")
+        elif self.let_in():
+            self.send_response(202)
+            self.send_header("Location", "/v2/owner/name/blobs/uploads/1?state=x")
+            self.end_headers()
+
+    def do_PUT(self) -> None:
+        if not self.let_in():
+            return
+        data, path = self.body(), urlsplit(self.path)
+        if "/uploads/" in path.path:
+            (named,) = parse_qs(path.query)["digest"]
+            if named == digest(data):
+                self.served.blobs[named] = data
+            self.answer(201 if named == digest(data) else 400)
+            return
+        self.served.hold(path.path.rpartition("/")[2], self.headers["Content-Type"], data)
+        self.answer(201)
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def token(self, asked: str) -> None:
+        self.served.asked.append(asked)
+        good = "ada:secret" in asked or "['kept']" in asked
+        field = "access_token" if asked.startswith("POST") else "token"
+        self.answer(200 if good else 401, "application/json", json.dumps({field: "signed"}).encode())
+
+    def let_in(self) -> bool:
+        basic = f"Basic {base64.b64encode(b'ada:secret').decode()}"
+        given = self.headers.get("Authorization", "")
+        if not self.served.login or given == {"Basic": basic, "Bearer": "Bearer signed"}[self.served.login]:
+            return True
+        self.body()
+        self.send_response(401)
+        told = {
+            "Basic": 'Basic realm="x"',
+            "Bearer": f'Bearer realm="http://{self.served.host}/token",service="images"',
+        }
+        self.send_header("WWW-Authenticate", told[self.served.login])
+        self.send_header("Content-Length", "12")
+        self.end_headers()
+        self.wfile.write(b"unauthorized")
+        return False
+
+    def answer(self, code: int, kind: str = "text/plain", data: bytes = b"") -> None:
+        self.send_response(code)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    server = Served()
+    with listening(server):
+        yield server
+
+
+def registry(served: Served, **login: str) -> Registry:
+    logins = AuthConfig({"auths": {served.host: login}})
+    return Registry(f"{served.host}/owner/name", logins, insecure=True)
+
+
+def test_an_image_is_read_from_its_manifest_and_configuration(served: Served) -> None:
+    named = served.image("1", "sha256:1", "sha256:2")
+    found = registry(served).image("1", AMD64)
+    assert (found.digest, found.layers, found.sizes) == (named, ("sha256:1", "sha256:2"), (5, 5))
+
+
+def test_of_an_index_the_image_for_the_platform_is_read(served: Served) -> None:
+    images = {AMD64: served.image("a", "sha256:1"), ARM64: served.image("b", "sha256:2")}
+    registry(served).publish(["1"], [IndexEntry(one, platform, ()) for platform, one in images.items()])
+    for platform, layer in ((AMD64, "sha256:1"), (ARM64, "sha256:2")):
+        found = registry(served).image("1", platform)
+        assert found.digest == digest(served.manifests["1"][1])
+        assert found.layers == (layer,)
+    with pytest.raises(TransferError, match="name:1 has no image for linux/s390x"):
+        registry(served).image("1", "linux/s390x")
+
+
+def test_an_index_names_images_and_behind_them_their_attestations_as_buildkit_does(served: Served) -> None:
+    image = served.image("a", "sha256:1")
+    statement = {"predicateType": "https://spdx.dev/Document", "predicate": {}}
+    registry(served).publish(["1", "latest"], [IndexEntry(image, AMD64, (statement,))])
+    kind, data = served.manifests["1"]
+    assert served.manifests["latest"] == (kind, data)
+    assert kind == INDEX
+    first, second = json.loads(data)["manifests"]
+    assert first == {
+        "mediaType": IMAGE,
+        "digest": image,
+        "size": len(served.manifests[image][1]),
+        "platform": {"os": "linux", "architecture": "amd64"},
+    }
+    # moby/buildkit, docs/attestations/attestation-storage.md
+    assert second["platform"] == {"architecture": "unknown", "os": "unknown"}
+    assert second["annotations"] == {
+        "vnd.docker.reference.type": "attestation-manifest",
+        "vnd.docker.reference.digest": image,
+    }
+    kind, data = served.manifests[second["digest"]]
+    assert (second["mediaType"], second["size"]) == (kind, len(data))
+    (layer,) = json.loads(data)["layers"]
+    assert layer["mediaType"] == "application/vnd.in-toto+json"
+    assert layer["annotations"] == {"in-toto.io/predicate-type": "https://spdx.dev/Document"}
+    assert json.loads(served.blobs[layer["digest"]]) == statement
+    config = json.loads(served.blobs[json.loads(data)["config"]["digest"]])
+    assert config["rootfs"] == {"type": "layers", "diff_ids": [layer["digest"]]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "login", "asked"),
+    [
+        ("Basic", {"username": "ada", "password": "secret"}, ""),
+        # As docker-py spells what a credential helper gives.
+        ("Basic", {"Username": "ada", "Password": "secret"}, ""),
+        ("Bearer", {"username": "ada", "password": "secret"}, "GET ada:secret"),
+        ("Bearer", {"IdentityToken": "kept"}, "'refresh_token', ['kept']"),
+    ],
+)
+def test_the_docker_clis_login_is_used_as_the_registry_wants_it(
+    served: Served, kind: str, login: dict[str, str], asked: str
+) -> None:
+    served.login = kind
+    image = served.image("a", "sha256:1")
+    registry(served, **login).publish(["1"], [IndexEntry(image, AMD64, ())])
+    assert "1" in served.manifests
+    assert all(asked in one and "repository:owner/name:pull,push" in one for one in served.asked)
+    assert bool(asked) == bool(served.asked)
+
+
+@pytest.mark.parametrize("kind", ["Basic", "Bearer"])
+@pytest.mark.parametrize("login", [{}, {"username": "eve", "password": "guess"}])
+def test_who_may_not_is_told_to_log_in_and_no_password_is_shown(
+    served: Served, kind: str, login: dict[str, str]
+) -> None:
+    served.login = kind
+    served.image("1", "sha256:1")
+    with pytest.raises(TransferError, match=r"401 Unauthorized.*Log in with `docker login 127") as told:
+        registry(served, **login).image("1", AMD64)
+    assert "guess" not in str(told.value)
+
+
+def test_what_is_not_there_is_told(served: Served) -> None:
+    with pytest.raises(TransferError, match=r"owner/name: GET was refused: 404 Not Found: MANIFEST_UNKNOWN"):
+        registry(served).image("1", AMD64)
+    served.hold("1", IMAGE, b"<html>")
+    with pytest.raises(TransferError, match=r"manifests/1 is not what a registry answers"):
+        registry(served).image("1", AMD64)
+
+
+def test_a_host_that_is_not_trusted_without_tls_gets_no_login(served: Served) -> None:
+    served.login = "Basic"
+    logins = AuthConfig({"auths": {served.host: {"username": "ada", "password": "secret"}}})
+    with pytest.raises(TransferError, match=r"owner/name does not answer: .*insecure-registries"):
+        Registry(f"{served.host}/owner/name", logins, insecure=False).image("1", AMD64)
+    assert served.asked == []

@@ -23,8 +23,24 @@ class _Json(logging.Formatter):
         return json.dumps(told, default=str)
 
 
+class _Once(logging.Filter):
+    """Lets each warning pass once: models that fall back for the same reason are told with one line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        told = record.getMessage()
+        known = told in self._told
+        if record.levelno == logging.WARNING:
+            self._told.add(told)
+        return not known
+
+
 def log_as_json() -> None:
-    """Let every logger of the process write JSON."""
+    """Let every logger of the process write JSON, that of the runtime layer no warning twice."""
+    logging.getLogger("ortpacks_runtime").addFilter(_Once())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,8 +16,8 @@ from typing import Any
 import pytest
 from packageurl import PackageURL
 
-from tests.images.test_runtime_image import docker
 from tests.support import ROOT
+from tests.support.containers import docker, free_port
 from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 
@@ -59,12 +58,6 @@ def registry(program: Path, folder: Path, *more: str) -> Iterator[str]:
         for tag in docker("images", "--format={{.Repository}}:{{.Tag}}").splitlines():
             if tag.startswith(f"localhost:{port}/"):
                 docker("rmi", tag)
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
 
 
 def answered(url: str) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from testinfra.host import Host
 from builder.pipeline.selftest import silero_inputs
 from builder.project.variants import Project
 from tests.doubles.gpus import library
+from tests.support.containers import Served, docker, free_port
 from tests.support.fakes.verbs import invoke
 from tests.support.real_packages import (
     LIBRARIES,
@@ -33,8 +33,9 @@ SECONDS = 20
 IMAGES = {
     "cpu": ("ortpacks/cpu:1.21.0", ()),
     "legacy": ("ortpacks/legacy:1.21.0-minimal", ("--profile", "minimal")),
-    "modern": ("ortpacks/modern:1.23.2", ("--mixed",)),
+    "modern": ("ortpacks/modern:1.23.2-service", ("--mixed", "--service")),
 }
+"""Their names, and flags that make them. That with all of CUDA has the service too."""
 
 HELD = {
     "cpu": {"libonnxruntime.so.1", "libonnxruntime_providers_shared.so"},
@@ -76,6 +77,11 @@ REFUSALS = {
         "CUDA failure 35: CUDA driver version is insufficient",
         "Update the NVIDIA driver; in a container, the host's.",
     ),
+    "no device": (
+        (*READ_ONLY, "--env=FAKE_CUDA=100"),
+        "CUDA failure 100: no CUDA-capable device is detected",
+        "`nvidia-smi -L` the MIG instances",
+    ),
     "full memory": (
         (*READ_ONLY, "--env=FAKE_CUDA=2"),
         "CUDA failure 2: out of memory",
@@ -94,11 +100,6 @@ for file in $(find / -xdev -type f \\( -name '*.so' -o -name '*.so.*' \\) 2>/dev
     /lib64/ld-linux-x86-64.so.2 --list "$file" 2>&1 | grep 'not found' | sed "s#^#$file #"
 done
 """
-
-
-def docker(*arguments: str | Path) -> str:
-    argv = ["docker", *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture(scope="module", params=IMAGES)
@@ -143,6 +144,18 @@ def sleeping(image: str, *flags: str) -> Iterator[Host]:
         docker("rm", "--force", container)
 
 
+@contextmanager
+def serving(image: str, *flags: str, command: Sequence[str]) -> Iterator[Served]:
+    """A container with the service."""
+    port = free_port()
+    argv = ("--detach", "--label=io.ortpacks=run", f"--publish=127.0.0.1:{port}:9900", *flags)
+    container = docker("run", *argv, image, *command)
+    try:
+        yield Served(container, port)
+    finally:
+        docker("rm", "--force", container)
+
+
 @pytest.fixture(scope="module")
 def host(image: str, given: Path) -> Iterator[Host]:
     """A container with /tmp alone to write to, and an unknown user."""
@@ -166,7 +179,8 @@ def test_every_library_is_a_regular_file_of_the_manifests_bytes(host: Host, vari
     manifest = json.loads(host.file("/opt/ortpacks/manifest.json").content_string)
     assert manifest["variant"] == variant
     wanted = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
-    sums = host.check_output("cd /opt/ortpacks && find . -type f ! -name manifest.json | xargs sha256sum")
+    theirs = "! -name manifest.json ! -path './models/*'"  # the models are the service's
+    sums = host.check_output(f"cd /opt/ortpacks && find . -type f {theirs} | xargs sha256sum")
     assert {path.removeprefix("./"): sum_ for sum_, path in map(str.split, sums.splitlines())} == wanted
     assert {Path(path).name for path in wanted if path.startswith("lib/")} == HELD[variant]
     assert host.check_output("find /opt/ortpacks ! -type f ! -type d") == ""
@@ -230,6 +244,34 @@ def test_a_gpu_that_cannot_be_used_is_left_for_the_cpu_within_seconds_and_told(
     assert f"Falling back to CPU: cuda: {cuda['reason']}" in opened.stderr
 
 
+@pytest.mark.parametrize("variant", ["modern"], indirect=True)
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_the_service_leaves_a_gpu_that_cannot_be_used_and_says_why_wherever_it_is_asked(
+    image: str, driver: tuple[str, ...], refusal: str
+) -> None:
+    flags, reason, advice = REFUSALS[refusal]
+    command = json.loads(docker("inspect", image))[0]["Config"]["Cmd"]
+    if refusal == "no cuDNN":
+        command = ["sh", "-c", f'rm {CUDNN} && exec "$@"', "sh", *command]
+    with serving(image, *driver, *flags, command=command) as served:
+        assert served.ready()["ready"] is True
+        assert served.ask("/ping") == {"status": "pong"}
+        assert served.ask("/embed", {"texts": "a"})["provider"] == "cpu"
+        reports, metrics, log = served.ask("/providers"), served.ask("/metrics"), served.log()
+    assert set(reports) == {"all-MiniLM-L6-v2", "silero_vad"}
+    for name, report in reports.items():
+        assert report["provider"] == "cpu"
+        (cuda,) = [step for step in report["steps"] if step["provider"] == "cuda"]
+        assert reason in cuda["reason"]
+        assert advice in cuda["advice"]
+        assert f'ortpacks_provider{{model="{name}",provider="cpu"}} 1.0' in metrics
+        assert f'ortpacks_fallback{{model="{name}"}} 1.0' in metrics
+    (told,) = [line["message"] for line in log if line["level"] == "WARNING"]
+    assert told.startswith("Falling back to CPU: cuda: ")
+    assert reason in told
+    assert advice in told
+
+
 def test_a_session_falls_back_to_the_cpu_and_computes_what_the_stock_build_does(
     host: Host, variant: str
 ) -> None:
@@ -268,7 +310,9 @@ def test_it_says_what_it_is_and_runs_as_nobody_in_particular(image: str, variant
     assert not [word for word in ("TOKEN", "SECRET", "PASSWORD", "PROXY") if word in environment.upper()]
 
 
-def test_its_default_command_opens_a_session(image: str) -> None:
+def test_its_default_command_opens_a_session(image: str, variant: str) -> None:
+    if variant == "modern":
+        pytest.skip("its default command is the service, which the tests of refusals ask")
     flags = ("--rm", "--network=none", "--read-only", "--tmpfs=/tmp", "--label=io.ortpacks=run")
     assert docker("run", *flags, image).startswith("cpu: ")
 

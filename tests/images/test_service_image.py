@@ -11,18 +11,15 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import testinfra
 from ortpacks_service.options import EMBEDDER
 
 from builder.project.variants import Project
-from tests.images.test_registry import free_port
-from tests.images.test_runtime_image import docker
 from tests.support import ROOT
+from tests.support.containers import Served, docker, free_port
 from tests.support.debian import debian_program
 from tests.support.fakes.verbs import invoke
 
@@ -41,36 +38,6 @@ def _image(dist: Path) -> Iterator[None]:
     yield
     if not somebodys:
         docker("rmi", IMAGE)
-
-
-@dataclass
-class Served:
-    name: str
-    port: int
-
-    def ask(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
-        data = None if body is None else json.dumps(body).encode()
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data, timeout=30) as answer:
-            text = answer.read()
-        return json.loads(text) if path != "/metrics" else text.decode()
-
-    def ready(self) -> dict[str, Any]:
-        """``/readyz`` once no model is being opened."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
-                try:
-                    return dict(self.ask("/readyz"))
-                except urllib.error.HTTPError as waiting:
-                    told = dict(json.loads(waiting.read()))
-                    if "reason" in told:
-                        return told
-            time.sleep(0.05)
-        raise AssertionError(docker("logs", self.name))
-
-    def log(self) -> list[dict[str, Any]]:
-        done = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=True)
-        return [json.loads(line) for line in done.stderr.splitlines()]
 
 
 Start = Callable[..., Served]

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,9 +23,11 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from ortpacks_service.options import EMBEDDER
 
 from tests.component.service.conftest import write_slow
 from tests.support import ROOT
+from tests.support.containers import free_port
 
 
 @dataclass
@@ -46,12 +49,6 @@ class Running:
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return bytes(answer.read())
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def argv(models: Path, data: Path, port: int, *flags: str) -> list[str]:
@@ -127,6 +124,22 @@ def test_a_run_that_does_not_end_holds_up_no_end(models: Path, tmp_path: Path, s
 def _ignored(running: Running, path: str, body: object) -> None:
     with contextlib.suppress(OSError, http.client.HTTPException):
         running.post(path, body)
+
+
+def test_models_that_fall_back_for_one_reason_are_one_warning(models: Path, tmp_path: Path) -> None:
+    shutil.copytree(models / EMBEDDER, models / "another")
+    with service(models, tmp_path / "data", {"ORTPACKS_PROVIDER": "cuda"}) as running:
+        wait = time.monotonic() + 30
+        while "another" not in running.get("/providers") and time.monotonic() < wait:
+            time.sleep(0.05)
+        assert running.get("/providers")["another"]["provider"] == "cpu"
+        running.process.terminate()
+        assert running.process.stderr is not None
+        lines = [json.loads(line) for line in running.process.stderr]
+    (told,) = (line["message"] for line in lines if line["level"] == "WARNING")
+    assert told.startswith("Falling back to CPU: cuda: ")
+    fallen = [line["model"] for line in lines if line["message"] == "model is ready" and line["fallback"]]
+    assert sorted(fallen) == sorted([EMBEDDER, "another"])
 
 
 def test_a_client_that_leaves_is_no_failure(models: Path, tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""Docker's command line, and a container that serves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+def docker(*arguments: str | Path) -> str:
+    argv = ["docker", *map(str, arguments)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@dataclass
+class Served:
+    """The service in the container ``name``, at a port of this machine."""
+
+    name: str
+    port: int
+
+    def ask(self, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data, timeout=30) as answer:
+            text = answer.read()
+        return json.loads(text) if path != "/metrics" else text.decode()
+
+    def ready(self) -> dict[str, Any]:
+        """``/readyz`` once no model is being opened."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                try:
+                    return dict(self.ask("/readyz"))
+                except urllib.error.HTTPError as waiting:
+                    told = dict(json.loads(waiting.read()))
+                    if "reason" in told:
+                        return told
+            time.sleep(0.05)
+        raise AssertionError(docker("logs", self.name))
+
+    def log(self) -> list[dict[str, Any]]:
+        done = subprocess.run(["docker", "logs", self.name], capture_output=True, text=True, check=True)
+        return [json.loads(line) for line in done.stderr.splitlines()]

@@ -24,7 +24,7 @@ from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import build_all
 from builder.builds.virtual_cards import asked_for as cards_asked_for
 from builder.errors import ValidationError
-from builder.pipeline.image import PLATFORM, require_platform, require_repository
+from builder.pipeline.image import require_platforms, require_repository
 from builder.release.prepare import archives_in
 
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
@@ -47,14 +47,17 @@ def bundle(chosen: ChosenVariants) -> None:
 @over_variants(
     service="with the service and its models, which it starts",
     push="also push it: REGISTRY/NAME; tags and digest are shown",
-    platform="linux/amd64, the only one",
+    platform="linux/amd64 (default), linux/arm64 for variant cpu, or both with a comma between",
 )
 def image(
-    chosen: ChosenVariants, service: bool = False, push: str | None = None, platform: str = PLATFORM
+    chosen: ChosenVariants, service: bool = False, push: str | None = None, platform: str | None = None
 ) -> None:
     """Make a runtime image with Python per variant from its package: ortpacks/VARIANT:VERSION."""
-    require_platform(platform)
-    options = ImageOptions(service=service, push=None if push is None else require_repository(push))
+    options = ImageOptions(
+        service=service,
+        push=None if push is None else require_repository(push),
+        platforms=() if platform is None else require_platforms(platform),
+    )
     for one in chosen.builds().values():
         one.image(options)
 

@@ -94,15 +94,15 @@ class Rootfs(Protocol):
         Raises ``ToolMissingError`` without mmdebstrap or debootstrap, ``TransferError`` without a mirror.
         """
 
-    def slim(self, suite: str, packages: Sequence[str]) -> Path:
-        """A tar of the files of exactly ``packages``, without apt and dpkg, cached by both.
+    def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
+        """A tar of the files of exactly ``packages`` for ``arch``, without apt and dpkg, cached by all three.
 
         It has busybox's links, certificates, the user ``ortpacks`` (10001), and in ``var/lib/dpkg/status.d``
         what scanners read. Raises ``ToolMissingError`` without mmdebstrap, ``TransferError`` without a
         mirror.
         """
 
-    def slim_packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+    def slim_packages(self, suite: str, packages: Sequence[str], arch: str) -> tuple[DebianPackage, ...]:
         """The packages of that slim tar, as the archive's index has them. Raises what ``slim`` raises."""
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
@@ -213,8 +213,8 @@ class Engine(Protocol):
     def pushed(self, reference: str, platform: str) -> PushedImage:
         """The image for a platform in its registry. Raises ``TransferError``."""
 
-    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> None:
-        """Give images of a repository an index, with their attestations, under each tag.
+    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
+        """Give images of a repository an index, with their attestations, under each tag; its digest.
 
         Raises ``TransferError``.
         """

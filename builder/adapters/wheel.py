@@ -25,7 +25,7 @@ from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.files.file_lock import exclusive
 from builder.files.package_tar import is_plain
 from builder.files.pip_download import downloaded, pip_download, refusal
-from builder.formats.package_names import LINUX, MACOS, WINDOWS
+from builder.formats.package_names import LINUX, LINUX_ARM64, MACOS, WINDOWS
 from builder.ports import Runner
 from builder.project.inputs import Input, Pin
 from builder.rules.wheel_records import read_record
@@ -38,12 +38,18 @@ _ADVICE = "Check the network and pip's index (pip config list), then run the sam
 _NEWEST_GLIBC = 35
 """Ubuntu 22.04 has glibc 2.35: no wheel that wants a newer one may get into a package."""
 
-_ANY_LINUX_X64 = (
-    *(f"manylinux_2_{minor}_x86_64" for minor in range(_NEWEST_GLIBC, 4, -1)),
-    *(f"manylinux{legacy}_x86_64" for legacy in ("2014", "2010", "1")),
-)
 
-_TAGS = {LINUX: _ANY_LINUX_X64, WINDOWS: ("win_amd64",), MACOS: ("macosx_14_0_arm64",)}
+def _any_linux(processor: str) -> tuple[str, ...]:
+    named = [*(f"_2_{minor}" for minor in range(_NEWEST_GLIBC, 4, -1)), "2014", "2010", "1"]
+    return tuple(f"manylinux{name}_{processor}" for name in named)
+
+
+_TAGS = {
+    LINUX: _any_linux("x86_64"),
+    LINUX_ARM64: _any_linux("aarch64"),
+    WINDOWS: ("win_amd64",),
+    MACOS: ("macosx_14_0_arm64",),
+}
 """Wheel tags by platform, the best first. pip takes those for an older macOS too."""
 
 

@@ -1,9 +1,9 @@
-"""Libraries for Windows and macOS: what their first bytes say of them, and two marks in the host library.
+"""Libraries for Windows, macOS and ARM: what their first bytes say, and two marks in the host library.
 
 No loader can be asked here, so what is proved is little, and is said plainly: each file is a 64-bit dynamic
 library for its platform's processor, the host library carries the version of its wheel and names what its
-execution provider is made of. Sources: Microsoft's "PE Format", Apple's ``mach-o/loader.h``; the marks were
-found in the official wheels of 1.23.0 and 1.23.2.
+execution provider is made of. Sources: Microsoft's "PE Format", Apple's ``mach-o/loader.h``, ``elf.h``; the
+marks were found in the official wheels of 1.23.0 and 1.23.2.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from builder.binary.elf_headers import Buffer
 from builder.binary.embedded import ORT_STRING
-from builder.formats.package_names import COREML, DIRECTML, MACOS, WINDOWS
+from builder.formats.package_names import COREML, DIRECTML, LINUX_ARM64, MACOS, WINDOWS
 
 _DOS, _PE_AT = b"MZ", 0x3C
 
@@ -28,13 +28,19 @@ _MACHO = "<II4xI"
 
 _MACHO_64, _MACHO_ARM64, _MACHO_DYLIB = 0xFEEDFACF, 0x0100000C, 6
 
+_ELF = "<IBB10xHH"
+"""Magic number, class, byte order; kind of file, processor."""
+
+_ELF_ARM64 = (0x464C457F, 2, 1, 3, 183)
+"""64 bits, little-endian, ET_DYN, EM_AARCH64."""
+
 LINKS = {DIRECTML: b"DirectML.dll", COREML: b"/System/Library/Frameworks/CoreML.framework/"}
 """What a host library loads that has this provider in it, as the name stands in its bytes."""
 
 
 @dataclass(frozen=True)
 class ForeignLibrary:
-    """The header and the marks of one library for Windows or macOS."""
+    """The header and the marks of one library that is not for Linux on x86-64."""
 
     path: str
     source: str
@@ -62,7 +68,9 @@ def read_foreign(path: str, source: str, buffer: Buffer) -> ForeignLibrary:
 def _platform(buffer: Buffer) -> str | None:
     if _is_dll(buffer):
         return WINDOWS
-    return MACOS if _is_dylib(buffer) else None
+    if _is_dylib(buffer):
+        return MACOS
+    return LINUX_ARM64 if _numbers(_ELF, buffer, 0) == _ELF_ARM64 else None
 
 
 def _is_dll(buffer: Buffer) -> bool:

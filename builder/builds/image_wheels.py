@@ -24,12 +24,12 @@ from builder.ports import Reporter
 from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER, Input
 
 
-def service_trees(wiring: Wiring, reporter: Reporter) -> ServiceTrees:
+def service_trees(wiring: Wiring, platform: str, reporter: Reporter) -> ServiceTrees:
     """The service's wheels and its models, made in ``dist``.
 
     Raises ``TransferError`` where a wheel of its lock, or of the models, cannot be had.
     """
-    locked = locked_wheels(wiring, wiring.root / SERVICE / "requirements.lock", reporter)
+    locked = locked_wheels(wiring, wiring.root / SERVICE / "requirements.lock", platform, reporter)
     return ServiceTrees(
         wheels=(*locked, own_wheel(wiring, SERVICE, reporter)),
         models=make_models(wiring),
@@ -60,17 +60,17 @@ def part_of(wiring: Wiring, wheel: Input) -> Part:
     return Part(purl=pypi_purl(wheel.spec), sha256=wiring.lock.pins[wheel.key].sha256)
 
 
-def locked_wheels(wiring: Wiring, lock: Path, reporter: Reporter) -> tuple[ImageWheel, ...]:
-    """The unpacked wheels of a requirements file with hashes, fetched by pip once for its bytes.
+def locked_wheels(wiring: Wiring, lock: Path, platform: str, reporter: Reporter) -> tuple[ImageWheel, ...]:
+    """The unpacked wheels of a requirements file with hashes, fetched by pip once for its bytes and platform.
 
     Their folders are ``<sha256 of the wheel>/<its name>``.
     """
-    folder = wiring.cache / "requirements" / file_digest(lock).sha256
+    folder = wiring.cache / "requirements" / platform / file_digest(lock).sha256
     if not folder.is_dir():
         reporter.say(f"fetching what {lock.name} of the {lock.parent.name} names")
         with scratch_folder(folder, needed=0) as fresh:
             wheels = fresh.with_name(f"{fresh.name}.wheels")
-            wanted = ["--require-hashes", f"--requirement={lock}", *first_choice()]
+            wanted = ["--require-hashes", f"--requirement={lock}", *first_choice(platform)]
             try:
                 wiring.runner.run(pip_download(sys.executable, wheels, wanted))
                 for wheel in sorted(wheels.glob("*.whl")):

@@ -39,6 +39,7 @@ from builder.package.provenance import (
 from builder.pipeline.bundle import Bundled, BundlePorts, CheckedContent, bundle, discard
 from builder.pipeline.check import check, say_report
 from builder.pipeline.gather import Sources, gather, originals
+from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import Wishes
 from builder.pipeline.verify import verify
 from builder.ports import Reporter, Store
@@ -228,6 +229,8 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
     words += ["--release"] if wishes.release else []
     if wishes.widen and not plan.project.packages[plan.variant.name].widen:
         words.append("--widen")
+    if plan.variant.platform != plan.project.packages[plan.variant.name].platform:
+        return " ".join(["./run image", *words, f"--platform {PLATFORMS[plan.variant.platform]}"])
     return " ".join(["./run build", *words])
 
 

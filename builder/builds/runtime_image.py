@@ -22,9 +22,10 @@ from builder.package.provenance import BuilderRun
 from builder.package.sbom import deb_purl
 from builder.pipeline.image import (
     HOME,
-    PLATFORM,
+    PLATFORMS,
     SYSTEM,
     ImageWheel,
+    architecture,
     commit_of,
     dockerfile,
     hold_to_budget,
@@ -50,6 +51,18 @@ class ImageOptions:
     """Whether it starts the service and holds its models."""
     push: str | None = None
     """``REGISTRY/NAME``."""
+    platforms: tuple[str, ...] = ()
+    """As packages name them; empty: that of the variant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeImage:
+    """The image of one package, and what names it in its registry, where it was pushed."""
+
+    tag: str
+    manifest: Manifest
+    built: BuiltImage
+    entry: IndexEntry | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +82,7 @@ class RuntimeImage:
         wiring: Wiring,
         place: Workplace,
         options: ImageOptions,
+        platform: str,
         reporter: Reporter,
         builder: str | None = None,
     ) -> None:
@@ -76,14 +90,15 @@ class RuntimeImage:
         self._wiring = wiring
         self._place = place
         self._push_to = options.push
+        self._platform = platform
         self._reporter = reporter
         self._builder = builder
         self._began = time.time()
         self._dockerfile = place.root / "image.Dockerfile"
-        self._service = service_trees(wiring, reporter) if options.service else None
+        self._service = service_trees(wiring, platform, reporter) if options.service else None
 
-    def make(self, package: Path) -> str:
-        """The tag of the image; where it is pushed, it is also as it was built in its registry.
+    def make(self, package: Path) -> MadeImage:
+        """The image; where it is pushed, it is in its registry under the tag of its platform.
 
         Raises ``CheckFailedError`` for one over its budget, ``TransferError`` where a registry refuses, and
         ``IntegrityError`` where it has something else then.
@@ -106,19 +121,21 @@ class RuntimeImage:
                 tag=tag,
                 builder=self._builder,
                 network=False,
-                platform=PLATFORM,
+                platform=PLATFORMS[self._platform],
             )
             self._build(request)
             built = wiring.engine.image(tag)
             self._reporter.say(f"image {tag}  {built.size / 1e6:,.0f} MB in {len(built.layers)} layers")
             if manifest.provider != CUDA:
                 hold_to_budget(manifest, built.size, wiring.project.image.budget)
+            entry = None
             if self._push_to:
-                size = own_size(names, self._push(request, contents, built, self._push_to))
+                image, entry = self._push(request, contents, built, self._push_to)
+                size = own_size(names, image)
                 self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers and models not counted")
                 if manifest.provider == CUDA and manifest.onnxruntime.origin == Origin.SOURCE.value:
                     hold_to_budget(manifest, size, wiring.project.image.budget)
-        return tag
+        return MadeImage(tag=tag, manifest=manifest, built=built, entry=entry)
 
     def _lay_out(self, context: Path, contents: _Contents) -> Sequence[str]:
         """Write Dockerfile and layers; the layers' names, in order, without the system's."""
@@ -138,16 +155,17 @@ class RuntimeImage:
         return tuple(found)
 
     @property
-    def _system(self) -> tuple[str, Sequence[str]]:
-        """Suite and packages of the slim Debian."""
+    def _system(self) -> tuple[str, Sequence[str], str]:
+        """Suite, packages and architecture of the slim Debian."""
         project = self._wiring.project
-        return project.bases.assembled.suite, project.image.packages
+        return project.bases.assembled.suite, project.image.packages, architecture(self._platform)
 
     def _wheels(self, manifest: Manifest) -> Sequence[ImageWheel]:
         """The wheels of Python's ONNX Runtime, our runtime layer, and numpy or the service's."""
         version = manifest.onnxruntime.version
-        ort = ort_wheel(version) if manifest.provider == CUDA else Input.wheel(f"onnxruntime=={version}")
-        numpy = self._wiring.project.image.wheels["numpy"]
+        stock = Input.wheel(f"onnxruntime=={version}", self._platform)
+        ort = ort_wheel(version) if manifest.provider == CUDA else stock
+        numpy = Input.wheel(self._wiring.project.image.wheels["numpy"].spec, self._platform)
         others = self._service.wheels if self._service else (self._pinned(numpy),)
         return [self._pinned(ort), own_wheel(self._wiring, RUNTIME, self._reporter), *others]
 
@@ -161,41 +179,33 @@ class RuntimeImage:
 
     def _push(
         self, request: ImageBuild, contents: _Contents, built: BuiltImage, repository: str
-    ) -> PushedImage:
-        """Push what was built, whose layers BuildKit holds, and name it by an index; what is there then."""
-        engine = self._wiring.engine
-        tags = published_tags(contents.manifest, service=self._service is not None)
-        reference = f"{repository}:{tags[0]}"
-        alone = f"{reference}-{PLATFORM.rpartition('/')[2]}"
-        with self._reporter.step(f"push {reference}"):
+    ) -> tuple[PushedImage, IndexEntry]:
+        """Push what was built, whose layers BuildKit holds; what is there then, and its entry in an index."""
+        engine, docker = self._wiring.engine, PLATFORMS[self._platform]
+        reference = f"{repository}:{published_tags(contents.manifest, service=self._service is not None)[0]}"
+        alone = f"{reference}-{architecture(self._platform)}"
+        with self._reporter.step(f"push {alone}"):
             self._build(replace(request, tag=None, push=(alone,)))
-            image = engine.pushed(alone, PLATFORM)
-            require_same(alone, built, image)
-            statements = attestations(
-                AttestedImage(
-                    reference=reference,
-                    digest=image.digest,
-                    platform=PLATFORM,
-                    variant=contents.manifest.variant,
-                    package=contents.package.name,
-                    service=self._service is not None,
-                    parts=self._parts(contents),
-                ),
-                self._wiring.project.publish.repository,
-                BuilderRun(
-                    started=self._began,
-                    finished=time.time(),
-                    revision=revision_of(self._wiring.root, self._wiring.runner),
-                ),
-            )
-            engine.publish(repository, tags, [IndexEntry(image.digest, PLATFORM, statements)])
-            found = {f"{repository}:{tag}": engine.pushed(f"{repository}:{tag}", PLATFORM) for tag in tags}
-        for tag, image in found.items():
-            require_same(tag, built, image)
-            self._reporter.say(f"pushed {tag}")
-        image = found[reference]
-        self._reporter.say(f"{repository}@{image.digest}")
-        return image
+            image = engine.pushed(alone, docker)
+        require_same(alone, built, image)
+        statements = attestations(
+            AttestedImage(
+                reference=reference,
+                digest=image.digest,
+                platform=docker,
+                variant=contents.manifest.variant,
+                package=contents.package.name,
+                service=self._service is not None,
+                parts=self._parts(contents),
+            ),
+            self._wiring.project.publish.repository,
+            BuilderRun(
+                started=self._began,
+                finished=time.time(),
+                revision=revision_of(self._wiring.root, self._wiring.runner),
+            ),
+        )
+        return image, IndexEntry(image.digest, docker, statements)
 
     def _parts(self, contents: _Contents) -> Sequence[Part]:
         """Whose packages an image has files of. Where libraries come from a wheel, they stand with it."""
@@ -211,3 +221,21 @@ class RuntimeImage:
             *library_parts(manifest, HOME),
         ]
         return tuple({part.purl: part for part in found}.values())
+
+
+def publish_index(
+    wiring: Wiring, images: Sequence[MadeImage], options: ImageOptions, reporter: Reporter
+) -> None:
+    """Name the pushed images of a variant, one for each platform, by an index under every tag.
+
+    Raises ``TransferError`` and ``IntegrityError`` as ``RuntimeImage.make`` does.
+    """
+    engine, repository = wiring.engine, str(options.push)
+    names = published_tags(images[0].manifest, service=options.service)
+    with reporter.step(f"push {repository}:{names[0]}"):
+        digest = engine.publish(repository, names, [one.entry for one in images if one.entry])
+    for tag in (f"{repository}:{name}" for name in names):
+        for one in images:
+            require_same(tag, one.built, engine.pushed(tag, PLATFORMS[one.manifest.platform]))
+        reporter.say(f"pushed {tag}")
+    reporter.say(f"{repository}@{digest}")

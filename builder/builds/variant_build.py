@@ -22,7 +22,7 @@ from builder.builds.builders import Builders
 from builder.builds.check_tools import CheckTools
 from builder.builds.estimate import compile_work, estimate_lines
 from builder.builds.packing import Packer
-from builder.builds.runtime_image import ImageOptions, RuntimeImage
+from builder.builds.runtime_image import ImageOptions, MadeImage, RuntimeImage, publish_index
 from builder.builds.wiring import Wiring
 from builder.errors import (
     BuilderError,
@@ -34,16 +34,17 @@ from builder.errors import (
     VariantsFailedError,
 )
 from builder.findings.finding import require
-from builder.formats.package_names import CUDA, LINUX
+from builder.formats.package_names import CUDA, LINUX, SERVED
 from builder.inside import costs
 from builder.pipeline.check import native_sm
 from builder.pipeline.compile import StageBuild, add_files, export, lay_out
+from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import Wishes, choose_base, plan
 from builder.pipeline.render import render
 from builder.ports import Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
 from builder.project.inputs import DebianPackage
-from builder.project.variants import Origin, Variant
+from builder.project.variants import Origin, Variant, on_platform
 from builder.release.preflight import check_plan
 
 
@@ -77,7 +78,7 @@ class VariantBuild:
         self._variant = variant
         self._options = options
         self._reporter = reporter
-        self._place: Workplace = wiring.place(variant.name)
+        self._place: Workplace = wiring.place(variant.folder)
 
     def plan(self) -> BuildPlan:
         """Decide base, origin, version and profile; refuse what no release takes where one was asked for."""
@@ -192,18 +193,43 @@ class VariantBuild:
             bundled = self._packing(decided, self._render(decided)).pack()
             return tuple(one.package.path for one in bundled)
 
-    def image(self, options: ImageOptions) -> str:
-        """The tag of the runtime image. Its package is built first unless that is up to date.
+    def image(self, options: ImageOptions) -> tuple[str, ...]:
+        """The tags of the runtime images, one for each platform. Packages that are not there are built first.
 
-        Raises ``NothingToDoError`` for a package that is not for Linux, and what ``RuntimeImage.make`` does.
+        Raises ``NothingToDoError`` for a platform that the package cannot be for, and what
+        ``RuntimeImage.make`` and ``publish_index`` do.
         """
-        if self._variant.platform != LINUX:
-            raise NothingToDoError(
-                f"{self._variant.name} has no runtime image: images are for Linux, the package is for "
-                f"{self._variant.platform}."
-            )
+        platforms = options.platforms or (self._variant.platform,)
+        served = SERVED[self._variant.provider]
+        for platform in platforms:
+            if platform not in PLATFORMS or platform not in served:
+                raise NothingToDoError(
+                    f"{self._variant.name} has no runtime image for {platform}: images are for Linux, "
+                    f"packages for {self._variant.provider} are for {', '.join(served)}."
+                )
         self._wiring.engine.facts()
-        maker = RuntimeImage(self._wiring, self._place, options, self._reporter, self._options.image_builder)
+        images = [self._on(platform).one_image(options) for platform in platforms]
+        if options.push:
+            publish_index(self._wiring, images, options, self._reporter)
+        return tuple(one.tag for one in images)
+
+    def _on(self, platform: str) -> VariantBuild:
+        """The build of the variant's package for a platform."""
+        if platform == self._variant.platform:
+            return self
+        variant = on_platform(self._variant, platform)
+        return VariantBuild(self._wiring, variant, self._options, self._reporter)
+
+    def one_image(self, options: ImageOptions) -> MadeImage:
+        """The image of this one package. Raises what ``RuntimeImage.make`` does."""
+        maker = RuntimeImage(
+            self._wiring,
+            self._place,
+            options,
+            self._variant.platform,
+            self._reporter,
+            self._options.image_builder,
+        )
         package = self.build()[0]
         with self._locked():
             return maker.make(package)
@@ -223,7 +249,7 @@ class VariantBuild:
 
     def _locked(self) -> AbstractContextManager[None]:
         waits = f"another process works in {self._place.root}: waiting"
-        return self._wiring.locked(self._variant.name, self._reporter, waits)
+        return self._wiring.locked(self._variant.folder, self._reporter, waits)
 
     def _on_a_builder(self, work: Callable[[StageBuild], None]) -> None:
         self._options.builders.compile(
@@ -276,7 +302,7 @@ class VariantBuild:
         return CheckTools(self._wiring, base, self._reporter)
 
     def _tools_to_try(self, decided: BuildPlan) -> CheckTools | None:
-        """The tools that check the package; ``None`` for Windows and macOS, and without an engine."""
+        """The tools that check the package; ``None`` for what runs elsewhere, and without an engine."""
         if self._is_for_cuda:
             return self._tools(decided.base)
         if self._variant.platform != LINUX:

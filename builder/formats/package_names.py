@@ -28,11 +28,13 @@ PROVIDERS = (CUDA, CPU, DIRECTML, COREML)
 
 LINUX = "linux-x64"
 
+LINUX_ARM64 = "linux-arm64"
+
 WINDOWS = "win-x64"
 
 MACOS = "macos-arm64"
 
-PLATFORMS = (LINUX, WINDOWS, MACOS)
+PLATFORMS = (LINUX, LINUX_ARM64, WINDOWS, MACOS)
 """The platforms that packages are for, as ``gpu.devices.platform_of`` spells them."""
 
 SERVED: Mapping[str, Tuple[str, ...]] = {
@@ -45,6 +47,7 @@ SERVED: Mapping[str, Tuple[str, ...]] = {
 
 HOSTS: Mapping[str, str] = {
     LINUX: "libonnxruntime.so.1",
+    LINUX_ARM64: "libonnxruntime.so.1",
     WINDOWS: "onnxruntime.dll",
     MACOS: "libonnxruntime.dylib",
 }

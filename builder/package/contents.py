@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from builder.binary import library_names
 from builder.binary.library_names import BRIDGE, HOST, PROVIDER, TENSORRT
 from builder.errors import ValidationError
-from builder.formats.package_names import CUDA, DIRECTML, HOSTS, LINUX, MACOS, WINDOWS, Host
+from builder.formats.package_names import CUDA, DIRECTML, HOSTS, LINUX, LINUX_ARM64, MACOS, WINDOWS, Host
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
 from builder.project.variants import Origin
@@ -71,11 +71,14 @@ _TERMS = "the terms of redistribution ask for it"
 
 DIRECTML_LIBRARY = "DirectML.dll"
 
+_ON_LINUX = (
+    (HOST, "libonnxruntime.so.{version}", "every program that uses the package"),
+    (BRIDGE, BRIDGE, f"{HOST} opens it"),
+)
+
 _REPACKED: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    LINUX: (
-        (HOST, "libonnxruntime.so.{version}", "every program that uses the package"),
-        (BRIDGE, BRIDGE, f"{HOST} opens it"),
-    ),
+    LINUX: _ON_LINUX,
+    LINUX_ARM64: _ON_LINUX,
     WINDOWS: (
         (HOSTS[WINDOWS], HOSTS[WINDOWS], "every program that uses the package"),
         ("onnxruntime_providers_shared.dll",) * 2 + (f"{HOSTS[WINDOWS]} opens it",),

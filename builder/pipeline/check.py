@@ -94,7 +94,7 @@ def _judge(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Bin
 
 
 def _judge_foreign(members: Sequence[Member], variant: Variant) -> BinaryReport:
-    """The report on libraries for Windows or macOS, which hold neither ELF nor CUDA."""
+    """The report on libraries for another platform, which no loader is asked about and which hold no CUDA."""
     found = [read_foreign_file(member.path, member.source, member.file) for member in members]
     return BinaryReport(
         coverage=(),

@@ -20,14 +20,15 @@ from jinja2 import BaseLoader
 from builder.errors import CheckFailedError, IntegrityError, ValidationError
 from builder.files.disk import disk_errors
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import CUDA, REDUCED
+from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64, REDUCED
 from builder.package.attestations import Part
 from builder.package.contents import NVIDIA
 from builder.pipeline.render import template_environment
 from builder.ports import BuiltImage, PushedImage
 from builder.project.inputs import Input
 
-PLATFORM = "linux/amd64"
+PLATFORMS: Mapping[str, str] = {LINUX: "linux/amd64", LINUX_ARM64: "linux/arm64"}
+"""Docker's name of each platform that images are made for, by that of its package."""
 
 SYSTEM = "system"
 """The layer of the slim Debian."""
@@ -52,6 +53,7 @@ _FOR_GPUS = ("*_fp16.onnx", "*_int8.onnx")
 """Models in other number types than fp32: an image without CUDA keeps within its budget by going without."""
 
 _LEFT_OUT = (
+    "apsw/sqlite_extra_binaries/*",
     "onnxruntime/capi/libonnxruntime.so.*",
     "onnxruntime/capi/libonnxruntime_providers_cuda.so",
     "onnxruntime/capi/libonnxruntime_providers_tensorrt.so",
@@ -103,20 +105,28 @@ def require_repository(text: str) -> str:
     return text
 
 
-def require_platform(text: str) -> str:
-    """``text``, if images are made for it. Raises ``ValidationError``."""
-    if text != PLATFORM:
-        raise ValidationError(
-            f"--platform {text!r}",
-            cause=f"the libraries of the packages are for {PLATFORM}, so that is what images are made for",
-            advice="Leave --platform out.",
-        )
-    return text
+def require_platforms(text: str) -> tuple[str, ...]:
+    """The packages' platforms of Docker's in ``text``, ``linux/amd64,linux/arm64``. ``ValidationError``."""
+    known = {name: platform for platform, name in PLATFORMS.items()}
+    asked = tuple(dict.fromkeys(text.split(",")))
+    for name in asked:
+        if name not in known:
+            raise ValidationError(
+                f"--platform {text!r}: images are not made for {name!r}",
+                advice=f"Name {', '.join(known)}, or both with a comma between.",
+            )
+    return tuple(known[name] for name in asked)
+
+
+def architecture(platform: str) -> str:
+    """Docker's and Debian's name of the processor of a package's platform: ``amd64``."""
+    return PLATFORMS[platform].rpartition("/")[2]
 
 
 def local_tag(manifest: Manifest, *, service: bool) -> str:
-    """``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal``, ``ortpacks/cpu:1.23.2-service``."""
-    return f"ortpacks/{manifest.variant}:{manifest.onnxruntime.version}{_ends(manifest, service=service)}"
+    """``ortpacks/modern:1.23.2``, ``ortpacks/legacy:1.21.0-minimal``, ``ortpacks/cpu:1.21.0-arm64``."""
+    name = f"ortpacks/{manifest.variant}:{manifest.onnxruntime.version}{_ends(manifest, service=service)}"
+    return name if manifest.platform == LINUX else f"{name}-{architecture(manifest.platform)}"
 
 
 def published_tags(manifest: Manifest, *, service: bool) -> tuple[str, ...]:

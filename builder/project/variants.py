@@ -7,7 +7,7 @@ made of the same annotations and docstrings. Values that code makes are not chec
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from typing import Annotated, Literal
 
@@ -21,6 +21,7 @@ from builder.formats.package_names import (
     CUDA,
     DIRECTML,
     LINUX,
+    LINUX_ARM64,
     SERVED,
     Form,
     Host,
@@ -199,6 +200,11 @@ class Variant:
     """What a package without CUDA is made of; ``None``: ``onnxruntime`` of the version of its base."""
     widen: bool = False
     """Whether it promises every capability that plain code for ``sm`` runs on (``onnxruntime.widening``)."""
+
+    @property
+    def folder(self) -> str:
+        """Name of its folder in ``dist``, and of the lock on that."""
+        return f"{self.name}-arm64" if self.platform == LINUX_ARM64 else self.name
 
 
 @dataclass(frozen=True)
@@ -404,6 +410,12 @@ class Project(ProjectSection):
         return (*self.bases.nvidia.patches, *self.bases.assembled.patches)
 
 
+def on_platform(variant: Variant, platform: str) -> Variant:
+    """The variant's package for a platform of Linux, which a runtime image may be for."""
+    wheel = Input.wheel(variant.wheel.requirement, platform) if variant.wheel else None
+    return replace(variant, platform=platform, wheel=wheel)
+
+
 def provider_wheel(variant: Variant, version: str) -> Input:
     """The official wheel of a package without CUDA: the one it names, or ``onnxruntime`` of ``version``."""
     return variant.wheel or Input.wheel(f"onnxruntime=={version}", variant.platform)
@@ -418,10 +430,11 @@ def wanted_inputs(project: Project) -> tuple[Input, ...]:
     """Every input that any variant on any base can need, and those of the tests, sorted by key."""
     bases = project.bases
     versions = {project.onnxruntime.version, bases.nvidia.ort_version, bases.assembled.ort_version}
-    providers = (
-        provider_wheel(variant, version) for variant in project.providers.values() for version in versions
-    )
-    found = {*_named(project), *map(ort_wheel, versions), *providers, *TEST_INPUTS}
+    variants = {*project.providers.values()}
+    variants |= {on_platform(one, LINUX_ARM64) for one in variants if one.platform == LINUX}
+    providers = (provider_wheel(variant, version) for variant in variants for version in versions)
+    images = (Input.wheel(wheel.spec, LINUX_ARM64) for wheel in project.image.wheels.values())
+    found = {*_named(project), *map(ort_wheel, versions), *providers, *images, *TEST_INPUTS}
     return tuple(sorted(found, key=lambda item: item.key))
 
 

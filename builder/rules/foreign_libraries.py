@@ -1,4 +1,4 @@
-"""Libraries for Windows and macOS: whether each is for its platform, and the host library of its version."""
+"""Libraries for Windows, macOS and ARM: whether each is for its platform, and the host of its version."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from builder.binary.library import wheel_version
 from builder.binary.pe_macho import LINKS, ForeignLibrary
 from builder.findings.finding import Code, Finding
-from builder.formats.package_names import HOSTS, MACOS, WINDOWS
+from builder.formats.package_names import HOSTS, LINUX_ARM64, MACOS, WINDOWS
 from builder.package.contents import libraries
 
 _KINDS: Mapping[str | None, str] = {
     WINDOWS: "a 64-bit DLL for x86-64",
     MACOS: "a 64-bit dynamic library for arm64",
+    LINUX_ARM64: "a 64-bit shared library for aarch64",
 }
 
 
 def check_foreign(found: Sequence[ForeignLibrary], provider: str, platform: str) -> Iterator[Finding]:
-    """E012, E018, E019 and B011 over all libraries of a package for Windows or macOS."""
+    """E012, E018, E019 and B011 over all libraries of a package that is not for linux-x64."""
     by_name = {library.path.rpartition("/")[2]: library for library in found}
     for name in libraries(provider, platform):
         if name not in by_name:

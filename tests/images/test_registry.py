@@ -188,19 +188,31 @@ def test_a_registry_that_wants_a_login_is_told_with_what_to_do(
         assert f"`docker login {at}`" in done.stderr
 
 
-def test_a_login_of_the_docker_cli_is_enough_for_all_that_is_pushed(
-    program: Path, push: Push, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_with_the_docker_clis_login_one_index_names_the_images_of_both_platforms_each_with_its_sbom(
+    program: Path, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    somebodys = docker("images", "--format={{.Repository}}:{{.Tag}}").split()
     known = tmp_path / "htpasswd"
     known.write_text(f"ada:{BCRYPT}\n")
     with registry(program, tmp_path, f"auth: {{htpasswd: {{realm: x, path: {known}}}}}") as at:
         monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
         login = ["docker", "login", "--username=ada", "--password-stdin", at]
         subprocess.run(login, input=b"secret", capture_output=True, check=True)
-        done = push(f"{at}/ortpacks")
-        assert done.returncode == 0, done.stderr
+        flags = ("--variant", "cpu", "--base", "assembled", "--dist", dist)
+        done = invoke("image", *flags, "--platform=linux/amd64,linux/arm64", "--push", f"{at}/ortpacks")
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         assert "secret" not in done.stdout + done.stderr
-        assert inspected(f"{at}/ortpacks:latest-cpu", "SBOM")["SPDX"]["spdxVersion"] == "SPDX-2.3"
+        reference = f"{at}/ortpacks:latest-cpu"
+        assert set(inspected(reference, "Image")) == {"linux/amd64", "linux/arm64"}
+        sboms, made = inspected(reference, "SBOM"), inspected(reference, "Provenance")
+        for ours in {"ortpacks/cpu:1.21.0", "ortpacks/cpu:1.21.0-arm64"} - {*somebodys}:
+            docker("rmi", ours)
+    for arch in ("amd64", "arm64"):
+        located = [one.get("externalRefs") for one in sboms[f"linux/{arch}"]["SPDX"]["packages"]]
+        purls = [PackageURL.from_string(refs[0]["referenceLocator"]) for refs in located if refs]
+        assert {one.qualifiers["arch"] for one in purls if one.type == "deb"} == {arch, "all"}
+        parameters = made[f"linux/{arch}"]["SLSA"]["buildDefinition"]["externalParameters"]
+        assert parameters["platform"] == f"linux/{arch}"
 
 
 BCRYPT = "$2b$05$VH5phWUZq7vusHsPnsi2sehXFXDJDwLMxV0qXEHMoERynQ3ZeZEdm"

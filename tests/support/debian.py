@@ -12,7 +12,7 @@ from tests.support import ROOT
 
 
 def debian_program(package: str, path: str) -> Path:
-    """The file ``path`` of a package, kept in the cache. The test is skipped where apt cannot fetch it.
+    """The file ``path`` of a package, alone kept in the cache. Without apt to fetch it the test is skipped.
 
     ``package`` is a name as apt takes it, ``docker-compose/trixie``.
     """
@@ -25,5 +25,8 @@ def debian_program(package: str, path: str) -> Path:
         packages = list(folder.glob("*.deb"))
         if done.returncode != 0 or not packages:
             pytest.skip(f"{' '.join(argv)}: {done.stderr.strip()[-200:]}")
-        subprocess.run(["dpkg-deb", "-x", packages[0], folder], check=True)
+        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", packages[0]], stdout=subprocess.PIPE) as tar:
+            argv = ["tar", "--extract", f"--directory={folder}", f"./{path}"]
+            subprocess.run(argv, stdin=tar.stdout, check=True)
+        packages[0].unlink()
     return found

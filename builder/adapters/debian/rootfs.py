@@ -60,6 +60,9 @@ _TELL = "; ".join(
 
 _SLIM = Path(__file__).with_name("slim.sh").read_text(encoding="utf-8")
 
+_OURS = "amd64"
+"""The architecture of machines that build."""
+
 _STATUS = "var/lib/dpkg/status"
 
 _STATUSES = f"{_STATUS}.d"
@@ -102,15 +105,16 @@ class DebianRootfs:
         what = f"Debian {suite} with {', '.join(wanted) or 'nothing more'}"
         return self._kept(suite, wanted, what, lambda part: self._bootstrap(part, suite, wanted))
 
-    def slim(self, suite: str, packages: Sequence[str]) -> Path:
-        """See ``ports.Rootfs.slim``."""
-        hook = f'set -- "$1" {shlex.join(sorted(packages))}\n{_SLIM}'
-        what = f"a slim Debian {suite} of {len(packages)} packages"
-        return self._kept(suite, [hook], what, lambda part: self._slim(part, suite, hook))
+    def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
+        """See ``ports.Rootfs.slim``. Of another architecture than ours nothing is run."""
+        links = "" if arch == _OURS else " ".join(_busybox_links(self.slim(suite, packages, _OURS)))
+        hook = f'LINKS={shlex.quote(links)}\nset -- "$1" {shlex.join(sorted(packages))}\n{_SLIM}'
+        what = f"a slim Debian {suite} of {len(packages)} packages for {arch}"
+        return self._kept(suite, [hook, arch], what, lambda part: self._slim(part, suite, hook, arch))
 
-    def slim_packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
+    def slim_packages(self, suite: str, packages: Sequence[str], arch: str) -> tuple[DebianPackage, ...]:
         """See ``ports.Rootfs.slim_packages``."""
-        with tarfile.open(self.slim(suite, packages), "r:") as archive:
+        with tarfile.open(self.slim(suite, packages, arch), "r:") as archive:
             names = [name.removeprefix("./") for name in archive.getnames()]
             told = (_text(archive, name) for name in names if name.startswith(f"{_STATUSES}/"))
             return tuple(sorted(_package(one) for text in told for one in stanzas(text)))
@@ -153,9 +157,10 @@ class DebianRootfs:
             self._debootstrap(part, suite, packages, mirror)
         _require_packages(part, packages)
 
-    def _slim(self, part: Path, suite: str, hook: str) -> None:
+    def _slim(self, part: Path, suite: str, hook: str, arch: str) -> None:
         # mmdebstrap's own clean-up stops where a folder of apt's is gone
-        options = ("--variant=custom", "--skip=output/dev,cleanup", f"--customize-hook={hook}")
+        skipped = "--skip=output/dev,cleanup,check/qemu"
+        options = ("--variant=custom", f"--architectures={arch}", skipped, f"--customize-hook={hook}")
         try:
             self._mmdebstrap(part, suite, options, self._mirrors.find()[0])
         except ToolMissingError as missing:
@@ -234,6 +239,12 @@ def _no_tool() -> ToolMissingError:
         "base assembled needs mmdebstrap (or, as root, debootstrap) to make a Debian file system. "
         "Get it with: apt-get install mmdebstrap debian-archive-keyring. --base nvidia needs neither."
     )
+
+
+def _busybox_links(tar: Path) -> list[str]:
+    """The links to busybox in a slim system."""
+    with tarfile.open(tar, "r:") as archive:
+        return [one.name for one in archive if one.issym() and one.linkname == "/bin/busybox"]
 
 
 def _require_packages(tar: Path, packages: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 # Makes a slim system of the folder $1: the files of the packages $2 and on, and no script of theirs has run.
-# mmdebstrap runs it by sh once the archive's signed index is there (its customize-hook).
+# mmdebstrap runs it by sh once the archive's signed index is there (its customize-hook). $LINKS are busybox's where
+# that does not run on this machine.
 set -e
 cd "$1"
 shift
@@ -16,7 +17,12 @@ for deb in .debs/*.deb; do
 done
 
 # What the packages' scripts would have done
-chroot . /bin/busybox --install -s
+if [ -n "$LINKS" ]; then
+    for link in $LINKS; do ln -s /bin/busybox "$link"; done
+else
+    chroot . /bin/busybox --install -s
+    rm linuxrc
+fi
 ln -s python3.11 usr/bin/python3
 cat usr/share/ca-certificates/mozilla/*.crt >etc/ssl/certs/ca-certificates.crt
 ln -s /etc/ssl/certs/ca-certificates.crt usr/lib/ssl/cert.pem
@@ -29,7 +35,7 @@ chown 10001:10001 home/ortpacks
 # What only a person, a package manager or a library that is not there would use
 find usr/share/doc ! -type d ! -name copyright -delete
 find usr/share/doc -type d -empty -delete
-rm -r .debs linuxrc etc/apt var/cache/apt var/lib/apt usr/share/ca-certificates usr/share/info usr/share/lintian \
-    usr/share/man usr/lib/x86_64-linux-gnu/gconv usr/lib/python3.11/pydoc_data \
+rm -r .debs etc/apt var/cache/apt var/lib/apt usr/share/ca-certificates usr/share/info usr/share/lintian \
+    usr/share/man usr/lib/*-linux-gnu/gconv usr/lib/python3.11/pydoc_data \
     usr/lib/python3.11/lib-dynload/nis.* usr/lib/python3.11/lib-dynload/_dbm.*
 rm -r tmp/*

@@ -114,9 +114,9 @@ class DockerEngine:
         repository, _, tag = reference.rpartition(":")
         return self._registry(repository).image(tag, platform)
 
-    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> None:
+    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
         """See ``ports.Engine.publish``."""
-        self._registry(repository).publish(tags, images)
+        return self._registry(repository).publish(tags, images)
 
     def _registry(self, repository: str) -> Registry:
         """A repository, with the login and the trust in its host that the engine pushes with."""

@@ -105,13 +105,14 @@ class Registry:
             sizes=tuple(layer.size for layer in document.layers),
         )
 
-    def publish(self, tags: Sequence[str], images: Sequence[IndexEntry]) -> None:
+    def publish(self, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
         """See ``ports.Engine.publish``."""
         entries = [self._image_entry(one) for one in images]
         entries += [self._attestation_entry(one) for one in images]
         index = _json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries})
         for tag in tags:
             self._put_manifest(tag, index, _INDEX)
+        return _digest(index)
 
     def _image_entry(self, image: IndexEntry) -> dict[str, object]:
         answer = self._get(f"manifests/{image.digest}")

@@ -79,7 +79,9 @@ def test_the_first_choice_fits_linux_with_glibc_2_35(source: PipSource, tmp_path
     assert source.download(ITEM, None, tmp_path).name == NAMES[0]
 
 
-@pytest.mark.parametrize(("platform", "name"), [("win-x64", NAMES[4]), ("macos-arm64", NAMES[8])])
+@pytest.mark.parametrize(
+    ("platform", "name"), [("linux-arm64", NAMES[2]), ("win-x64", NAMES[4]), ("macos-arm64", NAMES[8])]
+)
 def test_the_first_choice_fits_another_platform_that_is_asked_for(
     source: PipSource, tmp_path: Path, platform: str, name: str
 ) -> None:

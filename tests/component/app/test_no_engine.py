@@ -48,7 +48,8 @@ def test_a_package_without_cuda_has_no_dockerfile_and_one_for_windows_no_image(p
     assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
     said = place.fails(3, "image", "--variant", "directml")
     assert said == (
-        "error: directml has no runtime image: images are for Linux, the package is for win-x64.\n"
+        "error: directml has no runtime image for win-x64: images are for Linux, packages for directml are "
+        "for win-x64.\n"
     )
     assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
 

@@ -21,7 +21,8 @@ from packageurl import PackageURL
 from builder.builds.image_wheels import locked_wheels
 from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.errors import CheckFailedError, IntegrityError
+from builder.errors import CheckFailedError, IntegrityError, NothingToDoError
+from builder.formats.package_names import LINUX
 from builder.package.attestations import Part
 from builder.pipeline.image import ImageWheel, write_layer
 from builder.pipeline.plan import Wishes
@@ -95,7 +96,7 @@ def order(site: Site, name: str) -> list[str]:
 
 def test_layers_are_nvidias_libraries_python_and_the_rest_of_the_package(site: Site) -> None:
     builds, trees = seen(site)
-    assert road(site, "legacy").image(ImageOptions()) == "ortpacks/legacy:1.21.0"
+    assert road(site, "legacy").image(ImageOptions()) == ("ortpacks/legacy:1.21.0",)
     (request,) = builds
     assert set(trees) == {*NVIDIA_LAYERS, "python", "package"}
     assert (request.tag, request.platform, request.network) == (
@@ -151,7 +152,7 @@ def test_the_dockerfile_copies_the_layers_in_their_order_and_starts_the_doctor(s
 
 def test_an_image_for_the_cpu_has_nothing_of_nvidia_and_says_that_it_is_for_the_cpu(site: Site) -> None:
     _, _ = seen(site)
-    assert road(site, "cpu").image(ImageOptions()) == "ortpacks/cpu:1.21.0"
+    assert road(site, "cpu").image(ImageOptions()) == ("ortpacks/cpu:1.21.0",)
     assert order(site, "cpu") == ["system.tar", "python.tar", "package.tar"]
     text = (site.dist / "cpu/image.Dockerfile").read_text()
     assert "NVIDIA" not in text
@@ -170,7 +171,7 @@ def test_the_service_and_its_models_lie_below_the_package(
     monkeypatch.setattr("builder.builds.image_wheels.locked_wheels", lambda *_: (routing(site.dist),))
     monkeypatch.setattr("builder.builds.image_wheels.make_models", lambda *_: models)
     site.shop.env = {**site.shop.env, "ORTPACKS_CACHE": str(site.dist / "cache")}
-    assert road(site, "cpu").image(ImageOptions(service=True)) == "ortpacks/cpu:1.21.0-service"
+    assert road(site, "cpu").image(ImageOptions(service=True)) == ("ortpacks/cpu:1.21.0-service",)
     assert order(site, "cpu") == ["system.tar", "models.tar", "python.tar", "package.tar"]
     assert files(trees["models"], "opt/ortpacks/models") == {"model.onnx"}
     assert {"routing.py", "ortpacks_service/app.py", "ortpacks_service/page.html"} < files(
@@ -203,14 +204,14 @@ def test_what_the_services_lock_names_is_fetched_once_and_only_of_its_bytes(
         }
         lock.write_text(f"numpy==1.0 --hash=sha256:{'0' * 64}\n")
         with pytest.raises(IntegrityError, match=r"requirements\.lock: the package index serves other bytes"):
-            locked_wheels(site.shop, lock, site.reporter)
+            locked_wheels(site.shop, lock, LINUX, site.reporter)
         sha256 = hashlib.sha256(numpy.content).hexdigest()
         lock.write_text(f"numpy==1.0 --hash=sha256:{sha256}\n")
         index.requests.clear()
-        (found,) = locked_wheels(site.shop, lock, site.reporter)
+        (found,) = locked_wheels(site.shop, lock, LINUX, site.reporter)
         assert (found.tree / "numpy/__init__.py").is_file()
         assert (found.part.purl, found.part.sha256) == ("pkg:pypi/numpy@1.0", sha256)
-        assert locked_wheels(site.shop, lock, site.reporter) == (found,)
+        assert locked_wheels(site.shop, lock, LINUX, site.reporter) == (found,)
         assert index.fetched == [numpy.file]
 
 
@@ -230,7 +231,41 @@ def test_what_is_pushed_is_named_by_an_index_of_version_newest_and_each_architec
         *(f"latest-sm{sm}" for sm in (50, 52, 60, 61, 70)),
     ]
     assert (entry.digest, entry.platform) == ("sha256:d1", "linux/amd64")
-    assert "localhost:5000/ortpacks@sha256:d1" in site.reporter.lines
+    assert "localhost:5000/ortpacks@sha256:index" in site.reporter.lines
+
+
+def test_images_for_two_platforms_are_made_of_their_own_packages_and_named_by_one_index(site: Site) -> None:
+    builds, _ = seen(site)
+    options = replace(PUSH, platforms=("linux-x64", "linux-arm64"))
+    tags = road(site, "cpu").image(options)
+    assert tags == ("ortpacks/cpu:1.21.0", "ortpacks/cpu:1.21.0-arm64")
+    assert [(one.platform, one.tag, one.push) for one in builds] == [
+        ("linux/amd64", "ortpacks/cpu:1.21.0", ()),
+        ("linux/amd64", None, ("localhost:5000/ortpacks:1.21.0-cpu-amd64",)),
+        ("linux/arm64", "ortpacks/cpu:1.21.0-arm64", ()),
+        ("linux/arm64", None, ("localhost:5000/ortpacks:1.21.0-cpu-arm64",)),
+    ]
+    assert {"slim-amd64-bookworm", "slim-arm64-bookworm"} <= {suite for suite, _ in site.rootfs.asked}
+    assert {"numpy==2.4.6@linux-arm64", "onnxruntime==1.21.0@linux-arm64"} < set(site.store.asked)
+    assert (site.dist / "ortpacks-cpu-1.21.0-linux-arm64.tar.zst").is_file()
+    ((_, names, entries),) = site.engine.published
+    assert list(names) == ["1.21.0-cpu", "latest-cpu"]
+    assert [entry.platform for entry in entries] == ["linux/amd64", "linux/arm64"]
+    sbom = listed(json.loads(json.dumps(entries[1].statements[1])))
+    purls = {one["externalRefs"][0]["referenceLocator"] for one in sbom if "externalRefs" in one}
+    assert "pkg:deb/debian/libc6@1?arch=arm64" in purls
+    assert not any("arch=amd64" in purl for purl in purls)
+
+
+@pytest.mark.parametrize(
+    ("name", "platform"), [("legacy", "linux-arm64"), ("coreml", "linux-x64"), ("coreml", "macos-arm64")]
+)
+def test_a_platform_that_the_package_is_not_for_is_refused_before_anything_is_done(
+    site: Site, name: str, platform: str
+) -> None:
+    with pytest.raises(NothingToDoError, match=rf"{name} has no runtime image for {platform}: .* are for"):
+        road(site, name).image(ImageOptions(platforms=(platform,)))
+    assert site.engine.builds == []
 
 
 def test_an_sbom_and_provenance_of_all_that_an_image_is_made_of_go_along(

@@ -466,7 +466,7 @@ def test_of_several_variants_the_last_lines_tell_what_was_made_and_what_was_not(
     assert told.splitlines()[1:] == ["x.cu(3): error", "ortpacks: 1 unit failed", f"The whole log: {log}"]
 
 
-def make_image(build: VariantBuild) -> str:
+def make_image(build: VariantBuild) -> object:
     return build.image(ImageOptions())
 
 

@@ -17,7 +17,7 @@ from builder.pipeline.image import (
     labels,
     local_tag,
     published_tags,
-    require_platform,
+    require_platforms,
     require_repository,
 )
 from builder.ports import ImageBuild
@@ -117,7 +117,19 @@ def test_what_names_no_repository_is_told(text: str) -> None:
         require_repository(text)
 
 
-def test_images_are_for_one_platform() -> None:
-    assert require_platform("linux/amd64") == "linux/amd64"
-    with pytest.raises(ValidationError, match=r"--platform 'linux/arm64': .*are for linux/amd64"):
-        require_platform("linux/arm64")
+@pytest.mark.parametrize(
+    ("text", "platforms"),
+    [
+        ("linux/amd64", ("linux-x64",)),
+        ("linux/arm64", ("linux-arm64",)),
+        ("linux/arm64,linux/amd64,linux/arm64", ("linux-arm64", "linux-x64")),
+    ],
+)
+def test_platforms_are_named_as_docker_does(text: str, platforms: tuple[str, ...]) -> None:
+    assert require_platforms(text) == platforms
+
+
+@pytest.mark.parametrize("text", ["linux/arm/v7", "windows/amd64", "amd64", "linux/amd64, linux/arm64", ""])
+def test_a_platform_that_no_image_is_made_for_is_told(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"--platform .*not made for .*Name linux/amd64, linux/arm64"):
+        require_platforms(text)

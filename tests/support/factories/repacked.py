@@ -15,6 +15,7 @@ from tests.support.factories.packages import lay_wheel
 
 WHEELS: Mapping[str, tuple[str, ...]] = {
     "onnxruntime==1.21.0": ("libonnxruntime.so.1.21.0", "libonnxruntime_providers_shared.so"),
+    "onnxruntime==1.21.0@linux-arm64": ("libonnxruntime.so.1.21.0", "libonnxruntime_providers_shared.so"),
     "onnxruntime-directml==1.23.0@win-x64": (
         "DirectML.dll",
         "onnxruntime.dll",
@@ -41,6 +42,11 @@ def dylib(*texts: bytes, processor: int = 0x0100000C, kind: int = 6, magic: int 
     return struct.pack("<IIIIIIII", magic, processor, 0, kind, 0, 0, 0, 0) + b"\0".join((b"", *texts, b""))
 
 
+def arm64(library: bytes, kind: int = 3) -> bytes:
+    """The same ELF file with the header of aarch64: ``elf.h``."""
+    return library[:16] + struct.pack("<HH", kind, 183) + library[20:]
+
+
 def content(name: str) -> bytes:
     """The bytes of a wheel's library."""
     if name.endswith((".dll", ".pyd")):
@@ -56,6 +62,8 @@ def lay(folder: Path) -> None:
     """Every wheel, unpacked into ``folder/<spec>``, each with its ``RECORD``."""
     for spec, names in WHEELS.items():
         files = {f"onnxruntime/capi/{name}": content(name) for name in names}
+        if spec.endswith("@linux-arm64"):
+            files = dict.fromkeys(files, arm64(elf({".rodata": b"\0001.21.0\0"})))
         files |= {
             f"onnxruntime/{name}": f"{spec} {name}\n".encode()
             for name in ("LICENSE", "ThirdPartyNotices.txt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from builder.errors import BuilderError, ToolMissingError, TransferError
@@ -122,8 +122,9 @@ class FakeEngine:
     def pushed(self, reference: str, platform: str) -> PushedImage:
         return self.registry or PushedImage("sha256:d", self.built.layers, (20, 30))
 
-    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> None:
+    def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
         self.published.append((repository, tags, images))
+        return "sha256:index"
 
     def builders(self, flag: str) -> Sequence[str]:
         return self.listed.get(flag, ())
@@ -200,11 +201,11 @@ class FakeRootfs:
             path.write_text(text)
         return path
 
-    def slim(self, suite: str, packages: Sequence[str]) -> Path:
-        return self.tar(f"slim-{suite}", packages)
+    def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
+        return self.tar(f"slim-{arch}-{suite}", packages)
 
-    def slim_packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
-        return self.packages(suite, packages)[1:]
+    def slim_packages(self, suite: str, packages: Sequence[str], arch: str) -> tuple[DebianPackage, ...]:
+        return tuple(replace(one, arch=arch) for one in self.packages(suite, packages)[1:])
 
     def packages(self, suite: str, packages: Sequence[str]) -> tuple[DebianPackage, ...]:
         return tuple(

@@ -13,7 +13,7 @@ from builder.binary.pe_macho import read_foreign
 from builder.findings.finding import Code, Finding
 from builder.rules.foreign_libraries import check_foreign
 from tests.support.factories.binaries import elf
-from tests.support.factories.repacked import COREML, dll, dylib
+from tests.support.factories.repacked import COREML, arm64, dll, dylib
 
 WHEEL = "wheel:onnxruntime-directml==1.23.0@win-x64"
 
@@ -36,6 +36,9 @@ def test_whole_packages_are_fine() -> None:
     mac = {"lib/libonnxruntime.dylib": dylib(b"1.23.0", COREML)}
     assert found(mac, "coreml", "macos-arm64") == []
     assert found(mac, "cpu", "macos-arm64") == []
+    names = ("libonnxruntime.so.1", "libonnxruntime_providers_shared.so")
+    arm = {f"lib/{name}": arm64(elf({".rodata": b"\0001.23.0\0"})) for name in names}
+    assert found(arm, "cpu", "linux-arm64") == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +53,10 @@ def test_whole_packages_are_fine() -> None:
         (dylib(kind=2), None),  # a program
         (dylib(kind=8), None),  # a bundle, as Python's extension modules are
         (dylib(magic=0xBEBAFECA), None),  # several processors in one file
-        (elf({".text": b"x"}), None),
+        (elf({".text": b"x"}), None),  # Linux on x86-64 has a reader of its own
+        (arm64(elf({".text": b"x"})), "linux-arm64"),
+        (arm64(elf({".text": b"x"}))[:19], None),
+        (arm64(elf({".text": b"x"}), kind=2), None),  # a program
         (b"MZ", None),
         (b"", None),
         (dll()[:0x90], None),

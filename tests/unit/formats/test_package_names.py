@@ -44,6 +44,10 @@ from builder.formats.package_names import Form, PackageName, form_of, stem
             PackageName(variant="coreml", ort="1.23.2", cuda=None, platform="macos-arm64"),
             "ortpacks-coreml-1.23.2-macos-arm64.tar.zst",
         ),
+        (
+            PackageName(variant="cpu", ort="1.21.0", cuda=None, platform="linux-arm64"),
+            "ortpacks-cpu-1.21.0-linux-arm64.tar.zst",
+        ),
     ],
 )
 def test_a_name_is_written_and_read_back(name: PackageName, text: str) -> None:

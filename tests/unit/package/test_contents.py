@@ -28,11 +28,14 @@ def test_a_package_holds_eighteen_libraries_and_the_licences_of_their_owners() -
     assert len({file.source for file in wanted(plan()) if file.source}) == 7
 
 
+ON_LINUX = {
+    "lib/libonnxruntime.so.1": "onnxruntime/capi/libonnxruntime.so.1.23.2",
+    "lib/libonnxruntime_providers_shared.so": "onnxruntime/capi/libonnxruntime_providers_shared.so",
+}
+
 REPACKED = {
-    "linux-x64": {
-        "lib/libonnxruntime.so.1": "onnxruntime/capi/libonnxruntime.so.1.23.2",
-        "lib/libonnxruntime_providers_shared.so": "onnxruntime/capi/libonnxruntime_providers_shared.so",
-    },
+    "linux-x64": ON_LINUX,
+    "linux-arm64": ON_LINUX,
     "win-x64": {
         "lib/onnxruntime.dll": "onnxruntime/capi/onnxruntime.dll",
         "lib/onnxruntime_providers_shared.dll": "onnxruntime/capi/onnxruntime_providers_shared.dll",
@@ -51,6 +54,7 @@ TEXTS = {
     ("provider", "platform"),
     [
         ("cpu", "linux-x64"),
+        ("cpu", "linux-arm64"),
         ("cpu", "win-x64"),
         ("cpu", "macos-arm64"),
         ("directml", "win-x64"),

@@ -20,8 +20,8 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     assert len(items) == len(set(items))
     assert kinds[InputKind.DEBIAN] == len(debian) == 14
     assert len(wheels) == 17
-    # both ORT versions, for CUDA and for the CPU; the tests' four
-    assert kinds[InputKind.WHEEL] == 17 + 2 + 2 + 4
+    # both ORT versions, for CUDA and for the CPU; the tests' four; for images of arm64 both and numpy
+    assert kinds[InputKind.WHEEL] == 17 + 2 + 2 + 4 + 3
     assert kinds[InputKind.GIT] == 1
     assert kinds[InputKind.IMAGE] == 2
     assert {"wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"} <= {
@@ -29,6 +29,8 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     }
     assert {item.spec for item in items if item.spec.startswith("onnxruntime==")} == {
         "onnxruntime==1.21.0",
+        "onnxruntime==1.21.0@linux-arm64",
         "onnxruntime==1.23.2",
+        "onnxruntime==1.23.2@linux-arm64",
         "onnxruntime==1.23.2@macos-arm64",
     }

@@ -9,6 +9,7 @@ import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -52,6 +53,8 @@ class Tools:
     empty: bool = False
     listed: Sequence[str] | None = None
     """Packages whose files the index names; all that are installed unless said."""
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Where links of a system lead."""
     calls: list[list[str]] = field(default_factory=list)
     epochs: list[str] = field(default_factory=list)
 
@@ -75,7 +78,7 @@ class Tools:
         elif argv[0] == "tar":
             subprocess.run(argv, check=True)
         else:
-            write_tar(Path(argv[-2]), () if self.empty else self.installed, self.listed)
+            write_tar(Path(argv[-2]), () if self.empty else self.installed, self.listed, self.links)
         if self.error:
             raise self.error
         return Completed(code=0, stdout="", stderr="")
@@ -116,7 +119,12 @@ def write_tree(tree: Path, packages: Sequence[str]) -> None:
     )
 
 
-def write_tar(path: Path, packages: Sequence[str], listed: Sequence[str] | None = None) -> None:
+def write_tar(
+    path: Path,
+    packages: Sequence[str],
+    listed: Sequence[str] | None = None,
+    links: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     files = {"dpkg/status": status_of(packages), "ortpacks/packages": index_of(listed or packages)}
     for name in packages:
         newest = index_of([name]).split("\n\n")[1]
@@ -126,6 +134,10 @@ def write_tar(path: Path, packages: Sequence[str], listed: Sequence[str] | None 
             info = tarfile.TarInfo(f"./var/lib/{name}")
             info.size = len(text)
             archive.addfile(info, io.BytesIO(text.encode()))
+        for name, target in links.items():
+            link = tarfile.TarInfo(f"./{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            archive.addfile(link)
 
 
 def rootfs(
@@ -174,30 +186,43 @@ def test_the_bare_one_is_another_file(tmp_path: Path) -> None:
 
 def test_a_slim_system_has_the_packages_that_are_named_and_no_clean_up_of_apts(tmp_path: Path) -> None:
     tools = Tools()
-    made = rootfs(tmp_path, tools).slim("bookworm", ["zlib1g", "libc6"])
-    assert rootfs(tmp_path, tools, offline=True).slim("bookworm", ["libc6", "zlib1g"]) == made
-    assert rootfs(tmp_path, tools).slim("bookworm", ["libc6"]) != made
+    made = rootfs(tmp_path, tools).slim("bookworm", ["zlib1g", "libc6"], "amd64")
+    assert rootfs(tmp_path, tools, offline=True).slim("bookworm", ["libc6", "zlib1g"], "amd64") == made
+    assert rootfs(tmp_path, tools).slim("bookworm", ["libc6"], "amd64") != made
     call = tools.calls[0]
-    assert {"--variant=custom", "--skip=output/dev,cleanup"} < set(call)
+    assert {"--variant=custom", "--architectures=amd64", "--skip=output/dev,cleanup,check/qemu"} < set(call)
     assert not any(word.startswith("--include") for word in call)
     hook, forget = (word.partition("=")[2] for word in call if word.startswith("--customize-hook="))
-    assert hook.startswith('set -- "$1" libc6 zlib1g\n')
+    assert hook.startswith("LINKS=''\nset -- \"$1\" libc6 zlib1g\n")
     assert subprocess.run(["sh", "-n", "-c", hook], check=False).returncode == 0
     assert forget.startswith("rm -f")
 
 
 def test_the_packages_of_a_slim_system_are_told_with_the_sums_of_the_signed_index(tmp_path: Path) -> None:
     made = rootfs(tmp_path, Tools(installed=("zlib1g", "libc6")))
-    assert made.slim_packages("bookworm", ["zlib1g", "libc6"]) == tuple(
+    assert made.slim_packages("bookworm", ["zlib1g", "libc6"], "amd64") == tuple(
         DebianPackage(f"pool/main/x/{name}_1:2-3_amd64.deb", name, "1:2-3", "amd64", sha256_of(name))
         for name in ("libc6", "zlib1g")
     )
 
 
+def test_of_another_architecture_nothing_is_run_and_busybox_has_the_links_that_ours_has(
+    tmp_path: Path,
+) -> None:
+    tools = Tools(links={"bin/sh": "/bin/busybox", "usr/bin/wget": "/bin/busybox", "bin/x": "y"})
+    made = rootfs(tmp_path, tools)
+    assert made.slim("bookworm", ["busybox"], "arm64") != made.slim("bookworm", ["busybox"], "amd64")
+    ours, theirs = tools.calls
+    assert "--architectures=amd64" in ours
+    assert "--architectures=arm64" in theirs
+    hook = next(word for word in theirs if word.startswith("--customize-hook=LINKS="))
+    assert hook.splitlines()[0] == "--customize-hook=LINKS='./bin/sh ./usr/bin/wget'"
+
+
 def test_a_slim_system_wants_mmdebstrap_and_nothing_in_its_place(tmp_path: Path) -> None:
     tools = Tools(absent={"mmdebstrap"})
     with pytest.raises(ToolMissingError, match=r"slim Debian, and mmdebstrap.*apt-get install mmdebstrap"):
-        rootfs(tmp_path, tools).slim("bookworm", ["libc6"])
+        rootfs(tmp_path, tools).slim("bookworm", ["libc6"], "amd64")
     assert (tools.calls, left(tmp_path)) == ([], [])
 
 

@@ -85,7 +85,7 @@ EOF
 ARG JOBS=0
 ARG MEMORY_MIB=0
 # Architectures to compile ahead, 90 or 90-100: the result is what ccache has of them, and no library.
-ARG AHEAD
+ARG AHEAD=""
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
     --mount=type=cache,id=ortpacks-legacy-full-wheel-4745c30d$AHEAD,target=/build,sharing=locked \

@@ -188,7 +188,7 @@ EOF
 ARG JOBS=0
 ARG MEMORY_MIB=0
 # Architectures to compile ahead, 90 or 90-100: the result is what ccache has of them, and no library.
-ARG AHEAD
+ARG AHEAD=""
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
     --mount=type=cache,id=ortpacks-modern-full-wheel-e09f9280$AHEAD,target=/build,sharing=locked \

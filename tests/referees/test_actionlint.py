@@ -58,7 +58,10 @@ def test_our_workflows_pass(referees: Referees, workflows: Path) -> None:
         (INJECTED, '"github.event.pull_request.title" is potentially untrusted'),
         (SPELT, 'unexpected key "timeout-minuts"'),
         (UNKNOWN, 'property "jobs" is not defined'),
-        (("needs: build\n", "needs: biuld\n"), 'needs job "biuld" which does not exist'),
+        (
+            ("needs: [pins, matrix]\n", "needs: [pins, matrix, biuld]\n"),
+            'needs job "biuld" which does not exist',
+        ),
     ],
 )
 def test_it_objects_to_what_github_would_not_take(

@@ -149,12 +149,10 @@ def test_stated_memory_goes_before_what_the_driver_says(tmp_path: Path) -> None:
     "env",
     [
         {"ORTPACKS_FORCE_CC": "86"},
-        {"ORTPACKS_FORCE_CC": ""},
         {"ORTPACKS_FORCE_CC": "8.6,"},
         {"ORTPACKS_FORCE_DRIVER": "new"},
         {"ORTPACKS_FORCE_MEMORY": "8 GB"},
         {"ORTPACKS_FORCE_MEMORY": "0"},
-        {"ORTPACKS_FORCE_MEMORY": ""},
         {"ORTPACKS_FORCE_MEMORY": "1,2,3", "ORTPACKS_FORCE_CC": "8.6,5.2"},
     ],
 )

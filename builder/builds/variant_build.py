@@ -33,6 +33,7 @@ from builder.errors import (
     ValidationError,
     VariantsFailedError,
 )
+from builder.files.disk import disk_errors
 from builder.findings.finding import require
 from builder.formats.package_names import CUDA, LINUX, SERVED
 from builder.inside import costs
@@ -143,18 +144,25 @@ class VariantBuild:
     def compile(self, architectures: Sequence[str], into: Path) -> None:
         """Compile the device code of some architectures; add what ccache has of it to the folder ``into``.
 
-        Raises ``ValidationError`` for an architecture that is not compiled for the variant.
+        Raises ``ValidationError`` for an architecture that is not compiled for the variant, ``DiskError`` for
+        a folder that cannot be made, and ``CheckFailedError`` where ccache has kept nothing.
         """
+        with disk_errors(into):
+            into.mkdir(parents=True, exist_ok=True)
         self._require_engine()
         with self._locked():
             decided = self.plan()
             self._require_compiled(decided, architectures)
+            self._require_memory(decided)
             rendered = self._render(decided)
             made = self._place.root / "ahead"
             with self._reporter.step(f"compile {self._variant.name} for {', '.join(architectures)}"):
                 self._on_a_builder(
                     lambda means: export("artifact", made, rendered, self._place, means, architectures)
                 )
+            if not any((made / "store").glob("*/*")):
+                what = f"{self._variant.name} for {', '.join(architectures)}"
+                raise CheckFailedError(f"ccache kept nothing of {what}; the log is {self._place.log}")
             new = add_files(made / "store", into)
             shutil.rmtree(made)
             self._reporter.say(f"{into}: {new} new files. Where it is built: --from")

@@ -130,7 +130,7 @@ def priced(known: Mapping[str, costs.Cost], architectures: Callable[[str], int])
 def objects(tree: Path, targets: Sequence[str]) -> list[str]:
     """The objects that ``targets`` are made of."""
     argv = ["ninja", "-C", str(tree), "-t", "commands", *targets]
-    commands = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    commands = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
     return [match["output"] for match in _OBJECT.finditer(commands)]
 
 

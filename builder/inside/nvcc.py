@@ -33,6 +33,7 @@ compiler's command and in ccache's key:
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -43,6 +44,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -51,6 +53,8 @@ TOOLKITS_OWN = "nvcc-toolkit"
 """NVIDIA's nvcc, renamed."""
 NEWER_PTXAS = "ptxas-newer"
 
+_PLANNED = "#$ "
+"""What a line of the plan begins with."""
 _PIECE = "PIECE"
 """The variable that holds a piece as JSON where ccache runs this program as its compiler."""
 _ARCH_LIST, _ONLY, _STATS_LOG = "NVCC_ARCH_LIST", "NVCC_ONLY", "NVCC_STATSLOG"
@@ -150,8 +154,10 @@ class Unit:
             done.check_returncode()
         variables: dict[str, str] = {}
         for line in done.stderr.splitlines():
-            text = line.removeprefix("#$ ")
-            if assigned := re.fullmatch(r"(\w+)=(.*)", text):
+            is_plan, text = line.startswith(_PLANNED), line.removeprefix(_PLANNED)
+            if not is_plan:
+                print(line, file=sys.stderr)  # a warning
+            elif assigned := re.fullmatch(r"(\w+)=(.*)", text):
                 variables[assigned[1]] = assigned[2]
             elif not text.startswith("rm "):
                 words = shlex.split(re.sub(r"\$(\w+)", lambda name: variables.get(name[1], name[0]), text))
@@ -296,7 +302,8 @@ class Unit:
             output,
         ]
         variables = {_PIECE: text, "CCACHE_STATSLOG": os.environ.get(_STATS_LOG, "")}
-        _call(["ccache", str(Path(__file__).resolve()), *options], variables)
+        with _alone(int(key[:15], 16)):
+            _call(["ccache", str(Path(__file__).resolve()), *options], variables)
         return output
 
     def _write_dependencies(self) -> None:
@@ -314,6 +321,17 @@ def make(piece: Piece, output: str, dependencies: str) -> None:
     outside = [file for file in read if not file.startswith(folder)]
     _write_rule(Path(dependencies), output, [*outside, *piece.inputs])
     Path(piece.made).rename(output)
+
+
+@contextmanager
+def _alone(place: int) -> Iterator[None]:
+    """Wait until no other variant's build makes the piece that this byte of the pool's file stands for."""
+    if folder := os.environ.get("UNIT_POOL"):
+        with Path(folder, "pieces").open("a", encoding="ascii") as pieces:
+            fcntl.lockf(pieces, fcntl.LOCK_EX, 1, place)
+            yield
+    else:
+        yield
 
 
 def _emptied(fatbin: Path) -> str:

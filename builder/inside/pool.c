@@ -11,7 +11,8 @@
  * else the heaviest would come last and keep the machine waiting for it alone.
  *
  * Builds of several variants come to the same C++ unit at the same time. One compiles it, the others wait for
- * that without a slot, and find it in the compiler cache. A CUDA unit is another one for each variant.
+ * that without a slot, and find it in the compiler cache. A CUDA unit is another one for each variant, but for
+ * pieces that several have in common: nvcc.py lets one make them.
  */
 #define _GNU_SOURCE
 #include "pool.h"

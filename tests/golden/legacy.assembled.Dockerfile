@@ -213,7 +213,7 @@ export CCACHE_COMPILERCHECK="string:$toolchain" CCACHE_SLOPPINESS=include_file_c
 export CCACHE_STATSLOG=/build/ccache-stats.log NVCC_STATSLOG=/build/ccache-pieces.log
 # CUB's kernels are named after this list: of every set the same, all that the toolkit knows.
 export NVCC_ARCH_LIST=$(nvcc --list-gpu-arch | sed -n 's/^compute_\([0-9]*\)$/\10/p' | paste -sd,)
-export UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks CCACHE_REMOTE_STORAGE="file:/store|read-only"
+export UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks CCACHE_SECONDARY_STORAGE="file:/store|read-only"
 # The linker wants libNAME.so beside the versioned name that a wheel has.
 for library in /wheels/*/lib*.so.*; do
     name=$(basename "$library")
@@ -222,8 +222,10 @@ for library in /wheels/*/lib*.so.*; do
 done
 python3 -m builder.inside.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
+find /build -name '*.cu.o.pieces' -prune -exec rm -r {} + # of units that were killed
 if [ -n "$AHEAD" ]; then
-    export NVCC_ONLY=$(echo "$AHEAD" | tr - ,) CCACHE_REMOTE_STORAGE=file:/out/store CCACHE_RESHARE=1
+    export NVCC_ONLY=$(echo "$AHEAD" | tr - ,) CCACHE_SECONDARY_STORAGE=file:/out/store CCACHE_RESHARE=1
+    find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
 python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --name ortpacks-legacy-full-wheel-e09f9280$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 5 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \

@@ -183,6 +183,21 @@ def test_kernels_and_symbols_are_those_that_nvcc_makes(toolchain: Toolchain) -> 
     assert kinds[0] == kinds[1]
 
 
+def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolchain) -> None:
+    """Each in its own tree, where the unit has the same name."""
+    trees = "mkdir pool one two; for tree in one two; do ln -s ../unit.cu ../scale.h $tree; done"
+    unit = f"nvcc {VOLTA} unit.cu -o unit.o"
+    done = toolchain.sh(f"{trees}; export UNIT_POOL=/unit/pool; (cd one; {unit}) & (cd two; {unit}); wait $!")
+    assert done.returncode == 0, done.stderr
+    assert toolchain.made() == ["compute_70.ii", "compute_70.ptx", "host.ii", "unit.cu", "unit.cu"]
+
+
+def test_what_nvcc_warns_of_is_shown_and_is_no_step(toolchain: Toolchain) -> None:
+    done = toolchain.sh(f"nvcc -std=c++14 {VOLTA} unit.cu -o unit.o")
+    assert done.returncode == 0, done.stderr
+    assert "incompatible redefinition for option 'std'" in done.stderr
+
+
 def test_an_architecture_is_the_same_in_each_set(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY)
     in_legacy = toolchain.device_code()["52"]
@@ -232,10 +247,10 @@ def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> 
     alone = (toolchain.folder / "unit.o").read_bytes()
     toolchain.sh("rm -rf ccache")
     for arch in ("50", "52", "70"):
-        made = f"NVCC_ONLY={arch} CCACHE_REMOTE_STORAGE=file:/unit/store CCACHE_RESHARE=1"
+        made = f"NVCC_ONLY={arch} CCACHE_SECONDARY_STORAGE=file:/unit/store CCACHE_RESHARE=1"
         toolchain.compile(LEGACY, nvcc=f"CCACHE_DIR=/unit/machine-{arch} {made} nvcc")
     toolchain.made()
-    toolchain.compile(LEGACY, nvcc="CCACHE_REMOTE_STORAGE='file:/unit/store|read-only' nvcc")
+    toolchain.compile(LEGACY, nvcc="CCACHE_SECONDARY_STORAGE='file:/unit/store|read-only' nvcc")
     assert toolchain.made() == ["host.ii", "unit.cu"], "the host's text, and its object"
     assert (toolchain.folder / "unit.o").read_bytes() == alone
 

@@ -496,6 +496,16 @@ def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: 
     assert packages(site) == [PACKAGE, THIN]
 
 
+def test_a_folder_that_cannot_be_and_a_store_that_is_empty_are_told(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DiskError, match="file"):
+        road(site).compile(["50"], tmp_path / "file")
+    assert site.built() == []
+    site.engine.on_build = lambda request, _: (request.output or tmp_path).mkdir()
+    with pytest.raises(CheckFailedError, match="ccache kept nothing of legacy for 50"):
+        road(site).compile(["50"], tmp_path / "store")
+
+
 def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(
     site: Site, tmp_path: Path
 ) -> None:

@@ -16,10 +16,10 @@ def invoke(*arguments: str | Path, timeout: float = 1500) -> subprocess.Complete
 
 
 def build(dist: Path, *arguments: str) -> Path:
-    """Build one variant on the assembled base; the full package. The thin one lies beside it: ``thin_of``."""
+    """Build one variant on the assembled base; the full package. The thin ones lie beside it: ``thin_of``."""
     done = invoke("build", "--base", "assembled", "--dist", dist, *arguments)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
-    full, thin = (Path(line.strip()) for line in done.stdout.splitlines()[-2:])
+    full, thin, _gzipped = (Path(line.strip()) for line in done.stdout.splitlines()[-3:])
     assert thin == thin_of(full)
     return full
 

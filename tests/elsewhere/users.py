@@ -88,14 +88,20 @@ class User:
 
     def client(self, *words: str, code: int = 0, env: Mapping[str, str] | None = None) -> str:
         """Run a command of the client; what it printed."""
-        done = self.computer.run(*CLIENT, *words, env=env)
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
+        done = self._ran(words, code, env)
         return done.stdout + done.stderr
 
     def ask(self, *words: str, env: Mapping[str, str] | None = None) -> dict[str, object]:
-        """The JSON answer of a command."""
-        return json.loads(self.client(*words, "--json", env=env))  # type: ignore[no-any-return]
+        """The JSON answer of a command. What it says of its doings is on stderr."""
+        return json.loads(self._ran((*words, "--json"), 0, env).stdout)  # type: ignore[no-any-return]
+
+    def _ran(
+        self, words: Sequence[str], code: int, env: Mapping[str, str] | None
+    ) -> subprocess.CompletedProcess[str]:
+        done = self.computer.run(*CLIENT, *words, env=env)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done
 
     def variant(self, *words: str, env: Mapping[str, str] | None = None) -> object:
         """Of the package that a command answers with."""

@@ -130,8 +130,8 @@ def test_a_run_that_broke_off_goes_on_in_the_middle_of_a_part(machine: Machine, 
         assert machine.run("install", "--index", f"{server.url}/") == 10
         server.requests.clear()
         assert machine.run("install", "--index", f"{server.url}/") == 0, machine.err
-        asked = [(path.lstrip("/"), headers.get("Range")) for path, headers in server.requests[1:]]
-    assert asked[0] == (names[1], "bytes=100-")
+        asked = [(path.lstrip("/"), headers.get("Range")) for path, headers in server.requests]
+    assert (names[1], "bytes=100-") in asked
     assert names[0] not in dict(asked), "the first part was there already"
     assert whole(machine)
 

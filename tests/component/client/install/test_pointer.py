@@ -130,5 +130,6 @@ def test_a_folder_that_a_virus_scanner_has_open_is_renamed_later(
     monkeypatch.setattr(time, "sleep", waits.append)
     machine = Machine(tmp_path / "home")
     assert machine.run("install", "--index", releases[0]) == 0, machine.err
-    assert waits == [0.1, 0.2, 0.4]
+    ours = [wait for wait in waits if wait >= 0.1]  # subprocess waits in steps of at most 0.05 s
+    assert ours == [0.1, 0.2, 0.4]
     assert machine.run("verify") == 0

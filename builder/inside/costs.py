@@ -127,7 +127,8 @@ def write(file: Path, costs: Mapping[str, Cost]) -> None:
 
 
 _RUNS = "runs.log"
-CACHE_LOG = "ccache-stats.log"
+CACHE_LOG, PIECES_LOG = "ccache-stats.log", "ccache-pieces.log"
+_PIECE_HIT = re.compile(r"^# (\S+)\.pieces/\S+\ndirect_cache_hit$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +162,7 @@ def write_record(file: Path, tree: Path) -> None:
         "format": 1,
         "units": len({line.output for line in log}),
         "compilations": len(log),
-        "cache_hits": cache_hits(_text(tree / CACHE_LOG)),
+        "cache_hits": cache_hits(_text(tree / CACHE_LOG)) + len(found_in_part(_text(tree / PIECES_LOG))),
         "cpu_s": round(sum(line.cpu for line in log) / 1000, 1),
         "wall_s": round(sum(run.end - run.start for run in runs) / 1000, 1),
         "runs": len(runs),
@@ -198,6 +199,11 @@ def _run(start: int, jobs: int, units: Sequence[Line]) -> NinjaRun:
 def cache_hits(log: str) -> int:
     """The number of compiles that ccache answered, by the text of its own log."""
     return sum(word in {"direct_cache_hit", "preprocessed_cache_hit"} for word in log.split())
+
+
+def found_in_part(log: str) -> set[str]:
+    """The CUDA units of which ccache had a piece, by the text of the pieces' log."""
+    return set(_PIECE_HIT.findall(log))
 
 
 def cache_misses(log: str) -> int:

@@ -65,6 +65,7 @@ def main(options: argparse.Namespace) -> int:
     with (
         log.open("a+", encoding="utf-8", errors="replace") as ran,  # reads what is appended from now on
         (tree / costs.CACHE_LOG).open("a+", encoding="utf-8", errors="replace") as answered,
+        (tree / costs.PIECES_LOG).open("a+", encoding="utf-8", errors="replace") as pieces,
         pool.joined(options.pool, options.name, memory) as joined,
     ):
         joined.tell(sum(map(price, todo)))
@@ -84,7 +85,7 @@ def main(options: argparse.Namespace) -> int:
         costs.begin_run(tree, time.time(), options.jobs)
         environment = joined.environment(options.jobs, claims)
         status = compile_units(tree, options.jobs, options.targets, progress, environment)
-    tell_pieces(tree / "ccache-pieces.log")
+        tell_pieces(pieces.read())
     learn(options, log, count)
     costs.write_record(options.record, tree)
     return status
@@ -141,13 +142,11 @@ def tell_alone(units: Iterable[str], known: Mapping[str, costs.Cost], budget: in
         say(f"{heaviest} takes {pool.peak(known, heaviest)} MiB, more than there are: it runs alone")
 
 
-def tell_pieces(log: Path) -> None:
-    """Say how many pieces of CUDA units (``builder.inside.nvcc``) ccache had, and begin the log anew."""
-    if log.is_file():
-        text = log.read_text(encoding="utf-8", errors="replace")
-        found, made = costs.cache_hits(text), costs.cache_misses(text)
+def tell_pieces(log: str) -> None:
+    """Say how many pieces of CUDA units (``builder.inside.nvcc``) ccache had, by its log of them."""
+    found, made = costs.cache_hits(log), costs.cache_misses(log)
+    if found + made:
         say(f"of {found + made} pieces of CUDA units {found} were found in ccache")
-        log.unlink()
 
 
 def available_memory() -> int:

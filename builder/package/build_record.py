@@ -39,7 +39,7 @@ class CompileRecord:
     compilations: int
     """How often a compiler was started for them: more than ``units`` where a run was killed or redone."""
     cache_hits: int
-    """Units that ccache answered."""
+    """Units that ccache answered, wholly or in part."""
     cpu_s: int
     wall_s: int
     """Of all Ninja runs together, each to the end of its last unit; what lies between two does not count."""

@@ -106,3 +106,17 @@ def test_a_cache_that_wrote_no_log_had_no_hits(tmp_path: Path) -> None:
 
 def test_misses_are_counted_as_hits_are() -> None:
     assert cache_misses(CACHE) == CACHE.count("\ncache_miss\n")
+
+
+def test_a_unit_of_which_ccache_had_a_piece_counts_once(tmp_path: Path) -> None:
+    """As ccache 4.7 writes its stats log: what was compiled, then the results."""
+    pieces = (
+        "# d/a.cu.o.pieces/compute_50.ii\ndirect_cache_hit\nlocal_storage_hit\n"
+        "# d/a.cu.o.pieces/host.ii\ndirect_cache_hit\n"
+        "# d/b.cu.o.pieces/host.ii\ncache_miss\ndirect_cache_miss\n"
+        "# /src/c.cu\ndirect_cache_hit\n"
+    )
+    (tmp_path / "ccache-pieces.log").write_text(pieces)
+    (tmp_path / "ccache-stats.log").write_text("# e.cc\ndirect_cache_hit\n")
+    write_record(tmp_path / "record.json", tmp_path)
+    assert json.loads((tmp_path / "record.json").read_text())["cache_hits"] == 2, "e.cc and a.cu"

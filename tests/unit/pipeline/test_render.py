@@ -150,6 +150,16 @@ def test_a_build_tree_is_shared_by_nothing_that_differs(project: Project, lock: 
     assert trees[0] == f"ortpacks-legacy-lean-wheel-{rendered(plan, lock).toolchain_key}"
 
 
+@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+def test_each_argument_of_a_step_has_a_value(project: Project, lock: Lock, base: str) -> None:
+    """Steps run under ``sh -u``, and BuildKit leaves an argument out that has neither default nor value."""
+    text = rendered(decided(project, base), lock).dockerfile
+    assert '/bin/sh", "-euc' in text
+    arguments = re.findall(r"^ARG (.*)$", text, re.MULTILINE)
+    assert len(arguments) == 3
+    assert [one for one in arguments if "=" not in one] == []
+
+
 def test_ccache_and_pool_are_one_for_all_and_the_build_locks_its_tree(project: Project, lock: Lock) -> None:
     text = rendered(decided(project), lock).dockerfile
     assert cache_mounts(text)[:2] == ["ortpacks-ccache", "ortpacks-pool"]

@@ -1,0 +1,33 @@
+"""compile --arch into a folder, and build --from it, with the real tools: profile minimal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.fakes.verbs import invoke
+
+pytestmark = pytest.mark.integration
+
+LEGACY = ("--variant", "legacy", "--profile", "minimal", "--base", "assembled")
+
+
+def ahead(dist: Path, into: Path) -> set[str]:
+    """What a compile of one architecture adds to an empty folder."""
+    done = invoke("compile", *LEGACY, "--arch", "52", "--into", into, "--dist", dist)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {file.name for file in into.rglob("*") if file.is_file()}
+
+
+def test_a_compile_that_goes_on_gives_a_whole_store_and_a_build_takes_it(
+    legacy_package: Path, tmp_path: Path
+) -> None:
+    first = ahead(tmp_path / "one", tmp_path / "store")
+    assert len(first) > 10
+    again = ahead(tmp_path / "one", tmp_path / "again")
+    assert again == first, "although Ninja had all objects"
+    done = invoke("build", *LEGACY, "--from", tmp_path / "store", "--dist", tmp_path / "two")
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = tmp_path / "two" / legacy_package.name
+    assert built.read_bytes() == legacy_package.read_bytes()

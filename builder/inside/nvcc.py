@@ -17,6 +17,10 @@ it is in. What nvcc derives from the set or from the moment is constant here:
 intermediate files and the module id, which stands in the names of kernels with internal linkage, follow from
 the object's path.
 
+Pieces that do not need each other are made side by side, each beyond the first on a job slot that no unit
+waits for (``unit --spare``). What is made does not depend on that. A piece is what its commands make of its
+text: its entry in ccache depends on NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file.
+
 With ``$NVCC_ONLY``, ``90`` or ``90,100``, nothing is made but the SASS of these architectures, for ccache.
 The object is empty then.
 
@@ -41,13 +45,16 @@ import re
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 TOOLKITS_OWN = "nvcc-toolkit"
 """NVIDIA's nvcc, renamed."""
@@ -57,7 +64,11 @@ _PLANNED = "#$ "
 """What a line of the plan begins with."""
 _PIECE = "PIECE"
 """The variable that holds a piece as JSON where ccache runs this program as its compiler."""
-_ARCH_LIST, _ONLY, _STATS_LOG = "NVCC_ARCH_LIST", "NVCC_ONLY", "NVCC_STATSLOG"
+_ARCH_LIST, _ONLY = "NVCC_ARCH_LIST", "NVCC_ONLY"
+_FOR_CCACHE = {"NVCC_STATSLOG": "CCACHE_STATSLOG", "NVCC_COMPILERCHECK": "CCACHE_COMPILERCHECK"}
+"""Variables for the ccache of pieces: its own would be those of whole units."""
+_HOST = "host"
+"""The folder of the host's intermediate files in that of the unit, as ``compute_80`` and ``sm_86``."""
 _ASSEMBLE, _RAW = "--assemble=", "--raw"
 _OWN_OPTIONS = (f"-Xfatbin={_ASSEMBLE}", f"-Xfatbin={_RAW}")
 _COMPRESS = frozenset({"-compress-all", "--compress-all"})
@@ -69,8 +80,14 @@ _TEMPORARY = re.compile(
 """An intermediate file of nvcc, by what follows its process, source and architectures."""
 _STUB, _FATBIN_SOURCE, _MODULE_ID = "cudafe1.stub.c", "fatbin.c", "module_id"
 _DATA_SECTION = re.compile(r'#define __CUDAFATBINDATASECTION +"(?P<name>\S+)"')
+_FLOCK = struct.Struct("hhqqi4x")
+"""C's ``struct flock``."""
+_SECONDS_A_SPARE = 0.3
+"""How often a slot is asked for that no unit waits for."""
 
 Command = list[str]
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class Step(NamedTuple):
@@ -83,6 +100,15 @@ class Step(NamedTuple):
     def output(self) -> str:
         """The file that the step makes; empty where ``-o`` does not name it."""
         return _after(self.words, "-o")
+
+
+class Image(NamedTuple):
+    """An image of device code: SASS that ``ptxas`` makes of the PTX; without it the PTX itself."""
+
+    sm: str
+    ptx: str
+    """nvcc's name of it."""
+    ptxas: Command
 
 
 @dataclass(frozen=True)
@@ -120,8 +146,6 @@ class Unit:
         self._source, self._object = _after(argv, "-c"), _after(argv, "-o")
         self._folder = f"{self._object}.pieces"
         self._steps: list[Step] = []
-        self._ptx: dict[str, str] = {}
-        """PTX that is made, by nvcc's name for it: ours."""
         self._read: list[Path] = []
         """Dependency files of the preprocessor's runs."""
 
@@ -132,7 +156,7 @@ class Unit:
             self._steps = list(self._planned())
             self._write_module_id()
             if only := os.environ.get(_ONLY):
-                list(self._images(set(only.split(","))))
+                self._images(set(only.split(",")))
                 Path(self._object).touch()
             else:
                 section, host = self._pack(), self._host()
@@ -141,8 +165,11 @@ class Unit:
         finally:
             shutil.rmtree(self._folder)
 
-    def _file(self, name: str) -> str:
-        return f"{self._folder}/{name}"
+    def _file(self, name: str, place: str = "") -> str:
+        """A path in the unit's folder, or in ``place`` there: that of an architecture, or the host's."""
+        folder = Path(self._folder, place)
+        folder.mkdir(exist_ok=True)
+        return str(folder / name)
 
     def _planned(self) -> Iterator[Step]:
         """The steps of nvcc. The environment becomes what nvcc gives its programs."""
@@ -187,123 +214,134 @@ class Unit:
         if _RAW in options:
             options = [word for word in options if word not in {_RAW, *_COMPRESS}]
             options.insert(1, "--compress=false")
-        images = list(self._images())
+        images, source = self._images(), self._file(_FATBIN_SOURCE, _HOST)
         _call([*options, *images, f"--create={self._file('fatbin')}"])
-        _call([*options, images[0], f"--embedded-fatbin={self._file(_FATBIN_SOURCE)}"])
-        return _emptied(Path(self._file(_FATBIN_SOURCE)))
+        _call([*options, images[0], f"--embedded-fatbin={source}"])
+        return _emptied(Path(source))
 
-    def _images(self, only: Collection[str] = ()) -> Iterator[str]:
-        """The images for fatbinary, each made when it is asked for; with ``only``, no SASS of others."""
+    def _images(self, only: Collection[str] = ()) -> list[str]:
+        """Make the device code: the images for fatbinary; with ``only``, no SASS of others."""
+        images = [image for image in self._planned_images() if not only or (image.sm in only and image.ptxas)]
+        self._side_by_side(self._compile_ptx, dict.fromkeys(image.ptx for image in images))
+        return self._side_by_side(self._image, images)
+
+    def _planned_images(self) -> Iterator[Image]:
         words = self._step("fatbinary").words
         lists = (word.removeprefix(_ASSEMBLE) for word in words if word.startswith(_ASSEMBLE))
         targets = [target for numbers in lists for target in numbers.split(":")]
         for image in filter(None, map(_IMAGE.fullmatch, words)):
             sm, file = image["sm"], image["file"]
             if image["kind"] == "elf":
-                made = {sm: self._maker(file).words}
+                ptxas = self._maker(file).words
+                yield Image(sm, next(word for word in ptxas if word.endswith(".ptx")), ptxas)
+            elif not targets:
+                yield Image(sm, file, [])
             else:
-                newer = [NEWER_PTXAS, "-m64", file, "-o", self._file("cubin")]
-                made = {target: [*newer, f"-arch=sm_{target}"] for target in targets}
-            for target, ptxas in made.items():
-                if not only or target in only:
-                    yield self._sass(target, ptxas)
-            if not made and not only:
-                yield f"--image3=kind=ptx,sm={sm},file={self._assembly(file)}"
+                for target in targets:
+                    newer = [NEWER_PTXAS, "-m64", file, "-o", self._file("cubin", f"sm_{target}")]
+                    yield Image(target, file, [*newer, f"-arch=sm_{target}"])
 
-    def _sass(self, sm: str, ptxas: Command) -> str:
-        """An image of SASS."""
-        theirs = next(word for word in ptxas if word.endswith(".ptx"))
-        ptx = self._assembly(theirs)
-        command = self._words(ptx if word == theirs else word for word in ptxas)
+    def _side_by_side(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
+        """What ``make`` returns for each item, in their order. Raises what it raises.
+
+        One runs on the slot that the unit has, others beside it on spare ones.
+        """
+        waiting, own = deque(items), ExitStack()
+        running: dict[Future[T], ExitStack] = {}
+        futures: list[Future[T]] = []
+        with ThreadPoolExecutor() as threads:
+            while waiting or running:
+                slot = own if own not in running.values() else _spare_slot(self._object) if waiting else None
+                if waiting and slot is not None:
+                    futures.append(threads.submit(make, waiting.popleft()))
+                    running[futures[-1]] = slot
+                for future in wait(running, _SECONDS_A_SPARE, FIRST_COMPLETED).done:
+                    running.pop(future).close()
+                    future.result()
+        return [future.result() for future in futures]
+
+    def _image(self, image: Image) -> str:
+        """Make an image; fatbinary's option for it."""
+        ptx = self._file("ptx", self._virtual(image.ptx))
+        if not image.ptxas:
+            return f"--image3=kind=ptx,sm={image.sm},file={ptx}"
+        place = f"sm_{image.sm}"
+        command = self._words((ptx if word == image.ptx else word for word in image.ptxas), place)
         # An entry that has no inputs cannot be told from its manifest in a remote storage of ccache 4.7.
-        piece = Piece([command], self._file("cubin"), ptx, [self._file(_MODULE_ID)])
-        cubin = self._cached(piece, f"sm_{sm}.cubin")
-        return f"--image3=kind=elf,sm={sm},file={cubin}"
+        piece = Piece([command], self._file("cubin", place), ptx, [self._file(_MODULE_ID)])
+        return f"--image3=kind=elf,sm={image.sm},file={self._cached(piece, f'{place}.cubin')}"
 
-    def _assembly(self, file: str) -> str:
-        """Our name of the PTX that nvcc calls ``file``, made on first use together with the stub."""
-        if file not in self._ptx:
-            cicc = self._maker(file).words
-            architecture, theirs = _after(cicc, "-arch"), cicc[cicc.index("-o") - 1]
-            text = self._preprocessed(theirs, architecture)
-            compile_ = self._words(text if word == theirs else word for word in cicc)
-            # ccache keeps one file of an entry
-            both = [f"--file={self._file('tar')}", f"--directory={self._folder}", "ptx", _STUB]
-            piece = Piece(
-                [compile_, ["tar", "--create", *both]], self._file("tar"), text, [self._file(_MODULE_ID)]
-            )
-            kept = self._cached(piece, f"{architecture}.tar")
-            _call(["tar", "--extract", f"--file={kept}", f"--directory={self._folder}"])
-            self._ptx[file] = self._file(f"{architecture}.ptx")
-            Path(self._file("ptx")).rename(self._ptx[file])
-            Path(self._file(_STUB)).rename(self._file(f"{architecture}.stub"))
-        return self._ptx[file]
+    def _virtual(self, ptx: str) -> str:
+        """The virtual architecture of the PTX that nvcc calls ``ptx``."""
+        return _after(self._maker(ptx).words, "-arch")
+
+    def _compile_ptx(self, ptx: str) -> None:
+        """Make the PTX that nvcc calls ``ptx``, and the stub."""
+        cicc, place = self._maker(ptx).words, self._virtual(ptx)
+        theirs = cicc[cicc.index("-o") - 1]
+        text = self._preprocessed(theirs, place)
+        command = self._words((text if word == theirs else word for word in cicc), place)
+        # ccache keeps one file of an entry
+        folder, tar = self._file("", place), self._file("tar", place)
+        create = ["tar", "--create", f"--file={tar}", f"--directory={folder}", "ptx", _STUB]
+        kept = self._cached(Piece([command, create], tar, text, [self._file(_MODULE_ID)]), f"{place}.tar")
+        _call(["tar", "--extract", f"--file={kept}", f"--directory={folder}"])
 
     def _host(self) -> str:
         """The host's object; its section for the device code is empty."""
         cudafe, compiler = self._step("cudafe++").words, self._maker(self._object).words
-        self._choose_stub(cudafe)
-        text = self._preprocessed(cudafe[-1], "host")
+        self._choose_stub(_after(cudafe, "--stub_file_name"))
+        text = self._preprocessed(cudafe[-1], _HOST)
         kept = (word for word in compiler if not word.startswith("-D__CUDA_ARCH__="))
-        compile_ = self._words(self._file("o") if word == self._object else word for word in kept)
-        inputs = [self._file(name) for name in (_MODULE_ID, _STUB, _FATBIN_SOURCE)]
-        piece = Piece([self._words([*cudafe[:-1], text]), compile_], self._file("o"), text, inputs)
-        return self._cached(piece, "host.o")
+        made = self._file("o", _HOST)
+        compile_ = self._words((made if word == self._object else word for word in kept), _HOST)
+        inputs = [self._file(_MODULE_ID), self._file(_STUB, _HOST), self._file(_FATBIN_SOURCE, _HOST)]
+        piece = Piece([self._words([*cudafe[:-1], text], _HOST), compile_], made, text, inputs)
+        return self._cached(piece, f"{_HOST}.o")
 
-    def _choose_stub(self, cudafe: Command) -> None:
+    def _choose_stub(self, name: str) -> None:
         """Take the stub of the architecture that nvcc takes it of, by the name that ``cudafe++`` is told.
 
-        ``cicc`` numbers names of its own (``__T449``), which differ from one architecture to the next.
+        Its path, and the numbers of names that ``cicc`` makes (``__T449``), differ from one to the next.
         """
-        name = _after(cudafe, "--stub_file_name")
         cicc = next(
             step for step in self._steps if _after(step.words, "--stub_file_name").endswith(f"/{name}")
         )
-        self._assembly(cicc.output)
-        text = Path(self._file(f"{_after(cicc.words, '-arch')}.stub")).read_text(encoding="utf-8")
+        theirs, ours = self._file(_STUB, self._virtual(cicc.output)), self._file(_STUB, _HOST)
+        text = Path(theirs).read_text(encoding="utf-8").replace(theirs, ours)
         names = list(dict.fromkeys(re.findall(r"\b__T\d+\b", text)))
         numbered = re.sub(r"\b__T\d+\b", lambda name: f"__T{names.index(name[0])}", text)
-        Path(self._file(_STUB)).write_text(numbered, encoding="utf-8")
+        Path(ours).write_text(numbered, encoding="utf-8")
 
-    def _preprocessed(self, file: str, name: str) -> str:
+    def _preprocessed(self, file: str, place: str) -> str:
         """Our name of the text that nvcc calls ``file``, preprocessed now."""
-        piece = Piece([self._words(self._maker(file).words)], self._constant(file), self._source, [])
-        made = self._cached(piece, f"{name}.ii")
+        command = self._words(self._maker(file).words, place)
+        made = self._cached(Piece([command], self._constant(file, place), self._source, []), f"{place}.ii")
         self._read.append(Path(f"{made}.d"))
         return made
 
-    def _words(self, words: Iterable[str]) -> Command:
+    def _words(self, words: Iterable[str], place: str) -> Command:
         """A command without what follows from the set of architectures or from the moment."""
-        return [self._constant(word) for word in words if word != "--gen_module_id_file"]
+        return [self._constant(word, place) for word in words if word != "--gen_module_id_file"]
 
-    def _constant(self, word: str) -> str:
+    def _constant(self, word: str, place: str) -> str:
         if word.startswith("-D__CUDA_ARCH_LIST__="):
             return f"-D__CUDA_ARCH_LIST__={os.environ[_ARCH_LIST]}"
         found = _TEMPORARY.fullmatch(word)
         if found is None:
             return word
-        # A name without a folder is for #include, by a file that lies beside it.
-        return self._file(found["name"]) if found["folder"] else found["name"]
+        if not found["folder"]:  # for #include, by a file that lies beside it
+            return found["name"]
+        return self._file(found["name"], "" if found["name"] == _MODULE_ID else place)
 
     def _cached(self, piece: Piece, name: str) -> str:
         """The path of ``name`` in the unit's folder, brought from ccache or made."""
         output, text = self._file(name), json.dumps(asdict(piece))
         key = hashlib.sha256(text.encode()).hexdigest()
-        options = [
-            f"-DPIECE={key}",
-            "-MD",
-            "-MF",
-            f"{output}.d",
-            "-x",
-            "cu",
-            "-c",
-            piece.source,
-            "-o",
-            output,
-        ]
-        variables = {_PIECE: text, "CCACHE_STATSLOG": os.environ.get(_STATS_LOG, "")}
+        files = ["-MD", "-MF", f"{output}.d", "-x", "cu", "-c", piece.source, "-o", output]
+        told = {theirs: os.environ[ours] for ours, theirs in _FOR_CCACHE.items() if ours in os.environ}
         with _alone(int(key[:15], 16)):
-            _call(["ccache", str(Path(__file__).resolve()), *options], variables)
+            _call(["ccache", str(Path(__file__).resolve()), f"-DPIECE={key}", *files], {_PIECE: text, **told})
         return output
 
     def _write_dependencies(self) -> None:
@@ -328,10 +366,20 @@ def _alone(place: int) -> Iterator[None]:
     """Wait until no other variant's build makes the piece that this byte of the pool's file stands for."""
     if folder := os.environ.get("UNIT_POOL"):
         with Path(folder, "pieces").open("a", encoding="ascii") as pieces:
-            fcntl.lockf(pieces, fcntl.LOCK_EX, 1, place)
+            fcntl.fcntl(pieces, fcntl.F_OFD_SETLKW, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
             yield
     else:
         yield
+
+
+def _spare_slot(output: str) -> ExitStack | None:
+    """A job slot that no unit waits for, held until it is closed; None where there is none."""
+    if "UNIT_POOL" not in os.environ:
+        return None
+    with ExitStack() as stack:
+        argv = ["unit", "--spare", output]
+        holder = stack.enter_context(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return stack.pop_all() if holder.stdout and holder.stdout.readline() else None
 
 
 def _emptied(fatbin: Path) -> str:

@@ -12,7 +12,8 @@
  *
  * Builds of several variants come to the same C++ unit at the same time. One compiles it, the others wait for
  * that without a slot, and find it in the compiler cache. A CUDA unit is another one for each variant, but for
- * pieces that several have in common: nvcc.py lets one make them.
+ * pieces that several have in common: nvcc.py lets one make them. It makes pieces of one unit side by side, each
+ * beyond the first on a slot that no unit waits for, with as much memory as the unit has.
  */
 #define _GNU_SOURCE
 #include "pool.h"
@@ -107,9 +108,17 @@ static int higher_waits(const int *queues, int rank) {
     return 0;
 }
 
+/* Takes a slot and BLOCKS of memory, unless they are not free or a unit above RANK waits. */
+static int take_both(int slots, int memory, int blocks, const int *queues, int rank) {
+    if (higher_waits(queues, rank) || !take(slots, 1, number("UNIT_JOBS"))) return 0;
+    if (take(memory, blocks, number("UNIT_MEMORY"))) return 1;
+    lock(slots, F_UNLCK, 0, 0);
+    return 0;
+}
+
 void claim(const char *output) {
     if (!getenv("UNIT_POOL")) return;
-    int jobs = number("UNIT_JOBS"), budget = number("UNIT_MEMORY"), rank, blocks, queues[RANKS];
+    int budget = number("UNIT_MEMORY"), rank, blocks, queues[RANKS];
     off_t row;
     int claims = look_up(output, &rank, &blocks, &row);
     if (blocks > budget) blocks = budget; /* it runs alone */
@@ -120,14 +129,19 @@ void claim(const char *output) {
     if (!is_cuda(output)) wait_for_same(units, output);
     flock(queues[rank], LOCK_EX);
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
-    for (;;) {
-        if (!higher_waits(queues, rank) && take(slots, 1, jobs)) {
-            if (take(memory, blocks, budget)) break;
-            lock(slots, F_UNLCK, 0, 0);
-        }
-        nanosleep(&pause, NULL);
-    }
+    while (!take_both(slots, memory, blocks, queues, rank)) nanosleep(&pause, NULL);
     for (int other = rank; other < RANKS; ++other) close(queues[other]);
     if (claims >= 0) lock(claims, F_RDLCK, row, 1); /* for pool.py to see */
     /* `slots`, `memory`, `units` and the claims stay open until this process ends */
+}
+
+int claim_spare(const char *output) {
+    if (!getenv("UNIT_POOL")) return 0;
+    int rank, blocks, queues[RANKS];
+    off_t row;
+    look_up(output, &rank, &blocks, &row);
+    int slots = opened("slots"), memory = opened("memory");
+    int failed = slots < 0 || memory < 0;
+    for (int other = 0; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
+    return !failed && take_both(slots, memory, blocks, queues, -1);
 }

@@ -5,6 +5,11 @@
  * cpu_ms is user and system time of the compiler and all it started, peak_kib the largest resident set among
  * them. The line goes out in one write, so units that end together do not mix. A C program because it stands
  * before every compiler call: Python would add 20 ms to each.
+ *
+ *     unit --spare OUTPUT
+ *
+ * prints a line once it holds a spare claim of that unit, and gives it back when its standard input ends. Exits with
+ * 1 where there is none now.
  */
 #include "pool.h"
 
@@ -46,10 +51,19 @@ static void record(const char *log, long long start, int status, const char *out
     if (file >= 0) close(file);
 }
 
+static int hold_spare(const char *output) {
+    if (!claim_spare(output)) return 1;
+    puts("held");
+    fflush(stdout);
+    while (getchar() != EOF) {}
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *log = getenv("UNIT_LOG");
+    if (argc == 3 && strcmp(argv[1], "--spare") == 0) return hold_spare(argv[2]);
     if (argc < 2) {
-        fputs("usage: unit COMPILER ARGUMENTS\n", stderr);
+        fputs("usage: unit COMPILER ARGUMENTS | unit --spare OUTPUT\n", stderr);
         return 2;
     }
     claim(output_of(argv));

@@ -97,7 +97,8 @@ RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=bind,from=cudnn-lib,source=nvidia/cudnn/lib,target=/wheels/cudnn \
     <<'EOF'
 # What compiles, by its bytes: another compiler must find neither this Ninja tree nor these cache entries.
-toolchain=$(cat /var/lib/dpkg/status /usr/local/cuda/bin/* /usr/local/cuda/nvvm/bin/* 2>/dev/null | sha256sum | cut -c1-16)
+nvidia=$(find -L /usr/local/cuda/bin /usr/local/cuda/nvvm/bin -type f ! -name nvcc | sort | xargs cat /var/lib/dpkg/status | sha256sum | cut -c1-16)
+toolchain=$(echo "$nvidia" | cat - /usr/local/cuda/bin/nvcc | sha256sum | cut -c1-16)
 if [ "$(cat /build/.toolchain 2>/dev/null)" != "$toolchain" ]; then
     find /build -mindepth 1 -delete
     printf '%s' "$toolchain" >/build/.toolchain
@@ -106,7 +107,7 @@ fi
 # the device compiler sees it: an edit under #ifndef __CUDA_ARCH__ would give the old object.
 export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=4745c30d
 # The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.
-export CCACHE_COMPILERCHECK="string:$toolchain" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
+export CCACHE_COMPILERCHECK="string:$toolchain" NVCC_COMPILERCHECK="string:$nvidia" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
 export CCACHE_STATSLOG=/build/ccache-stats.log NVCC_STATSLOG=/build/ccache-pieces.log
 # CUB's kernels are named after this list: of every set the same, all that the toolkit knows.
 export NVCC_ARCH_LIST=$(nvcc --list-gpu-arch | sed -n 's/^compute_\([0-9]*\)$/\10/p' | paste -sd,)

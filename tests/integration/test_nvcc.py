@@ -50,13 +50,23 @@ done
 g++ -shared -o both.so one/unit.o two/unit.o -L/usr/local/cuda/lib64 -lcudart_static
 nm both.so
 """
+MEETING = """\
+#!/bin/sh
+touch /unit/ptxas.$$
+for try in $(seq 40); do [ $(ls /unit/ptxas.* | wc -l) -ge $MEET ] && break; sleep 0.05; done
+ls /unit/ptxas.* | wc -l >>/unit/met
+/tmp/ptxas "$@"
+rm /unit/ptxas.$$
+"""
+"""A ptxas that waits for others, for 2 s at most, and writes down how many run at once."""
 MACHINE, X86_64 = 18, b"\x3e\0"
 """Where an ELF header names the machine, and a value (ELF-64 Object File Format; x86-64 psABI)."""
 INSTALL = """\
 cd /usr/local/cuda/bin
 mv nvcc nvcc-toolkit
-install --mode=0755 /nvcc.py nvcc
+install --mode=0755 /inside/nvcc.py nvcc
 cp /ptxas-newer .
+gcc -D_DEFAULT_SOURCE -o /usr/local/bin/unit /inside/unit.c /inside/pool.c
 """
 ENVIRONMENT = """\
 export CCACHE_DIR=/unit/ccache CCACHE_DEPEND=1 CCACHE_COMPILERCHECK=string:one NVCC_STATSLOG=/unit/pieces.log
@@ -103,7 +113,7 @@ class Toolchain:
         log = self.folder / "pieces.log"
         found = re.findall(r"^# (\S+)\ncache_miss$", log.read_text() if log.exists() else "", re.MULTILINE)
         log.unlink(missing_ok=True)
-        return sorted(name.rpartition("/")[2] for name in found)
+        return sorted(name.rpartition(".pieces/")[2] for name in found)
 
     def device_code(self) -> dict[str, dict[str, str]]:
         """The digests of all kernels of ``unit.o`` by architecture, as cuobjdump takes them out of it."""
@@ -135,7 +145,7 @@ def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         / "nvidia/cuda_nvcc/bin/ptxas"
     )
     name, folder = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("unit")
-    mounts = [f"{folder}:/unit", f"{ROOT}/builder/inside/nvcc.py:/nvcc.py:ro", f"{ptxas}:/ptxas-newer:ro"]
+    mounts = [f"{folder}:/unit", f"{ROOT}/builder/inside:/inside:ro", f"{ptxas}:/ptxas-newer:ro"]
     volumes = [f"--volume={mount}" for mount in mounts]
     argv = [
         "docker",
@@ -189,7 +199,24 @@ def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolch
     unit = f"nvcc {VOLTA} unit.cu -o unit.o"
     done = toolchain.sh(f"{trees}; export UNIT_POOL=/unit/pool; (cd one; {unit}) & (cd two; {unit}); wait $!")
     assert done.returncode == 0, done.stderr
-    assert toolchain.made() == ["compute_70.ii", "compute_70.ptx", "host.ii", "unit.cu", "unit.cu"]
+    assert toolchain.made() == ["compute_70.ii", "compute_70/ptx", "host.ii", "unit.cu", "unit.cu"]
+
+
+@pytest.mark.parametrize(("jobs", "blocks", "at_once"), [(4, 100, 3), (2, 100, 2), (1, 100, 1), (4, 3, 1)])
+def test_pieces_of_a_unit_are_made_side_by_side_on_spare_slots(
+    toolchain: Toolchain, jobs: int, blocks: int, at_once: int
+) -> None:
+    """The three of sm_50, 52 and 70; an unlisted unit's memory is two blocks."""
+    alone = toolchain.compile(LEGACY).read_bytes()
+    ptxas = "/usr/local/cuda/bin/ptxas"
+    pool = f"UNIT_POOL=/unit/pool UNIT_JOBS={jobs} UNIT_MEMORY={blocks} MEET={at_once}"
+    toolchain.sh(f"rm -rf ccache; mkdir pool; cp {ptxas} /tmp/ptxas; cat <<'EOF' >{ptxas}\n{MEETING}EOF\n")
+    try:
+        together = toolchain.compile(LEGACY, nvcc=f"{pool} unit nvcc").read_bytes()
+    finally:
+        toolchain.sh(f"cp /tmp/ptxas {ptxas}")
+    assert max(map(int, (toolchain.folder / "met").read_text().split())) == at_once
+    assert together == alone
 
 
 def test_what_nvcc_warns_of_is_shown_and_is_no_step(toolchain: Toolchain) -> None:
@@ -214,15 +241,15 @@ def test_the_hosts_piece_is_compiled_once_for_all_sets(toolchain: Toolchain) -> 
             "compute_50.ii",
             "compute_70.ii",
             "host.ii",
-            "compute_50.ptx",
-            "compute_50.ptx",
-            "compute_70.ptx",
+            "compute_50/ptx",
+            "compute_50/ptx",
+            "compute_70/ptx",
         ]
     )
     toolchain.compile(MODERN, "-DNOBODY_ASKS")
     made = toolchain.made()
     assert "host.ii" not in made, "a macro that the text does not depend on is not part of the key"
-    assert made.count("compute_80.ptx") == 2
+    assert made.count("compute_80/ptx") == 2
 
 
 def test_pieces_are_kept_where_ccache_stands_before_the_unit_too(toolchain: Toolchain) -> None:
@@ -257,10 +284,10 @@ def test_what_other_machines_made_is_found_in_a_folder(toolchain: Toolchain) -> 
 
 def test_one_architecture_is_made_ahead_of_the_rest(toolchain: Toolchain) -> None:
     toolchain.compile(LEGACY, nvcc="NVCC_ONLY=52 nvcc")
-    assert toolchain.made() == ["compute_50.ii", "compute_50.ptx", "unit.cu"]
+    assert toolchain.made() == ["compute_50.ii", "compute_50/ptx", "unit.cu"]
     assert (toolchain.folder / "unit.o").read_bytes() == b""
     toolchain.compile(LEGACY)
-    assert toolchain.made().count("compute_50.ptx") == 1, "sm_50 alone is still to be made of it"
+    assert toolchain.made().count("compute_50/ptx") == 1, "sm_50 alone is still to be made of it"
     assert toolchain.device_code().keys() == {"50", "52", "70"}
 
 

@@ -58,6 +58,11 @@ class Machine:
         await_true((self._folder / f"{name}.begun").exists)
         return self._folder / f"{name}.end"
 
+    def spare(self, output: str) -> subprocess.Popen[bytes]:
+        """What asks for a spare slot for a piece of a unit; leaving it ends its standard input."""
+        argv = [str(self._unit), "--spare", output]
+        return subprocess.Popen(argv, env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
     def kill(self) -> None:
         for process in self.started:
             process.kill()
@@ -87,6 +92,12 @@ def await_true(asked: Callable[[], bool]) -> None:
     while not asked():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def said(process: subprocess.Popen[bytes]) -> bytes:
+    """The first line of what a process prints; empty where it ends without one."""
+    assert process.stdout is not None
+    return process.stdout.readline()
 
 
 def at_once(lines: list[Line], size: Callable[[Line], int]) -> int:
@@ -225,6 +236,49 @@ def test_a_host_unit_is_compiled_by_one_build_while_the_others_wait_for_its_cach
     lines = four.lines()
     assert at_once([line for line in lines if line.output == output], lambda _: 1) == most
     assert at_once(lines, lambda _: 1) == most + 2, "who waits for another's takes no slot"
+
+
+def test_a_piece_gets_a_spare_slot_until_it_gives_it_back(
+    machine: Callable[[int, int], Machine],
+) -> None:
+    two = machine(2, 30)
+    end = two.hold("heavy.cu.o")
+    with two.spare("heavy.cu.o") as spare:
+        assert said(spare) == b"held\n"
+        waiting = two.start("light.cu.o", "true")
+        time.sleep(0.2)
+        assert waiting.poll() is None, "the slot is taken"
+    waiting.wait(timeout=20)
+    end.touch()
+    assert [line.output for line in two.lines()] == ["heavy.cu.o", "light.cu.o"], "a piece is no unit"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "blocks", "why"),
+    [(1, 100, "no slot"), (2, 20, "12 and 12 blocks of 20"), (2, 12, "the unit has all there is")],
+)
+def test_a_piece_gets_no_slot_where_there_is_none_to_spare(
+    machine: Callable[[int, int], Machine], jobs: int, blocks: int, why: str
+) -> None:
+    full = machine(jobs, blocks)
+    end = full.hold("heavy.cu.o")
+    with full.spare("heavy.cu.o") as spare:
+        assert (said(spare), spare.wait(timeout=20)) == (b"", 1), why
+    end.touch()
+
+
+def test_a_piece_does_not_pass_a_unit_that_waits(machine: Callable[[int, int], Machine]) -> None:
+    """A heavy unit waits for memory; there is a slot for a light piece, and memory, but not for long."""
+    three = machine(3, 20)
+    end = three.hold("heavy.cu.o")
+    light = three.hold("light.cu.o")
+    three.start("heavy.cu.o")
+    time.sleep(0.2)
+    with three.spare("light.cu.o") as spare:
+        assert said(spare) == b""
+    end.touch()
+    light.touch()
+    assert len(three.lines()) == 3
 
 
 def test_waiting_is_no_part_of_what_a_unit_took(machine: Callable[[int, int], Machine]) -> None:

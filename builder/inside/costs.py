@@ -162,7 +162,7 @@ def write_record(file: Path, tree: Path) -> None:
         "format": 1,
         "units": len({line.output for line in log}),
         "compilations": len(log),
-        "cache_hits": cache_hits(_text(tree / CACHE_LOG)) + len(found_in_part(_text(tree / PIECES_LOG))),
+        "cache_hits": cache_hits(_text(tree / CACHE_LOG)) + len(found_in_part(tree / PIECES_LOG)),
         "cpu_s": round(sum(line.cpu for line in log) / 1000, 1),
         "wall_s": round(sum(run.end - run.start for run in runs) / 1000, 1),
         "runs": len(runs),
@@ -201,9 +201,9 @@ def cache_hits(log: str) -> int:
     return sum(word in {"direct_cache_hit", "preprocessed_cache_hit"} for word in log.split())
 
 
-def found_in_part(log: str) -> set[str]:
-    """The CUDA units of which ccache had a piece, by the text of the pieces' log."""
-    return set(_PIECE_HIT.findall(log))
+def found_in_part(log: Path) -> set[str]:
+    """The CUDA units of which ccache had a piece, by its log of them."""
+    return set(_PIECE_HIT.findall(_text(log)))
 
 
 def cache_misses(log: str) -> int:

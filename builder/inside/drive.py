@@ -114,11 +114,16 @@ def counted(parts: Mapping[str, ninja.Codes], architectures: int) -> Callable[[s
 def learn(
     options: argparse.Namespace, log: Path, architectures: Callable[[str], int]
 ) -> dict[str, costs.Cost]:
-    """What units cost by all that is known now, which is also written down for the next build."""
+    """What units cost by all that is known now, which is also written down for the next build.
+
+    Units that ccache had a piece of teach nothing: they took less than they cost.
+    """
+    in_part = costs.found_in_part(log.with_name(costs.PIECES_LOG))
+    whole = (line for line in costs.read_log(log) if line.output not in in_part)
     with options.learned.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other variants' builds learn at the same time
         known = costs.read(options.measured) | costs.read(options.learned)
-        known = costs.learned(known, costs.read_log(log), architectures)
+        known = costs.learned(known, whole, architectures)
         costs.write(options.learned, known)
     return known
 

@@ -214,6 +214,14 @@ def test_units_that_are_out_of_date_claim_what_they_took_too(tree: Path) -> None
     assert sorted(line.split("\t")[0] for line in claims) == sorted(COSTS)
 
 
+def test_a_unit_that_was_found_in_part_teaches_nothing(tree: Path) -> None:
+    given = options(tree)
+    known = drive.learn(given, tree / "units.log", lambda _: 1)
+    (tree / "units.log").write_text("0 9000 9000 1024 0 part.cu.o\n0 9000 9000 1024 0 whole.cu.o\n")
+    (tree / "ccache-pieces.log").write_text("# part.cu.o.pieces/host.ii\ndirect_cache_hit\n")
+    assert drive.learn(given, tree / "units.log", lambda _: 1).keys() - known.keys() == {"whole.cu.o"}
+
+
 def test_two_builds_learn_at_once(tree: Path) -> None:
     """Both write the table that they share, again and again, and none loses the other's units."""
     script = (

@@ -1,24 +1,34 @@
 """How long all variants compile on other machines: a simulation of the schedule, fed with measured units.
 
-    python -m benchmarks.scaling [--profile full]
+    python -m benchmarks.scaling [--profile full] [--svg FILE]
 
-Units and their CPU seconds and peaks are those of ``./run plan`` (``builder/inside/costs.tsv``). Two ways are
-compared: one variant after the other, each with a job for 4 GiB of memory as it was until 2026-11-23; and all
-variants over one pool (``builder/inside/pool.c``). A unit runs for its CPU seconds, and C++ units that
-variants share are compiled once, by either way. Linking, checking and packing are no part of it.
+Units and their CPU seconds and peaks are those of ``./run plan`` (``builder/inside/costs.tsv``). Three ways
+are compared:
+
+- one variant after the other, each with a job for 4 GiB of memory, as it was until 2026-11-23;
+- all variants over one pool (``builder/inside/pool.c``), CUDA units in pieces (``builder/inside/nvcc.py``):
+  what the variants share is made once, and pieces of a unit run on slots that no unit waits for;
+- an architecture a machine, then a variant a machine, as release.yml does (``--from``).
+
+Linking, checking and packing are no part of it, nor what a machine needs to start.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
 
 from builder.app.command_line import make_wiring, wishes
-from builder.builds.estimate import unit_seconds
+from builder.builds.estimate import architectures_of, unit_seconds
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
+from builder.gpu.architectures import Arch
 from builder.inside import costs, pool
 from builder.inside.costs import Cost
 
@@ -29,6 +39,7 @@ _CACHED_SECONDS = 0.1
 
 _MACHINES = {"2 cores, 24 GiB": (2, 24), "4, 16 (GitHub's runner)": (4, 16), "16, 64": (16, 64)}
 _MACHINES |= {"32, 128": (32, 128), "128, 512": (128, 512)}
+_RUNNER = (4, 16)
 
 _GIB_A_JOB = 4
 
@@ -41,8 +52,16 @@ class Unit:
     """A compile: seconds of one core, MiB at most, and the place in the queue."""
 
     seconds: float
+    """The part that runs alone, after the pieces."""
     peak: int
     rank: int
+    pieces: tuple[float, ...] = ()
+    """Seconds of the parts that may run side by side."""
+
+    @property
+    def total(self) -> float:
+        """Seconds of one core for all of it."""
+        return self.seconds + sum(self.pieces)
 
 
 @dataclass(frozen=True)
@@ -55,29 +74,115 @@ class Schedule:
     """The share of slots that are taken until the last tenth of the time."""
 
 
-def simulated(units: Iterable[Unit], jobs: int, budget: int) -> Schedule:
-    """Start units in their order as soon as a slot and memory (MiB) are free; none passes one that waits."""
-    running: list[tuple[float, int]] = []
-    spans: list[tuple[float, float]] = []
-    now, free = 0.0, budget
-    for unit in units:
-        needs = min(unit.peak, budget)
-        while len(running) == jobs or needs > free:
-            now, peak = heapq.heappop(running)
-            free += peak
-        free -= needs
-        heapq.heappush(running, (now + unit.seconds, needs))
-        spans.append((now, now + unit.seconds))
-    wall = max((end for _, end in spans), default=0.0)
-    until = (1 - _LAST) * wall
-    taken = sum(max(0.0, min(end, until) - start) for start, end in spans if start < until)
-    return Schedule(wall, taken / (until * jobs) if wall else 0.0)
+@dataclass(eq=False)
+class _Running:
+    """A unit that has begun."""
+
+    unit: Unit
+    needs: int
+    left: deque[float] = field(init=False)
+    """Pieces that have not begun, the longest first."""
+    under_way: int = 0
+    is_last_begun: bool = False
+
+    def __post_init__(self) -> None:
+        self.left = deque(sorted(self.unit.pieces, reverse=True))
+
+    def next_on_own_slot(self) -> float | None:
+        """The seconds of what the unit's own slot does next: nothing while pieces run elsewhere."""
+        if self.left:
+            return self.left.popleft()
+        if self.under_way or self.is_last_begun:
+            return None
+        self.is_last_begun = True
+        return self.unit.seconds
+
+
+class Machine:
+    """Slots and memory (MiB), and what runs on them."""
+
+    def __init__(self, jobs: int, budget: int) -> None:
+        self._jobs, self._budget = jobs, budget
+        self._idle, self._free = jobs, budget
+        self._now = 0.0
+        self._ends: list[tuple[float, int, _Running, bool]] = []
+        self._units: list[_Running] = []
+        self._waits_for_pieces: set[_Running] = set()
+        self._spans: list[tuple[float, float]] = []
+
+    def run(self, units: Iterable[Unit]) -> Schedule:
+        """Start units in their order as soon as a slot and memory are free; none passes one that waits."""
+        waiting = deque(units)
+        while waiting or self._ends:
+            while self._begins_piece(waiting) or self._begins_unit(waiting):
+                pass
+            self._advance()
+        until = (1 - _LAST) * self._now
+        taken = sum(max(0.0, min(end, until) - start) for start, end in self._spans if start < until)
+        return Schedule(self._now, taken / (until * self._jobs) if self._now else 0.0)
+
+    def _takes(self, needs: int) -> bool:
+        if not self._idle or needs > self._free:
+            return False
+        self._idle -= 1
+        self._free -= needs
+        return True
+
+    def _gives_back(self, needs: int) -> None:
+        self._idle += 1
+        self._free += needs
+
+    def _begins_piece(self, waiting: Sequence[Unit]) -> bool:
+        """Whether a unit that runs, and is dearer than those that wait, has begun one more piece."""
+        for running in self._units:
+            if waiting and waiting[0].rank > running.unit.rank:
+                return False
+            if running.left and 2 * running.needs <= self._budget:
+                if not self._takes(running.needs):
+                    return False
+                self._start(running, running.left.popleft(), is_own=False)
+                return True
+        return False
+
+    def _begins_unit(self, waiting: deque[Unit]) -> bool:
+        if not waiting or not self._takes(needs := min(waiting[0].peak, self._budget)):
+            return False
+        running = _Running(waiting.popleft(), needs)
+        self._units.append(running)
+        self._go_on(running)
+        return True
+
+    def _go_on(self, running: _Running) -> None:
+        seconds = running.next_on_own_slot()
+        if seconds is not None:
+            self._start(running, seconds, is_own=True)
+        elif running.is_last_begun:
+            self._units.remove(running)
+            self._gives_back(running.needs)
+        else:
+            self._waits_for_pieces.add(running)
+
+    def _start(self, running: _Running, seconds: float, *, is_own: bool) -> None:
+        running.under_way += 1
+        self._spans.append((self._now, self._now + seconds))
+        heapq.heappush(self._ends, (self._now + seconds, len(self._spans), running, is_own))
+
+    def _advance(self) -> None:
+        self._now, _, running, is_own = heapq.heappop(self._ends)
+        running.under_way -= 1
+        if is_own:
+            self._go_on(running)
+        else:
+            self._gives_back(running.needs)
+            if running in self._waits_for_pieces and not running.under_way:
+                self._waits_for_pieces.remove(running)
+                self._go_on(running)
 
 
 def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
     """The schedule of one variant after the other."""
     jobs = max(1, min(cores, gib // _GIB_A_JOB))
-    each = [simulated(sorted(units, key=_dearest_first), jobs, gib << 10) for units in variants]
+    each = [Machine(jobs, gib << 10).run(sorted(units, key=_dearest_first)) for units in variants]
     wall = sum(one.wall for one in each)
     return Schedule(wall, sum(one.taken * one.wall for one in each) / wall * jobs / cores)
 
@@ -85,62 +190,153 @@ def one_by_one(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Sche
 def pooled(variants: Sequence[Sequence[Unit]], cores: int, gib: int) -> Schedule:
     """The schedule of all variants over one pool."""
     units = sorted((unit for units in variants for unit in units), key=lambda unit: -unit.rank)
-    return simulated(units, cores, (gib - 1) << 10)
+    return Machine(cores, (gib - 1) << 10).run(units)
 
 
 def _dearest_first(unit: Unit) -> float:
-    return -unit.seconds
+    return -unit.total
 
 
-def units_of(variants: Sequence[Mapping[str, float]], known: Mapping[str, Cost]) -> list[list[Unit]]:
-    """The units of each variant; a C++ unit that an earlier one has compiled comes from the cache."""
-    seen: set[str] = set()
-    found = []
-    for seconds in variants:
-        units = []
-        for output, taken in seconds.items():
-            cached = output in seen and not costs.is_cuda(output)
-            cost = _CACHED_SECONDS if cached else taken
-            units.append(Unit(cost, pool.peak(known, output), pool.rank(taken)))
-        seen |= seconds.keys()
-        found.append(units)
-    return found
+@dataclass(frozen=True)
+class Planned:
+    """A unit of a variant's plan: CPU seconds, MiB at most, and the architectures of a CUDA unit."""
+
+    output: str
+    seconds: float
+    peak: int
+    architectures: Sequence[Arch] = ()
+
+    @property
+    def rank(self) -> int:
+        """The place in the queue."""
+        return pool.rank(self.seconds)
+
+    @property
+    def host(self) -> float:
+        """The seconds of what does not depend on the architectures."""
+        return costs.host_seconds(self.seconds) if self.architectures else self.seconds
+
+    @property
+    def each(self) -> float:
+        """The seconds of an architecture."""
+        return (self.seconds - self.host) / len(self.architectures) if self.architectures else 0.0
 
 
-def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> list[Mapping[str, float]]:
-    """The CPU seconds of the units of each variant, compiled on the assembled base."""
+def whole(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
+    """The units of each variant as nvcc makes them; a C++ unit that an earlier one compiled is found."""
+    return [
+        [Unit(unit.seconds if unit.architectures or not found else _CACHED_SECONDS, unit.peak, unit.rank)
+         for unit, found in units]
+        for units in _with_found(variants)
+    ]  # fmt: skip
+
+
+def in_pieces(variants: Sequence[Sequence[Planned]]) -> list[list[Unit]]:
+    """The units of each variant in pieces; that of the host is made once for all."""
+    return [
+        [Unit(_CACHED_SECONDS if found else unit.host, unit.peak, unit.rank,
+              (unit.each,) * len(unit.architectures))
+         for unit, found in units]
+        for units in _with_found(variants)
+    ]  # fmt: skip
+
+
+def _with_found(variants: Sequence[Sequence[Planned]]) -> Iterator[Iterator[tuple[Planned, bool]]]:
+    """Each unit, and whether an earlier variant has it too."""
+    for at, units in enumerate(variants):
+        earlier = {unit.output for others in variants[:at] for unit in others}
+        yield ((unit, unit.output in earlier) for unit in units)
+
+
+def one_architecture_a_machine(variants: Sequence[Sequence[Planned]]) -> tuple[float, float]:
+    """Seconds of the slowest machine for an architecture, then of the slowest for a variant."""
+    cores, gib = _RUNNER
+    ahead, builds = [], []
+    for units in variants:
+        for arch in {arch for unit in units for arch in unit.architectures}:
+            own = [Unit(unit.each, unit.peak, unit.rank) for unit in units if arch in unit.architectures]
+            ahead.append(pooled([own], cores, gib).wall)
+        builds.append(pooled([[Unit(unit.host, unit.peak, unit.rank) for unit in units]], cores, gib).wall)
+    return max(ahead), max(builds)
+
+
+def planned(wiring: Wiring, known: Mapping[str, Cost], profile: str) -> Iterator[list[Planned]]:
+    """The units of each variant, compiled on the assembled base."""
     options = BuildOptions(wishes=wishes("assembled", "source", profile))
-    plans = (
-        VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
-        for name in _VARIANTS
-    )
-    return [unit_seconds(plan, known) for plan in plans]
+    for name in _VARIANTS:
+        plan = VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).plan()
+        yield [
+            Planned(
+                output,
+                seconds,
+                pool.peak(known, output),
+                architectures_of(output, plan) if costs.is_cuda(output) else (),
+            )
+            for output, seconds in unit_seconds(plan, known).items()
+        ]
 
 
-def table(variants: Sequence[Sequence[Unit]]) -> Iterator[str]:
+@dataclass(frozen=True)
+class Row:
+    """A machine, with both ways on it."""
+
+    name: str
+    before: Schedule
+    after: Schedule
+    bound: float
+    """Seconds that no schedule goes below."""
+    bounded_by: str
+
+
+def rows(variants: Sequence[Sequence[Planned]]) -> Iterator[Row]:
+    """The machines by their size."""
+    before, after = whole(variants), in_pieces(variants)
+    total = sum(unit.total for units in after for unit in units)
+    longest = max(max(unit.pieces, default=0.0) + unit.seconds for units in after for unit in units)
+    for name, (cores, gib) in _MACHINES.items():
+        bound = max(total / cores, longest)
+        why = "the cores" if bound > longest else "a unit's longest pieces"
+        yield Row(name, one_by_one(before, cores, gib), pooled(after, cores, gib), bound, why)
+
+
+def table(found: Iterable[Row]) -> Iterator[str]:
     """The lines of a Markdown table, a machine a line."""
     yield "| cores, GiB | one by one, min | pool, min | ratio | slots taken | bound, min | what bounds it |"
     yield "|---|---|---|---|---|---|---|"
-    total = sum(unit.seconds for units in variants for unit in units)
-    longest = max(unit.seconds for units in variants for unit in units)
-    for name, (cores, gib) in _MACHINES.items():
-        before, after = one_by_one(variants, cores, gib), pooled(variants, cores, gib)
-        bound = max(total / cores, longest)
-        why = "the cores" if bound > longest else "the longest unit"
+    for row in found:
         yield (
-            f"| {name} | {before.wall / 60:.1f} | {after.wall / 60:.1f} | {after.wall / before.wall:.2f} "
-            f"| {after.taken:.0%} | {bound / 60:.1f} | {why} |"
+            f"| {row.name} | {row.before.wall / 60:.1f} | {row.after.wall / 60:.1f} "
+            f"| {row.after.wall / row.before.wall:.2f} | {row.after.taken:.0%} | {row.bound / 60:.1f} "
+            f"| {row.bounded_by} |"
         )
+
+
+def picture(found: Sequence[Row], profile: str, templates: Path) -> str:
+    """Bars of minutes, two a machine, as SVG."""
+    environment = Environment(loader=FileSystemLoader(templates), autoescape=True, trim_blocks=True)
+    both = [(f"{row.name}: {way}", one.wall / 60)
+            for row in found for way, one in (("one by one", row.before), ("pool", row.after))]  # fmt: skip
+    most = max(minutes for _, minutes in both)
+    bars = [{"name": name, "value": f"{minutes:.1f}", "share": minutes / most} for name, minutes in both]
+    title = f"Minutes that all variants compile, profile {profile}, simulated"
+    return environment.get_template("bars.svg.j2").render(bars=bars, title=title)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--profile", default="full")
+    parser.add_argument("--svg", type=Path, help="file for a picture of the table")
     options = parser.parse_args()
     wiring = make_wiring()
     known = costs.read(wiring.root / "builder/inside/costs.tsv")
-    print("\n".join(table(units_of(planned(wiring, known, options.profile), known))))
+    variants = list(planned(wiring, known, options.profile))
+    found = list(rows(variants))
+    print("\n".join(table(found)))
+    ahead, build = (seconds / 60 for seconds in one_architecture_a_machine(variants))
+    print(f"\nAn architecture a machine of GitHub's: {ahead:.1f} min, then a variant each: {build:.1f} min.")
+    if options.svg:
+        options.svg.write_text(picture(found, options.profile, wiring.root / "templates"), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -107,7 +107,8 @@ def picture(rows: Sequence[Row], templates: Path) -> str:
         }
         for row in ran
     ]
-    return environment.get_template("bench.svg.j2").render(bars=bars, batch=BATCHES[-1])
+    title = f"Texts a second at {BATCHES[-1]} texts at once"
+    return environment.get_template("bars.svg.j2").render(bars=bars, title=title)
 
 
 def write(file: Path, content: str) -> None:

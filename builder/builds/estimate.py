@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from builder.formats.package_names import Host, Profile
@@ -63,7 +63,7 @@ class Work:
 def unit_seconds(plan: BuildPlan, costs: Mapping[str, Cost]) -> Mapping[str, float]:
     """The CPU seconds of each unit that a plan compiles; none for a plan that compiles nothing."""
     compiled = (output for output in costs if _is_compiled(output, plan))
-    return {output: estimate(costs, output, _architectures(output, plan)) for output in compiled}
+    return {output: estimate(costs, output, _architecture_count(output, plan)) for output in compiled}
 
 
 def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
@@ -73,13 +73,17 @@ def compile_work(plan: BuildPlan, costs: Mapping[str, Cost]) -> Work:
     return Work(total=sum(units.values()), longest=max(units.values(), default=0.0), heaviest=heaviest)
 
 
-def _architectures(output: str, plan: BuildPlan) -> float:
-    """The number of architectures of a unit; one that a newer ptxas makes counts as part of one."""
+def architectures_of(output: str, plan: BuildPlan) -> Sequence[Arch]:
+    """The architectures that a CUDA unit is compiled for."""
     if _of(output, without_device_code(plan.ort_version)) and plan.profile is Profile.FULL:
-        return 0
+        return ()
     parts = narrowed(plan.variant.sm, plan.ort_version) if plan.profile is Profile.FULL else ()
-    part = next((part for launch, part in parts if f"/{launch.path}" in output), plan.variant.sm)
-    targets = divide(sorted(part), *tools(plan))
+    return sorted(next((part for launch, part in parts if f"/{launch.path}" in output), plan.variant.sm))
+
+
+def _architecture_count(output: str, plan: BuildPlan) -> float:
+    """The number of architectures of a unit; one that a newer ptxas makes counts as part of one."""
+    targets = divide(architectures_of(output, plan), *tools(plan))
     return len(targets.compiled) + _BY_PTXAS * len(targets.assembled)
 
 

@@ -14,11 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 
-_FRONT_END, _PER_ARCH = 0.6, 0.4
-"""Shares of what a unit costs for one architecture: the host's part, and the architecture's own. So five
-architectures cost 2.6 times as much as one."""
-_UNKNOWN_CUDA, _UNKNOWN_HOST = 12.0, 4.0
-"""CPU seconds of a unit nobody has compiled yet, for one architecture: medians of ORT 1.21."""
+_HOST_PIECE, _HOST_SHARE = 6.0, 0.4
+"""CPU seconds of a CUDA unit's piece for the host (4.0 to 6.8 of five units), and its share at most."""
 _CACHE_HIT = 0.3
 """A compile below this share of the known cost was answered by ccache."""
 _ROW = re.compile(
@@ -40,7 +37,13 @@ class Cost:
         """The CPU seconds that the unit takes for ``architectures``; a host's takes the same for any."""
         if not is_cuda(output):
             return self.cpu
-        return self.cpu * _work(architectures) / _work(self.architectures)
+        host = host_seconds(self.cpu)
+        return host + (self.cpu - host) * max(1, architectures) / max(1, self.architectures)
+
+
+_UNKNOWN_CUDA = Cost(cpu=22.3, architectures=5, peak=2500)
+_UNKNOWN_HOST = Cost(cpu=4.0, architectures=1, peak=500)
+"""Units that nobody has compiled yet: medians of ORT 1.21; nine of ten take less memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +68,17 @@ def estimate(costs: Mapping[str, Cost], output: str, architectures: float) -> fl
 
     ``architectures`` below 1 count as 1: part of the work for one is done however little of it is asked for.
     """
-    known = costs.get(output)
-    if known is not None:
-        return known.seconds(output, architectures)
-    return _UNKNOWN_CUDA * _work(architectures) if is_cuda(output) else _UNKNOWN_HOST
+    return cost_of(costs, output).seconds(output, architectures)
 
 
-def _work(architectures: float) -> float:
-    return _FRONT_END + _PER_ARCH * max(1, architectures)
+def cost_of(costs: Mapping[str, Cost], output: str) -> Cost:
+    """What a unit took before, else the median of units of its kind."""
+    return costs.get(output, _UNKNOWN_CUDA if is_cuda(output) else _UNKNOWN_HOST)
+
+
+def host_seconds(cpu: float) -> float:
+    """The CPU seconds of the host's piece of a CUDA unit that takes ``cpu``."""
+    return min(_HOST_PIECE, _HOST_SHARE * cpu)
 
 
 def read_log(file: Path) -> Iterator[Line]:

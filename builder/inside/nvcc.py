@@ -17,9 +17,10 @@ it is in. What nvcc derives from the set or from the moment is constant here:
 intermediate files and the module id, which stands in the names of kernels with internal linkage, follow from
 the object's path.
 
-Pieces that do not need each other are made side by side, each beyond the first on a job slot that no unit
-waits for (``unit --spare``). What is made does not depend on that. A piece is what its commands make of its
-text: its entry in ccache depends on NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this file.
+Pieces that do not need each other are made side by side, each beyond the first on a job slot that it waits
+for as the unit did (``unit --spare``). What is made does not depend on that. A piece is what its commands
+make of its text: its entry in ccache depends on NVIDIA's programs (``$NVCC_COMPILERCHECK``), not on this
+file.
 
 With ``$NVCC_ONLY``, ``90`` or ``90,100``, nothing is made but the SASS of these architectures, for ccache.
 The object is empty then.
@@ -50,8 +51,8 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -82,8 +83,6 @@ _STUB, _FATBIN_SOURCE, _MODULE_ID = "cudafe1.stub.c", "fatbin.c", "module_id"
 _DATA_SECTION = re.compile(r'#define __CUDAFATBINDATASECTION +"(?P<name>\S+)"')
 _FLOCK = struct.Struct("hhqqi4x")
 """C's ``struct flock``."""
-_SECONDS_A_SPARE = 0.3
-"""How often a slot is asked for that no unit waits for."""
 
 Command = list[str]
 S = TypeVar("S")
@@ -242,23 +241,20 @@ class Unit:
                     yield Image(target, file, [*newer, f"-arch=sm_{target}"])
 
     def _side_by_side(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
-        """What ``make`` returns for each item, in their order. Raises what it raises.
+        """What ``make`` returns for each item, in their order. Raises what it raises."""
+        given = list(items)
+        left, made = iter(range(len(given))), dict[int, T]()
 
-        One runs on the slot that the unit has, others beside it on spare ones.
-        """
-        waiting, own = deque(items), ExitStack()
-        running: dict[Future[T], ExitStack] = {}
-        futures: list[Future[T]] = []
-        with ThreadPoolExecutor() as threads:
-            while waiting or running:
-                slot = own if own not in running.values() else _spare_slot(self._object) if waiting else None
-                if waiting and slot is not None:
-                    futures.append(threads.submit(make, waiting.popleft()))
-                    running[futures[-1]] = slot
-                for future in wait(running, _SECONDS_A_SPARE, FIRST_COMPLETED).done:
-                    running.pop(future).close()
-                    future.result()
-        return [future.result() for future in futures]
+        def work() -> None:
+            try:
+                for at in left:
+                    made[at] = make(given[at])
+            finally:
+                deque(left, maxlen=0)  # after a failure nothing more begins
+
+        with _further_slots(self._object, len(given) - 1, work):
+            work()
+        return [made[at] for at in range(len(given))]
 
     def _image(self, image: Image) -> str:
         """Make an image; fatbinary's option for it."""
@@ -372,14 +368,36 @@ def _alone(place: int) -> Iterator[None]:
         yield
 
 
-def _spare_slot(output: str) -> ExitStack | None:
-    """A job slot that no unit waits for, held until it is closed; None where there is none."""
+@contextmanager
+def _further_slots(output: str, count: int, work: Callable[[], None]) -> Iterator[None]:
+    """Run ``work`` on further job slots too, each that the pool gives the unit until the block ends.
+
+    Raises what ``work`` raises. There is nothing left to do when the block ends.
+    """
     if "UNIT_POOL" not in os.environ:
-        return None
-    with ExitStack() as stack:
-        argv = ["unit", "--spare", output]
-        holder = stack.enter_context(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        return stack.pop_all() if holder.stdout and holder.stdout.readline() else None
+        yield
+        return
+    given: set[subprocess.Popen[bytes]] = set()
+
+    def work_on(slot: subprocess.Popen[bytes]) -> None:
+        if slot.stdout and slot.stdout.readline():
+            given.add(slot)
+            work()
+        slot.communicate()  # ends its input, by which it gives the slot back
+
+    argv = ["unit", "--spare", output]
+    pipe = subprocess.PIPE
+    with ThreadPoolExecutor() as threads:
+        slots = [subprocess.Popen(argv, stdin=pipe, stdout=pipe) for _ in range(count)]
+        futures = [threads.submit(work_on, slot) for slot in slots]
+        try:
+            yield
+        finally:
+            for slot in slots:
+                if slot not in given:
+                    slot.terminate()
+        for future in futures:
+            future.result()
 
 
 def _emptied(fatbin: Path) -> str:

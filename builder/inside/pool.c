@@ -13,7 +13,7 @@
  * Builds of several variants come to the same C++ unit at the same time. One compiles it, the others wait for
  * that without a slot, and find it in the compiler cache. A CUDA unit is another one for each variant, but for
  * pieces that several have in common: nvcc.py lets one make them. It makes pieces of one unit side by side, each
- * beyond the first on a slot that no unit waits for, with as much memory as the unit has.
+ * beyond the first on a slot that it waits for as the unit did, with as much memory as the unit has.
  */
 #define _GNU_SOURCE
 #include "pool.h"
@@ -135,13 +135,22 @@ void claim(const char *output) {
     /* `slots`, `memory`, `units` and the claims stay open until this process ends */
 }
 
-int claim_spare(const char *output) {
+int claim_spare(const char *output, int (*given_up)(void)) {
     if (!getenv("UNIT_POOL")) return 0;
-    int rank, blocks, queues[RANKS];
+    int rank, blocks, queues[RANKS], is_next = 0;
     off_t row;
     look_up(output, &rank, &blocks, &row);
+    if (2 * blocks > number("UNIT_MEMORY")) return 0; /* the unit has the rest */
     int slots = opened("slots"), memory = opened("memory");
     int failed = slots < 0 || memory < 0;
-    for (int other = 0; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
-    return !failed && take_both(slots, memory, blocks, queues, -1);
+    for (int other = rank; other < RANKS; ++other) failed |= (queues[other] = opened_queue(other)) < 0;
+    if (failed) return 0;
+    do {
+        is_next = is_next || flock(queues[rank], LOCK_EX | LOCK_NB) == 0;
+        if (is_next && take_both(slots, memory, blocks, queues, rank)) {
+            close(queues[rank]);
+            return 1;
+        }
+    } while (!given_up());
+    return 0;
 }

@@ -5,8 +5,8 @@
 /* Waits for a job slot and memory for the unit OUTPUT. Without $UNIT_POOL there is nothing to wait for. */
 void claim(const char *output);
 
-/* Claims one more slot for a piece of the unit OUTPUT, and memory as for a unit, if no unit waits for them. Returns
- * whether it has them; without $UNIT_POOL it has not. */
-int claim_spare(const char *output);
+/* Waits for one more slot for a piece of the unit OUTPUT, and memory as for a unit, until GIVEN_UP, which pauses, returns
+ * other than 0. Returns whether it has them; it does not wait where there is no $UNIT_POOL, or no memory for two. */
+int claim_spare(const char *output, int (*given_up)(void));
 
 #endif

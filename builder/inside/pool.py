@@ -15,13 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from builder.inside.costs import Cost, is_cuda
+from builder.inside.costs import Cost, cost_of
 
 BLOCK_MIB = 256
 """The unit of memory of a claim."""
-
-_UNKNOWN_CUDA_MIB, _UNKNOWN_HOST_MIB = 2500, 500
-"""What a unit takes that nobody has compiled yet: nine of ten of ORT 1.21's units take less."""
 
 _FLOCK = struct.Struct("hhqqi4x")
 """C's ``struct flock``."""
@@ -38,10 +35,7 @@ def blocks(mib: int) -> int:
 
 def peak(known: Mapping[str, Cost], output: str) -> int:
     """The MiB that a unit takes at most."""
-    cost = known.get(output)
-    if cost is not None:
-        return cost.peak
-    return _UNKNOWN_CUDA_MIB if is_cuda(output) else _UNKNOWN_HOST_MIB
+    return cost_of(known, output).peak
 
 
 def rank(seconds: float) -> int:

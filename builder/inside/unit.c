@@ -8,13 +8,14 @@
  *
  *     unit --spare OUTPUT
  *
- * prints a line once it holds a spare claim of that unit, and gives it back when its standard input ends. Exits with
- * 1 where there is none now.
+ * prints a line once it has one more claim of that unit, for a piece of it, and gives it back, or waits no longer, when
+ * its standard input ends. Exits with 1 if it had none.
  */
 #include "pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +52,13 @@ static void record(const char *log, long long start, int status, const char *out
     if (file >= 0) close(file);
 }
 
+static int input_ended(void) {
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    return poll(&input, 1, 20) != 0;
+}
+
 static int hold_spare(const char *output) {
-    if (!claim_spare(output)) return 1;
+    if (!claim_spare(output, input_ended)) return 1;
     puts("held");
     fflush(stdout);
     while (getchar() != EOF) {}

@@ -203,7 +203,7 @@ def test_two_builds_that_come_to_a_piece_together_make_it_once(toolchain: Toolch
 
 
 @pytest.mark.parametrize(("jobs", "blocks", "at_once"), [(4, 100, 3), (2, 100, 2), (1, 100, 1), (4, 3, 1)])
-def test_pieces_of_a_unit_are_made_side_by_side_on_spare_slots(
+def test_pieces_of_a_unit_are_made_side_by_side_on_further_slots(
     toolchain: Toolchain, jobs: int, blocks: int, at_once: int
 ) -> None:
     """The three of sm_50, 52 and 70; an unlisted unit's memory is two blocks."""

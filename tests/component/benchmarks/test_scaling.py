@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.scaling import Unit, one_by_one, pooled, simulated, units_of
-from builder.inside.costs import Cost
+from benchmarks.scaling import (
+    Machine,
+    Planned,
+    Unit,
+    in_pieces,
+    one_architecture_a_machine,
+    one_by_one,
+    pooled,
+    whole,
+)
+from builder.gpu.architectures import Arch
 
 
 def units(*seconds: float, peak: int = 1) -> list[Unit]:
     return [Unit(value, peak, int(value)) for value in seconds]
 
 
+def arches(*numbers: str) -> tuple[Arch, ...]:
+    return tuple(map(Arch.parse, numbers))
+
+
 def test_units_start_in_order_as_slots_become_free() -> None:
     """Two slots: 5 and 3 begin, 2 at 3, 4 at 5. Done at 9; until 8.1 both are taken up to 5, then one."""
-    found = simulated(units(5, 3, 2, 4), 2, 100)
+    found = Machine(2, 100).run(units(5, 3, 2, 4))
     assert found.wall == 9
     assert found.taken == pytest.approx((8.1 + 5) / (2 * 8.1))
 
@@ -22,13 +35,31 @@ def test_units_start_in_order_as_slots_become_free() -> None:
 def test_a_unit_that_waits_for_memory_is_not_passed() -> None:
     """The second heavy one waits for the first; the light one behind it could have begun at once."""
     heavy, light = Unit(5, 6, 9), Unit(1, 1, 1)
-    assert simulated([heavy, heavy, light], 3, 10).wall == 10
-    assert simulated([heavy, light, heavy], 3, 10).wall == 10
-    assert simulated([heavy, heavy], 3, 12).wall == 5
+    assert Machine(3, 10).run([heavy, heavy, light]).wall == 10
+    assert Machine(3, 10).run([heavy, light, heavy]).wall == 10
+    assert Machine(3, 12).run([heavy, heavy]).wall == 5
 
 
 def test_a_unit_heavier_than_the_budget_runs_alone() -> None:
-    assert simulated([Unit(1, 1, 9), Unit(5, 60, 8), Unit(1, 1, 7)], 3, 10).wall == 7
+    assert Machine(3, 10).run([Unit(1, 1, 9), Unit(5, 60, 8), Unit(1, 1, 7)]).wall == 7
+
+
+def test_pieces_run_side_by_side_and_the_host_after_them() -> None:
+    """Four of 3 s on two slots take 6, on four 3, then the host 2."""
+    unit = Unit(2, 1, 5, (3, 3, 3, 3))
+    assert [Machine(jobs, 100).run([unit]).wall for jobs in (1, 2, 4, 9)] == [14, 8, 5, 5]
+
+
+def test_pieces_need_as_much_memory_as_the_unit() -> None:
+    unit = Unit(2, 4, 5, (3, 3, 3, 3))
+    assert [Machine(9, budget).run([unit]).wall for budget in (7, 8, 16)] == [14, 8, 5]
+
+
+def test_a_cheaper_unit_waits_for_the_pieces_of_a_dearer_one() -> None:
+    """Two slots: both take the dear one's until 4, then its host until 6; the light one runs from 4 to 7."""
+    dear, light = Unit(2, 1, 9, (2, 2, 2, 2)), Unit(3, 1, 1)
+    assert Machine(2, 100).run([dear, light]).wall == 7
+    assert Machine(2, 100).run([Unit(2, 1, 0, (2, 2, 2, 2)), light]).wall == 8, "it goes first"
 
 
 def test_a_pool_ends_with_one_longest_unit_where_variants_in_line_have_one_each() -> None:
@@ -42,9 +73,18 @@ def test_a_job_for_four_gib_bounds_variants_in_line() -> None:
     assert pooled([units(1, 1, 1, 1)], 4, 8).wall == 1
 
 
-def test_what_an_earlier_variant_compiled_comes_from_the_cache() -> None:
-    known = {"a.cc.o": Cost(cpu=9, architectures=1, peak=70)}
-    first, second = units_of([{"a.cc.o": 9, "b.cu.o": 7}, {"a.cc.o": 9, "b.cu.o": 5}], known)
-    assert [unit.seconds for unit in first] == [9, 7]
-    assert [unit.seconds for unit in second] == [0.1, 5]
-    assert [unit.peak for unit in first] == [70, 2500]
+def test_what_an_earlier_variant_compiled_is_found() -> None:
+    """Of 26 CPU s for two architectures 6 are the host's."""
+    host = Planned("a.cc.o", 9, 70)
+    first = [host, Planned("b.cu.o", 26, 80, arches("50", "52"))]
+    second = [host, Planned("b.cu.o", 26, 80, arches("75", "80"))]
+    assert [[unit.total for unit in units] for units in whole([first, second])] == [[9, 26], [0.1, 26]]
+    made = in_pieces([first, second])
+    assert [[unit.seconds for unit in units] for units in made] == [[9, 6], [0.1, 0.1]]
+    assert [units[1].pieces for units in made] == [(10, 10), (10, 10)]
+
+
+def test_machines_for_an_architecture_are_followed_by_those_for_a_variant() -> None:
+    """The slower architecture has both CUDA units, 10 and 5 s side by side; then 6, 4 and 9 s of hosts."""
+    both = [Planned("a.cu.o", 26, 1, arches("50", "52")), Planned("b.cu.o", 9, 1, arches("52"))]
+    assert one_architecture_a_machine([[*both, Planned("c.cc.o", 9, 1)]]) == (10, 9)

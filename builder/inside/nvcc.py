@@ -101,7 +101,7 @@ class Step(NamedTuple):
         return _after(self.words, "-o")
 
 
-class Image(NamedTuple):
+class DeviceImage(NamedTuple):
     """An image of device code: SASS that ``ptxas`` makes of the PTX; without it the PTX itself."""
 
     sm: str
@@ -224,7 +224,7 @@ class Unit:
         self._side_by_side(self._compile_ptx, dict.fromkeys(image.ptx for image in images))
         return self._side_by_side(self._image, images)
 
-    def _planned_images(self) -> Iterator[Image]:
+    def _planned_images(self) -> Iterator[DeviceImage]:
         words = self._step("fatbinary").words
         lists = (word.removeprefix(_ASSEMBLE) for word in words if word.startswith(_ASSEMBLE))
         targets = [target for numbers in lists for target in numbers.split(":")]
@@ -232,13 +232,13 @@ class Unit:
             sm, file = image["sm"], image["file"]
             if image["kind"] == "elf":
                 ptxas = self._maker(file).words
-                yield Image(sm, next(word for word in ptxas if word.endswith(".ptx")), ptxas)
+                yield DeviceImage(sm, next(word for word in ptxas if word.endswith(".ptx")), ptxas)
             elif not targets:
-                yield Image(sm, file, [])
+                yield DeviceImage(sm, file, [])
             else:
                 for target in targets:
                     newer = [NEWER_PTXAS, "-m64", file, "-o", self._file("cubin", f"sm_{target}")]
-                    yield Image(target, file, [*newer, f"-arch=sm_{target}"])
+                    yield DeviceImage(target, file, [*newer, f"-arch=sm_{target}"])
 
     def _side_by_side(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
         """What ``make`` returns for each item, in their order. Raises what it raises."""
@@ -256,7 +256,7 @@ class Unit:
             work()
         return [made[at] for at in range(len(given))]
 
-    def _image(self, image: Image) -> str:
+    def _image(self, image: DeviceImage) -> str:
         """Make an image; fatbinary's option for it."""
         ptx = self._file("ptx", self._virtual(image.ptx))
         if not image.ptxas:

@@ -156,6 +156,7 @@ _ALLOW = {
     "allow_lean": "let packages through that hold less than the full profile",
     "allow_unresolved": "let packages through whose base image is not pinned by digest",
     "allow_mixed": "let packages of different ONNX Runtime, CUDA or cuDNN versions through",
+    "allow_partial": "let a release through that lacks packages of variants.yaml",
 }
 
 
@@ -176,10 +177,11 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_lean: bool = False,
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
+    allow_partial: bool = False,
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ on GitHub complete, then public. Token: GITHUB_TOKEN, or gh's own."""
-    allow = Leniency(lean=allow_lean, unresolved=allow_unresolved, mixed=allow_mixed)
+    allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
     wiring = make_wiring(dist)
     publish_dist(wiring, options, with_target(wiring, api, repository))
@@ -216,10 +218,11 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_lean: bool = False,
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
+    allow_partial: bool = False,
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ in a folder that a static web server shows."""
-    allow = Leniency(lean=allow_lean, unresolved=allow_unresolved, mixed=allow_mixed)
+    allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
     mirror_dist(make_wiring(dist), options, Path(to))
 

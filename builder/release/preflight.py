@@ -7,7 +7,7 @@ that GitHub gives a body of more than 125,000 characters.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from builder.files.digest import LocalFile
@@ -57,6 +57,8 @@ class Leniency:
     """``--allow-unresolved``: packages compiled on a base whose revision is not known."""
     mixed: bool = False
     """``--allow-mixed``: packages of different versions of ONNX Runtime, CUDA or cuDNN."""
+    partial: bool = False
+    """``--allow-partial``: not every package of ``variants.yaml``."""
 
 
 def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[Finding]:
@@ -83,6 +85,13 @@ def check_packages(candidates: Sequence[Candidate], allow: Leniency) -> list[Fin
         *_check_twins(candidates),
         *_check_layouts(candidates),
     ]
+
+
+def check_complete(candidates: Sequence[Candidate], names: Iterable[str]) -> list[Finding]:
+    """The findings of packages that ``variants.yaml`` has by these names, and the release has not."""
+    there = {candidate.manifest.variant for candidate in candidates}
+    advice = "Its users would find nothing for their GPU. `./run build --all --release`, or --allow-partial."
+    return [Finding(Code.R015, name, advice) for name in names if name not in there]
 
 
 def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:

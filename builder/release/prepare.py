@@ -30,7 +30,14 @@ from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project, Publish
 from builder.release.assets import CHECKSUMS, INDEX, ReleaseHost, StatusRow, require_tag
-from builder.release.preflight import Candidate, Leniency, check_files, check_index, check_packages
+from builder.release.preflight import (
+    Candidate,
+    Leniency,
+    check_complete,
+    check_files,
+    check_index,
+    check_packages,
+)
 
 CLIENT = "ortpacks.pyz"
 
@@ -170,6 +177,7 @@ def prepare(
     candidates, findings = _candidates([file for file in files if file.path in archives], ports)
     findings += check_files(files, {**listed, **_client_line(files)})
     findings += check_packages(candidates, options.allow)
+    findings += [] if options.allow.partial else check_complete(candidates, project.packages)
     require(findings, what)
     versions = versions_of(item.manifest for item in candidates)
     tag = tag_of(project, options.tag, versions)

@@ -41,9 +41,6 @@ _OWNER = f"{LABEL}.owner"
 
 MIN_ENGINE = (23, 0)
 
-_API_VERSION = "1.42"
-"""Docker 23's. With a version given the SDK does not ask the engine on construction."""
-
 _TIMEOUT_SECONDS = 900
 
 
@@ -189,10 +186,10 @@ class DockerEngine:
         host = environment["DOCKER_HOST"]
         try:
             _require_socket(host)
+            # The engine is asked which versions of its API it speaks: 29.0 refuses those of Docker 23.
             client = docker.DockerClient.from_env(
-                environment=environment, timeout=_TIMEOUT_SECONDS, version=_API_VERSION
+                environment=environment, timeout=_TIMEOUT_SECONDS, version="auto"
             )
-            client.ping()
         except DockerException as error:
             raise ToolMissingError(
                 f"No Docker engine answers at {host}",

@@ -23,7 +23,7 @@ from builder.release.prepare import Published, PublishOptions
 from builder.release.publish import converge_release, publish_release
 from tests.doubles.loopback import listening
 from tests.support import ROOT
-from tests.support.factories.publishing import TAG, ports
+from tests.support.factories.publishing import TAG, of_two_variants, ports
 from tests.support.factories.releases import write_two_packages
 from tests.support.fakes.ports import FakeReporter
 
@@ -97,7 +97,7 @@ def _fake(shop: Wiring) -> FakeReporter:
 
 def _publish_on(shop: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
     (shop.dist / "ortpacks.pyz").write_bytes(b"PK the client")
-    return publish_release(shop.dist, project, ports(host, _fake(shop)), options)
+    return publish_release(shop.dist, of_two_variants(project), ports(host, _fake(shop)), options)
 
 
 def whole(stand: Stand, files: dict[str, bytes], tag: str = TAG) -> dict[str, bytes]:

@@ -124,7 +124,13 @@ def project_at(api: str) -> Project:
 
 @functools.cache
 def _project() -> Project:
-    return load_project((ROOT / "variants.yaml").read_text(), "variants.yaml")
+    return of_two_variants(load_project((ROOT / "variants.yaml").read_text(), "variants.yaml"))
+
+
+def of_two_variants(project: Project) -> Project:
+    """The project with nothing but the two variants of ``write_two_packages``."""
+    two = {name: project.variants[name] for name in ("legacy", "modern")}
+    return dataclasses.replace(project, variants=two, providers={})
 
 
 @contextmanager

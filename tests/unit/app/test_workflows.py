@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -129,11 +130,31 @@ def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: 
         "docker/setup-buildx-action",
         "actions/download-artifact",
         "crazy-max/ghaction-github-runtime",
+        "actions/upload-artifact",  # the log, if it failed
         "actions/upload-artifact",
     ]
     (made,) = [number for number, step in enumerate(build) if "./run build" in str(step.get("run"))]
-    assert '--cache "type=gha,scope=ortpacks-$VARIANT"' in str(build[made]["run"])
+    assert '--cache "type=gha,scope=ortpacks-$VARIANT,timeout=60m"' in str(build[made]["run"])
     assert "ghaction-github-runtime" in str(build[made - 1]["uses"])
+
+
+def test_a_failed_build_leaves_its_log(root: Path) -> None:
+    (log,) = [step for step in steps(root, "release", "build") if step.get("if") == "failure()"]
+    assert fnmatch(
+        "dist/legacy/build.log", re.findall(r"path: (\S+log)$", text(root, "release"), re.MULTILINE)[0]
+    )
+    assert "upload-artifact" in str(log["uses"])
+
+
+def test_a_run_again_replaces_what_the_first_one_uploaded(root: Path) -> None:
+    every = [step for job in jobs(root) for step in steps(root, "release", job)]
+    uploads = [str(step["with"]) for step in every if "upload-artifact" in str(step.get("uses"))]
+    assert len(uploads) == 3
+    assert all("'overwrite': True" in upload for upload in uploads)
+
+
+def test_somebody_has_to_agree_to_a_publication(root: Path) -> None:
+    assert jobs(root)["publish"]["environment"] == "release"
 
 
 def test_publishing_waits_for_every_build_and_for_no_more(root: Path) -> None:

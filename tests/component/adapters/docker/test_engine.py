@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import tarfile
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,6 +36,39 @@ def test_no_engine_says_where_it_looked_and_what_to_do() -> None:
         ToolMissingError, match=r"No Docker engine answers at unix:///nonexistent/docker.sock"
     ):
         DockerEngine(FakeRunner(), NOWHERE).facts()
+
+
+class Docker29(BaseHTTPRequestHandler):
+    """An engine that speaks versions 1.44 to 1.52 of its API, as Docker 29.0, and says so."""
+
+    def do_GET(self) -> None:
+        found = re.fullmatch(r"(?:/v1\.(?P<minor>\d+))?(?P<path>/.*)", self.path)
+        assert found is not None
+        if found["minor"] and not 44 <= int(found["minor"]) <= 52:
+            self._answer(400, {"message": f"client version 1.{found['minor']} is too old"})
+        elif found["path"] == "/version":
+            self._answer(200, {"Version": "29.0.0", "ApiVersion": "1.52", "MinAPIVersion": "1.44"})
+        elif found["path"] == "/_ping":
+            self._answer(200, "OK")
+        else:
+            self._answer(404, {"message": "No such image"})
+
+    def _answer(self, status: int, body: object) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 the base class's name
+        pass
+
+
+def test_an_engine_without_old_versions_of_its_api_answers() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Docker29) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        engine = DockerEngine(FakeRunner(), {"DOCKER_HOST": f"tcp://127.0.0.1:{server.server_port}"})
+        assert not engine.has_image("ortpacks/no:1")
+        server.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from builder.pipeline.image import require_platforms, require_repository
 from builder.release.prepare import archives_in
 
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
+root = releasing.root
 
 
 @over_variants()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,13 +18,15 @@ from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.host import DirectoryHost
+from builder.adapters.signing_keys import public_key, signers
 from builder.app.command_line import make_wiring, verb
 from builder.app.verbs import write_client
 from builder.builds.proving import verifier
 from builder.builds.wiring import Wiring
-from builder.errors import ToolMissingError, ValidationError
+from builder.errors import IntegrityError, NothingToDoError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.formats.package_names import CUDA
+from builder.formats.trust import root_name
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project
 from builder.release.assets import ReleaseHost
@@ -31,6 +34,7 @@ from builder.release.mirror import mirror_tag
 from builder.release.preflight import Leniency
 from builder.release.prepare import (
     CLIENT,
+    ROOTS,
     Published,
     PublishOptions,
     PublishPorts,
@@ -39,6 +43,15 @@ from builder.release.prepare import (
     release_tag,
 )
 from builder.release.publish import publish_release, read_release_status
+from builder.release.signing import (
+    RootChange,
+    Signing,
+    envelope,
+    next_root,
+    read_roots,
+    roots_in,
+    with_signatures,
+)
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 
@@ -58,7 +71,8 @@ def publish_on(wiring: Wiring, project: Project, host: ReleaseHost, options: Pub
     """Publish ``dist`` on any host. The client's default index is where ``project`` publishes."""
     tag = release_tag(wiring.dist, project, wiring.archive(wiring.reporter), options.tag)
     write_client(wiring, index_url(project.publish, tag))
-    return publish_release(wiring.dist, project, _ports(wiring, host), replace(options, tag=tag))
+    ports = _ports(wiring, host, options.keys)
+    return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
 
 
 def show_status(wiring: Wiring, tag: str | None, project: Project) -> bool:
@@ -107,7 +121,7 @@ def _token(wiring: Wiring, api: str) -> str:
     return done.stdout.strip() if done.code == 0 else ""
 
 
-def _ports(wiring: Wiring, host: ReleaseHost) -> PublishPorts:
+def _ports(wiring: Wiring, host: ReleaseHost, keys: Sequence[Path] = ()) -> PublishPorts:
     return PublishPorts(
         host=host,
         archive=wiring.archive(wiring.reporter),
@@ -116,7 +130,17 @@ def _ports(wiring: Wiring, host: ReleaseHost) -> PublishPorts:
         verify=lambda package: verify(package, verifier(wiring, wiring.reporter, None)),
         write=part_file,
         loader=wiring.loader,
+        signing=_signing(wiring, keys),
     )
+
+
+def _signing(wiring: Wiring, keys: Sequence[Path]) -> Signing | None:
+    """Who signs; ``None`` where the project has no root. Raises ``ConfigError`` and ``IntegrityError``."""
+    roots = roots_in(wiring.root / ROOTS)
+    if not roots:
+        return None
+    read_roots(roots)
+    return Signing(roots, signers(keys, wiring.env), datetime.now(UTC))
 
 
 def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
@@ -156,11 +180,13 @@ _ALLOW = {
     "allow_lean": "let packages through that hold less than the full profile",
     "allow_unresolved": "let packages through whose base image is not pinned by digest",
     "allow_mixed": "let packages of different ONNX Runtime, CUDA or cuDNN versions through",
+    "sign": "file of a private key that signs, or of a public one: the SSH agent signs then",
     "allow_partial": "let a release through that lacks packages of variants.yaml",
 }
 
 
 @verb(
+    iterable=["sign"],
     **_WHERE,
     **_ALLOW,
     dry_run="show what would be done, write nothing to the host",
@@ -178,11 +204,19 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
     allow_partial: bool = False,
+    sign: Sequence[str] = (),
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ on GitHub complete, then public. Token: GITHUB_TOKEN, or gh's own."""
     allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
-    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
+    options = PublishOptions(
+        tag=tag,
+        dry_run=dry_run,
+        draft=draft,
+        replace=replace,
+        allow=allow,
+        keys=tuple(map(Path, sign)),
+    )
     wiring = make_wiring(dist)
     publish_dist(wiring, options, with_target(wiring, api, repository))
 
@@ -202,6 +236,7 @@ def release_status(
 
 
 @verb(
+    iterable=["sign"],
     to="the mirror's folder",
     tag=_WHERE["tag"],
     **_ALLOW,
@@ -219,12 +254,69 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
     allow_partial: bool = False,
+    sign: Sequence[str] = (),
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ in a folder that a static web server shows."""
     allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
-    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow)
+    options = PublishOptions(
+        tag=tag,
+        dry_run=dry_run,
+        draft=draft,
+        replace=replace,
+        allow=allow,
+        keys=tuple(map(Path, sign)),
+    )
     mirror_dist(make_wiring(dist), options, Path(to))
+
+
+@verb(
+    iterable=["root_key", "release_key", "sign"],
+    root_key="file of a key that signs roots; all of them are given anew",
+    release_key="file of a key that signs releases; all of them are given anew",
+    threshold="how many of the root keys a root takes",
+    sign=_ALLOW["sign"],
+)
+def root(
+    _context: Context,
+    root_key: Sequence[str] = (),
+    release_key: Sequence[str] = (),
+    threshold: int = 0,
+    sign: Sequence[str] = (),
+) -> None:
+    """Say who may sign releases: write the next trust/N.root.json, or sign the newest one."""
+    wiring = make_wiring()
+    keys = [tuple(public_key(Path(file)) for file in files) or None for files in (root_key, release_key)]
+    change = RootChange(root_keys=keys[0], release_keys=keys[1], threshold=threshold or None)
+    write_root(wiring, change, tuple(map(Path, sign)))
+
+
+def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None:
+    """Write the next root where ``change`` says what is different, and sign the newest; show who has.
+
+    Raises ``ConfigError``, and ``NothingToDoError`` without a change and keys.
+    """
+    folder, roots = wiring.root / ROOTS, roots_in(wiring.root / ROOTS)
+    who = signers(keys, wiring.env)
+    if change == RootChange() and not (who and roots):
+        raise NothingToDoError(
+            f"{folder} holds {len(roots)} roots, and nothing is to be changed or signed.",
+            advice="Give --root-key, --release-key and --threshold for a root, --sign for signatures.",
+        )
+    if change != RootChange():
+        before = roots[-1] if roots else None
+        roots.append(envelope(next_root(before, change, datetime.now(UTC))))
+    folder.mkdir(exist_ok=True)
+    file = folder / root_name(len(roots))
+    with part_file(file) as stream:
+        stream.write(with_signatures(roots[-1], who))
+    roots[-1] = file.read_bytes()
+    try:
+        read_roots(roots)
+    except IntegrityError as error:
+        wiring.reporter.warn(f"{file}: more signatures are needed: {error}")
+    else:
+        wiring.reporter.say(f"{file} is signed: commit it")
 
 
 _RUNNER = "ubuntu-24.04"

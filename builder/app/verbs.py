@@ -32,7 +32,8 @@ from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import wanted_inputs
 from builder.release.assets import CHECKSUMS, INDEX
-from builder.release.prepare import CLIENT, LICENCES_PAGE, SBOM_SUFFIX, archives_in, stored
+from builder.release.prepare import CLIENT, LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
+from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 
 BUILDS_PAGE = "docs/builds.md"
@@ -97,8 +98,9 @@ def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecor
 
 
 def write_client(wiring: Wiring, index: str | None) -> Path:
-    """Write ``dist/ortpacks.pyz``; ``index`` is its default index."""
-    return build_client(wiring.root, wiring.dist / CLIENT, index)
+    """Write ``dist/ortpacks.pyz``; ``index`` is its default index. One for ``dist`` verifies no signature."""
+    roots = roots_in(wiring.root / ROOTS) if index else []
+    return build_client(wiring.root, wiring.dist / CLIENT, index, roots[-1] if roots else None)
 
 
 def make_client(wiring: Wiring) -> Path:

@@ -164,6 +164,7 @@ class Code(Enum):
     R013 = "the index names what is not there"
     R014 = "the layouts of one package do not promise the same"
     R015 = "a package of variants.yaml is not there"
+    R016 = "the release is not signed"
     V001 = "the virtual card takes other code than the coverage says"
     V002 = "a model does not run on a virtual card that the package serves"
     V003 = "the selection and the coverage disagree on a card"

@@ -39,7 +39,7 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 
-_DEFAULT_INDEX = "builder/client/default_index.txt"
+_DEFAULT_INDEX, _ROOT = "builder/client/default_index.txt", "builder/client/root.json"
 
 _READER, _WRITER, _DEFLATED, _MODE = 20, 3 << 8 | 20, 8, 0o100644
 """Zip 2.0 reads it and Unix wrote it, in the words of the format (APPNOTE.TXT 4.4.2 to 4.4.5, 4.4.15)."""
@@ -48,16 +48,18 @@ _DATE = 1 << 5 | 1
 """1980-01-01, the first day that the format knows."""
 
 
-def build_client(source: Path, target: Path, index_url: str | None) -> Path:
+def build_client(source: Path, target: Path, index_url: str | None, root: bytes | None = None) -> Path:
     """Write the client and return its path, ``target``. Raises ``DiskError``.
 
     ``source`` is the folder that holds the package ``builder``; ``index_url`` is the index that the client
-    reads unless told otherwise.
+    reads unless told otherwise; ``root`` names the keys that it trusts, without one it verifies no signature.
     """
     members = {name: (source / name).read_bytes() for name in _modules(source)}
     members["__main__.py"] = _START.encode()
     if index_url is not None:
         members[_DEFAULT_INDEX] = f"{index_url}\n".encode()
+    if root is not None:
+        members[_ROOT] = root
     with part_file(target) as file:
         file.write(_SHEBANG + _zip(members))
         os.fchmod(file.fileno(), 0o755)

@@ -24,6 +24,7 @@ from builder.formats import parts as parts_format
 from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, CUDA, PARTS_SUFFIX
+from builder.formats.trust import TARGETS, root_name
 from builder.package.archive import Archive, Checksums, manifest_of
 from builder.package.contents import NOTICE, SBOM
 from builder.pipeline.render import template_environment
@@ -38,8 +39,12 @@ from builder.release.preflight import (
     check_index,
     check_packages,
 )
+from builder.release.signing import Signing, signed_targets
 
 CLIENT = "ortpacks.pyz"
+
+ROOTS = "trust"
+"""The project's folder of roots."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,8 @@ class PublishPorts:
     """Opens a file that appears whole or not at all."""
     loader: BaseLoader
     """Finds ``release-notes.md.j2`` and ``licences.html.j2``."""
+    signing: Signing | None = None
+    """``None``: the project has no root, so that its releases are not signed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +79,8 @@ class PublishOptions:
     replace: bool = False
     """A published release that differs becomes a draft again, and public once it is equal."""
     allow: Leniency = field(default_factory=Leniency)
+    keys: tuple[Path, ...] = ()
+    """Files of keys that sign."""
 
 
 class State(StrEnum):
@@ -186,13 +195,20 @@ def prepare(
     pages = write_pages(directory, candidates, ports)
     files += [_local_file(path) for path in pages]
     files += _write_index(directory, index, files, ports)
+    try:
+        files += _sign(directory, files, ports)
+    except IntegrityError as error:
+        if not options.dry_run:
+            require([_unsigned(error)], what)
+        ports.reporter.warn(f"not signed: {error}")
     title = f"ONNX Runtime {', '.join(sorted(versions))} for every GPU generation"
     return PreparedRelease(tag=tag, title=title, index=index, files=tuple(files))
 
 
 def files_there(directory: Path, ports: PublishPorts) -> list[LocalFile]:
     """The files that ``SHA256SUMS`` names and itself, as they lie in ``directory`` now."""
-    names = {*ports.checksums.read(directory), CHECKSUMS}
+    names = {*ports.checksums.read(directory), CHECKSUMS, TARGETS}
+    names |= {path.name for path in directory.glob(root_name("*"))}
     found = sorted(directory / name for name in names)
     return [_local_file(path) for path in found if path.is_file()]
 
@@ -248,6 +264,26 @@ def _write_index(
     written = _local_file(directory / INDEX)
     ports.checksums.update(directory, put={file.name: file.sha256 for file in (*files, written)})
     return [written, _local_file(directory / CHECKSUMS)]
+
+
+def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> list[LocalFile]:
+    """Write the project's roots and ``targets.json``, which names all ``files``; none without a root."""
+    signing, file = ports.signing, directory / TARGETS
+    if signing is None:
+        ports.reporter.say(f"unsigned: {ROOTS}/ holds no root (docs/security.md)")
+        return []
+    before = file.read_bytes() if file.is_file() else None
+    contents = {root_name(number): root for number, root in enumerate(signing.roots, start=1)}
+    contents[TARGETS] = signed_targets(files, before, signing)
+    for name, content in contents.items():
+        with ports.write(directory / name) as stream:
+            stream.write(content)
+    return [_local_file(directory / name) for name in contents]
+
+
+def _unsigned(error: IntegrityError) -> Finding:
+    advice = f"{error} Sign with --sign KEY or ${{ORTPACKS_SIGNING_KEY}} (docs/security.md)."
+    return Finding(Code.R016, TARGETS, advice)
 
 
 LICENCES_PAGE = "licences.html"

@@ -22,6 +22,7 @@ from builder.project.variants import Project
 from builder.release.assets import ReleaseHost
 from builder.release.prepare import Published, PublishOptions, PublishPorts
 from builder.release.publish import publish_release, read_release_status
+from builder.release.signing import Signing
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.support import ROOT
 from tests.support.factories.releases import FakeTime, append_sum, write_package, write_two_packages
@@ -45,6 +46,7 @@ class Desk:
     verified: list[Path] = dataclasses.field(default_factory=list)
     time: FakeTime = dataclasses.field(default_factory=FakeTime)
     verify: Callable[[Path], None] = lambda path: None
+    signing: Signing | None = None
 
     def publish(self, options: PublishOptions | None = None, token: str = TOKEN) -> Published:
         return publish_release(self.dist, self.project, self._ports(token), options or PublishOptions())
@@ -72,7 +74,7 @@ class Desk:
             patience=Patience(attempts=ATTEMPTS),
         )
         host = GitHub(repository=REPOSITORY, http=http, reporter=self.reporter)
-        return ports(host, self.reporter, self._verify)
+        return dataclasses.replace(ports(host, self.reporter, self._verify), signing=self.signing)
 
     def _verify(self, path: Path) -> None:
         self.verified.append(path)

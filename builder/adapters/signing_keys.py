@@ -1,0 +1,150 @@
+"""Ed25519 keys: files in PEM or OpenSSH's form, an environment variable, an SSH agent.
+
+A private key signs here. Of a public one the SSH agent has the private half, or something behind it has: a
+hardware token, a forwarded connection.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from builder.errors import ConfigError, ToolMissingError
+from builder.release.signing import Signer
+
+VARIABLE = "ORTPACKS_SIGNING_KEY"
+"""Holds a private key itself, for CI's secrets."""
+
+_AGENT = "SSH_AUTH_SOCK"
+_SIGN_REQUEST, _SIGN_RESPONSE = 13, 14
+"""Message numbers of the agent's protocol (draft-ietf-sshm-ssh-agent, section 6.1)."""
+_KIND = b"ssh-ed25519"
+_SECONDS = 120
+"""A person may have to touch a token."""
+
+_HOW = "`openssl genpkey -algorithm ed25519 -out FILE` makes one."
+
+
+class KeySigner:
+    """Implements ``release.signing.Signer`` with a private key."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public = _raw(key.public_key())
+
+    def sign(self, message: bytes) -> bytes:
+        """See ``release.signing.Signer``."""
+        return self._key.sign(message)
+
+
+class AgentSigner:
+    """Implements ``release.signing.Signer`` with the SSH agent that listens at ``path``."""
+
+    def __init__(self, public: bytes, path: str) -> None:
+        self.public = public
+        self._path = path
+
+    def sign(self, message: bytes) -> bytes:
+        """See ``release.signing.Signer``. Raises ``ToolMissingError``."""
+        blob = _string(_KIND) + _string(self.public)
+        request = bytes([_SIGN_REQUEST]) + _string(blob) + _string(message) + struct.pack(">I", 0)
+        try:
+            with socket.socket(socket.AF_UNIX) as agent:
+                agent.settimeout(_SECONDS)
+                agent.connect(self._path)
+                agent.sendall(_string(request))
+                with agent.makefile("rb") as stream:
+                    reply = _read_string(stream.read)
+        except (OSError, struct.error) as error:
+            raise ToolMissingError(f"The SSH agent at {self._path} does not answer: {error}.") from error
+        if reply[:1] != bytes([_SIGN_RESPONSE]):
+            raise ToolMissingError(
+                "The SSH agent did not sign: it has not the key, or somebody refused.",
+                advice="`ssh-add -l` shows its keys, `ssh-add FILE` adds one.",
+            )
+        return reply[-64:]  # string(string(kind) string(signature)), the signature of 64 bytes last
+
+
+def signers(files: Iterable[Path], env: Mapping[str, str]) -> list[Signer]:
+    """Who signs: a private key's file, a public one's for the SSH agent, and the key in ``VARIABLE``.
+
+    Raises ``ConfigError`` for what is no such key, ``ToolMissingError`` without an agent.
+    """
+    found = [_signer(_read(file), str(file), env) for file in files]
+    if text := env.get(VARIABLE, "").strip():
+        found.append(KeySigner(_private(text.encode(), f"${VARIABLE}")))
+    return found
+
+
+def public_key(file: Path) -> bytes:
+    """The 32 bytes of the public key in a file, or of a private one's. Raises ``ConfigError``."""
+    content = _read(file)
+    return _public(content) or KeySigner(_private(content, str(file))).public
+
+
+def _signer(content: bytes, where: str, env: Mapping[str, str]) -> Signer:
+    public = _public(content)
+    if public is None:
+        return KeySigner(_private(content, where))
+    if not env.get(_AGENT):
+        raise ToolMissingError(
+            f"{where} is a public key, and there is no SSH agent to sign with it: {_AGENT} is not set."
+        )
+    return AgentSigner(public, env[_AGENT])
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}. An Ed25519 key is wanted; {_HOW}") from error
+
+
+def _public(content: bytes) -> bytes | None:
+    """The raw key of a public one in either form; ``None`` for anything else."""
+    for load in (serialization.load_ssh_public_key, serialization.load_pem_public_key):
+        try:
+            key = load(content)
+        except (ValueError, UnsupportedAlgorithm):
+            continue
+        if isinstance(key, Ed25519PublicKey):
+            return _raw(key)
+    return None
+
+
+def _private(content: bytes, where: str) -> Ed25519PrivateKey:
+    """The private key; its text is in no message."""
+    reasons: list[str] = []
+    for load in (serialization.load_pem_private_key, serialization.load_ssh_private_key):
+        try:
+            key = load(content, None)
+        except TypeError:
+            reasons.append("it is encrypted: add it to an SSH agent, and name its public key here")
+        except (ValueError, UnsupportedAlgorithm):
+            continue
+        else:
+            if isinstance(key, Ed25519PrivateKey):
+                return key
+            reasons.append("it is a key of another kind")
+    raise ConfigError(
+        f"{where} holds no Ed25519 key{''.join(f': {why}' for why in reasons[:1])}.", advice=_HOW
+    )
+
+
+def _raw(key: Ed25519PublicKey) -> bytes:
+    return key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+
+
+def _string(content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + content
+
+
+def _read_string(read: Callable[[int], bytes]) -> bytes:
+    (length,) = struct.unpack(">I", read(4))
+    return read(min(length, 1 << 16))

@@ -1,0 +1,112 @@
+"""Whether a release is signed by the keys that the client came with (docs/security.md).
+
+Beside an index lie ``targets.json``, which names every file of the release, and the roots that came after the
+client's own. What was seen at a place is remembered below the prefix: an older release there is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Callable, Dict, Optional
+
+from builder.errors import IntegrityError
+from builder.files.digest import other_bytes
+from builder.formats.trust import (
+    TARGETS,
+    Root,
+    Target,
+    SignedRelease,
+    read_root,
+    read_targets,
+    require_fresh,
+    root_name,
+)
+
+Beside = Callable[[str], Optional[bytes]]
+"""The bytes of the file of a name in the release; ``None`` where there is none."""
+
+_MOST_ROOTS = 1000
+
+
+@dataclass(frozen=True)
+class Trust:
+    """What the client holds releases to."""
+
+    root: bytes
+    """The newest root when the client was made."""
+    now: datetime
+    memory: Path
+    """The file with the highest version that was seen at each place."""
+
+    def require_signed(self, name: str, content: bytes, place: str, beside: Beside) -> SignedRelease:
+        """Raise ``IntegrityError`` unless the file ``name`` of the release at ``place`` is signed for."""
+        found = self._targets(place, beside)
+        signed = found.files.get(name)
+        if signed is None:
+            raise IntegrityError(f"{place}: {TARGETS} does not name {name}.", advice=_ADVICE)
+        digest = sha256(content).hexdigest()
+        if (signed.length, signed.hashes.sha256) != (len(content), digest):
+            raise other_bytes(f"{place}: {name} is not what was signed", signed.hashes.sha256, digest)
+        return found
+
+    def require_archive(self, sha256_: str, place: str, beside: Beside) -> Target:
+        """The file of the release with these bytes, whatever its name is here. Raises ``IntegrityError``."""
+        files = self._targets(place, beside).files.values()
+        found = next((one for one in files if one.hashes.sha256 == sha256_), None)
+        if found is None:
+            raise IntegrityError(
+                f"{place}: {TARGETS} beside it names no file of these bytes.", advice=_ADVICE
+            )
+        return found
+
+    def remember(self, place: str, targets: SignedRelease) -> None:
+        """Note that a release was taken from ``place``."""
+        versions = {**self._seen(), place: targets.version}
+        self.memory.parent.mkdir(parents=True, exist_ok=True)
+        part = self.memory.with_suffix(".part")
+        part.write_text(json.dumps(versions), encoding="utf-8")
+        part.replace(self.memory)
+
+    def _targets(self, place: str, beside: Beside) -> SignedRelease:
+        root = self._newest(beside)
+        content = beside(TARGETS)
+        if content is None:
+            raise IntegrityError(f"{place} is not signed: there is no {TARGETS} beside it.", advice=_ADVICE)
+        found = read_targets(content, TARGETS, root)
+        require_fresh(root.expires, self.now, root_name(root.version))
+        require_fresh(found.expires, self.now, TARGETS)
+        before = self._seen().get(place, 0)
+        if found.version < before:
+            raise IntegrityError(
+                f"{place} is older than what was taken from there before: version {found.version} "
+                f"of {TARGETS} after {before}.",
+                advice="Somebody may keep newer releases from you. --trust-unsigned takes it as it is.",
+            )
+        return found
+
+    def _newest(self, beside: Beside) -> Root:
+        """The root that those beside the index lead to, from the client's own."""
+        root = read_root(self.root, "the root in ortpacks.pyz")
+        for _ in range(_MOST_ROOTS):
+            name = root_name(root.version + 1)
+            content = beside(name)
+            if content is None:
+                break
+            root = read_root(content, name, root)
+        return root
+
+    def _seen(self) -> Dict[str, int]:
+        """Nothing where nothing can be read: who can write there can do more than that."""
+        try:
+            value = json.loads(self.memory.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        found = value.items() if isinstance(value, dict) else ()
+        return {str(place): version for place, version in found if isinstance(version, int)}
+
+
+_ADVICE = "Take it from the project's own release. For a mirror of your own: --trust-unsigned."

@@ -1,0 +1,85 @@
+"""Ed25519 signatures, verified with integers alone (RFC 8032, section 5.1.7): nothing here is secret.
+
+Points are extended coordinates (x, y, z, t) with x = X/Z, y = Y/Z, x*y = T/Z.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Optional, Tuple
+
+_P = 2**255 - 19
+_ORDER = 2**252 + 27742317777372353535851937790883648493
+"""Of the group that the base point makes."""
+_D = -121665 * pow(121666, _P - 2, _P) % _P
+_ROOT_OF_MINUS_ONE = pow(2, (_P - 1) // 4, _P)
+
+KEY_BYTES, SIGNATURE_BYTES = 32, 64
+
+_Point = Tuple[int, int, int, int]
+
+_NEUTRAL = (0, 1, 1, 0)
+
+
+def verify(key: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether ``signature`` is the public ``key``'s of ``message``; False for what is no key or signature."""
+    if len(key) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
+        return False
+    signer, commitment = _point(key), _point(signature[:32])
+    scalar = int.from_bytes(signature[32:], "little")
+    if signer is None or commitment is None or scalar >= _ORDER:
+        return False
+    digest = hashlib.sha512(signature[:32] + key + message).digest()
+    challenge = int.from_bytes(digest, "little") % _ORDER
+    return _equal(_multiply(_BASE, scalar), _add(commitment, _multiply(signer, challenge)))
+
+
+def _point(encoded: bytes) -> Optional[_Point]:
+    """The point of 32 bytes (section 5.1.3): y, and the lowest bit of x at the top."""
+    number = int.from_bytes(encoded, "little")
+    y, is_odd = number & ((1 << 255) - 1), number >> 255
+    if y >= _P:
+        return None
+    x_squared = (y * y - 1) * pow(_D * y * y + 1, _P - 2, _P) % _P
+    x = pow(x_squared, (_P + 3) // 8, _P)
+    if (x * x - x_squared) % _P:
+        x = x * _ROOT_OF_MINUS_ONE % _P
+    if (x * x - x_squared) % _P or (x == 0 and is_odd):
+        return None
+    if x & 1 != is_odd:
+        x = _P - x
+    return (x, y, 1, x * y % _P)
+
+
+def _add(one: _Point, other: _Point) -> _Point:
+    (x1, y1, z1, t1), (x2, y2, z2, t2) = one, other
+    a, b = (y1 - x1) * (y2 - x2) % _P, (y1 + x1) * (y2 + x2) % _P
+    c, d = 2 * t1 * t2 * _D % _P, 2 * z1 * z2 % _P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return (e * f % _P, g * h % _P, f * g % _P, e * h % _P)
+
+
+def _multiply(point: _Point, scalar: int) -> _Point:
+    product = _NEUTRAL
+    while scalar:
+        if scalar & 1:
+            product = _add(product, point)
+        point = _add(point, point)
+        scalar >>= 1
+    return product
+
+
+def _equal(one: _Point, other: _Point) -> bool:
+    (x1, y1, z1, _), (x2, y2, z2, _) = one, other
+    return (x1 * z2 - x2 * z1) % _P == 0 and (y1 * z2 - y2 * z1) % _P == 0
+
+
+def _base_point() -> _Point:
+    """The one with y = 4/5 and an even x."""
+    found = _point((4 * pow(5, _P - 2, _P) % _P).to_bytes(32, "little"))
+    if found is None:
+        raise ArithmeticError
+    return found
+
+
+_BASE = _base_point()

@@ -1,0 +1,255 @@
+"""Who may sign a release, and what was signed: root and targets of The Update Framework, verified offline.
+
+A root names keys, and how many of them a role takes (its threshold). Each version of it is signed by the keys
+of the version before and by its own, so that who has one root can go on to the newest. ``targets.json`` is
+signed by the keys of role ``targets``: size and sha256 of every file of a release, by name.
+Source: The Update Framework, specification 1.0.31, sections 4 and 5.3. Its roles snapshot and timestamp are
+not used: a release is one targets.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Dict, Mapping, Optional, Tuple, Type, TypeVar
+
+from builder.errors import BuilderError, IntegrityError
+from builder.formats.ed25519 import KEY_BYTES, verify
+from builder.formats.json_values import from_json, parse_json
+
+TARGETS = "targets.json"
+
+LIMIT = 2**20
+"""Bytes of a file of metadata; real ones have a few thousand."""
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_HEX = re.compile(r"(?:[0-9a-f]{2})+")
+_ESCAPED = re.compile(r'\\[\\"]')
+_MOST_SIGNATURES = 64
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Role:
+    """The keys that may sign, and how many of them have to."""
+
+    keys: Mapping[str, bytes]
+    """Public keys, Ed25519, 32 bytes, by their ids."""
+    threshold: int
+
+
+@dataclass(frozen=True)
+class Root:
+    """A version of the root."""
+
+    version: int
+    expires: datetime
+    root: Role
+    """Signs the next version."""
+    targets: Role
+    """Signs releases."""
+
+
+@dataclass(frozen=True)
+class TargetHashes:
+    """The ``hashes`` of a target."""
+
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A file that was signed for."""
+
+    length: int
+    """Bytes."""
+    hashes: TargetHashes
+
+
+@dataclass(frozen=True)
+class SignedRelease:
+    """A release as it was signed."""
+
+    version: int
+    """A later release has a higher one."""
+    expires: datetime
+    files: Mapping[str, Target]
+
+
+def root_name(version: object) -> str:
+    """The name of the file of a version of the root; ``*`` stands for any."""
+    return f"{version}.root.json"
+
+
+def canonical(value: object) -> bytes:
+    """The bytes that are signed: canonical JSON, which escapes nothing but quotes and backslashes.
+
+    Raises ``ValueError`` for what JSON escapes besides: metadata has no such characters.
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if "\\" in _ESCAPED.sub("", text):
+        raise ValueError("a control character")
+    return text.encode()
+
+
+def read_root(content: bytes, where: str, before: Optional[Root] = None) -> Root:
+    """The root in a file, signed by its own keys and by those of the version ``before``.
+
+    Without ``before`` the file is trusted for where it was found. Raises ``IntegrityError``.
+    """
+    envelope = _envelope(content, where)
+    fields = _fields(_RootFields, envelope, where)
+    root = Root(
+        fields.version,
+        _time(fields.expires, where),
+        _role(fields, "root", where),
+        _role(fields, "targets", where),
+    )
+    for role in (root.root, *([before.root] if before else [])):
+        _require_signatures(envelope, role, where)
+    if before is not None and root.version != before.version + 1:
+        raise IntegrityError(f"{where} has version {root.version}, {before.version + 1} is wanted.")
+    return root
+
+
+def read_targets(content: bytes, where: str, root: Root) -> SignedRelease:
+    """The release in ``targets.json``, signed by the keys that ``root`` names. Raises ``IntegrityError``."""
+    envelope = _envelope(content, where)
+    _require_signatures(envelope, root.targets, where)
+    fields = _fields(_TargetsFields, envelope, where)
+    return SignedRelease(fields.version, _time(fields.expires, where), fields.targets)
+
+
+def require_fresh(expires: datetime, now: datetime, where: str) -> None:
+    """Raise ``IntegrityError`` for what has expired: somebody may keep newer releases from this machine."""
+    if now >= expires:
+        raise IntegrityError(
+            f"{where} was signed until {expires:%Y-%m-%d}, and today is {now:%Y-%m-%d}.",
+            advice="Is this machine's clock right? If so, take the newest release and its ortpacks.pyz.",
+        )
+
+
+@dataclass(frozen=True)
+class _Signature:
+    keyid: str
+    sig: str
+
+
+@dataclass(frozen=True)
+class _Signatures:
+    signatures: Tuple[_Signature, ...]
+
+
+@dataclass(frozen=True)
+class _KeyValue:
+    public: str
+
+
+@dataclass(frozen=True)
+class _Key:
+    keytype: str
+    scheme: str
+    keyval: _KeyValue
+
+
+@dataclass(frozen=True)
+class _RoleFields:
+    keyids: Tuple[str, ...]
+    threshold: int
+
+
+@dataclass(frozen=True)
+class _RootFields:
+    _type: str
+    spec_version: str
+    version: int
+    expires: str
+    consistent_snapshot: bool
+    keys: Mapping[str, _Key]
+    roles: Mapping[str, _RoleFields]
+
+
+@dataclass(frozen=True)
+class _TargetsFields:
+    _type: str
+    spec_version: str
+    version: int
+    expires: str
+    targets: Mapping[str, Target]
+
+
+_TYPES: Mapping[type, str] = {_RootFields: "root", _TargetsFields: "targets"}
+
+
+@dataclass(frozen=True)
+class _Envelope:
+    signatures: Tuple[_Signature, ...]
+    signed: object
+    message: bytes
+    """What the signatures are of."""
+
+
+def _envelope(content: bytes, where: str) -> _Envelope:
+    try:
+        value = parse_json(content, where)
+        members = value if isinstance(value, dict) else {}
+        found = from_json(_Signatures, {"signatures": members.get("signatures")}, where)
+        signed = members.get("signed")
+        return _Envelope(found.signatures[:_MOST_SIGNATURES], signed, canonical(signed))
+    except (BuilderError, ValueError, RecursionError) as error:
+        raise IntegrityError(f"{where} is no signed metadata: {error}") from error
+
+
+def _fields(kind: Type[T], envelope: _Envelope, where: str) -> T:
+    try:
+        fields = from_json(kind, envelope.signed, where)
+    except BuilderError as error:
+        raise IntegrityError(str(error)) from error
+    found, version = getattr(fields, "_type", ""), getattr(fields, "version", 0)
+    if found != _TYPES[kind] or version < 1:
+        raise IntegrityError(f"{where} is a {found} of version {version}, a {_TYPES[kind]} is wanted.")
+    return fields
+
+
+def _role(fields: _RootFields, name: str, where: str) -> Role:
+    """A role's keys: those of other kinds cannot be verified here, so they count for nothing."""
+    role = fields.roles.get(name)
+    if role is None or role.threshold < 1:
+        raise IntegrityError(f"{where} has no role {name!r} that takes a signature.")
+    named = {keyid: fields.keys[keyid] for keyid in role.keyids if keyid in fields.keys}
+    keys: Dict[str, bytes] = {}
+    for keyid, key in named.items():
+        public = _bytes(key.keyval.public)
+        if (key.keytype, key.scheme, len(public)) == ("ed25519", "ed25519", KEY_BYTES):
+            keys[keyid] = public
+    return Role(keys, role.threshold)
+
+
+def _require_signatures(envelope: _Envelope, role: Role, where: str) -> None:
+    """Raise ``IntegrityError`` unless enough of the role's keys have signed; a key counts once."""
+    signers = {
+        role.keys[one.keyid]
+        for one in envelope.signatures
+        if one.keyid in role.keys and verify(role.keys[one.keyid], envelope.message, _bytes(one.sig))
+    }
+    if len(signers) < role.threshold:
+        raise IntegrityError(
+            f"{where} is signed by {len(signers)} of the keys that this ortpacks.pyz trusts, "
+            f"{role.threshold} {'is' if role.threshold == 1 else 'are'} needed.",
+            advice="Take it from the project's own release. For a mirror of your own: --trust-unsigned.",
+        )
+
+
+def _bytes(text: str) -> bytes:
+    """The bytes of hex digits; none for anything else."""
+    return bytes.fromhex(text) if _HEX.fullmatch(text) else b""
+
+
+def _time(text: str, where: str) -> datetime:
+    try:
+        return datetime.strptime(text, _TIME).replace(tzinfo=timezone.utc)
+    except ValueError as error:
+        raise IntegrityError(f"{where}: {text[:40]!r} is no time like 2030-12-31T00:00:00Z.") from error

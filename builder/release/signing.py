@@ -1,0 +1,209 @@
+"""Signing a release: the roots of the project, and ``targets.json``, which names every file of a release.
+
+The forms are The Update Framework's (``builder.formats.trust``). A key is Ed25519; its id is the sha256 of
+its canonical form, as the specification has it (section 4.2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from builder.errors import ConfigError, IntegrityError
+from builder.files.digest import LocalFile
+from builder.formats.trust import TARGETS, Root, canonical, read_root, read_targets, root_name
+
+_SPECIFICATION = "1.0.31"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_KEPT = timedelta(days=30)
+"""A signature that expires sooner is made anew."""
+
+TARGETS_DAYS, ROOT_DAYS = 730, 3650
+"""How long signatures hold. A release is installed for years; one that nobody renews is no longer trusted."""
+
+Document = dict[str, object]
+
+
+class Signer(Protocol):
+    """Who has a private key."""
+
+    public: bytes
+    """32 bytes."""
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature, 64 bytes. Raises ``ToolFailedError`` where an agent refuses."""
+
+
+@dataclass(frozen=True)
+class Signing:
+    """The project's roots, oldest first, and who signs now."""
+
+    roots: Sequence[bytes]
+    signers: Sequence[Signer]
+    now: datetime
+
+    @property
+    def newest(self) -> Root:
+        """The root that clients come to. Raises ``IntegrityError`` where one lacks signatures."""
+        return read_roots(self.roots)[-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RootChange:
+    """What another version of the root has instead; ``None``: as before."""
+
+    root_keys: Sequence[bytes] | None = None
+    release_keys: Sequence[bytes] | None = None
+    threshold: int | None = None
+    """Of the root's keys; one key signs a release."""
+
+
+def key_id(public: bytes) -> str:
+    """The name of a key in metadata."""
+    return hashlib.sha256(canonical(_key(public))).hexdigest()
+
+
+def read_roots(contents: Sequence[bytes]) -> list[Root]:
+    """The roots, each held to the one before. Raises ``IntegrityError``."""
+    roots: list[Root] = []
+    for version, content in enumerate(contents, start=1):
+        roots.append(read_root(content, root_name(version), roots[-1] if roots else None))
+    return roots
+
+
+def next_root(before: bytes | None, change: RootChange, now: datetime) -> Document:
+    """An unsigned root. Raises ``ConfigError`` for a threshold that its keys cannot reach."""
+    signed = _signed(before) if before else {}
+    keys = {**_keys_of(signed), **{key_id(key): _key(key) for key in _all(change)}}
+    root, release = _ids(signed, "root", change.root_keys), _ids(signed, "targets", change.release_keys)
+    threshold = change.threshold or _threshold(signed)
+    if not release or not 1 <= threshold <= len(root):
+        raise ConfigError(
+            f"A root with {len(root)} root keys, {len(release)} release keys and threshold {threshold} "
+            "could sign nothing.",
+            advice="Give --root-key and --release-key at least once, and a --threshold that they reach.",
+        )
+    releases = {"keyids": release, "threshold": 1}
+    return {
+        "_type": "root",
+        "spec_version": _SPECIFICATION,
+        "version": int(str(signed.get("version", 0))) + 1,
+        "expires": _until(now, ROOT_DAYS),
+        "consistent_snapshot": False,
+        "keys": {name: keys[name] for name in sorted({*root, *release})},
+        # The specification wants all four; snapshot and timestamp are not used.
+        "roles": {
+            "root": {"keyids": root, "threshold": threshold},
+            "targets": releases,
+            "snapshot": releases,
+            "timestamp": releases,
+        },
+    }
+
+
+def with_signatures(content: bytes, signers: Iterable[Signer]) -> bytes:
+    """A file of metadata with these signatures too; one of the same key is replaced."""
+    document = json.loads(content)
+    message = canonical(document["signed"])
+    made = {one["keyid"]: one["sig"] for one in document["signatures"]}
+    made |= {key_id(signer.public): signer.sign(message).hex() for signer in signers}
+    return envelope(document["signed"], made)
+
+
+def envelope(signed: object, signatures: Mapping[str, str] | None = None) -> bytes:
+    """A file of metadata."""
+    entries = [{"keyid": name, "sig": value} for name, value in sorted((signatures or {}).items())]
+    return (json.dumps({"signatures": entries, "signed": signed}, indent=1) + "\n").encode()
+
+
+def signed_targets(files: Iterable[LocalFile], before: bytes | None, signing: Signing) -> bytes:
+    """``targets.json`` for these files; the one from ``before`` where it names the same and holds for long.
+
+    Raises ``IntegrityError`` where those who sign now are not enough.
+    """
+    named = {file.name: {"length": file.size, "hashes": {"sha256": file.sha256}} for file in files}
+    root = signing.newest
+    if before is not None and _still_holds(before, named, signing.now):
+        content = before
+    else:
+        content = envelope(
+            {
+                "_type": "targets",
+                "spec_version": _SPECIFICATION,
+                "version": int(signing.now.timestamp()),
+                "expires": _until(signing.now, TARGETS_DAYS),
+                "targets": dict(sorted(named.items())),
+            }
+        )
+    trusted = [signer for signer in signing.signers if key_id(signer.public) in root.targets.keys]
+    content = with_signatures(content, trusted) if trusted and not _is_signed(content, root) else content
+    read_targets(content, TARGETS, root)
+    return content
+
+
+def _is_signed(content: bytes, root: Root) -> bool:
+    try:
+        read_targets(content, TARGETS, root)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _still_holds(before: bytes, named: Mapping[str, object], now: datetime) -> bool:
+    try:
+        signed = _signed(before)
+        until = datetime.strptime(str(signed["expires"]), _TIME).replace(tzinfo=now.tzinfo)
+    except (ValueError, KeyError, TypeError):
+        return False
+    return signed.get("targets") == named and until - now > _KEPT
+
+
+def _signed(content: bytes) -> Document:
+    signed: Document = json.loads(content)["signed"]
+    return signed
+
+
+def _key(public: bytes) -> Document:
+    return {"keytype": "ed25519", "scheme": "ed25519", "keyval": {"public": public.hex()}}
+
+
+def _keys_of(signed: Document) -> Mapping[str, Document]:
+    keys = signed.get("keys")
+    return keys if isinstance(keys, dict) else {}
+
+
+def _all(change: RootChange) -> list[bytes]:
+    return [*(change.root_keys or ()), *(change.release_keys or ())]
+
+
+def _role(signed: Document, name: str) -> Document:
+    roles = signed.get("roles")
+    return roles[name] if isinstance(roles, dict) else {"keyids": [], "threshold": 1}
+
+
+def _ids(signed: Document, name: str, given: Sequence[bytes] | None) -> list[str]:
+    if given is not None:
+        return sorted({key_id(key) for key in given})
+    before = _role(signed, name)["keyids"]
+    return before if isinstance(before, list) else []
+
+
+def _threshold(signed: Document) -> int:
+    return int(str(_role(signed, "root")["threshold"]))
+
+
+def _until(now: datetime, days: int) -> str:
+    return (now + timedelta(days=days)).strftime(_TIME)
+
+
+def roots_in(folder: Path) -> list[bytes]:
+    """The files ``1.root.json``, ``2.root.json`` … of a folder, as far as there is no gap."""
+    found: list[bytes] = []
+    while (file := folder / root_name(len(found) + 1)).is_file():
+        found.append(file.read_bytes())
+    return found

@@ -1,0 +1,151 @@
+"""Signed releases: what publish writes and uploads, who may sign, and the keys' files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.signing_keys import VARIABLE, public_key, signers
+from builder.app.command_line import make_wiring
+from builder.app.releasing import write_root
+from builder.errors import CheckFailedError, ConfigError, NothingToDoError, ToolMissingError
+from builder.formats.ed25519 import verify
+from builder.formats.trust import TARGETS, read_root, read_targets
+from builder.release.prepare import ROOTS, PublishOptions
+from builder.release.signing import RootChange, key_id, read_roots, roots_in
+from tests.support.factories.publishing import TAG, Desk
+from tests.support.factories.signing import ALICE, FIRST, NOW, signing
+
+
+def test_every_file_of_a_signed_release_is_named_and_goes_up(desk: Desk) -> None:
+    desk.signing = signing()
+    desk.publish()
+    there = desk.github.contents(TAG)
+    found = read_targets(there[TARGETS], TARGETS, read_root(FIRST, "root"))
+    assert found.files.keys() == there.keys() - {TARGETS, "1.root.json"}
+    for name, target in found.files.items():
+        assert target.length == len(there[name])
+    assert there["1.root.json"] == FIRST
+
+
+def test_the_same_release_is_not_signed_anew(desk: Desk) -> None:
+    desk.signing = signing()
+    desk.publish()
+    before = (desk.dist / TARGETS).read_bytes()
+    desk.signing = signing(now=NOW + timedelta(days=300))
+    assert desk.publish().state == "unchanged"
+    assert desk.status().state == "published"
+    assert (desk.dist / TARGETS).read_bytes() == before
+    desk.signing = signing(now=NOW + timedelta(days=701))
+    assert desk.publish(PublishOptions(replace=True)).state == "published", "29 days are left"
+
+
+def test_a_release_that_nobody_signs_is_refused_before_anything_is_asked(desk: Desk) -> None:
+    desk.signing = signing(by=ALICE)
+    with pytest.raises(CheckFailedError, match=r"R016 targets.json: .* signed by 0 of the keys"):
+        desk.publish()
+    assert desk.github.requests == []
+    assert desk.publish(PublishOptions(dry_run=True)).state == "dry-run", "it shows what would go up"
+    assert "not signed" in desk.output
+
+
+def test_without_a_root_a_release_is_not_signed_and_says_so(desk: Desk) -> None:
+    desk.publish()
+    assert TARGETS not in desk.github.contents(TAG)
+    assert "unsigned: trust/ holds no root" in desk.output
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> dict[str, Path]:
+    """Keys as users make them, by their kind."""
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    pem, ssh = folder / "pem", folder / "ssh"
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", pem], check=True)
+    subprocess.run(["openssl", "pkey", "-in", pem, "-pubout", "-out", folder / "pem.pub"], check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ssh], check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", folder / "locked"], check=True)
+    subprocess.run(["openssl", "genpkey", "-algorithm", "ed448", "-out", folder / "ed448"], check=True)
+    (folder / "text").write_text("no key")
+    return {file.name: file for file in folder.iterdir()}
+
+
+def test_keys_of_openssl_and_openssh_sign(keys: dict[str, Path]) -> None:
+    for name in ("pem", "ssh"):
+        (signer,) = signers([keys[name]], {})
+        assert signer.public == public_key(keys[f"{name}.pub"]) == public_key(keys[name])
+        assert verify(signer.public, b"message", signer.sign(b"message"))
+
+
+def test_a_secret_of_ci_signs(keys: dict[str, Path]) -> None:
+    (signer,) = signers([], {VARIABLE: keys["pem"].read_text()})
+    assert signer.public == public_key(keys["pem.pub"])
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("locked", "it is encrypted: add it to an SSH agent"),
+        ("ed448", "it is a key of another kind"),
+        ("text", "holds no Ed25519 key"),
+        ("nowhere", "No such file"),
+    ],
+)
+def test_what_is_no_key_is_told_without_its_content(
+    keys: dict[str, Path], tmp_path: Path, name: str, why: str
+) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        signers([keys.get(name, tmp_path / name)], {})
+    assert "PRIVATE" not in str(caught.value)
+    with pytest.raises(ConfigError):
+        signers([], {VARIABLE: "-----BEGIN PRIVATE KEY-----\nsecret"})
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """The environment of an SSH agent of its own."""
+    path = tmp_path / "agent"
+    with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
+        try:
+            while not path.exists():
+                process.poll()
+            yield {"SSH_AUTH_SOCK": str(path), "PATH": "/usr/bin:/bin"}
+        finally:
+            process.terminate()
+
+
+def test_an_agent_signs_for_a_public_key(keys: dict[str, Path], agent: dict[str, str]) -> None:
+    (signer,) = signers([keys["ssh.pub"]], agent)
+    with pytest.raises(ToolMissingError, match="did not sign"):
+        signer.sign(b"message")
+    subprocess.run(["ssh-add", "-q", keys["ssh"]], check=True, env=agent)
+    assert verify(signer.public, b"message", signer.sign(b"message"))
+    with pytest.raises(ToolMissingError, match="SSH_AUTH_SOCK is not set"):
+        signers([keys["ssh.pub"]], {})
+
+
+def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], tmp_path: Path) -> None:
+    """Two maintainers, each on a machine of its own; then a third key takes the place of one."""
+    wiring = make_wiring(str(tmp_path / "dist"))
+    wiring.root = tmp_path
+    both = [public_key(keys["pem.pub"]), public_key(keys["ssh.pub"])]
+    write_root(wiring, RootChange(root_keys=both, release_keys=both[:1], threshold=2), [keys["pem"]])
+    (half,) = roots_in(tmp_path / ROOTS)
+    with pytest.raises(Exception, match="2 are needed"):
+        read_roots([half])
+    write_root(wiring, RootChange(), [keys["ssh"]])
+    assert read_roots(roots_in(tmp_path / ROOTS))[0].root.threshold == 2
+    write_root(wiring, RootChange(release_keys=both[1:]), [keys["pem"], keys["ssh"]])
+    first, second = read_roots(roots_in(tmp_path / ROOTS))
+    assert first.targets.keys.keys() == {key_id(both[0])}
+    assert second.targets.keys.keys() == {key_id(both[1])}
+    with pytest.raises(NothingToDoError):
+        write_root(wiring, RootChange(), [])
+    with pytest.raises(ConfigError, match="could sign nothing"):
+        write_root(wiring, RootChange(threshold=3), [])
+    assert len(json.loads((tmp_path / ROOTS / "2.root.json").read_text())["signatures"]) == 2

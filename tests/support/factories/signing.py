@@ -1,0 +1,46 @@
+"""Keys, roots and signed releases."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from builder.adapters.signing_keys import KeySigner
+from builder.files.digest import LocalFile
+from builder.release.signing import RootChange, Signing, envelope, next_root, signed_targets, with_signatures
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+def key(name: str) -> KeySigner:
+    """The key of a name, always the same."""
+    return KeySigner(Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest()))
+
+
+def root(*signers: KeySigner, before: bytes | None = None, **change: object) -> bytes:
+    """A root, signed by these."""
+    given = RootChange(**change)  # type: ignore[arg-type]
+    return with_signatures(envelope(next_root(before, given, NOW)), signers)
+
+
+ALICE, BOB, CI = key("alice"), key("bob"), key("ci")
+
+FIRST = root(ALICE, BOB, root_keys=[ALICE.public, BOB.public], release_keys=[CI.public], threshold=2)
+"""Alice and Bob sign roots, both of them; CI signs releases."""
+
+
+def signing(*roots: bytes, by: KeySigner = CI, now: datetime = NOW) -> Signing:
+    return Signing(roots or (FIRST,), (by,), now)
+
+
+def local_file(name: str, content: bytes) -> LocalFile:
+    return LocalFile(Path(name), len(content), hashlib.sha256(content).hexdigest())
+
+
+def targets(files: dict[str, bytes], *roots: bytes, by: KeySigner = CI, now: datetime = NOW) -> bytes:
+    """``targets.json`` of files."""
+    named = [local_file(name, content) for name, content in files.items()]
+    return signed_targets(named, None, signing(*roots, by=by, now=now))

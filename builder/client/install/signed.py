@@ -18,8 +18,8 @@ from builder.files.digest import other_bytes
 from builder.formats.trust import (
     TARGETS,
     Root,
-    Target,
     SignedRelease,
+    Target,
     read_root,
     read_targets,
     require_fresh,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Optional
+from typing import Dict, Iterator, List, Mapping, Optional
 
 from builder.client.commands.select_package import package_value
 from builder.client.install.current import (
@@ -116,7 +116,7 @@ def answer_uninstall(world: World, options: ClientOptions) -> CommandAnswer:
         gone = [folder for folder in versions(prefix) if not options.old or folder.name != now]
         freed = arrived + (remove_packages(prefix, gone) if options.old else _remove_all(prefix))
         now, names = in_use(prefix), [folder.name for folder in gone]
-        left = sorted(prefix.root.iterdir()) if not options.old and prefix.root.is_dir() else []
+        left = [] if options.old else _left(prefix)
     value = {
         **head("uninstall"),
         "removed": names,
@@ -184,6 +184,12 @@ def _offer_value(package: IndexPackage, prefix: Prefix) -> Dict[str, object]:
 def _offer_line(package: IndexPackage, prefix: Prefix) -> str:
     here = ", here" if prefix.folder(package).is_dir() else ""
     return f"  {package.file}: {amount(package.size)}, {amount(package.installed_size)} installed{here}"
+
+
+def _left(prefix: Prefix) -> List[Path]:
+    """What is under the prefix and not ours; a lock that Windows keeps while it is held is."""
+    there = sorted(prefix.root.iterdir()) if prefix.root.is_dir() else []
+    return [path for path in there if path != prefix.state or set(path.iterdir()) != {prefix.lock}]
 
 
 def _remove_all(prefix: Prefix) -> int:

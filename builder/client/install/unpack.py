@@ -121,7 +121,8 @@ def _parse(content: bytes, top: str) -> Manifest:
 def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], FileEntry]:
     """What must come out of the archive, by place. What comes from elsewhere is held to the same rules."""
     entries = {parts_of(entry.path, top): entry for entry in manifest.files}
-    if len(manifest.files) > COUNT_LIMIT or len(entries) != len(manifest.files):
+    alike = {entry.path.casefold() for entry in manifest.files}  # one file on Windows and macOS
+    if len(manifest.files) > COUNT_LIMIT or len(alike) != len(manifest.files):
         raise bad_package(top, f"its manifest lists {len(manifest.files)} files, some twice or too many")
     if {(MANIFEST,), (INFO,)} & set(entries) or any(entry.size < 0 for entry in manifest.files):
         raise bad_package(top, f"its manifest lists itself, {INFO} or a negative size")

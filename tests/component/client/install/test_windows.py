@@ -1,0 +1,99 @@
+"""What the client does to files, by Windows' rules. Windows itself was never at hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.doubles.machine import Machine
+from tests.doubles.release import FILES, cut, serving, write_release
+from tests.doubles.wheels import WHEELS, indexing, unpacked
+from tests.doubles.windows_files import ACCESS_DENIED, NO_PRIVILEGE, SHARING_VIOLATION, windows
+
+VERSIONS = ("1.22.0", "1.23.1", "1.23.2")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "AppData")
+
+
+def run(machine: Machine, *argv: str) -> None:
+    assert machine.run(*argv) == 0, machine.err
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_from_the_first_install_to_the_last_file(machine: Machine, tmp_path: Path, links: bool) -> None:
+    releases = [write_release(tmp_path / version, version=version) for version in VERSIONS]
+    with windows(tmp_path / "AppData", links=links) as refused:
+        for index in releases:
+            with serving(index.parent) as server:
+                run(machine, "install", "--index", f"{server.url}/")
+            run(machine, "verify")
+        assert len(list((machine.prefix / "versions").iterdir())) == 2
+        run(machine, "rollback")
+        assert VERSIONS[1] in str(machine.answer("verify")["folder"])
+        assert (machine.prefix / "current.txt").exists() is not links
+        assert machine.litter() == []
+        run(machine, "uninstall", "--old")
+        run(machine, "uninstall")
+        assert "Not ours" not in machine.out
+    ours = {f"replace current: {ACCESS_DENIED}"} if links else {f"link current: {NO_PRIVILEGE}"}
+    assert {re.sub(r"-\d+:", ":", what) for what in refused} == {*ours, f"remove lock: {SHARING_VIOLATION}"}
+    assert [path.name for path in machine.prefix.rglob("*") if path.is_file()] == ["lock"], "it was held"
+
+
+def test_parts_wheels_and_libraries_of_this_machine(machine: Machine, tmp_path: Path) -> None:
+    older = write_release(tmp_path / "older", version=VERSIONS[0], layouts=("thin",), wheels=WHEELS)
+    newer = write_release(tmp_path / "newer", layouts=("thin",), wheels=WHEELS, forms=(".tar.gz",))
+    cut(newer, 500)
+    venv = unpacked(tmp_path / "venv", *WHEELS)
+    with windows(tmp_path / "AppData"), indexing() as pypi:
+        machine.pip = {"PIP_INDEX_URL": pypi.url}
+        run(machine, "install", "--index", str(older))
+        run(machine, "uninstall")
+        run(machine, "install", "--index", str(older), "--look-in", str(venv))
+        with serving(newer.parent) as server:
+            run(machine, "install", "--index", f"{server.url}/")
+        run(machine, "verify")
+
+
+def test_a_damaged_package_is_replaced(machine: Machine, tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release")
+    with windows(tmp_path / "AppData"):
+        run(machine, "install", "--index", str(index))
+        (library,) = (machine.prefix / "versions").glob("*/lib/libonnxruntime.so.1")
+        library.write_bytes(b"damaged")
+        run(machine, "install", "--index", str(index))
+        run(machine, "verify")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lib/nul", "lib/CON.so", "com1.dll/x", "lib/a.", "lib /a", "lib/a?b", "lib/a<b", "lib/a|b", "lib/\x07"],
+)
+def test_a_name_that_windows_takes_for_something_else_is_in_no_package(
+    machine: Machine, tmp_path: Path, name: str
+) -> None:
+    """A device, another file, a pattern: refused on every system, for packages are made for all."""
+    index = write_release(tmp_path / "release", files={**FILES, name: b"x"})
+    with windows(tmp_path / "AppData"):
+        assert machine.run("install", "--index", str(index)) == 7
+    assert "which does not lie in its folder" in machine.err
+
+
+def test_two_names_that_are_one_on_windows_and_macos_are_refused(machine: Machine, tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release", files={**FILES, "lib/Extra.so": b"1", "lib/extra.SO": b"2"})
+    assert machine.run("install", "--index", str(index)) == 7
+    assert "some twice" in machine.err
+
+
+def test_the_longest_path_fits_where_long_paths_are_not_enabled(machine: Machine, tmp_path: Path) -> None:
+    """A name of a library as long as NVIDIA's longest; the user's folder is the documented default."""
+    name = "lib/libcudnn_engines_runtime_compiled_of_a_very_long_name.so.9.10.2"
+    index = write_release(tmp_path / "release", files={**FILES, name: b"x"})
+    with windows(tmp_path / "AppData"):
+        run(machine, "install", "--index", str(index))
+        run(machine, "verify")

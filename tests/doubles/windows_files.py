@@ -1,0 +1,119 @@
+"""Windows' rules for files, on this machine's file system: what is refused there is refused here.
+
+From Microsoft's documentation: ``MoveFileExW`` (an existing folder is not replaced, and a link to a folder is
+one; what is open is neither moved nor replaced), ``CreateFileW`` (a file that is open without
+FILE_SHARE_DELETE, as Python opens it, is neither renamed nor removed), "Naming Files, Paths, and Namespaces"
+(names, and 260 characters for a path), ``CreateSymbolicLinkW`` (a privilege that most users do not hold).
+
+Not imitated: that letters of either case are one name, that no folder can be opened, and that only what may
+be written is synced. Code for the last two asks ``os.name``.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+NO_PATH, ACCESS_DENIED, SHARING_VIOLATION, INVALID_NAME, NO_PRIVILEGE = 3, 5, 32, 123, 1314
+ERRNO = {NO_PATH: 2, ACCESS_DENIED: 13, SHARING_VIOLATION: 13}
+"""By ``errmap.h`` of CPython; 22 for any other."""
+DEVICE = re.compile(r"(?i)(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
+LONGEST = 260
+HOME = len(r"C:\Users\somebody")
+"""How long the path is that stands for the imitation's folder."""
+
+
+@contextmanager
+def windows(root: Path, *, links: bool = False) -> Iterator[list[str]]:
+    """Below ``root``, inside the block only. ``links``: the user may make them. Lists what was refused."""
+    rules = _Rules(root.resolve(), links)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("replace", "rename"):
+            patch.setattr(os, name, _checked(getattr(os, name), rules.move))
+        for name in ("unlink", "remove"):
+            patch.setattr(os, name, _checked(getattr(os, name), rules.remove))
+        for name in ("mkdir", "open"):
+            patch.setattr(os, name, _checked(getattr(os, name), rules.name))
+        patch.setattr(io, "open", _checked(io.open, rules.name))
+        patch.setattr(os, "symlink", _checked(os.symlink, rules.link))
+        yield rules.refused
+
+
+def _checked(real: Callable[..., object], rule: Callable[..., None]) -> Callable[..., object]:
+    """``real``, whose arguments ``rule`` may refuse."""
+
+    def call(*arguments: object, **named: object) -> object:
+        places = [argument for argument in arguments if isinstance(argument, (str, bytes, os.PathLike))]
+        number = named.get("dir_fd")
+        rule(*(_full(place, number if isinstance(number, int) else None) for place in places))
+        return real(*arguments, **named)
+
+    return call
+
+
+class _Rules:
+    """Each raises as Python does on Windows; paths are whole."""
+
+    def __init__(self, root: Path, links: bool) -> None:
+        self.root = root
+        self.links = links
+        self.refused: list[str] = []
+
+    def move(self, old: Path, new: Path) -> None:
+        self.name(new)
+        if new.is_dir() or self._held(new):
+            self._refuse(ACCESS_DENIED, "replace", new)
+        if self._held(old):
+            self._refuse(ACCESS_DENIED if old.is_dir() else SHARING_VIOLATION, "rename", old)
+
+    def remove(self, path: Path) -> None:
+        if self._held(path):
+            self._refuse(SHARING_VIOLATION, "remove", path)
+
+    def link(self, target: Path, path: Path) -> None:
+        if self._ours(path) and not self.links:
+            self._refuse(NO_PRIVILEGE, "link", path)
+
+    def name(self, path: Path, *_: Path) -> None:
+        if not self._ours(path):
+            return
+        place = path.relative_to(self.root)
+        wrong = any(set(part) & set('<>:"|?*\\') or part[-1] in ". " or DEVICE.fullmatch(part)
+                    for part in place.parts)  # fmt: skip
+        if wrong or any(ord(char) < 32 for char in str(place)):
+            self._refuse(INVALID_NAME, "name", path)
+        if HOME + 1 + len(str(place)) >= LONGEST:
+            self._refuse(NO_PATH, "name", path)
+
+    def _ours(self, path: Path) -> bool:
+        return self.root in path.parents
+
+    def _held(self, path: Path) -> bool:
+        """Whether this process has the file open, or one that lies below."""
+        return self._ours(path) and any(path in (file, *file.parents) for file in _open_files())
+
+    def _refuse(self, number: int, what: str, path: Path) -> None:
+        self.refused.append(f"{what} {path.name}: {number}")
+        error = OSError(ERRNO.get(number, 22), f"WinError {number}", str(path))
+        error.winerror = number  # type: ignore[attr-defined]  # it is there on Windows
+        raise error
+
+
+def _full(place: str | bytes | os.PathLike[str], folder: int | None) -> Path:
+    """A path from the root on; where its last part is a link, the link itself."""
+    above = Path(f"/proc/self/fd/{folder}").resolve() if folder is not None else Path.cwd()
+    whole = above / os.fsdecode(place)
+    return whole.parent.resolve() / whole.name
+
+
+def _open_files() -> Iterator[Path]:
+    for descriptor in Path("/proc/self/fd").iterdir():
+        place = descriptor.resolve()
+        if place.is_file():
+            yield place

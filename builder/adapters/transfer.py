@@ -32,7 +32,7 @@ class HttpTransfer:
         part = dest.with_name(f"{dest.name}.part")
         require_space(part, max(0, size - size_of(part)))
         with _Progress(self._reporter, url.rpartition("/")[2]) as progress:
-            web = Web(open=self._open, sleep=self._sleep, progress=progress.show, again=self._reporter.say)
+            web = Web(open=self._open, sleep=self._sleep, progress=progress.show, say=self._reporter.say)
             try:
                 fetch(WantedFile(url, size or None), part, web)
             except DiskError:

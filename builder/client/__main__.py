@@ -81,7 +81,7 @@ def _connect(env: Mapping[str, str], output: Output) -> Web:
         open=partial(open_url, certificates=trusted_certificates(env)),
         sleep=time.sleep,
         progress=_progress(output),
-        again=output.say,
+        say=output.say,
         hint="Check --index: packages lie beside index.json.",
     )
 

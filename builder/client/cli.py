@@ -32,8 +32,8 @@ COMMANDS = {
     "select": ("select_package", "show which package fits this machine and why"),
     "install": ("install", "download, verify, try out and install the package that fits"),
     "verify": ("manage", "hash the installed package again"),
-    "env": ("environment", "print what to set so that an application finds the installed package"),
-    "doctor": ("doctor", "say what keeps the GPU or the installed package from working, and what to do"),
+    "env": ("environment", "print what to set so that applications find the package"),
+    "doctor": ("doctor", "say what is wrong with the GPU or the package, and what to do"),
     "recommend": ("recommend", "show the largest model that this machine can hold"),
     "rollback": ("manage", "go back to the package that was in use before"),
     "uninstall": ("manage", "remove what was installed"),
@@ -44,11 +44,21 @@ INTERRUPTED = 130
 
 _ADVICE = "interrupted; run it again to go on"
 
-_EPILOG = """\
-examples:
-  python3 ortpacks.pyz install           install the package that fits this machine
-  eval "$(python3 ortpacks.pyz env)"     let programs of this shell find it
+_LISTED_COMMANDS = "\n".join(f"  {name:<9}  {text}" for name, (_, text) in COMMANDS.items())
 
+_OVERVIEW = f"""\
+commands:
+{_LISTED_COMMANDS}
+
+examples:
+  python3 ortpacks.pyz install        install the package that fits this machine
+  eval "$(python3 ortpacks.pyz env)"  let programs of this shell find it
+
+COMMAND --help shows its flags, the exit codes and the environment's variables.
+--version says which release this program is of.
+"""
+
+_REFERENCE = """\
 exit codes:
   0  done; also when the answer is the CPU
   2  wrong flag, environment variable or index
@@ -78,6 +88,8 @@ environment:
 _READ_INDEX = {"list", "select", "install", "recommend"}
 
 _CHOOSE = {"select", "install", "recommend"}
+
+_RECOMMEND = {"install", "recommend"}
 
 _CHANGE = {"install", "rollback", "uninstall"}
 
@@ -134,7 +146,7 @@ def quiet(world: World) -> World:
         """Tell nobody."""
 
     connect = world.connect
-    return replace(world, say=nobody, connect=lambda: replace(connect(), progress=nobody, again=nobody))
+    return replace(world, say=nobody, connect=lambda: replace(connect(), progress=nobody, say=nobody))
 
 
 def _failed(code: int, message: str, argv: Sequence[str], as_json: bool, out: Print, err: Print) -> int:
@@ -153,6 +165,10 @@ class HelpError(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **named: object) -> None:
+        super().__init__(**named)  # type: ignore[arg-type]  # as argparse calls it
+        self.color = False  # from Python 3.14 on: a message shows the escapes as text
+
     def print_help(self, file: object = None) -> NoReturn:  # noqa: ARG002 argparse's own signature
         """Leave the printing to whoever knows the streams."""
         raise HelpError(self.format_help().rstrip())
@@ -171,8 +187,8 @@ class _Version(argparse.Action):
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
-    """The arguments. ``ConfigError`` for wrong ones, ``HelpError`` for ``--help``."""
-    return _parser().parse_args(argv)
+    """The arguments. ``ConfigError`` for wrong ones, ``HelpError`` for ``--help`` and for none at all."""
+    return _parser().parse_args(argv or ["--help"])
 
 
 def _command_of(argv: Sequence[str]) -> Optional[str]:
@@ -204,6 +220,7 @@ def _options(
         local=bool(given.get("installed")),
         old=bool(given.get("old")),
         models=tuple(given.get("try") or ()),
+        table=given.get("models"),
         said=given.get("said"),
     )
 
@@ -281,7 +298,8 @@ def place(text: str) -> Union[str, Path]:
     """The URL, or the path of the file or folder, that a user wrote for an index."""
     if not is_url(text):
         return absolute(Path(text))
-    return urljoin(text, INDEX) if text.endswith("/") else text
+    address, _, pin = text.partition("#")
+    return (urljoin(address, INDEX) if address.endswith("/") else address) + (f"#{pin}" if pin else "")
 
 
 def is_url(text: str) -> bool:
@@ -311,15 +329,26 @@ def _folders(given: Sequence[Path]) -> List[Path]:
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="ortpacks",
+        usage="ortpacks COMMAND ...",
         description="Finds the ONNX Runtime GPU package that fits this machine and installs it.",
-        epilog=_EPILOG,
+        epilog=_OVERVIEW,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="say which release this program is of")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action=_Version, nargs=0, help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="ortpacks"
+    )
     for name, (_, text) in COMMANDS.items():
         sentence = f"{text[0].upper()}{text[1:]}."
-        command = commands.add_parser(name, help=text, description=sentence, allow_abbrev=False)
+        command = commands.add_parser(
+            name,
+            description=sentence,
+            epilog=_REFERENCE,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
         _add_common(name, command)
         _add_own(name, command)
     return parser
@@ -371,6 +400,8 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
         command.add_argument("--installed", action="store_true", help="only what is installed")
     if name == "uninstall":
         command.add_argument("--old", action="store_true", help="only what is not in use")
+    if name in _RECOMMEND:
+        command.add_argument("--models", type=_path, metavar="FILE", help=_MODELS)
     if name == "recommend":
         command.add_argument("--try", metavar="[NAME=]MODEL", action="append", help=_TRY)
     if name == "doctor":
@@ -384,6 +415,8 @@ _LAYOUT = "full: everything in one archive; thin: NVIDIA's libraries from this m
 _LOOK_IN = "an environment that may have NVIDIA's libraries (PyTorch's, say); may be repeated"
 
 _WHEELS = "a folder that may have NVIDIA's wheels; may be repeated"
+
+_MODELS = "an application's own table of models, instead of the release's"
 
 _TRY = "open this model in the installed package; may be repeated for smaller ones"
 

@@ -82,6 +82,8 @@ class ClientOptions:
     """``uninstall`` of what is not in use only."""
     models: Tuple[str, ...] = ()
     """Model files for ``--try``: ``PATH``, for ``recommend`` also ``NAME=PATH``."""
+    table: Optional[Path] = None
+    """A models table that counts instead of the index's."""
     said: Optional[str] = None
     """The words of a failure, for ``doctor``."""
 

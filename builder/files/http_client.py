@@ -12,6 +12,7 @@ import re
 import time
 import urllib.request
 from base64 import b64encode
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -19,7 +20,8 @@ from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPResponse, InvalidURL
 from pathlib import Path
 from socket import EAI_NONAME, gaierror
-from typing import IO, Callable, Dict, List, Mapping, Optional, Protocol, Tuple, Type, TypeVar
+from threading import Timer
+from typing import IO, Callable, Dict, Iterator, List, Mapping, Optional, Protocol, Tuple, Type, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -27,6 +29,9 @@ from builder.errors import TransferError
 from builder.formats.text import without_userinfo
 
 TIMEOUT_SECONDS = 30.0
+
+SILENT_SECONDS = 5.0
+"""After which a user hears that a server has not answered yet."""
 
 _LOGIN = "Authorization"
 
@@ -105,8 +110,8 @@ class Web:
     sleep: Callable[[float], None]
     progress: Callable[[int, int], None]
     """``progress(done, total)`` in bytes; ``total`` is 0 where the server does not say."""
-    again: Callable[[str], None] = _unheard
-    """Told of each failure after which the same is tried again."""
+    say: Callable[[str], None] = _unheard
+    """Told of each failure after which the same is tried again, and of what else a user should know."""
     hint: str = "Check the address."
     """What to do where the server has no such file."""
 
@@ -220,7 +225,7 @@ def persist(attempt: Callable[[], T], done: Callable[[], int], web: Web) -> T:
                 ) from error
             pause = error.wait if error.wait is not None else 2.0 ** max(fruitless - 1, 0)
             pause = min(pause, LONGEST_WAIT_SECONDS)
-            web.again(f"{error}; trying again in {pause:.0f} s")
+            web.say(f"{error}; trying again in {pause:.0f} s")
             web.sleep(pause)
 
 
@@ -228,7 +233,8 @@ def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
     """The answer to one request. Raises ``TransientError`` or, where no try will help, ``TransferError``."""
     shown = without_userinfo(url)
     try:
-        return web.open(url, headers)
+        with _announced(f"{shown}: no answer yet", web):
+            return web.open(url, headers)
     except HTTPError as error:
         error.close()
         raise _refusal(shown, error, web) from error
@@ -244,6 +250,23 @@ def ask(url: str, headers: Dict[str, str], web: Web) -> Response:
         raise TransferError(f"{shown}: not a URL that can be opened{why}.", advice=_SPELLED) from error
     except (OSError, HTTPException) as error:
         raise TransientError(f"{shown}: {str(error) or type(error).__name__}") from error
+
+
+@contextmanager
+def _announced(line: str, web: Web) -> Iterator[None]:
+    """Tell ``line`` where the block takes ``SILENT_SECONDS``."""
+
+    def tell() -> None:
+        with suppress(TransferError):  # nobody listens any more
+            web.say(line)
+
+    timer = Timer(SILENT_SECONDS, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _final(error: OSError) -> bool:

@@ -63,7 +63,7 @@ class Machine:
         return value
 
     def web(self) -> Web:
-        return Web(open=open_url, sleep=self.waits.append, progress=lambda done, total: None, again=self._err)
+        return Web(open=open_url, sleep=self.waits.append, progress=lambda done, total: None, say=self._err)
 
     def world(self) -> World:
         missing = str(self.home / "no-such-file")

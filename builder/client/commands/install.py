@@ -10,13 +10,13 @@ from builder.client.commands.select_package import Scene, choice_value, choose, 
 from builder.client.install.complete import (
     CompletionMeans,
     Nearby,
-    Pip,
     Wheels,
     library_folders,
     site_packages,
 )
 from builder.client.install.current import require_ours
 from builder.client.install.installer import InstallJob, InstallResult, install
+from builder.client.install.pip import Pip
 from builder.client.install.source import network
 from builder.client.trials.try_out import OrtTrials
 from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from typing import Dict, List, Optional, Sequence
+from pathlib import Path
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from builder.client.commands.show_gpus import device_value, spelled
 from builder.client.install.prefix import changing, write_json
@@ -13,7 +14,9 @@ from builder.client.probe.detect import Detection, detect
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import DiskError, NoCompatiblePackageError, ValidationError
 from builder.findings.observed import Outcome
+from builder.formats import model_table
 from builder.formats.index import Index, IndexPackage, distinct
+from builder.formats.manifest import ModelRule
 from builder.formats.package_names import COREML, DIRECTML
 from builder.gpu.devices import Device
 from builder.selection.choice import PackageChoice
@@ -56,9 +59,22 @@ class Scene:
 def look(world: World, options: ClientOptions) -> Scene:
     """Read the index and look at the machine."""
     located = locate(options.index, network(world.web, offline=options.offline))
+    if options.table is not None:
+        models = _models(options.table)
+        located = replace(located, index=replace(located.index, models=models))
     found = detect(world.around)
     devices = only(found.devices, options.device) if options.device else found.devices
     return Scene(found, located, devices, world.platform)
+
+
+def _models(file: Path) -> Tuple[ModelRule, ...]:
+    """The table in ``file``. Raises ``ConfigError``."""
+    try:
+        return model_table.loads(file.read_text(encoding="utf-8"), str(file)).models
+    except OSError as error:
+        raise ValidationError(f"--models {file}: {error.strerror}.", advice="Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise ValidationError(f"--models {file}: not UTF-8 text.") from error
 
 
 def choose(scene: Scene, variant: Optional[str]) -> PackageChoice:

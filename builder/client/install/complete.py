@@ -17,21 +17,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from builder.client.install.pip import Pip
 from builder.client.install.prefix import Prefix, make_folder
-from builder.client.probe.processes import ProcessAnswer, Work
-from builder.errors import ConfigError, DiskError, ToolMissingError, TransferError
+from builder.errors import ConfigError, DiskError, TransferError
 from builder.files.digest import (
     Digest,
     chunks_in,
     has_bytes,
     other_bytes,
-    require_bytes,
     sha256_of,
     write_new,
 )
 from builder.files.disk import is_folder, sync_file
 from builder.files.package_tar import bad_package, parts_of
-from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
 from builder.formats.manifest import FileEntry, Manifest, WheelEntry
 from builder.formats.package_names import MANIFEST, file_mode
 from builder.formats.text import amount
@@ -43,7 +41,7 @@ _SOURCE = re.compile(r"wheel:([A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*-([a-z0-9_]+)(?:\.[a-z0-9_.]+)?\.whl")
 
-_ADVICE = "Set its index (PIP_INDEX_URL, pip.conf), or take --layout full."
+_OR_FULL = ", or take what has NVIDIA's libraries inside: --layout full"
 
 
 @dataclass(frozen=True)
@@ -279,67 +277,6 @@ def _has_cuda(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Pip:
-    """The pip of the first of ``pythons`` that has one."""
-
-    pythons: Tuple[str, ...]
-    work: Work
-
-    def download(self, wheel: WheelEntry, folder: Path) -> Path:
-        """The wheel, proved, in the empty ``folder``, which also takes pip's own temporary files.
-
-        Raises ``ToolMissingError`` (no pip), ``TransferError`` (not to be had), ``IntegrityError`` (other
-        bytes) or ``DiskError``.
-        """
-        requirements = folder / "requirements.txt"
-        requirements.write_text(f"{_requirement(wheel)} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
-        platform = _platform(wheel.file)
-        wanted = [
-            "--require-hashes",
-            "-r",
-            str(requirements),
-            *(["--platform", platform] if platform else []),
-        ]
-        answer = self._run(wanted, folder)
-        if answer.code != 0:
-            raise refusal(_requirement(wheel), answer.stderr.splitlines(), _ADVICE)
-        path = downloaded(folder, wheel.file)
-        require_bytes(path, Digest(wheel.size, wheel.sha256), wheel.file)
-        return path
-
-    def _run(self, wanted: Sequence[str], folder: Path) -> ProcessAnswer:
-        for python in self.pythons:
-            answer = self._try(pip_download(python, folder, wanted), folder)
-            if answer is not None and answer.code != NO_PIP:
-                return answer
-        raise ToolMissingError(
-            f"None of {', '.join(self.pythons)} has pip, which fetches NVIDIA's libraries.",
-            advice="Install it (apt install python3-pip, python3 -m ensurepip), or take what has them "
-            "inside: --layout full.",
-        )
-
-    def _try(self, argv: Sequence[str], folder: Path) -> Optional[ProcessAnswer]:
-        try:
-            return self.work(argv, folder)
-        except OSError:
-            return None
-
-
-def _requirement(wheel: WheelEntry) -> str:
-    """``nvidia-cublas-cu12==12.9.1.4``; nothing that pip could take for an option gets through."""
-    match = _SOURCE.fullmatch(wheel.source)
-    if match is None:
-        raise bad_package(repr(wheel.source), "the manifest names no wheel that pip could be asked for")
-    return match[1]
-
-
-def _platform(file: str) -> Optional[str]:
-    """The wheel's first platform tag: an old pip does not know by itself that the newest tags fit."""
-    match = _FILE.fullmatch(file)
-    return match[1] if match and match[1] != "any" else None
-
-
-@dataclass(frozen=True)
 class Wheels:
     """The sources of wheels: folders, then ``pip``, which is ``None`` where nothing may be fetched."""
 
@@ -357,11 +294,11 @@ class Wheels:
         if self.pip is None:
             raise TransferError(
                 f"{wheel.file}: not here, and --offline fetches nothing.",
-                advice="Put it into a folder for --wheels, or take what has NVIDIA's libraries inside: "
-                "--layout full.",
+                advice=f"Put it into a folder for --wheels{_OR_FULL}.",
             )
         say(f"Fetching {wheel.file} ({amount(wheel.size)}) through pip.")
-        return self.pip.download(wheel, work)
+        requirement, platform = _requirement(wheel), _platform(wheel.file)
+        return self.pip.download(requirement, [wheel.sha256], work, platform=platform, otherwise=_OR_FULL)
 
     def find(self, wheel: WheelEntry) -> Optional[Path]:
         """A file with exactly the wheel's bytes, whatever its name; one that has it is looked at first."""
@@ -374,3 +311,17 @@ class Wheels:
         yield from (folder / wheel.file for folder in self.folders)
         for folder in self.folders:
             yield from sorted(path for path in folder.glob("*.whl") if path.name != wheel.file)
+
+
+def _requirement(wheel: WheelEntry) -> str:
+    """``nvidia-cublas-cu12==12.9.1.4``; nothing that pip could take for an option gets through."""
+    match = _SOURCE.fullmatch(wheel.source)
+    if match is None:
+        raise bad_package(repr(wheel.source), "the manifest names no wheel that pip could be asked for")
+    return match[1]
+
+
+def _platform(file: str) -> Optional[str]:
+    """The wheel's first platform tag: an old pip does not know by itself that the newest tags fit."""
+    match = _FILE.fullmatch(file)
+    return match[1] if match and match[1] != "any" else None

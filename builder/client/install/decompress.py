@@ -23,19 +23,6 @@ from builder.client.probe.processes import output_of
 from builder.errors import CommandError, IntegrityError, ToolMissingError
 from builder.formats.package_names import Form
 
-_FIRST_BYTES = {b"\x28\xb5\x2f\xfd": Form.ZST, b"\x1f\x8b": Form.GZ}
-"""RFC 8878, section 3.1.1, and RFC 1952, section 2.3.1."""
-
-
-def form_in(file: Path) -> Optional[Form]:
-    """The kind of archive that a file is, by its first bytes; ``None`` for anything else."""
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(4)
-    except OSError:
-        return None
-    return next((form for magic, form in _FIRST_BYTES.items() if head.startswith(magic)), None)
-
 
 def readable(form: Form) -> bool:
     """Whether this machine can unpack such archives."""
@@ -178,10 +165,16 @@ def _reader(modules: Tuple[str, ...], find: Find) -> _Reader:
         for reader in _readers(modules, find):
             if reader.works(sample):
                 return reader
+    raise no_zstd()
+
+
+def no_zstd(*details: str) -> ToolMissingError:
+    """The error where nothing reads zstd; ``details`` are lines about what was tried."""
     advice = _ADVICE.get(sys.platform, _ADVICE["linux"])
-    raise ToolMissingError(
+    return ToolMissingError(
         f"Nothing here can unpack zstd. Install one of: {advice}, or Python 3.14.",
         advice="Where the release has a .tar.gz of the package, every Python reads it.",
+        details=details,
     )
 
 

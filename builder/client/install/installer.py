@@ -19,7 +19,8 @@ from builder.client.install.current import (
     switch,
     versions,
 )
-from builder.client.install.decompress import open_tar, readable, require_zstd
+from builder.client.install.decompress import no_zstd, open_tar, readable
+from builder.client.install.layouts import pick, within
 from builder.client.install.obtain import coming, obtain, remove_leftovers
 from builder.client.install.prefix import (
     INFO,
@@ -28,8 +29,9 @@ from builder.client.install.prefix import (
     forget_downloads,
     write_json,
 )
-from builder.client.install.source import Located, pick, within
+from builder.client.install.source import Located
 from builder.client.install.unpack import extract, manifest_in, read_manifest, whole
+from builder.client.install.zstd_wheel import bring_zstd
 from builder.client.trials.try_out import OrtTrials, TryOut, require_loading
 from builder.errors import ConfigError, IntegrityError
 from builder.files.disk import rename, sync_folder
@@ -104,8 +106,6 @@ def install(job: InstallJob) -> InstallResult:
     ``DiskError``, ``ToolMissingError`` (no zstd, no pip) or ``LoadError`` (it does not load here).
     """
     wanted = within(job.offers, job.layout)
-    if not any(readable(form_of(offer.file)) for offer in wanted):
-        require_zstd()
     require_ours(job.prefix)
     with changing(job.prefix, job.means.say, also=_AGAIN):
         return _install(job, wanted)
@@ -189,10 +189,19 @@ def _nothing_missing(job: InstallJob, thin: IndexPackage) -> bool:
 
 
 def _bring(job: InstallJob, wanted: Tuple[IndexPackage, ...]) -> Made:
+    if not any(readable(form_of(offer.file)) for offer in wanted):
+        _bring_zstd(job.means)
     package, why = pick(wanted, job.layout, lambda thin: _nothing_missing(job, thin))
     folder = job.prefix.folder(package)
     manifest, tried = _unpack(job, package, _fetch(job, package), folder)
     return Made(folder, package, manifest, tried, fresh=True, why=why)
+
+
+def _bring_zstd(means: CompletionMeans) -> None:
+    """Make zstd readable, or raise ``ToolMissingError``, before anything else is fetched."""
+    if means.wheels.pip is None:
+        raise no_zstd()
+    bring_zstd(means.wheels.pip, means.prefix, means.say)
 
 
 def _fetch(job: InstallJob, package: IndexPackage) -> Path:

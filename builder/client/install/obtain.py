@@ -204,9 +204,9 @@ class ProgressTally:
                 self._done[number] = done
                 self.report(sum(self._done.values()), self.total)
 
-        def again(line: str) -> None:
+        def say(line: str) -> None:
             with self._going():
-                web.again(line)
+                web.say(line)
 
         def pause(seconds: float) -> None:
             while seconds > 0:
@@ -215,7 +215,7 @@ class ProgressTally:
                 web.sleep(min(seconds, 1.0))
                 seconds -= 1.0
 
-        return replace(web, progress=received, again=again, sleep=pause)
+        return replace(web, progress=received, say=say, sleep=pause)
 
     @contextmanager
     def _going(self) -> Iterator[None]:

@@ -1,23 +1,23 @@
-"""The index: where it and its packages lie, and which of a package's archives this machine takes.
+"""The index: where it and its packages lie.
 
 An index is a URL, a file or a folder. A single archive is its own index, made from the manifest inside.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import Callable, Dict, Optional, Sequence, Tuple, Union
-from urllib.parse import urljoin, urlsplit
+from typing import Dict, Optional, Union
+from urllib.parse import urldefrag, urljoin, urlsplit
 
-from builder.client.install.decompress import form_in, open_tar, readable
-from builder.client.install.unpack import read_manifest
-from builder.errors import ConfigError, NoCompatiblePackageError, ParseError, TransferError, ValidationError
-from builder.files.digest import sha256_of, size_of
+from builder.errors import ConfigError, ParseError, TransferError, ValidationError
+from builder.files.digest import other_bytes
 from builder.files.http_client import Response, Web, read_small
-from builder.formats.index import Index, IndexPackage, StoredArchive, build_index, dumps, loads
-from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, Layout, form_of
-from builder.formats.text import amount, without_userinfo
+from builder.formats.index import Index, loads
+from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
+from builder.formats.text import without_userinfo
 
 
 def network(web: Web, *, offline: bool) -> Web:
@@ -61,10 +61,13 @@ def locate(place: Optional[Place], web: Web) -> Located:
         raise ConfigError("No index: pass --index URL|FILE|DIR or set ORTPACKS_INDEX.")
     if isinstance(place, Path) and place.is_dir():
         place /= INDEX
-    if isinstance(place, Path) and (place.name.endswith(ARCHIVE_SUFFIXES) or form_in(place)):
-        return Located(index_of(place), place, alone=True)
-    content = _read_file(place) if isinstance(place, Path) else read_small(place, INDEX_LIMIT, web)
-    where = without_userinfo(str(place))
+    form = _archive_form(place) if isinstance(place, Path) else None
+    if isinstance(place, Path) and form is not None:
+        from builder.client.install.lone_archive import index_of  # noqa: PLC0415 an index needs none of it
+
+        return Located(index_of(place, form), place, alone=True)
+    content = _read_file(place) if isinstance(place, Path) else _fetched(place, web)
+    where = without_userinfo(urldefrag(str(place)).url)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -81,6 +84,50 @@ def locate(place: Optional[Place], web: Web) -> Located:
         raise ParseError(f"{where} is not an index.", advice=advice) from error
 
 
+_PIN = re.compile(r"sha256=([0-9a-f]{64})")
+
+_HERE = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
+
+
+def _fetched(url: str, web: Web) -> bytes:
+    """The index's bytes, held to the sha256 that the URL's fragment promises, if it has one.
+
+    Raises ``ConfigError`` for any other fragment, ``IntegrityError`` or ``TransferError``.
+    """
+    address, pin = urldefrag(url)
+    shown, split, promised = without_userinfo(address), urlsplit(address), _PIN.fullmatch(pin)
+    if pin and promised is None:
+        raise ConfigError(f"{shown}#{pin}: what stands behind # is sha256= and 64 hexadecimal digits.")
+    if split.scheme == "http" and promised is None and _HERE.fullmatch(split.hostname or "") is None:
+        web.say(f"{shown}: {_IN_BETWEEN}")
+    content = read_small(address, INDEX_LIMIT, web)
+    digest = sha256(content).hexdigest()
+    if promised is not None and promised[1] != digest:
+        raise other_bytes(f"{shown}: not the index that was named", promised[1], digest)
+    return content
+
+
+_IN_BETWEEN = (
+    "without https anybody on the way can change what comes, and its checksums with it. Use https, or name "
+    "the index with its sha256: …/index.json#sha256=…"
+)
+
+
+_FIRST_BYTES = {b"\x28\xb5\x2f\xfd": Form.ZST, b"\x1f\x8b": Form.GZ}
+"""RFC 8878, section 3.1.1, and RFC 1952, section 2.3.1."""
+
+
+def _archive_form(file: Path) -> Optional[Form]:
+    """The kind of archive that a file is, by its first bytes, else its name; ``None`` for anything else."""
+    named = form_of(file.name) if file.name.endswith(ARCHIVE_SUFFIXES) else None
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(4)
+    except OSError:
+        return named
+    return next((form for magic, form in _FIRST_BYTES.items() if head.startswith(magic)), named)
+
+
 def _read_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
@@ -89,71 +136,3 @@ def _read_file(path: Path) -> bytes:
         raise TransferError(
             f"{path}: {error.strerror}. --index takes a URL, an index.json or the folder it is in."
         ) from error
-
-
-def index_of(archive: Path) -> Index:
-    """An index with this package in it.
-
-    Its bytes are promised by nobody else: they are taken for what they are, and the manifest inside holds
-    each file to its own sha256. Its name may be another one than the package's: browsers change it. What it
-    says is held to an index's rules. Raises ``TransferError``, ``IntegrityError``, ``ToolMissingError`` or
-    ``ConfigError``.
-    """
-    if not archive.is_file():
-        raise TransferError(f"{archive}: no such file. A package's archive, or a folder with index.json.")
-    form = form_in(archive) or form_of(archive.name)
-    with open_tar(archive, form) as stream:
-        manifest = read_manifest(stream, archive.name)
-    stored = StoredArchive(f"{manifest.name}{form.value}", size_of(archive), sha256_of(archive))
-    return loads(dumps(build_index("", [(manifest, stored)], manifest.models)), archive.name)
-
-
-def within(offers: Sequence[IndexPackage], wish: Optional[str]) -> Tuple[IndexPackage, ...]:
-    """The offers of the layout asked for. ``NoCompatiblePackageError`` where there is none."""
-    mine = tuple(offer for offer in offers if wish in {None, offer.layout})
-    if not mine:
-        there = ", ".join(sorted({offer.layout for offer in offers}))
-        raise NoCompatiblePackageError(
-            f"--layout {wish}: {offers[0].name} is released in layout {there} only.",
-            advice="Leave --layout out, or name that one.",
-        )
-    return mine
-
-
-def pick(
-    offers: Sequence[IndexPackage],
-    wish: Optional[str],
-    nothing_missing: Callable[[IndexPackage], bool],
-) -> Tuple[IndexPackage, str]:
-    """One of ``offers``, which are ``within`` the wish, best first; and why this one.
-
-    Thin where that costs no more than its archive (``nothing_missing``), else full. zstd where it is read.
-    """
-    usable = [offer for offer in offers if readable(form_of(offer.file))] or list(offers)
-    full, thin = _first(usable, Layout.FULL), _first(usable, Layout.THIN)
-    if full is None or thin is None:
-        chosen, why = usable[0], _no_choice(offers, wish)
-    elif nothing_missing(thin):
-        saved = f"{amount(thin.size)} are fetched instead of {amount(full.size)}"
-        chosen, why = thin, f"NVIDIA's libraries are on this machine, {saved}"
-    else:
-        chosen, why = full, "not all of NVIDIA's libraries are on this machine"
-    return chosen, f"Layout {chosen.layout}: {why}.{_form_note(chosen, offers)}"
-
-
-def _first(offers: Sequence[IndexPackage], layout: Layout) -> Optional[IndexPackage]:
-    return next((offer for offer in offers if offer.layout == layout.value), None)
-
-
-def _no_choice(offers: Sequence[IndexPackage], wish: Optional[str]) -> str:
-    if wish is not None:
-        return "as asked with --layout"
-    one_layout = len({offer.layout for offer in offers}) == 1
-    return "the release has no other" if one_layout else "nothing here can unpack the other"
-
-
-def _form_note(chosen: IndexPackage, offers: Sequence[IndexPackage]) -> str:
-    better = any(offer.layout == chosen.layout and form_of(offer.file) is Form.ZST for offer in offers)
-    if form_of(chosen.file) is Form.GZ and better:
-        return " As gzip: nothing here can unpack zstd."
-    return ""

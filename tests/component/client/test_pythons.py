@@ -6,14 +6,15 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from builder.client.cli import COMMANDS
 from tests.doubles.release import FILES, cut, serving, write_release
-from tests.doubles.wheels import WHEELS, unpacked
+from tests.doubles.wheels import WHEELS, Wheel, indexing, unpacked
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 
@@ -43,6 +44,8 @@ class Shell:
     pyz: Path
     home: Path
     path: str = "/usr/bin:/bin"
+    env: Mapping[str, str] = field(default_factory=dict)
+    """More than what it always gets."""
 
     def run(self, *argv: str | Path, code: int = 0, told: str | None = "") -> str:
         """What it printed. It warned of nothing: a ``DeprecationWarning`` is an error here.
@@ -52,6 +55,7 @@ class Shell:
         done = subprocess.run(
             [self.python, "-W", "error", "-I", "-S", self.pyz, *argv],
             env={
+                **self.env,
                 "PATH": self.path,
                 "HOME": str(self.home),
                 "ORTPACKS_FORCE_CC": "8.6",
@@ -126,16 +130,61 @@ def test_it_needs_nothing_but_python(shell: Shell, tmp_path: Path) -> None:
     assert bare.run("verify")
 
 
-def test_where_only_zstd_is_to_be_had_that_is_said_before_the_download(shell: Shell, tmp_path: Path) -> None:
-    if shell.python.endswith(("3.14", "3.15")):
+READ_ZSTD = ("3.14", "3.15")
+
+MACS_BSDTAR = """#!/bin/sh
+echo "bsdtar: Error opening archive: Can't initialize filter; unable to run program \\"zstd -d -qq\\"" >&2
+exit 1
+"""
+"""What libarchive without libzstd says, on a Mac without the program."""
+
+
+@pytest.fixture
+def mac(shell: Shell, tmp_path: Path) -> Shell:
+    """Nothing on it reads zstd, and its bsdtar seems to."""
+    if shell.python.endswith(READ_ZSTD):
         pytest.skip("this Python reads zstd")
-    index = write_release(tmp_path / "release")
     programs = tmp_path / "bin"
     programs.mkdir()
-    (programs / "bsdtar").write_text("#!/bin/sh\nexit 1\n")
+    (programs / "bsdtar").write_text(MACS_BSDTAR)
     (programs / "bsdtar").chmod(0o755)
-    with serving(index.parent) as server:
+    return replace(shell, path=str(programs))
+
+
+def test_a_decompressor_of_other_bytes_is_not_used_and_nothing_else_fetched(
+    mac: Shell, tmp_path: Path
+) -> None:
+    index = write_release(tmp_path / "release")
+    wheel = Wheel("zstandard", "0.25.0", {"zstandard/__init__.py": b"raise SystemExit"}, platform="any")
+    with serving(index.parent) as server, indexing([wheel]) as pypi:
+        bought = replace(mac, env={"PIP_INDEX_URL": pypi.url, "PIP_CONFIG_FILE": os.devnull})
         argv = ["install", "--index", f"{server.url}/", "--json"]
-        said = json.loads(replace(shell, path=str(programs)).run(*argv, code=4, told=None))
+        said = json.loads(bought.run(*argv, code=4, told=None))["error"]["message"]
         assert [path for path, _ in server.requests] == ["/index.json"]
-    assert said["error"]["message"].startswith("Nothing here can unpack zstd. Install one of: ")
+        assert pypi.fetched == [wheel.file]
+    assert said.startswith("Nothing here can unpack zstd. Install one of: ")
+    assert "zstandard==0.25.0 does not help: zstandard==0.25.0: the package index serves other bytes." in said
+
+
+def test_offline_and_without_pip_it_says_what_to_install_before_the_download(
+    mac: Shell, tmp_path: Path
+) -> None:
+    index = write_release(tmp_path / "release")
+    said = mac.run("install", "--offline", index.parent, "--json", code=4, told=None)
+    assert "does not help" not in said
+    no_pip = replace(mac, env={"PYTHONPATH": str(tmp_path)})
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['pip'] = None\n")
+    with serving(index.parent) as server:
+        said = no_pip.run("install", "--index", f"{server.url}/", "--json", code=4, told=None)
+        assert [path for path, _ in server.requests] == ["/index.json"]
+    assert "has pip, which fetches zstandard==0.25.0" in said
+
+
+@pytest.mark.integration
+def test_where_only_zstd_is_to_be_had_a_pinned_decompressor_is_fetched(mac: Shell, tmp_path: Path) -> None:
+    index = write_release(tmp_path / "release")
+    online = replace(mac, env={name: value for name, value in os.environ.items() if "PATH" not in name})
+    online.run("install", "--index", index, "--quiet")
+    assert mac.run("verify")
+    assert list((tmp_path / ".local/share/ortpacks/.ortpacks/parts").iterdir()) == []
+    assert "it is there" in mac.run("install", "--index", index, told=None), "no zstd is needed for that"

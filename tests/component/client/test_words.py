@@ -108,13 +108,31 @@ def test_enter_removes_nothing(machine: Machine, release: Path) -> None:
     assert machine.run("verify") == 0
 
 
-@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["-h"]])
+@pytest.mark.parametrize("argv", [["--version"], ["--help"], ["-h"], []])
 def test_the_program_tells_its_version_and_its_use(machine: Machine, argv: list[str]) -> None:
     assert machine.run(*argv) == 0
     wanted = ["ortpacks of no release, with Python 3."] if argv == ["--version"] else [
         "ortpacks.pyz install", 'eval "$(python3 ortpacks.pyz env)"'
     ]  # fmt: skip
     assert all(words in machine.out for words in wanted)
+
+
+def test_help_is_one_screen_and_each_command_says_the_rest(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal of 80 columns and 24 rows, one of them the prompt's. Python 3.14 would colour it."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert machine.run("--help") == 0
+    lines = machine.out.splitlines()
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in cli.COMMANDS)
+    for name in cli.COMMANDS:
+        assert machine.run(name, "--help") == 0
+        assert "exit codes:" in machine.out
+        assert "environment:" in machine.out
+        assert "\x1b" not in machine.out
 
 
 @pytest.mark.parametrize(("platform", "start"), [("win-x64", "$env:"), ("linux-x64", "export ")])

@@ -5,14 +5,20 @@ from __future__ import annotations
 import pytest
 
 from builder.formats.manifest import ModelRule
+from builder.project.variants import Project
 from builder.selection.select import recommend, usable_vram
 
 MODELS = (
     ModelRule("1.1b-gpu", "gpu", vram_mib=6000),
     ModelRule("0.6b-gpu", "gpu", vram_mib=3500),
     ModelRule("1.1b-int8", "cpu", cores=8, ram_gib=16),
-    ModelRule("0.6b-cpu", "cpu"),
+    ModelRule("0.6b-cpu", "cpu", cores=4, ram_gib=8),
+    ModelRule("0.3b-cpu", "cpu"),
 )
+
+
+def test_this_is_the_table_of_a_release(project: Project) -> None:
+    assert project.models == MODELS
 
 
 @pytest.mark.parametrize(
@@ -24,6 +30,15 @@ MODELS = (
         (None, 8, 16, "1.1b-int8"),
         (None, 8, 15, "0.6b-cpu"),
         (None, 7, 16, "0.6b-cpu"),
+        (4096, 4, 8, "0.6b-gpu"),
+        (6144, 4, 8, "1.1b-gpu"),
+        (98304, 2, 4, "1.1b-gpu"),
+        (None, 2, 4, "0.3b-cpu"),
+        (None, 4, 8, "0.6b-cpu"),
+        (None, 16, 32, "1.1b-int8"),
+        (None, 4, 7, "0.3b-cpu"),
+        (None, 3, 64, "0.3b-cpu"),
+        (2048, 2, 4, "0.3b-cpu"),
     ],
 )
 def test_the_first_model_whose_floors_are_met(vram: int | None, cores: int, ram: int, model: str) -> None:

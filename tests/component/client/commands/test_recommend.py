@@ -58,6 +58,27 @@ def test_the_table_decides_by_the_memory_there_is(tmp_path: Path, vram: str, wan
     assert (said["model"], said["tested"], said["attempts"]) == (wanted, False, [])
 
 
+def test_an_application_s_own_table_counts_instead_of_the_releases(tmp_path: Path) -> None:
+    own = tmp_path / "models.json"
+    own.write_text(json.dumps({"models": [{"model": "mine", "device": "gpu", "vram_mib": 8000}]}))
+    machine, index = machine_with(tmp_path)
+    assert machine.answer("recommend", "--index", index, "--models", str(own))["model"] == "mine"
+    assert machine.run("install", "--index", index, "--models", str(own)) == 0, machine.err
+    assert gpu_info(machine)["recommendedModel"] == "mine"
+    machine.env = {**machine.env, "ORTPACKS_FORCE_MEMORY": "7999"}
+    assert machine.answer("recommend", "--index", index, "--models", str(own))["model"] is None
+
+
+@pytest.mark.parametrize("content", [None, b"\xff", b"{}"])
+def test_a_table_that_cannot_be_read_is_a_message(tmp_path: Path, content: bytes | None) -> None:
+    machine, index = machine_with(tmp_path)
+    own = tmp_path / "models.json"
+    if content is not None:
+        own.write_bytes(content)
+    assert machine.run("recommend", "--index", index, "--models", str(own)) == 2
+    assert str(own) in machine.err
+
+
 def test_a_model_that_opens_is_tested(tmp_path: Path, model: Path) -> None:
     machine, index = machine_with(tmp_path)
     said = machine.answer("recommend", "--index", index, "--try", str(model))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from builder.files import http_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, Fault, Handler, Server, name_of, serving, write_release
 
@@ -171,6 +173,19 @@ def test_a_byte_a_connection_is_not_followed_for_ever(machine: Machine, server: 
     server.faults += [one] * size
     assert install(machine, server) == 10
     assert f"ended after 50 of {size} bytes (tried 50 times)" in machine.err
+
+
+def test_a_server_that_does_not_answer_is_told_before_it_is_given_up(
+    machine: Machine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(http_client, "TIMEOUT_SECONDS", 0.5)
+    server.faults += [lambda handler, content: time.sleep(0.8)] * 5
+    assert install(machine, server) == 10
+    url = f"{server.url}/{ARCHIVE}"
+    told = [line for line in machine.err.splitlines() if line.startswith(url)]
+    assert told[:2] == [f"{url}: no answer yet", f"{url}: timed out; trying again in 1 s"]
+    assert told.count(told[0]) == 5
 
 
 def test_what_is_tried_again_is_told(machine: Machine, server: Server) -> None:

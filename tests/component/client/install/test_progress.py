@@ -73,27 +73,27 @@ def test_the_next_file_begins_anew() -> None:
 
 
 def quiet(
-    again: Callable[[str], None] = lambda _: None, sleep: Callable[[float], None] = lambda _: None
+    say: Callable[[str], None] = lambda _: None, sleep: Callable[[float], None] = lambda _: None
 ) -> Web:
     """A network that is not asked."""
-    return Web(open=open_url, sleep=sleep, progress=lambda done, total: None, again=again)
+    return Web(open=open_url, sleep=sleep, progress=lambda done, total: None, say=say)
 
 
 def test_what_arrives_side_by_side_is_added_up_and_stops_together() -> None:
     told: list[tuple[int, int]] = []
     said: list[str] = []
     tally = ProgressTally(lambda done, total: told.append((done, total)), 300)
-    first, second = (tally.web_of(number, quiet(again=said.append)) for number in (0, 1))
+    first, second = (tally.web_of(number, quiet(say=said.append)) for number in (0, 1))
     first.progress(100, 150)
     second.progress(30, 150)
     first.progress(150, 150)
-    second.again("it broke off")
+    second.say("it broke off")
     assert (told, said) == ([(100, 300), (130, 300), (180, 300)], ["it broke off"])
     tally.stop()
     with pytest.raises(TransferError, match="another part"):
         second.progress(60, 150)
     with pytest.raises(TransferError, match="another part"):
-        second.again("it broke off")
+        second.say("it broke off")
     assert len(told) + len(said) == 4
 
 

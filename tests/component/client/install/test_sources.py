@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from builder.client.cli import mirrored
 from tests.doubles import release as release_double
 from tests.doubles.machine import Machine
-from tests.doubles.release import FILES, name_of, serving, write_release
+from tests.doubles.release import FILES, Server, name_of, serving, write_release
 from tests.doubles.wheels import CUBLAS, CUDNN, WHEELS, indexing
 
 ARCHIVE = f"{name_of('modern')}.tar.zst"
@@ -206,3 +208,52 @@ def test_a_url_of_a_folder_without_its_slash_is_told(machine: Machine, release: 
         (release.parent / "page").write_text("<html>")
         assert machine.run("select", "--index", f"{server.url}/page") == 2
         assert f"The URL of a folder ends with a slash: {server.url}/page/" in machine.err
+
+
+@pytest.fixture
+def served(release: Path) -> Iterator[Server]:
+    with serving(release) as server:
+        yield server
+
+
+def test_an_index_named_with_its_sha256_is_that_one_or_none(
+    machine: Machine, release: Path, served: Server
+) -> None:
+    pin = f"#sha256={hashlib.sha256((release / 'index.json').read_bytes()).hexdigest()}"
+    assert machine.run("install", "--index", f"{served.url}/{pin}") == 0, machine.err
+    (release / "index.json").write_text((release / "index.json").read_text() + " ")
+    assert machine.run("select", "--index", f"{served.url}/index.json{pin}") == 7
+    assert f"{served.url}/index.json: not the index that was named." in machine.err
+
+
+@pytest.mark.parametrize("pin", ["sha256=12", "sha512=ab", "index", f"sha256={'0' * 63}G"])
+def test_a_promise_that_nothing_can_be_held_to_is_refused(machine: Machine, served: Server, pin: str) -> None:
+    assert machine.run("select", "--index", f"{served.url}/index.json#{pin}") == 2
+    assert "sha256= and 64 hexadecimal digits" in machine.err
+    assert served.requests == []
+
+
+@pytest.mark.parametrize(
+    ("url", "warned"),
+    [
+        ("http://mirror.example/index.json", True),
+        ("http://10.0.0.7/index.json", True),
+        ("http://127.evil.example/index.json", True),
+        ("http://user:s3cret@mirror.example:8080/", True),
+        (f"http://mirror.example/index.json#sha256={'0' * 64}", False),
+        ("https://mirror.example/index.json", False),
+        ("http://localhost:1/index.json", False),
+        ("http://127.0.0.1:1/", False),
+        ("http://[::1]:1/", False),
+    ],
+)
+def test_without_https_and_beyond_this_machine_a_user_is_warned(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, url: str, warned: bool
+) -> None:
+    """Nothing is fetched: the proxy is none."""
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "")
+    assert machine.run("select", "--index", url) == 10
+    assert ("anybody on the way can change what comes" in machine.err) is warned
+    assert "s3cret" not in machine.err

@@ -1,0 +1,69 @@
+"""pip, asked for wheels whose sha256 is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional, Sequence, Tuple
+
+from builder.client.probe.processes import ProcessAnswer, Work
+from builder.errors import ToolMissingError
+from builder.files.digest import other_bytes, sha256_of
+from builder.files.pip_download import NO_PIP, downloaded, pip_download, refusal
+
+
+@dataclass(frozen=True)
+class Pip:
+    """The pip of the first of ``pythons`` that has one."""
+
+    pythons: Tuple[str, ...]
+    """The Python that runs this is the first."""
+    work: Work
+
+    def download(
+        self,
+        requirement: str,
+        hashes: Sequence[str],
+        folder: Path,
+        *,
+        platform: Optional[str] = None,
+        otherwise: str = "",
+    ) -> Path:
+        """The wheel of ``requirement`` with one of the sha256 ``hashes``, in the empty ``folder``.
+
+        ``platform`` is a tag for pip, ``otherwise`` ends the advice where the wheel is not to be had. The
+        folder also takes pip's own temporary files. Raises ``ToolMissingError`` (no pip), ``TransferError``
+        (not to be had), ``IntegrityError`` (other bytes) or ``DiskError``.
+        """
+        requirements = folder / "requirements.txt"
+        options = "".join(f" --hash=sha256:{sha256}" for sha256 in hashes)
+        requirements.write_text(f"{requirement}{options}\n", encoding="utf-8")
+        tags = ["--platform", platform] if platform else []
+        answer = self._run(["--require-hashes", "-r", str(requirements), *tags], folder)
+        if answer is None:
+            raise ToolMissingError(
+                f"None of {', '.join(self.pythons)} has pip, which fetches {requirement}.",
+                advice=f"Install it (apt install python3-pip, python3 -m ensurepip){otherwise}.",
+            )
+        if answer.code != 0:
+            advice = f"Set its index (PIP_INDEX_URL, pip.conf){otherwise}."
+            raise refusal(requirement, answer.stderr.splitlines(), advice)
+        path = downloaded(folder, requirement)
+        digest = sha256_of(path)
+        if digest not in hashes:
+            raise other_bytes(f"{path.name}: sha256 differs", " or ".join(hashes), digest)
+        return path
+
+    def _run(self, wanted: Sequence[str], folder: Path) -> Optional[ProcessAnswer]:
+        """What the first pip that is there answers; ``None`` where there is none."""
+        for python in self.pythons:
+            answer = self._try(pip_download(python, folder, wanted), folder)
+            if answer is not None and answer.code != NO_PIP:
+                return answer
+        return None
+
+    def _try(self, argv: Sequence[str], folder: Path) -> Optional[ProcessAnswer]:
+        try:
+            return self.work(argv, folder)
+        except OSError:
+            return None

@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 from builder.client.commands.environment import SHELLS, library_path, separators
 from builder.client.install.prefix import Prefix, default_prefix
 from builder.client.world import ClientOptions, CommandAnswer, World, head
-from builder.errors import BuilderError, ConfigError, ValidationError, os_error
+from builder.errors import BuilderError, ConfigError, DiskError, ValidationError, os_error
 from builder.files.disk import absolute
 from builder.formats.package_names import INDEX, Layout
 from builder.formats.text import shown, without_userinfo
@@ -43,6 +43,14 @@ COMMANDS = {
 INTERRUPTED = 130
 
 _ADVICE = "interrupted; run it again to go on"
+
+_NO_THREAD = "can't start new thread"
+"""What ``threading`` says where the system starts none."""
+
+_SHORT = (
+    "The system gives this process no more memory or threads. Raise the limit (ulimit -v, ulimit -u; of a "
+    "container --memory, --pids-limit) and run it again to go on."
+)
 
 _LISTED_COMMANDS = "\n".join(f"  {name:<9}  {text}" for name, (_, text) in COMMANDS.items())
 
@@ -68,7 +76,7 @@ exit codes:
   7  bytes are not what they should be
   9  --variant has no package for this platform, or not in that --layout
  10  a download did not come through
- 11  the disk is full or cannot be written, or the answer cannot
+ 11  the disk is full or cannot be written, or the answer cannot; no memory, no threads
  12  the package is whole and does not load on this machine
 130  interrupted
 141  whoever read the output went away
@@ -132,6 +140,10 @@ def main(
     except OSError as error:
         failure = os_error(error)
         return _failed(failure.exit_code, str(failure), argv, as_json, out, err)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and str(error) != _NO_THREAD:
+            raise
+        return _failed(DiskError.exit_code, _SHORT, argv, as_json, out, err)
     except KeyboardInterrupt:
         return _failed(INTERRUPTED, _ADVICE, argv, as_json, out, err)
     text = "\n".join(answer.lines)

@@ -25,11 +25,7 @@ NO_TAR = (tarfile.TarError, ValueError, RecursionError, OverflowError)
 _DEEPEST = 16
 """Parts of a path; ours have three. Folders in thousands of folders cannot be removed again."""
 
-_UNFIT = re.compile(r'[\x00-\x1f<>:"|?*\\\ud800-\udfff]|[. ](?:/|$)')
-"""What Windows has in no name, or drops from a name's end; and what UTF-8 cannot spell."""
-
-_DEVICE = re.compile(r"(?:^|/)(?:con|prn|aux|nul|(?:com|lpt)[0-9¹²³])(?:[./]|$)", re.IGNORECASE)
-"""Names that are no files on Windows, whatever ending they have ("Naming Files, Paths, and Namespaces")."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def forward_tar(stream: IO[bytes]) -> tarfile.TarFile:
@@ -44,10 +40,10 @@ def bad_package(where: str, why: str, details: Sequence[str] = ()) -> IntegrityE
 
 
 def is_plain(path: str) -> bool:
-    """Whether a relative path is short and leads nowhere else on any system: no way up, drive or device."""
+    """Whether a relative path is short and leads nowhere else: no way up, no drive, no empty part."""
     parts = path.split("/")
-    plain = "" not in parts and len(parts) <= _DEEPEST
-    return plain and _UNFIT.search(path) is None and _DEVICE.search(path) is None
+    plain = all(part not in {"", ".", ".."} for part in parts)
+    return plain and len(parts) <= _DEEPEST and not set(path) & set("\\:\0") and not _SURROGATE.search(path)
 
 
 def parts_of(path: str, where: str) -> Tuple[str, ...]:

@@ -84,7 +84,7 @@ def locate(place: Optional[Place], web: Web) -> Located:
         raise ParseError(f"{where} is not an index.", advice=advice) from error
 
 
-_PIN = re.compile(r"sha256=([0-9a-f]{64})")
+_PIN = re.compile(r"sha256=([0-9A-Fa-f]{64})")
 
 _HERE = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
 
@@ -102,8 +102,8 @@ def _fetched(url: str, web: Web) -> bytes:
         web.say(f"{shown}: {_IN_BETWEEN}")
     content = read_small(address, INDEX_LIMIT, web)
     digest = sha256(content).hexdigest()
-    if promised is not None and promised[1] != digest:
-        raise other_bytes(f"{shown}: not the index that was named", promised[1], digest)
+    if promised is not None and promised[1].lower() != digest:
+        raise other_bytes(f"{shown}: not the index that was named", promised[1].lower(), digest)
     return content
 
 

@@ -7,6 +7,7 @@ Python 3.9.
 
 from __future__ import annotations
 
+import re
 import tarfile
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -38,6 +39,14 @@ MANIFEST_LIMIT = 16 * 2**20
 """Bytes; a real manifest has some ten thousand."""
 
 COUNT_LIMIT = 10_000
+
+_UNFIT = re.compile(
+    r'[\x00-\x1f<>:"|?*\\]|[. ](?:/|$)|(?:^|/)(?:con|prn|aux|nul|(?:com|lpt)[0-9¹²³])(?:[./]|$)'
+)
+"""What Windows has in no name, drops from a name's end, or takes for a device, in small letters.
+
+Microsoft, "Naming Files, Paths, and Namespaces". Packages are held to it on every system.
+"""
 
 
 def extract(stream: IO[bytes], top: str, folder: Path, limit: int) -> Manifest:
@@ -122,6 +131,9 @@ def _wanted(manifest: Manifest, top: str, limit: int) -> Dict[Tuple[str, ...], F
     """What must come out of the archive, by place. What comes from elsewhere is held to the same rules."""
     entries = {parts_of(entry.path, top): entry for entry in manifest.files}
     alike = {entry.path.casefold() for entry in manifest.files}  # one file on Windows and macOS
+    unfit = next((path for path in alike if _UNFIT.search(path)), None)
+    if unfit is not None:
+        raise bad_package(top, f"its manifest lists {unfit!r}, which is no name of a file on Windows")
     if len(manifest.files) > COUNT_LIMIT or len(alike) != len(manifest.files):
         raise bad_package(top, f"its manifest lists {len(manifest.files)} files, some twice or too many")
     if {(MANIFEST,), (INFO,)} & set(entries) or any(entry.size < 0 for entry in manifest.files):

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from builder.client.output import Output
 from builder.errors import ValidationError
 from tests.doubles.gpus import program
 from tests.doubles.hostile import says
+from tests.doubles.machine import Machine
 from tests.doubles.release import serving, write_release
 
 GPU = {"ORTPACKS_FORCE_CC": "8.6", "ORTPACKS_FORCE_DRIVER": "570.133.07"}
@@ -158,3 +160,22 @@ def test_what_is_said_stands_below_the_progress() -> None:
     assert stream.getvalue() == (
         "\r10 %\r20 %\nit broke off; trying again\nit broke off again\n\r100 %\ndone\n"
     )
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_a_system_that_gives_no_more_is_told_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A container's limit of processes counts threads too."""
+    index = write_release(tmp_path / "release")
+    machine = Machine(tmp_path / "home")
+
+    def refuse(thread: threading.Thread) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert machine.run("install", "--index", str(index)) == 11
+    assert "no more memory or threads" in machine.err
+    assert machine.litter() == []
+    assert machine.run("install", "--index", str(index)) == 0, machine.err

@@ -219,7 +219,8 @@ def served(release: Path) -> Iterator[Server]:
 def test_an_index_named_with_its_sha256_is_that_one_or_none(
     machine: Machine, release: Path, served: Server
 ) -> None:
-    pin = f"#sha256={hashlib.sha256((release / 'index.json').read_bytes()).hexdigest()}"
+    digest = hashlib.sha256((release / "index.json").read_bytes()).hexdigest()
+    pin = f"#sha256={digest.upper()}"  # as Windows' Get-FileHash writes it
     assert machine.run("install", "--index", f"{served.url}/{pin}") == 0, machine.err
     (release / "index.json").write_text((release / "index.json").read_text() + " ")
     assert machine.run("select", "--index", f"{served.url}/index.json{pin}") == 7

@@ -81,7 +81,7 @@ def test_a_name_that_windows_takes_for_something_else_is_in_no_package(
     index = write_release(tmp_path / "release", files={**FILES, name: b"x"})
     with windows(tmp_path / "AppData"):
         assert machine.run("install", "--index", str(index)) == 7
-    assert "which does not lie in its folder" in machine.err
+    assert "is no name of a file on Windows" in machine.err
 
 
 def test_two_names_that_are_one_on_windows_and_macos_are_refused(machine: Machine, tmp_path: Path) -> None:

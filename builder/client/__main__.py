@@ -123,6 +123,8 @@ def _confirm(output: Output, question: str, default: bool) -> bool:
         line = sys.stdin.readline()
     except ValueError:  # no text
         return False
+    if not line:  # Ctrl-D ends no line
+        output.write("\n")
     return bool(line) and line.strip().lower() in {"y", "yes", *([""] if default else [])}
 
 

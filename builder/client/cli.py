@@ -227,6 +227,7 @@ def _options(
         look_in=tuple(_look_in(given.get("look_in") or [], env)),
         wheels=tuple(_folders(given.get("wheels") or [])),
         offline=given.get("offline") is not None,
+        root=None if given.get("trust_unsigned") else _shipped("root.json"),
         ask=not (given.get("yes") or given["json"]),
         explain=bool(given.get("explain")),
         local=bool(given.get("installed")),
@@ -281,11 +282,16 @@ def _index(given: Mapping[str, object], env: Mapping[str, str]) -> Union[str, Pa
 
 def _default_index() -> Optional[str]:
     """The index of the release this program was published with; ``None`` when run from the source tree."""
+    data = _shipped("default_index.txt")
+    return data.decode().strip() if data else None
+
+
+def _shipped(name: str) -> Optional[bytes]:
+    """A file that the program was published with; ``None`` where it was not."""
     try:
-        data = pkgutil.get_data("builder.client", "default_index.txt")
+        return pkgutil.get_data("builder.client", name)
     except OSError:
         return None
-    return data.decode().strip() if data else None
 
 
 def mirrored(base: str, default: Optional[str]) -> str:
@@ -392,6 +398,11 @@ def _add_sources(command: argparse.ArgumentParser) -> None:
     )
     sources.add_argument(
         "--mirror", type=_text, metavar="URL", help="a copy of the releases, by its base URL"
+    )
+    command.add_argument(
+        "--trust-unsigned",
+        action="store_true",
+        help="take a release that nobody signed, of a mirror of yours",
     )
 
 

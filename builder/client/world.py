@@ -73,6 +73,8 @@ class ClientOptions:
     """Folders that may hold NVIDIA's wheels."""
     offline: bool = False
     """Nothing may be fetched."""
+    root: Optional[bytes] = None
+    """Names the keys that have to have signed the release; ``None``: it need not be signed."""
     ask: bool = False
     """Whether the user wants to be asked before anything changes."""
     explain: bool = False

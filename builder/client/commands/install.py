@@ -6,7 +6,15 @@ from dataclasses import replace
 from typing import Dict, List
 
 from builder.client.commands.recommend import by_table
-from builder.client.commands.select_package import Scene, choice_value, choose, explained, look, note_verdict
+from builder.client.commands.select_package import (
+    Scene,
+    choice_value,
+    choose,
+    explained,
+    look,
+    note_verdict,
+    remember,
+)
 from builder.client.install.complete import (
     CompletionMeans,
     Nearby,
@@ -36,6 +44,7 @@ def answer_install(world: World, options: ClientOptions) -> CommandAnswer:
     job = _job(world, options, choice, choice.package, scene)
     _ask(world, options, job, choice.package)
     result = install(job)
+    remember(world, options, scene.located)
     choice = replace(choice, package=result.package)
     note_verdict(world, options, scene, choice, by_table(choice, scene, world))
     value = {**head("install"), **choice_value(choice), "installed": _value(result)}

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional
 
-from builder.client.commands.select_package import package_value
+from builder.client.commands.select_package import package_value, release
 from builder.client.install.current import (
     detach,
     folder_in_use,
@@ -24,7 +24,6 @@ from builder.client.install.current import (
     versions,
 )
 from builder.client.install.prefix import Prefix, changing, clear_parts, forget_downloads, read_info
-from builder.client.install.source import locate, network
 from builder.client.install.unpack import verify
 from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.errors import IntegrityError, NothingToDoError, TransferError
@@ -144,7 +143,7 @@ def _release(world: World, options: ClientOptions) -> Optional[Index]:
     """The index, where there is one to ask and the user wants it."""
     if options.local or not options.index:
         return None
-    return locate(options.index, network(world.web, offline=options.offline)).index
+    return release(world, options).index
 
 
 def _versions(prefix: Prefix) -> Iterator[Dict[str, object]]:

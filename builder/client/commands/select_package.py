@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Optional, Sequence, Tuple
 
 from builder.client.commands.show_gpus import device_value, spelled
 from builder.client.install.prefix import changing, write_json
@@ -23,6 +23,9 @@ from builder.selection.choice import PackageChoice
 from builder.selection.choice import lines as table_lines
 from builder.selection.reasons import lacking, limits, refusal
 from builder.selection.select import JIT, only, select
+
+if TYPE_CHECKING:  # as in builder.client.world
+    from builder.client.install.signed import Trust
 
 
 def answer_select(world: World, options: ClientOptions) -> CommandAnswer:
@@ -56,9 +59,29 @@ class Scene:
         return self.located.index
 
 
+def release(world: World, options: ClientOptions) -> Located:
+    """The release that the user named, its signatures verified if the client came with a root."""
+    return locate(options.index, network(world.web, offline=options.offline), _trust(world, options))
+
+
+def remember(world: World, options: ClientOptions, located: Located) -> None:
+    """Note which version of a signed release was taken."""
+    trust = _trust(world, options)
+    if trust is not None and located.signed is not None:
+        trust.remember(located.shown, located.signed)
+
+
+def _trust(world: World, options: ClientOptions) -> Optional[Trust]:
+    if options.root is None:
+        return None
+    from builder.client.install.signed import Trust  # noqa: PLC0415 only a signed release needs it
+
+    return Trust(options.root, world.now(), options.prefix.signed)
+
+
 def look(world: World, options: ClientOptions) -> Scene:
     """Read the index and look at the machine."""
-    located = locate(options.index, network(world.web, offline=options.offline))
+    located = release(world, options)
     if options.table is not None:
         models = _models(options.table)
         located = replace(located, index=replace(located.index, models=models))

@@ -46,6 +46,8 @@ class Prefix:
         """The folder of the client's own files."""
         self.history = self.state / "history"
         """Names of the packages that were in use, oldest first."""
+        self.signed = self.state / "signed.json"
+        """The highest version of a signed release that was taken from each place."""
         self.lock = self.state / "lock"
         """The lock file; whoever changes anything holds it."""
         self.downloads = self.state / "downloads"

@@ -13,13 +13,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Callable, Dict, Optional
 
-from builder.errors import IntegrityError
-from builder.files.digest import other_bytes
+from builder.errors import IntegrityError, TransferError
+from builder.files.digest import other_bytes, sha256_of
 from builder.formats.trust import (
     TARGETS,
     Root,
     SignedRelease,
-    Target,
     read_root,
     read_targets,
     require_fresh,
@@ -53,14 +52,13 @@ class Trust:
             raise other_bytes(f"{place}: {name} is not what was signed", signed.hashes.sha256, digest)
         return found
 
-    def require_archive(self, sha256_: str, place: str, beside: Beside) -> Target:
-        """The file of the release with these bytes, whatever its name is here. Raises ``IntegrityError``."""
-        files = self._targets(place, beside).files.values()
-        found = next((one for one in files if one.hashes.sha256 == sha256_), None)
-        if found is None:
-            raise IntegrityError(
-                f"{place}: {TARGETS} beside it names no file of these bytes.", advice=_ADVICE
-            )
+    def require_archive(self, archive: Path, beside: Beside) -> SignedRelease:
+        """Raise ``IntegrityError`` unless ``archive`` is one of the release's, whatever its name is here."""
+        found = self._targets(str(archive), beside)
+        digest = sha256_of(archive)
+        if all(one.hashes.sha256 != digest for one in found.files.values()):
+            what = f"{archive}: {TARGETS} beside it names no file of these bytes."
+            raise IntegrityError(what, advice=_ADVICE)
         return found
 
     def remember(self, place: str, targets: SignedRelease) -> None:
@@ -93,7 +91,10 @@ class Trust:
         root = read_root(self.root, "the root in ortpacks.pyz")
         for _ in range(_MOST_ROOTS):
             name = root_name(root.version + 1)
-            content = beside(name)
+            try:
+                content = beside(name)
+            except TransferError:  # S3 refuses (403) what is not there
+                content = None
             if content is None:
                 break
             root = read_root(content, name, root)

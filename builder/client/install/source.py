@@ -9,15 +9,19 @@ import re
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Dict, Optional, Union
+from typing import TYPE_CHECKING, Callable, Dict, Optional, Union
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from builder.errors import ConfigError, ParseError, TransferError, ValidationError
 from builder.files.digest import other_bytes
-from builder.files.http_client import Response, Web, read_small
+from builder.files.http_client import NotThereError, Response, Web, read_small
 from builder.formats.index import Index, loads
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
 from builder.formats.text import without_userinfo
+
+if TYPE_CHECKING:  # as in builder.client.world
+    from builder.client.install.signed import Trust
+    from builder.formats.trust import SignedRelease
 
 
 def network(web: Web, *, offline: bool) -> Web:
@@ -44,6 +48,13 @@ class Located:
     place: Place
     alone: bool = False
     """Whether ``place`` is the one package's archive, whatever its name is."""
+    signed: Optional[SignedRelease] = None
+    """What the release's signatures are of; ``None`` where none was asked for."""
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without a login."""
+        return _shown(self.place)
 
     def asset(self, name: str) -> Place:
         """URL or path of an archive or one of its parts."""
@@ -52,10 +63,11 @@ class Located:
         return urljoin(self.place, name)
 
 
-def locate(place: Optional[Place], web: Web) -> Located:
+def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> Located:
     """Read the index at ``place``: a URL, ``index.json`` itself or the folder that holds it.
 
-    A package's archive stands for an index of itself alone, which its manifest tells.
+    A package's archive stands for an index of itself alone, which its manifest tells. ``trust`` has to find
+    the signatures beside it.
     """
     if place is None:
         raise ConfigError("No index: pass --index URL|FILE|DIR or set ORTPACKS_INDEX.")
@@ -65,9 +77,11 @@ def locate(place: Optional[Place], web: Web) -> Located:
     if isinstance(place, Path) and form is not None:
         from builder.client.install.lone_archive import index_of  # noqa: PLC0415 an index needs none of it
 
-        return Located(index_of(place, form), place, alone=True)
+        signed = trust.require_archive(place, _beside(place, web)) if trust else None
+        return Located(index_of(place, form), place, alone=True, signed=signed)
     content = _read_file(place) if isinstance(place, Path) else _fetched(place, web)
-    where = without_userinfo(urldefrag(str(place)).url)
+    where = _shown(place)
+    signed = trust.require_signed(INDEX, content, where, _beside(place, web)) if trust else None
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -76,12 +90,31 @@ def locate(place: Optional[Place], web: Web) -> Located:
             f"{where}: {why}.", advice="Name an index.json, or the folder it is in."
         ) from error
     try:
-        return Located(loads(text, where), place)
+        return Located(loads(text, where), place, signed=signed)
     except ParseError as error:
         if isinstance(place, Path) or urlsplit(place).path.endswith(".json"):
             raise
         advice = f"The URL of a folder ends with a slash: {where}/"
         raise ParseError(f"{where} is not an index.", advice=advice) from error
+
+
+def _shown(place: Place) -> str:
+    return without_userinfo(urldefrag(str(place)).url)
+
+
+def _beside(place: Place, web: Web) -> Callable[[str], Optional[bytes]]:
+    """Reads a small file of the release by its name; ``None`` where there is none."""
+
+    def read(name: str) -> Optional[bytes]:
+        if isinstance(place, Path):
+            file = place.parent / name
+            return _read_file(file) if file.is_file() else None
+        try:
+            return read_small(urljoin(urldefrag(place).url, name), INDEX_LIMIT, web)
+        except NotThereError:
+            return None
+
+    return read
 
 
 _PIN = re.compile(r"sha256=([0-9A-Fa-f]{64})")

@@ -1,0 +1,159 @@
+"""What a client with a root takes, and what it refuses with exit code 7, as users run it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from builder.client.install.signed import Trust
+from builder.errors import IntegrityError
+from builder.formats.trust import TARGETS
+from builder.pipeline.client_zipapp import build_client
+from tests.doubles.release import serving, write_release
+from tests.support import ROOT
+from tests.support.factories.signing import ALICE, BOB, CI, FIRST, key, root, targets
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+
+NEW = key("new")
+
+
+class Signed:
+    """A signed release in a folder, and a client that came with the first root."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = write_release(folder / "release").parent
+        self.client = build_client(ROOT, folder / "ortpacks.pyz", None, FIRST)
+        self.data = folder / "data"
+        self.sign()
+
+    def sign(self, *roots: bytes, by: object = CI, now: datetime = NOW) -> None:
+        for number, content in enumerate(roots or (FIRST,), start=1):
+            (self.folder / f"{number}.root.json").write_bytes(content)
+        made = [file for file in self.folder.iterdir() if not file.name.endswith((TARGETS, ".root.json"))]
+        files = {file.name: file.read_bytes() for file in made}
+        (self.folder / TARGETS).write_bytes(targets(files, *roots, by=by, now=now))  # type: ignore[arg-type]
+
+    def run(self, *argv: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        machine = {"ORTPACKS_FORCE_CC": "5.2", "ORTPACKS_FORCE_DRIVER": "550.54.14"}
+        places = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "XDG_DATA_HOME": str(self.data)}
+        return subprocess.run(
+            [sys.executable, "-I", "-S", self.client, *argv],
+            env={**places, **machine, **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def refused(self, *argv: str) -> str:
+        done = self.run(*(argv or ("select", "--index", str(self.folder))))
+        assert done.returncode == 7, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+
+@pytest.fixture
+def signed(tmp_path: Path) -> Signed:
+    return Signed(tmp_path)
+
+
+def test_a_signed_release_is_installed_from_a_folder_and_a_server(signed: Signed) -> None:
+    assert signed.run("select", "--index", str(signed.folder)).returncode == 0
+    with serving(signed.folder) as server:
+        done = signed.run("install", "--index", f"{server.url}/index.json")
+    assert done.returncode == 0, done.stderr
+    assert "legacy" in done.stdout
+    (remembered,) = json.loads((signed.data / "ortpacks/.ortpacks/signed.json").read_text()).values()
+    assert remembered == int(NOW.timestamp())
+
+
+def test_an_index_that_was_changed_is_refused(signed: Signed) -> None:
+    index = signed.folder / "index.json"
+    index.write_text(index.read_text().replace("legacy", "modern"))
+    assert "index.json is not what was signed" in signed.refused()
+
+
+@pytest.mark.parametrize("name", [TARGETS, "index.json"])
+def test_what_is_missing_is_refused(signed: Signed, name: str) -> None:
+    (signed.folder / name).unlink()
+    done = signed.run("select", "--index", str(signed.folder))
+    assert done.returncode in {7, 10}
+    assert name in done.stderr
+
+
+def test_only_release_keys_sign_releases(signed: Signed) -> None:
+    strangers = root(NEW, root_keys=[NEW.public], release_keys=[NEW.public], threshold=1)
+    signed.sign(strangers, by=NEW)
+    assert "signed by 0 of the keys that this ortpacks.pyz trusts" in signed.refused()
+    second = root(NEW, before=strangers, threshold=1)
+    signed.sign(strangers, second, by=NEW)
+    assert "2.root.json is signed by 0 of the keys" in signed.refused()
+
+
+def test_a_client_follows_roots_to_new_keys_and_leaves_old_ones(signed: Signed) -> None:
+    second = root(ALICE, BOB, before=FIRST, release_keys=[NEW.public])
+    signed.sign(FIRST, second, by=NEW)
+    assert signed.run("select", "--index", str(signed.folder)).returncode == 0
+    signed.sign()  # by the old key, while the second root lies there
+    assert "signed by 0 of the keys" in signed.refused()
+
+
+def test_an_expired_release_is_refused(signed: Signed) -> None:
+    signed.sign(now=NOW - timedelta(days=731))
+    assert "was signed until" in signed.refused()
+
+
+def test_an_older_release_than_the_one_before_is_refused(signed: Signed) -> None:
+    place = ("install", "--index", str(signed.folder))
+    assert signed.run(*place).returncode == 0
+    signed.sign(now=NOW - timedelta(days=9))
+    assert "is older than what was taken from there before" in signed.refused(*place)
+    assert signed.run(*place, "--trust-unsigned").returncode == 0
+
+
+def test_what_is_not_signed_is_taken_when_the_user_says_so(signed: Signed) -> None:
+    (signed.folder / TARGETS).unlink()
+    assert "is not signed: there is no targets.json beside it" in signed.refused()
+    assert signed.run("select", "--index", str(signed.folder), "--trust-unsigned").returncode == 0
+
+
+def test_an_archive_alone_has_to_be_one_of_the_release(signed: Signed) -> None:
+    archive = next(signed.folder.glob("ortpacks-legacy-*.tar.zst"))
+    renamed = archive.rename(archive.with_name("download (1)"))
+    assert signed.run("select", "--offline", str(renamed)).returncode == 0
+    alone = signed.folder.parent / "alone.tar.zst"
+    alone.write_bytes(renamed.read_bytes())
+    assert "is not signed" in signed.refused("select", "--offline", str(alone))
+    with renamed.open("ab") as file:
+        file.write(b"\0")
+    assert "names no file of these bytes" in signed.refused("select", "--offline", str(renamed))
+
+
+def test_a_memory_that_cannot_be_read_is_no_memory(signed: Signed) -> None:
+    memory = signed.data / "ortpacks/.ortpacks/signed.json"
+    memory.parent.mkdir(parents=True)
+    for content in (b"", b"[]", b"\xff", b'{"x": "y"}'):
+        memory.write_bytes(content)
+        assert signed.run("select", "--index", str(signed.folder)).returncode == 0
+
+
+def test_verifying_takes_no_time_that_is_felt(tmp_path: Path) -> None:
+    """At most 50 ms of CPU, roots and all, of a release of 200 files."""
+    files = {f"{number}.tar.zst": os.urandom(9) for number in range(200)} | {"index.json": b"{}"}
+    there = {TARGETS: targets(files, now=NOW)}
+    trust = Trust(FIRST, NOW, tmp_path / "memory")
+    began = time.process_time()
+    trust.require_signed("index.json", b"{}", "here", there.get)
+    assert time.process_time() - began < 0.05
+    digest = hashlib.sha256(b"{}").hexdigest()
+    with pytest.raises(IntegrityError, match=digest):
+        trust.require_signed("index.json", b"[]", "here", there.get)

@@ -194,6 +194,7 @@ _ALLOW = {
 )
 def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     _context: Context,
+    sign: list[str],
     tag: str | None = None,
     dry_run: bool = False,
     draft: bool = False,
@@ -204,7 +205,6 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
     allow_partial: bool = False,
-    sign: Sequence[str] = (),
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ on GitHub complete, then public. Token: GITHUB_TOKEN, or gh's own."""
@@ -246,6 +246,7 @@ def release_status(
 def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     _context: Context,
     to: str,
+    sign: list[str],
     tag: str | None = None,
     dry_run: bool = False,
     draft: bool = False,
@@ -254,7 +255,6 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
     allow_partial: bool = False,
-    sign: Sequence[str] = (),
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ in a folder that a static web server shows."""
@@ -279,10 +279,10 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
 )
 def root(
     _context: Context,
-    root_key: Sequence[str] = (),
-    release_key: Sequence[str] = (),
+    root_key: list[str],
+    release_key: list[str],
+    sign: list[str],
     threshold: int = 0,
-    sign: Sequence[str] = (),
 ) -> None:
     """Say who may sign releases: write the next trust/N.root.json, or sign the newest one."""
     wiring = make_wiring()
@@ -300,7 +300,7 @@ def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None
     who = signers(keys, wiring.env)
     if change == RootChange() and not (who and roots):
         raise NothingToDoError(
-            f"{folder} holds {len(roots)} roots, and nothing is to be changed or signed.",
+            f"Nothing is to be changed or signed in {folder}.",
             advice="Give --root-key, --release-key and --threshold for a root, --sign for signatures.",
         )
     if change != RootChange():

@@ -237,9 +237,8 @@ def _require_signatures(envelope: _Envelope, role: Role, where: str) -> None:
     }
     if len(signers) < role.threshold:
         raise IntegrityError(
-            f"{where} is signed by {len(signers)} of the keys that this ortpacks.pyz trusts, "
-            f"{role.threshold} {'is' if role.threshold == 1 else 'are'} needed.",
-            advice="Take it from the project's own release. For a mirror of your own: --trust-unsigned.",
+            f"{where} is signed by {len(signers)} of the keys that are trusted, "
+            f"{role.threshold} {'is' if role.threshold == 1 else 'are'} needed."
         )
 
 

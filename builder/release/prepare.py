@@ -282,8 +282,7 @@ def _sign(directory: Path, files: Sequence[LocalFile], ports: PublishPorts) -> l
 
 
 def _unsigned(error: IntegrityError) -> Finding:
-    advice = f"{error} Sign with --sign KEY or ${{ORTPACKS_SIGNING_KEY}} (docs/security.md)."
-    return Finding(Code.R016, TARGETS, advice)
+    return Finding(Code.R016, TARGETS, f"{error} Sign with --sign KEY or $ORTPACKS_SIGNING_KEY.")
 
 
 LICENCES_PAGE = "licences.html"

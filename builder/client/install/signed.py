@@ -70,11 +70,14 @@ class Trust:
         part.replace(self.memory)
 
     def _targets(self, place: str, beside: Beside) -> SignedRelease:
-        root = self._newest(beside)
         content = beside(TARGETS)
         if content is None:
             raise IntegrityError(f"{place} is not signed: there is no {TARGETS} beside it.", advice=_ADVICE)
-        found = read_targets(content, TARGETS, root)
+        try:
+            root = self._newest(beside)
+            found = read_targets(content, TARGETS, root)
+        except IntegrityError as error:
+            raise IntegrityError(f"{place}: {error}", advice=_ADVICE) from error
         require_fresh(root.expires, self.now, root_name(root.version))
         require_fresh(found.expires, self.now, TARGETS)
         before = self._seen().get(place, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from builder.adapters.signing_keys import VARIABLE, public_key, signers
-from builder.app.command_line import make_wiring
-from builder.app.releasing import write_root
-from builder.errors import CheckFailedError, ConfigError, NothingToDoError, ToolMissingError
+from builder.errors import CheckFailedError, ConfigError, ToolMissingError
 from builder.formats.ed25519 import verify
 from builder.formats.trust import TARGETS, read_root, read_targets
 from builder.release.prepare import ROOTS, PublishOptions
-from builder.release.signing import RootChange, key_id, read_roots, roots_in
+from builder.release.signing import key_id, read_roots, roots_in
+from tests.support.factories.project_copy import Place
 from tests.support.factories.publishing import TAG, Desk
 from tests.support.factories.signing import ALICE, FIRST, NOW, signing
 
@@ -129,23 +127,22 @@ def test_an_agent_signs_for_a_public_key(keys: dict[str, Path], agent: dict[str,
         signers([keys["ssh.pub"]], {})
 
 
-def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], tmp_path: Path) -> None:
+def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], place: Place) -> None:
     """Two maintainers, each on a machine of its own; then a third key takes the place of one."""
-    wiring = make_wiring(str(tmp_path / "dist"))
-    wiring.root = tmp_path
-    both = [public_key(keys["pem.pub"]), public_key(keys["ssh.pub"])]
-    write_root(wiring, RootChange(root_keys=both, release_keys=both[:1], threshold=2), [keys["pem"]])
-    (half,) = roots_in(tmp_path / ROOTS)
-    with pytest.raises(Exception, match="2 are needed"):
-        read_roots([half])
-    write_root(wiring, RootChange(), [keys["ssh"]])
-    assert read_roots(roots_in(tmp_path / ROOTS))[0].root.threshold == 2
-    write_root(wiring, RootChange(release_keys=both[1:]), [keys["pem"], keys["ssh"]])
-    first, second = read_roots(roots_in(tmp_path / ROOTS))
-    assert first.targets.keys.keys() == {key_id(both[0])}
-    assert second.targets.keys.keys() == {key_id(both[1])}
-    with pytest.raises(NothingToDoError):
-        write_root(wiring, RootChange(), [])
-    with pytest.raises(ConfigError, match="could sign nothing"):
-        write_root(wiring, RootChange(threshold=3), [])
-    assert len(json.loads((tmp_path / ROOTS / "2.root.json").read_text())["signatures"]) == 2
+    pem, ssh = (public_key(keys[f"{name}.pub"]) for name in ("pem", "ssh"))
+    who = [
+        f"--root-key={keys['pem.pub']}",
+        f"--root-key={keys['ssh.pub']}",
+        f"--release-key={keys['pem.pub']}",
+    ]
+    assert "2 are needed" in place.run("root", *who, "--threshold=2", f"--sign={keys['pem']}").stdout
+    assert "commit it" in place.run("root", f"--sign={keys['ssh']}").stdout
+    assert read_roots(roots_in(place.folder / ROOTS))[0].root.threshold == 2
+    both = [f"--sign={keys[name]}" for name in ("pem", "ssh")]
+    assert "commit it" in place.run("root", f"--release-key={keys['ssh.pub']}", *both).stdout
+    first, second = read_roots(roots_in(place.folder / ROOTS))
+    assert first.targets.keys.keys() == {key_id(pem)}
+    assert second.targets.keys.keys() == {key_id(ssh)}
+    assert "Nothing is to be changed or signed" in place.fails(3, "root")
+    assert "could sign nothing" in place.fails(2, "root", "--threshold=3")
+    assert "No such file" in place.fails(2, "root", "--sign=/nowhere")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-WORKFLOWS = ("check", "release")
+WORKFLOWS = ("check", "release", "canary")
 
 PINNED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
@@ -75,7 +75,7 @@ def test_only_the_publishing_job_may_write_and_no_release_is_cancelled(root: Pat
 def test_no_workflow_runs_what_a_fork_wrote_with_our_rights(root: Path) -> None:
     for name in WORKFLOWS:
         triggers = yaml.safe_load(text(root, name))[True]  # YAML 1.1 reads `on` as a truth value
-        assert set(triggers) <= {"push", "pull_request", "workflow_dispatch"}
+        assert set(triggers) <= {"push", "pull_request", "workflow_dispatch", "schedule"}
     assert "pull_request" not in yaml.safe_load(text(root, "release"))[True]
 
 
@@ -151,6 +151,14 @@ def test_a_run_again_replaces_what_the_first_one_uploaded(root: Path) -> None:
     uploads = [str(step["with"]) for step in every if "upload-artifact" in str(step.get("uses"))]
     assert len(uploads) == 3
     assert all("'overwrite': True" in upload for upload in uploads)
+
+
+def test_each_night_every_base_compiles_and_the_official_wheel_is_read(root: Path) -> None:
+    assert "schedule" in yaml.safe_load(text(root, "canary"))[True]
+    assert "base: [nvidia, assembled]" in text(root, "canary")
+    builds = [script for script in scripts(root, "canary") if script.startswith("./run build")]
+    assert "--profile minimal --origin source" in builds[0]
+    assert "--mixed" in builds[1]
 
 
 def test_somebody_has_to_agree_to_a_publication(root: Path) -> None:

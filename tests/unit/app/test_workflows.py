@@ -146,6 +146,15 @@ def test_a_failed_build_leaves_its_log(root: Path) -> None:
     assert "upload-artifact" in str(log["uses"])
 
 
+def test_what_was_compiled_is_kept_whatever_happens_and_a_run_again_goes_on_from_it(root: Path) -> None:
+    before, compiled, kept = steps(root, "release", "compile")[-3:]
+    assert kept["if"] == "always()"
+    assert before["continue-on-error"] is True
+    assert str(before["with"]).partition(",")[0] == str(kept["with"]).partition(",")[0], "of one name"
+    assert "timeout --signal=INT --kill-after=5m 330m" in str(compiled["run"])
+    assert jobs(root)["compile"]["timeout-minutes"] == "${{ matrix.timeout_minutes }}"
+
+
 def test_a_run_again_replaces_what_the_first_one_uploaded(root: Path) -> None:
     every = [step for job in jobs(root) for step in steps(root, "release", job)]
     uploads = [str(step["with"]) for step in every if "upload-artifact" in str(step.get("uses"))]

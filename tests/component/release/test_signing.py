@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -104,14 +106,19 @@ def test_what_is_no_key_is_told_without_its_content(
         signers([], {VARIABLE: "-----BEGIN PRIVATE KEY-----\nsecret"})
 
 
+def answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of an SSH agent of its own."""
     path = tmp_path / "agent"
     with subprocess.Popen(["ssh-agent", "-D", "-a", path], stdout=subprocess.DEVNULL) as process:
         try:
-            while not path.exists():
-                process.poll()
+            while not answers(path):
+                time.sleep(0.01)
             yield {"SSH_AUTH_SOCK": str(path), "PATH": "/usr/bin:/bin"}
         finally:
             process.terminate()

@@ -172,13 +172,6 @@ def verify(
     verify_packages(wiring, packages, wishes(base), cards, Path(grid) if grid else None)
 
 
-@verb(positional=["old", "new"], old="a package", new="another", json="as JSON")
-def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
-    """Show what sets two packages apart: files, versions, architectures, sizes."""
-    wiring = make_wiring()
-    verbs.show_difference(wiring, Path(old), Path(new), as_json=json)
-
-
 @verb(
     positional=["path"],
     iterable=["also"],
@@ -189,6 +182,8 @@ def diff(_context: Context, old: str, new: str, json: bool = False) -> None:
     svg="write a picture to this file",
     require="compute capabilities that each must run on, 5.2,8.6,12.0: exit code 6 where one does not",
     jit_ok="with --require: by JIT is enough",
+    diff="what sets the second of two sources apart: GPUs lost and won, bytes, what manifests say",
+    sizes="how many bytes the code for each architecture takes",
     operators="which operators have CUDA kernels: asks the package's own provider, on a virtual card",
     model="which nodes of this ONNX model would run on the CPU, and why: opened on a virtual card",
 )
@@ -201,6 +196,8 @@ def inspect(
     svg: str | None = None,
     require: str = "",
     jit_ok: bool = False,
+    diff: bool = False,
+    sizes: bool = False,
     operators: bool = False,
     model: str | None = None,
     base: str = "auto",
@@ -208,7 +205,7 @@ def inspect(
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     wiring = make_wiring()
     if operators or model:
-        inspection.require_alone(also, html, svg, require, model if operators else None)
+        inspection.require_alone(also, html, svg, require, diff, sizes, model if operators else None)
         if model:
             inspection.show_model(wiring, path, Path(model), wishes(base), as_json=json)
         else:
@@ -217,8 +214,13 @@ def inspect(
     page, picture = (Path(name) if name else None for name in (html, svg))
     inspection.require_places(page, picture)
     devices = inspection.required_devices(require) if require else ()
+    if diff:
+        inspection.require_two([path, *also])
     sources = inspection.look_inside(wiring, [path, *also])
-    inspection.show(wiring, sources, as_json=json, html=page, picture=picture)
+    if diff:
+        inspection.show_changes(wiring, sources, as_json=json, html=page, picture=picture)
+    else:
+        inspection.show(wiring, sources, as_json=json, sizes=sizes, html=page, picture=picture)
     inspection.require_sound(sources)
     inspection.require_support(sources, devices, jit=jit_ok)
 

@@ -12,13 +12,16 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from jinja2 import BaseLoader
+
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener, is_url, require_path, shown
+from builder.binary.comparison import compare
 from builder.binary.coverage import Support
 from builder.builds.check_tools import tools_of
 from builder.builds.wiring import Wiring
@@ -37,10 +40,12 @@ from builder.gpu.table import DEVICES
 from builder.onnxruntime import operators
 from builder.onnxruntime.operators import OperatorTable
 from builder.package.describe import InspectedSource
-from builder.pipeline.inspect import document, inspect_source, read_file
+from builder.package.diff import PackageDifference, difference, difference_lines
+from builder.pipeline.inspect import changes_document, document, inspect_source, read_file
 from builder.pipeline.plan import Wishes
 from builder.ports import Reporter
-from builder.report.heatmap import heat_maps, page, svg, text
+from builder.report.changes import changes_map, changes_text, sizes_text
+from builder.report.heatmap import HeatMap, heat_maps, page, svg, text
 from builder.report.sentences import unmet
 from builder.virtualcard.opening import (
     CPU,
@@ -72,8 +77,13 @@ _UNSUPPORTED = "its CUDA kernel does not do these attributes"
 
 _UNSAID = "ONNX Runtime says no reason"
 
+View = Callable[[Sequence[HeatMap], BaseLoader], str]
+"""Draws heat maps for a file."""
+
 Node = tuple[str, str]
 """Operator and name."""
+
+_TWO = 2
 
 _NAMED = 3
 """Nodes that are named in a line."""
@@ -146,7 +156,7 @@ def _opener(wiring: Wiring, reporter: Console) -> Opener:
     )
 
 
-def show(
+def show_changes(
     wiring: Wiring,
     sources: Sequence[InspectedSource],
     *,
@@ -154,19 +164,65 @@ def show(
     html: Path | None,
     picture: Path | None,
 ) -> None:
+    """As ``show``, of what sets the second of two sources apart from the first."""
+    old, new = sources
+    found, packages = compare(old.libraries, new.libraries), _packages(old, new)
+    maps = (changes_map(old, new, found), *heat_maps(sources))
+    if as_json:
+        said = json.dumps(changes_document(old, new, found, packages), indent=2)
+    else:
+        said = "\n".join([changes_text(old, new, found), *(difference_lines(packages) if packages else ())])
+    _show(wiring, maps, said, ((html, page), (picture, svg)), quiet=as_json)
+
+
+def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference | None:
+    """What the manifests say, where each source is one package of ours."""
+    manifests = [promise.manifest for source in (old, new) for promise in source.promises]
+    one_each = len(old.promises) == len(new.promises) == 1
+    if not one_each or None in manifests:
+        return None
+    a, b = (one for one in manifests if one)
+    return difference(a, b, *(_archive_size(source) for source in (old, new)))
+
+
+def _archive_size(source: InspectedSource) -> int | None:
+    file = Path(source.label)
+    return file.stat().st_size if file.is_file() else None
+
+
+def show(
+    wiring: Wiring,
+    sources: Sequence[InspectedSource],
+    *,
+    as_json: bool,
+    sizes: bool = False,
+    html: Path | None,
+    picture: Path | None,
+) -> None:
     """Write the files that are asked for, then print. With ``as_json`` nothing but JSON is printed.
 
-    Raises ``DiskError`` where a file cannot be written.
+    ``sizes``: also the bytes of each architecture. Raises ``DiskError`` where a file cannot be written.
     """
     maps = heat_maps(sources)
-    files = {
-        path: view(maps, wiring.loader).encode() for path, view in ((html, page), (picture, svg)) if path
-    }
+    tables = [text(maps), *(sizes_text(source) for source in sources if sizes)]
+    said = json.dumps(document(sources), indent=2) if as_json else "\n\n".join(tables)
+    _show(wiring, maps, said, ((html, page), (picture, svg)), quiet=as_json)
+
+
+def _show(
+    wiring: Wiring,
+    maps: Sequence[HeatMap],
+    said: str,
+    views: Sequence[tuple[Path | None, View]],
+    *,
+    quiet: bool,
+) -> None:
+    files = {path: view(maps, wiring.loader).encode() for path, view in views if path}
     for path, data in files.items():
         with part_file(path, needed=len(data)) as file:
             file.write(data)
-    wiring.console.show(json.dumps(document(sources), indent=2) if as_json else text(maps))
-    for path, data in files.items() if not as_json else ():
+    wiring.console.show(said)
+    for path, data in files.items() if not quiet else ():
         wiring.reporter.say(f"{path}  {len(data):,} bytes")
 
 
@@ -199,12 +255,21 @@ class _Provider:
     ort_version: str
 
 
+def require_two(sources: Sequence[str]) -> None:
+    """Raise ``ValidationError`` unless there are two sources to compare."""
+    if len(sources) != _TWO:
+        raise ValidationError(
+            f"--diff compares two sources, and {len(sources)} {'is' if len(sources) == 1 else 'are'} named",
+            advice="Name the old one and the new one: ./run inspect OLD NEW --diff",
+        )
+
+
 def require_alone(*others: object) -> None:
     """Raise ``ValidationError`` for flags that say nothing about operators or a model."""
     if any(others):
         raise ValidationError(
-            "--operators and --model take one package, go without each other, and write no --html and no "
-            "--svg",
+            "--operators and --model take one package, go without each other, and have no --html, --svg, "
+            "--require, --diff and --sizes",
             advice="Use --json for programs.",
         )
 

@@ -1,4 +1,4 @@
-"""The verbs builds, client, runtime, install, lock, clean, diff, bake and render --explain."""
+"""The verbs builds, client, runtime, install, lock, clean, bake and render --explain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from builder.formats.package_names import ARCHIVE_SUFFIXES, PARTS_SUFFIX, PLATFO
 from builder.onnxruntime.explain import Explanation, explain
 from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
-from builder.package.diff import difference, difference_lines, dumps
 from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import build_client
 from builder.project.build_plan import BuildPlan
@@ -195,23 +194,6 @@ def _results(wiring: Wiring) -> list[Path]:
     workplaces = [dist / name for name in (*wiring.project.packages, ".kit-nvidia", ".kit-assembled", _BAKE)]
     ours = [path for path in workplaces if any((path / name).is_file() for name in _MADE_BY_US)]
     return [path for path in (*sorted(packed), *files, *ours) if path.exists()]
-
-
-def show_difference(wiring: Wiring, old: Path, new: Path, *, as_json: bool) -> None:
-    """Print the difference of two packages, read from their manifests alone.
-
-    Raises ``ValidationError`` (no package) or ``IntegrityError`` (a damaged one).
-    """
-    (one, size), (two, other) = _read(wiring, old), _read(wiring, new)
-    found = difference(one, two, size, other)
-    wiring.console.show(dumps(found) if as_json else "\n".join(difference_lines(found)))
-
-
-def _read(wiring: Wiring, package: Path) -> tuple[Manifest, int]:
-    """The package's manifest, and the size of its archive in bytes."""
-    archive = wiring.archive(wiring.reporter)
-    manifest = manifest_of(package, archive)
-    return manifest, archive.whole(package).size
 
 
 def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) -> None:

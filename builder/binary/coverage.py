@@ -83,6 +83,8 @@ class LibraryCoverage:
     """Containers by the section they lie in, ``""`` outside of any."""
     images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]]
     """Images by section, kind and architecture: what another reader's counts can be compared with."""
+    sizes: Mapping[Kind, Mapping[Arch, int]]
+    """Bytes of the images by kind and architecture, as they are stored."""
     sass: tuple[Arch, ...]
     ptx: tuple[Arch, ...]
     ltoir: tuple[Arch, ...]
@@ -138,6 +140,7 @@ def cover(
         containers=len(containers),
         sections=Counter(container.section for container in containers),
         images=images,
+        sizes=_sizes(containers),
         sass=_found(images, Kind.SASS),
         ptx=_found(images, Kind.PTX),
         ltoir=_found(images, Kind.LTOIR),
@@ -218,6 +221,13 @@ def _images(containers: Iterable[Container]) -> Mapping[str, Mapping[Kind, Mappi
         for image in container.images:
             kinds.setdefault(image.kind, Counter())[image.arch] += 1
     return counts
+
+
+def _sizes(containers: Iterable[Container]) -> Mapping[Kind, Mapping[Arch, int]]:
+    sizes: dict[Kind, Counter[Arch]] = {}
+    for image in (image for container in containers for image in container.images):
+        sizes.setdefault(image.kind, Counter())[image.arch] += image.size
+    return sizes
 
 
 def _isas(containers: Iterable[Container]) -> Iterator[tuple[int, int]]:

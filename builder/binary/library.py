@@ -126,6 +126,8 @@ class Inspected:
     problem: str = ""
     bare: bool = False
     """A fatbin by itself, as ``nvcc --fatbin`` writes it: no library, so no section and no SONAME."""
+    size: int = 0
+    """The file's bytes."""
     machine: str = ""
     """``x86-64`` or ``aarch64``; empty where it is no library."""
     soname: str | None = None

@@ -139,6 +139,8 @@ class Promise:
     """Libraries that the package leaves to NVIDIA's wheels and that are not here."""
     findings: tuple[Finding, ...] = ()
     """B004 and B007."""
+    manifest: Manifest | None = None
+    """``None`` when it cannot be read."""
 
     @property
     def path(self) -> str:
@@ -181,6 +183,7 @@ def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Prom
                 *_capability_findings(manifest, capabilities, here),
             )
         ),
+        manifest=manifest,
     )
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 
 from builder.formats.json_values import to_json
 from builder.formats.manifest import CoverageEntry, FileEntry, Manifest, WheelEntry
-
-FORMAT = 1
 
 _PACKED, _FETCHED = "packed", "fetched"
 
@@ -53,10 +50,10 @@ def difference(
     )
 
 
-def dumps(found: PackageDifference) -> str:
-    """JSON text; its schema is ``docs/schemas/diff.schema.json``."""
+def document(found: PackageDifference) -> dict[str, object]:
+    """The JSON form: ``packages`` of ``docs/schemas/inspect-diff.schema.json``."""
     parts = {field.name: to_json(getattr(found, field.name)) for field in fields(found)}
-    return json.dumps({"format": FORMAT, "equal": found.equal, **parts}, indent=2, ensure_ascii=False) + "\n"
+    return {"equal": found.equal, **parts}
 
 
 def _compared(a: _Texts, b: _Texts) -> tuple[Change, ...]:

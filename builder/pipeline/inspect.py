@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from builder.binary.comparison import Comparison, Pair, SupportChange, code_sizes, sorted_code
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.elf_headers import Buffer
 from builder.binary.library import Inspected, Reading, read_library, unreadable
@@ -18,10 +19,14 @@ from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import dotted
+from builder.gpu.table import Gpu
+from builder.package import diff
 from builder.package.describe import InspectedSource, Promise, promise_of
+from builder.package.diff import PackageDifference
+from builder.report.changes import sentence as changes_sentence
 from builder.report.sentences import notes, summary
 
-FORMAT = 3
+FORMAT, CHANGES_FORMAT = 4, 1
 
 
 def read_file(path: str, file: Path, *, symbols: bool = True) -> Reading:
@@ -74,6 +79,52 @@ def document(sources: Sequence[InspectedSource]) -> dict[str, object]:
     return {"format": FORMAT, "sources": [_source(source) for source in sources]}
 
 
+def changes_document(
+    old: InspectedSource, new: InspectedSource, found: Comparison, packages: PackageDifference | None
+) -> dict[str, object]:
+    """The JSON form of a comparison; its schema is ``docs/schemas/inspect-diff.schema.json``."""
+    return {
+        "format": CHANGES_FORMAT,
+        "sentence": changes_sentence(found),
+        "old": old.label,
+        "new": new.label,
+        "capabilities": _changes(found.changes),
+        "libraries": [_pair(pair, found.gpus) for pair in found.pairs],
+        "packages": diff.document(packages) if packages else None,
+    }
+
+
+def _changes(changes: Mapping[Capability, SupportChange]) -> dict[str, object]:
+    return {
+        str(device): {
+            "effect": change.effect.value,
+            "old": _verdict(change.old),
+            "new": _verdict(change.new),
+        }
+        for device, change in changes.items()
+    }
+
+
+def _pair(pair: Pair, gpus: Sequence[Gpu]) -> dict[str, object]:
+    old, new = pair.sides
+    before, now = code_sizes(old), code_sizes(new)
+    sizes: dict[str, dict[str, object]] = {}
+    for kind, arch in sorted_code({*before, *now}):
+        both = {"old": before.get((kind, arch), 0), "new": now.get((kind, arch), 0)}
+        sizes.setdefault(kind.value, {})[str(arch)] = both
+    return {
+        "old": _named(pair.old),
+        "new": _named(pair.new),
+        "capabilities": _changes(pair.changes(gpus)) if pair.has_code and not pair.unread else {},
+        "size": {"old": sum(one.size for one in old), "new": sum(one.size for one in new)},
+        "bytes": sizes,
+    }
+
+
+def _named(item: Inspected | None) -> dict[str, object] | None:
+    return {"name": item.name, "problem": item.problem or None} if item else None
+
+
 def _inspected(name: str, file: Path) -> Inspected:
     if file.is_symlink() and not file.is_file():
         astray = f"a link to {printable(str(file.readlink()))}, where no file is"
@@ -86,6 +137,7 @@ def _inspected(name: str, file: Path) -> Inspected:
         name=name,
         coverage=reading.coverage,
         bare=reading.bare,
+        size=file.stat().st_size,
         machine=elf.machine if elf else "",
         soname=elf.soname if elf else None,
         needed=elf.needed if elf else (),
@@ -141,6 +193,7 @@ def _entry(item: Inspected) -> dict[str, object]:
         "machine": item.machine or None,
         "soname": item.soname,
         "needed": list(item.needed),
+        "size": item.size,
         **_code(coverage),
         "capabilities": _capabilities(item, item.runnable) if item.runnable else {},
         "notes": list(notes(item)),
@@ -155,6 +208,7 @@ def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
         "link_inputs": coverage.link_inputs if coverage else 0,
         "sections": dict(coverage.sections) if coverage else {},
         "images": _images(coverage) if coverage else {},
+        "bytes": _sizes(coverage) if coverage else {},
         "sass": [str(arch) for arch in coverage.sass] if coverage else [],
         "ptx": [str(arch) for arch in coverage.ptx] if coverage else [],
         "ltoir": [str(arch) for arch in coverage.ltoir] if coverage else [],
@@ -172,6 +226,13 @@ def _images(coverage: LibraryCoverage) -> dict[str, object]:
             for kind, arches in kinds.items()
         }
         for section, kinds in coverage.images.items()
+    }
+
+
+def _sizes(coverage: LibraryCoverage) -> dict[str, object]:
+    return {
+        kind.value: {str(arch): size for arch, size in sorted(arches.items())}
+        for kind, arches in coverage.sizes.items()
     }
 
 

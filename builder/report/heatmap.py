@@ -45,7 +45,7 @@ PROMISE = "manifest promises"
 _NAMED = 3
 """How many libraries a cell of the total names before it counts the rest."""
 
-_HEADS = {gpu.device: f"{gpu.device} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
+HEADS = {gpu.device: f"{gpu.device} ({gpu.generation}: {gpu.cards})" for gpu in GPUS}
 
 _OTHER_MACHINES = f": its machines are ARM, and this is for {X86_64}."
 
@@ -58,11 +58,16 @@ class Cell:
     """``None`` for a GPU that a manifest does not name, or that is in no machine a library is made for."""
     hover: str
     doubtful: bool = False
+    was: Support | None = None
+    """The support before, where two sources are compared."""
 
     @property
     def mark(self) -> str:
-        """One letter, and a question mark where it is doubtful."""
-        return f"{MARKS[self.support]}{DOUBT * self.doubtful}" if self.support else UNNAMED
+        """One letter, with that of before where it differs, and a question mark where it is doubtful."""
+        if self.support is None:
+            return UNNAMED
+        before = f"{MARKS[self.was]}→" if self.was and self.was is not self.support else ""
+        return f"{before}{MARKS[self.support]}{DOUBT * self.doubtful}"
 
     @property
     def kind(self) -> str:
@@ -157,7 +162,7 @@ def heat_maps(sources: Iterable[InspectedSource]) -> tuple[HeatMap, ...]:
 
 def _heat_map(source: InspectedSource, gpus: tuple[Gpu, ...]) -> HeatMap:
     libraries = source.libraries
-    folder = _common([item.name for item in libraries])
+    folder = common_folder([item.name for item in libraries])
     named = [(printable(item.name[len(folder) :]), item) for item in libraries]
     return HeatMap(
         label=printable(source.label),
@@ -185,11 +190,11 @@ def _promise(promise: Promise, gpus: Iterable[Gpu]) -> HeatMapRow:
 def _promised_cell(gpu: Gpu, support: Support | None) -> Cell:
     if support is None:
         why = "is older than this GPU and does" if gpu.listed else "does"
-        return Cell(None, f"{_HEADS[gpu.device]}: the manifest {why} not name it.")
+        return Cell(None, f"{HEADS[gpu.device]}: the manifest {why} not name it.")
     return Cell(support, f"{_sentence(gpu.device, support)} So the manifest promises.")
 
 
-def _common(names: Sequence[str]) -> str:
+def common_folder(names: Sequence[str]) -> str:
     """The folder that all lie in, with its slash; empty where there is none."""
     folders = zip(*(name.split("/")[:-1] for name in names), strict=False)
     same = takewhile(lambda parts: len(set(parts)) == 1, folders)
@@ -226,7 +231,7 @@ def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
 
 def _cell(item: Inspected, coverage: LibraryCoverage, gpu: Gpu, verdict: Verdict) -> Cell:
     if not fits(item, gpu):
-        return Cell(None, _HEADS[gpu.device] + _OTHER_MACHINES)
+        return Cell(None, HEADS[gpu.device] + _OTHER_MACHINES)
     hover = f"{_sentence(gpu.device, verdict.support)} {counts(coverage.tally[gpu.device])}."
     return _judged(verdict, hover)
 
@@ -245,7 +250,7 @@ def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatM
     for gpu in gpus:
         verdict = found.get(gpu.device)
         if verdict is None:
-            cells.append(Cell(None, _HEADS[gpu.device] + _OTHER_MACHINES))
+            cells.append(Cell(None, HEADS[gpu.device] + _OTHER_MACHINES))
             continue
         blamed = [names[name] for name in verdict.because]
         sentence = _sentence(gpu.device, verdict.support) + _because(verdict.support, blamed)
@@ -256,7 +261,7 @@ def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatM
 
 
 def _sentence(device: Capability, support: Support) -> str:
-    return f"{_HEADS[device]}: {MEANINGS[support]}."
+    return f"{HEADS[device]}: {MEANINGS[support]}."
 
 
 def _because(support: Support, names: list[str]) -> str:
@@ -271,6 +276,8 @@ LEGEND = "   ".join([*(f"{MARKS[support]} {MEANINGS[support]}" for support in Su
 
 _LONGEST = 44
 """Characters of a name beside its row of text; a longer one has a line to itself, above its row."""
+
+_CELL_OF_TEXT = 3
 
 _GAP = "  "
 
@@ -289,25 +296,52 @@ def text(maps: Sequence[HeatMap]) -> str:
 def _map_lines(found: HeatMap) -> Iterator[str]:
     names = [_row_name(row) for row in found.all_rows]
     width = max([*(len(name) for name in names if len(name) <= _LONGEST), len(_LIBRARY)])
+    marks = (len(cell.mark) for row in found.all_rows for cell in row.cells)
+    columns = _Columns(by_generation(found.gpus), max([_CELL_OF_TEXT, *marks]))
     yield f"{found.label}, in {found.folder}" if found.folder else found.label
-    yield from _head_lines(found.gpus, width)
+    yield from _head_lines(columns, width)
     for row in found.all_rows:
-        yield from _row_lines(row, found.gpus, width)
+        yield from _row_lines(row, columns, width)
     yield ""
-    yield from _wrapped(found.sentence)
+    yield from wrapped(found.sentence)
     for note in found.texts:
-        yield from _wrapped(note)
+        yield from wrapped(note)
 
 
-def _head_lines(gpus: Iterable[Gpu], width: int) -> Iterator[str]:
-    known = tuple(gpus)
-    names = (f"{generation.name:^{_width(generation)}}" for generation in by_generation(known))
-    yield _GAP.join([" " * width, *names]).rstrip()
-    numbers = _in_columns(known, (str(gpu.device) for gpu in known))
-    yield _GAP.join([f"{_LIBRARY:<{width}}", *numbers, "containers"])
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of text, those of each generation together."""
+
+    generations: Sequence[Generation]
+    least: int
+    """The characters that each has at least."""
+
+    def names(self) -> Iterator[str]:
+        """The generations' names, each over its columns."""
+        return (f"{generation.name:^{self._width(generation)}}" for generation in self.generations)
+
+    def filled(self, entries: Iterable[str]) -> Iterator[str]:
+        """The entries of each generation, centred below its name."""
+        left = iter(entries)
+        for generation in self.generations:
+            group = " ".join(f"{next(left):^{width}}" for width in self._widths(generation))
+            yield f"{group:^{self._width(generation)}}"
+
+    def _widths(self, generation: Generation) -> list[int]:
+        return [max(len(str(gpu.device)), self.least) for gpu in generation.models]
+
+    def _width(self, generation: Generation) -> int:
+        widths = self._widths(generation)
+        return max(len(generation.name), sum(widths) + len(widths) - 1)
 
 
-def _row_lines(row: HeatMapRow, gpus: Iterable[Gpu], width: int) -> Iterator[str]:
+def _head_lines(columns: _Columns, width: int) -> Iterator[str]:
+    yield _GAP.join([" " * width, *columns.names()]).rstrip()
+    devices = (str(gpu.device) for generation in columns.generations for gpu in generation.models)
+    yield _GAP.join([f"{_LIBRARY:<{width}}", *columns.filled(devices), "containers"])
+
+
+def _row_lines(row: HeatMapRow, columns: _Columns, width: int) -> Iterator[str]:
     """A long name's line, then the row's: the columns stand under each other whatever it is called."""
     name = _row_name(row)
     if len(name) > width:
@@ -316,32 +350,16 @@ def _row_lines(row: HeatMapRow, gpus: Iterable[Gpu], width: int) -> Iterator[str
     if not row.cells:
         yield _GAP.join([f"{name:<{width}}", row.remark])
         return
-    marks = _in_columns(gpus, (cell.mark for cell in row.cells))
+    marks = columns.filled(cell.mark for cell in row.cells)
     yield _GAP.join([f"{name:<{width}}", *marks, f"{row.count:>10}"]).rstrip()
-
-
-def _in_columns(gpus: Iterable[Gpu], entries: Iterable[str]) -> Iterator[str]:
-    """The entries of each generation, centred below its name."""
-    left = iter(entries)
-    for generation in by_generation(gpus):
-        group = " ".join(f"{next(left):^{width}}" for width in _widths(generation))
-        yield f"{group:^{_width(generation)}}"
-
-
-def _widths(generation: Generation) -> list[int]:
-    return [max(len(str(gpu.device)), 3) for gpu in generation.models]
-
-
-def _width(generation: Generation) -> int:
-    widths = _widths(generation)
-    return max(len(generation.name), sum(widths) + len(widths) - 1)
 
 
 def _row_name(row: HeatMapRow) -> str:
     return f"{row.name} {_STAR}" if row.specialised else row.name
 
 
-def _wrapped(sentence: str) -> Sequence[str]:
+def wrapped(sentence: str) -> Sequence[str]:
+    """A sentence in lines of text."""
     return textwrap.wrap(sentence, _LINE, subsequent_indent="  ", break_on_hyphens=False)
 
 

@@ -120,14 +120,15 @@ def _runs(support: Mapping[Capability, Support]) -> str:
     if len(found[Support.NONE]) == len(support):
         return f"Does not run as a whole on any {every}."
     clauses = [
-        f"{_HOW[kind]} {f'every {every}' if set(devices) >= set(listed_ones) else _where(devices)}"
+        f"{_HOW[kind]} {f'every {every}' if set(devices) >= set(listed_ones) else where(devices)}"
         for kind, devices in found.items()
         if devices
     ]
     return f"Runs {'; '.join(clauses)}."
 
 
-def _where(devices: Sequence[Capability]) -> str:
+def where(devices: Sequence[Capability]) -> str:
+    """``Pascal (6.0, 6.1) and Volta (7.0)``."""
     models = [_MODELS[device] for device in devices]
     return listed([*_by_generation(models), *_modules(models)])
 

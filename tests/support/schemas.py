@@ -11,8 +11,13 @@ from tests.support import ROOT
 
 
 @functools.cache
-def schema(name: str) -> Draft202012Validator:
-    """The validator of ``docs/schemas/NAME.schema.json``. Fails where that is no valid schema itself."""
+def schema(name: str, part: str = "") -> Draft202012Validator:
+    """The validator of ``docs/schemas/NAME.schema.json``, or of ``part`` of its ``$defs``.
+
+    Fails where that is no valid schema itself.
+    """
     document = json.loads((ROOT / f"docs/schemas/{name}.schema.json").read_text(encoding="utf-8"))
     meta.validate(document)
+    if part:
+        document = {"$defs": document["$defs"], "$ref": f"#/$defs/{part}"}
     return Draft202012Validator(document)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from builder.app.inspection import look_inside, require_sound
+from builder.app.inspection import look_inside, require_sound, show_changes
 from builder.builds.wiring import Wiring
+from builder.console import Console
 from builder.errors import CheckFailedError
 from builder.findings.finding import Code
 from builder.formats.manifest import CoverageEntry, Manifest, dumps
@@ -215,6 +217,22 @@ def test_each_of_several_packages_has_its_promise(shop: Wiring, place: Path) -> 
     first, second = looked(shop, place).promises
     assert (first.folder, first.findings) == ("a/", ())
     assert [finding.path for finding in second.findings] == [f"b/{CUBLAS}"]
+
+
+def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: Path) -> None:
+    old, new = place / "old.tar", place / "new"
+    place.mkdir()
+    old.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
+    written(new, content(package(cudnn="9.28.0.42")))
+    both = look_inside(shop, [str(old), str(new)])
+    shop.console = Console(env={}, stream=(out := io.StringIO()))
+    show_changes(shop, both, as_json=True, html=None, picture=None)
+    said = json.loads(out.getvalue())
+    schema("inspect-diff").validate(said)
+    assert said["packages"]["versions"] == [{"what": "cudnn", "a": package().cudnn, "b": "9.28.0.42"}]
+    assert said["packages"]["sizes"][0] == {"what": "archive", "a": old.stat().st_size, "b": None}
+    show_changes(shop, both, as_json=False, html=None, picture=None)
+    assert f"  cudnn  {package().cudnn} → 9.28.0.42" in out.getvalue().splitlines()
 
 
 def test_json_has_the_promise_as_its_schema_says(shop: Wiring, place: Path, root: Path) -> None:

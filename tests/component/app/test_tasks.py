@@ -84,7 +84,7 @@ def test_the_matrix_is_by_package_or_by_architecture(copied: Place) -> None:
     assert said == "error: --by 'card' is not arch. Leave it out for one job a package.\n"
 
 
-@pytest.mark.parametrize("verb", ["mirror", "diff", "inspect", "verify", "build"])
+@pytest.mark.parametrize("verb", ["mirror", "inspect", "verify", "build"])
 @pytest.mark.parametrize("words", [("{}", "--help"), ("{}", "-h"), ("--help", "{}")], ids=" ".join)
 def test_every_verb_has_a_help(copied: Place, verb: str, words: tuple[str, str]) -> None:
     done = copied.run(*(word.format(verb) for word in words))

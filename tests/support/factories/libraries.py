@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage
+from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import DEVICES
@@ -17,6 +18,7 @@ def coverage(
     jit: str = "",
     mixed: Mapping[str, tuple[int, ...]] | None = None,
     sections: Mapping[str, int] | None = None,
+    sizes: Mapping[Kind, Mapping[Arch, int]] | None = None,
     nothing_to_run: int = 0,
     link_inputs: int = 0,
     unlinked: int = 0,
@@ -40,6 +42,7 @@ def coverage(
         containers=containers,
         sections=sections if sections is not None else {".nv_fatbin": containers},
         images={},
+        sizes=sizes or {},
         sass=(Arch(8, 0), Arch(9, 0, "a")),
         ptx=(Arch(9, 0),),
         ltoir=tuple(map(Arch.parse, ltoir)),

@@ -183,6 +183,7 @@ def report(*findings: Finding) -> BinaryReport:
         containers=54,
         sections={".nv_fatbin": 54},
         images={},
+        sizes={},
         sass=sass,
         ptx=(),
         ltoir=(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from builder.formats.manifest import (
     WheelEntry,
 )
 from builder.formats.missing_kernels import MissingKernels
-from builder.package.diff import PackageDifference, difference, difference_lines, dumps
+from builder.package.diff import PackageDifference, difference, difference_lines, document
 from tests.support.factories.documents import changed
 from tests.support.factories.releases import file_entry
 from tests.support.schemas import schema
@@ -79,6 +80,10 @@ OLD = Manifest(
 LACKING = (MissingKernels("", ("Affine", "Crop")), MissingKernels("com.microsoft", ()))
 
 
+def said(found: PackageDifference) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(document(found))))
+
+
 def triples(found: PackageDifference, group: str) -> list[tuple[str, str | None, str | None]]:
     return [(change.what, change.a, change.b) for change in getattr(found, group)]
 
@@ -86,8 +91,8 @@ def triples(found: PackageDifference, group: str) -> list[tuple[str, str | None,
 def test_the_same_package_has_no_difference(root: Path) -> None:
     found = difference(OLD, OLD, 100, 100)
     assert found.equal
-    assert json.loads(dumps(found))["equal"] is True
-    schema("diff").validate(json.loads(dumps(found)))
+    assert said(found)["equal"] is True
+    schema("inspect-diff", "packages").validate(said(found))
     assert list(difference_lines(found)) == [
         f"{OLD.name} → {OLD.name}",
         "no difference: the same files, versions, architectures and licences",
@@ -174,7 +179,7 @@ def test_what_changed_and_from_what_to_what(
     found = difference(OLD, new)
     assert triples(found, group) == wanted
     assert not found.equal
-    schema("diff").validate(json.loads(dumps(found)))
+    schema("inspect-diff", "packages").validate(said(found))
     back = [(what, b, a) for what, a, b in wanted]
     assert sorted(triples(difference(new, OLD), group)) == sorted(back)
 
@@ -194,7 +199,7 @@ def test_files_that_came_went_and_changed(root: Path) -> None:
         ("size", "404601392", "5"),
         ("sha256", "a" * 64, "d" * 64),
     ]
-    schema("diff").validate(json.loads(dumps(found)))
+    schema("inspect-diff", "packages").validate(said(found))
     assert list(difference_lines(found)) == [
         f"{OLD.name} → {OLD.name}",
         "files",
@@ -227,7 +232,7 @@ def test_full_and_thin_hold_the_same_files_elsewhere() -> None:
 
 
 def test_an_archive_that_nobody_measured_is_not_told() -> None:
-    assert json.loads(dumps(difference(OLD, OLD)))["sizes"][0] == {"what": "archive", "a": None, "b": None}
+    assert said(difference(OLD, OLD))["sizes"][0] == {"what": "archive", "a": None, "b": None}
     assert not [line for line in difference_lines(difference(OLD, OLD, 7)) if "archive" in line]
 
 
@@ -273,7 +278,7 @@ def test_what_a_package_cannot_run_is_a_line_for_each_domain(root: Path) -> None
         ("onnxruntime.cannot_run com.microsoft", "every operator", None),
     ]
     assert "  onnxruntime.cannot_run com.microsoft  every operator → none" in difference_lines(found)
-    schema("diff").validate(json.loads(dumps(found)))
+    schema("inspect-diff", "packages").validate(said(found))
     fewer = replace(lean, onnxruntime=replace(lean.onnxruntime, cannot_run=LACKING[:1]))
     assert [what for what, _, _ in triples(difference(lean, fewer), "versions")] == [
         "onnxruntime.cannot_run com.microsoft"

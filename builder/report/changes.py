@@ -1,0 +1,151 @@
+"""What sets two sources apart, in words: a sentence, a heat map of what changed, and bytes of code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from builder.binary.comparison import Comparison, Effect, Pair, SupportChange, code_sizes, sorted_code
+from builder.binary.coverage import Support
+from builder.binary.fatbin_format import Kind
+from builder.binary.library import Inspected
+from builder.formats.text import printable
+from builder.gpu.architectures import Capability
+from builder.gpu.table import Gpu
+from builder.package.describe import InspectedSource
+from builder.report.heatmap import HEADS, TOTAL, Cell, HeatMap, HeatMapRow, Note, common_folder, text, wrapped
+from builder.report.sentences import where
+
+_WAYS = {
+    Support.NATIVE: "natively",
+    Support.JIT: "by JIT",
+    Support.PARTIAL: "with kernels missing",
+    Support.NONE: "not at all",
+}
+
+_VERBS = {
+    Effect.LOST: "Lost",
+    Effect.WORSE: "Worse on",
+    Effect.WON: "Won",
+    Effect.BETTER: "Better on",
+}
+
+_KINDS = {Kind.SASS: "SASS", Kind.PTX: "PTX", Kind.LTOIR: "LTO IR", Kind.OTHER: "unknown"}
+
+
+def sentence(found: Comparison) -> str:
+    """The GPUs that were lost and won, worst first."""
+    unread = sum(bool(one.problem) for pair in found.pairs for side in pair.sides for one in side)
+    files = "1 library" if unread == 1 else f"{unread:,} libraries"
+    caution = f" But {files} cannot be read: what changed there is not known." if unread else ""
+    if not found.changes:
+        return f"Neither holds device code that a GPU could run.{caution}"
+    alike: dict[tuple[Effect, Support, Support], list[Capability]] = {}
+    for device, change in found.changes.items():
+        key = (change.effect, change.old.support, change.new.support)
+        alike.setdefault(key, []).append(device)
+    clauses = [
+        f"{verb} {where(devices)}: {_WAYS[old]} before, {_WAYS[new]} now."
+        for effect, verb in _VERBS.items()
+        for (which, old, new), devices in alike.items()
+        if which is effect
+    ]
+    return (" ".join(clauses) or "Runs on the same GPUs as before, in the same way.") + caution
+
+
+def changes_map(old: InspectedSource, new: InspectedSource, found: Comparison) -> HeatMap:
+    """The heat map of what changed: a cell that did has both letters, ``N→.``."""
+    pairs = [pair for pair in found.pairs if pair.has_code]
+    folder = common_folder([pair.name for pair in pairs])
+    named = [(printable(pair.name[len(folder) :]), pair) for pair in pairs]
+    total = _cells(found.changes, found.gpus)
+    return HeatMap(
+        label=f"{printable(old.label)} → {printable(new.label)}",
+        gpus=found.gpus,
+        folder=printable(folder),
+        sentence=sentence(found),
+        promises=(),
+        rows=tuple(_row(name, pair, found.gpus) for name, pair in named),
+        total=HeatMapRow(TOTAL, total, summary=True) if total else None,
+        notes=tuple(_notes(named)),
+        details=(),
+    )
+
+
+def _row(name: str, pair: Pair, gpus: Sequence[Gpu]) -> HeatMapRow:
+    if pair.unread:
+        return HeatMapRow(name, remark="one of the two cannot be read", unread=True)
+    containers = pair.new.coverage.containers if pair.new and pair.new.coverage else 0
+    return HeatMapRow(name, _cells(pair.changes(gpus), gpus), containers=containers)
+
+
+def _cells(changes: Mapping[Capability, SupportChange], gpus: Iterable[Gpu]) -> tuple[Cell, ...]:
+    return tuple(_cell(gpu, changes[gpu.device]) for gpu in gpus if gpu.device in changes)
+
+
+def _cell(gpu: Gpu, change: SupportChange) -> Cell:
+    old, new = change.old, change.new
+    doubts = [
+        f" Doubtful {when}: {verdict.doubt}."
+        for when, verdict in (("before", old), ("now", new))
+        if verdict.doubt
+    ]
+    how = _WAYS[new.support]
+    if old.support is not new.support:
+        how = f"{_WAYS[old.support]} before, {how} now"
+    hover = f"{HEADS[gpu.device]}: {how}.{''.join(doubts)}"
+    return Cell(new.support, hover, doubtful=bool(doubts), was=old.support)
+
+
+def _notes(named: Iterable[tuple[str, Pair]]) -> Iterator[Note]:
+    for name, pair in named:
+        if pair.old is None:
+            yield Note(name, "is new")
+        elif pair.new is None:
+            yield Note(name, "is gone")
+        elif pair.old.name != pair.new.name:
+            yield Note(name, f"was {printable(pair.old.name)}")
+        for one in (pair.old, pair.new):
+            if one and one.problem:
+                yield Note(name, f"cannot be read: {printable(one.problem)}")
+
+
+def changes_text(old: InspectedSource, new: InspectedSource, found: Comparison) -> str:
+    """The sentence, the table of what changed, and the bytes of code before and now."""
+    shown = changes_map(old, new, found)
+    groups = [(printable(pair.name), *pair.sides) for pair in found.pairs if pair.has_code]
+    every = [(TOTAL, old.libraries, new.libraries)] if len(groups) > 1 else []
+    sizes = [line for group in (*groups, *every) for line in _size_changes(*group)]
+    head = [f"{'bytes':<20}{'before':>16}{'now':>16}{'difference':>17}"] if sizes else []
+    return "\n".join([*wrapped(shown.sentence), "", text([replace(shown, sentence="")]), "", *head, *sizes])
+
+
+def _size_changes(name: str, old: Sequence[Inspected], new: Sequence[Inspected]) -> Iterator[str]:
+    before, now = code_sizes(old), code_sizes(new)
+    yield name
+    for kind, arch in sorted_code({*before, *now}):
+        yield _size_change(f"{_KINDS[kind]} {arch}", before.get((kind, arch), 0), now.get((kind, arch), 0))
+    yield _size_change(
+        "file" if name != TOTAL else "files", *(sum(one.size for one in side) for side in (old, new))
+    )
+
+
+def _size_change(what: str, before: int, now: int) -> str:
+    return f"  {what:<18}{before:>16,}{now:>16,}{now - before:>+17,}"
+
+
+def sizes_text(source: InspectedSource) -> str:
+    """Bytes of code for each architecture, by library, with their share of the file."""
+    groups = [(printable(item.name), [item]) for item in source.libraries if item.coverage]
+    every = [(TOTAL, source.libraries)] if len(groups) > 1 else []
+    lines = [line for group in (*groups, *every) for line in _sizes(*group)]
+    return "\n".join(
+        [f"{printable(source.label)}: bytes of device code, and their share of the file", *lines]
+    )
+
+
+def _sizes(name: str, libraries: Sequence[Inspected]) -> Iterator[str]:
+    whole = sum(item.size for item in libraries)
+    yield f"{name}  {whole:,} bytes"
+    for (kind, arch), size in code_sizes(libraries).items():
+        yield f"  {f'{_KINDS[kind]} {arch}':<18}{size:>16,}{size / whole:>8.1%}"

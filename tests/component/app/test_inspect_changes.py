@@ -1,0 +1,128 @@
+"""inspect --diff and --sizes: GPUs that the second of two sources lost and won, and bytes of code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
+from tests.support.factories.project_copy import Place
+from tests.support.schemas import schema
+
+OLD = elf({".nv_fatbin": container(image(SASS, 60), image(SASS, 75, payload=56), image(PTX, 75))})
+
+NEW = elf({".nv_fatbin": container(image(SASS, 75), image(SASS, 90))})
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[str, str]:
+    """An old and a new folder of libraries."""
+    for folder, contents in {
+        "old": {"libgpu.so.1": OLD, "libgone.so": sass_library(60, 75), "libplain.so": elf()},
+        "new": {"capi/libgpu.so.2": NEW, "capi/libplain.so": elf()},
+    }.items():
+        for name, data in contents.items():
+            (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / name).write_bytes(data)
+    return str(tmp_path / "old"), str(tmp_path / "new")
+
+
+def sass_library(*arches: int) -> bytes:
+    return elf({".nv_fatbin": sass(*arches)})
+
+
+def test_the_first_line_says_what_was_lost_and_won(place: Place, two: tuple[str, str]) -> None:
+    done = place.run("inspect", *two, "--diff")
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()
+    assert said[0] == (
+        "Lost Pascal (6.0, 6.1): natively before, not at all now. Won Hopper (9.0): not at all before, "
+        "natively now."
+    )
+    table = {
+        line.split()[0]: line.split()[1:] for line in said if line.startswith(("lib", "capi")) and "→" in line
+    }
+    columns = next(line for line in said if line.startswith("library")).split()[1:]
+    cells = dict(zip(columns, table["capi/libgpu.so.2"], strict=False))
+    assert (cells["6.0"], cells["7.5"], cells["8.0"], cells["9.0"]) == ("N→.", "N", "j→.", "j→N")
+    assert "capi/libgpu.so.2: was libgpu.so.1." in said
+    assert "libgone.so: is gone." in said
+    assert "  SASS 75                         56              24              -32" in said
+
+
+def test_json_is_as_its_schema_says(place: Place, two: tuple[str, str]) -> None:
+    done = place.run("inspect", *two, "--diff", "--json")
+    said: dict[str, Any] = json.loads(done.stdout)
+    schema("inspect-diff").validate(said)
+    assert (said["old"], said["new"], said["packages"]) == (*two, None)
+    assert said["capabilities"]["6.0"] == {
+        "effect": "lost",
+        "old": {"support": "native", "confidence": "high", "reason": None},
+        "new": {"support": "none", "confidence": "high", "reason": None},
+    }
+    gpu, _plain, gone = said["libraries"]
+    assert (gpu["old"]["name"], gpu["new"]["name"]) == ("libgpu.so.1", "capi/libgpu.so.2")
+    assert gpu["bytes"] == {
+        "sass": {"60": {"old": 24, "new": 0}, "75": {"old": 56, "new": 24}, "90": {"old": 0, "new": 24}},
+        "ptx": {"75": {"old": 24, "new": 0}},
+    }
+    assert gpu["size"] == {"old": len(OLD), "new": len(NEW)}
+    assert gone["new"] is None
+    said["capabilities"]["6.0"]["effect"] = "vanished"
+    assert not schema("inspect-diff").is_valid(said)
+
+
+def test_the_page_begins_with_what_changed(place: Place, two: tuple[str, str], tmp_path: Path) -> None:
+    page, picture = tmp_path / "map.html", tmp_path / "map.svg"
+    done = place.run("inspect", *two, "--diff", "--html", str(page), "--svg", str(picture))
+    assert done.returncode == 0
+    for text in (page.read_text(), picture.read_text()):
+        assert "N→." in text
+        assert "Lost Pascal (6.0, 6.1): natively before, not at all now." in text
+        assert "6.0 (Pascal: Tesla P100, Quadro GP100): natively before, not at all now.<" in text
+
+
+def test_the_same_thing_twice_says_so(place: Place, two: tuple[str, str]) -> None:
+    done = place.run("inspect", two[0], two[0], "--diff")
+    assert done.stdout.splitlines()[0] == "Runs on the same GPUs as before, in the same way."
+    table = [line for line in done.stdout.splitlines() if line.startswith(("lib", "all"))]
+    assert len(table) >= 4
+    assert "→" not in "".join(table)
+
+
+def test_what_cannot_be_read_is_told_and_fails(place: Place, two: tuple[str, str]) -> None:
+    (Path(two[1]) / "capi/libgpu.so.2").write_bytes(NEW[:100])
+    done = place.run("inspect", *two, "--diff", "--json")
+    assert done.returncode == 6
+    said = json.loads(done.stdout)
+    schema("inspect-diff").validate(said)
+    assert said["sentence"].endswith("But 1 library cannot be read: what changed there is not known.")
+    assert said["libraries"][0]["capabilities"] == {}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_two_are_compared_and_no_other_number(place: Place, two: tuple[str, str], count: int) -> None:
+    done = place.run("inspect", *(two * 2)[:count], "--diff")
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: --diff compares two sources, and {count} ")
+    assert "./run inspect OLD NEW --diff" in done.stderr
+
+
+def test_sizes_of_one_thing(place: Place, two: tuple[str, str]) -> None:
+    said = place.run("inspect", two[0], "--sizes").stdout.splitlines()
+    at = said.index(f"libgpu.so.1  {len(OLD):,} bytes")
+    assert [line.split()[:3] for line in said[at + 1 : at + 4]] == [
+        ["SASS", "60", "24"],
+        ["SASS", "75", "56"],
+        ["PTX", "75", "24"],
+    ]
+    assert said[at + 2].split()[3] == f"{56 / len(OLD):.1%}"
+    at = said.index(f"all libraries  {len(OLD) + len(sass_library(60, 75)) + len(elf()):,} bytes")
+    assert [line.split()[:3] for line in said[at + 1 :]] == [
+        ["SASS", "60", "44"],
+        ["SASS", "75", "76"],
+        ["PTX", "75", "24"],
+    ]

@@ -1,0 +1,117 @@
+"""Which library of one source is which of another, and what became of each GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from builder.binary.comparison import Effect, code_sizes, compare
+from builder.binary.coverage import LibraryCoverage, cover
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Kind
+from builder.binary.library import Inspected
+from builder.gpu.architectures import Arch, Capability
+from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
+from tests.support.factories.libraries import PLAIN
+
+
+def covered(*containers: bytes) -> LibraryCoverage:
+    found = cover("lib", read_containers(elf({".nv_fatbin": b"".join(containers)})), specialised=False)
+    assert found is not None
+    return found
+
+
+def library(name: str, *arches: int, machine: str = "x86-64") -> Inspected:
+    return Inspected(name=name, coverage=covered(sass(*arches)), machine=machine, size=1000)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "paired"),
+    [
+        (["a/libx.so"], ["a/libx.so"], [("a/libx.so", "a/libx.so")]),
+        (["onnxruntime/capi/libx.so"], ["lib/libx.so"], [("onnxruntime/capi/libx.so", "lib/libx.so")]),
+        (["libcudnn_ops.so.8"], ["libcudnn_ops.so.9"], [("libcudnn_ops.so.8", "libcudnn_ops.so.9")]),
+        (
+            ["libcudart-9335f6a2.so.11.0"],
+            ["libcudart-1a2b3c4d.so.12"],
+            [("libcudart-9335f6a2.so.11.0", "libcudart-1a2b3c4d.so.12")],
+        ),
+        (["_C.cpython-310.so"], ["_C.cpython-312.so"], [("_C.cpython-310.so", "_C.cpython-312.so")]),
+        (["libx_cuda118.so"], ["libx_cuda128.so"], [(None, "libx_cuda128.so"), ("libx_cuda118.so", None)]),
+        (
+            ["a/libx.so.1", "b/libx.so.1"],
+            ["b/libx.so.1", "c/libx.so.2"],
+            [("b/libx.so.1", "b/libx.so.1"), ("a/libx.so.1", "c/libx.so.2")],
+        ),
+        (
+            ["a/libx.so", "b/libx.so"],
+            ["c/libx.so"],
+            [(None, "c/libx.so"), ("a/libx.so", None), ("b/libx.so", None)],
+        ),
+    ],
+    ids=[
+        "same",
+        "moved",
+        "new version",
+        "auditwheel's hash",
+        "other Python",
+        "a file a CUDA",
+        "one left",
+        "two",
+    ],
+)
+def test_libraries_are_paired_by_what_they_are(
+    old: Sequence[str], new: Sequence[str], paired: Sequence[tuple[str | None, str | None]]
+) -> None:
+    found = compare([library(name, 75) for name in old], [library(name, 75) for name in new]).pairs
+    names = [(one.old.name if one.old else None, one.new.name if one.new else None) for one in found]
+    assert names == paired
+
+
+JIT = Inspected(name="lib", coverage=covered(container(image(PTX, 75))))
+
+PARTIAL = Inspected(name="lib", coverage=covered(sass(86), sass(80)))
+"""8.0 has its code in one of two containers; sm_80 runs on 8.6 too."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "device", "effect"),
+    [
+        (library("lib", 60), library("lib", 75), "6.0", Effect.LOST),
+        (library("lib", 75), library("lib", 60), "6.0", Effect.WON),
+        (library("lib", 86), JIT, "8.6", Effect.WORSE),
+        (JIT, library("lib", 86), "8.6", Effect.BETTER),
+        (library("lib", 80), PARTIAL, "8.0", Effect.LOST),
+        (library("lib", 90), PARTIAL, "8.0", Effect.BETTER),
+        (PARTIAL, library("lib", 90), "8.0", Effect.WORSE),
+        (library("lib", 80), library("lib", 86), "8.6", Effect.SAME),
+        (library("lib", 80), replace(PLAIN, name="lib"), "8.0", Effect.LOST),
+    ],
+)
+def test_what_became_of_a_gpu(old: Inspected, new: Inspected, device: str, effect: Effect) -> None:
+    found = compare([old], [new])
+    (pair,) = found.pairs
+    assert found.changes[Capability.parse(device)].effect is effect
+    assert pair.changes(found.gpus)[Capability.parse(device)].effect is effect
+
+
+def test_where_neither_has_code_nothing_changed() -> None:
+    assert compare([PLAIN], [PLAIN]).changes == {}
+
+
+def test_gpus_of_arm_machines_are_compared_where_both_are_for_arm() -> None:
+    arm, intel = library("lib", 87, machine="aarch64"), library("lib", 86)
+    assert Capability(8, 7) in compare([arm], [arm]).changes
+    assert Capability(8, 7) not in compare([arm], [intel]).changes
+    assert Capability(8, 7) not in compare([intel], [arm]).changes
+
+
+def test_bytes_are_those_of_the_images_as_stored() -> None:
+    twice = covered(container(image(SASS, 75, payload=40), image(PTX, 75, payload=24)), sass(75, 90))
+    assert list(code_sizes([Inspected("a", twice), library("b", 90), PLAIN]).items()) == [
+        ((Kind.SASS, Arch(7, 5)), 60),
+        ((Kind.SASS, Arch(9, 0)), 40),
+        ((Kind.PTX, Arch(7, 5)), 24),
+    ]

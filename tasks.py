@@ -24,6 +24,8 @@ from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import build_all
 from builder.builds.virtual_cards import asked_for as cards_asked_for
 from builder.errors import ValidationError
+from builder.inspector.answers import Asked, require_sound, require_support, required_devices
+from builder.inspector.sources import require_places, require_two
 from builder.pipeline.image import require_platforms, require_repository
 from builder.release.prepare import archives_in
 
@@ -182,6 +184,7 @@ def verify(
     svg="write a picture to this file",
     require="compute capabilities that each must run on, 5.2,8.6,12.0: exit code 6 where one does not",
     jit_ok="with --require: by JIT is enough",
+    sarif="write all findings to this file as SARIF 2.1.0, for code scanning",
     diff="what sets the second of two sources apart: GPUs lost and won, bytes, what manifests say",
     sizes="how many bytes the code for each architecture takes",
     operators="which operators have CUDA kernels: asks the package's own provider, on a virtual card",
@@ -196,6 +199,7 @@ def inspect(
     svg: str | None = None,
     require: str = "",
     jit_ok: bool = False,
+    sarif: str | None = None,
     diff: bool = False,
     sizes: bool = False,
     operators: bool = False,
@@ -205,24 +209,23 @@ def inspect(
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     wiring = make_wiring()
     if operators or model:
-        inspection.require_alone(also, html, svg, require, diff, sizes, model if operators else None)
+        inspection.require_alone(also, html, svg, sarif, require, diff, sizes, model if operators else None)
         if model:
             inspection.show_model(wiring, path, Path(model), wishes(base), as_json=json)
         else:
             inspection.show_operators(wiring, path, wishes(base), as_json=json)
         return
-    page, picture = (Path(name) if name else None for name in (html, svg))
-    inspection.require_places(page, picture)
-    devices = inspection.required_devices(require) if require else ()
+    names, places = [path, *also], {"--html": html, "--svg": svg, "--sarif": sarif}
+    page, picture, findings = (Path(name) if name else None for name in places.values())
+    require_places(dict(zip(places, (page, picture, findings), strict=True)))
+    devices = required_devices(require) if require else ()
+    asked = Asked(as_json=json, diff=diff, sizes=sizes, devices=devices, jit=jit_ok, sarif=findings)
     if diff:
-        inspection.require_two([path, *also])
-    sources = inspection.look_inside(wiring, [path, *also])
-    if diff:
-        inspection.show_changes(wiring, sources, as_json=json, html=page, picture=picture)
-    else:
-        inspection.show(wiring, sources, as_json=json, sizes=sizes, html=page, picture=picture)
-    inspection.require_sound(sources)
-    inspection.require_support(sources, devices, jit=jit_ok)
+        require_two(names)
+    sources = inspection.look_inside(wiring, names)
+    inspection.show(wiring, sources, asked, page, picture)
+    require_sound(sources)
+    require_support(sources, devices, jit=jit_ok)
 
 
 @verb(
@@ -246,7 +249,7 @@ def install(
 
 @verb()
 def client(_context: Context, dist: str | None = None) -> None:
-    """Make dist/ortpacks.pyz and dist/index.json."""
+    """Make dist/ortpacks.pyz, dist/ortpacks-inspect.pyz and dist/index.json."""
     verbs.make_client(make_wiring(dist))
 
 

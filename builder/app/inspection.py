@@ -12,23 +12,19 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from jinja2 import BaseLoader
-
 from builder.adapters.transfer import HttpTransfer
-from builder.adapters.untrusted.opener import Opener, is_url, require_path, shown
+from builder.adapters.untrusted.opener import Opener, shown
 from builder.binary.comparison import compare
 from builder.binary.coverage import Support
 from builder.builds.check_tools import tools_of
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError, ValidationError
-from builder.files.atomic_write import part_file
-from builder.files.disk import disk_errors
 from builder.formats.json_values import to_json
 from builder.formats.missing_kernels import cannot_run, cause
 from builder.formats.onnx_file import read_onnx
@@ -36,17 +32,18 @@ from builder.formats.package_names import Profile
 from builder.formats.session_log import EVERY_NODE, explained
 from builder.formats.text import printable, shortened
 from builder.gpu.architectures import Capability
-from builder.gpu.table import DEVICES
+from builder.inspector.answers import Asked
+from builder.inspector.answers import show as show_answer
+from builder.inspector.sources import look_inside as read_sources
 from builder.onnxruntime import operators
 from builder.onnxruntime.operators import OperatorTable
-from builder.package.describe import InspectedSource
-from builder.package.diff import PackageDifference, difference, difference_lines
-from builder.pipeline.inspect import changes_document, document, inspect_source, read_file
+from builder.package.promise import InspectedSource
+from builder.pipeline.inspect import read_file
 from builder.pipeline.plan import Wishes
 from builder.ports import Reporter
-from builder.report.changes import changes_map, changes_text, sizes_text
-from builder.report.heatmap import HeatMap, heat_maps, page, svg, text
-from builder.report.sentences import unmet
+from builder.report.changes import changes_map
+from builder.report.heatmap import heat_maps
+from builder.report.pictures import page, svg
 from builder.virtualcard.opening import (
     CPU,
     HOST,
@@ -77,69 +74,11 @@ _UNSUPPORTED = "its CUDA kernel does not do these attributes"
 
 _UNSAID = "ONNX Runtime says no reason"
 
-View = Callable[[Sequence[HeatMap], BaseLoader], str]
-"""Draws heat maps for a file."""
-
 Node = tuple[str, str]
 """Operator and name."""
 
-_TWO = 2
-
 _NAMED = 3
 """Nodes that are named in a line."""
-
-
-def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
-    """Inspect each source, a file, folder or URL. Raises as ``Opener.files``."""
-    for source in sources:
-        if not is_url(source):
-            require_path(source)  # before minutes go into the others
-    unpacker = _opener(wiring, _stderr_console(wiring))
-    return tuple(_read(unpacker, source) for source in sources)
-
-
-def require_sound(sources: Sequence[InspectedSource]) -> None:
-    """Raise ``CheckFailedError`` when a library cannot be read or is not what its manifest says."""
-    items = [item for source in sources for item in source.libraries]
-    unread = [f"{item.name}: {item.problem}" for item in items if item.problem]
-    broken = [str(one) for source in sources for promise in source.promises for one in promise.findings]
-    what = [f"{len(unread)} of {len(items)} libraries cannot be read"] if unread else []
-    what += ["a manifest promises something else than its package holds"] if broken else []
-    if what:
-        raise CheckFailedError("; ".join(what), [*unread, *broken])
-
-
-def required_devices(text: str) -> tuple[Capability, ...]:
-    """The capabilities of ``5.2,8.6,12.0``. Raises ``ValidationError`` for what no GPU has."""
-    found = []
-    for word in text.split(","):
-        try:
-            device = Capability.parse(word)
-        except ValueError:
-            device = None
-        if device not in DEVICES:
-            raise ValidationError(
-                f"--require: {shortened(word)!r} is no compute capability of a GPU",
-                advice=f"Name some of {', '.join(map(str, DEVICES))}, with commas between.",
-            )
-        found.append(device)
-    return tuple(found)
-
-
-def require_support(sources: Sequence[InspectedSource], devices: Sequence[Capability], *, jit: bool) -> None:
-    """Raise ``CheckFailedError`` where a source does not run on one of ``devices``."""
-    lines = [
-        f"{source.label} on {line}"
-        for source in sources
-        for line in unmet(source.libraries, devices, jit=jit)
-    ]
-    if lines:
-        raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)
-
-
-def _read(unpacker: Opener, source: str) -> InspectedSource:
-    with unpacker.files(source) as files:
-        return inspect_source(shown(source), files.libraries, files.manifests)
 
 
 def _stderr_console(wiring: Wiring) -> Console:
@@ -156,94 +95,22 @@ def _opener(wiring: Wiring, reporter: Console) -> Opener:
     )
 
 
-def show_changes(
-    wiring: Wiring,
-    sources: Sequence[InspectedSource],
-    *,
-    as_json: bool,
-    html: Path | None,
-    picture: Path | None,
-) -> None:
-    """As ``show``, of what sets the second of two sources apart from the first."""
-    old, new = sources
-    found, packages = compare(old.libraries, new.libraries), _packages(old, new)
-    maps = (changes_map(old, new, found), *heat_maps(sources))
-    if as_json:
-        said = json.dumps(changes_document(old, new, found, packages), indent=2)
-    else:
-        said = "\n".join([changes_text(old, new, found), *(difference_lines(packages) if packages else ())])
-    _show(wiring, maps, said, ((html, page), (picture, svg)), quiet=as_json)
-
-
-def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference | None:
-    """What the manifests say, where each source is one package of ours."""
-    manifests = [promise.manifest for source in (old, new) for promise in source.promises]
-    one_each = len(old.promises) == len(new.promises) == 1
-    if not one_each or None in manifests:
-        return None
-    a, b = (one for one in manifests if one)
-    return difference(a, b, *(_archive_size(source) for source in (old, new)))
-
-
-def _archive_size(source: InspectedSource) -> int | None:
-    file = Path(source.label)
-    return file.stat().st_size if file.is_file() else None
+def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
+    """Inspect each source, a file, folder or URL. Raises as ``Opener.files``."""
+    return read_sources(_opener(wiring, _stderr_console(wiring)), sources)
 
 
 def show(
-    wiring: Wiring,
-    sources: Sequence[InspectedSource],
-    *,
-    as_json: bool,
-    sizes: bool = False,
-    html: Path | None,
-    picture: Path | None,
+    wiring: Wiring, sources: Sequence[InspectedSource], asked: Asked, html: Path | None, picture: Path | None
 ) -> None:
-    """Write the files that are asked for, then print. With ``as_json`` nothing but JSON is printed.
-
-    ``sizes``: also the bytes of each architecture. Raises ``DiskError`` where a file cannot be written.
-    """
+    """As ``answers.show``, with a page and a picture."""
     maps = heat_maps(sources)
-    tables = [text(maps), *(sizes_text(source) for source in sources if sizes)]
-    said = json.dumps(document(sources), indent=2) if as_json else "\n\n".join(tables)
-    _show(wiring, maps, said, ((html, page), (picture, svg)), quiet=as_json)
-
-
-def _show(
-    wiring: Wiring,
-    maps: Sequence[HeatMap],
-    said: str,
-    views: Sequence[tuple[Path | None, View]],
-    *,
-    quiet: bool,
-) -> None:
+    if asked.diff:
+        old, new = sources
+        maps = (changes_map(old, new, compare(old.libraries, new.libraries)), *maps)
+    views = ((html, page), (picture, svg))
     files = {path: view(maps, wiring.loader).encode() for path, view in views if path}
-    for path, data in files.items():
-        with part_file(path, needed=len(data)) as file:
-            file.write(data)
-    wiring.console.show(said)
-    for path, data in files.items() if not quiet else ():
-        wiring.reporter.say(f"{path}  {len(data):,} bytes")
-
-
-def require_places(html: Path | None, picture: Path | None) -> None:
-    """Raise ``ValidationError`` for what no file can be written to: cheap, so before anything is read."""
-    for path in filter(None, (html, picture)):
-        with disk_errors(path):
-            _require_place(path)
-    if html and picture and html.absolute() == picture.absolute():
-        raise ValidationError(f"--html and --svg both name {html}", advice="Give each a file of its own.")
-
-
-def _require_place(path: Path) -> None:
-    if path.is_dir():
-        raise ValidationError(f"{path} is a folder", advice="Name a file in it.")
-    if path.exists() and not path.is_file():
-        raise ValidationError(f"{path} is no regular file", advice="Name one that may be replaced.")
-    if not path.parent.is_dir():
-        raise ValidationError(
-            f"{path.parent} is no folder, so {path.name} cannot be written there", advice="Make it first."
-        )
+    show_answer(sources, asked, files, wiring.console.show, wiring.reporter.say)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,21 +122,12 @@ class _Provider:
     ort_version: str
 
 
-def require_two(sources: Sequence[str]) -> None:
-    """Raise ``ValidationError`` unless there are two sources to compare."""
-    if len(sources) != _TWO:
-        raise ValidationError(
-            f"--diff compares two sources, and {len(sources)} {'is' if len(sources) == 1 else 'are'} named",
-            advice="Name the old one and the new one: ./run inspect OLD NEW --diff",
-        )
-
-
 def require_alone(*others: object) -> None:
     """Raise ``ValidationError`` for flags that say nothing about operators or a model."""
     if any(others):
         raise ValidationError(
             "--operators and --model take one package, go without each other, and have no --html, --svg, "
-            "--require, --diff and --sizes",
+            "--sarif, --require, --diff and --sizes",
             advice="Use --json for programs.",
         )
 

@@ -86,6 +86,8 @@ _GATES = (
 
 _WORKFLOWS = ".github/workflows/*.yml"
 
+_ACTION = "action.yml"
+
 _ZIZMOR = ("zizmor", "--offline", "--no-progress", "--quiet", "--strict-collection", "--min-severity=low")
 
 _ACTIONLINT = ("actionlint", "-no-color", "-shellcheck=", "-pyflakes=")
@@ -138,9 +140,9 @@ def _flags(wiring: Wiring, *, fast: bool, only: str | None) -> tuple[str, ...]:
 
 
 def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
-    """The linters of the workflows. actionlint is no Python package, so it may be missing."""
+    """The linters of the workflows and our action. actionlint, no Python package, may be missing."""
     files = sorted(str(path.relative_to(wiring.root)) for path in wiring.root.glob(_WORKFLOWS))
-    yield (*_ZIZMOR, *files)
+    yield (*_ZIZMOR, _ACTION, *files)
     if shutil.which("actionlint", path=wiring.env["PATH"]):
         yield (*_ACTIONLINT, *files)
     else:

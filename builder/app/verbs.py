@@ -26,7 +26,7 @@ from builder.onnxruntime.explain import Explanation, explain
 from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
 from builder.pipeline.bake import BAKE_FILE, write_bake
-from builder.pipeline.client_zipapp import build_client
+from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import wanted_inputs
@@ -106,6 +106,7 @@ def make_client(wiring: Wiring) -> Path:
     """Write the client, and ``dist/index.json`` over the packages in ``dist``."""
     packages = archives_in(wiring.dist)
     client = write_client(wiring, None)
+    inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)
     archive = wiring.archive(wiring.reporter)
     listed = []
     for package in packages:
@@ -114,7 +115,7 @@ def make_client(wiring: Wiring) -> Path:
         listed.append((manifest, stored(LocalFile(package, digest.size, digest.sha256))))
     with part_file(wiring.dist / INDEX) as file:
         file.write(index_format.dumps(build_index("local", listed, wiring.project.models)).encode())
-    wiring.reporter.say(f"{client.name} and {INDEX} in {wiring.dist}")
+    wiring.reporter.say(f"{client.name}, {inspector.name} and {INDEX} in {wiring.dist}")
     return client
 
 
@@ -190,7 +191,7 @@ def _results(wiring: Wiring) -> list[Path]:
     ends = (*ARCHIVE_SUFFIXES, SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
     names = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
     packed = (path for name in names for path in dist.glob(name))
-    files = [dist / name for name in (CLIENT, INDEX, CHECKSUMS, LICENCES_PAGE)]
+    files = [dist / name for name in (CLIENT, INSPECTOR, INDEX, CHECKSUMS, LICENCES_PAGE)]
     workplaces = [dist / name for name in (*wiring.project.packages, ".kit-nvidia", ".kit-assembled", _BAKE)]
     ours = [path for path in workplaces if any((path / name).is_file() for name in _MADE_BY_US)]
     return [path for path in (*sorted(packed), *files, *ours) if path.exists()]

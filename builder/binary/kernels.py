@@ -82,13 +82,23 @@ class CodeFinder:
 
 def _unpacked(stored: bytes, packed: Compression, most: int) -> bytes:
     """The image, not much more than ``most`` bytes of it; nothing where it cannot be unpacked."""
-    from backports.zstd import ZstdDecompressor, ZstdError  # noqa: PLC0415 -- most files need none
-
+    if packed is Compression.ZSTD:
+        return _unpacked_zstd(stored, most)
     try:
-        if packed is Compression.ZSTD:
-            return ZstdDecompressor().decompress(stored, max_length=most)
         return _unpacked_lz4(stored, most) if packed is Compression.LZ4 else stored
-    except (ZstdError, IndexError):
+    except IndexError:
+        return b""
+
+
+def _unpacked_zstd(frame: bytes, most: int) -> bytes:
+    """Nothing also where this Python reads no zstd: ``ortpacks-inspect.pyz`` says so."""
+    try:
+        from backports.zstd import ZstdDecompressor, ZstdError  # noqa: PLC0415 -- most files need none
+    except ImportError:
+        return b""
+    try:
+        return ZstdDecompressor().decompress(frame, max_length=most)
+    except ZstdError:
         return b""
 
 

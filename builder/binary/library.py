@@ -124,6 +124,8 @@ class Inspected:
     coverage: LibraryCoverage | None = None
     """``None`` without device code, or when it cannot be read."""
     problem: str = ""
+    code: Code | None = None
+    """Of ``problem``."""
     bare: bool = False
     """A fatbin by itself, as ``nvcc --fatbin`` writes it: no library, so no section and no SONAME."""
     size: int = 0

@@ -37,6 +37,7 @@ class Code(Enum):
     A006 = "the CUDA provider holds an architecture that nobody asked for"
     A007 = "an image is of a kind nobody knows"
     A008 = "a library that is of no use without device code holds none that runs"
+    A009 = "a GPU that is asked for is not served"
     A101 = "cuobjdump counts other images than the native reader"
     A102 = "cuobjdump gave no usable answer"
     B001 = "a wheel's file is not the one in its RECORD"

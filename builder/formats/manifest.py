@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple, Union
 
@@ -29,6 +30,16 @@ FORMAT = 4
 
 _WITHOUT_KERNELS = 3
 """The format before, which does not say what a package cannot run: its profile does."""
+
+MANIFEST_HEAD = 128
+"""Bytes at the start of a file that ``is_manifest`` has to see."""
+
+_OUR_MANIFEST = re.compile(rb'\s*\{\s*"format":\s*\d+,\s*"name":\s*"ortpacks-')
+
+
+def is_manifest(name: str, head: bytes) -> bool:
+    """Whether a file is the manifest of one of our packages, by its name and first bytes."""
+    return name.rpartition("/")[2] == MANIFEST and _OUR_MANIFEST.match(head) is not None
 
 
 @dataclass(frozen=True)

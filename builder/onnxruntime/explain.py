@@ -17,8 +17,9 @@ from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import CAPABILITIES
+from builder.onnxruntime.architecture_list import Compiled, read_list, refused, rewritten
 from builder.onnxruntime.profiles import Option, options
-from builder.onnxruntime.toolchain import Compiled, divide, made, read_list, refused, rewritten, tools
+from builder.onnxruntime.toolchain import divide, made, tools
 from builder.onnxruntime.toolchain import lost as lost_capabilities
 from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
 from builder.onnxruntime.versions import ALWAYS, ReleaseRange, hold_version, needs, sm_names

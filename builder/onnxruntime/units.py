@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.toolchain import compiled, refused
+from builder.onnxruntime.architecture_list import compiled, refused
 from builder.onnxruntime.versions import LLM_WITHOUT_120, SPLITS_UNITS, ReleaseRange
 
 _CONTRIB = "contrib_ops/cuda/"

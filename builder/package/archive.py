@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,21 +10,11 @@ from typing import Protocol
 from builder.errors import IntegrityError
 from builder.files.digest import Digest, LocalFile
 from builder.formats.manifest import Manifest, loads
-from builder.formats.package_names import MANIFEST, Form
+from builder.formats.package_names import Form
 from builder.project.variants import Preset
 
 BUILT = "built"
 """``source`` of what we compiled or wrote."""
-
-MANIFEST_HEAD = 128
-"""Bytes at the start of a file that ``is_manifest`` has to see."""
-
-_OUR_MANIFEST = re.compile(rb'\s*\{\s*"format":\s*\d+,\s*"name":\s*"ortpacks-')
-
-
-def is_manifest(name: str, head: bytes) -> bool:
-    """Whether a file is the manifest of one of our packages, by its name and first bytes."""
-    return name.rpartition("/")[2] == MANIFEST and _OUR_MANIFEST.match(head) is not None
 
 
 @dataclass(frozen=True)

@@ -5,34 +5,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from builder.binary.coverage import LibraryCoverage, Support, combine, worst
+from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.elf import Elf
-from builder.binary.library import HostNeeds, Inspected
-from builder.binary.library_names import PROVIDER, is_named_like_a_library
-from builder.errors import ConfigError
+from builder.binary.library import HostNeeds
+from builder.binary.library_names import PROVIDER
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import (
     FORMAT,
     BaseEntry,
-    CoverageEntry,
     Driver,
     FileEntry,
     Manifest,
     OrtEntry,
     WheelEntry,
-    loads,
 )
 from builder.formats.missing_kernels import cannot_run
-from builder.formats.package_names import MANIFEST, Layout
+from builder.formats.package_names import Layout
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.cuda_toolkits import driver_window
 from builder.onnxruntime.toolchain import tools
 from builder.package.archive import Member
+from builder.package.promise import coverage_entry, coverage_line
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin, Variant
 
@@ -124,102 +122,6 @@ def compare(manifest: Manifest, report: BinaryReport) -> tuple[Finding, ...]:
     )
 
 
-@dataclass(frozen=True)
-class Promise:
-    """The device code that one package's manifest promises, and findings where the bytes differ."""
-
-    package: str
-    """Its name; empty when the manifest cannot be read."""
-    folder: str
-    """Where the manifest lies in what was inspected: empty, or with a slash at its end."""
-    sm: tuple[str, ...] = ()
-    capabilities: Mapping[Capability, Support] = field(default_factory=dict)
-    """What the manifest says of each; it is silent of GPUs that came later, and without CUDA of all."""
-    elsewhere: int = 0
-    """Libraries that the package leaves to NVIDIA's wheels and that are not here."""
-    findings: tuple[Finding, ...] = ()
-    """B004 and B007."""
-    manifest: Manifest | None = None
-    """``None`` when it cannot be read."""
-
-    @property
-    def path(self) -> str:
-        """Where the manifest is."""
-        return f"{self.folder}{MANIFEST}"
-
-
-@dataclass(frozen=True)
-class InspectedSource:
-    """One thing that ``inspect`` was given: its name for readers, its libraries, its packages' promises."""
-
-    label: str
-    libraries: Sequence[Inspected]
-    promises: tuple[Promise, ...] = ()
-
-
-def promise_of(text: bytes, folder: str, libraries: Iterable[Inspected]) -> Promise:
-    """The promise of the manifest in ``folder``, compared with the libraries that lie below it.
-
-    Never raises: a manifest that cannot be read is a finding.
-    """
-    try:
-        manifest = loads(text, folder.rstrip("/") or "this package")
-        capabilities = {
-            Capability.parse(device): Support(found) for device, found in manifest.capabilities.items()
-        }
-    except (ConfigError, ValueError) as error:
-        return Promise("", folder, findings=(Finding(Code.B007, f"{folder}{MANIFEST}", str(error)),))
-    here = {item.name[len(folder) :]: item for item in libraries if item.name.startswith(folder)}
-    return Promise(
-        package=manifest.name,
-        folder=folder,
-        sm=manifest.sm,
-        capabilities=capabilities,
-        elsewhere=sum(entry.path not in here for entry in manifest.absent),
-        findings=tuple(
-            replace(finding, path=f"{folder}{finding.path}")
-            for finding in (
-                *_coverage_findings(manifest, here),
-                *_capability_findings(manifest, capabilities, here),
-            )
-        ),
-        manifest=manifest,
-    )
-
-
-def _coverage_findings(manifest: Manifest, here: Mapping[str, Inspected]) -> Iterator[Finding]:
-    """B004 and B007 for each library; one that is not here need not be if a wheel brings it."""
-    claimed = {entry.path: _line(entry) for entry in manifest.coverage}
-    for entry in manifest.packed:
-        if entry.path not in here and is_named_like_a_library(entry.path):
-            yield Finding(Code.B004, entry.path, f"{entry.path} comes from {entry.source} and is not here")
-    for path, item in here.items():
-        found = _line(_coverage_entry(path, item.coverage)) if item.coverage else "no device code"
-        wanted = claimed.get(path, "no device code")
-        if wanted != found and not item.problem:
-            message = f"{path} holds other device code than the manifest says"
-            yield Finding(Code.B007, path, message, wanted=wanted, got=found)
-
-
-def _capability_findings(
-    manifest: Manifest, capabilities: Mapping[Capability, Support], here: Mapping[str, Inspected]
-) -> Iterator[Finding]:
-    """B007 where the package as a whole runs on other GPUs than its manifest promises.
-
-    While a library is missing or cannot be read, only what is worse than promised is certain.
-    """
-    found = combine(item.runnable for item in here.values() if item.runnable)
-    whole = all(entry.path in here and not here[entry.path].problem for entry in manifest.coverage)
-    unlike: dict[tuple[Support, Support], list[str]] = {}
-    for device, support in capabilities.items():
-        held = found.get(device, Support.NONE)
-        if held is not support and (whole or worst((held, support)) is held):
-            unlike.setdefault((support, held), []).append(str(device))
-    for (wanted, got), devices in unlike.items():
-        message = f"on compute capability {', '.join(devices)} the package runs otherwise than promised"
-        yield Finding(Code.B007, MANIFEST, message, wanted=wanted.value, got=got.value)
-
-
 def installed_members(manifest: Manifest, files: Mapping[str, Path]) -> tuple[Member, ...]:
     """The members of a package whose files lie where ``files`` says, by path, as its manifest tells them."""
     return tuple(
@@ -258,7 +160,7 @@ def _as_read(manifest: Manifest, report: BinaryReport) -> Manifest:
         driver=_driver(report, manifest.sm, manifest.cuda) if manifest.cuda else None,
         capabilities={str(device): found.value for device, found in report.capabilities.items()},
         coverage=tuple(
-            _coverage_entry(library.path, library)
+            coverage_entry(library.path, library)
             for library in sorted(report.coverage, key=lambda library: library.path)
         ),
         files=tuple(
@@ -287,24 +189,11 @@ def _lines(manifest: Manifest) -> dict[str, str]:
         lines["driver"] = f"floor {manifest.driver.floor}, ceiling {manifest.driver.ceiling or 'none'}"
     lines["glibc"] = manifest.glibc or "none"
     lines["glibcxx"] = manifest.glibcxx or "none"
-    lines |= {f"coverage.{entry.path}": _line(entry) for entry in manifest.coverage}
+    lines |= {f"coverage.{entry.path}": coverage_line(entry) for entry in manifest.coverage}
     for entry in manifest.files:
         linked = f"SONAME {entry.soname or 'none'}, NEEDED [{' '.join(entry.needed)}]"
         lines[f"files.{entry.path}"] = linked
     return lines
-
-
-def _coverage_entry(path: str, library: LibraryCoverage) -> CoverageEntry:
-    return CoverageEntry(
-        path=path,
-        containers=library.containers,
-        sass=tuple(map(str, library.sass)),
-        ptx=tuple(map(str, library.ptx)),
-    )
-
-
-def _line(entry: CoverageEntry) -> str:
-    return f"{entry.containers} containers, SASS [{' '.join(entry.sass)}], PTX [{' '.join(entry.ptx)}]"
 
 
 def _ort(plan: BuildPlan) -> OrtEntry:

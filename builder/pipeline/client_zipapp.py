@@ -1,10 +1,15 @@
-"""``dist/ortpacks.pyz``, the client in one file. The same sources give the same bytes."""
+"""``dist/ortpacks.pyz``, the client, and ``dist/ortpacks-inspect.pyz``, each in one file of Python alone.
+
+The same sources give the same bytes. The client is the folders that ship; ``inspect`` is the modules that its
+entry point imports, directly or not.
+"""
 
 from __future__ import annotations
 
 import os
 import struct
 from collections.abc import Mapping
+from modulefinder import ModuleFinder
 from pathlib import Path
 
 from zlib_ng import zlib_ng
@@ -12,6 +17,8 @@ from zlib_ng import zlib_ng
 from builder.files.atomic_write import part_file
 
 NAME = "ortpacks.pyz"
+
+INSPECTOR = "ortpacks-inspect.pyz"
 
 SHIPPED = ("client", "files", "findings", "formats", "gpu", "selection")
 """The folders of ``builder`` that run on the user's machine, with Python 3.9's standard library."""
@@ -39,6 +46,20 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
 
+_START_INSPECTOR = """\
+import sys
+
+if sys.version_info < (3, 10):
+    sys.exit("ortpacks-inspect needs Python 3.10 or newer, this is " + sys.version.split()[0])
+
+if sys.version_info >= (3, 14):
+    import compression.zstd
+    sys.modules["backports.zstd"] = compression.zstd
+
+from builder.inspector.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
 _DEFAULT_INDEX, _ROOT = "builder/client/default_index.txt", "builder/client/root.json"
 
 _READER, _WRITER, _DEFLATED, _MODE = 20, 3 << 8 | 20, 8, 0o100644
@@ -60,10 +81,30 @@ def build_client(source: Path, target: Path, index_url: str | None, root: bytes 
         members[_DEFAULT_INDEX] = f"{index_url}\n".encode()
     if root is not None:
         members[_ROOT] = root
+    return _written(target, members)
+
+
+def build_inspector(source: Path, target: Path) -> Path:
+    """Write ``inspect`` in one file and return its path, ``target``. Raises ``DiskError``."""
+    members = {
+        name: (source / name).read_bytes() for name in _imported(source, "builder/inspector/__main__.py")
+    }
+    return _written(target, {**members, "__main__.py": _START_INSPECTOR.encode()})
+
+
+def _written(target: Path, members: Mapping[str, bytes]) -> Path:
     with part_file(target) as file:
         file.write(_SHEBANG + _zip(members))
         os.fchmod(file.fileno(), 0o755)
     return target
+
+
+def _imported(source: Path, entry: str) -> list[str]:
+    """``entry`` and every module of ours that it imports, directly or not, as paths below ``source``."""
+    finder = ModuleFinder([str(source)])
+    finder.run_script(str(source / entry))
+    files = (vars(module)["__file__"] for module in finder.modules.values())
+    return sorted({Path(file).relative_to(source).as_posix() for file in files if file})
 
 
 def _modules(source: Path) -> list[str]:

@@ -21,8 +21,8 @@ from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import dotted
 from builder.gpu.table import Gpu
 from builder.package import diff
-from builder.package.describe import InspectedSource, Promise, promise_of
 from builder.package.diff import PackageDifference
+from builder.package.promise import InspectedSource, Promise, promise_of
 from builder.report.changes import sentence as changes_sentence
 from builder.report.sentences import notes, summary
 
@@ -128,10 +128,11 @@ def _named(item: Inspected | None) -> dict[str, object] | None:
 def _inspected(name: str, file: Path) -> Inspected:
     if file.is_symlink() and not file.is_file():
         astray = f"a link to {printable(str(file.readlink()))}, where no file is"
-        return Inspected(name=name, problem=f"{Code.E010.name} {astray}")
+        return Inspected(name=name, problem=f"{Code.E010.name} {astray}", code=Code.E010)
     reading = read_file(name, file, symbols=False)
     if reading.problem is not None:
-        return Inspected(name=name, problem=f"{reading.problem.code.name} {reading.problem.message}")
+        code = reading.problem.code
+        return Inspected(name=name, problem=f"{code.name} {reading.problem.message}", code=code)
     elf = reading.elf
     return Inspected(
         name=name,

@@ -14,7 +14,8 @@ from builder.findings.finding import Code, Finding, Severity
 from builder.formats.missing_kernels import cannot_run, counted, shortcoming
 from builder.formats.package_names import CUDA, Host, Layout, Profile
 from builder.gpu.architectures import Arch
-from builder.onnxruntime.toolchain import hold_reach, lost, made, refused, tools, widened
+from builder.onnxruntime.architecture_list import refused
+from builder.onnxruntime.toolchain import hold_reach, lost, made, tools, widened
 from builder.onnxruntime.versions import sm_names
 from builder.ports import Engine, Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan

@@ -14,8 +14,9 @@ from jinja2 import BaseLoader, Environment, StrictUndefined
 from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
+from builder.onnxruntime.architecture_list import cmake_list
 from builder.onnxruntime.profiles import Option, build_targets, options
-from builder.onnxruntime.toolchain import Targets, cmake_list, divide
+from builder.onnxruntime.toolchain import Targets, divide
 from builder.onnxruntime.units import narrowed, shared_ptx, without_device_code
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import (

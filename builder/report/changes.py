@@ -12,7 +12,7 @@ from builder.binary.library import Inspected
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.table import Gpu
-from builder.package.describe import InspectedSource
+from builder.package.promise import InspectedSource
 from builder.report.heatmap import HEADS, TOTAL, Cell, HeatMap, HeatMapRow, Note, common_folder, text, wrapped
 from builder.report.sentences import where
 

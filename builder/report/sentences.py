@@ -10,11 +10,12 @@ from builder.binary.fatbin_format import SECTIONS
 from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
 from builder.binary.verdict import alternatives, gpus_of, is_for_own_gpus, together, verdicts
+from builder.findings.finding import Code, Finding
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import FLOOR_ZSTD, dotted, ptx_floor
 from builder.gpu.table import CAPABILITIES, FLOOR_13, GPUS, JETSON, Gpu
-from builder.package.describe import Promise
+from builder.package.promise import Promise
 
 SPECIALISED = (
     "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
@@ -173,20 +174,21 @@ def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[st
             yield printable(item.name[start:]), "for exactly these GPUs, and by its code loaded on no other"
 
 
-def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit: bool) -> Iterator[str]:
-    """What keeps all libraries together from running on ``required``, natively or, with ``jit``, by JIT."""
+def unmet(libraries: Sequence[Inspected], required: Sequence[Capability], *, jit: bool) -> Iterator[Finding]:
+    """A009 for each of ``required`` that the libraries do not run on natively or, with ``jit``, by JIT."""
     found = together(libraries, [_MODELS[device] for device in required])
     enough = (Support.NATIVE, Support.JIT) if jit else (Support.NATIVE,)
     for device, verdict in found.items():
         if not verdict.because:
-            yield f"{device}: its machines are ARM, and this is not"
+            yield Finding(Code.A009, "", f"on {device}: its machines are ARM, and this is not")
         elif verdict.support not in enough:
             names = [printable(name) for name in verdict.because]
             rest = len(names) - _NAMED
             some = listed([*names[:_NAMED], f"{rest:,} more"] if rest > 0 else names)
-            yield f"{device}: {_FAILS[verdict.support]}, because of {some}"
+            message = f"on {device}: {_FAILS[verdict.support]}, because of {some}"
+            yield Finding(Code.A009, verdict.because[0], message)
     if required and not found:
-        yield "any GPU: there is no device code here"
+        yield Finding(Code.A009, "", "on any GPU: there is no device code here")
 
 
 def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:

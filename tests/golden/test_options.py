@@ -11,8 +11,8 @@ import pytest
 
 from builder.formats.package_names import Profile
 from builder.gpu.architectures import Arch
+from builder.onnxruntime.architecture_list import cmake_list
 from builder.onnxruntime.profiles import options
-from builder.onnxruntime.toolchain import cmake_list
 
 LATEST = tuple(Arch.parse(number) for number in ("89", "90", "100", "120"))
 

@@ -1,4 +1,4 @@
-"""zstd and gzip as streams: compressors whose bytes depend on no machine, readers, estimates of size.
+"""zstd and gzip as streams: compressors whose bytes depend on no machine, and estimates of size.
 
 A compressor's output depends on what goes in, the preset and the version of its library: ``backports.zstd``
 brings its own libzstd, ``zlib-ng`` its own zlib-ng. It does not depend on the number of threads.
@@ -6,34 +6,27 @@ brings its own libzstd, ``zlib-ng`` its own zlib-ng. It does not depend on the n
 
 from __future__ import annotations
 
-import gzip
 import struct
-import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Protocol, cast
+from typing import Protocol
 
-from backports.zstd import CompressionParameter, DecompressionParameter, ZstdCompressor, ZstdError, ZstdFile
+from backports.zstd import CompressionParameter, ZstdCompressor
 from zlib_ng import zlib_ng
 
+from builder.adapters.archive.decompression import WINDOW_LOG
 from builder.errors import IntegrityError
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
-
-DAMAGED = (ZstdError, zlib.error, gzip.BadGzipFile, EOFError)
-"""What a reader raises on a stream that is cut short, altered, or followed by something else."""
-
-_WINDOW_LOG = 27
-"""128 MiB: the longest window every zstd decoder accepts without a flag."""
 
 _ZSTD: Mapping[Preset, Mapping[int, int]] = {
     Preset.FAST: {CompressionParameter.compression_level: 3},
     Preset.SMALL: {
         CompressionParameter.compression_level: 9,
-        CompressionParameter.window_log: _WINDOW_LOG,
+        CompressionParameter.window_log: WINDOW_LOG,
         CompressionParameter.enable_long_distance_matching: 1,
     },
 }
@@ -78,14 +71,6 @@ def compressor(form: Form, preset: Preset, workers: int) -> Iterator[Compressor]
         return
     with ThreadPoolExecutor(workers) as pool:
         yield _Gzip(pool, _GZIP[preset], ahead=2 * workers)
-
-
-def decompressed(file: IO[bytes], form: Form) -> IO[bytes]:
-    """The bytes behind zstd or gzip, read forward only; raises ``DAMAGED``."""
-    if form is Form.GZ:
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=file))
-    options: dict[int, int] = {DecompressionParameter.window_log_max: _WINDOW_LOG}
-    return cast("IO[bytes]", ZstdFile(file, options=options))
 
 
 class _Gzip:

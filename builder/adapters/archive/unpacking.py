@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from builder.adapters.archive.compression import DAMAGED, decompressed
+from builder.adapters.archive.decompression import DAMAGED, decompressed
 from builder.adapters.archive.split import blame_part, opened_whole
 from builder.errors import IntegrityError, NothingToDoError
 from builder.files.digest import CHUNK, Digest, chunks_in, write_new

@@ -19,9 +19,9 @@ from builder.adapters.untrusted.reading import Allowance, Scratch, damage, is_co
 from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
 from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
+from builder.formats.manifest import MANIFEST_HEAD, is_manifest
 from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable, without_userinfo
-from builder.package.archive import MANIFEST_HEAD, is_manifest
 from builder.ports import Reporter
 
 Library = tuple[str, Path]

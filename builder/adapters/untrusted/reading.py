@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, cast
 from zipfile import BadZipFile
 
-from builder.adapters.archive import compression
+from builder.adapters.archive import decompression
 from builder.binary.elf_headers import LARGEST
 from builder.errors import IntegrityError
 from builder.files.digest import chunks_in
@@ -26,7 +26,7 @@ from builder.files.disk import disk_errors, require_space
 from builder.formats.package_names import Form
 
 _DAMAGED = (
-    *compression.DAMAGED,
+    *decompression.DAMAGED,
     tarfile.TarError,
     BadZipFile,
     lzma.LZMAError,
@@ -39,8 +39,8 @@ _DAMAGED = (
 
 
 _DECODERS: Mapping[bytes, Callable[[IO[bytes]], object]] = {
-    b"\x1f\x8b": partial(compression.decompressed, form=Form.GZ),
-    b"\x28\xb5\x2f\xfd": partial(compression.decompressed, form=Form.ZST),
+    b"\x1f\x8b": partial(decompression.decompressed, form=Form.GZ),
+    b"\x28\xb5\x2f\xfd": partial(decompression.decompressed, form=Form.ZST),
     b"BZh": bz2.BZ2File,
     b"\xfd7zXZ\x00": lzma.LZMAFile,
 }

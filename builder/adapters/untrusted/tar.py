@@ -19,8 +19,8 @@ from builder.adapters.untrusted.reading import Allowance, Scratch, damage, decom
 from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
 from builder.errors import IntegrityError, ValidationError
 from builder.files.package_tar import Forward
+from builder.formats.manifest import MANIFEST_HEAD, is_manifest
 from builder.formats.text import printable
-from builder.package.archive import MANIFEST_HEAD, is_manifest
 
 _EXTENSIONS = (
     tarfile.GNUTYPE_LONGNAME,

@@ -108,7 +108,7 @@ def test_two_are_compared_and_no_other_number(place: Place, two: tuple[str, str]
     done = place.run("inspect", *(two * 2)[:count], "--diff")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: --diff compares two sources, and {count} ")
-    assert "./run inspect OLD NEW --diff" in done.stderr
+    assert "inspect OLD NEW --diff" in done.stderr
 
 
 def test_sizes_of_one_thing(place: Place, two: tuple[str, str]) -> None:

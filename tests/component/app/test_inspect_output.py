@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from builder.app.inspection import require_places, show
+from builder.app.inspection import show
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import DiskError, ValidationError
-from builder.package.describe import InspectedSource
+from builder.inspector.answers import Asked
+from builder.inspector.sources import require_places
+from builder.package.promise import InspectedSource
 from tests.support.factories.libraries import BROKEN, OWN, PLAIN, PROVIDER
 from tests.support.fakes.ports import FakeReporter
 from tests.support.schemas import schema
@@ -36,7 +38,7 @@ def shop(tmp_path: Path, root: Path, out: io.StringIO) -> Wiring:
 
 def test_a_table_and_a_line_for_each_file(shop: Wiring, tmp_path: Path, out: io.StringIO) -> None:
     html, picture = tmp_path / "map.html", tmp_path / "map.svg"
-    show(shop, REPORTS, as_json=False, html=html, picture=picture)
+    show(shop, REPORTS, Asked(as_json=False), html, picture)
     assert out.getvalue().startswith("my.whl\n")
     assert isinstance(shop.reporter, FakeReporter)
     assert shop.reporter.lines == [f"{path}  {path.stat().st_size:,} bytes" for path in (html, picture)]
@@ -46,7 +48,7 @@ def test_a_table_and_a_line_for_each_file(shop: Wiring, tmp_path: Path, out: io.
 
 
 def test_json_is_all_there_is_on_stdout(shop: Wiring, tmp_path: Path, out: io.StringIO, root: Path) -> None:
-    show(shop, REPORTS, as_json=True, html=tmp_path / "map.html", picture=None)
+    show(shop, REPORTS, Asked(as_json=True), tmp_path / "map.html", None)
     said = json.loads(out.getvalue())
     schema("inspect").validate(said)
     assert isinstance(shop.reporter, FakeReporter)
@@ -57,11 +59,11 @@ def test_json_is_all_there_is_on_stdout(shop: Wiring, tmp_path: Path, out: io.St
 def test_what_was_there_is_replaced(shop: Wiring, tmp_path: Path) -> None:
     html = tmp_path / "map.html"
     html.write_text("old")
-    show(shop, REPORTS, as_json=True, html=html, picture=None)
+    show(shop, REPORTS, Asked(as_json=True), html, None)
     assert "old" not in html.read_text(encoding="utf-8")[:100]
 
 
-@pytest.mark.parametrize("kind", ["html", "svg"])
+@pytest.mark.parametrize("kind", ["html", "sarif"])
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -76,13 +78,13 @@ def test_a_place_where_no_file_can_be_is_told(tmp_path: Path, kind: str, name: s
         os.mkfifo(path)
     before = list(tmp_path.iterdir())
     with pytest.raises(ValidationError, match=said):
-        require_places(path if kind == "html" else None, path if kind == "svg" else None)
+        require_places({f"--{kind}": path})
     assert list(tmp_path.iterdir()) == before
 
 
 def test_one_file_cannot_be_both(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match=r"--html and --svg both name .*map\. Give each a file"):
-        require_places(tmp_path / "map", tmp_path / "map")
+        require_places({"--html": tmp_path / "map", "--svg": tmp_path / "map"})
 
 
 def test_a_file_that_cannot_be_written_is_told_by_name(
@@ -95,10 +97,10 @@ def test_a_file_that_cannot_be_written_is_told_by_name(
     with pytest.raises(
         DiskError, match=r"map\.html cannot be written: Permission denied\. Fix its owner or mode"
     ):
-        show(shop, REPORTS, as_json=False, html=tmp_path / "map.html", picture=None)
+        show(shop, REPORTS, Asked(as_json=False), tmp_path / "map.html", None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_name_that_is_too_long_for_the_disk_is_told(tmp_path: Path) -> None:
     with pytest.raises(DiskError, match="File name too long"):
-        require_places(tmp_path / (300 * "x"), None)
+        require_places({"--html": tmp_path / (300 * "x")})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from builder.app.inspection import look_inside, require_sound, show_changes
+from builder.app.inspection import look_inside, show
 from builder.builds.wiring import Wiring
 from builder.console import Console
 from builder.errors import CheckFailedError
@@ -19,7 +19,8 @@ from builder.findings.finding import Code
 from builder.formats.manifest import CoverageEntry, Manifest, dumps
 from builder.formats.package_names import Layout
 from builder.gpu.table import CAPABILITIES
-from builder.package.describe import InspectedSource, Promise
+from builder.inspector.answers import Asked, require_sound
+from builder.package.promise import InspectedSource, Promise
 from builder.pipeline.inspect import document
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import elf, sass
@@ -226,12 +227,12 @@ def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: P
     written(new, content(package(cudnn="9.28.0.42")))
     both = look_inside(shop, [str(old), str(new)])
     shop.console = Console(env={}, stream=(out := io.StringIO()))
-    show_changes(shop, both, as_json=True, html=None, picture=None)
+    show(shop, both, Asked(as_json=True, diff=True), None, None)
     said = json.loads(out.getvalue())
     schema("inspect-diff").validate(said)
     assert said["packages"]["versions"] == [{"what": "cudnn", "a": package().cudnn, "b": "9.28.0.42"}]
     assert said["packages"]["sizes"][0] == {"what": "archive", "a": old.stat().st_size, "b": None}
-    show_changes(shop, both, as_json=False, html=None, picture=None)
+    show(shop, both, Asked(as_json=False, diff=True), None, None)
     assert f"  cudnn  {package().cudnn} → 9.28.0.42" in out.getvalue().splitlines()
 
 

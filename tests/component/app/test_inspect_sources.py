@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from builder.app.command_line import with_flags
-from builder.app.inspection import look_inside, require_sound, required_devices
+from builder.app.inspection import look_inside
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, ValidationError
+from builder.inspector.answers import require_sound, required_devices
 from tests.doubles.fileserver import FileServer, serve
 from tests.support.factories.archives import files
 from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
@@ -149,9 +150,9 @@ def test_what_must_run_where_is_held_to_it(place: Place, tmp_path: Path) -> None
     assert isinstance(json.loads(done.stdout), dict)
     assert done.stderr.splitlines() == [
         "error: 3 of what --require asks for does not hold",
-        f"{library} on 8.6: by JIT alone (--jit-ok allows that), because of liba.so",
-        f"{library} on 5.2: not at all, because of liba.so",
-        f"{library} on 12.1: its machines are ARM, and this is not",
+        f"A009 {library} on 8.6: by JIT alone (--jit-ok allows that), because of liba.so",
+        f"A009 {library} on 5.2: not at all, because of liba.so",
+        f"A009 {library} on 12.1: its machines are ARM, and this is not",
     ]
 
 

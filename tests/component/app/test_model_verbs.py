@@ -345,5 +345,5 @@ def test_flags_that_do_not_go_together(place: Place, flags: list[str]) -> None:
     said = place.fails(2, "inspect", "a.whl", "--operators", *flags)
     assert said == (
         "error: --operators and --model take one package, go without each ot"
-        "her, and have no --html, --svg, --require, --diff and --sizes. Use --json for programs.\n"
+        "her, and have no --html, --svg, --sarif, --require, --diff and --sizes. Use --json for programs.\n"
     )

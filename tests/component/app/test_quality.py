@@ -20,7 +20,9 @@ GATES += ["lint-imports --no-logo", "pylint --jobs=0 --score=no builder"]
 
 WORKFLOWS = ".github/workflows/check.yml .github/workflows/release.yml"
 
-GATES += [f"zizmor --offline --no-progress --quiet --strict-collection --min-severity=low {WORKFLOWS}"]
+GATES += [
+    f"zizmor --offline --no-progress --quiet --strict-collection --min-severity=low action.yml {WORKFLOWS}"
+]
 
 PYTEST = f"{sys.executable} -m pytest"
 

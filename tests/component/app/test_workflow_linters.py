@@ -41,7 +41,9 @@ def objection(root: Path, folder: Path, program: str, change: tuple[str, str] | 
     """What a gate says of our workflows with a change in them; ``None`` when it passes."""
     workflows = folder / ".github/workflows"
     shutil.copytree(root / ".github/workflows", workflows)
-    changed = [_change(file, *change) for file in sorted(workflows.iterdir())] if change else [True]
+    action = Path(shutil.copy(root / "action.yml", folder))
+    files = (action, *sorted(workflows.iterdir()))
+    changed = [_change(file, *change) for file in files] if change else [True]
     assert any(changed), "the change is not one to ours"
     argv = gates(root).get(program) or pytest.skip(f"no {program} on PATH")
     try:
@@ -68,6 +70,7 @@ def test_our_workflows_pass(root: Path, tmp_path: Path, program: str) -> None:
         (UNPINNED, "error[unpinned-uses]"),
         (FOREIGN, "error[dangerous-triggers]"),
         (INJECTED, "error[template-injection]"),
+        (('<<< "$INPUT_PATH"', '<<< "${{ inputs.path }}"'), "error[template-injection]"),
         (("        with:\n          persist-credentials: false\n", ""), "warning[artipacked]"),
     ],
 )

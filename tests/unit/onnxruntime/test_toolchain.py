@@ -13,20 +13,9 @@ from dataclasses import replace
 import pytest
 
 from builder.gpu.architectures import Arch
+from builder.onnxruntime.architecture_list import cmake_list, compiled, read_list, refused, rewritten
 from builder.onnxruntime.explain import arch_list
-from builder.onnxruntime.toolchain import (
-    cmake_list,
-    compiled,
-    divide,
-    hold_reach,
-    lost,
-    made,
-    proposed,
-    read_list,
-    refused,
-    rewritten,
-    widened,
-)
+from builder.onnxruntime.toolchain import divide, hold_reach, lost, made, proposed, widened
 from builder.project.build_plan import BuildPlan
 from builder.project.variants import Origin, Variant
 from tests.support.factories import packages

@@ -12,7 +12,7 @@ import pytest
 from jinja2 import FileSystemLoader
 
 from builder.formats.package_names import Host, Profile
-from builder.onnxruntime.toolchain import read_list
+from builder.onnxruntime.architecture_list import read_list
 from builder.pipeline.render import render
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, ort_wheel

@@ -15,8 +15,9 @@ from builder.binary.library import Inspected
 from builder.findings.finding import Code, Finding
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import CAPABILITIES, GENERATIONS
-from builder.package.describe import InspectedSource, Promise
-from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps, svg, text
+from builder.package.promise import InspectedSource, Promise
+from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps, text
+from builder.report.pictures import svg
 from tests.support.factories.libraries import BROKEN, CARDS, IDLE, OWN, PLAIN, PROVIDER, coverage
 
 

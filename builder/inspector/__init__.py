@@ -1,0 +1,1 @@
+"""inspect, as the verb and as ``ortpacks-inspect.pyz``, which needs nothing but Python."""

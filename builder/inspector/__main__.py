@@ -1,0 +1,127 @@
+"""The entry point of ``ortpacks-inspect.pyz``, and its only module that reads the real environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from builder.adapters.archive.decompression import HAS_ZSTD
+from builder.adapters.transfer import HttpTransfer
+from builder.adapters.untrusted.opener import Opener
+from builder.errors import BuilderError, os_error
+from builder.formats.text import printable
+from builder.inspector.answers import Asked, require_sound, require_support, required_devices, show
+from builder.inspector.sources import look_inside, require_places, require_two
+
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
+
+_NO_ZSTD = (
+    "note: this Python reads no zstd, so images packed with it are taken to hold code. Python 3.14 reads it, "
+    "others do with the package backports.zstd"
+)
+
+
+class _Lines:
+    """A reporter that writes what matters to stderr, line by line, and shows no progress."""
+
+    def say(self, line: str) -> None:
+        sys.stderr.write(f"{printable(line)}\n")
+
+    warn = say
+
+    @contextmanager
+    def step(self, _title: str) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def progress(self, _title: str, _total: int) -> Iterator[Callable[[int], None]]:
+        yield lambda _done: None
+
+    @contextmanager
+    def live(self, _title: str) -> Iterator[Callable[[float, str], None]]:
+        yield lambda _share, _said: None
+
+
+def main(argv: Sequence[str]) -> int:
+    """The exit code of the command ``argv``; errors go to stderr without a traceback."""
+    try:
+        _inspect(argv)
+        sys.stdout.flush()
+    except BuilderError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    except BrokenPipeError:  # whoever read has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except OSError as error:
+        failure = os_error(error)
+        sys.stderr.write(f"error: {failure}\n")
+        return failure.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 0
+
+
+def _inspect(argv: Sequence[str]) -> None:
+    given = _parser().parse_args(argv)
+    require_places({"--sarif": given.sarif})
+    devices = required_devices(given.require) if given.require is not None else ()
+    if given.diff:
+        require_two(given.path)
+    reporter = _Lines()
+    if not HAS_ZSTD:
+        reporter.warn(_NO_ZSTD)
+    env = dict(os.environ)  # noqa: TID251 the program's own composition root
+    opener = Opener(
+        transfer=HttpTransfer(reporter=reporter, sleep=time.sleep, env=env),
+        reporter=reporter,
+        scratch=Path(tempfile.gettempdir()) / "ortpacks-inspect",
+    )
+    sources = look_inside(opener, given.path)
+    asked = Asked(
+        as_json=given.json,
+        diff=given.diff,
+        sizes=given.sizes,
+        devices=devices,
+        jit=given.jit_ok,
+        sarif=given.sarif,
+    )
+    show(sources, asked, {}, _tell, reporter.say)
+    require_sound(sources)
+    require_support(sources, devices, jit=given.jit_ok)
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ortpacks-inspect",
+        description="Shows which NVIDIA GPUs the device code in files runs on, from their bytes.",
+        epilog="Exit codes: 2 wrong words, 3 no library there, 4 zstd, which this Python does not read, "
+        "6 a library that cannot be read, does not run where it must or is not what its manifest says, "
+        "7 damaged, 10 transfer, 11 disk.",
+    )
+    parser.add_argument(
+        "path", nargs="+", help="a library, fatbin, folder, wheel, package, zip, tar or image file, or a URL"
+    )
+    parser.add_argument(
+        "--require", metavar="5.2,8.6,12.0", help="capabilities that each must run on: else exit code 6"
+    )
+    parser.add_argument("--jit-ok", action="store_true", help="with --require: by JIT is enough")
+    parser.add_argument("--sarif", metavar="FILE", type=Path, help="write all findings as SARIF 2.1.0")
+    parser.add_argument("--diff", action="store_true", help="what sets the second of two sources apart")
+    parser.add_argument("--sizes", action="store_true", help="bytes of each architecture's code")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""Answers on inspected sources as text and JSON, and what is found against what somebody asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from builder.binary.comparison import compare
+from builder.errors import CheckFailedError, ValidationError
+from builder.files.atomic_write import part_file
+from builder.findings.finding import Code, Finding
+from builder.formats.text import shortened
+from builder.gpu.architectures import Capability
+from builder.gpu.table import DEVICES
+from builder.inspector.sarif import sarif
+from builder.package.diff import PackageDifference, difference, difference_lines
+from builder.package.promise import InspectedSource
+from builder.pipeline.inspect import changes_document, document
+from builder.report.changes import changes_text, sizes_text
+from builder.report.heatmap import heat_maps, text
+from builder.report.sentences import unmet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What somebody wants to know of sources."""
+
+    as_json: bool = False
+    diff: bool = False
+    """What sets the second of two apart from the first."""
+    sizes: bool = False
+    """Also the bytes of each architecture, which JSON always has."""
+    devices: tuple[Capability, ...] = ()
+    """The capabilities that each must run on."""
+    jit: bool = False
+    """By JIT is enough."""
+    sarif: Path | None = None
+    """A file for all findings."""
+
+
+def show(
+    sources: Sequence[InspectedSource],
+    asked: Asked,
+    files: Mapping[Path, bytes],
+    tell: Callable[[str], None],
+    say: Callable[[str], None],
+) -> None:
+    """Write ``files`` and the findings, tell the answer, and say which files there are, unless ``as_json``.
+
+    Raises ``DiskError`` where a file cannot be written.
+    """
+    if asked.sarif:
+        found = {one.label: tuple(findings_of(one, asked.devices, jit=asked.jit)) for one in sources}
+        files = {**files, asked.sarif: sarif(found).encode()}
+    for path, data in files.items():
+        with part_file(path, needed=len(data)) as file:
+            file.write(data)
+    tell(_changes(*sources, as_json=asked.as_json) if asked.diff else _answer(sources, asked))
+    for path, data in files.items() if not asked.as_json else ():
+        say(f"{path}  {len(data):,} bytes")
+
+
+def _answer(sources: Sequence[InspectedSource], asked: Asked) -> str:
+    if asked.as_json:
+        return json.dumps(document(sources), indent=2)
+    return "\n\n".join([text(heat_maps(sources)), *(sizes_text(source) for source in sources if asked.sizes)])
+
+
+def _changes(old: InspectedSource, new: InspectedSource, *, as_json: bool) -> str:
+    found, packages = compare(old.libraries, new.libraries), _packages(old, new)
+    if as_json:
+        return json.dumps(changes_document(old, new, found, packages), indent=2)
+    return "\n".join([changes_text(old, new, found), *(difference_lines(packages) if packages else ())])
+
+
+def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference | None:
+    """What the manifests say, where each source is one package of ours."""
+    manifests = [promise.manifest for source in (old, new) for promise in source.promises]
+    one_each = len(old.promises) == len(new.promises) == 1
+    if not one_each or None in manifests:
+        return None
+    a, b = (one for one in manifests if one)
+    return difference(a, b, *(_archive_size(source) for source in (old, new)))
+
+
+def _archive_size(source: InspectedSource) -> int | None:
+    file = Path(source.label)
+    return file.stat().st_size if file.is_file() else None
+
+
+def required_devices(text: str) -> tuple[Capability, ...]:
+    """The capabilities of ``5.2,8.6,12.0``. Raises ``ValidationError`` for what no GPU has."""
+    found = []
+    for word in text.split(","):
+        try:
+            device = Capability.parse(word)
+        except ValueError:
+            device = None
+        if device not in DEVICES:
+            raise ValidationError(
+                f"--require: {shortened(word)!r} is no compute capability of a GPU",
+                advice=f"Name some of {', '.join(map(str, DEVICES))}, with commas between.",
+            )
+        found.append(device)
+    return tuple(found)
+
+
+def findings_of(
+    source: InspectedSource, devices: Sequence[Capability] = (), *, jit: bool = False
+) -> Iterator[Finding]:
+    """What is wrong with a source: unread libraries, broken promises, and A009 for GPUs not served."""
+    for item in source.libraries:
+        if item.problem:
+            yield Finding(item.code or Code.E001, item.name, item.problem)
+    for promise in source.promises:
+        yield from promise.findings
+    yield from unmet(source.libraries, devices, jit=jit)
+
+
+def require_sound(sources: Sequence[InspectedSource]) -> None:
+    """Raise ``CheckFailedError`` when a library cannot be read or is not what its manifest says."""
+    items = [item for source in sources for item in source.libraries]
+    unread = [f"{item.name}: {item.problem}" for item in items if item.problem]
+    broken = [str(one) for source in sources for promise in source.promises for one in promise.findings]
+    what = [f"{len(unread)} of {len(items)} libraries cannot be read"] if unread else []
+    what += ["a manifest promises something else than its package holds"] if broken else []
+    if what:
+        raise CheckFailedError("; ".join(what), [*unread, *broken])
+
+
+def require_support(sources: Sequence[InspectedSource], devices: Sequence[Capability], *, jit: bool) -> None:
+    """Raise ``CheckFailedError`` where a source does not run on one of ``devices``."""
+    lines = [
+        f"{one.code.name} {source.label} {one.message}"
+        for source in sources
+        for one in unmet(source.libraries, devices, jit=jit)
+    ]
+    if lines:
+        raise CheckFailedError(f"{len(lines)} of what --require asks for does not hold", lines)

@@ -1,0 +1,86 @@
+"""Heat maps as an SVG picture and an HTML page: Jinja templates that need no other file.
+
+The same maps give the same bytes.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jinja2 import BaseLoader, Environment, StrictUndefined
+
+from builder.binary.coverage import Support
+from builder.gpu.table import Gpu, by_generation
+from builder.report.heatmap import MARKS, MEANINGS, HeatMap, HeatMapRow
+from builder.report.sentences import SPECIALISED
+
+
+def svg(maps: Sequence[HeatMap], loader: BaseLoader) -> str:
+    """All maps, one below the other, as one SVG picture for light and dark backgrounds."""
+    return _rendered("inspect.svg.j2", maps, loader)
+
+
+def page(maps: Sequence[HeatMap], loader: BaseLoader) -> str:
+    """All maps as one HTML page, with the counts behind each library."""
+    return _rendered("inspect.html.j2", maps, loader)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A generation's columns in a picture: left edge of each, and of all of them the two outer edges."""
+
+    name: str
+    lefts: tuple[int, ...]
+    right: int
+
+
+_NAMES_END, _CELL, _STEP, _BETWEEN, _COUNT = 316, 32, 34, 16, 84
+"""Pixels: where names end, width of a cell, from cell to cell, between generations, room for counts."""
+
+
+def _groups(gpus: Iterable[Gpu]) -> Iterator[_Group]:
+    left = _NAMES_END
+    for generation in by_generation(gpus):
+        lefts = tuple(left + _STEP * index for index in range(len(generation.models)))
+        yield _Group(generation.name, lefts, lefts[-1] + _CELL)
+        left = lefts[-1] + _STEP + _BETWEEN
+
+
+def _rendered(template: str, maps: Sequence[HeatMap], loader: BaseLoader) -> str:
+    environment = Environment(
+        loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
+    )
+    environment.filters |= {"elided": _elided, "lines": _sentence_lines}
+    gpus = maps[0].gpus
+    groups = tuple(_groups(gpus))
+    environment.globals |= {
+        "groups": groups,
+        "lefts": [left for group in groups for left in group.lefts],
+        "width": groups[-1].right + _COUNT,
+        "models": gpus,
+        "cell": _CELL,
+    }
+    return environment.get_template(template).render(
+        maps=maps,
+        overview=[
+            replace(
+                found.total or HeatMapRow(found.label, remark=found.sentence), name=found.label, summary=False
+            )
+            for found in maps
+        ],
+        legend=[(support.value, MARKS[support], MEANINGS[support]) for support in Support],
+        specialised=SPECIALISED,
+    )
+
+
+def _elided(name: str, most: int) -> str:
+    """The text, or its beginning and end with an ellipsis between, ``most`` characters in all."""
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
+
+
+def _sentence_lines(sentence: str) -> list[str]:
+    """A sentence in lines that fit a picture's width in any common sans-serif font of 14 pixels."""
+    return textwrap.wrap(sentence, 140, break_on_hyphens=False)

@@ -1,0 +1,85 @@
+"""``action.yml``: its step run with the shell and the environment that a runner gives it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support import ROOT
+from tests.support.factories.binaries import PTX, SASS, container, elf, image
+
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+
+_EXPRESSION = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
+
+_SHELLS = {"bash": ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail"]}
+"""As GitHub's documentation of ``jobs.<job_id>.steps[*].shell`` has them."""
+
+
+def runner(folder: Path, given: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """The steps in ``folder``, with inputs as ``with`` gives them, until one fails."""
+    defaults = {name: one.get("default", "") for name, one in ACTION["inputs"].items()}
+    assert given.keys() <= defaults.keys()
+    values = {**defaults, **given}
+    (step,) = ACTION["runs"]["steps"]
+    env = {name: _EXPRESSION.sub(lambda found: values[found[1]], text) for name, text in step["env"].items()}
+    assert "${{" not in step["run"] + "".join(env.values())
+    script = folder / "step.sh"
+    script.write_text(step["run"])
+    return subprocess.run(
+        [*_SHELLS[step["shell"]], script],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "GITHUB_ACTION_PATH": str(ROOT), **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    library = elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 75))})
+    for name in ("liba.so", 'it\'s $(touch gone) "b".so'):
+        (tmp_path / name).write_bytes(library)
+    (tmp_path / "builder.py").write_text("raise SystemExit('a module of the caller')")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"path": "liba.so"}, 0),
+        ({"path": "liba.so", "require": "7.5"}, 0),
+        ({"path": "liba.so", "require": "7.5,8.6"}, 6),
+        ({"path": "liba.so", "require": "7.5,8.6", "jit-ok": "true"}, 0),
+        ({"path": "liba.so", "require": "7.5", "jit-ok": "yes"}, 2),
+        ({"path": "liba.so", "require": "75"}, 2),
+        ({"path": "gone.so"}, 2),
+        ({"path": ""}, 2),
+    ],
+)
+def test_the_exit_code_is_that_of_inspect(folder: Path, given: Mapping[str, str], code: int) -> None:
+    done = runner(folder, given)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_several_paths_are_a_line_each_and_no_name_is_a_command(folder: Path) -> None:
+    done = runner(folder, {"path": 'liba.so\nit\'s $(touch gone) "b".so\n'})
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.endswith(".so")] == [
+        "liba.so",
+        'it\'s $(touch gone) "b".so',
+    ]
+    assert not (folder / "gone").exists()
+
+
+def test_findings_are_written_for_code_scanning(folder: Path) -> None:
+    assert runner(folder, {"path": "liba.so", "require": "9.0", "sarif": "found.sarif"}).returncode == 6
+    assert '"A009"' in (folder / "found.sarif").read_text()

@@ -1,0 +1,116 @@
+"""``ortpacks-inspect.pyz`` on every Python it promises, with nothing but its standard library."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from backports.zstd import compress
+
+from builder.pipeline.client_zipapp import build_inspector
+from tests.component.client.test_pythons import found
+from tests.support import ROOT
+from tests.support.factories.archives import files
+from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
+from tests.support.factories.project_copy import Place
+
+VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+
+
+@pytest.fixture(scope="session")
+def inspector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_inspector(ROOT, tmp_path_factory.mktemp("inspector") / "ortpacks-inspect.pyz")
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    with zipfile.ZipFile(tmp_path / "a-1.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("a/libgpu.so", elf({".nv_fatbin": container(image(SASS, 75), image(PTX, 75))}))
+    return tmp_path / "a-1.0-py3-none-any.whl"
+
+
+def run(python: str, inspector: Path, *argv: object) -> subprocess.CompletedProcess[str]:
+    """Without packages of others, and with each warning as an error."""
+    return subprocess.run(
+        [python, "-W", "error", "-I", "-S", inspector, *map(str, argv)],
+        env={"PATH": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_it_says_on_every_python_what_the_verb_says(
+    version: str, inspector: Path, wheel: Path, place: Place, tmp_path: Path
+) -> None:
+    python = found(version)
+    if python is None:
+        pytest.skip(f"no python{version} here, neither on PATH nor in pyenv's versions")
+    for words in (["--json"], ["--sizes"], [wheel, "--diff"], ["--require", "7.5,12.0", "--jit-ok"]):
+        done = run(python, inspector, wheel, *words)
+        verb = place.run("inspect", str(wheel), *map(str, words))
+        assert (done.returncode, done.stdout) == (0, verb.stdout), done.stderr
+    done = run(python, inspector, wheel, "--require", "7.5,8.6", "--sarif", tmp_path / "f.sarif")
+    assert done.returncode == 6
+    assert done.stderr.splitlines()[-1].startswith(f"A009 {wheel} on 8.6: by JIT alone")
+    assert len(json.loads((tmp_path / "f.sarif").read_text())["runs"][0]["results"]) == 1
+
+
+def test_an_older_python_is_told(inspector: Path) -> None:
+    python = found("3.9") or pytest.skip("no python3.9 here")
+    done = run(python, inspector, "x")
+    assert (done.returncode, done.stderr.split(", this")[0]) == (
+        1,
+        "ortpacks-inspect needs Python 3.10 or newer",
+    )
+
+
+def test_what_is_packed_with_zstd_needs_a_python_that_reads_it(inspector: Path, tmp_path: Path) -> None:
+    if sys.version_info >= (3, 14):
+        pytest.skip("this Python reads zstd")
+    source = tmp_path / "libs.tar.zst"
+    source.write_bytes(compress(files({"libgpu.so": elf({".nv_fatbin": sass(75)})})))
+    done = run(sys.executable, inspector, source)
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[-1] == (
+        "error: this is packed with zstd, which this Python does not read. Use Python 3.14 or newer, or pip "
+        "install backports.zstd."
+    )
+    assert "images packed with it are taken to hold code" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--require", "8.6,91"], 2, "--require: '91' is no compute capability of a GPU. Name some of 5.0"),
+        (["--require", ""], 2, "--require: '' is no compute capability"),
+        (["--diff"], 2, "--diff compares two sources, and 1 is named"),
+        (["gone.whl"], 2, "gone.whl is neither a file nor a folder"),
+        (["--jit"], 2, None),
+        (["--sarif", "/nowhere/x"], 2, "/nowhere is no folder"),
+    ],
+)
+def test_bad_words_are_told_without_a_traceback(
+    inspector: Path, wheel: Path, words: list[str], code: int, said: str | None
+) -> None:
+    done = run(sys.executable, inspector, wheel, *words)
+    if said is not None:
+        last = done.stderr.splitlines()[-1]
+        assert (done.returncode, last[: len(said) + 7]) == (code, f"error: {said}")
+    assert "Traceback" not in done.stderr
+
+
+def test_the_same_sources_give_the_same_bytes_of_ours_alone(inspector: Path, tmp_path: Path) -> None:
+    again = build_inspector(ROOT, tmp_path / "again.pyz")
+    assert again.read_bytes() == inspector.read_bytes()
+    with zipfile.ZipFile(inspector) as archive:
+        names = archive.namelist()
+    assert {name.split("/")[0] for name in names} == {"__main__.py", "builder"}
+    assert not [
+        name for name in names if name.startswith(("builder/builds", "builder/app", "builder/client"))
+    ]

@@ -306,7 +306,7 @@ def doctor(_context: Context) -> None:
 
 @verb(refresh="pin everything anew, not only what has no pin yet")
 def lock(_context: Context, refresh: bool = False) -> None:
-    """Write inputs.lock: size and sha256 of every input."""
+    """Write inputs.lock, size and sha256 of every input, and what NVIDIA's pinned libraries do not serve."""
     verbs.lock_inputs(make_wiring(), refresh=refresh)
 
 

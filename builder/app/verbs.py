@@ -12,7 +12,7 @@ from builder.adapters.git import GitTags
 from builder.adapters.store import FileStore
 from builder.builds.variant_build import VariantBuild
 from builder.builds.wiring import Wiring
-from builder.config.project import render_lock
+from builder.config.project import parse_lock, render_lock
 from builder.console import Console
 from builder.errors import ConfigError, NothingToDoError, ToolMissingError, TransferError, ValidationError
 from builder.files.atomic_write import part_file, scratch_folder
@@ -22,11 +22,13 @@ from builder.formats import index as index_format
 from builder.formats.index import build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, PARTS_SUFFIX, PLATFORMS, Layout, PackageName, stem
+from builder.gpu.architectures import Capability
 from builder.onnxruntime.explain import Explanation, explain
 from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
 from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
+from builder.pipeline.inspect import read_file
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import wanted_inputs
@@ -34,6 +36,7 @@ from builder.release.assets import CHECKSUMS, INDEX
 from builder.release.prepare import CLIENT, LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
 from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
+from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
 
 BUILDS_PAGE = "docs/builds.md"
 
@@ -150,6 +153,26 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
         reporter.say(f"{len(pins)} inputs, {len(kept)} unchanged")
     with part_file(path) as file:
         file.write(render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
+    _read_libraries(wiring, {} if refresh else MISSING)
+
+
+def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:
+    """Write down which GPUs NVIDIA's pinned wheels do not serve, reading those that are not ``known``."""
+    project = wiring.project
+    wheels = {wheel.spec: wheel for wheel in (*project.cuda.libraries.values(), project.cudnn.wheel)}
+    unread = [spec for spec in wheels if spec not in known]
+    if not unread and known.keys() <= wheels.keys():
+        return
+    store = wiring.store(parse_lock(wiring.lock_file.read_text(encoding="utf-8"), wiring.lock_file.name))
+    found = {spec: tuple(devices) for spec, devices in known.items() if spec in wheels}
+    for spec in unread:
+        files = sorted(store.unpack(wheels[spec]).rglob("lib*.so*"))
+        readings = [read_file(file.name, file, symbols=False) for file in files]
+        found[spec] = missing_in([one.coverage for one in readings if one.coverage])
+        lacks = " ".join(map(str, found[spec]))
+        wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
+    with part_file(wiring.root / DATA) as file:
+        file.write(dumps(found).encode())
 
 
 def _pin(item: Input, wiring: Wiring, store: FileStore) -> Pin:

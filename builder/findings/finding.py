@@ -69,6 +69,7 @@ class Code(Enum):
     C011 = "the package will not run every model that the official build runs"
     C012 = "the package will run on fewer GPUs than its set is good for"
     C013 = "a pinned library of NVIDIA's holds no code for an architecture of the set"
+    C014 = "nobody has read which GPUs a pinned library of NVIDIA's serves"
     D001 = "an NVIDIA card on the PCI bus, and no module nvidia"
     D002 = "an NVIDIA card whose kernel driver is nouveau"
     D003 = "no card, no driver, no GPU"

@@ -21,6 +21,7 @@ from builder.ports import Engine, Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.inputs import Input, ort_wheel
 from builder.project.variants import Origin, Project, Variant, provider_wheel
+from builder.rules.nvidia_libraries import hold_read
 from builder.rules.toolkits import lint
 
 T = TypeVar("T")
@@ -92,7 +93,9 @@ def plan(
         native_sm=lambda: read(store.unpack(wheel) / PROVIDER_IN_WHEEL),
     )
     decided = widened(decide(project, variant, wishes, base, origin))
-    warnings = [*_lint(decided), *_reach_findings(decided, store, read)]
+    bundled = (*project.cuda.libraries.values(), project.cudnn.wheel)
+    unread = hold_read(wheel.spec for wheel in bundled)
+    warnings = [*_lint(decided), *_reach_findings(decided, store, read), *unread]
     _report_decisions(decided, reporter)
     for warning in warnings:
         reporter.warn(str(warning))

@@ -13,7 +13,18 @@ from builder.formats.text import printable
 from builder.gpu.architectures import Capability
 from builder.gpu.table import Gpu
 from builder.package.promise import InspectedSource
-from builder.report.heatmap import HEADS, TOTAL, Cell, HeatMap, HeatMapRow, Note, common_folder, text, wrapped
+from builder.report.heatmap import (
+    HEADS,
+    NOTHING_TO_RUN,
+    TOTAL,
+    Cell,
+    HeatMap,
+    HeatMapRow,
+    Note,
+    common_folder,
+    text,
+    wrapped,
+)
 from builder.report.sentences import where
 
 _WAYS = {
@@ -75,6 +86,8 @@ def changes_map(old: InspectedSource, new: InspectedSource, found: Comparison) -
 def _row(name: str, pair: Pair, gpus: Sequence[Gpu]) -> HeatMapRow:
     if pair.unread:
         return HeatMapRow(name, remark="one of the two cannot be read", unread=True)
+    if not any(one.runnable for side in pair.sides for one in side):
+        return HeatMapRow(name, remark=NOTHING_TO_RUN)
     containers = pair.new.coverage.containers if pair.new and pair.new.coverage else 0
     return HeatMapRow(name, _cells(pair.changes(gpus), gpus), containers=containers)
 

@@ -40,6 +40,8 @@ TOTAL, PARTIAL_TOTAL = "all libraries", "all that can be read"
 
 PROMISE = "manifest promises"
 
+NOTHING_TO_RUN = "nothing to run in its device code"
+
 _NAMED = 3
 """How many libraries a cell of the total names before it counts the rest."""
 
@@ -221,7 +223,7 @@ def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
     if coverage is None:
         return HeatMapRow(name, remark="no device code")
     if item.runnable is None:
-        return HeatMapRow(name, remark="nothing to run in its device code", containers=coverage.containers)
+        return HeatMapRow(name, remark=NOTHING_TO_RUN, containers=coverage.containers)
     found = verdicts(item)
     cells = tuple(_cell(item, coverage, gpu, found[gpu.device]) for gpu in gpus)
     return HeatMapRow(name, cells, containers=coverage.containers, specialised=coverage.specialised)

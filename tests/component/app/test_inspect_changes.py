@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.factories.binaries import PTX, SASS, container, elf, image, sass
+from tests.support.factories.binaries import PTX, SASS, container, elf, empty_cubin, image, sass
 from tests.support.factories.project_copy import Place
 from tests.support.schemas import schema
 
@@ -83,6 +83,15 @@ def test_the_page_begins_with_what_changed(place: Place, two: tuple[str, str], t
         assert "N→." in text
         assert "Lost Pascal (6.0, 6.1): natively before, not at all now." in text
         assert "6.0 (Pascal: Tesla P100, Quadro GP100): natively before, not at all now.<" in text
+
+
+def test_a_library_without_a_kernel_has_no_cells(place: Place, two: tuple[str, str]) -> None:
+    for folder in two:
+        (Path(folder) / "libidle.so").write_bytes(elf({".nv_fatbin": container(empty_cubin(75))}))
+    (line,) = (
+        line for line in place.run("inspect", *two, "--diff").stdout.splitlines() if "nothing to run" in line
+    )
+    assert line.split() == ["libidle.so", *["nothing", "to", "run", "in", "its", "device", "code"]]
 
 
 def test_the_same_thing_twice_says_so(place: Place, two: tuple[str, str]) -> None:

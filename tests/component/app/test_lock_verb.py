@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from builder.errors import CommandError, ConfigError, TransferError
 from builder.ports import Completed
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import wanted_inputs
+from builder.rules.nvidia_libraries import DATA, MISSING
+from tests.support.factories.binaries import elf, sass
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
 
 COMMIT = "c" * 40
@@ -30,6 +33,8 @@ CUDNN = "wheel:nvidia-cudnn-cu12==9.10.2.21"
 class Intake:
     """A store that knows the size of everything, until it is out of reach."""
 
+    folder: Path
+
     def __init__(self, reachable: int = 1000, sha256: str = "0" * 64) -> None:
         self.reachable, self.sha256 = reachable, sha256
         self.taken: list[str] = []
@@ -39,6 +44,13 @@ class Intake:
             raise TransferError(f"{item.key} cannot be fetched: no route to host. Check the network.")
         self.taken.append(item.key)
         return Pin(filename="file", size=1, sha256=self.sha256)
+
+    def unpack(self, item: Input) -> Path:
+        """A wheel with one library, which serves 7.5 alone."""
+        folder = self.folder / item.spec
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "libx.so.12").write_bytes(elf({".nv_fatbin": sass(75)}))
+        return folder
 
 
 @pytest.fixture
@@ -57,6 +69,7 @@ def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
 
 def take(monkeypatch: pytest.MonkeyPatch, shop: Wiring, intake: Intake) -> Intake:
     monkeypatch.setattr(shop, "store", lambda _: intake)
+    intake.folder = shop.root.parent / "unpacked"
     return intake
 
 
@@ -85,10 +98,28 @@ def test_a_second_lock_changes_no_byte_and_fetches_nothing(
 
 def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
     verbs.lock_inputs(shop, refresh=False)
+    (shop.root / DATA).parent.mkdir(parents=True)
     again = take(monkeypatch, shop, Intake(sha256="2" * 64))
     verbs.lock_inputs(shop, refresh=True)
     assert len(again.taken) == len(pins(shop).pins) - 3  # a git tag and two images have no bytes here
     assert pins(shop).pins[CUDNN].sha256 == "2" * 64
+    read = json.loads((shop.root / DATA).read_text())
+    assert sorted(read) == sorted(MISSING)
+    assert {"7.5"}.isdisjoint(read["nvidia-cudnn-cu12==9.10.2.21"])
+    assert {"5.0", "8.0", "12.0"} <= set(read["nvidia-cudnn-cu12==9.10.2.21"])
+
+
+def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
+    """Those that were read before are not read again."""
+    project = shop.root / "variants.yaml"
+    project.write_text(project.read_text().replace("curand-cu12==10.3.10.19", "curand-cu12==10.3.9.90"))
+    shop.__dict__.pop("project")
+    (shop.root / DATA).parent.mkdir(parents=True)
+    verbs.lock_inputs(shop, refresh=False)
+    read = json.loads((shop.root / DATA).read_text())
+    assert "nvidia-curand-cu12==10.3.10.19" not in read
+    assert "8.0" in read["nvidia-curand-cu12==10.3.9.90"]
+    assert read["nvidia-cudnn-cu12==9.10.2.21"] == ["5.3", "6.2", "7.2", "8.7", "11.0"]
 
 
 def test_what_nobody_needs_any_more_is_dropped(shop: Wiring) -> None:

@@ -29,7 +29,6 @@ from builder.gpu.table import (
 ALLOWED = (
     "gpu/table.py",
     "onnxruntime/",  # what ONNX Runtime's sources and official builds name
-    "rules/nvidia_libraries.py",  # what was read from NVIDIA's wheels
 )
 """What may write down several GPUs: the table, and facts of other people's bytes and sources."""
 

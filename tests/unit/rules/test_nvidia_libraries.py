@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from builder.gpu.architectures import Arch
-from builder.rules.nvidia_libraries import hold_libraries
+from builder.binary.coverage import LibraryCoverage, cover
+from builder.binary.fatbin import read_containers
+from builder.findings.finding import Severity
+from builder.gpu.architectures import Arch, Capability
+from builder.rules.nvidia_libraries import dumps, hold_libraries, hold_read, missing_in
+from tests.support.factories.binaries import elf, sass
 
 PINS = (
     *("nvidia-cuda-runtime-cu12==12.9.79", "nvidia-cublas-cu12==12.9.1.4", "nvidia-cufft-cu12==11.4.1.4"),
@@ -54,3 +60,33 @@ def test_a_library_that_serves_it_is_not_named() -> None:
 
 def test_of_other_versions_nothing_is_known() -> None:
     assert held("87", ("nvidia-cublas-cu12==13.0.0.19",)) == []
+
+
+def test_a_wheel_that_nobody_read_is_told() -> None:
+    """Of cuBLAS 12.8.4.1 nothing was written down; of the project's own pins all is."""
+    assert list(hold_read(PINS)) == []
+    (finding,) = hold_read((*PINS, "nvidia-cublas-cu12==12.8.4.1"))
+    assert (finding.code.name, finding.path, finding.severity) == (
+        "C014",
+        "nvidia-cublas-cu12==12.8.4.1",
+        Severity.WARNING,
+    )
+
+
+def library(*arches: int) -> LibraryCoverage:
+    found = cover("libx.so", read_containers(elf({".nv_fatbin": sass(*arches)})), specialised=False)
+    assert found is not None
+    return found
+
+
+def test_a_wheel_lacks_what_one_of_its_libraries_lacks() -> None:
+    """sm_80 runs on 8.0 to 8.9 but Jetson's 8.7; sm_86 does not run on 8.0."""
+    both = missing_in([library(75, 80), library(75, 86)])
+    assert {Capability(7, 5), Capability(8, 6), Capability(8, 9)}.isdisjoint(both)
+    assert {Capability(8, 0), Capability(8, 7), Capability(9, 0)} <= set(both)
+    assert missing_in([]) == ()
+
+
+def test_what_is_written_down_is_read_back() -> None:
+    said = json.loads(dumps({"b==2": (), "a==1": (Capability(5, 3), Capability(11, 0))}))
+    assert list(said.items()) == [("a==1", ["5.3", "11.0"]), ("b==2", [])]

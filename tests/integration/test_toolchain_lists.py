@@ -1,0 +1,41 @@
+"""What the pinned compilers say they compile for, against our table of GPUs, which plan goes by (C004)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.builds.wiring import Wiring
+from builder.gpu.architectures import Arch
+from builder.gpu.cuda_toolkits import compilable, compiles
+from builder.gpu.table import COMPILED, SUFFIXES
+
+pytestmark = pytest.mark.integration
+
+
+def test_nvcc_lists_what_the_table_says(root: Path, tmp_path: Path) -> None:
+    shop = Wiring(root)
+    assembled = shop.project.bases.assembled
+    deb = shop.store(shop.lock).fetch(assembled.debs["nvcc"])
+    subprocess.run(["dpkg-deb", "--extract", deb, tmp_path], check=True)
+    nvcc = tmp_path / "usr/lib/nvidia-cuda-toolkit/bin/nvcc"
+    done = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [f"sm_{number}" for number in compilable(assembled.nvcc)]
+
+
+def test_ptxas_takes_what_the_table_says(root: Path) -> None:
+    shop = Wiring(root)
+    assembled = shop.project.bases.assembled
+    (ptxas,) = shop.store(shop.lock).unpack(assembled.wheels["ptxas"]).rglob("ptxas")
+    done = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True)
+    said = {Arch.parse(word) for word in re.findall(r"'sm_(\d+[af]?)'", done.stdout)}
+    known = {
+        Arch(*divmod(gpu.number, 10), name)
+        for gpu in COMPILED
+        for name, suffix in SUFFIXES.items()
+        if gpu.number >= suffix.number
+    }
+    assert said == {arch for arch in known if compiles(assembled.ptxas, arch)}

@@ -197,7 +197,7 @@ def inspect(
     json: bool = False,
     html: str | None = None,
     svg: str | None = None,
-    require: str = "",
+    require: str | None = None,
     jit_ok: bool = False,
     sarif: str | None = None,
     diff: bool = False,
@@ -209,7 +209,9 @@ def inspect(
     """Show which GPUs the code in anything that holds libraries runs on: ./run inspect PATH|URL..."""
     wiring = make_wiring()
     if operators or model:
-        inspection.require_alone(also, html, svg, sarif, require, diff, sizes, model if operators else None)
+        inspection.require_alone(
+            also, html, svg, sarif, require, jit_ok, diff, sizes, model if operators else None
+        )
         if model:
             inspection.show_model(wiring, path, Path(model), wishes(base), as_json=json)
         else:
@@ -218,7 +220,7 @@ def inspect(
     names, places = [path, *also], {"--html": html, "--svg": svg, "--sarif": sarif}
     page, picture, findings = (Path(name) if name else None for name in places.values())
     require_places(dict(zip(places, (page, picture, findings), strict=True)))
-    devices = required_devices(require) if require else ()
+    devices = required_devices(require, jit=jit_ok)
     asked = Asked(as_json=json, diff=diff, sizes=sizes, devices=devices, jit=jit_ok, sarif=findings)
     if diff:
         require_two(names)

@@ -126,8 +126,8 @@ def require_alone(*others: object) -> None:
     """Raise ``ValidationError`` for flags that say nothing about operators or a model."""
     if any(others):
         raise ValidationError(
-            "--operators and --model take one package, go without each other, and have no --html, --svg, "
-            "--sarif, --require, --diff and --sizes",
+            "--operators and --model take one package, go without each other, and of the other flags with "
+            "--json alone",
             advice="Use --json for programs.",
         )
 

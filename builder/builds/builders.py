@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from builder.config.document import nearest
 from builder.errors import ToolMissingError, ValidationError
+from builder.formats.text import nearest
 from builder.ports import Engine, Reporter
 
 

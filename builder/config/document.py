@@ -7,7 +7,6 @@ of the same types.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails
 
 from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
+from builder.formats.text import nearest
 
 Location = tuple[str | int, ...]
 """The keys and list indices that lead from the top of a file to a value."""
@@ -241,12 +241,6 @@ def key_path(location: Location) -> str:
         else:
             path += f".{step}" if path else step
     return path
-
-
-def nearest(word: str, words: Iterable[str]) -> str:
-    """``Did you mean legacy?`` for ``legcy``; ``""`` where nothing is near."""
-    close = difflib.get_close_matches(word, list(words), n=1)
-    return f"Did you mean {close[0]}?" if close else ""
 
 
 def shorten(value: str) -> str:

@@ -14,11 +14,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from builder.config.document import Document, Location, Reader, nearest
+from builder.config.document import Document, Location, Reader
 from builder.config.syntax import read_json, read_yaml
 from builder.errors import CompatibilityError, NothingToDoError, ValidationError
 from builder.findings.finding import errors
 from builder.formats.manifest import ModelRule
+from builder.formats.text import nearest
 from builder.gpu.architectures import Arch
 from builder.gpu.table import GENERATION_NUMBERS
 from builder.project.inputs import Input, InputKind, Lock, Pin

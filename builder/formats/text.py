@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Iterable
 
 _LONGEST = 121
 """Characters of a name that a message has room for: C++ templates have names of thousands."""
@@ -53,3 +54,11 @@ def without_userinfo(text: str) -> str:
 def amount(size: int) -> str:
     """``123 MiB`` or ``2.9 GiB``, of a size in bytes; those of a release are never small."""
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """``Did you mean legacy?`` for ``legcy``; ``""`` where nothing is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 -- the client starts without it
+
+    close = get_close_matches(word, list(words), n=1)
+    return f"Did you mean {close[0]}?" if close else ""

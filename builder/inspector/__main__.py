@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
 def _inspect(argv: Sequence[str]) -> None:
     given = _parser().parse_args(argv)
     require_places({"--sarif": given.sarif})
-    devices = required_devices(given.require) if given.require is not None else ()
+    devices = required_devices(given.require, jit=given.jit_ok)
     if given.diff:
         require_two(given.path)
     reporter = _Lines()

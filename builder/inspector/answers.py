@@ -11,7 +11,7 @@ from builder.binary.comparison import compare
 from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.findings.finding import Code, Finding
-from builder.formats.text import shortened
+from builder.formats.text import nearest, shortened
 from builder.gpu.architectures import Capability
 from builder.gpu.table import DEVICES
 from builder.inspector.sarif import sarif
@@ -90,8 +90,15 @@ def _archive_size(source: InspectedSource) -> int | None:
     return file.stat().st_size if file.is_file() else None
 
 
-def required_devices(text: str) -> tuple[Capability, ...]:
-    """The capabilities of ``5.2,8.6,12.0``. Raises ``ValidationError`` for what no GPU has."""
+def required_devices(text: str | None, *, jit: bool = False) -> tuple[Capability, ...]:
+    """The capabilities of ``5.2,8.6,12.0``. Raises ``ValidationError`` for what no GPU has.
+
+    ``jit``: whether ``--jit-ok`` was given, which is nothing without a text.
+    """
+    if text is None:
+        if jit:
+            raise ValidationError("--jit-ok is for --require", advice="Say which GPUs: --require 7.5,8.6")
+        return ()
     found = []
     for word in text.split(","):
         try:
@@ -99,9 +106,11 @@ def required_devices(text: str) -> tuple[Capability, ...]:
         except ValueError:
             device = None
         if device not in DEVICES:
+            known = [str(one) for one in DEVICES]
+            advice = f"{nearest(word, known)} Name some of {', '.join(known)}, with commas between."
             raise ValidationError(
                 f"--require: {shortened(word)!r} is no compute capability of a GPU",
-                advice=f"Name some of {', '.join(map(str, DEVICES))}, with commas between.",
+                advice=advice.lstrip(),
             )
         found.append(device)
     return tuple(found)

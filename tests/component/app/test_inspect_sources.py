@@ -161,3 +161,12 @@ def test_what_is_no_gpu_is_told_before_anything_is_read(word: str) -> None:
     with pytest.raises(ValidationError, match="is no compute capability of a GPU") as caught:
         required_devices(f"8.6,{word}")
     assert "Name some of 5.0, 5.2" in str(caught.value)
+
+
+def test_by_jit_is_enough_for_nothing_without_gpus(place: Place, tmp_path: Path) -> None:
+    done = place.run("inspect", str(tmp_path), "--jit-ok")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --jit-ok is for --require. Say which GPUs: --require 7.5,8.6\n",
+    )
+    assert place.run("inspect", str(tmp_path), "--require=").returncode == 2

@@ -344,6 +344,6 @@ def test_a_model_is_read_before_a_package_is_opened(desk: Desk, tmp_path: Path) 
 def test_flags_that_do_not_go_together(place: Place, flags: list[str]) -> None:
     said = place.fails(2, "inspect", "a.whl", "--operators", *flags)
     assert said == (
-        "error: --operators and --model take one package, go without each ot"
-        "her, and have no --html, --svg, --sarif, --require, --diff and --sizes. Use --json for programs.\n"
+        "error: --operators and --model take one package, go without each other, and of the other flags "
+        "with --json alone. Use --json for programs.\n"
     )

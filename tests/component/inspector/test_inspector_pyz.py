@@ -88,6 +88,8 @@ def test_what_is_packed_with_zstd_needs_a_python_that_reads_it(inspector: Path, 
     ("words", "code", "said"),
     [
         (["--require", "8.6,91"], 2, "--require: '91' is no compute capability of a GPU. Name some of 5.0"),
+        (["--require", "86"], 2, "--require: '86' is no compute capability of a GPU. Did you mean 8.6? Name"),
+        (["--jit-ok"], 2, "--jit-ok is for --require. Say which GPUs: --require 7.5,8.6"),
         (["--require", ""], 2, "--require: '' is no compute capability"),
         (["--diff"], 2, "--diff compares two sources, and 1 is named"),
         (["gone.whl"], 2, "gone.whl is neither a file nor a folder"),

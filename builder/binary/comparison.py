@@ -51,6 +51,11 @@ class SupportChange:
             return Effect.LOST if ran else Effect.WON
         return Effect.SAME if before == now else Effect.WORSE if before < now else Effect.BETTER
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether either rests on little."""
+        return bool(self.old.doubt or self.new.doubt)
+
 
 @dataclass(frozen=True)
 class Pair:

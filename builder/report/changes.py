@@ -25,7 +25,7 @@ from builder.report.heatmap import (
     text,
     wrapped,
 )
-from builder.report.sentences import where
+from builder.report.sentences import listed, where
 
 _WAYS = {
     Support.NATIVE: "natively",
@@ -45,23 +45,37 @@ _KINDS = {Kind.SASS: "SASS", Kind.PTX: "PTX", Kind.LTOIR: "LTO IR", Kind.OTHER: 
 
 
 def sentence(found: Comparison) -> str:
-    """The GPUs that were lost and won, worst first."""
+    """The GPUs that were lost and won, worst first, and those that single libraries lost."""
     unread = sum(bool(one.problem) for pair in found.pairs for side in pair.sides for one in side)
     files = "1 library" if unread == 1 else f"{unread:,} libraries"
     caution = f" But {files} cannot be read: what changed there is not known." if unread else ""
     if not found.changes:
         return f"Neither holds device code that a GPU could run.{caution}"
-    alike: dict[tuple[Effect, Support, Support], list[Capability]] = {}
+    alike: dict[tuple[Effect, Support, Support, bool], list[Capability]] = {}
     for device, change in found.changes.items():
-        key = (change.effect, change.old.support, change.new.support)
+        key = (change.effect, change.old.support, change.new.support, change.doubtful)
         alike.setdefault(key, []).append(device)
     clauses = [
-        f"{verb} {where(devices)}: {_WAYS[old]} before, {_WAYS[new]} now."
+        f"{verb} {where(devices)}: {_WAYS[old]} before, {_WAYS[new]} now{' (doubtful)' * doubtful}."
         for effect, verb in _VERBS.items()
-        for (which, old, new), devices in alike.items()
+        for (which, old, new, doubtful), devices in alike.items()
         if which is effect
     ]
+    clauses += _lost_by_one(found)
     return (" ".join(clauses) or "Runs on the same GPUs as before, in the same way.") + caution
+
+
+def _lost_by_one(found: Comparison) -> Iterator[str]:
+    """What single libraries of both sources lost, and what the whole, by the worst of all, does not show."""
+    alike: dict[tuple[Capability, ...], list[str]] = {}
+    for pair in found.pairs:
+        changes = pair.changes(found.gpus) if pair.old and pair.new and not pair.unread else {}
+        lost = [device for device, change in changes.items() if change.effect is Effect.LOST]
+        hidden = tuple(device for device in lost if found.changes[device].effect is not Effect.LOST)
+        alike.setdefault(hidden, []).append(printable(pair.name.rpartition("/")[2]))
+    for devices, names in alike.items():
+        if devices:
+            yield f"By {'itself' if len(names) == 1 else 'themselves'} {listed(names)} lost {where(devices)}."
 
 
 def changes_map(old: InspectedSource, new: InspectedSource, found: Comparison) -> HeatMap:

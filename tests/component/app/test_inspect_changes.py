@@ -38,9 +38,10 @@ def test_the_first_line_says_what_was_lost_and_won(place: Place, two: tuple[str,
     done = place.run("inspect", *two, "--diff")
     assert (done.returncode, done.stderr) == (0, "")
     said = done.stdout.splitlines()
-    assert said[0] == (
+    assert " ".join(" ".join(said[:3]).split()).startswith(
         "Lost Pascal (6.0, 6.1): natively before, not at all now. Won Hopper (9.0): not at all before, "
-        "natively now."
+        "natively now. By itself libgpu.so.2 lost Ampere (8.0, 8.6), Ada (8.9) and "
+        "Blackwell (10.0, 10.3, 12.0)."
     )
     table = {
         line.split()[0]: line.split()[1:] for line in said if line.startswith(("lib", "capi")) and "→" in line
@@ -51,6 +52,16 @@ def test_the_first_line_says_what_was_lost_and_won(place: Place, two: tuple[str,
     assert "capi/libgpu.so.2: was libgpu.so.1." in said
     assert "libgone.so: is gone." in said
     assert "  SASS 75                         56              24              -32" in said
+
+
+def test_what_one_library_lost_is_told_where_the_worst_of_all_hides_it(place: Place, tmp_path: Path) -> None:
+    """As torch 2.8 did: another library of 2.4 ran on next to nothing, so as a whole nothing was lost."""
+    for folder, arches in (("old", (60, 75)), ("new", (75,))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "libmain.so").write_bytes(sass_library(*arches))
+        (tmp_path / folder / "libother.so").write_bytes(sass_library(75))
+    done = place.run("inspect", str(tmp_path / "old"), str(tmp_path / "new"), "--diff")
+    assert done.stdout.splitlines()[0] == "By itself libmain.so lost Pascal (6.0, 6.1)."
 
 
 def test_json_is_as_its_schema_says(place: Place, two: tuple[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The verbs: flags in, exit codes out. ``./run --list`` shows them, ``./run --help VERB`` explains one."""
+"""The verbs: flags in, exit codes out. ``./run --list`` shows them, ``./run VERB --help`` explains one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from builder.app import inspection, quality, releasing, verbs
 from builder.app.command_line import (
     ChosenVariants,
     architectures,
+    hand_over,
     make_wiring,
     over_variants,
     typed_again,
@@ -28,6 +29,8 @@ from builder.inspector.answers import Asked, require_sound, require_support, req
 from builder.inspector.sources import require_places, require_two
 from builder.pipeline.image import require_platforms, require_repository
 from builder.release.prepare import archives_in
+
+hand_over()
 
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
 root = releasing.root

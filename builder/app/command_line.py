@@ -15,6 +15,7 @@ import contextlib
 import errno
 import functools
 import inspect
+import io
 import os
 import re
 import shlex
@@ -27,13 +28,15 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from invoke.collection import Collection
 from invoke.context import Context
-from invoke.exceptions import Exit
+from invoke.exceptions import Exit, ParseError
+from invoke.parser.argument import Argument
 from invoke.program import Program
-from invoke.tasks import task
+from invoke.tasks import Task, task
 
 from builder.builds.builders import named_builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
+from builder.config.document import nearest
 from builder.config.project import pick_variants
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
@@ -115,9 +118,29 @@ def verb(
 
     def decorate(body: Callable[..., None]) -> Callable[..., None]:
         shared = {flag: FLAGS[flag] for flag in inspect.signature(body).parameters if flag in FLAGS}
-        return task(reported(body), name=name, positional=positional, iterable=iterable, help=shared | own)
+        return task(
+            reported(body),
+            klass=Verb,
+            name=name,
+            positional=positional,
+            iterable=iterable,
+            help=shared | own,
+            auto_shortflags=False,  # a letter would be another flag's as soon as one is added
+        )
 
     return decorate
+
+
+class Verb(Task[Callable[..., None]]):
+    """A task whose help lines stay: Invoke's gives each one away once, so a second reader finds none."""
+
+    def get_arguments(self, ignore_unknown_help: bool | None = None) -> list[Argument]:
+        """See ``invoke.tasks.Task``."""
+        lines = dict(self.help)
+        try:
+            return super().get_arguments(ignore_unknown_help)
+        finally:
+            self.help = lines
 
 
 def _discard_output() -> None:
@@ -128,7 +151,7 @@ def _discard_output() -> None:
 
 def typed_again(verb: str) -> str:
     """The command as the user typed it, from ``verb`` on, to go on with: ``--force`` would begin anew."""
-    words = (word for word in sys.argv[sys.argv.index(verb) :] if word not in {"--force", "-f"})
+    words = (word for word in sys.argv[sys.argv.index(verb) :] if word != "--force")
     return shlex.join(["./run", *words])
 
 
@@ -352,10 +375,28 @@ def with_flags(words: Sequence[str], valued: frozenset[str], flag: str = "--also
         value = is_flag and word in valued
 
 
+_START = """\
+ONNX Runtime GPU packages, one per GPU generation.
+
+  ./run doctor                           what is here and what is missing for a build
+  ./run plan --variant legacy            what would be built, why, how long it takes and the room it needs
+  ./run build --variant modern --mixed   a verified package in dist/, in minutes
+  ./run inspect dist/*.tar.zst           which GPUs the code in libraries runs on: anybody's, or a package's
+  ./run verify                           prove each package in dist/, and run models on it
+
+./run --list has every verb, ./run build --help a verb's flags. README.md begins at the beginning.
+"""
+
+_UNKNOWN = re.compile(r"No idea what '(?P<word>.*)' is!", re.DOTALL)
+
+_NO_VALUE = re.compile(r"Flag <Argument: (?P<name>\S+)> needed value and was not given one!")
+
+
 class Verbs(Program):
     """Invoke's program, with ``with_flags`` applied to the words of the first verb.
 
-    ``VERB --help`` explains a verb as ``--help VERB`` does, also one with positional parameters.
+    ``VERB --help`` explains a verb as ``--help VERB`` does, also one with positional parameters. An unknown
+    verb or flag is answered with the nearest one, and exit code 2.
     """
 
     def run(self, argv: list[str] | None = None, exit: bool = True) -> None:  # noqa: A002 - Invoke's name
@@ -369,28 +410,86 @@ class Verbs(Program):
             _discard_output()
             sys.exit(BuilderError.exit_code)
 
+    def parse_core(self, argv: list[str] | None) -> None:
+        """See ``invoke.program.Program``. In a completion script's names, fish takes no slash."""
+        told = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(told):
+                super().parse_core(argv)
+        finally:
+            script = told.getvalue().replace("_complete_./run", "_complete_ortpacks")
+            sys.stdout.write(script.replace("--command ./run", "--command run"))
+
+    def print_help(self) -> None:
+        """See ``invoke.program.Program``: what ``./run`` says alone."""
+        sys.stdout.write(_START)
+
     def parse_tasks(self) -> None:
         """See ``invoke.program.Program``."""
         first, *words = self.core.unparsed or [""]
         if first in self.collection.task_names:
             flags = {
-                f"--{name}"[len(name) == 1 :]: argument.takes_value
+                f"--{name}": argument.takes_value
                 for argument in self.collection[first].get_arguments()
                 for name in argument.names
             }
             valued = frozenset(flag for flag, takes in flags.items() if takes)
             for unflagged in UNFLAGGED.keys() & flags.keys():
                 self.core.unparsed = [first, *with_flags(words, valued, unflagged)]
-            if {"--help", "-h"}.difference(flags).intersection(words):
+            if {"--help", "-h"}.intersection(words):
                 # Invoke would take it for the word that a positional parameter waits for
                 self.args.help.value = first
                 self.core.unparsed = []
-        super().parse_tasks()
+        try:
+            super().parse_tasks()
+        except ParseError as error:
+            raise Exit(f"error: {self._usage(error)}", code=ValidationError.exit_code) from None
+
+    def parse_cleanup(self) -> None:
+        """See ``invoke.program.Program``."""
+        asked = self.args.help.value
+        if isinstance(asked, str) and asked not in self.collection.task_names:
+            raise Exit(f"error: {self._unknown(asked, None)}", code=ValidationError.exit_code)
+        super().parse_cleanup()
+
+    def _usage(self, error: ParseError) -> ValidationError:
+        """What is wrong with the words, what they may mean and where the right ones stand."""
+        verb = error.context.name if error.context is not None else None
+        found = _UNKNOWN.fullmatch(str(error))
+        if found:
+            return self._unknown(found["word"], verb)
+        needs = _NO_VALUE.fullmatch(str(error))
+        return ValidationError(
+            f"--{needs['name']} needs a value" if needs else str(error), advice=_help_of(verb)
+        )
+
+    def _unknown(self, word: str, verb: str | None) -> ValidationError:
+        if not word.startswith("-"):
+            what, near = "verb", nearest(word, self.collection.task_names)
+        else:
+            what, near = (
+                "flag",
+                nearest(word, self.parser.contexts[verb].flags if verb else self.initial_context.flags),
+            )
+        if not near and what == "verb" and verb and "--variant" in self.parser.contexts[verb].flags:
+            near = f"Did you mean --variant {word}?"
+        of = f" of {verb}" if verb and what == "flag" else ""
+        return ValidationError(f"{word!r} is no {what}{of}", advice=f"{near} {_help_of(verb)}".lstrip())
+
+
+def _help_of(verb: str | None) -> str:
+    return f"./run {verb} --help has its flags." if verb else "./run --list has the verbs."
 
 
 def program(namespace: Collection | None = None) -> Verbs:
     """The program that ``./run`` starts; without a namespace it reads ``tasks.py``."""
-    return Verbs(name="ortpacks", binary="./run", namespace=namespace)
+    return Verbs(name="ortpacks", binary="./run", binary_names=["./run"], namespace=namespace)
+
+
+def hand_over() -> None:
+    """Start ``./run`` with the same words where Invoke's own program reads ``tasks.py``: ``invoke build``."""
+    if "invoke.main" in sys.modules:
+        os.execv(ROOT / "run", ["./run", *sys.argv[1:]])  # noqa: S606 - it takes this process's place
 
 
 if __name__ == "__main__":

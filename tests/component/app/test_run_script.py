@@ -91,8 +91,8 @@ def test_with_a_running_engine_nothing_is_installed(machine: Machine) -> None:
     assert done.stdout == "[-m][builder.app.command_line][--search-root][.][build][--variant][legacy]\n"
 
 
-def test_alone_it_lists_the_verbs_and_asks_no_engine(machine: Machine) -> None:
-    assert machine.run().stdout == "[-m][builder.app.command_line][--search-root][.][--list]\n"
+def test_alone_it_asks_no_engine(machine: Machine) -> None:
+    assert machine.run().stdout == "[-m][builder.app.command_line][--search-root][.]\n"
     assert machine.called("docker") == []
 
 
@@ -196,6 +196,7 @@ def test_only_root_installs(machine: Machine) -> None:
         ("doctor",),
         ("--help", "build"),
         ("build", "--help"),
+        ("build", "-h"),
         ("test", "--fast"),
     ],
     ids=" ".join,

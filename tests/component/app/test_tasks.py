@@ -84,18 +84,6 @@ def test_the_matrix_is_by_package_or_by_architecture(copied: Place) -> None:
     assert said == "error: --by 'card' is not arch. Leave it out for one job a package.\n"
 
 
-@pytest.mark.parametrize("verb", ["mirror", "inspect", "verify", "build"])
-@pytest.mark.parametrize("words", [("{}", "--help"), ("{}", "-h"), ("--help", "{}")], ids=" ".join)
-def test_every_verb_has_a_help(copied: Place, verb: str, words: tuple[str, str]) -> None:
-    done = copied.run(*(word.format(verb) for word in words))
-    if "-h" in words and verb in {"build", "inspect"}:  # their own flags: --host, --html
-        assert done.returncode == 1
-        assert "needed value" in done.stderr
-    else:
-        assert (done.returncode, done.stderr) == (0, "")
-        assert done.stdout.startswith(f"Usage: ./run [--core-opts] {verb} ")
-
-
 def test_flags_are_read_before_anything_is_made(copied: Place) -> None:
     assert not (copied.folder / "dist").exists()
 

@@ -1,0 +1,111 @@
+"""What the command line explains: help, the verbs most people need, near spellings, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from invoke.collection import Collection
+
+import tasks
+from tests.support import ROOT
+from tests.support.factories.project_copy import Place, copied_to
+
+VERBS = sorted(Collection.from_module(tasks).task_names)
+
+
+@pytest.mark.parametrize("words", ["{} --help", "{} -h", "--help {}"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_a_line_for_each_flag(copied: Place, verb: str, words: str) -> None:
+    done = copied.run(*words.format(verb).split())
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"Usage: ./run [--core-opts] {verb} ")
+    _, _, options = done.stdout.partition("Options:\n")
+    flags = [line.split(maxsplit=1) for line in options.splitlines() if line.startswith("  --")]
+    assert flags or verb == "doctor"
+    assert [words for words in flags if len(words) == 1] == []
+
+
+def test_alone_it_shows_five_verbs_and_where_the_others_are(copied: Place) -> None:
+    done = copied.run()
+    examples = [line.split("  ")[1] for line in done.stdout.splitlines() if line.startswith("  ./run ")]
+    assert [words.split()[1] for words in examples] == ["doctor", "plan", "build", "inspect", "verify"]
+    assert "./run --list has every verb" in done.stdout
+    assert copied.run("--help") == copied.run("-h") == done
+
+
+def test_list_has_every_verb(copied: Place) -> None:
+    lines = copied.run("--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "] == VERBS
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("buid", "'buid' is no verb. Did you mean build? ./run --list has the verbs."),
+        ("--help buid", "'buid' is no verb. Did you mean build? ./run --list has the verbs."),
+        (
+            "build --varient legacy",
+            "'--varient' is no flag of build. Did you mean --variant? ./run build --help has its flags.",
+        ),
+        (
+            "build legacy",
+            "'legacy' is no verb. Did you mean --variant legacy? ./run build --help has its flags.",
+        ),
+        ("--hlp", "'--hlp' is no flag. Did you mean --help? ./run --list has the verbs."),
+        ("build --qqq", "'--qqq' is no flag of build. ./run build --help has its flags."),
+        ("build --jobs", "--jobs needs a value. ./run build --help has its flags."),
+        (
+            "diff old",
+            "'diff' did not receive required positional arguments: 'new'. ./run diff --help has its flags.",
+        ),
+    ],
+)
+def test_a_wrong_word_is_told_with_the_nearest(copied: Place, words: str, said: str) -> None:
+    assert copied.fails(2, *words.split()) == f"error: {said}\n"
+
+
+def test_the_completion_of_bash_knows_verbs_and_flags() -> None:
+    script = """
+        eval "$("$PYTHON" -m builder.app.command_line --print-completion-script bash)"
+        complete -p ./run
+        asked() { COMP_WORDS=("$@"); _complete_ortpacks ./run "${!#}"; echo "${COMPREPLY[*]}"; }
+        asked ./run inst
+        asked ./run build --var
+    """
+    # the script starts ./run, which may make .venv: the program stands in for it, as ./run would start it
+    program = 'exec "$PYTHON" -m builder.app.command_line "$@"'
+    done = subprocess.run(
+        ["bash", "-c", f"function ./run {{ ( {program} ); }}\n{script}"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHON": sys.executable},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == "complete -o default -F _complete_ortpacks ./run\ninstall\n--variant\n"
+
+
+def test_the_completion_of_fish_names_no_path(copied: Place) -> None:
+    script = copied.run("--print-completion-script", "fish").stdout
+    assert "function __complete_ortpacks\n    ./run --complete -- " in script
+    assert "complete --command run --no-files" in script
+
+
+@pytest.mark.parametrize("program", [["-m", "invoke"], [str(Path(sys.executable).with_name("invoke"))]])
+def test_invoke_starts_run_with_the_same_words(tmp_path: Path, program: list[str]) -> None:
+    folder = copied_to(tmp_path).folder
+    (folder / "run").write_text("#!/bin/sh\nprintf '[%s]' \"$@\"\n")
+    (folder / "run").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, *program, "verify", "a package", "b", "--card", "8.6"],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[verify][a package][b][--card][8.6]"

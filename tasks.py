@@ -315,13 +315,20 @@ def lock(_context: Context, refresh: bool = False) -> None:
     verbs.lock_inputs(make_wiring(), refresh=refresh)
 
 
-@verb(cache="also drop our compile caches on the engine")
-def clean(_context: Context, cache: bool = False, dist: str | None = None) -> None:
-    """Remove results and, on the engine, what carries our label. Nothing else is touched."""
-    wiring = make_wiring(dist)
-    verbs.clean(wiring)
-    if cache:
-        verbs.drop_caches(wiring)
+@verb(
+    cache="also our compile caches on the engine",
+    inputs="also the inputs that were downloaded and unpacked (ORTPACKS_CACHE)",
+    dry_run="say what they take; remove nothing",
+)
+def clean(
+    _context: Context,
+    cache: bool = False,
+    inputs: bool = False,
+    dry_run: bool = False,
+    dist: str | None = None,
+) -> None:
+    """Say what our results and what has our label on the engine take, then remove them. Nothing else."""
+    verbs.clean(make_wiring(dist), caches=cache, inputs=inputs, dry=dry_run)
 
 
 @verb(json="as JSON: GitHub's strategy.matrix", by="arch: one job an architecture, for ./run compile")

@@ -5,7 +5,7 @@ A port of one family of use cases stands beside its values (``release.assets.Rel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +84,9 @@ class Store(Protocol):
     def unpack(self, wheel: Input) -> Path:
         """The wheel's unpacked tree. Each file's sha256 equals the one in the wheel's RECORD."""
 
+    def absent(self, items: Iterable[Input]) -> tuple[int, int]:
+        """The bytes of the inputs that are not fetched yet, and of the wheels that are not unpacked yet."""
+
 
 class Rootfs(Protocol):
     """Debian root file systems."""
@@ -119,8 +122,8 @@ class EngineFacts:
     cpus: int
     memory: int
     """Bytes of memory the engine's machine has."""
-    disk_free: int | None
-    """Bytes free where images lie; ``None`` when the engine is remote."""
+    folder: Path | None
+    """Where images lie; ``None`` when the engine is remote."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,19 @@ class ContainerRun:
     network: bool = False
 
 
+@dataclass(frozen=True)
+class Held:
+    """A thing of ours that an engine holds."""
+
+    kind: str
+    """``container``, ``image`` or ``cache``."""
+    name: str
+    key: str
+    """What the engine knows it by."""
+    size: int = 0
+    """Bytes; those of an image may be other images' too."""
+
+
 class Engine(Protocol):
     """A Docker Engine with BuildKit. Everything it makes carries the label ``io.ortpacks``."""
 
@@ -235,11 +251,11 @@ class Engine(Protocol):
     def run(self, request: ContainerRun) -> Completed:
         """Run a container to its end; its exit code and output. Raises only when the engine fails."""
 
-    def clean(self) -> Iterator[str]:
-        """Remove what carries our label; the name of each thing removed."""
+    def held(self) -> Sequence[Held]:
+        """What of ours the engine holds: what carries our label, and cache mounts of our names."""
 
-    def drop_caches(self) -> Iterator[str]:
-        """Drop our cache mounts, known by their names; the name of each."""
+    def remove(self, thing: Held) -> str:
+        """Remove one of them; the line that says so, or why it stays."""
 
 
 class Inspector(Protocol):

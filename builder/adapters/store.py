@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -69,7 +69,7 @@ class FileStore:
     def unpack(self, wheel: Input) -> Path:
         """See ``ports.Store.unpack``. A finished folder is proof enough: it is not hashed again."""
         pin = self._pinned(wheel)
-        tree = self._cache / "unpacked" / pin.sha256
+        tree = self._tree(pin)
         if tree.is_dir():
             return tree
         file = self.fetch(wheel)
@@ -77,6 +77,18 @@ class FileStore:
             if not tree.is_dir():
                 unpack_wheel(file, tree)
         return tree
+
+    def absent(self, items: Iterable[Input]) -> tuple[int, int]:
+        """See ``ports.Store.absent``."""
+        pins = {item: self._lock.pins[item.key] for item in items if item.key in self._lock.pins}
+        files = {item: pin for item, pin in pins.items() if pin.sha256}
+        to_fetch = (pin.size for pin in files.values() if not self._place(pin).is_file())
+        to_unpack = (
+            pin.size
+            for item, pin in files.items()
+            if item.kind is InputKind.WHEEL and not self._tree(pin).is_dir()
+        )
+        return sum(to_fetch), sum(to_unpack)
 
     def pin(self, item: Input) -> Pin:
         """The pin of a wheel or Debian file that has none yet. Raises ``TransferError``."""
@@ -99,6 +111,9 @@ class FileStore:
 
     def _place(self, pin: Pin) -> Path:
         return self._cache / "store" / pin.sha256[:2] / pin.sha256 / pin.filename
+
+    def _tree(self, pin: Pin) -> Path:
+        return self._cache / "unpacked" / pin.sha256
 
     def _locked(self, name: str, what: str) -> AbstractContextManager[None]:
         path = self._cache / "locks" / f"{name}.lock"

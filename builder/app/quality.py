@@ -176,7 +176,7 @@ def _probe(wiring: Wiring, name: str, probe: Callable[[], str]) -> bool:
 
 def _engine(wiring: Wiring) -> str:
     facts = wiring.engine.facts()
-    free = "" if facts.disk_free is None else f", {facts.disk_free / 1e9:,.0f} GB free"
+    free = "" if facts.folder is None else f", {_space(facts.folder)}"
     return (
         f"Docker {facts.version}, buildx {facts.buildx}, {facts.storage}, {facts.cpus} CPUs, "
         f"{facts.memory / 1e9:,.0f} GB memory{free}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from builder.adapters.git import GitTags
@@ -29,6 +30,7 @@ from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contr
 from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.pipeline.inspect import read_file
+from builder.ports import Held
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import wanted_inputs
@@ -41,6 +43,9 @@ from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
 BUILDS_PAGE = "docs/builds.md"
 
 _BAKE = "bake"
+
+_INPUTS = ("incoming", "relocated", "rootfs", "store", "unpacked")
+"""The folders of the input cache that hold what can be fetched and made again."""
 
 _MADE_BY_US = ("Dockerfile", "built.json", BAKE_FILE)
 """One of these files lies in each folder of ours; a package without CUDA needs no Dockerfile."""
@@ -190,22 +195,46 @@ def _pin(item: Input, wiring: Wiring, store: FileStore) -> Pin:
         return Pin()
 
 
-def clean(wiring: Wiring) -> None:
-    """Remove our results from ``dist``, and from the engine what carries our label."""
-    for path in _results(wiring):
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> None:
+    """Say what our things take, by kind; remove them from ``dist`` and the engine unless ``dry``.
+
+    ``caches`` are the compile caches on the engine, ``inputs`` the downloaded ones on this machine.
+    """
+    kept = [wiring.cache / name for name in _INPUTS if (wiring.cache / name).exists()] if inputs else []
+    kinds = {f"results in {wiring.dist}": _results(wiring), f"inputs in {wiring.cache}": kept}
+    for kind, paths in kinds.items():
+        if paths:
+            wiring.reporter.say(f"{kind}: {_gb(sum(map(_own_bytes, paths)))}")
+    held = _held(wiring, caches=caches)
+    for kind, things in groupby(held, key=lambda thing: thing.kind):
+        sizes = [thing.size for thing in things]
+        wiring.reporter.say(f"{kind}s on the engine: {len(sizes)}, {_gb(sum(sizes))}")
+    if dry:
+        return
+    for path in (path for paths in kinds.values() for path in paths):
+        remove(path)
         wiring.reporter.say(f"removed {path}")
+    for thing in held:
+        wiring.reporter.say(wiring.engine.remove(thing))
+
+
+def _held(wiring: Wiring, *, caches: bool) -> list[Held]:
     try:
-        for thing in wiring.engine.clean():
-            wiring.reporter.say(f"removed {thing}")
+        return [thing for thing in wiring.engine.held() if caches or thing.kind != "cache"]
     except ToolMissingError as error:
-        wiring.reporter.warn(f"nothing was removed from an engine: {error}")
+        wiring.reporter.warn(f"nothing is removed from an engine: {error}")
+        return []
 
 
-def drop_caches(wiring: Wiring) -> None:
-    """Drop the compile caches on the engine."""
-    for name in wiring.engine.drop_caches():
-        wiring.reporter.say(f"dropped {name}")
+def _own_bytes(path: Path) -> int:
+    """The bytes that removing a path gives back: files that have no other name."""
+    files = path.rglob("*") if path.is_dir() and not path.is_symlink() else (path,)
+    found = (file.lstat() for file in files)
+    return sum(one.st_blocks * 512 for one in found if stat.S_ISREG(one.st_mode) and one.st_nlink == 1)
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:,.1f} GB"
 
 
 def _results(wiring: Wiring) -> list[Path]:

@@ -22,6 +22,7 @@ from builder.builds.builders import Builders
 from builder.builds.check_tools import CheckTools
 from builder.builds.estimate import compile_work, estimate_lines
 from builder.builds.packing import Packer
+from builder.builds.room import Room, engine_rooms, require_room, room_lines, rooms
 from builder.builds.runtime_image import ImageOptions, MadeImage, RuntimeImage, publish_index
 from builder.builds.wiring import Wiring
 from builder.errors import (
@@ -99,8 +100,11 @@ class VariantBuild:
             return decided
 
     def show_plan(self) -> None:
-        """Decide, and report the time that compiling will take."""
-        self._report_estimate(self.plan())
+        """Decide, and report the time that compiling will take and the room that building will."""
+        decided = self.plan()
+        self._report_estimate(decided)
+        for line in room_lines(self._rooms(decided)):
+            self._reporter.say(line)
 
     def render(self) -> None:
         """Write the Dockerfiles and the build context into ``dist/<variant>``."""
@@ -128,6 +132,7 @@ class VariantBuild:
                 return done
             self._report_estimate(decided)
             self._require_memory(decided)
+            self._require_room(decided)
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
             if decided.origin is Origin.SOURCE:
@@ -292,6 +297,25 @@ class VariantBuild:
                 cause=f"its heaviest unit took {heaviest} MiB when it was measured",
                 advice=f"Give --memory {heaviest}M or more, or leave it out.",
             )
+
+    def _require_room(self, decided: BuildPlan) -> None:
+        """Say what room the build will take. Raises ``DiskError`` where it is not there."""
+        needed = self._rooms(decided)
+        for line in room_lines(needed):
+            self._reporter.say(line)
+        require_room(self._variant.name, needed)
+
+    def _rooms(self, decided: BuildPlan) -> tuple[Room, ...]:
+        wiring, lock = self._wiring, self._wiring.lock
+        rendered = render(decided, lock, wiring.loader) if self._is_for_cuda else NOTHING_RENDERED
+        found = rooms(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
+        try:
+            folder = wiring.engine.facts().folder if self._is_for_cuda else None
+        except ToolMissingError:
+            folder = None
+        if folder is None:
+            return tuple(found)
+        return (*found, *engine_rooms(decided, rendered, lock, wiring.engine.held(), folder))
 
     @cached_property
     def _costs(self) -> Mapping[str, costs.Cost]:

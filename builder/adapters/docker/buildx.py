@@ -13,7 +13,7 @@ from builder.adapters.docker.registry import refused
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError
 from builder.files.disk import says_full
 from builder.inside.status import MARK
-from builder.ports import ImageBuild, Runner
+from builder.ports import Held, ImageBuild, Runner
 
 LABEL = "io.ortpacks"
 
@@ -22,8 +22,14 @@ MIN_BUILDX = (0, 8)
 
 _TAIL_LINES = 30
 
-_CACHE_MOUNT = re.compile(r'^ID:\s+(\w+)$(?:\n(?!ID:).*)*? with id "/?(ortpacks-[\w.-]+)"', re.MULTILINE)
-"""The id and name of one of our cache mounts in ``docker buildx du --verbose``."""
+_CACHE_MOUNT = re.compile(
+    r"^ID:\s+(?P<key>\w+)$(?:\n(?!ID:).*)*?\nSize:\s+(?P<size>[\d.]+)(?P<unit>[kMGT]?B)$"
+    r'(?:\n(?!ID:).*)*? with id "/?(?P<name>ortpacks-[\w.-]+)"',
+    re.MULTILINE,
+)
+"""One of our cache mounts in ``docker buildx du --verbose``."""
+
+_UNITS = {"B": 1, "kB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000, "TB": 1_000_000_000_000}
 
 _GONE = re.compile(
     r"Cannot connect to the Docker daemon|error during connect: |rpc error: code = Unavailable|"
@@ -100,12 +106,16 @@ class Buildx:
                 advice="Start it, or leave it out. `docker buildx ls` shows which are running.",
             )
 
-    def drop_caches(self) -> Iterator[str]:
-        """Drop our cache mounts; their names. BuildKit filters by id only, so they are listed first."""
+    def caches(self) -> Iterator[Held]:
+        """Our cache mounts."""
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
-        for record, name in _CACHE_MOUNT.findall(listing):
-            self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={record}"])
-            yield f"cache {name}"
+        for found in _CACHE_MOUNT.finditer(listing):
+            size = int(float(found["size"]) * _UNITS[found["unit"]])
+            yield Held(kind="cache", name=found["name"], key=found["key"], size=size)
+
+    def drop(self, cache: Held) -> None:
+        """Drop a cache mount."""
+        self._runner.run(["docker", "buildx", "prune", "--force", f"--filter=id={cache.key}"])
 
 
 def _argv(request: ImageBuild) -> list[str]:

@@ -6,7 +6,6 @@ Everything made here carries the label ``io.ortpacks``. Nothing else on the engi
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from builder.ports import (
     Completed,
     ContainerRun,
     EngineFacts,
+    Held,
     ImageBuild,
     IndexEntry,
     PushedImage,
@@ -68,7 +68,7 @@ class DockerEngine:
             storage=str(info.get("Driver", "")),
             cpus=int(info.get("NCPU", 1)),
             memory=int(info.get("MemTotal", 0)),
-            disk_free=shutil.disk_usage(root).free if self._is_local() and root.is_dir() else None,
+            folder=root if self._is_local() and root.is_dir() else None,
         )
 
     def has_image(self, reference: str) -> bool:
@@ -151,28 +151,37 @@ class DockerEngine:
             finally:
                 container.remove(force=True)
 
-    def clean(self) -> Iterator[str]:
-        """See ``ports.Engine.clean``."""
+    def held(self) -> list[Held]:
+        """See ``ports.Engine.held``. An image made from ours has our label too, but not our name."""
         with _engine_errors():
-            for container in self._sdk().containers.list(all=True, filters={"label": f"{LABEL}=run"}):
-                container.remove(force=True)
-                yield f"container {container.short_id}"
-            for tag in self._our_tags():
-                try:
-                    self._sdk().images.remove(tag)
-                except APIError as error:
-                    yield f"nothing of {tag}: {error.explanation}"
+            sdk = self._sdk()
+            containers = sdk.containers.list(all=True, filters={"label": f"{LABEL}=run"})
+            images = {
+                tag: image
+                for image in sdk.images.list(filters={"label": LABEL})
+                for tag in image.tags
+                if tag.startswith("ortpacks/")
+            }
+        return [
+            *(Held("container", one.short_id, str(one.id)) for one in containers),
+            *(Held("image", tag, tag, int(image.attrs["Size"])) for tag, image in sorted(images.items())),
+            *self._buildx.caches(),
+        ]
+
+    def remove(self, thing: Held) -> str:
+        """See ``ports.Engine.remove``."""
+        if thing.kind == "cache":
+            self._buildx.drop(thing)
+            return f"dropped cache {thing.name}"
+        with _engine_errors():
+            try:
+                if thing.kind == "image":
+                    self._sdk().images.remove(thing.key)
                 else:
-                    yield f"image {tag}"
-
-    def _our_tags(self) -> list[str]:
-        """The images with our label and our name: an image made from ours inherits the label."""
-        images = self._sdk().images.list(filters={"label": LABEL})
-        return sorted(tag for image in images for tag in image.tags if tag.startswith("ortpacks/"))
-
-    def drop_caches(self) -> Iterator[str]:
-        """See ``ports.Engine.drop_caches``."""
-        return self._buildx.drop_caches()
+                    self._sdk().api.remove_container(thing.key, force=True)
+            except APIError as error:
+                return f"nothing of {thing.name}: {error.explanation}"
+        return f"removed {thing.kind} {thing.name}"
 
     def _sdk(self) -> docker.DockerClient:
         if self._client is None:

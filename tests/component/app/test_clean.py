@@ -12,6 +12,7 @@ from docker.errors import APIError
 from builder.adapters.docker.engine import DockerEngine
 from builder.app.verbs import clean
 from builder.builds.wiring import Wiring
+from builder.ports import Completed, Held
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
 
 OURS = (
@@ -44,7 +45,7 @@ def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
     for name in (*OURS, *SOMEBODYS):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
-    clean(shop(root, tmp_path, FakeEngine()))
+    clean(shop(root, tmp_path, FakeEngine()), caches=False, inputs=False, dry=False)
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert left == set(SOMEBODYS)
 
@@ -52,10 +53,43 @@ def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
 def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_path: Path) -> None:
     (tmp_path / "index.json").write_text("{}")
     here = shop(root, tmp_path, NoEngine())
-    clean(here)
+    clean(here, caches=False, inputs=False, dry=False)
     assert not (tmp_path / "index.json").exists()
     assert isinstance(here.reporter, FakeReporter)
     assert any("No Docker engine answers" in line for line in here.reporter.lines)
+
+
+def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp_path: Path) -> None:
+    for name in (*OURS, *SOMEBODYS):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / OURS[0]).write_bytes(b"x" * 200_000_000)
+    held = (
+        Held("image", "ortpacks/bare:assembled-1", "ortpacks/bare:assembled-1", 164_000_000),
+        Held("image", "ortpacks/toolchain:assembled-1", "ortpacks/toolchain:assembled-1", 752_000_000),
+        Held("cache", "ortpacks-ccache", "id1", 900_000_000),
+    )
+    engine = FakeEngine(holds=held)
+    here = shop(root, tmp_path, engine)
+    here.__dict__["env"] = {"ORTPACKS_CACHE": str(tmp_path / "cache")}
+    (tmp_path / "cache/store/ab").mkdir(parents=True)
+    (tmp_path / "cache/store/ab/wheel").write_bytes(b"x" * 300_000_000)
+    (tmp_path / "cache/mine").write_text("not of ours")
+    before = sorted(tmp_path.rglob("*"))
+    assert isinstance(here.reporter, FakeReporter)
+
+    clean(here, caches=True, inputs=True, dry=True)
+    assert here.reporter.lines == [
+        f"results in {tmp_path}: 0.2 GB",
+        f"inputs in {tmp_path / 'cache'}: 0.3 GB",
+        "images on the engine: 2, 0.9 GB",
+        "caches on the engine: 1, 0.9 GB",
+    ]
+    assert (sorted(tmp_path.rglob("*")), engine.removed) == (before, [])
+
+    clean(here, caches=False, inputs=True, dry=False)
+    assert engine.removed == [*held[:2]]
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["mine"]
 
 
 @dataclass
@@ -82,9 +116,8 @@ class Sdk:
             [],
             ["ortpacks/legacy:1.21.0", "mine:latest"],
         )
-        return SimpleNamespace(
-            list=lambda filters: [SimpleNamespace(tags=names) for names in tags], remove=self._remove
-        )
+        images = [SimpleNamespace(tags=names, attrs={"Size": 7}) for names in tags]
+        return SimpleNamespace(list=lambda filters: images, remove=self._remove)
 
     def _remove(self, tag: str) -> None:
         if tag == self.in_use:
@@ -98,8 +131,45 @@ def test_an_image_made_from_ours_and_a_container_of_it_stay(in_use: str) -> None
     engine = DockerEngine(FakeRunner(), {})
     sdk = Sdk(in_use=in_use)
     engine._client = sdk  # type: ignore[assignment]
-    told = list(engine.clean())
+    told = [engine.remove(thing) for thing in engine.held()]
     assert sdk.asked == [{"label": "io.ortpacks=run"}]
     wanted = {"ortpacks/bare:assembled-1", "ortpacks/legacy:1.21.0"} - {in_use}
     assert set(sdk.removed) == wanted
     assert (f"nothing of {in_use}: image is being used" in told) is bool(in_use)
+
+
+MOUNTS = """\
+ID:\t\tikdl93ogjpltah3g4cdmqf7s7
+Created at:\t2026-11-23 10:02:36.744227884 +0000 UTC
+Mutable:\ttrue
+Size:\t\t948.8MB
+Description:\tcached mount /build from exec /bin/sh -euc cmake
+ccache --show-stats
+ with id "/ortpacks-legacy-full-source-e09f9280"
+Usage count:\t3
+
+ID:\t\to97whzrlsolhn8ozv3pog760b
+Size:\t\t1.053GB
+Description:\tlocal source for cudnn-lib
+
+ID:\t\tsomebodys
+Size:\t\t5GB
+Description:\tcached mount /root/.cache from exec make with id "/theirs"
+Shared:\t\t2GB
+"""
+"""Of ``docker buildx du --verbose`` (buildx 0.13); the last was made up."""
+
+
+def test_only_cache_mounts_of_our_names_are_dropped() -> None:
+    runner = FakeRunner({"docker buildx du": Completed(code=0, stdout=MOUNTS, stderr="")})
+    engine = DockerEngine(runner, {})
+    engine._client = SimpleNamespace(  # type: ignore[assignment]
+        containers=SimpleNamespace(list=lambda **_: []), images=SimpleNamespace(list=lambda **_: [])
+    )
+    (found,) = engine.held()
+    assert (found.name, found.size) == ("ortpacks-legacy-full-source-e09f9280", 948_800_000)
+    assert engine.remove(found) == "dropped cache ortpacks-legacy-full-source-e09f9280"
+    assert runner.calls[-1] == [
+        *("docker", "buildx", "prune", "--force"),
+        "--filter=id=ikdl93ogjpltah3g4cdmqf7s7",
+    ]

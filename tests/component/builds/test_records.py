@@ -365,7 +365,7 @@ def test_clean_takes_records_and_no_other_files_of_such_a_name(root: Path, tmp_p
         (tmp_path / name).write_text("{}")
     shop = Wiring(root, dist=tmp_path, reporter=FakeReporter())
     shop.__dict__["engine"] = FakeEngine()
-    clean(shop)
+    clean(shop, caches=False, inputs=False, dry=False)
     left = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert left == {"notes.build.json", "ortpacks-like-but-mine.build.json"}
 

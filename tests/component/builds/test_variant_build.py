@@ -132,12 +132,23 @@ def test_what_compiling_takes_is_told_before_it_begins_and_not_when_nothing_is_t
     lines = site.reporter.lines
     told = [index for index, line in enumerate(lines) if line.startswith("time     about ")]
     assert len(told) == 1
-    assert told[0] < lines.index("compile legacy")
+    (room,) = [index for index, line in enumerate(lines) if line.startswith("room     ")]
+    assert told[0] < room < lines.index("render legacy")
     lines.clear()
     road(site).build()
     assert not any(line.startswith("time ") for line in lines)
     road(site).show_plan()
-    assert lines[-1].startswith("time     about ")
+    assert lines[-2].startswith("time     about ")
+    assert lines[-1].startswith("room     ")
+
+
+def test_a_build_that_does_not_fit_is_refused_before_anything_is_fetched(site: Site) -> None:
+    pins = {key: replace(pin, size=10**18) for key, pin in site.shop.lock.pins.items()}
+    site.shop.__dict__["lock"] = site.store.pins = Lock(pins=pins)
+    with pytest.raises(DiskError, match=r"^legacy does not fit: about [0-9,.]+ GB are needed in /"):
+        road(site).build()
+    assert (site.engine.builds, packages(site)) == ([], [])
+    assert not any(line.startswith("render ") for line in site.reporter.lines)
 
 
 def test_provenance_tells_command_inputs_and_bytes_and_nothing_of_this_machine(
@@ -375,7 +386,7 @@ def test_a_package_is_made_on_another_builder_when_the_first_goes_away(site: Sit
         ("artifact", "one"),
         ("artifact", "two"),
     ]
-    told = [line for line in site.reporter.lines if "compile" in line]
+    told = [line for line in site.reporter.lines if "compile" in line and not line.startswith("room ")]
     assert told[:3] == [
         "compile legacy on one",
         "! one went away; two compiles now, with what its own caches have",
@@ -403,7 +414,7 @@ def test_a_builder_that_fails_leaves_nothing_half_made(site: Site, error: Builde
 
 def test_how_long_other_machines_take_is_not_guessed(site: Site) -> None:
     compiles_on(site, "one").show_plan()
-    assert "on how many cores is not known here" in site.reporter.lines[-1]
+    assert "on how many cores is not known here" in site.reporter.lines[-2]
 
 
 def test_libraries_that_failed_the_check_are_compiled_anew(site: Site) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from builder.ports import (
     Completed,
     ContainerRun,
     EngineFacts,
+    Held,
     ImageBuild,
     IndexEntry,
     PushedImage,
@@ -95,6 +96,8 @@ class FakeEngine:
     """Builders and contexts, by the flag that names them."""
     deaf: set[str] = field(default_factory=set)
     """Those that do not answer."""
+    holds: Sequence[Held] = ()
+    removed: list[Held] = field(default_factory=list)
     on_run: Callable[[ContainerRun], Completed] | None = None
     """Answers in place of ``answer``."""
 
@@ -105,7 +108,7 @@ class FakeEngine:
             storage="overlay2",
             cpus=2,
             memory=24 << 30,
-            disk_free=60 << 30,
+            folder=None,
         )
 
     def has_image(self, reference: str) -> bool:
@@ -141,11 +144,12 @@ class FakeEngine:
         self.runs.append(request)
         return self.on_run(request) if self.on_run else self.answer
 
-    def clean(self) -> Iterator[str]:
-        yield from ()
+    def held(self) -> Sequence[Held]:
+        return [thing for thing in self.holds if thing not in self.removed]
 
-    def drop_caches(self) -> Iterator[str]:
-        yield from ()
+    def remove(self, thing: Held) -> str:
+        self.removed.append(thing)
+        return f"removed {thing.kind} {thing.name}"
 
 
 class NoEngine(FakeEngine):
@@ -160,9 +164,8 @@ class NoEngine(FakeEngine):
     def resolve(self, reference: str) -> str:
         raise ToolMissingError("No Docker engine answers.")
 
-    def clean(self) -> Iterator[str]:
+    def held(self) -> Sequence[Held]:
         raise ToolMissingError("No Docker engine answers.")
-        yield
 
 
 @dataclass
@@ -182,6 +185,9 @@ class FakeStore:
         path = self.folder / wheel.spec
         path.mkdir(exist_ok=True)
         return path
+
+    def absent(self, items: Iterable[Input]) -> tuple[int, int]:
+        return 0, 0
 
 
 @dataclass

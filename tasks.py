@@ -18,6 +18,7 @@ from builder.app.command_line import (
     verb,
     wishes,
 )
+from builder.app.pages import write_pages
 from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
@@ -152,6 +153,12 @@ def builds(_context: Context, dist: list[str]) -> None:
     """Write docs/builds.md from packages and the build records beside them."""
     wiring = make_wiring()
     verbs.write_builds_page(wiring, [Path(name) for name in dist] or [wiring.dist])
+
+
+@verb()
+def docs(_context: Context) -> None:
+    """Write the parts of README and docs that are made: results, variants, exit codes."""
+    write_pages(make_wiring())
 
 
 @verb(

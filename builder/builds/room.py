@@ -67,13 +67,15 @@ def engine_rooms(
 ) -> Iterator[Room]:
     """The room on an engine that holds ``held`` of ours, and whose data lie in ``folder``."""
     names = [f"{thing.kind} {thing.name}" for thing in held]
-    if not any(name.startswith(f"image ortpacks/toolchain:{plan.base}-") for name in names):
+    ready = any(name.startswith(f"image ortpacks/toolchain:{plan.base}-") for name in names)
+    if not ready:
         yield Room(step="check tools", size=_TOOLS, folder=folder)
     if plan.origin is Origin.SOURCE and plan.profile:
         compiled = f"cache ortpacks-{plan.variant.name}-{plan.profile.value}-{plan.host.value}-"
         if not any(name.startswith(compiled) for name in names):
-            trees = sum(lock.pins[wheel.key].size for wheel in rendered.contexts.values())
-            yield Room(step="compile", size=_COMPILING + int(trees * _UNPACKED), folder=folder)
+            trees = sum(lock.pins[wheel.key].size for wheel in set(rendered.contexts.values()))
+            copied = 0 if ready else int(trees * _UNPACKED)
+            yield Room(step="compile", size=_COMPILING + copied, folder=folder)
 
 
 def room_lines(rooms: Iterable[Room]) -> Iterator[str]:

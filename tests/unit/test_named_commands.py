@@ -1,6 +1,6 @@
 """Every command that a message or a page names is one that there is, with the flags that it has.
 
-Read are the string literals of ``builder/`` and ``tasks.py``, the script ``run``, templates, README and docs.
+Read are the string literals of ``builder/`` and ``tasks.py``, the script ``run``, templates and every page.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def texts(root: Path) -> Iterator[tuple[str, str]]:
     for path in (*sorted((root / "builder").rglob("*.py")), root / "tasks.py"):
         for text in literals(path):
             yield str(path.relative_to(root)), text
-    pages = ("README.md", "docs/**/*.md", "templates/*", "run", ".github/workflows/*.yml")
+    pages = ("*.md", "docs/**/*.md", "docs/results/*", "templates/*", "run", ".github/workflows/*.yml")
     for path in sorted(path for pattern in pages for path in root.glob(pattern) if path.is_file()):
         yield str(path.relative_to(root)), path.read_text(encoding="utf-8")
 

@@ -47,9 +47,9 @@ def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_pa
     ("held", "expected"),
     [
         ((), {"check tools": 2.0, "compile": 3.6}),
-        ((TOOLCHAIN,), {"compile": 3.6}),
+        ((TOOLCHAIN,), {"compile": 2.0}),
         ((TOOLCHAIN, Held("cache", "ortpacks-legacy-lean-wheel-e09f9280", "x")), {}),
-        ((TOOLCHAIN, Held("cache", "ortpacks-modern-lean-wheel-e09f9280", "x")), {"compile": 3.6}),
+        ((TOOLCHAIN, Held("cache", "ortpacks-modern-lean-wheel-e09f9280", "x")), {"compile": 2.0}),
     ],
     ids=["nothing", "tools", "all", "another-variant"],
 )

@@ -152,7 +152,7 @@ def test_modules_are_named_as_they_are(folder: str) -> None:
     assert {name for name in named - NO_MODULE if not leads_somewhere(name)} == set()
 
 
-PAGES = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
+PAGES = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
 
 OF_ONNX_RUNTIME = {"moe/ft_moe/moe_gemm_kernels_template.h", "docs/OperatorKernels.md"}
 

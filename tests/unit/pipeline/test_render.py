@@ -146,7 +146,7 @@ def test_a_build_tree_is_shared_by_nothing_that_differs(project: Project, lock: 
     trees = [cache_mounts(rendered(each, lock).dockerfile)[2] for each in [*variants, *profiles, host]]
     newer = repinned(lock, {"wheel:cmake==3.31.6": Pin(sha256="1" * 64)})
     trees.append(cache_mounts(rendered(plan, newer).dockerfile)[2])
-    assert len(set(trees)) == len(trees) == 7
+    assert len(set(trees)) == len(trees)
     assert trees[0] == f"ortpacks-legacy-lean-wheel-{rendered(plan, lock).toolchain_key}"
 
 

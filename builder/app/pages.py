@@ -1,0 +1,94 @@
+"""The parts of README and docs that a command makes: ``./run docs`` writes them, a test compares.
+
+Such a part stands between two comments, the first of which names what makes it. Results that were measured
+lie in ``docs/results``, a file each: lines ``key: value`` on command, date, commit and machine, then what was
+said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from builder.builds.wiring import Wiring
+from builder.errors import BuilderError, ConfigError
+from builder.files.atomic_write import part_file
+from builder.project.variants import Project
+
+_RESULTS = "docs/results"
+
+_PART = re.compile(
+    r"(?P<begin><!-- \./run docs: (?P<what>[a-z-]+)(?: (?P<name>[a-z0-9-]+))? -->\n).*?(?=<!-- end -->)",
+    re.DOTALL,
+)
+
+_FACTS = ("command", "date", "commit", "machine")
+
+
+def write_pages(wiring: Wiring) -> None:
+    """Write every made part of every page anew. Raises ``ConfigError`` for one that nothing makes."""
+    for path in pages(wiring.root):
+        text = path.read_text(encoding="utf-8")
+        made = rendered(text, wiring.root, wiring.project)
+        if made != text:
+            with part_file(path) as file:
+                file.write(made.encode())
+            wiring.reporter.say(f"{path.relative_to(wiring.root)} is new")
+
+
+def pages(root: Path) -> list[Path]:
+    """README, CONTRIBUTING and everything below docs."""
+    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
+
+
+def rendered(text: str, root: Path, project: Project) -> str:
+    """The page with its made parts as they are today."""
+
+    def part(found: re.Match[str]) -> str:
+        what, name = found["what"], found["name"]
+        if what == "result" and name:
+            lines = _result(root / _RESULTS / f"{name}.txt")
+        elif what == "variants":
+            lines = _variants(project)
+        elif what == "exit-codes":
+            lines = _exit_codes()
+        else:
+            raise ConfigError(f"<!-- ./run docs: {what} --> names nothing that makes a part of a page.")
+        return found["begin"] + "".join(f"{line}\n" for line in lines)
+
+    return _PART.sub(part, text)
+
+
+def _result(path: Path) -> Iterator[str]:
+    head, _, output = path.read_text(encoding="utf-8").partition("\n\n")
+    facts = dict(line.split(": ", 1) for line in head.splitlines())
+    if tuple(facts) != _FACTS:
+        raise ConfigError(f"{path} has not the lines {', '.join(_FACTS)}.")
+    yield "```text"
+    yield from output.rstrip("\n").splitlines()
+    yield "```"
+    yield ""
+    yield f"`{facts['command']}`, {facts['date']}, commit {facts['commit']}; {facts['machine']}."
+
+
+def _variants(project: Project) -> Iterator[str]:
+    yield "| package | SASS for | GPUs, or systems |"
+    yield "|---|---|---|"
+    for one in project.variants.values():
+        sm = " ".join(map(str, one.sm))
+        wider = "; 10.3 and 12.1 too" if one.widen else ""
+        yield f"| `{one.name}` | sm_{sm}{wider} | {', '.join(one.generations)} |"
+    for one in project.providers.values():
+        yield f"| `{one.name}` | none | {one.platform} |"
+
+
+def _exit_codes() -> Iterator[str]:
+    kinds: list[type[BuilderError]] = [BuilderError, *BuilderError.__subclasses__()]
+    meanings = {
+        kind.exit_code: (kind.__doc__ or "").splitlines()[0] for kind in kinds if "exit_code" in vars(kind)
+    }
+    yield "| code | meaning |"
+    yield "|---|---|"
+    yield from (f"| {code} | {meanings[code].replace('``', '`')} |" for code in sorted(meanings))
+    yield "| 130 | Interrupted; the same command goes on. |"

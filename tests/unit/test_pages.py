@@ -1,0 +1,90 @@
+"""README and docs: what is made is as made, links lead somewhere, and the first screen is one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from builder.app.pages import pages, rendered
+from builder.config.project import load_project
+from builder.errors import BuilderError, ConfigError
+from tests.support import ROOT
+
+PAGES = pages(ROOT)
+
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+
+FIRST_SCREEN = 150
+"""Words, without code and pictures."""
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_made_parts_are_as_made(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    project = load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
+    assert rendered(text, ROOT, project) == text, "./run docs"
+    assert text.count("<!-- ./run docs: ") == text.count("<!-- end -->")
+
+
+def test_a_page_that_was_edited_by_hand_differs() -> None:
+    project = load_project((ROOT / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
+    text = "a\n<!-- ./run docs: variants -->\n| `legacy` | sm_99 |\n<!-- end -->\nb\n"
+    made = rendered(text, ROOT, project)
+    assert "| `legacy` | sm_50 52 60 61 70 | Maxwell, Pascal, Volta |\n" in made
+    assert "sm_99" not in made
+    assert made.startswith("a\n")
+    assert made.endswith("<!-- end -->\nb\n")
+    with pytest.raises(ConfigError, match="names nothing that makes a part"):
+        rendered(text.replace("variants", "tables"), ROOT, project)
+
+
+def test_each_exit_code_stands_in_the_table() -> None:
+    codes = {kind.exit_code for kind in BuilderError.__subclasses__() if "exit_code" in vars(kind)}
+    table = (ROOT / "docs/building.md").read_text(encoding="utf-8")
+    assert codes == set(range(2, 13))
+    assert all(f"\n| {code} | " in table for code in {1, *codes, 130})
+
+
+def anchors(page: str) -> set[str]:
+    """The ids of a page's headings as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    broken = []
+    for target in (found["target"] for found in LINK.finditer(CODE.sub("", text))):
+        file, _, anchor = target.partition("#")
+        place = (path.parent / file) if file else path
+        if "://" in target:
+            continue
+        if not place.exists() or (anchor and anchor not in anchors(place.read_text(encoding="utf-8"))):
+            broken.append(target)
+    assert broken == []
+
+
+def test_the_links_are_found() -> None:
+    assert sum(len(LINK.findall(path.read_text(encoding="utf-8"))) for path in PAGES) > 100
+
+
+def test_every_page_of_docs_is_named_in_readme() -> None:
+    """Each reader's pages stand in its last table."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    _, _, readers = readme.partition("\n## Who reads what\n")
+    assert {path.name for path in (ROOT / "docs").glob("*.md")} == set(
+        re.findall(r"docs/([\w-]+\.md)", readers)
+    )
+
+
+def test_readmes_first_screen_is_one() -> None:
+    first, _, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
+    words = re.findall(r"[\w'-]+", re.sub(r"!\[[^\]]*\]\([^)]*\)", "", CODE.sub("", first)))
+    assert len(words) <= FIRST_SCREEN
+    for needed in ("./run build --variant modern --mixed", "./run test", "docs/gpus.svg", "what was run"):
+        assert needed in first

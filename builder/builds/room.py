@@ -63,14 +63,17 @@ def rooms(
 
 
 def engine_rooms(
-    plan: BuildPlan, rendered: Rendered, lock: Lock, held: Iterable[Held], folder: Path
+    plan: BuildPlan, rendered: Rendered, lock: Lock, held: Iterable[Held], folder: Path, *, compiles: bool
 ) -> Iterator[Room]:
-    """The room on an engine that holds ``held`` of ours, and whose data lie in ``folder``."""
+    """The room on an engine that holds ``held`` of ours, and whose data lie in ``folder``.
+
+    ``compiles`` says that it is the one that would compile.
+    """
     names = [f"{thing.kind} {thing.name}" for thing in held]
     ready = any(name.startswith(f"image ortpacks/toolchain:{plan.base}-") for name in names)
     if not ready:
         yield Room(step="check tools", size=_TOOLS, folder=folder)
-    if plan.origin is Origin.SOURCE and plan.profile:
+    if compiles and plan.origin is Origin.SOURCE and plan.profile:
         compiled = f"cache ortpacks-{plan.variant.name}-{plan.profile.value}-{plan.host.value}-"
         if not any(name.startswith(compiled) for name in names):
             trees = sum(lock.pins[wheel.key].size for wheel in set(rendered.contexts.values()))

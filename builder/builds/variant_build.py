@@ -315,7 +315,8 @@ class VariantBuild:
             folder = None
         if folder is None:
             return tuple(found)
-        return (*found, *engine_rooms(decided, rendered, lock, wiring.engine.held(), folder))
+        held, here = wiring.engine.held(), not self._options.builders
+        return (*found, *engine_rooms(decided, rendered, lock, held, folder, compiles=here))
 
     @cached_property
     def _costs(self) -> Mapping[str, costs.Cost]:

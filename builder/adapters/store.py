@@ -117,6 +117,8 @@ class FileStore:
 
     def _locked(self, name: str, what: str) -> AbstractContextManager[None]:
         path = self._cache / "locks" / f"{name}.lock"
+        with disk_errors(path.parent, also="ORTPACKS_CACHE names another folder."):
+            path.parent.mkdir(parents=True, exist_ok=True)
         return exclusive(path, lambda: self._reporter.say(f"another process is busy with {what}: waiting"))
 
     def _download(self, item: Input, pin: Pin | None) -> Path:

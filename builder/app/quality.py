@@ -13,7 +13,7 @@ from pathlib import Path
 
 from builder.builds.variant_build import side_by_side
 from builder.builds.wiring import Wiring
-from builder.errors import BuilderError, CheckFailedError, CommandError, ValidationError
+from builder.errors import BuilderError, CheckFailedError, CommandError, DiskError, ValidationError
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import without_userinfo
 from builder.onnxruntime.toolchain import widened
@@ -176,7 +176,7 @@ def _probe(wiring: Wiring, name: str, probe: Callable[[], str]) -> bool:
 
 def _engine(wiring: Wiring) -> str:
     facts = wiring.engine.facts()
-    free = "" if facts.folder is None else f", {_space(facts.folder)}"
+    free = "" if facts.folder is None else f", {shutil.disk_usage(facts.folder).free / 1e9:,.0f} GB free"
     return (
         f"Docker {facts.version}, buildx {facts.buildx}, {facts.storage}, {facts.cpus} CPUs, "
         f"{facts.memory / 1e9:,.0f} GB memory{free}"
@@ -189,6 +189,10 @@ def _absent(program: str) -> str:
 
 def _space(folder: Path) -> str:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(existing, os.W_OK):
+        raise DiskError(
+            f"{existing} may not be written by this user. ORTPACKS_CACHE names another cache, --dist results."
+        )
     return f"{folder}, {shutil.disk_usage(existing).free / 1e9:,.0f} GB free"
 
 

@@ -77,6 +77,10 @@ _NETWORK = (
 )
 
 
+_NO_IDS = ("newuidmap", "/etc/subuid")
+"""In what mmdebstrap says to a user who may not have a user namespace with ids of its own."""
+
+
 class DebianRootfs:
     """Implements ``ports.Rootfs``. ``root`` tells whether this process may make device files."""
 
@@ -213,6 +217,15 @@ class DebianRootfs:
             if any(sign in line for line in error.tail for sign in _NETWORK):
                 message = "the Debian mirror cannot be reached. Check the network or ORTPACKS_DEBIAN_MIRROR."
                 raise TransferError("\n".join([message, *error.tail[-5:]])) from error
+            if not self._root and any(sign in line for line in error.tail for sign in _NO_IDS):
+                raise CommandError(
+                    "mmdebstrap cannot make a Debian file system as this user",
+                    argv=error.argv,
+                    code=error.code,
+                    tail=error.tail[-5:],
+                    advice="As root: apt-get install uidmap, and usermod --add-subuids 100000-165535 "
+                    "--add-subgids 100000-165535 USER. Then run the same command again.",
+                ) from error
             raise
 
 

@@ -195,3 +195,9 @@ def test_what_is_absent_is_known_in_bytes(tmp_path: Path) -> None:
     store(tmp_path, FakeSource()).fetch(ITEM)
     (tmp_path / "unpacked" / ("1" * 64)).mkdir(parents=True)
     assert here.absent([ITEM, wheel]) == (50, 0)
+
+
+def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file in its place")
+    with pytest.raises(DiskError, match=r"ORTPACKS_CACHE names another folder\.$"):
+        store(tmp_path / "cache", FakeSource()).fetch(ITEM)

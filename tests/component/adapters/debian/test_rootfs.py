@@ -326,6 +326,17 @@ def test_without_root_it_uses_a_user_namespace(tmp_path: Path) -> None:
     assert tools.calls[0][:4] == ["setsid", "--wait", "mmdebstrap", "--mode=unshare"]
 
 
+@pytest.mark.parametrize(
+    "said", ["E: cannot find newuidmap", "W: no entry in /etc/subuid for ci"], ids=["uidmap", "subuid"]
+)
+def test_a_user_without_ids_of_its_own_is_told_how_to_get_them(tmp_path: Path, said: str) -> None:
+    failed = CommandError("setsid exited with 25", argv=["setsid"], code=25, tail=[said])
+    with pytest.raises(CommandError, match="as this user") as caught:
+        rootfs(tmp_path, Tools(error=failed), root=False).tar("bookworm", ())
+    assert said in str(caught.value)
+    assert "usermod --add-subuids" in str(caught.value)
+
+
 def test_debootstrap_and_tar_as_root(tmp_path: Path) -> None:
     tools = Tools(absent={"mmdebstrap"})
     made = rootfs(tmp_path, tools).tar("bookworm", ["patch"])

@@ -14,6 +14,7 @@ from pathlib import Path
 from builder.builds.variant_build import side_by_side
 from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, CheckFailedError, CommandError, DiskError, ValidationError
+from builder.files.disk import is_writable
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import without_userinfo
 from builder.onnxruntime.toolchain import widened
@@ -189,7 +190,7 @@ def _absent(program: str) -> str:
 
 def _space(folder: Path) -> str:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
-    if not os.access(existing, os.W_OK):
+    if not is_writable(existing):
         raise DiskError(
             f"{existing} may not be written by this user. ORTPACKS_CACHE names another cache, --dist results."
         )

@@ -27,6 +27,7 @@ from builder.adapters.wheel import Patchelf, PipSource
 from builder.config.project import load_project, parse_lock
 from builder.console import Console
 from builder.errors import ConfigError
+from builder.files.disk import is_writable
 from builder.files.file_lock import exclusive
 from builder.pipeline.selftest import (
     HALF_ATTENTION,
@@ -61,6 +62,11 @@ class Wiring:
         self.root = root
         self.dist = (dist or root / "dist").resolve()
         self.env: Mapping[str, str] = {**os.environ, "PATH": _path_with_venv(os.environ)}
+        home = self.env.get("HOME")
+        docker = self.env.get("DOCKER_CONFIG") or (home and f"{home}/.docker")
+        if docker and not is_writable(Path(docker)):
+            # buildx keeps its state there, and ends without it
+            self.env = {"BUILDX_CONFIG": str(self.cache / "buildx"), **self.env}
         self.offline = offline
         self.console = Console(env=self.env)
         self.reporter = reporter or self.console

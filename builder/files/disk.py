@@ -69,6 +69,12 @@ def require_space(path: Path, needed: int) -> None:
         raise DiskError(f"{path} does not fit", cause=cause, advice="Free space there and run again.")
 
 
+def is_writable(path: Path) -> bool:
+    """Whether this user may write the folder ``path``, or make it."""
+    there = next(folder for folder in (path, *path.absolute().parents) if folder.is_dir())
+    return os.access(there, os.W_OK)
+
+
 def _free(path: Path) -> int:
     """Bytes free in the nearest folder above ``path`` that exists."""
     return shutil.disk_usage(next(parent for parent in path.absolute().parents if parent.is_dir())).free

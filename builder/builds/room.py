@@ -84,8 +84,9 @@ def engine_rooms(
 def room_lines(rooms: Iterable[Room]) -> Iterator[str]:
     """A line for each disk: what the steps take there, and what is free."""
     for disk, found in _by_disk(rooms).items():
-        steps = ", ".join(f"{room.step} {_gb(room.size)}" for room in found if room.size)
-        yield f"room     {_gb(_sum(found))} GB ({steps}) of {_gb(_free(disk))} GB free in {disk}"
+        steps = [f"{room.step} {_gb(room.size)}" for room in found if _gb(room.size) != _gb(0)]
+        told = f" ({', '.join(steps)})" if steps else ""
+        yield f"room     {_gb(_sum(found))} GB{told} of {_gb(_free(disk))} GB free in {disk}"
 
 
 def require_room(what: str, rooms: Iterable[Room]) -> None:

@@ -311,11 +311,12 @@ class VariantBuild:
         found = rooms(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
         try:
             folder = wiring.engine.facts().folder if self._is_for_cuda else None
-        except ToolMissingError:
-            folder = None
+            held = wiring.engine.held() if folder else ()
+        except BuilderError:  # what an engine does not tell stops no build
+            folder, held = None, ()
         if folder is None:
             return tuple(found)
-        held, here = wiring.engine.held(), not self._options.builders
+        here = not self._options.builders
         return (*found, *engine_rooms(decided, rendered, lock, held, folder, compiles=here))
 
     @cached_property

@@ -20,6 +20,7 @@ import os
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -423,6 +424,11 @@ class Verbs(Program):
     def print_help(self) -> None:
         """See ``invoke.program.Program``: what ``./run`` says alone."""
         sys.stdout.write(_START)
+
+    def print_version(self) -> None:
+        """See ``invoke.program.Program``."""
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        sys.stdout.write(f"{project['name']} {project['version']}\n")
 
     def parse_tasks(self) -> None:
         """See ``invoke.program.Program``."""

@@ -11,6 +11,7 @@ import pytest
 from invoke.collection import Collection
 
 import tasks
+from builder.app import command_line
 from tests.support import ROOT
 from tests.support.factories.project_copy import Place, copied_to
 
@@ -109,3 +110,10 @@ def test_invoke_starts_run_with_the_same_words(tmp_path: Path, program: list[str
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "[verify][a package][b][--card][8.6]"
+
+
+def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.program().run(["./run", "--version"])
+    assert not ended.value.code
+    assert f'\nversion = "{capsys.readouterr().out.split()[1]}"\n' in (ROOT / "pyproject.toml").read_text()

@@ -37,10 +37,10 @@ from invoke.tasks import Task, task
 from builder.builds.builders import named_builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
-from builder.config.document import nearest
 from builder.config.project import pick_variants
 from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
+from builder.formats.text import nearest
 from builder.pipeline.plan import Wishes
 from builder.project.variants import Origin, Variant
 

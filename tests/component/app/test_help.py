@@ -60,8 +60,9 @@ def test_list_has_every_verb(copied: Place) -> None:
         ("build --qqq", "'--qqq' is no flag of build. ./run build --help has its flags."),
         ("build --jobs", "--jobs needs a value. ./run build --help has its flags."),
         (
-            "diff old",
-            "'diff' did not receive required positional arguments: 'new'. ./run diff --help has its flags.",
+            "mirror",
+            "'mirror' did not receive required positional arguments: 'to'. "
+            "./run mirror --help has its flags.",
         ),
     ],
 )

@@ -18,7 +18,7 @@ GATES = ["ruff check --quiet .", "ruff format --quiet --check .", "mypy --no-err
 
 GATES += ["lint-imports --no-logo", "pylint --jobs=0 --score=no builder"]
 
-WORKFLOWS = ".github/workflows/check.yml .github/workflows/release.yml"
+WORKFLOWS = " ".join(f".github/workflows/{name}.yml" for name in ("canary", "check", "release"))
 
 GATES += [
     f"zizmor --offline --no-progress --quiet --strict-collection --min-severity=low action.yml {WORKFLOWS}"

@@ -61,8 +61,10 @@ def test_list_has_every_verb(copied: Place) -> None:
         ("build --jobs", "--jobs needs a value. ./run build --help has its flags."),
         (
             "mirror",
-            "'mirror' did not receive required positional arguments: 'to'. "
-            "./run mirror --help has its flags.",
+            (
+                "'mirror' did not receive required positional arguments: 'to'. "
+                "./run mirror --help has its flags."
+            ),
         ),
     ],
 )

@@ -3,13 +3,14 @@
 ``nvcc -rdc=true`` puts each unit's code into ``__nv_relfatbin``, as input of a device link whose image lies
 in ``.nv_fatbin``. Whatever is registered with CUDA has a wrapper of 24 bytes in ``.nvFatBinSegment``: magic,
 version, the container's address, and for version 2, what a device link made, a list of its inputs that is
-filled in while the library is loaded. Sources: ``crt/link.stub`` and ``fatbinary_section.h`` of CUDA 12; the
-System V ABI on relocations.
+filled in while the library is loaded. In a DLL the address is there already, of an ELF library's a relocation
+tells it. Sources: ``crt/link.stub`` and ``fatbinary_section.h`` of CUDA 12; the System V ABI on relocations.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 
 from builder.binary.elf_headers import Buffer, Section
@@ -35,19 +36,23 @@ def linked_offsets(buffer: Buffer, sections: Sequence[Section]) -> frozenset[int
         return frozenset()
     pointers = dict(_pointers(buffer, sections))
     pointers.update(_relocated(buffer, sections, frozenset(pointers)))
+    placed = sorted((one for one in sections if one.in_file and one.address), key=lambda one: one.address)
+    starts = [section.address for section in placed]
+    found = ((placed[bisect(starts, address) - 1], address) for address in pointers.values() if placed)
     return frozenset(
         section.offset + address - section.address
-        for address in pointers.values()
-        for section in sections
-        if section.in_file and section.address and 0 <= address - section.address < section.size
+        for section, address in found
+        if 0 <= address - section.address < section.size
     )
 
 
 def _pointers(buffer: Buffer, sections: Sequence[Section]) -> Iterator[tuple[int, int]]:
     """The address of each pointer to a linked container, and what the file has there."""
+    room = _MOST_WRAPPERS * _WRAPPER.size
     for section in sections:
         if section.name == _SEGMENT and section.in_file:
-            size = min(section.size, _WRAPPER.size * _MOST_WRAPPERS) // _WRAPPER.size * _WRAPPER.size
+            size = min(section.size, room) // _WRAPPER.size * _WRAPPER.size
+            room -= size
             whole = bytes(buffer[section.offset : section.offset + size])
             for place, (magic, version, pointer, _inputs) in enumerate(_WRAPPER.iter_unpack(whole)):
                 if (magic, version) == (_MAGIC, _LINKED):

@@ -28,9 +28,9 @@ _CLASS_64, _LITTLE_ENDIAN = 2, 1
 _MACHINES = {62: "x86-64", 183: "aarch64"}
 """What is read, by its number in the header."""
 
-_STRTAB, _NOBITS = 3, 8
+PROGBITS, _STRTAB, NOBITS = 1, 3, 8
 
-_EXECINSTR = 4
+EXECINSTR = 4
 
 _LONGEST_NAME = 1 << 16
 """Bytes of one name with the zero behind it. CUTLASS has symbols, Bazel RUNPATHs of several thousand."""
@@ -38,6 +38,11 @@ _LONGEST_NAME = 1 << 16
 _MOST_TEXT = 1 << 20
 """Bytes of all names that one table refers to; real ones have less than 500. Many may name the same bytes."""
 
+_MOST_OBJECT_TEXT, _NAMES_FOR_A_BYTE = 1 << 26, 4
+"""The same of an object, which has a section for each function, and for each of its bytes."""
+
+_MOST_SECTIONS = 1 << 18
+"""Of an object; 65,279 can be told without the first header."""
 
 _SHORT, _LONG = 64, 4 << 20
 """Bytes of the first and of the longest stretch: as a rule what is looked for is near."""
@@ -71,17 +76,29 @@ def release_pages(buffer: Buffer, start: int, end: int) -> None:
             buffer.madvise(mmap.MADV_DONTNEED, first, end - first)
 
 
-class ElfError(ValueError):
-    """The file is not a whole one of those that are read here. ``offset`` is where it goes wrong."""
+class FormatError(ValueError):
+    """The file is not a whole one of its kind. ``offset`` is where in it that shows."""
 
     def __init__(self, message: str, offset: int) -> None:
         self.offset = offset
+        self._message = message
         super().__init__(f"{message} (at offset {offset:#x})")
+
+    def inside(self, what: str, start: int) -> FormatError:
+        """The same of the file that ``what``, at ``start`` of it, is a part of."""
+        return type(self)(f"{what}: {self._message}", self.offset + start)
+
+
+class ElfError(FormatError):
+    """The file is not a whole ELF file of those that are read here."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One section: ``offset`` and ``size`` in bytes. ``kind`` is ``sh_type``, ``flags`` is ``sh_flags``."""
+    """One section: ``offset`` and ``size`` in bytes. ``kind`` is ``sh_type``, ``flags`` is ``sh_flags``.
+
+    Those of a PE file are told by the same numbers.
+    """
 
     name: str
     kind: int
@@ -95,12 +112,12 @@ class Section:
     @property
     def in_file(self) -> bool:
         """Whether the section's bytes lie in the file (``.bss`` has none)."""
-        return self.kind not in (0, _NOBITS)
+        return self.kind not in (0, NOBITS)
 
     @property
     def executable(self) -> bool:
         """Whether the section holds machine code of the host (SHF_EXECINSTR)."""
-        return bool(self.flags & _EXECINSTR)
+        return bool(self.flags & EXECINSTR)
 
 
 def is_elf(buffer: Buffer) -> bool:
@@ -128,11 +145,23 @@ def machine_of(buffer: Buffer) -> str:
     return _MACHINES[machine]
 
 
-def read_sections(buffer: Buffer) -> tuple[Section, ...]:
-    """All sections; each one that has bytes lies wholly in the file. Raises ``ElfError``."""
+def _is_object(buffer: Buffer) -> bool:
+    return bytes(buffer[16:18]) == b"\1\0"
+
+
+def section_count(buffer: Buffer) -> int:
+    """The number of sections that the headers tell. Raises ``ElfError``."""
+    return _section_table(buffer)[1]
+
+
+def _section_table(buffer: Buffer) -> tuple[int, int, int]:
+    """Where the section headers lie, how many they are, and which one is of the sections' names."""
     machine_of(buffer)
     (table,) = struct.unpack_from("<Q", buffer, 40)
     entry_size, count, names_index = struct.unpack_from("<HHH", buffer, 58)
+    if table and not count and table + _HEADER_SIZE <= len(buffer):  # more than fit: the first header tells
+        size, names_index = struct.unpack_from("<QI", buffer, table + 32)
+        count = min(size, _MOST_SECTIONS)
     if entry_size != _HEADER_SIZE or names_index >= count:
         raise ElfError("no usable section headers", 58)
     if table + count * entry_size > len(buffer):
@@ -140,11 +169,18 @@ def read_sections(buffer: Buffer) -> tuple[Section, ...]:
             f"truncated: section headers end at {table + count * entry_size:,}, the file at {len(buffer):,}",
             table,
         )
-    headers = list(struct.iter_unpack(_HEADER, bytes(buffer[table : table + count * entry_size])))
+    return table, count, names_index
+
+
+def read_sections(buffer: Buffer) -> tuple[Section, ...]:
+    """All sections; each one that has bytes lies wholly in the file. Raises ``ElfError``."""
+    table, count, names_index = _section_table(buffer)
+    headers = list(struct.iter_unpack(_HEADER, bytes(buffer[table : table + count * _HEADER_SIZE])))
     names_at, names_size = headers[names_index][4:6]
     strings = range(names_at, min(names_at + names_size, len(buffer)))
-    names = names_in(buffer, strings, (header[0] for header in headers))
-    places = range(table, table + count * entry_size, entry_size)
+    most = min(_NAMES_FOR_A_BYTE * len(buffer), _MOST_OBJECT_TEXT) if _is_object(buffer) else _MOST_TEXT
+    names = names_in(buffer, strings, (header[0] for header in headers), most=most)
+    places = range(table, table + count * _HEADER_SIZE, _HEADER_SIZE)
     return tuple(map(_section, repeat(buffer), repeat(names), headers, places))
 
 

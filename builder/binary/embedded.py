@@ -34,7 +34,7 @@ from re import Match, Pattern
 from builder.binary.elf import DYNSYM, Elf, symbol_entries
 from builder.binary.elf_headers import (
     Buffer,
-    ElfError,
+    FormatError,
     Section,
     names_in,
     single_section,
@@ -53,12 +53,15 @@ _CUDNN_SYMBOL = re.compile(r"cudnn_\w+_version")
 
 _OBJECT, _INT_SIZE = 1, 4
 
+_RODATA, _RDATA = ".rodata", ".rdata"
+"""Where constants lie, in a library for Linux and in a DLL."""
+
 _LONGEST = 128
 """Bytes of anything that the patterns here match, the zeros around it included."""
 
 
 def embedded_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
-    """The version in the bytes of the library of this file name, or ``None``. Raises ``ElfError``.
+    """The version in the bytes of the library of this file name, or ``None``. Raises ``FormatError``.
 
     ORT's and cuDNN's has three numbers, NVRTC's two.
     """
@@ -70,11 +73,16 @@ def embedded_version(buffer: Buffer, name: str, elf: Elf) -> str | None:
 
 def _of_onnxruntime(buffer: Buffer, elf: Elf) -> str | None:
     defined = [match[1] for match in map(_ORT_SYMBOLS.fullmatch, elf.defines) if match]
-    return defined[0] if defined else _lone_string(buffer, elf, ORT_STRING)
+    return defined[0] if defined else _lone_string(buffer, _rodata(elf.sections), ORT_STRING)
+
+
+def ort_version(buffer: Buffer, sections: Sequence[Section]) -> str | None:
+    """The version of ONNX Runtime in the data of one of its DLLs; ``None`` where there is none."""
+    return _lone_string(buffer, _rodata(sections, _RDATA), ORT_STRING)
 
 
 def _of_nvrtc(buffer: Buffer, elf: Elf) -> str | None:
-    return _lone_string(buffer, elf, _NVRTC_STRING)
+    return _lone_string(buffer, _rodata(elf.sections), _NVRTC_STRING)
 
 
 def _of_cudnn(buffer: Buffer, elf: Elf) -> str | None:
@@ -86,9 +94,8 @@ def _of_cudnn(buffer: Buffer, elf: Elf) -> str | None:
     return f"{number >> 16}.{number >> 8 & 0xFF}.{number & 0xFF}"
 
 
-def _lone_string(buffer: Buffer, elf: Elf, pattern: Pattern[bytes]) -> str | None:
-    """The one string in ``.rodata`` that matches; ``None`` where there are several."""
-    section = _rodata(elf.sections)
+def _lone_string(buffer: Buffer, section: Section | None, pattern: Pattern[bytes]) -> str | None:
+    """The one string in a section that matches; ``None`` where there are several."""
     if section is None:
         return None
     found: bytes | None = None
@@ -107,11 +114,11 @@ def _matches(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> Itera
         yield from pattern.finditer(buffer, begin, min(end, places.stop + _LONGEST))
 
 
-def _rodata(sections: Sequence[Section]) -> Section | None:
+def _rodata(sections: Sequence[Section], name: str = _RODATA) -> Section | None:
     """A linker makes one at most; thousands over the same bytes would be searched thousands of times."""
-    found = [section for section in sections if section.name == _RODATA and section.in_file]
+    found = [section for section in sections if section.name == name and section.in_file]
     if len(found) > 1:
-        raise ElfError(f"two sections named {_RODATA}", found[1].offset)
+        raise FormatError(f"two sections named {name}", found[1].offset)
     return found[0] if found else None
 
 
@@ -150,14 +157,12 @@ _NAME = re.compile(
     rb"lib(?:cudnn_\w{1,80}\.so|nvrtc\.so\.(?:%d|\d{1,4})?|nvrtc-builtins\.so\.(?:\d{1,4}\.\d{1,4})?)\0"
 )
 
-_RODATA = ".rodata"
-
 _MOST = 64
 """Names that are read at most; real libraries have five."""
 
 
 def dlopened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
-    """The names as they stand in the bytes of the library of this file name, sorted. Raises ``ElfError``."""
+    """The names as they stand in the bytes of the library of this name, sorted. Raises ``FormatError``."""
     section = _rodata(elf.sections) if name.startswith(_OPENING) else None
     if section is None:
         return ()

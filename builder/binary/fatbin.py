@@ -10,11 +10,20 @@ Counts agree with cuobjdump 12.4, image for image, on every library of a package
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from builder.binary.device_link import linked_offsets
-from builder.binary.elf_headers import LARGEST, Buffer, read_sections, release_pages, stretches
+from builder.binary.elf_headers import (
+    LARGEST,
+    Buffer,
+    FormatError,
+    Section,
+    read_sections,
+    release_pages,
+    section_count,
+    stretches,
+)
 from builder.binary.fatbin_format import (
     BEGIN,
     HEADER,
@@ -27,6 +36,10 @@ from builder.binary.fatbin_format import (
     read_container,
 )
 from builder.binary.kernels import CodeFinder
+from builder.binary.kinds.bare_images import read_cubin, read_ptx
+from builder.binary.kinds.file_kinds import HEAD, NO_SECTIONS, FileKind, kind_of
+from builder.binary.kinds.pe import is_pe, read_pe
+from builder.binary.kinds.static_library import ArchiveError, read_members
 
 _ALIGNMENT = 8
 
@@ -37,34 +50,83 @@ _AT_ONCE = 32 << 20
 """Bytes of a mapped file that stay in memory behind the reader."""
 
 
-def is_fatbin(buffer: Buffer) -> bool:
-    """Whether the file is a bare fatbin, as ``nvcc --fatbin`` writes it."""
-    return bytes(buffer[: len(BEGIN)]) == BEGIN
+LARGEST_OBJECT = 1 << 27
+"""Bytes of an object in an archive, which is copied to be read."""
+
+MOST_SECTIONS = 1 << 20
+"""Of all objects of an archive."""
 
 
 def read_containers(buffer: Buffer) -> tuple[Container, ...]:
-    """All containers of an ELF file or a bare fatbin in the file's order; none without device code.
+    """All containers of a file of any kind that ``kind_of`` knows, in its order; none without device code.
 
     Raises ``FatbinError`` for a fatbin section that is not containers from end to end and for a container
-    elsewhere that is not whole, and ``ElfError``.
+    elsewhere that is not whole, and other ``FormatError`` for what else is not whole.
     """
-    if len(buffer) > LARGEST and is_fatbin(buffer):
+    kind = kind_of(bytes(buffer[:HEAD]))
+    if len(buffer) > LARGEST and kind in {*NO_SECTIONS, FileKind.ARCHIVE}:
         raise FatbinError(f"a file of {len(buffer):,} bytes: no library is larger than 4 GiB", LARGEST)
     found: list[Container] = []
     room = MOST_IMAGES
-    for container in _all(buffer):
+    for container in _all(buffer, kind, iter(range(MOST_STRAYS)), CodeFinder()):
         room -= len(container.images)
         if room < 0:  # so many of the container's images are too many
             raise FatbinError(f"more than {MOST_IMAGES:,} images in a file", container.images[room].offset)
         found.append(container)
-    linked = frozenset() if is_fatbin(buffer) else linked_offsets(buffer, read_sections(buffer))
+    with_sections = kind in {FileKind.LIBRARY, FileKind.DLL}
+    linked = linked_offsets(buffer, _sections(buffer)) if with_sections else frozenset()
     return tuple(replace(one, linked=True) if one.offset in linked else one for one in found)
 
 
-def _all(buffer: Buffer) -> Iterator[Container]:
-    bare, strays, code = is_fatbin(buffer), iter(range(MOST_STRAYS)), CodeFinder()
-    for region in [Region("", 0, len(buffer))] if bare else _regions(buffer):
-        if bare or region.name in SECTIONS:
+def _sections(buffer: Buffer) -> tuple[Section, ...]:
+    return read_pe(buffer).sections if is_pe(buffer) else read_sections(buffer)
+
+
+def _all(
+    buffer: Buffer, kind: FileKind | None, strays: Iterator[int], code: CodeFinder
+) -> Iterator[Container]:
+    end = len(buffer)
+    if kind is FileKind.ARCHIVE:
+        yield from _of_archive(buffer, strays, code)
+    elif kind is FileKind.CUBIN:
+        yield read_cubin(buffer, 0, end, code)
+    elif kind is FileKind.PTX:
+        yield read_ptx(buffer, 0, end, code)
+    elif kind is FileKind.FATBIN:
+        whole = Region("", 0, end)
+        yield from _releasing_pages(buffer, whole, _dense_containers(buffer, whole, code))
+    else:
+        yield from _in_regions(buffer, _regions(buffer), strays, code)
+
+
+def _of_archive(buffer: Buffer, strays: Iterator[int], code: CodeFinder) -> Iterator[Container]:
+    """The containers of an archive's members; of what is no ELF file and no image, from end to end."""
+    room = MOST_SECTIONS
+    for name, start, end in read_members(buffer):
+        kind = kind_of(bytes(buffer[start : min(end, start + HEAD)]))
+        if kind not in {FileKind.OBJECT, FileKind.LIBRARY, FileKind.CUBIN, FileKind.PTX}:
+            yield from _in_regions(buffer, [Region("", start, end)], strays, code)
+            continue
+        if end - start > LARGEST_OBJECT:
+            raise ArchiveError(f"{name} has {end - start:,} bytes: take it out by `ar x` and name it", start)
+        member = bytes(buffer[start:end])
+        try:
+            room -= section_count(member) if kind in {FileKind.OBJECT, FileKind.LIBRARY} else 0
+            if room < 0:
+                raise ArchiveError(f"more than {MOST_SECTIONS:,} sections: take it apart by `ar x`", 0)
+            for container in _all(member, kind, strays, code):
+                images = (replace(image, offset=image.offset + start) for image in container.images)
+                yield replace(container, offset=container.offset + start, images=tuple(images))
+        except FormatError as error:
+            raise error.inside(name, start) from error
+        release_pages(buffer, start, end)
+
+
+def _in_regions(
+    buffer: Buffer, regions: Iterable[Region], strays: Iterator[int], code: CodeFinder
+) -> Iterator[Container]:
+    for region in regions:
+        if region.name in SECTIONS:
             containers = _dense_containers(buffer, region, code)
         else:
             containers = _scattered_containers(buffer, region, strays, code)
@@ -78,7 +140,7 @@ def _regions(buffer: Buffer) -> Iterator[Region]:
     run time asks for its name.
     """
     at = 0
-    sections = [section for section in read_sections(buffer) if section.in_file and section.size]
+    sections = [section for section in _sections(buffer) if section.in_file and section.size]
     for section in sorted(sections, key=lambda section: section.offset):
         listed, end = section.name in SECTIONS, section.offset + section.size
         if listed and section.offset < at:

@@ -8,8 +8,9 @@ Flags of an image, the number 40 bytes into its header:
 =========  ==========================================================================================
 0x1        64-bit
 0x2        debug
-0x10       for Linux; 0x20 Mac, 0x40 Windows. Each of 49,124 images of NVIDIA's and ORT's libraries has
-           0x11; what has not is of no known kind, for nobody has seen a driver take it
+0x10       for Linux; 0x20 Mac, 0x40 Windows. Each of 49,124 images of NVIDIA's and ORT's libraries for
+           Linux has 0x11. Those of DLLs have 0x41, but for 24,453 of cuFFT 11.4's, which have 0x11: a driver
+           takes either. What has neither is of no known kind, for nobody has seen a driver take it
 0x2000     an LZ4 block
 0x8000     a zstd frame
 0x10000    obfuscated: LTO IR that is packed, and nothing else
@@ -31,9 +32,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import NamedTuple
 
-from builder.binary.elf_headers import Buffer
+from builder.binary.elf_headers import Buffer, FormatError
 from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder, Compression
 from builder.gpu.architectures import Arch
 
@@ -55,20 +57,17 @@ _IMAGE_VERSION = 0x0101
 
 _LZ4, _ZSTD, _SUFFIX_A, _SUFFIX_F = 0x2000, 0x8000, 0x100000, 0x200000
 
-_FOR_THIS_HOST = 0x11
+_HOST, _HOSTS = 0x51, (0x11, 0x41)
+"""The flags that tell an image's system, and what they are for Linux and Windows with 64 bits."""
 
-_ARCHES = range(10, 1000)
+ARCHES = range(10, 1000)
 
 MOST_IMAGES = 1 << 18
 """Of a file, and so of a container; more is no library: cuFFT has 24,454. No container is without one."""
 
 
-class FatbinError(ValueError):
-    """Bytes in a fatbin section that are no whole container. ``offset`` is in the file."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        self.offset = offset
-        super().__init__(f"{message} (at offset {offset:#x})")
+class FatbinError(FormatError):
+    """Bytes in a fatbin section that are no whole container."""
 
 
 class Kind(Enum):
@@ -79,7 +78,7 @@ class Kind(Enum):
     LTOIR = "ltoir"
     """Input of a link at run time: nothing a driver can run."""
     OTHER = "other"
-    """Of a number nobody knows, or not for 64-bit Linux."""
+    """Of a number nobody knows, or not for Linux or Windows with 64 bits."""
 
 
 _KINDS = {1: Kind.PTX, 2: Kind.SASS, 8: Kind.LTOIR}
@@ -144,7 +143,8 @@ class Region:
 def read_container(buffer: Buffer, at: int, region: Region, code: CodeFinder) -> tuple[Container, int]:
     """The container at ``at`` and where it ends. Raises ``FatbinError``."""
     first, end = _open(buffer, at, region)
-    return Container(offset=at, section=region.name, images=tuple(_images(buffer, first, end, code))), end
+    images = tuple(_images(buffer, first, end, code))
+    return Container(offset=at, section=region.name, images=images), end
 
 
 def is_image(buffer: Buffer, at: int) -> bool:
@@ -214,7 +214,7 @@ def _joined(stored: _Stored, at: int, header: int) -> Iterator[Image]:
         if version != _IMAGE_VERSION:
             raise FatbinError(f"unknown image version {version:#06x} in a table", place)
         part = whole[offset : offset + length]
-        own = _Stored(part, 0, length, stored.compression, stored.code, joined=True)
+        own = stored._replace(buffer=part, start=0, size=length, joined=True)
         yield own.image(kind, _arch(number, flags, place), flags, (major, minor), length, place)
 
 
@@ -247,7 +247,7 @@ class _Stored(NamedTuple):
 
 
 def _kind(number: int, flags: int) -> Kind:
-    return _KINDS.get(number, Kind.OTHER) if flags & _FOR_THIS_HOST == _FOR_THIS_HOST else Kind.OTHER
+    return _KINDS.get(number, Kind.OTHER) if flags & _HOST in _HOSTS else Kind.OTHER
 
 
 def _compression(flags: int, at: int) -> Compression:
@@ -259,7 +259,13 @@ def _compression(flags: int, at: int) -> Compression:
 
 
 def _arch(number: int, flags: int, at: int) -> Arch:
-    if number not in _ARCHES:
+    if number not in ARCHES:
         raise FatbinError(f"an image for architecture {number}", at)
     suffix = "a" if flags & _SUFFIX_A else "f" if flags & _SUFFIX_F else ""
+    return _arch_of(number, suffix)
+
+
+@cache
+def _arch_of(number: int, suffix: str) -> Arch:
+    """One value for all images of an architecture, so that they are counted by identity."""
     return Arch(number // 10, number % 10, suffix)

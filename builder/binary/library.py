@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from builder.binary.coverage import LibraryCoverage, cover, is_specialised
 from builder.binary.elf import Elf, read_elf
-from builder.binary.elf_headers import Buffer, ElfError
-from builder.binary.embedded import dlopened_names, embedded_version
-from builder.binary.fatbin import is_fatbin, read_containers
+from builder.binary.elf_headers import Buffer, FormatError, machine_of
+from builder.binary.embedded import dlopened_names, embedded_version, ort_version
+from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
-from builder.binary.library_names import NVIDIA, PROVIDER
+from builder.binary.kinds.file_kinds import HEAD, FileKind, kind_of
+from builder.binary.kinds.pe import Pe, read_pe
+from builder.binary.kinds.raw_code import RawCode, find_raw
+from builder.binary.kinds.static_library import read_members
+from builder.binary.library_names import NVIDIA, PROVIDER, stem_of
 from builder.findings.finding import Code, Finding, Severity
 from builder.onnxruntime.units import UnitSet, kinds_found
 
@@ -65,7 +69,8 @@ class Reading:
     path: str
     """As it is called in what is shown; its last part is the library's name."""
     elf: Elf | None = None
-    """``None`` for a file that is no whole ELF file, and for a bare fatbin."""
+    """``None`` for a file that is no whole ELF file."""
+    dll: Pe | None = None
     embedded_version: str | None = None
     """The version in its bytes, where they hold one."""
     dlopens: tuple[str, ...] = ()
@@ -73,28 +78,36 @@ class Reading:
     containers: tuple[Container, ...] = ()
     coverage: LibraryCoverage | None = None
     """``None`` without device code, or when it cannot be read."""
-    bare: bool = False
-    """A fatbin by itself, as ``nvcc --fatbin`` writes it."""
+    kind: FileKind = FileKind.LIBRARY
+    machine: str = ""
+    """What it is made for, where that can be told: of an archive, its first object."""
+    raw: RawCode = field(default_factory=dict)
+    """Code outside of containers; not of NVIDIA's libraries that choose by device."""
     problem: Finding | None = None
-    """E001 for a file that is no whole ELF file, A004 for device code that is not whole."""
+    """E001 for a file that is no whole ELF or PE file, A004 for device code that is not whole."""
 
 
 def read_library(path: str, buffer: Buffer, *, symbols: bool = True) -> Reading:
     """Read a file's bytes, ``symbols`` or not. Never raises: what is wrong is ``Reading.problem``."""
-    reading = Reading(path=path)
+    reading = Reading(path=path, kind=kind_of(bytes(buffer[:HEAD])) or FileKind.LIBRARY)
     try:
-        if is_fatbin(buffer):
-            reading = replace(reading, bare=True)
-            return _with_code(reading, buffer)
-        elf = read_elf(buffer, symbols=symbols)
-        name = path.rpartition("/")[2]
-        reading = replace(reading, elf=elf, embedded_version=embedded_version(buffer, name, elf))
-        reading = replace(reading, dlopens=dlopened_names(buffer, name, elf))
+        if reading.kind in {FileKind.LIBRARY, FileKind.OBJECT}:
+            elf = read_elf(buffer, symbols=symbols)
+            name = path.rpartition("/")[2]
+            reading = replace(reading, elf=elf, machine=elf.machine)
+            reading = replace(reading, embedded_version=embedded_version(buffer, name, elf))
+            reading = replace(reading, dlopens=dlopened_names(buffer, name, elf))
+        elif reading.kind is FileKind.DLL:
+            dll = read_pe(buffer)
+            version = ort_version(buffer, dll.sections) if _is_provider(path) else None
+            reading = replace(reading, dll=dll, machine=dll.machine, embedded_version=version)
+        elif reading.kind is FileKind.ARCHIVE:
+            reading = replace(reading, machine=_machine_of_objects(buffer))
         return _with_code(reading, buffer)
     except FatbinError as error:
         return replace(reading, problem=Finding(code=Code.A004, path=path, message=str(error)))
-    except ElfError as error:
-        return unreadable(path, str(error))
+    except FormatError as error:
+        return replace(unreadable(path, str(error)), kind=reading.kind)
 
 
 def unreadable(path: str, why: str) -> Reading:
@@ -104,16 +117,32 @@ def unreadable(path: str, why: str) -> Reading:
 
 def _kinds(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
     """The sets that units of ORT's provider were compiled for, where they differ in its version."""
-    if reading.path.rpartition("/")[2] != PROVIDER or reading.embedded_version is None:
+    if not _is_provider(reading.path) or reading.embedded_version is None:
         return ()
     return kinds_found((container.arches(Kind.SASS) for container in containers), reading.embedded_version)
+
+
+def _machine_of_objects(buffer: Buffer) -> str:
+    """The machine of an archive's first object; nothing where it is for another or no ELF file."""
+    for _name, start, end in read_members(buffer):
+        head = bytes(buffer[start : min(end, start + HEAD)])
+        if kind_of(head) is FileKind.OBJECT:
+            return machine_of(head)
+    return ""
+
+
+def _is_provider(path: str) -> bool:
+    """Whether it is ORT's CUDA provider, for Linux or Windows."""
+    return stem_of(path.rpartition("/")[2]) == stem_of(PROVIDER)
 
 
 def _with_code(reading: Reading, buffer: Buffer) -> Reading:
     containers = read_containers(buffer)
     kinds = _kinds(reading, containers)
     coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), kinds=kinds)
-    return replace(reading, containers=containers, coverage=coverage)
+    sections = reading.elf.sections if reading.elf else reading.dll.sections if reading.dll else ()
+    raw = {} if is_specialised(reading.path) else find_raw(buffer, sections, containers)
+    return replace(reading, containers=containers, coverage=coverage, raw=raw)
 
 
 @dataclass(frozen=True)
@@ -126,14 +155,15 @@ class Inspected:
     problem: str = ""
     code: Code | None = None
     """Of ``problem``."""
-    bare: bool = False
-    """A fatbin by itself, as ``nvcc --fatbin`` writes it: no library, so no section and no SONAME."""
     size: int = 0
     """The file's bytes."""
+    kind: FileKind = FileKind.LIBRARY
     machine: str = ""
-    """``x86-64`` or ``aarch64``; empty where it is no library."""
+    """``x86-64`` or ``aarch64``, of a DLL ``x86`` too; empty where it is no library."""
     soname: str | None = None
     needed: tuple[str, ...] = ()
+    raw: RawCode = field(default_factory=dict)
+    """Code outside of containers, which is counted and not judged."""
 
     @property
     def runnable(self) -> LibraryCoverage | None:

@@ -1,5 +1,8 @@
 """Facts that follow from a library's file name: its vendor, and what device code it must hold.
 
+A DLL and a static library are of the family of the one for Linux: ``cublasLt64_12.dll`` and
+``libcublasLt_static.a`` of ``libcublasLt``'s.
+
 The one table of names. What a package holds, and from which wheel, is ``package.contents``'s.
 
 Which of many files are reported on as libraries.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from builder.binary.kinds.file_kinds import kind_of
 from builder.formats.package_names import HOSTS, LINUX
 
 NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
@@ -17,14 +21,14 @@ NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
 
 @dataclass(frozen=True)
 class Family:
-    """Libraries of one kind, by a pattern that their names up to ``.so`` fit."""
+    """Libraries of one kind, by a pattern that their stems fit."""
 
     pattern: str
     vendor: str
     specialised: bool = False
     """Made of containers for one architecture each: the library chooses one by device."""
     with_code: tuple[str, ...] = ()
-    """Those that are of no use without device code that runs, by their names up to ``.so``."""
+    """Those that are of no use without device code that runs, by their stems."""
 
 
 _CUDNN_WITH_CODE = (
@@ -50,32 +54,37 @@ _FAMILIES = (
 
 def family_of(name: str) -> Family | None:
     """The family of a library's file name; ``None`` for one that is nobody's here."""
-    stem = name.partition(".so")[0]
+    stem = stem_of(name)
     return next((family for family in _FAMILIES if re.fullmatch(family.pattern, stem)), None)
+
+
+_OTHER = re.compile(
+    r"(.+?)(?:64(?:_\d+)*)?\.dll\Z|(?:lib)?(.+?)_static(?:_nocallback)?\.(?:a|lib)\Z", re.IGNORECASE
+)
+
+
+def stem_of(name: str) -> str:
+    """A library's file name up to ``.so``; of a DLL or a static one, that of the shared one for Linux."""
+    other = _OTHER.match(name)
+    return f"lib{other[1] or other[2]}" if other else name.partition(".so")[0]
 
 
 def must_hold_code(name: str) -> bool:
     """Whether the library of this file name must hold device code that runs."""
     family = family_of(name)
-    return family is not None and name.partition(".so")[0] in family.with_code
+    return family is not None and stem_of(name) in family.with_code
 
 
-HEAD = 4
-"""Bytes at the start of a file that ``is_library`` has to see."""
-
-_MAGICS = (b"\x7fELF", b"\x50\xed\x55\xba")
-"""An ELF file of any kind; a fatbin by itself, as ``nvcc --fatbin`` writes it."""
-
-_NAME = re.compile(r"\.so(?:\.\d+[a-z]?)*\Z")
-"""``libfoo.so``, ``libfoo.so.1.2``, ``libcrypto.so.1.0.2k``; not ``ld.so.conf``."""
+_NAME = re.compile(r"\.so(?:\.\d+[a-z]?)*\Z|\.(?i:dll)\Z")
+"""``libfoo.so``, ``libfoo.so.1.2``, ``libcrypto.so.1.0.2k``, ``foo.dll``; not ``ld.so.conf``."""
 
 
 def is_library(name: str, head: bytes) -> bool:
-    """Whether a file belongs into a report, by its first bytes or else by its name.
+    """Whether a file belongs into a report, by its first ``HEAD`` bytes or else by its name.
 
     The name alone is enough: an empty ``libfoo.so`` is a library that cannot be read, and is said to be one.
     """
-    return head.startswith(_MAGICS) or is_named_like_a_library(name)
+    return kind_of(head) is not None or is_named_like_a_library(name)
 
 
 def is_named_like_a_library(name: str) -> bool:

@@ -14,10 +14,13 @@ from dataclasses import dataclass
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage, Support, columns, worst
 from builder.binary.library import Inspected
+from builder.binary.library_names import stem_of
 from builder.gpu.architectures import Capability
 from builder.gpu.table import Gpu
 
 X86_64 = "x86-64"
+
+_X86 = (X86_64, "x86")
 
 _FEW = 100
 """Of as many containers of a specialised library one at least should serve a GPU that it is made for.
@@ -29,7 +32,7 @@ for 8.0 and newer, 1 of 350 serves 5.2.
 _MANY = 10
 """Where one container of as many holds one architecture alone, beside others, NVIDIA's code is linked in."""
 
-_MAKER, _SMALL = "libnvrtc.", 50
+_MAKER, _SMALL = "libnvrtc", 50
 """Who needs NVRTC and has fewer containers than that may make most of its code while it runs; ORT's provider
 has some 150."""
 
@@ -68,7 +71,7 @@ def _of_native(coverage: LibraryCoverage, tally: ContainerTally) -> _Reasons:
 def _of_missing(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally) -> _Reasons:
     loose = f"{coverage.unlinked:,} containers hold relocatable code that no device link in the file took"
     yield loose, bool(coverage.unlinked)
-    makers = [name for name in item.needed if name.startswith(_MAKER)]
+    makers = [name for name in item.needed if stem_of(name) == _MAKER]
     most = bool(makers) and tally.total < _SMALL
     yield f"it needs {', '.join(makers)}, by which code is made while it runs", most
     yield "it holds LTO IR, which is linked for a GPU while it runs", bool(coverage.ltoir)
@@ -151,7 +154,7 @@ def _best(found: Sequence[Verdict]) -> Verdict:
 
 def fits(item: Inspected, gpu: Gpu) -> bool:
     """Whether there is a machine with this GPU that the library is made for."""
-    return item.machine != X86_64 or not gpu.arm
+    return item.machine not in _X86 or not gpu.arm
 
 
 def gpus_of(items: Iterable[Inspected]) -> tuple[Gpu, ...]:

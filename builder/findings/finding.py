@@ -132,7 +132,7 @@ class Code(Enum):
     D403 = "the CPU does the work, or may do it without a word"
     D404 = "a model needs a kernel that the package was compiled without"
     D405 = "the loader does not find a CUDA library that the session needs"
-    E001 = "a library is not a whole 64-bit little-endian ELF file"
+    E001 = "a library is not a whole ELF file, or DLL, of those that are read"
     E002 = "a needed library is neither in the package nor the host's"
     E003 = "a library that is opened at run time is missing"
     E004 = "a library does not stand under its SONAME"

@@ -16,6 +16,7 @@ from builder.binary.coverage import LibraryCoverage, Support, combine, sass_ever
 from builder.binary.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
 from builder.binary.elf import Elf
 from builder.binary.fatbin_format import SECTIONS
+from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import HostNeeds, Library, Reading
 from builder.binary.library_names import PROVIDER
 from builder.binary.verdict import X86_64
@@ -128,8 +129,9 @@ class _ReadMember:
     @property
     def problem(self) -> Finding | None:
         """E001 or A004. A link that leads nowhere has none: it is E010 already."""
-        if self.reading.bare:
-            return Finding(code=Code.E001, path=self.member.path, message="a bare fatbin, and no library")
+        if self.reading.kind is not FileKind.LIBRARY:
+            message = f"{self.reading.kind.value}, and no library for Linux"
+            return Finding(code=Code.E001, path=self.member.path, message=message)
         elf = self.reading.elf
         if elf and elf.machine != X86_64:
             message = f"for {elf.machine}, not for {X86_64}"

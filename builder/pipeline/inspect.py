@@ -10,6 +10,7 @@ from pathlib import Path
 from builder.binary.comparison import Comparison, Pair, SupportChange, code_sizes, sorted_code
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.elf_headers import Buffer
+from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected, Reading, read_library, unreadable
 from builder.binary.pe_macho import ForeignLibrary, read_foreign
 from builder.binary.verdict import Verdict, alternatives, gpus_of, together, verdicts
@@ -17,7 +18,7 @@ from builder.errors import IntegrityError
 from builder.findings.finding import Code
 from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable
-from builder.gpu.architectures import Capability
+from builder.gpu.architectures import Arch, Capability
 from builder.gpu.cuda_toolkits import dotted
 from builder.gpu.table import Gpu
 from builder.package import diff
@@ -133,15 +134,16 @@ def _inspected(name: str, file: Path) -> Inspected:
     if reading.problem is not None:
         code = reading.problem.code
         return Inspected(name=name, problem=f"{code.name} {reading.problem.message}", code=code)
-    elf = reading.elf
+    loaded = reading.elf or reading.dll
     return Inspected(
         name=name,
         coverage=reading.coverage,
-        bare=reading.bare,
+        kind=reading.kind,
         size=file.stat().st_size,
-        machine=elf.machine if elf else "",
-        soname=elf.soname if elf else None,
-        needed=elf.needed if elf else (),
+        machine=reading.machine,
+        soname=loaded.soname if loaded else None,
+        needed=loaded.needed if loaded else (),
+        raw=reading.raw,
     )
 
 
@@ -191,11 +193,13 @@ def _entry(item: Inspected) -> dict[str, object]:
     return {
         "name": item.name,
         "problem": item.problem or None,
+        "kind": item.kind.name.lower(),
         "machine": item.machine or None,
         "soname": item.soname,
         "needed": list(item.needed),
         "size": item.size,
         **_code(coverage),
+        "raw": _kinds(item.raw),
         "capabilities": _capabilities(item, item.runnable) if item.runnable else {},
         "notes": list(notes(item)),
     }
@@ -209,7 +213,7 @@ def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
         "link_inputs": coverage.link_inputs if coverage else 0,
         "sections": dict(coverage.sections) if coverage else {},
         "images": _images(coverage) if coverage else {},
-        "bytes": _sizes(coverage) if coverage else {},
+        "bytes": _kinds(coverage.sizes) if coverage else {},
         "sass": [str(arch) for arch in coverage.sass] if coverage else [],
         "ptx": [str(arch) for arch in coverage.ptx] if coverage else [],
         "ltoir": [str(arch) for arch in coverage.ltoir] if coverage else [],
@@ -221,19 +225,13 @@ def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
 
 
 def _images(coverage: LibraryCoverage) -> dict[str, object]:
-    return {
-        section: {
-            kind.value: {str(arch): count for arch, count in sorted(arches.items())}
-            for kind, arches in kinds.items()
-        }
-        for section, kinds in coverage.images.items()
-    }
+    return {section: _kinds(kinds) for section, kinds in coverage.images.items()}
 
 
-def _sizes(coverage: LibraryCoverage) -> dict[str, object]:
+def _kinds(counts: Mapping[Kind, Mapping[Arch, int]]) -> dict[str, dict[str, int]]:
     return {
-        kind.value: {str(arch): size for arch, size in sorted(arches.items())}
-        for kind, arches in coverage.sizes.items()
+        kind.value: {str(arch): count for arch, count in sorted(arches.items())}
+        for kind, arches in counts.items()
     }
 
 

@@ -221,7 +221,7 @@ def _row(name: str, item: Inspected, gpus: Iterable[Gpu]) -> HeatMapRow:
     if item.problem:
         return HeatMapRow(name, remark=f"cannot be read: {printable(item.problem)}", unread=True)
     if coverage is None:
-        return HeatMapRow(name, remark="no device code")
+        return HeatMapRow(name, remark="none in containers" if item.raw else "no device code")
     if item.runnable is None:
         return HeatMapRow(name, remark=NOTHING_TO_RUN, containers=coverage.containers)
     found = verdicts(item)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from builder.binary.coverage import ContainerTally, LibraryCoverage, Support
-from builder.binary.fatbin_format import SECTIONS
+from builder.binary.fatbin_format import SECTIONS, Kind
+from builder.binary.kinds.file_kinds import NO_SECTIONS, FileKind
 from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
 from builder.binary.verdict import alternatives, gpus_of, is_for_own_gpus, together, verdicts
@@ -43,6 +44,10 @@ _PTX_OF_CUDA_13 = (9, 0)
 _NAMED = 3
 """How many sections are named before the rest is counted."""
 
+_NOTHING = "There is no device code here that a GPU could run."
+
+_ONLY_RAW = "Which GPUs it runs on is not known: its device code lies outside of containers."
+
 _STRIPPED = "as it is made it has device code; this copy has none"
 
 
@@ -52,7 +57,8 @@ def summary(libraries: Sequence[Inspected]) -> str:
     if unread and unread == len(libraries):
         return "Nothing is known: none of its libraries can be read."
     found = {device: verdict.support for device, verdict in together(libraries).items()}
-    sentence = _runs(found) if found else "There is no device code here that a GPU could run."
+    nothing = _ONLY_RAW if any(item.raw for item in libraries) else _NOTHING
+    sentence = _runs(found) if found else nothing
     return f"{sentence} {_caution(unread, len(libraries))}" if unread else sentence
 
 
@@ -60,16 +66,17 @@ def notes(item: Inspected) -> tuple[str, ...]:
     """Facts on one library that the heat map does not show, a sentence each, without its name."""
     coverage = item.coverage
     if coverage is None:
-        return (_STRIPPED,) if _is_stripped(item) else ()
+        return (*((_STRIPPED,) if _is_stripped(item) else ()), *_raw(item))
     return (
         *_partial(item, coverage),
         *_doubts(item),
-        *_elsewhere(coverage, bare=item.bare),
+        *_elsewhere(item, coverage),
         *_nothing_to_run(coverage),
         *_link_inputs(coverage),
         *_unknown(coverage),
         *_zstd(item, coverage),
-        *_driver(coverage),
+        *_driver(item, coverage),
+        *_raw(item),
     )
 
 
@@ -203,9 +210,9 @@ def _partial(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
         yield f"for {listed(devices)}, {_of(tally.none, tally.total, 'containers')} {has} nothing that runs"
 
 
-def _elsewhere(coverage: LibraryCoverage, *, bare: bool) -> Iterator[str]:
+def _elsewhere(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     others = {name: count for name, count in coverage.sections.items() if name not in SECTIONS}
-    if others and not bare:
+    if others and item.kind not in NO_SECTIONS:
         count = sum(others.values())
         lie = "lies" if count == 1 else "lie"
         where = f"{_share(count, coverage.containers)} {lie} {_sections(list(others))}"
@@ -226,6 +233,17 @@ def _nothing_to_run(coverage: LibraryCoverage) -> Iterator[str]:
         yield f"{share} {has} nothing to run: {linked}{what} without kernels"
 
 
+def _raw(item: Inspected) -> Iterator[str]:
+    """What lies outside of containers, by kind."""
+    for kind, name in ((Kind.SASS, "cubin"), (Kind.PTX, "PTX text")):
+        counts = item.raw.get(kind, {})
+        if counts:
+            count, arches = sum(counts.values()), " ".join(map(str, sorted(counts)))
+            some, lie, them = (f"{name}s", "lie", "them") if count > 1 else (name, "lies", "it")
+            where = f"{count:,} {some} (sm_{arches}) {lie} outside of containers"
+            yield f"{where}: the library itself hands {them} to the driver; counted, not judged"
+
+
 def _link_inputs(coverage: LibraryCoverage) -> Iterator[str]:
     if coverage.link_inputs:
         share = _of(coverage.link_inputs, coverage.containers, "containers")
@@ -243,7 +261,7 @@ def _unknown(coverage: LibraryCoverage) -> Iterator[str]:
 def _zstd(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     if coverage.zstd:
         floor = FLOOR_13 if _is_of_cuda_13(item, coverage) else FLOOR_ZSTD
-        yield f"images are packed with zstd, which needs driver {floor} or newer"
+        yield f"images are packed with zstd, which needs {_at_least(item, floor)}"
 
 
 def _is_of_cuda_13(item: Inspected, coverage: LibraryCoverage) -> bool:
@@ -252,11 +270,16 @@ def _is_of_cuda_13(item: Inspected, coverage: LibraryCoverage) -> bool:
     return (coverage.isa or (0, 0)) >= _PTX_OF_CUDA_13 or any(name.endswith(".so.13") for name in names)
 
 
-def _driver(coverage: LibraryCoverage) -> Iterator[str]:
+def _driver(item: Inspected, coverage: LibraryCoverage) -> Iterator[str]:
     if coverage.isa and Support.JIT in coverage.support.values():
         floor = ptx_floor(coverage.isa)
-        driver = f"driver {floor} or newer" if floor else "a driver newer than any that is known here"
+        driver = _at_least(item, floor) if floor else "a driver newer than any that is known here"
         yield f"its PTX is of version {dotted(coverage.isa)}: JIT needs {driver}"
+
+
+def _at_least(item: Inspected, floor: str) -> str:
+    counted = ", by Linux's numbers" if item.kind is FileKind.DLL else ""
+    return f"driver {floor} or newer{counted}"
 
 
 def _of(count: int, total: int, things: str) -> str:

@@ -10,12 +10,13 @@ from itertools import islice
 
 from builder.binary.coverage import cover
 from builder.binary.elf import Elf, read_elf
-from builder.binary.elf_headers import ElfError
-from builder.binary.fatbin import is_fatbin, read_containers
-from builder.binary.fatbin_format import Container, FatbinError
+from builder.binary.elf_headers import FormatError
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Container
+from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import read_library
 
-_JOINED = 0x100
+_JOINED, _MAGIC = 0x100, struct.pack("<I", 0xBA55ED50)
 
 _DIGITS = re.compile(r"0x[0-9a-f]+|[\d,]+|(?<=section ).*?(?= ends| holds| names| overlaps|$)")
 
@@ -31,7 +32,7 @@ def outcome(data: bytes) -> str:
 def _containers(data: bytes) -> str:
     try:
         containers = read_containers(data)
-    except (ElfError, FatbinError) as error:
+    except FormatError as error:
         return _refusal(error)
     _check_containers(data, containers)
     _check_cover(containers)
@@ -41,7 +42,7 @@ def _containers(data: bytes) -> str:
 def _elf(data: bytes) -> str:
     try:
         found = read_elf(data)
-    except ElfError as error:
+    except FormatError as error:
         return _refusal(error)
     _check_elf(data, found)
     return f"{min(len(found.needed), 3)} needed"
@@ -50,8 +51,8 @@ def _elf(data: bytes) -> str:
 def _library(data: bytes) -> str:
     """Read whole, under one of the names by turns; it never raises."""
     found = read_library(LIBRARIES[zlib.crc32(data) % len(LIBRARIES)], data)
-    assert found.bare == is_fatbin(data)
-    assert found.elf is None or not found.bare
+    assert found.elf is None or found.kind in {FileKind.LIBRARY, FileKind.OBJECT}
+    assert found.dll is None or found.kind is FileKind.DLL
     assert found.embedded_version is None or re.fullmatch(r"\d+\.\d+(\.\d+)?", found.embedded_version)
     assert found.problem is None or not found.containers
     if found.problem is None:
@@ -60,7 +61,7 @@ def _library(data: bytes) -> str:
     return found.problem.code.name
 
 
-def _refusal(error: ElfError | FatbinError) -> str:
+def _refusal(error: FormatError) -> str:
     assert error.offset >= 0
     assert str(error).endswith(f"(at offset {error.offset:#x})")
     return f"{type(error).__name__} {_DIGITS.sub('#', str(error))}"
@@ -70,6 +71,9 @@ def _check_containers(data: bytes, containers: Sequence[Container]) -> None:
     """In the file, in order, one behind the other; the images likewise within each."""
     past = 0
     for container in containers:
+        if not data.startswith(_MAGIC, container.offset):
+            assert len(container.images) == 1  # a bare one
+            continue
         assert container.offset >= past
         magic, size = struct.unpack_from("<I4xQ", data, container.offset)
         past = container.offset + 16 + size

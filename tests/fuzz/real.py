@@ -26,4 +26,6 @@ def real() -> tuple[Seed, ...]:
     library = elf({".nv_fatbin": lz4 + new, ".ldata": bytes(8) + lz4}, needed=("libc.so.6",))
     relocatable = elf({"__nv_relfatbin": new, ".rodata": old})
     linked = Path(markupsafe._speedups.__file__).read_bytes()
-    return tuple(map(Seed, (old, new, lz4 + old, library, relocatable, linked)))
+    bare = (*(code.data for code in compiled(SMALL, "90")), compiled(SMALL, "100")[0].data)
+    raw = elf({".rodata": b"\0".join(bare), ".nv_fatbin": lz4})
+    return tuple(map(Seed, (old, new, lz4 + old, library, relocatable, linked, *bare, raw)))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from tests.support.factories.archives_of_objects import ar, as_object
 from tests.support.factories.binaries import (
     BLACKWELL,
     LTOIR,
@@ -20,18 +21,24 @@ from tests.support.factories.binaries import (
     Row,
     container,
     elf,
+    empty_cubin,
     image,
     joined,
     linked,
     relocatable,
     sass,
 )
+from tests.support.factories.pe import linked_pe, pe
 
 _ELF = ((16, 2), (18, 2), (32, 8), (40, 8), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2))
 _SEGMENT = ((0, 4), (4, 4), (8, 8), (32, 8), (40, 8), (48, 8))
 _SECTION = ((0, 4), (4, 4), (8, 8), (24, 8), (32, 8), (40, 4), (44, 4))
 _CONTAINER = ((0, 4), (4, 2), (6, 2), (8, 8))
 _IMAGE = ((0, 2), (2, 2), (4, 4), (8, 8), (16, 4), (28, 4), (40, 8), (56, 8))
+_PE = ((4, 2), (6, 2), (20, 2), (24, 2), (48, 8), (132, 4), (136, 4), (144, 4), (240, 4))
+"""Machine, sections, size of the optional header and its magic number, base, directories."""
+
+_PE_SECTION = ((0, 8), (8, 4), (12, 4), (16, 4), (20, 4), (36, 4))
 _MAGIC = bytes.fromhex("50ed55ba01001000")
 _WORDS = {6: 8, 7: 4, 11: 4, 0x6FFFFFFD: 4, 0x6FFFFFFE: 4, 0x6FFFFFFF: 2}
 """Tables by section type: dynamic, notes, symbols, versions defined, needed, of symbols. A word's bytes."""
@@ -52,7 +59,8 @@ class Seed:
         sections = ((at, 64) for at in _section_headers(self.data))
         containers = ((at, 16) for at in _containers(self.data))
         images = ((at, 64) for at in _images(self.data))
-        return (*sections, *containers, *images)
+        tables = ((at, 40) for at in _pe_sections(self.data))
+        return (*sections, *containers, *images, *tables) or ((0, len(self.data) // 2),)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -64,7 +72,9 @@ class Seed:
             *_below(_containers(self.data), _CONTAINER),
             *_below(_images(self.data), _IMAGE),
             *_words(self.data),
-        )
+            *_below(_pe_headers(self.data), _PE),
+            *_below(_pe_sections(self.data), _PE_SECTION),
+        ) or tuple((at, 8) for at in range(0, len(self.data) - 8, 8))
 
 
 def synthetic() -> tuple[Seed, ...]:
@@ -91,7 +101,18 @@ def synthetic() -> tuple[Seed, ...]:
     )
     stamped = _stamped()
     crowded = (_crowded(plain[0]), _crowded(stamped[0]))
-    return tuple(map(Seed, (packs, listed, library, *plain, *stamped, *crowded, _with_symbols())))
+    whole = (packs, listed, library, *plain, *stamped, *crowded, _with_symbols(), *_other_kinds(listed))
+    return tuple(map(Seed, whole))
+
+
+def _other_kinds(code: bytes) -> tuple[bytes, ...]:
+    """DLLs, an object, an archive, a cubin without code, PTX."""
+    unit = as_object(elf({".nv_fatbin": code, "__nv_relfatbin": sass(80)}))
+    sections = {".text": _MAGIC * 3, ".nv_fatbin": code, ".data": bytes(8) + sass(70)}
+    dll = pe(sections, soname="demo.dll", needed=("cudart64_12.dll",), delayed=("cudnn64_9.dll",))
+    ptx = b"// made\n.version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry scale() { ret; }\n"
+    members = {"a.o": unit, "a_name_that_is_long.o": unit, "k.ptx": ptx, "odd": bytes(8) + sass(50)}
+    return dll, linked_pe(sass(80), sass(80)), unit, ar(members), empty_cubin(80)[64:], ptx
 
 
 def _with_symbols() -> bytes:
@@ -133,8 +154,18 @@ def _program_headers(data: bytes) -> range:
 def _section_headers(data: bytes) -> range:
     if not data.startswith(b"\x7fELF"):
         return range(0)
-    (table,) = struct.unpack_from("<Q", data, 40)
-    return range(table, len(data), 64)
+    (table,), (count,) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<H", data, 60)
+    return range(table, table + count * 64, 64)
+
+
+def _pe_headers(data: bytes) -> tuple[int, ...]:
+    return struct.unpack_from("<I", data, 60) if data.startswith(b"MZ") else ()
+
+
+def _pe_sections(data: bytes) -> Iterator[int]:
+    for at in _pe_headers(data):
+        count, size = struct.unpack_from("<6xH12xH", data, at)
+        yield from range(at + 24 + size, at + 24 + size + 40 * count, 40)
 
 
 def _containers(data: bytes) -> Iterator[int]:

@@ -58,10 +58,11 @@ def test_bitsandbytes_runs_by_jit_on_cards_newer_than_its_cuda(
 def test_cuobjdump_counts_what_is_linked_and_not_its_inputs(folder: Path, tmp_path: Path) -> None:
     library = folder / "libbitsandbytes_cuda126.so"
     program = unpack_cuobjdump(tmp_path)
-    listed = parse_listings(*(_list(program, flag, library) for flag in ("--list-elf", "--list-ptx")))
+    listed = parse_listings(*(listing(program, flag, library) for flag in ("--list-elf", "--list-ptx")))
     assert disagreements(count_images(read_file(library.name, library).containers), listed) == []
 
 
-def _list(program: Path, flag: str, library: Path) -> Completed:
+def listing(program: Path, flag: str, library: Path) -> Completed:
+    """What cuobjdump says of a library."""
     done = subprocess.run([program, flag, library], capture_output=True, text=True, check=False)
     return Completed(done.returncode, done.stdout, done.stderr)

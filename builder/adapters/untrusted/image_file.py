@@ -97,7 +97,7 @@ class Contents:
 def read_tar(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
     """The libraries of a tar by name: one round where it holds them itself, two where it is an image."""
     allowance = Allowance.of(what, path.stat().st_size)
-    contents, reader = Contents(what), LayerReader(scratch, what, allowance)
+    contents, reader = Contents(what), LayerReader(scratch, what, allowance, opens_zips=True)
     with _watched(path, what, reporter) as file, opened_tar(file, what, allowance, seekable=True) as tar:
         for info, content in tar.members():
             reader.take(info, content)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
-from zipfile import ZipFile, ZipInfo
 
 from builder.adapters.transfer import HttpTransfer
-from builder.adapters.untrusted.image_documents import Layer, below_own_top, plain
+from builder.adapters.untrusted.image_documents import below_own_top
 from builder.adapters.untrusted.image_file import read_layout, read_tar
-from builder.adapters.untrusted.reading import Allowance, Scratch, damage, is_compressed, is_tar, is_zip
-from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
+from builder.adapters.untrusted.reading import Scratch, damage, is_compressed, is_tar, is_zip
+from builder.adapters.untrusted.zip import read_zip
+from builder.binary.kinds.file_kinds import HEAD
+from builder.binary.library_names import is_library, is_named_like_a_library
 from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.formats.manifest import MANIFEST_HEAD, is_manifest
@@ -27,11 +27,9 @@ from builder.ports import Reporter
 Library = tuple[str, Path]
 """The name to show, and the file that has the bytes."""
 
-_BLOCK = 512
-
 _SUFFIX = re.compile(r"\.(?:whl|zip|nupkg|tar|tgz|txz|tbz2?|tzst|tar\.(?:gz|zst|bz2|xz))\Z", re.IGNORECASE)
 
-_TAKEN = "a .so, a folder, a wheel, a zip or tar archive, a container image's file, or the URL of one"
+_TAKEN = "a library, a folder, a wheel, a zip or tar archive, a container image's file, or the URL of one"
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ def _name_in(url: str) -> str:
 
 def _head(path: Path, what: str) -> bytes:
     with damage(what), path.open("rb") as file:
-        return file.read(_BLOCK)
+        return file.read(HEAD)
 
 
 def _in_file(path: Path, name: str, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
@@ -205,34 +203,3 @@ def _is_candidate(path: Path) -> bool:
 
 def _is_manifest(name: str, path: Path) -> bool:
     return name.rpartition("/")[2] == MANIFEST and not is_library("", _head(path, name))
-
-
-_ENCRYPTED = 0x1
-
-
-def read_zip(path: Path, scratch: Scratch, what: str) -> Layer:
-    """What the archive unpacks to. Raises ``IntegrityError``, ``ValidationError``, ``DiskError``."""
-    layer = Layer()
-    with damage(what), ZipFile(path) as archive:
-        files = {plain(info.filename): info for info in archive.infolist() if not info.is_dir()}
-        wanted = {name: info for name, info in files.items() if _is_wanted(archive, name, info, what)}
-        allowance = Allowance.of(what, path.stat().st_size)
-        unpacked = sum(info.file_size for info in wanted.values())
-        allowance.take_libraries(len(wanted))
-        allowance.take_content(unpacked)
-        scratch.require(unpacked, what)
-        for name, info in wanted.items():
-            with archive.open(info) as content:
-                layer.add(name, scratch.keep(content, info.file_size, f"{what}: {printable(name)}"))
-    return layer
-
-
-def _is_wanted(archive: ZipFile, name: str, info: ZipInfo, what: str) -> bool:
-    if stat.S_ISLNK(info.external_attr >> 16):
-        return False
-    if info.flag_bits & _ENCRYPTED:
-        raise ValidationError(
-            f"{what}: {printable(name)} is encrypted. Unpack it with its password and name the folder."
-        )
-    with archive.open(info) as content:
-        return is_library(name, content.read(HEAD))

@@ -12,11 +12,22 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, cast
 
 from builder.adapters.untrusted.image_documents import Layer, plain
-from builder.adapters.untrusted.reading import Allowance, Scratch, damage, decompressed, is_tar, read_to_end
-from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
+from builder.adapters.untrusted.reading import (
+    Allowance,
+    Scratch,
+    damage,
+    decompressed,
+    is_tar,
+    is_zip,
+    read_to_end,
+)
+from builder.adapters.untrusted.zip import members_of
+from builder.binary.kinds.file_kinds import HEAD
+from builder.binary.library_names import is_library, is_named_like_a_library
 from builder.errors import IntegrityError, ValidationError
 from builder.files.package_tar import Forward
 from builder.formats.manifest import MANIFEST_HEAD, is_manifest
@@ -184,6 +195,8 @@ class LayerReader:
     what: str
     allowance: Allowance
     layer: Layer = field(default_factory=Layer)
+    opens_zips: bool = False
+    """Whether the libraries of zips in it are taken too."""
 
     def take(self, info: tarfile.TarInfo, content: io.BufferedReader | None) -> None:
         """Note one member."""
@@ -192,11 +205,23 @@ class LayerReader:
             self.layer.add_folder(name)
         elif info.islnk():
             self._take_link(name, plain(info.linkname))
-        elif content is not None and self._is_kept(name, self._head(content, info)):
-            self.allowance.take_libraries(1)
-            self.layer.add(name, self.scratch.keep(content, info.size, f"{self.what}: {printable(name)}"))
         else:
-            self.layer.add(name, None)
+            self.layer.add(name, self._library(name, content, info) if content is not None else None)
+
+    def _library(self, name: str, content: io.BufferedReader, info: tarfile.TarInfo) -> Path | None:
+        """The member as a file, if it is kept. Of a zip what it holds is noted, and nothing kept."""
+        head, whole = self._head(content, info), f"{self.what}: {printable(name)}"
+        is_nested = self.opens_zips and is_zip(head)
+        if not is_nested and not self._is_kept(name, head):
+            return None
+        self.allowance.take_libraries(1)
+        file = self.scratch.keep(content, info.size, whole)
+        if not is_nested:
+            return file
+        for inner, library in members_of(file, self.scratch, whole, self.allowance):
+            self.layer.add(f"{name}/{inner}", library)
+        file.unlink()
+        return None
 
     def _is_kept(self, name: str, head: bytes) -> bool:
         """A manifest outside of any folder is docker's: packages have a top folder."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from builder.binary.elf import read_elf
-from builder.binary.elf_headers import ElfError, read_sections
+from builder.binary.elf_headers import FormatError, read_sections
 from builder.binary.embedded import embedded_version
 from builder.binary.library import highest, wheel_version
 from tests.support.factories.binaries import elf
@@ -64,7 +64,7 @@ def test_two_sections_of_the_name_are_refused() -> None:
     rodata = table + 64 * [one.name for one in read_sections(library)].index(".rodata")
     twice = _changed(library, ".data", 0, "<I", struct.unpack_from("<I", library, rodata)[0])
     offset = library.rindex(b"\x001.23.2\x00")
-    with pytest.raises(ElfError) as caught:
+    with pytest.raises(FormatError) as caught:
         _stamp(PROVIDER, twice)
     assert (str(caught.value), caught.value.offset) == (
         f"two sections named .rodata (at offset {offset:#x})",
@@ -157,7 +157,7 @@ def test_more_symbols_than_any_library_has() -> None:
     names = [section.name for section in read_sections(library)]
     big = bytearray(library + bytes(24 << 20) + bytes(24))
     struct.pack_into("<QQ", big, table + 64 * names.index(".dynsym") + 24, len(library), (24 << 20) + 24)
-    with pytest.raises(ElfError, match="1,048,577 dynamic symbols") as caught:
+    with pytest.raises(FormatError, match="1,048,577 dynamic symbols") as caught:
         _stamp(GRAPH, bytes(big))
     assert caught.value.offset == len(library)
 
@@ -169,7 +169,7 @@ def test_any_changed_byte_is_read_or_refused() -> None:
         bad = bytearray(library)
         for _ in range(source.randint(1, 4)):
             bad[source.randrange(len(bad))] = source.randrange(256)
-        with suppress(ElfError):
+        with suppress(FormatError):
             _stamp(GRAPH, bytes(bad))
 
 

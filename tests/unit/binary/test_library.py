@@ -8,8 +8,9 @@ import pytest
 
 from builder.binary.coverage import Support
 from builder.binary.elf import NO_SYMBOLS
+from builder.binary.kinds.file_kinds import HEAD, FileKind
 from builder.binary.library import Reading, check_one_version, read_library, unreadable
-from builder.binary.library_names import HEAD, is_library, is_named_like_a_library
+from builder.binary.library_names import is_library, is_named_like_a_library
 from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
 from tests.support.factories.binaries import BLACKWELL, SASS, A, Row, container, elf, image, linked, sass
@@ -21,7 +22,7 @@ def test_a_provider() -> None:
     sections = {".rodata": b"\x001.23.2\x00libcudnn_ops.so\x00", ".nv_fatbin": sass(80) + sass(80, 86)}
     found = read_library(PROVIDER, elf(sections, soname="libprovider.so", needed=("libcudart.so.12",)))
     assert (found.path, found.embedded_version, found.dlopens) == (PROVIDER, "1.23.2", ())
-    assert (found.bare, found.problem) == (False, None)
+    assert (found.kind, found.problem) == (FileKind.LIBRARY, None)
     assert found.elf is not None
     assert (found.elf.soname, found.elf.needed) == ("libprovider.so", ("libcudart.so.12",))
     assert [(one.section, len(one.images)) for one in found.containers] == [
@@ -90,7 +91,7 @@ def test_a_framework_s_symbols_are_in_nobody_s_way() -> None:
 
 def test_a_bare_fatbin() -> None:
     found = read_library("out/kernels.fatbin", sass(80) + sass(90))
-    assert (found.bare, found.elf, found.problem, len(found.containers)) == (True, None, None, 2)
+    assert (found.kind, found.elf, found.problem, len(found.containers)) == (FileKind.FATBIN, None, None, 2)
     assert found.coverage is not None
     assert (found.coverage.path, found.coverage.sass) == ("out/kernels.fatbin", (Arch(8, 0), Arch(9, 0)))
 
@@ -109,7 +110,9 @@ def test_device_code_that_is_not_whole() -> None:
     )
     message = "a container of 88 bytes runs past the end of the file (at offset 0x0)"
     problem = Finding(code=Code.A004, path="x.fatbin", message=message)
-    assert read_library("x.fatbin", sass(80)[:-1]) == Reading(path="x.fatbin", bare=True, problem=problem)
+    assert read_library("x.fatbin", sass(80)[:-1]) == Reading(
+        path="x.fatbin", kind=FileKind.FATBIN, problem=problem
+    )
 
 
 def test_what_is_no_whole_elf_file() -> None:

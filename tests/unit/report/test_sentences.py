@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.binary.coverage import ContainerTally
+from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import Inspected
 from builder.formats.text import printable
 from builder.gpu.table import CAPABILITIES
@@ -114,7 +115,7 @@ def test_sections_that_cuobjdump_skips(sections: dict[str, int], said: str) -> N
 
 
 def test_a_bare_fatbin_has_no_sections_to_speak_of() -> None:
-    assert notes(Inspected(name="a.fatbin", coverage=coverage(sections={"": 10}), bare=True)) == ()
+    assert notes(Inspected(name="a.fatbin", coverage=coverage(sections={"": 10}), kind=FileKind.FATBIN)) == ()
 
 
 def test_unknown_images_and_zstd_are_told() -> None:

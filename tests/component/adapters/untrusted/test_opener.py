@@ -520,7 +520,7 @@ def test_what_holds_no_library_is_told_and_what_could(opener: Opener, work: Path
     zipfile.ZipFile(work / "empty.zip", "w").close()
     (work / "none.tar.gz").write_bytes(gzip.compress(files({"README": b"text"})))
     assert said(opener, work / name, NothingToDoError) == (
-        f"No shared library in {work / name}. Name a .so, a folder, a wheel, a zip or tar archive, a "
+        f"No shared library in {work / name}. Name a library, a folder, a wheel, a zip or tar archive, a "
         "container image's file, or the URL of one."
     )
 

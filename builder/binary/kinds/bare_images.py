@@ -1,0 +1,60 @@
+"""Cubins and PTX without a container around them: each is told as a container of one image.
+
+A cubin's flags have its architecture: LLVM's ``llvm/BinaryFormat/ELF.h``, ``EF_CUDA_SM`` and its neighbours.
+The suffix ``f`` is not among them, as all that NVRTC 12.9 compiles for shows, so sm_120f is told as sm_120.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from builder.binary.elf_headers import Buffer
+from builder.binary.fatbin_format import ARCHES, Container, FatbinError, Image, Kind
+from builder.binary.kernels import CUBIN, PTX, CodeFinder, Compression
+from builder.binary.kinds.file_kinds import HEAD, PTX_HEAD
+from builder.gpu.architectures import Arch
+
+_HEADER = struct.Struct("<8xB23xQQIHHHHH")
+"""Version of the ABI, places of program and section headers, flags, sizes and numbers of these headers."""
+
+_FIRST_ABI = 7
+
+_SUFFIX_A = {False: 0x800, True: 0x8}
+"""By whether the ABI is newer than the first."""
+
+
+def read_cubin(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:
+    """The cubin at ``start`` as a container. Raises ``FatbinError``."""
+    if end - start < _HEADER.size:
+        raise FatbinError("truncated: the file ends within its header", start)
+    abi, programs, sections, flags, _size, of_program, count, of_section, number = _HEADER.unpack_from(
+        buffer, start
+    )
+    if max(programs + of_program * count, sections + of_section * number) > end - start:
+        raise FatbinError("truncated: a cubin's headers lie behind its end", start)
+    number = flags >> 8 & 0xFF if abi > _FIRST_ABI else flags & 0xFF
+    if number not in ARCHES:
+        raise FatbinError(f"a cubin for architecture {number}", start)
+    suffix = "a" if flags & _SUFFIX_A[abi > _FIRST_ABI] else ""
+    return _alone(buffer, start, end, Kind.SASS, Arch(number // 10, number % 10, suffix), (0, 0), code)
+
+
+def read_ptx(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:
+    """The PTX at ``start`` as a container. Raises ``FatbinError``."""
+    match = PTX_HEAD.match(bytes(buffer[start : min(end, start + HEAD)]))
+    if match is None:
+        raise FatbinError("no PTX where it must begin", start)
+    isa = int(match[1]), int(match[2])
+    return _alone(buffer, start, end, Kind.PTX, Arch.parse(match[3].decode()), isa, code)
+
+
+def _alone(
+    buffer: Buffer, start: int, end: int, kind: Kind, arch: Arch, isa: tuple[int, int], code: CodeFinder
+) -> Container:
+    size = end - start
+    mark = CUBIN if kind is Kind.SASS else PTX
+    runnable = code.holds_code(
+        mark, Compression.NONE, lambda most: bytes(buffer[start : start + min(size, most)]), size
+    )
+    image = Image(kind, arch, Compression.NONE, size, size, start, isa, runnable)
+    return Container(offset=start, section="", images=(image,))

@@ -1,0 +1,74 @@
+"""Cubins and PTX outside of containers: data that a library hands to the driver itself.
+
+Which of them runs where is the library's own affair, so they are counted and not judged. Compilers put such
+arrays where constants and variables lie, and nothing else is searched for them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from builder.binary.elf_headers import Buffer, Section, stretches
+from builder.binary.fatbin_format import HEADER, Container, FatbinError, Kind
+from builder.binary.kernels import CodeFinder
+from builder.binary.kinds.bare_images import read_cubin, read_ptx
+from builder.binary.kinds.file_kinds import HEAD, FileKind, kind_of
+from builder.gpu.architectures import Arch
+
+_DATA = (".rodata", ".rdata", ".data")
+
+_MARKS = {FileKind.CUBIN: b"\x7fELF\x02\x01\x01", FileKind.PTX: b".version "}
+"""How a cubin begins, and PTX behind its comments."""
+
+MOST_MARKS = 1 << 18
+"""Of a file. ONNX Runtime's provider has 184."""
+
+RawCode = Mapping[Kind, Mapping[Arch, int]]
+
+
+def find_raw(buffer: Buffer, sections: Iterable[Section], containers: Sequence[Container]) -> RawCode:
+    """The number of cubins and PTX texts by architecture. Raises ``FatbinError`` for too many marks."""
+    found: dict[Kind, Counter[Arch]] = {}
+    starts = [container.offset for container in containers]
+    room, code = MOST_MARKS, CodeFinder()
+    for section in sections:
+        for at, kind in _marks(buffer, section) if section.name in _DATA and section.in_file else ():
+            room -= 1
+            if room < 0:
+                raise FatbinError(f"more than {MOST_MARKS:,} beginnings of cubins and PTX", at)
+            before = starts[bisect(starts, at) - 1] if starts and starts[0] < at else None
+            if before is None or at >= _end_of(buffer, before):
+                for image in _image(buffer, at, section.offset + section.size, kind, code):
+                    found.setdefault(image[0], Counter())[image[1]] += 1
+    return found
+
+
+def _marks(buffer: Buffer, section: Section) -> Iterator[tuple[int, FileKind]]:
+    end = section.offset + section.size
+    for places in stretches(buffer, section.offset, end):
+        for kind, mark in _MARKS.items():
+            stop = min(end, places.stop + len(mark) - 1)
+            at = buffer.find(mark, places.start, stop)
+            while at != -1:
+                yield at, kind
+                at = buffer.find(mark, at + 1, stop)
+
+
+def _end_of(buffer: Buffer, container: int) -> int:
+    _magic, _version, header, size = HEADER.unpack_from(buffer, container)
+    return int(container + header + size)
+
+
+def _image(
+    buffer: Buffer, at: int, end: int, kind: FileKind, code: CodeFinder
+) -> Iterator[tuple[Kind, Arch]]:
+    """The one image there, if it is one and there is something to run in it."""
+    if kind_of(bytes(buffer[at : min(end, at + HEAD)])) is kind:
+        try:
+            read = read_cubin if kind is FileKind.CUBIN else read_ptx
+            (image,) = read(buffer, at, end, code).images
+        except FatbinError:
+            return
+        yield image.kind, image.arch

@@ -1,0 +1,69 @@
+"""The members of an archive of objects, ``libfoo.a``: System V's, GNU's and BSD's.
+
+Source: FreeBSD's ``ar(5)``. A thin archive of GNU ``ar`` has names alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from builder.binary.elf_headers import Buffer, FormatError
+
+_BEGIN, _THIN = b"!<arch>\n", b"!<thin>\n"
+
+_HEADER, _SIZE_AT, _END = 60, slice(48, 58), b"`\n"
+
+_MOST_MEMBERS = 1 << 15
+"""Of an archive; libtorch_cuda's has some thousand."""
+
+_TABLES = (b"/", b"/SYM64/", b"__.SYMDEF", b"__.SYMDEF SORTED")
+
+_NAMES = b"//"
+
+
+class ArchiveError(FormatError):
+    """The file is not a whole archive, or one without its objects."""
+
+
+class ObjectFile(NamedTuple):
+    """One object: where its bytes lie in the archive."""
+
+    name: str
+    start: int
+    end: int
+
+
+def read_members(buffer: Buffer) -> Iterator[ObjectFile]:
+    """Yield the objects in the archive's order. Raises ``ArchiveError``."""
+    if bytes(buffer[: len(_THIN)]) == _THIN:
+        raise ArchiveError("a thin archive: its objects lie elsewhere, name those or their folder", 0)
+    at, names, room = len(_BEGIN), b"", _MOST_MEMBERS
+    while at < len(buffer):
+        header = bytes(buffer[at : at + _HEADER])
+        if len(header) < _HEADER or not header.endswith(_END):
+            raise ArchiveError("no whole header of a member where one must begin", at)
+        digits, start = header[_SIZE_AT].strip(b" "), at + _HEADER
+        if not digits.isdigit() or start + int(digits) > len(buffer):
+            raise ArchiveError("truncated: a member ends behind the file's end", at)
+        end = start + int(digits)
+        name = header[:16].rstrip(b" ")
+        if name == _NAMES:
+            names = bytes(buffer[start : min(end, start + _LONGEST_NAMES)])
+        elif name not in _TABLES:
+            room -= 1
+            if room < 0:
+                raise ArchiveError(f"more than {_MOST_MEMBERS:,} members", at)
+            yield ObjectFile(_shown(name, names), start, end)
+        at = end + end % 2
+
+
+_LONGEST_NAMES = 1 << 24
+
+
+def _shown(name: bytes, names: bytes) -> str:
+    """A member's name for messages: of GNU's long ones as the table has it, BSD's are left as ``#1/20``."""
+    if name[:1] == b"/" and name[1:].isdigit():
+        place = int(name[1:])
+        name = names[place : place + 256].partition(b"\n")[0]
+    return name.removesuffix(b"/").decode(errors="replace")

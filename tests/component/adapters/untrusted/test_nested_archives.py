@@ -1,0 +1,89 @@
+"""Wheels that lie in wheels, zips and tars: their libraries by the paths that lead to them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.untrusted.opener import Opener
+from builder.errors import IntegrityError, ValidationError
+from tests.support.factories.archives import docker_save, files
+from tests.support.factories.archives_of_objects import ar, as_object
+from tests.support.factories.binaries import elf, sass
+from tests.support.factories.pe import pe
+
+LIBRARY = elf({".nv_fatbin": sass(75)})
+
+PTX = b".version 8.4\n.target sm_90\n"
+
+INSIDE = {
+    "pkg/libone.so": LIBRARY,
+    "pkg/two.dll": pe({".nv_fatbin": sass(80)}),
+    "pkg/libthree.a": ar({"a.o": as_object(LIBRARY)}),
+    "pkg/four.o": as_object(LIBRARY),
+    "pkg/five": PTX,
+    "README": b"text",
+}
+
+WANTED = {name: data for name, data in INSIDE.items() if name != "README"}
+
+
+def zipped(contents: Mapping[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+WHEEL = zipped(INSIDE)
+
+
+def found(opener: Opener, source: Path) -> dict[str, bytes]:
+    with opener.files(str(source)) as held:
+        return {name: path.read_bytes() for name, path in held.libraries}
+
+
+@pytest.mark.parametrize("pack", [zipped, files])
+@pytest.mark.parametrize("name", ["in.whl", "named.like.nothing"])
+def test_a_wheel_in_an_archive(
+    opener: Opener, work: Path, pack: Callable[[Mapping[str, bytes]], bytes], name: str
+) -> None:
+    (work / "outer").write_bytes(pack({"top.so": LIBRARY, f"wheels/{name}": WHEEL}))
+    inner = {f"wheels/{name}/{path}": data for path, data in WANTED.items()}
+    assert found(opener, work / "outer") == {"top.so": LIBRARY, **inner}
+
+
+def test_a_wheel_in_a_wheel_in_a_wheel(opener: Opener, work: Path) -> None:
+    (work / "a.whl").write_bytes(zipped({"b.whl": zipped({"c.whl": zipped({"libx.so": LIBRARY})})}))
+    assert found(opener, work / "a.whl") == {"b.whl/c.whl/libx.so": LIBRARY}
+    (work / "deep.whl").write_bytes(zipped({"a.whl": (work / "a.whl").read_bytes()}))
+    with pytest.raises(ValidationError) as caught:
+        found(opener, work / "deep.whl")
+    assert str(caught.value) == (
+        f"{work / 'deep.whl'}: a.whl: b.whl: c.whl lies in 3 archives, one in the other. "
+        "Unpack the outer ones and name it."
+    )
+
+
+def test_one_that_is_not_whole_is_told_by_its_path(opener: Opener, work: Path) -> None:
+    (work / "a.zip").write_bytes(zipped({"x/b.whl": WHEEL[:-30]}))
+    with pytest.raises(IntegrityError, match=r"a\.zip: x/b\.whl cannot be read: File is not a zip file\."):
+        found(opener, work / "a.zip")
+
+
+def test_a_bomb_in_a_bomb_counts_as_one(opener: Opener, work: Path) -> None:
+    """Each layer packs a thousand to one: what the outer file may unpack to holds for all."""
+    inner = zipped({f"{place}.so": b"\x7fELF" + bytes(64 << 20) for place in range(4)})
+    (work / "a.zip").write_bytes(zipped({f"{place}.whl": inner for place in range(3)}))
+    with pytest.raises(IntegrityError, match="has more bytes than belong into an archive of its size"):
+        found(opener, work / "a.zip")
+
+
+def test_zips_in_a_container_image_stay_closed(opener: Opener, work: Path) -> None:
+    (work / "image.tar").write_bytes(docker_save([files({"a.whl": WHEEL, "lib/liby.so": LIBRARY})]))
+    assert found(opener, work / "image.tar") == {"lib/liby.so": LIBRARY}

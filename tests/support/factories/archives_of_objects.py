@@ -1,0 +1,26 @@
+"""Archives of objects, byte for byte from FreeBSD's ``ar(5)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def ar(members: Mapping[str, bytes], *, begin: bytes = b"!<arch>\n") -> bytes:
+    """As GNU's: a symbol table, a table of long names, the members."""
+    table, places = b"", {}
+    for name in members:
+        places[name] = f"/{len(table)}" if len(name) > 15 else f"{name}/"
+        table += f"{name}/\n".encode() if len(name) > 15 else b""
+    whole = begin + _member("/", b"\0\0\0\0") + (_member("//", table) if table else b"")
+    return whole + b"".join(_member(places[name], data) for name, data in members.items())
+
+
+def _member(name: str, data: bytes) -> bytes:
+    return (
+        f"{name:<16}{0:<12}{0:<6}{0:<6}{644:<8}{len(data):<10}`\n".encode() + data + b"\n" * (len(data) % 2)
+    )
+
+
+def as_object(library: bytes) -> bytes:
+    """The same ELF file as one that is still to be linked."""
+    return library[:16] + b"\1\0" + library[18:]

@@ -1,0 +1,209 @@
+"""Objects, archives of them, bare cubins and PTX: told by their first bytes, and judged."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.binary import fatbin
+from builder.binary.coverage import Support
+from builder.binary.fatbin import LARGEST_OBJECT
+from builder.binary.fatbin_format import Kind
+from builder.binary.kinds.file_kinds import FileKind, kind_of
+from builder.binary.library import Reading, read_library
+from builder.findings.finding import Code
+from builder.gpu.architectures import Arch, Capability
+from tests.support.factories.archives_of_objects import ar, as_object
+from tests.support.factories.binaries import elf, empty_cubin, sass
+from tests.support.factories.nvidia import ARCHES, NO_KERNEL, SMALL, compiled
+from tests.support.factories.pe import pe
+from tests.support.factories.repacked import arm64
+
+OBJECT = as_object(elf({".text": sass(50), ".nv_fatbin": sass(75) + sass(80)}))
+
+PTX = (
+    b"// made by hand\n/* in * two\n lines */ .version 8.4 // of CUDA 12.4\n"
+    b"\t.target sm_90a, debug\n.entry k() {ret;}"
+)
+
+
+def problem(found: Reading) -> str:
+    assert found.problem is not None
+    return f"{found.problem.code.name} {found.problem.message}"
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (elf(), FileKind.LIBRARY),
+        (OBJECT, FileKind.OBJECT),
+        (pe(), FileKind.DLL),
+        (ar({"a.o": OBJECT}), FileKind.ARCHIVE),
+        (b"!<thin>\n", FileKind.ARCHIVE),
+        (sass(75), FileKind.FATBIN),
+        (compiled(SMALL, "75")[0].data, FileKind.CUBIN),
+        (compiled(SMALL, "75")[1].data, FileKind.PTX),
+        (PTX, FileKind.PTX),
+        (b"\x7fELF", FileKind.LIBRARY),
+        (b"", None),
+        (b"// C\n.version 8.4\n.section .text", None),
+        (b".version 8.4\n.target x86", None),
+        (b"/* never closed .version 8.4\n.target sm_90", None),
+        (b"#!/bin/sh", None),
+    ],
+)
+def test_a_kind_is_told_by_first_bytes(data: bytes, kind: FileKind | None) -> None:
+    assert kind_of(data) is kind
+    if kind:
+        assert read_library("any.name", data).kind is kind
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_a_bare_cubin_says_its_architecture(arch: str) -> None:
+    """The suffix f is not in it: https://github.com/llvm/llvm-project, llvm/BinaryFormat/ELF.h has none."""
+    found = read_library(f"k.sm_{arch}.cubin", compiled(SMALL, arch)[0].data)
+    assert found.problem is None
+    assert found.coverage is not None
+    assert (found.coverage.containers, found.coverage.nothing_to_run) == (1, 0)
+    assert list(map(str, found.coverage.sass)) == [arch.removesuffix("f")]
+
+
+@pytest.mark.parametrize("arch", ["50", "90a", "120f"])
+def test_bare_ptx_says_its_architecture_and_version(arch: str) -> None:
+    found = read_library("k.ptx", compiled(SMALL, arch)[1].data)
+    assert found.coverage is not None
+    assert (found.coverage.ptx, found.coverage.isa) == ((Arch.parse(arch),), (8, 8))
+    assert found.coverage.support[Capability(9, 0)] is {"50": Support.JIT, "90a": Support.JIT}.get(
+        arch, Support.NONE
+    )
+
+
+def test_a_bare_image_without_a_kernel_has_nothing_to_run() -> None:
+    for image in (*compiled(NO_KERNEL, "80"), compiled(NO_KERNEL, "100")[0]):
+        found = read_library("k", image.data).coverage
+        assert found is not None
+        assert not found.runnable
+
+
+def test_a_cubin_that_is_cut_short_is_told_so() -> None:
+    whole = compiled(SMALL, "90")[0].data
+    assert problem(read_library("k.cubin", whole[:-1])).startswith("A004 truncated: a cubin's headers")
+    assert problem(read_library("k.cubin", whole[:40])) == (
+        "A004 truncated: the file ends within its header (at offset 0x0)"
+    )
+    spoiled = whole[:48] + struct.pack("<I", 5) + whole[52:]
+    assert problem(read_library("k.cubin", spoiled)) == "A004 a cubin for architecture 5 (at offset 0x0)"
+
+
+def test_an_object_is_judged_by_its_sections() -> None:
+    found = read_library("unit.o", OBJECT)
+    assert (found.kind, found.machine, [one.section for one in found.containers]) == (
+        FileKind.OBJECT,
+        "x86-64",
+        [".nv_fatbin", ".nv_fatbin"],
+    )
+
+
+def test_an_object_with_more_sections_than_its_header_can_count() -> None:
+    """System V ABI, "Sections": e_shnum is zero, the first section's sh_size has the number."""
+    many = bytearray(OBJECT)
+    (table,) = struct.unpack_from("<Q", many, 40)
+    count, names = struct.unpack_from("<HH", many, 60)
+    struct.pack_into("<HH", many, 60, 0, 0xFFFF)
+    struct.pack_into("<QI", many, table + 32, count, names)
+    assert read_library("unit.o", bytes(many)).coverage == read_library("unit.o", OBJECT).coverage
+
+
+def test_names_of_an_object_s_sections_may_be_as_long_as_its_file() -> None:
+    """One for each function, with C++'s names: of a library no more than a megabyte is read."""
+    sections = {f".text.{place:030000}": b"" for place in range(40)}
+    library = elf({**sections, ".nv_fatbin": sass(75)})
+    assert problem(read_library("libx.so", library)).startswith("E001 more than 1,048,576 bytes of names")
+    assert read_library("unit.o", as_object(library)).problem is None
+
+
+def test_an_archive_is_judged_by_all_its_members() -> None:
+    cubin = compiled(SMALL, "86")[0].data
+    whole = ar(
+        {
+            "a.o": OBJECT,
+            "odd": b"text",
+            "a_member_with_a_long_name.o": as_object(elf({"__nv_relfatbin": sass(90)})),
+            "k.cubin": cubin,
+            "coff.obj": b"\x64\x86" + bytes(60) + sass(120),
+        }
+    )
+    found = read_library("libdemo_static.a", whole)
+    assert (found.kind, found.machine, found.problem) == (FileKind.ARCHIVE, "x86-64", None)
+    assert [(one.section, *map(str, one.arches(Kind.SASS))) for one in found.containers] == [
+        (".nv_fatbin", "75"),
+        (".nv_fatbin", "80"),
+        ("__nv_relfatbin", "90"),
+        ("", "86"),
+        ("", "120"),
+    ]
+    assert all(whole[one.offset :].startswith((b"\x50\xed\x55\xba", b"\x7fELF")) for one in found.containers)
+    assert found.coverage is not None
+    assert (found.coverage.unlinked, found.coverage.specialised) == (1, False)
+
+
+def test_nvidia_s_static_libraries_are_of_their_families() -> None:
+    found = read_library("lib/libcublasLt_static.a", ar({"a.o": OBJECT})).coverage
+    assert found is not None
+    assert found.specialised
+
+
+def test_archives_without_device_code() -> None:
+    assert read_library("libnone.a", b"!<arch>\n") == Reading("libnone.a", kind=FileKind.ARCHIVE)
+    arm = read_library("libnone.a", ar({"a.o": arm64(as_object(elf({".text": b"x"})), kind=1)}))
+    assert (arm.machine, arm.containers, arm.problem) == ("aarch64", (), None)
+    assert read_library("import.lib", ar({"x.dll": b"\0\0\xff\xff"})).problem is None
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (
+            ar({"a.o": b""}, begin=b"!<thin>\n"),
+            "E001 a thin archive: its objects lie elsewhere, name ",
+        ),
+        (ar({"a.o": OBJECT})[:-1], "E001 truncated: a member ends behind the file's end (at offset 0x48)"),
+        (ar({"a.o": OBJECT})[:100], "E001 no whole header of a member where one must begin (at offset 0x48)"),
+        (ar({"a.o": OBJECT}) + b"more", "E001 no whole header of a member where one must begin"),
+        (ar({"a.o": OBJECT[:-70]}), "E001 a.o: truncated: section headers end at "),
+        (
+            ar({"b.o": as_object(elf({".nv_fatbin": sass(75)[:-1]}))}),
+            "A004 b.o: a container of 88 bytes",
+        ),
+        (ar({"a_member_with_a_long_name.o": OBJECT[:70]}), "E001 a_member_with_a_long_name.o: truncated: "),
+    ],
+)
+def test_what_is_no_whole_archive(data: bytes, why: str) -> None:
+    assert problem(read_library("libx.a", data)).startswith(why)
+
+
+def test_an_object_that_is_too_large_to_be_copied() -> None:
+    large = OBJECT + bytes(LARGEST_OBJECT + 1 - len(OBJECT))
+    assert "a.o has 134,217,729 bytes: take it out by `ar x` and name it" in problem(
+        read_library("libx.a", ar({"a.o": large}))
+    )
+
+
+def test_more_sections_than_any_static_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of zeros is nothing on a disk; the real limit takes seconds to reach."""
+    (each,) = struct.unpack_from("<H", OBJECT, 60)
+    monkeypatch.setattr(fatbin, "MOST_SECTIONS", 3 * each)
+    assert read_library("libx.a", ar(dict.fromkeys(("a.o", "b.o", "c.o"), OBJECT))).problem is None
+    crowded = read_library("libx.a", ar(dict.fromkeys(("a.o", "b.o", "c.o", "d.o"), OBJECT)))
+    assert problem(crowded).startswith(f"E001 d.o: more than {3 * each} sections: take it apart by `ar x`")
+
+
+@given(st.binary(max_size=200), st.integers(0, 1 << 14))
+def test_no_bytes_make_it_raise(data: bytes, at: int) -> None:
+    for whole in (ar({"a.o": OBJECT, "k.cubin": empty_cubin(80)[64:]}), PTX, compiled(SMALL, "80")[0].data):
+        place = at % len(whole)
+        found = read_library("x", whole[:place] + data + whole[place + len(data) :])
+        assert found.problem is None or found.problem.code in {Code.E001, Code.A004}

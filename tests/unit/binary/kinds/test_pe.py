@@ -1,0 +1,197 @@
+"""Windows libraries: what their headers say, and their device code, judged as that of ELF libraries is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pip
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.binary.coverage import Support
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import FatbinError, Kind
+from builder.binary.kinds.file_kinds import FileKind
+from builder.binary.kinds.pe import Pe, PeError, read_pe
+from builder.binary.library import read_library
+from builder.binary.library_names import is_library
+from builder.findings.finding import Code
+from builder.gpu.architectures import Capability
+from tests.support.factories.binaries import SASS, A, container, image, sass
+from tests.support.factories.pe import ARM64, X64, X86, linked_pe, pe
+
+NAMED = pe(
+    soname="demo.dll", needed=("cudart64_12.dll", "KERNEL32.dll"), delayed=("cudnn64_9.dll", "KERNEL32.dll")
+)
+
+
+def windows(code: bytes) -> bytes:
+    """The same containers as made for Windows: of each image's flags 0x10 becomes 0x40."""
+    return code.replace(struct.pack("<I", 0x2011), struct.pack("<I", 0x2041))
+
+
+def test_its_name_and_what_it_imports_at_once_and_delayed() -> None:
+    found = read_pe(NAMED)
+    assert (found.machine, found.soname) == ("x86-64", "demo.dll")
+    assert found.needed == ("cudart64_12.dll", "KERNEL32.dll", "cudnn64_9.dll")
+
+
+@pytest.mark.parametrize(("machine", "name"), [(X64, "x86-64"), (ARM64, "aarch64"), (X86, "x86")])
+def test_its_machine(machine: int, name: str) -> None:
+    library = pe(
+        soname="a.dll", needed=("b.dll",), delayed=("c.dll",), machine=machine, old_delayed=machine == X86
+    )
+    assert read_pe(library) == Pe(read_pe(library).sections, name, "a.dll", ("b.dll", "c.dll"))
+
+
+def test_its_containers_by_the_full_names_of_their_sections() -> None:
+    library = pe(
+        {".text": sass(50), ".nv_fatbin": windows(sass(75) + sass(80)), ".data": b"x" * 8 + windows(sass(90))}
+    )
+    found = read_library("bin/demo.dll", library)
+    assert (found.kind, found.problem) == (FileKind.DLL, None)
+    assert [one.section for one in found.containers] == [".nv_fatbin", ".nv_fatbin", ".data"]
+    assert found.coverage is not None
+    assert found.coverage.support[Capability(8, 6)] is Support.PARTIAL
+
+
+def test_code_that_is_marked_as_linux_s_counts_too() -> None:
+    """cuFFT 11.4 for Windows keeps 24,453 containers of such in its data."""
+    library = pe({".nv_fatbin": windows(sass(75)), ".data": sass(80)})
+    assert [one.images[0].kind for one in read_containers(library)] == [Kind.SASS, Kind.SASS]
+    mac = sass(75).replace(struct.pack("<I", 0x2011), struct.pack("<I", 0x2021))
+    assert [one.images[0].kind for one in read_containers(pe({".nv_fatbin": mac}))] == [Kind.OTHER]
+
+
+def test_what_a_device_link_made_is_judged() -> None:
+    found = read_library("demo.dll", linked_pe(windows(sass(75, 80)), windows(sass(75)), windows(sass(75))))
+    assert found.problem is None
+    assert [(one.section, one.linked) for one in found.containers] == [
+        ("__nv_relfatbin", False),
+        ("__nv_relfatbin", False),
+        (".nv_fatbin", True),
+    ]
+    assert found.coverage is not None
+    assert (found.coverage.link_inputs, found.coverage.support[Capability(8, 0)]) == (2, Support.NATIVE)
+
+
+@pytest.mark.parametrize(
+    ("name", "specialised"), [("cublasLt64_12.dll", True), ("cufft64_11.dll", True), ("mine64_1.dll", False)]
+)
+def test_nvidia_s_libraries_are_known_by_their_names_for_windows(name: str, specialised: bool) -> None:
+    found = read_library(f"bin/{name}", pe({".nv_fatbin": windows(sass(75) + sass(80))})).coverage
+    assert found is not None
+    assert found.support[Capability(8, 0)] is (Support.NATIVE if specialised else Support.PARTIAL)
+
+
+@pytest.mark.parametrize(("version", "support"), [(b"1.31.1", Support.NATIVE), (b"1.26.0", Support.PARTIAL)])
+def test_units_of_a_provider_are_split_from_its_version_on(version: bytes, support: Support) -> None:
+    units = container(image(SASS, 80), image(SASS, 90, A)) + container(image(SASS, 90, A))
+    code = units.replace(struct.pack("<I", 0x11), struct.pack("<I", 0x41))
+    code = code.replace(struct.pack("<I", A | 0x11), struct.pack("<I", A | 0x41))
+    library = pe({".nv_fatbin": code}, data=b"\0" + version + b"\0")
+    found = read_library("capi/onnxruntime_providers_cuda.dll", library)
+    assert found.coverage is not None
+    assert found.coverage.support[Capability(8, 0)] is support
+
+
+@pytest.mark.parametrize("size", [64, 0x80, 0x84, 0x97, 0x98, 0x110, 0x188, 0x1D8, 0x200, 0x2FF])
+def test_one_that_is_cut_short_is_told_so(size: int) -> None:
+    found = read_library("demo.dll", NAMED[:size])
+    assert found.problem is not None
+    assert (found.problem.code, found.problem.message[:10]) == (Code.E001, "truncated:")
+
+
+def test_every_length_is_an_answer() -> None:
+    """A section's padding at the end is no part of it."""
+    for size in range(len(NAMED)):
+        problem = read_library("demo.dll", NAMED[:size]).problem
+        assert problem is None or problem.code is Code.E001
+
+
+def spoiled(at: int, value: bytes) -> bytes:
+    return NAMED[:at] + value + NAMED[at + len(value) :]
+
+
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [
+        (spoiled(0x80, b"NE\0\0"), "not a PE file: no signature where its header says (at offset 0x80)"),
+        (spoiled(0x84, b"\x64\x01"), "not for x64, ARM64 or x86 (machine 0x0164) (at offset 0x84)"),
+        (
+            spoiled(0x86, b"\x61\0"),
+            "97 sections, and Windows loads no file with more than 96 (at offset 0x80)",
+        ),
+        (spoiled(0x98, b"\x07\x01"), "no usable optional header (magic 0x0107) (at offset 0x98)"),
+        (spoiled(0x94, b"\x10\0"), "no usable optional header (magic 0x020b) (at offset 0x98)"),
+        (spoiled(0x98 + 112, b"\0\0\0\x7f"), "the address 0x7f000000 lies in no section (at offset 0x0)"),
+        (spoiled(0x98 + 120, b"\xff\x0f"), "the address 0xfff lies in no section (at offset 0x0)"),
+    ],
+)
+def test_headers_that_lie(library: bytes, why: str) -> None:
+    found = read_library("demo.dll", library)
+    assert found.problem is not None
+    assert (found.problem.code, found.problem.message) == (Code.E001, why)
+
+
+def test_imports_without_an_end() -> None:
+    endless = pe({".nv_fatbin": windows(sass(75))}, needed=["a.dll"] * 1100)
+    with pytest.raises(PeError, match="a directory of imports without an end"):
+        read_pe(endless)
+
+
+def test_a_container_that_is_not_whole() -> None:
+    with pytest.raises(FatbinError, match=r"runs past the end of section \.nv_fatbin"):
+        read_containers(pe({".nv_fatbin": windows(sass(75))[:-1]}))
+
+
+def test_what_belongs_into_a_report() -> None:
+    assert is_library("readme", NAMED[:64])
+    assert is_library("empty.DLL", b"")
+    assert not is_library("readme", NAMED[:63])
+    assert not is_library(
+        "MZ.txt", b"MZ is what DOS programs begin with, and so does this text. ".ljust(64, b".")
+    )
+
+
+@given(st.binary(max_size=300), st.integers(0, len(NAMED)))
+def test_no_bytes_make_it_raise_anything_else(data: bytes, at: int) -> None:
+    found = read_library("demo.dll", NAMED[:at] + data + NAMED[at + len(data) :])
+    assert found.problem is None or found.problem.code in {Code.E001, Code.A004}
+
+
+LAUNCHERS = sorted((Path(pip.__file__).parent / "_vendor" / "distlib").glob("*.exe"))
+
+
+def _pefile(pefile: ModuleType, file: Path) -> tuple[list[str], list[str]]:
+    other = pefile.PE(str(file))
+    tables = (getattr(other, f"DIRECTORY_ENTRY_{kind}", []) for kind in ("IMPORT", "DELAY_IMPORT"))
+    needed = [entry.dll.decode() for table in tables for entry in table]
+    return [section.Name.rstrip(b"\0").decode() for section in other.sections], needed
+
+
+def _lief(lief: ModuleType, file: Path) -> tuple[list[str], list[str]]:
+    other = lief.PE.parse(str(file))
+    needed = [entry.name for entry in (*other.imports, *other.delay_imports)]
+    return [section.name for section in other.sections], needed
+
+
+@pytest.mark.parametrize(("module", "read"), [("pefile", _pefile), ("lief", _lief)])
+@pytest.mark.parametrize("made", [False, True], ids=["launchers", "made"])
+def test_another_reader_sees_the_same(
+    module: str, read: Callable[[ModuleType, Path], tuple[list[str], list[str]]], made: bool, tmp_path: Path
+) -> None:
+    other = pytest.importorskip(
+        module, reason=f"{module} is not among the requirements: pip install {module}"
+    )
+    (tmp_path / "demo.dll").write_bytes(NAMED)
+    files = [tmp_path / "demo.dll"] if made else LAUNCHERS
+    for file in files:
+        found = read_pe(file.read_bytes())
+        sections, needed = read(other, file)
+        assert [section.name[:8] for section in found.sections] == sections, file
+        assert list(found.needed) == list(dict.fromkeys(needed)), file

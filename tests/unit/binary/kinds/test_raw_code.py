@@ -1,0 +1,68 @@
+"""Cubins and PTX that lie in a library's data, outside of containers."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.binary.fatbin_format import Kind
+from builder.binary.kinds import raw_code
+from builder.binary.library import Inspected, read_library
+from builder.gpu.architectures import Arch
+from builder.report.sentences import notes, summary
+from tests.support.factories.binaries import elf, sass
+from tests.support.factories.nvidia import SMALL, compiled, packed
+from tests.support.factories.pe import pe
+
+OLD, NEW = compiled(SMALL, "75"), compiled(SMALL, "100a")
+
+RAW = b"data" * 4 + OLD[0].data + bytes(5) + NEW[0].data + OLD[1].data + b"\0" + OLD[0].data + b"end"
+
+FOUND = {Kind.SASS: {Arch(7, 5): 2, Arch(10, 0, "a"): 1}, Kind.PTX: {Arch(7, 5): 1}}
+
+
+def test_they_are_counted_by_kind_and_architecture() -> None:
+    found = read_library("libx.so", elf({".rodata": RAW, ".nv_fatbin": sass(80)}))
+    assert found.problem is None
+    assert (found.raw, len(found.containers)) == (FOUND, 1)
+    assert read_library("x.dll", pe({".data": RAW})).raw == FOUND
+
+
+def test_what_lies_in_a_container_is_no_raw_code() -> None:
+    code = packed((*OLD, *NEW), "-compress=false")
+    library = elf({".rodata": bytes(8) + code + RAW + code, ".data": code})
+    assert b"\x7fELF" in code
+    found = read_library("libx.so", library)
+    assert (found.raw, len(found.containers)) == (FOUND, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "data"),
+    [
+        ("libx.so", ".rodata", elf() + b"\x7fELF\x02\x01\x01"),  # of the host
+        ("libx.so", ".rodata", OLD[0].data[:-1]),
+        ("libx.so", ".rodata", b".version 8.4 of my program"),
+        ("libx.so", ".text", RAW),
+        ("libcublasLt.so.12", ".rodata", RAW),  # NVIDIA's own choose by device themselves
+    ],
+)
+def test_what_is_none(name: str, section: str, data: bytes) -> None:
+    found = read_library(name, elf({section: data}))
+    assert (found.problem, found.raw) == (None, {})
+
+
+def test_more_beginnings_than_any_library_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(raw_code, "MOST_MARKS", 3)
+    assert read_library("libx.so", elf({".data": b".version " * 3})).problem is None
+    found = read_library("libx.so", elf({".data": b".version " * 4}))
+    assert found.problem is not None
+    assert found.problem.message.startswith("more than 3 beginnings of cubins and PTX (at offset")
+
+
+def test_what_is_said_of_it() -> None:
+    item = Inspected("libx.so", raw=FOUND)
+    assert list(notes(item)) == [
+        f"{what} outside of containers: the library itself hands {them} to the driver; counted, not judged"
+        for what, them in (("3 cubins (sm_75 100a) lie", "them"), ("1 PTX text (sm_75) lies", "it"))
+    ]
+    unknown = "Which GPUs it runs on is not known: its device code lies outside of containers."
+    assert summary([item]) == unknown

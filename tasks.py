@@ -14,6 +14,7 @@ from builder.app.command_line import (
     hand_over,
     make_wiring,
     over_variants,
+    shared_cache,
     typed_again,
     verb,
     wishes,
@@ -85,19 +86,23 @@ def check(chosen: ChosenVariants, package: str | None = None) -> None:
     jobs="units that a machine compiles at once, of all variants together (one a core)",
     memory="what these units may take together: 20G (what the machine has free)",
     cache="where BuildKit's layers outlive the builder: type=gha,scope=legacy",
-    from_="folder of what other machines have compiled ahead: ./run compile --into",
+    compile_cache="where machines share what compilers made: redis://HOST, s3://BUCKET/PREFIX or a folder",
+    from_="what other machines have compiled ahead, ./run compile --into: a folder or as --compile-cache",
 )
 def build(
     chosen: ChosenVariants,
     jobs: str | None = None,
     memory: str | None = None,
     cache: str | None = None,
+    compile_cache: str | None = None,
     from_: str | None = None,
     force: bool = False,
 ) -> None:
     """Plan, render, compile, check, bundle and verify packages: the main job."""
     wiring = chosen.wiring
-    found = chosen.builds(jobs=jobs, memory=memory, force=force, cache=cache, ahead=from_)
+    found = chosen.builds(
+        jobs=jobs, memory=memory, force=force, cache=cache, compile_cache=compile_cache, ahead=from_
+    )
     for package in build_all(found, wiring.runner.interrupt, typed_again("build")):
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
@@ -105,7 +110,8 @@ def build(
 
 @over_variants(
     arch="what to compile of a variant's set: 90, or 90,100",
-    into="folder that gets what ccache has of it, for ./run build --from",
+    into="what gets what ccache has of it, for ./run build --from: a folder or as --compile-cache",
+    compile_cache="where machines share what compilers made: redis://HOST, s3://BUCKET/PREFIX or a folder",
     jobs="units that a machine compiles at once (one a core)",
     memory="what these units may take together: 20G (what the machine has free)",
 )
@@ -113,14 +119,16 @@ def compile(  # noqa: A001 - the verb's name
     chosen: ChosenVariants,
     arch: str | None = None,
     into: str | None = None,
+    compile_cache: str | None = None,
     jobs: str | None = None,
     memory: str | None = None,
 ) -> None:
     """Compile the device code of single architectures, so that several machines share a build."""
     if arch is None or into is None:
         raise ValidationError("compile needs --arch and --into.", advice="Like --arch 90 --into store.")
-    for one in chosen.builds(jobs=jobs, memory=memory).values():
-        one.compile(architectures(arch), Path(into).resolve())
+    wanted = architectures(arch)
+    for one in chosen.builds(jobs=jobs, memory=memory, compile_cache=compile_cache, into=into).values():
+        one.compile(wanted)
 
 
 @over_variants(
@@ -320,6 +328,18 @@ def doctor(_context: Context) -> None:
 def lock(_context: Context, refresh: bool = False) -> None:
     """Write inputs.lock, size and sha256 of every input, and what NVIDIA's pinned libraries do not serve."""
     verbs.lock_inputs(make_wiring(), refresh=refresh)
+
+
+@verb(
+    compile_cache="the shared one: redis://HOST, s3://BUCKET/PREFIX or a folder (ORTPACKS_COMPILE_CACHE)",
+    json="as JSON",
+)
+def cache(
+    _context: Context, compile_cache: str | None = None, json: bool = False, dist: str | None = None
+) -> None:
+    """Show what the compile caches hold, what clean --cache would drop, and what they answered of builds."""
+    wiring = make_wiring(dist)
+    verbs.show_caches(wiring, shared_cache(wiring, compile_cache), as_json=json)
 
 
 @verb(

@@ -88,6 +88,54 @@ class Store(Protocol):
         """The bytes of the inputs that are not fetched yet, and of the wheels that are not unpacked yet."""
 
 
+class CompileCache(Protocol):
+    """What compilers have made, as ccache's objects by their keys, where several machines reach it.
+
+    Each method but ``has`` of a folder raises ``TransferError`` where nothing answers, ``ValidationError``
+    where the server refuses, ``DiskError``.
+    """
+
+    name: str
+    """Its address."""
+
+    def require(self) -> None:
+        """Return where it answers."""
+
+    def get(self, key: str) -> bytes | None:
+        """The object, if there is one."""
+
+    def has(self, key: str) -> bool:
+        """Whether there is an object."""
+
+    def put(self, key: str, value: bytes) -> None:
+        """Keep an object. It is there whole or not at all."""
+
+    def usage(self) -> tuple[int, int]:
+        """The number of objects, and their bytes."""
+
+
+@dataclass(frozen=True)
+class CompileCaches:
+    """The compile caches of a build beside the engine's own."""
+
+    shared: CompileCache | None = None
+    """Asked, and given what is made: ``--compile-cache``."""
+    ahead: CompileCache | None = None
+    """Only asked: ``--from``."""
+    into: CompileCache | None = None
+    """Asked, and given what is made, which is the build's result: ``--into``."""
+
+    @property
+    def readable(self) -> tuple[CompileCache, ...]:
+        """Those that are asked, one after the other."""
+        return tuple(cache for cache in (self.ahead, self.into, self.shared) if cache)
+
+    @property
+    def writable(self) -> tuple[CompileCache, ...]:
+        """Those that are given what is made."""
+        return tuple(cache for cache in (self.into, self.shared) if cache)
+
+
 class Rootfs(Protocol):
     """Debian root file systems."""
 
@@ -147,6 +195,8 @@ class ImageBuild:
     """Where layers, but not cache mounts, are read from before and written to after: ``app.command_line``."""
     platform: str | None = None
     """What the result is for, ``linux/amd64``; ``None``: what the builder runs on."""
+    sockets: Mapping[str, Path] = field(default_factory=dict)
+    """Sockets of SSH agents by name, for the steps that mount them."""
     push: tuple[str, ...] = ()
     """References ``HOST/NAME:TAG`` to push the result under."""
 
@@ -208,7 +258,9 @@ class Held:
     key: str
     """What the engine knows it by."""
     size: int = 0
-    """Bytes; those of an image may be other images' too."""
+    """Bytes; those of an image may be other images' too; 0 for a cache mount while a build uses it."""
+    used: str = ""
+    """When a cache mount was last used, in BuildKit's words: ``3 hours ago``."""
 
 
 class Engine(Protocol):

@@ -34,14 +34,16 @@ from invoke.parser.argument import Argument
 from invoke.program import Program
 from invoke.tasks import Task, task
 
+from builder.adapters.compile_cache import compile_cache
 from builder.builds.builders import named_builders
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
-from builder.errors import FULL_DISK, BuilderError, ValidationError, os_error
+from builder.errors import FULL_DISK, BuilderError, TransferError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import nearest
 from builder.pipeline.plan import Wishes
+from builder.ports import CompileCache, CompileCaches
 from builder.project.variants import Origin, Variant
 
 P = ParamSpec("P")
@@ -207,11 +209,41 @@ def _jobs(value: str) -> int:
     return int(value)
 
 
-def _folder(flag: str, value: str) -> Path:
-    folder = Path(value)
-    if not folder.is_dir():
-        raise ValidationError(f"--{flag} {value!r} is no folder.", advice="./run compile --into makes one.")
-    return folder.resolve()
+def _caches(wiring: Wiring, shared: str | None, ahead: str | None, into: str | None) -> CompileCaches:
+    """The compile caches that flags name, and the variable of ``--compile-cache``. Each answers.
+
+    A shared one that does not is left out with a warning, since the build can do without. Raises
+    ``ValidationError``, and ``TransferError`` for one of the others.
+    """
+    if ahead is not None and "://" not in ahead and not Path(ahead).is_dir():
+        raise ValidationError(f"--from {ahead!r} is no folder.", advice="./run compile --into makes one.")
+    named = {"--from": ahead, "--into": into}
+    found = {
+        where: compile_cache(text, where, wiring.env) for where, text in named.items() if text is not None
+    }
+    for cache in found.values():
+        cache.require()
+    return CompileCaches(
+        shared=shared_cache(wiring, shared), ahead=found.get("--from"), into=found.get("--into")
+    )
+
+
+def shared_cache(wiring: Wiring, flag: str | None = None) -> CompileCache | None:
+    """The compile cache of ``--compile-cache``, or of ``ORTPACKS_COMPILE_CACHE``, if it answers.
+
+    Raises ``ValidationError`` for one that refuses.
+    """
+    where = "ORTPACKS_COMPILE_CACHE" if flag is None else "--compile-cache"
+    address = wiring.env.get(where) if flag is None else flag
+    if not address and flag is None:
+        return None
+    cache = compile_cache(address or "", where, wiring.env)
+    try:
+        cache.require()
+    except TransferError as error:
+        wiring.reporter.warn(f"{error.headline} The build goes on without it.")
+        return None
+    return cache
 
 
 def architectures(value: str) -> tuple[str, ...]:
@@ -253,7 +285,9 @@ class ChosenVariants:
         memory: str | None = None,
         force: bool = False,
         cache: str | None = None,
+        compile_cache: str | None = None,
         ahead: str | None = None,
+        into: str | None = None,
     ) -> dict[str, VariantBuild]:
         """The variants' builds by name. The console marks each line with its variant if there are several.
 
@@ -268,7 +302,7 @@ class ChosenVariants:
             cache=None if cache is None else require_cache(cache),
             image_builder=(self.builders["builder"] or "").split(",")[0] or None,
             builders=named_builders(wiring.engine, self.builders),
-            ahead=None if ahead is None else _folder("from", ahead),
+            caches=_caches(wiring, compile_cache, ahead, into),
         )
         single = len(variants) == 1
         reporters = [wiring.reporter if single else wiring.console.prefixed(one.name) for one in variants]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contr
 from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.pipeline.inspect import read_file
-from builder.ports import Held
+from builder.ports import CompileCache, Held
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import wanted_inputs
@@ -235,6 +236,44 @@ def _own_bytes(path: Path) -> int:
 
 def _gb(size: int) -> str:
     return f"{size / 1e9:,.1f} GB"
+
+
+def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -> None:
+    """Print the engine's compile caches, the shared one, and how much they answered of the builds in dist.
+
+    Raises ``ToolMissingError`` without an engine, and what ``CompileCache.usage`` does.
+    """
+    wiring.engine.facts()
+    mounts = sorted(
+        (held for held in wiring.engine.held() if held.kind == "cache"), key=lambda mount: mount.name
+    )
+    usage = shared.usage() if shared else None
+    files = sorted(wiring.dist.glob(f"*{SUFFIX}"))
+    records = [loads(file.read_bytes(), file.name) for file in files]
+    builds = [(record.package, record.compile) for record in records if record.compile]
+    if as_json:
+        document = {
+            "engine": [{"name": one.name, "bytes": one.size, "last_used": one.used} for one in mounts],
+            "shared": {"address": shared.name, "objects": usage[0], "bytes": usage[1]}
+            if shared and usage
+            else None,
+            "builds": [
+                {"package": name, "units": done.compilations, "cache_hits": done.cache_hits}
+                for name, done in builds
+            ],
+        }
+        wiring.console.show(json.dumps(document))
+        return
+    for one in mounts:
+        wiring.console.show(f"{one.size / 1e6:>9,.1f} MB  {one.name}, used {one.used or 'never'}")
+    total = sum(one.size for one in mounts) / 1e6
+    wiring.console.show(f"{total:>9,.1f} MB  on the engine; ./run clean --cache drops all of it")
+    if shared and usage:
+        wiring.console.show(
+            f"{usage[1] / 1e6:>9,.1f} MB  {shared.name}: {usage[0]:,} objects; its server drops them"
+        )
+    for name, done in builds:
+        wiring.console.show(f"{name}: {done.cache_hits:,} of {done.compilations:,} units from ccache")
 
 
 def _results(wiring: Wiring) -> list[Path]:

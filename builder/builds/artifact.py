@@ -39,7 +39,7 @@ class Artifact:
         self.discard()
         where = f" on {stage_build.builder}" if stage_build.builder else ""
         with self._reporter.step(f"compile {self._place.root.name}{where}"):
-            export("artifact", self._place.artifact, self._rendered, self._place, stage_build)
+            export("artifact", self._place.artifact, self._rendered, self._place, stage_build, anew=anew)
         self._place.artifact_key.write_text(self._key(), encoding="utf-8")
 
     def discard(self) -> None:

@@ -23,6 +23,7 @@ from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA, Host, Profile
+from builder.inside.drive import SHARED
 from builder.package.archive import Member
 from builder.package.build_record import dumps, loads_compile, record_name, record_of
 from builder.package.describe import BinaryReport
@@ -170,6 +171,7 @@ class Packer:
             finished=time.time(),
             revision=revision_of(root, self.wiring.runner),
             config_sha256=hashlib.sha256((root / "variants.yaml").read_bytes()).hexdigest(),
+            shared_objects=self.plan.origin is Origin.SOURCE and (self.place.artifact / SHARED).is_file(),
         )
         subjects = {one.archive: one.package.sha256, **parts}
         return provenance_json(self.plan, manifest, used, subjects, run, self._base_parts)

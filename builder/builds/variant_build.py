@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
+from builder.adapters.compile_cache import served
 from builder.builds.artifact import (
     Artifact,
     built_key,
@@ -34,16 +35,15 @@ from builder.errors import (
     ValidationError,
     VariantsFailedError,
 )
-from builder.files.disk import disk_errors
 from builder.findings.finding import require
 from builder.formats.package_names import CUDA, LINUX, SERVED
 from builder.inside import costs
 from builder.pipeline.check import native_sm
-from builder.pipeline.compile import StageBuild, add_files, export, lay_out
+from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import Wishes, choose_base, plan
 from builder.pipeline.render import render
-from builder.ports import Reporter, Store
+from builder.ports import CompileCaches, Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
 from builder.project.inputs import DebianPackage
 from builder.project.variants import Origin, Variant, on_platform
@@ -67,8 +67,8 @@ class BuildOptions:
     """Bytes that these units may take together; ``None``: what is free there."""
     cache: str | None = None
     """A cache for BuildKit's layers outside the builder, as ``--cache`` names it."""
-    ahead: Path | None = None
-    """A folder of what ``VariantBuild.compile`` has made."""
+    caches: CompileCaches = field(default_factory=CompileCaches)
+    """The compile caches beside the engine's own."""
 
 
 class VariantBuild:
@@ -146,14 +146,12 @@ class VariantBuild:
             write_built(self._place.root, key, packages, [file for one in bundled for file in one.files])
             return packages
 
-    def compile(self, architectures: Sequence[str], into: Path) -> None:
-        """Compile the device code of some architectures; add what ccache has of it to the folder ``into``.
+    def compile(self, architectures: Sequence[str]) -> None:
+        """Compile the device code of some architectures for the compile caches.
 
-        Raises ``ValidationError`` for an architecture that is not compiled for the variant, ``DiskError`` for
-        a folder that cannot be made, and ``CheckFailedError`` where ccache has kept nothing.
+        Raises ``ValidationError`` for an architecture that is not compiled for the variant, and what
+        ``adapters.compile_cache.served`` does.
         """
-        with disk_errors(into):
-            into.mkdir(parents=True, exist_ok=True)
         self._require_engine()
         with self._locked():
             decided = self.plan()
@@ -165,12 +163,7 @@ class VariantBuild:
                 self._on_a_builder(
                     lambda means: export("artifact", made, rendered, self._place, means, architectures)
                 )
-            if not any((made / "store").glob("*/*")):
-                what = f"{self._variant.name} for {', '.join(architectures)}"
-                raise CheckFailedError(f"ccache kept nothing of {what}; the log is {self._place.log}")
-            new = add_files(made / "store", into)
             shutil.rmtree(made)
-            self._reporter.say(f"{into}: {new} new files. Where it is built: --from")
 
     def _require_compiled(self, decided: BuildPlan, architectures: Sequence[str]) -> None:
         if decided.origin is not Origin.SOURCE:
@@ -273,6 +266,7 @@ class VariantBuild:
         )
 
     def _stage_build(self, builder: str | None) -> StageBuild:
+        caches = self._options.caches
         return StageBuild(
             engine=self._wiring.engine,
             store=self._store,
@@ -281,7 +275,7 @@ class VariantBuild:
             jobs=self._options.jobs,
             memory=self._options.memory,
             cache=self._options.cache,
-            ahead=self._options.ahead,
+            served=partial(served, caches, self._reporter) if caches.readable else None,
         )
 
     def _report_estimate(self, decided: BuildPlan) -> None:

@@ -1,10 +1,11 @@
 """Compiles what is still to do in one Ninja run, tells units and time left, and notes what it took.
 
-    --tree /build --pool /pool --name legacy --jobs 2 --memory 8192 --architectures 5
+    --tree /build --pool /pool --shared SOCKET --name legacy --jobs 2 --memory 8192 --architectures 5
     --parts FILE --learned FILE --measured FILE --record FILE [--only-cuda] TARGET...
 
 Builds of one machine share ``--pool``: together they run ``--jobs`` compilers, in ``--memory`` MiB. 0 stands
-for as many as the machine has cores, and for what is free of its memory.
+for as many as the machine has cores, and for what is free of its memory. ``--shared`` leads to a compile
+cache that machines share (``storage``), if the socket is there.
 Lines for the user begin with ``ortpacks: ``, and ``status`` has a mark of its own; all others are the
 compilers'. Units that fail do not stop the others: those are finished and kept, and the failures are told
 again at the end, each with its command and its last lines. Exits with Ninja's status.
@@ -26,11 +27,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from builder.inside import costs, ninja, pool
+from builder.inside import costs, ninja, pool, storage
 from builder.inside.costs import Line
 from builder.inside.ninja import costliest_first
 from builder.inside.status import CompileStatus
 
+SHARED = "shared-compile-cache"
+"""The file that says so beside the compiled libraries: ``note_shared``."""
 _STATUS = re.compile(r"\[\d+/\d+\] (?P<what>.*)")
 _OUTPUT = re.compile(r"Building \w+ object (?P<output>\S+)")
 _OBJECT = re.compile(r" -o (?P<output>\S+\.o)(?:\s|$)", re.MULTILINE)
@@ -67,6 +70,7 @@ def main(options: argparse.Namespace) -> int:
         (tree / costs.CACHE_LOG).open("a+", encoding="utf-8", errors="replace") as answered,
         (tree / costs.PIECES_LOG).open("a+", encoding="utf-8", errors="replace") as pieces,
         pool.joined(options.pool, options.name, memory) as joined,
+        storage.served(options.shared) as shared,
     ):
         joined.tell(sum(map(price, todo)))
         progress = Progress(
@@ -83,12 +87,24 @@ def main(options: argparse.Namespace) -> int:
         say(f"{len(todo)} units to compile, {options.jobs} at a time{left}{beside}")
         tell_alone(todo, known, joined.budget)
         costs.begin_run(tree, time.time(), options.jobs)
-        environment = joined.environment(options.jobs, claims)
+        note_shared(tree, options.learned.parent, now=bool(shared))
+        environment = {**joined.environment(options.jobs, claims), **shared}
         status = compile_units(tree, options.jobs, options.targets, progress, environment)
         tell_pieces(pieces.read())
     learn(options, log, count)
     costs.write_record(options.record, tree)
     return status
+
+
+def note_shared(tree: Path, cache: Path, *, now: bool) -> None:
+    """Note in ``tree`` if objects in it may be of a compile cache that machines share.
+
+    They may also be where an earlier build brought such objects into ccache's folder ``cache``.
+    """
+    if now:
+        (cache / SHARED).touch()
+    if (cache / SHARED).exists():
+        (tree / SHARED).touch()
 
 
 def say(text: str) -> None:
@@ -322,7 +338,7 @@ def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--name", required=True)
-    for name in ("--tree", "--pool", "--parts", "--learned", "--measured", "--record"):
+    for name in ("--tree", "--pool", "--shared", "--parts", "--learned", "--measured", "--record"):
         parser.add_argument(name, type=Path, required=True)
     for name in ("--jobs", "--memory", "--architectures"):
         parser.add_argument(name, type=int, required=True)

@@ -64,6 +64,8 @@ class PackageRun(BuilderRun):
     """What makes the package again: no path, no name of a machine or of a person."""
     config_sha256: str
     """Of ``variants.yaml`` as it was read."""
+    shared_objects: bool = False
+    """Whether objects may be of a compile cache that machines share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +149,7 @@ def provenance_json(
         plan.project.publish.repository,
         "build-type-v1",
         external=_external(plan, manifest, next(iter(subjects)), run),
-        internal=_internal(plan, manifest),
+        internal=_internal(plan, manifest, run),
         resources=(*(_dependency(item, pin) for item, pin in pinned), *parts),
         run=run,
     )
@@ -204,7 +206,7 @@ def _external(plan: BuildPlan, manifest: Manifest, archive: str, run: PackageRun
     }
 
 
-def _internal(plan: BuildPlan, manifest: Manifest) -> dict[str, object]:
+def _internal(plan: BuildPlan, manifest: Manifest, run: PackageRun) -> dict[str, object]:
     ort = manifest.onnxruntime
     return _without_nothing(
         {
@@ -217,6 +219,7 @@ def _internal(plan: BuildPlan, manifest: Manifest) -> dict[str, object]:
             "toolkit": manifest.toolkit,
             "ptxas": _ptxas(plan),
             "added": " ".join(map(str, plan.added)),
+            "compileCache": "shared" if run.shared_objects else None,
         }
     )
 

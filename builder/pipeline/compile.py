@@ -12,18 +12,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from re import Pattern
 from typing import NamedTuple
 
 from builder.errors import BuilderError, CommandError, ConfigError
-from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors
-from builder.inside import status
+from builder.inside import agent, status
 from builder.ports import Engine, ImageBuild, Reporter, Rootfs, Store
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
 from builder.project.variants import Origin
@@ -124,8 +124,8 @@ class StageBuild:
     """Bytes that these units may take together; ``None``: what is free there."""
     cache: str | None = None
     """Where layers outlive the builder: ``app.command_line``."""
-    ahead: Path | None = None
-    """A folder of what was compiled ahead of this build: ``export``."""
+    served: Callable[[], AbstractContextManager[Path]] | None = None
+    """Opens the socket that leads to compile caches beside the engine's own."""
 
 
 def export(
@@ -135,11 +135,14 @@ def export(
     place: Workplace,
     means: StageBuild,
     architectures: Sequence[str] = (),
+    *,
+    anew: bool = False,
 ) -> None:
     """Build a stage and bring its files to ``dest``, which is replaced only on success.
 
-    With ``architectures`` the stage ``artifact`` is no library but ``store``: what ccache has of their device
-    code, for ``StageBuild.ahead`` of other machines' builds.
+    ``anew`` compiles although BuildKit has the result as a layer.
+
+    With ``architectures`` no library is made: ccache, and so the compile caches, get their device code.
 
     Raises ``CommandError`` with the last 30 log lines and advice; the whole log stays in ``build.log``.
     """
@@ -151,37 +154,22 @@ def export(
         dockerfile=place.dockerfile,
         context=place.context,
         target=target,
-        contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()}
-        | ({"store": means.ahead} if means.ahead else {}),
+        contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()},
         output=fresh,
         args={name: str(limit) for name, limit in limits.items() if limit is not None}
-        | ({"AHEAD": "-".join(architectures)} if architectures else {}),
+        | ({"AHEAD": "-".join(architectures)} if architectures else {})
+        | ({"ANEW": str(time.time_ns())} if anew or architectures else {}),
         builder=means.builder,
         network=rendered.network,
         cache=means.cache,
     )
     try:
-        _build(request, place.log, means)
+        with means.served() if means.served else nullcontext() as socket:
+            _build(replace(request, sockets={agent.NAME: socket} if socket else {}), place.log, means)
         shutil.rmtree(dest, ignore_errors=True)
         fresh.rename(dest)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-
-
-def add_files(found: Path, into: Path) -> int:
-    """Copy the files of a folder to the same places in another; the number of those that were not there.
-
-    Each appears whole or not at all, also where several machines share the folder. Raises ``DiskError``.
-    """
-    new = 0
-    for file in filter(Path.is_file, found.rglob("*")):
-        target = into / file.relative_to(found)
-        new += not target.exists()
-        with disk_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-        with part_file(target) as part:
-            part.write(file.read_bytes())
-    return new
 
 
 def _build(request: ImageBuild, log: Path, means: StageBuild) -> None:

@@ -39,10 +39,6 @@ FROM scratch AS kit
 COPY --from=smoke /out/ /
 
 # ---------------------------------------------------------------------------------------------------------------
-# What other machines have compiled ahead: nothing, unless a context of this name is given (`./run build --from`).
-FROM scratch AS store
-
-# ---------------------------------------------------------------------------------------------------------------
 FROM source AS build
 COPY inside/ /ortpacks/builder/inside/
 # nvcc in pieces, each with its own entry in ccache. unit notes what each compile costs.
@@ -84,12 +80,14 @@ EOF
 # 0: a job for each core of the machine that compiles, and what is free of its memory
 ARG JOBS=0
 ARG MEMORY_MIB=0
-# Architectures to compile ahead, 90 or 90-100: the result is what ccache has of them, and no library.
+# Architectures to compile ahead, 90 or 90-100: ccache gets their device code, and no library is made.
 ARG AHEAD=""
+# A new value: what follows is run although there is a layer of it. --no-cache-filter would drop the cache mounts.
+ARG ANEW=""
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
     --mount=type=cache,id=ortpacks-modern-full-wheel-4745c30d$AHEAD,target=/build,sharing=locked \
-    --mount=type=bind,from=store,target=/store \
+    --mount=type=ssh,id=compile-cache,target=/run/compile-cache \
     --mount=type=bind,from=cudart-lib,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
     --mount=type=bind,from=cublas-lib,source=nvidia/cublas/lib,target=/wheels/cublas \
     --mount=type=bind,from=cufft-lib,source=nvidia/cufft/lib,target=/wheels/cufft \
@@ -111,7 +109,7 @@ export CCACHE_COMPILERCHECK="string:$toolchain" NVCC_COMPILERCHECK="string:$nvid
 export CCACHE_STATSLOG=/build/ccache-stats.log NVCC_STATSLOG=/build/ccache-pieces.log
 # CUB's kernels are named after this list: of every set the same, all that the toolkit knows.
 export NVCC_ARCH_LIST=$(nvcc --list-gpu-arch | sed -n 's/^compute_\([0-9]*\)$/\10/p' | paste -sd,)
-export UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks CCACHE_SECONDARY_STORAGE="file:/store|read-only"
+export UNIT_LOG=/build/units.log PYTHONPATH=/ortpacks
 # The linker wants libNAME.so beside the versioned name that a wheel has.
 for library in /wheels/*/lib*.so.*; do
     name=$(basename "$library")
@@ -122,10 +120,10 @@ python3 -m builder.inside.freshen /src /build/sources.json
 cmake -C /src/options.cmake -S /src/onnxruntime/cmake -B /build -G Ninja -Wno-dev --compile-no-warning-as-error
 find /build -name '*.cu.o.pieces' -prune -exec rm -r {} + # of units that were killed
 if [ -n "$AHEAD" ]; then
-    export NVCC_ONLY=$(echo "$AHEAD" | tr - ,) CCACHE_SECONDARY_STORAGE=file:/out/store CCACHE_RESHARE=1
+    export NVCC_ONLY=$(echo "$AHEAD" | tr - ,)
     find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
-python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --name ortpacks-modern-full-wheel-4745c30d$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3 --parts /src/parts.tsv \
+python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-modern-full-wheel-4745c30d$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out
@@ -134,6 +132,7 @@ for library in libonnxruntime_providers_cuda.so libonnxruntime_providers_shared.
     strip --strip-unneeded -o "/out/$library" "/build/$library"
 done
 cp /build/record.json /out/
+[ ! -e /build/shared-compile-cache ] || cp /build/shared-compile-cache /out/
 ccache --show-stats
 EOF
 

@@ -24,7 +24,8 @@ _TAIL_LINES = 30
 
 _CACHE_MOUNT = re.compile(
     r"^ID:\s+(?P<key>\w+)$(?:\n(?!ID:).*)*?\nSize:\s+(?P<size>[\d.]+)(?P<unit>[kMGT]?B)$"
-    r'(?:\n(?!ID:).*)*? with id "/?(?P<name>ortpacks-[\w.-]+)"',
+    r'(?:\n(?!ID:).*)*? with id "/?(?P<name>ortpacks-[\w.-]+)"'
+    r"(?:\nUsage count:.*)?(?:\nLast used:\s+(?P<used>.+))?",
     re.MULTILINE,
 )
 """One of our cache mounts in ``docker buildx du --verbose``."""
@@ -111,7 +112,9 @@ class Buildx:
         listing = self._runner.run(["docker", "buildx", "du", "--verbose"]).stdout
         for found in _CACHE_MOUNT.finditer(listing):
             size = int(float(found["size"]) * _UNITS[found["unit"]])
-            yield Held(kind="cache", name=found["name"], key=found["key"], size=size)
+            yield Held(
+                kind="cache", name=found["name"], key=found["key"], size=size, used=found["used"] or ""
+            )
 
     def drop(self, cache: Held) -> None:
         """Drop a cache mount."""
@@ -129,6 +132,7 @@ def _argv(request: ImageBuild) -> list[str]:
         *([f"--platform={request.platform}"] if request.platform else []),
         *_caching(request.cache),
     ]
+    argv += [f"--ssh={name}={path}" for name, path in sorted(request.sockets.items())]
     argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.args.items())]
     if request.output is not None:

@@ -147,6 +147,7 @@ Description:\tcached mount /build from exec /bin/sh -euc cmake
 ccache --show-stats
  with id "/ortpacks-legacy-full-source-e09f9280"
 Usage count:\t3
+Last used:\t3 hours ago
 
 ID:\t\to97whzrlsolhn8ozv3pog760b
 Size:\t\t1.053GB
@@ -167,7 +168,8 @@ def test_only_cache_mounts_of_our_names_are_dropped() -> None:
         containers=SimpleNamespace(list=lambda **_: []), images=SimpleNamespace(list=lambda **_: [])
     )
     (found,) = engine.held()
-    assert (found.name, found.size) == ("ortpacks-legacy-full-source-e09f9280", 948_800_000)
+    name = "ortpacks-legacy-full-source-e09f9280"
+    assert (found.name, found.size, found.used) == (name, 948_800_000, "3 hours ago")
     assert engine.remove(found) == "dropped cache ortpacks-legacy-full-source-e09f9280"
     assert runner.calls[-1] == [
         *("docker", "buildx", "prune", "--force"),

@@ -54,6 +54,22 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
         ("--memory", "-1G", "error: --memory '-1G' is no size. Like 20G or 6000M.\n"),
         ("--from", "gone", "error: --from 'gone' is no folder. ./run compile --into makes one.\n"),
         (
+            "--from",
+            "ftp://gone",
+            (
+                "error: --from 'ftp://gone' is no compile cache. Like redis://HOST:6379, s3://BUCKET/PREFIX "
+                "or a folder.\n"
+            ),
+        ),
+        (
+            "--compile-cache",
+            "redis://:hunter2@host",
+            (
+                "error: --compile-cache holds a password: command lines and logs are no place for secrets. "
+                "Take it out of the address and set REDISCLI_AUTH to it.\n"
+            ),
+        ),
+        (
             "--cache",
             "type=gha,token=hunter2",
             (
@@ -144,8 +160,8 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "check": shared | {"package"},
         "bundle": shared,
         "image": shared | {"service", "push", "platform"},
-        "build": shared | {"cache", "force", "from_", "jobs", "memory"},
-        "compile": shared | {"arch", "into", "jobs", "memory"},
+        "build": shared | {"cache", "compile_cache", "force", "from_", "jobs", "memory"},
+        "compile": shared | {"arch", "compile_cache", "into", "jobs", "memory"},
         "render": shared - {"builder", "context"} | {"check", "explain", "golden"},
         "bake": shared - {"builder", "context"} | {"out"},
     }

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.adapters.compile_cache import FolderCache
 from builder.builds.builders import Builders
 from builder.builds.runtime_image import ImageOptions
 from builder.builds.variant_build import BuildOptions, VariantBuild, build_all
@@ -30,7 +31,7 @@ from builder.errors import (
 from builder.formats.package_names import Host, Profile
 from builder.pipeline.plan import Wishes
 from builder.pipeline.selftest import SelftestBench
-from builder.ports import Completed, ContainerRun, ImageBuild
+from builder.ports import CompileCache, CompileCaches, Completed, ContainerRun, ImageBuild
 from builder.project.inputs import Lock
 from builder.project.variants import Origin
 from tests.support.factories.workplace import Site
@@ -96,6 +97,11 @@ def with_kit(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
 def road(site: Site, variant: str = "legacy", /, *, force: bool = False, **wishes: Enum) -> VariantBuild:
     options = BuildOptions(wishes=replace(WISHES, **wishes), force=force)  # type: ignore[arg-type]
     return VariantBuild(site.shop, site.shop.project.variants[variant], options, site.reporter)
+
+
+def cached(site: Site, **caches: CompileCache) -> VariantBuild:
+    options = BuildOptions(wishes=WISHES, caches=CompileCaches(**caches))
+    return VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter)
 
 
 def packages(site: Site) -> list[str]:
@@ -275,7 +281,8 @@ def test_a_run_that_ended_after_the_compiler_goes_on_from_there(site: Site) -> N
     assert packages(site) == [PACKAGE, THIN]
     assert site.built().count("artifact") == 1
     road(site, force=True).build()
-    assert site.built().count("artifact") == 2
+    compiles = [request for request in site.engine.builds if request.target == "artifact"]
+    assert ["ANEW" in one.args for one in compiles] == [False, True], "also where BuildKit has it as a layer"
 
 
 @pytest.mark.parametrize("lost", ["artifact", "artifact.key"])
@@ -342,10 +349,9 @@ def test_what_is_compiled_takes_jobs_and_cache_of_the_command_line(site: Site) -
     options = BuildOptions(wishes=WISHES, jobs=7, memory=3 << 30, cache="type=gha,scope=legacy")
     VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
     road(site, force=True).build()
-    assert [(request.target, request.args, request.cache) for request in site.engine.builds] == [
-        ("artifact", {"JOBS": "7", "MEMORY_MIB": "3072"}, "type=gha,scope=legacy"),
-        ("artifact", {}, None),
-    ]
+    first, second = site.engine.builds
+    assert (first.args, first.cache) == ({"JOBS": "7", "MEMORY_MIB": "3072"}, "type=gha,scope=legacy")
+    assert ({*second.args}, second.cache) == ({"ANEW"}, None)
 
 
 def test_memory_that_does_not_hold_the_heaviest_unit_is_refused_before_anything_is_done(site: Site) -> None:
@@ -491,40 +497,40 @@ def test_without_an_engine_nothing_is_fetched(site: Site, verb: Callable[[Varian
 
 
 def test_architectures_are_compiled_ahead_into_one_folder(site: Site, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    road(site).compile(["50"], store)
-    road(site).compile(["61", "70"], store)
-    held = {file.name: file.read_text() for file in store.rglob("*") if file.is_file()}
-    assert held == {"CACHEDIR.TAG": "of 61-70", "50": "of 50", "61-70": "of 61-70"}
-    assert f"{store}: 1 new files. Where it is built: --from" in site.reporter.lines, "the second time"
+    store = FolderCache(tmp_path / "store")
+    cached(site, into=store).compile(["50"])
+    cached(site, into=store).compile(["61", "70"])
+    held = {file.name: file.read_text() for file in (tmp_path / "store").rglob("*") if file.is_file()}
+    assert held == {"compiled50": "of 50", "compiled61": "of 61", "compiled70": "of 70"}
+    assert f"{store.name}: 0 of 0 objects found, 2 new" in site.reporter.lines, "the second time"
     assert packages(site) == []
-    options = BuildOptions(wishes=WISHES, ahead=store)
-    VariantBuild(site.shop, site.shop.project.variants["legacy"], options, site.reporter).build()
+    cached(site, ahead=store).build()
     *others, last = (build for build in site.engine.builds if build.target == "artifact")
-    assert [build.contexts.get("store") for build in others] == [None, None]
-    assert last.contexts["store"] == store
-    assert "AHEAD" not in last.args
+    assert len({build.args["ANEW"] for build in others}) == 2, "layers have no objects"
+    assert (last.args, [*last.sockets]) == ({}, ["compile-cache"])
     assert packages(site) == [PACKAGE, THIN]
 
 
-def test_a_folder_that_cannot_be_and_a_store_that_is_empty_are_told(site: Site, tmp_path: Path) -> None:
+def test_without_compile_caches_no_socket_leads_out(site: Site) -> None:
+    road(site).build()
+    assert all(build.sockets == {} for build in site.engine.builds)
+
+
+def test_a_store_that_fails_or_gets_nothing_is_an_error(site: Site, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DiskError, match="file"):
-        road(site).compile(["50"], tmp_path / "file")
-    assert site.built() == []
+    with pytest.raises(BuilderError, match="file"):
+        cached(site, into=FolderCache(tmp_path / "file")).compile(["50"])
     site.engine.on_build = lambda request, _: (request.output or tmp_path).mkdir()
-    with pytest.raises(CheckFailedError, match="ccache kept nothing of legacy for 50"):
-        road(site).compile(["50"], tmp_path / "store")
+    with pytest.raises(CheckFailedError, match="ccache kept nothing of what was compiled"):
+        cached(site, into=FolderCache(tmp_path / "store")).compile(["50"])
 
 
-def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(
-    site: Site, tmp_path: Path
-) -> None:
+def test_what_is_not_compiled_for_a_variant_is_refused_before_anything_is_done(site: Site) -> None:
     with pytest.raises(ValidationError) as refused:
-        road(site).compile(["75", "50", "90"], tmp_path / "store")
+        road(site).compile(["75", "50", "90"])
     assert str(refused.value) == "--arch: legacy is not compiled for 75, 90. It has 50, 52, 60, 61, 70."
     cpu = site.shop.project.packages["cpu"]
     with pytest.raises(NothingToDoError) as nothing:
-        VariantBuild(site.shop, cpu, BuildOptions(wishes=WISHES), site.reporter).compile(["50"], tmp_path)
+        VariantBuild(site.shop, cpu, BuildOptions(wishes=WISHES), site.reporter).compile(["50"])
     assert str(nothing.value).startswith("Nothing is compiled for cpu: onnxruntime==1.21.0 holds")
     assert site.built() == []

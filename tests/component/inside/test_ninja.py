@@ -77,6 +77,7 @@ def options(tree: Path, *, jobs: int = 1) -> argparse.Namespace:
     return argparse.Namespace(
         tree=tree,
         pool=tree / "pool",
+        shared=tree / "no-socket",
         name="p",
         jobs=jobs,
         memory=8192,
@@ -191,7 +192,18 @@ def test_the_program_is_run_as_the_build_container_does(
     tree: Path, root: Path, jobs: str, at_a_time: int
 ) -> None:
     words = ["--tree", tree, "--jobs", jobs, "--architectures", "5", "--learned", tree / "learned.tsv"]
-    words += ["--parts", tree / "parts.tsv", "--pool", tree / "pool", "--name", "p", "--memory", "0"]
+    words += [
+        "--parts",
+        tree / "parts.tsv",
+        "--pool",
+        tree / "pool",
+        "--shared",
+        "none",
+        "--name",
+        "p",
+        "--memory",
+        "0",
+    ]
     words += ["--measured", root / "builder/inside/costs.tsv", "--record", tree / "record.json", "p"]
     done = subprocess.run(
         ["python3", "-m", "builder.inside.drive", *map(str, words)],

@@ -196,6 +196,12 @@ def test_the_second_assembler_is_named_where_it_made_any_code() -> None:
         assert "ptxas" not in told
 
 
+def test_objects_that_may_be_anybodys_are_told() -> None:
+    told = at(made(shared_objects=True), "predicate.buildDefinition.internalParameters")
+    assert isinstance(told, dict)
+    assert told["compileCache"] == "shared"
+
+
 def test_every_input_stands_there_by_its_public_name_and_digest() -> None:
     """Counted by hand: seven wheels of files, ptxas, nvcc, ORT's source, and the builder itself."""
     found = dependencies(made())

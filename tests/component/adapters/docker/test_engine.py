@@ -86,6 +86,7 @@ def test_an_engine_without_old_versions_of_its_api_answers() -> None:
                 "--cache-to=type=gha,scope=legacy,mode=max,ignore-error=true",
             ],
         ),
+        ({"sockets": {"compile-cache": Path("/s")}}, ["--ssh=compile-cache=/s"]),
         ({"platform": "linux/amd64"}, ["--platform=linux/amd64"]),
         ({"push": ("h:5/n:1", "h:5/n:2")}, ["--push", "--tag=h:5/n:1", "--tag=h:5/n:2"]),
         ({}, []),

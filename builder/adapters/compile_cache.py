@@ -1,0 +1,316 @@
+"""Compile caches that machines share: a folder, a Redis server, a bucket of S3.
+
+The build container asks through a socket (``builder.inside.storage``); ``served`` is its other end. So
+addresses, passwords and signatures stay on this machine. Redis' password is ``REDISCLI_AUTH``, as redis-cli
+has it; obstore reads AWS' own variables (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID`` …).
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from socket import socket
+from socketserver import BaseServer, StreamRequestHandler, ThreadingUnixStreamServer
+from typing import TypeVar, cast
+from urllib.parse import urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
+from redis.retry import Retry
+
+from builder.errors import BuilderError, CheckFailedError, TransferError, ValidationError
+from builder.files.atomic_write import part_file
+from builder.files.disk import disk_errors
+from builder.inside import agent
+from builder.inside.storage import MAY_PUT, NO, WAITING, YES
+from builder.ports import CompileCache, CompileCaches, Reporter
+
+_SECONDS = 5
+"""What a server may take for an answer; ccache waits 10."""
+
+_PREFIX = "ortpacks/"
+"""Of keys in Redis, which others may use too."""
+
+_REQUEST = re.compile(rb"(GET|HEAD|PUT) ([0-9a-z]{2}/[0-9a-z]{10,100})\n")
+
+_REDIS = re.compile(r"rediss?://[^/?#]+(/[0-9]*)?")
+
+_REFUSED = re.compile(r"status code: (4\d\d [\w ]+)(?:[^\0]*?<Code>(\w+)</Code>)?")
+"""obstore's words for an answer of S3."""
+
+_S3 = re.compile(r"s3://[^/?#]+(/[^?#]*)?")
+
+T = TypeVar("T")
+
+
+def compile_cache(address: str, where: str, env: Mapping[str, str]) -> CompileCache:
+    """The cache at ``redis://HOST[:PORT][/NUMBER]``, ``s3://BUCKET[/PREFIX]`` or in a folder.
+
+    ``where`` is the flag or variable that gave the address. Raises ``ValidationError`` for one of another
+    form, or with a password in it.
+    """
+    try:
+        password = urlsplit(address).password
+        cache = _known(address, env)
+    except ValueError:
+        password, cache = None, None
+    if password is not None:
+        raise ValidationError(
+            f"{where} holds a password",
+            cause="command lines and logs are no place for secrets",
+            advice="Take it out of the address and set REDISCLI_AUTH to it.",
+        )
+    if cache is None:
+        raise ValidationError(
+            f"{where} {address!r} is no compile cache",
+            advice="Like redis://HOST:6379, s3://BUCKET/PREFIX or a folder.",
+        )
+    return cache
+
+
+def _known(address: str, env: Mapping[str, str]) -> CompileCache | None:
+    if _REDIS.fullmatch(address):
+        return RedisCache(address, env.get("REDISCLI_AUTH"))
+    if _S3.fullmatch(address):
+        return S3Cache(address)
+    return None if "://" in address or not address else FolderCache(Path(address).absolute())
+
+
+class FolderCache:
+    """A folder, laid out as ccache's own ``file:`` storage."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = str(folder)
+        self._folder = folder
+
+    def require(self) -> None:
+        """See ``ports.CompileCache.require``. The folder is made."""
+        with disk_errors(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ports.CompileCache.get``."""
+        with disk_errors(self._folder / key):
+            return (self._folder / key).read_bytes() if self.has(key) else None
+
+    def has(self, key: str) -> bool:
+        """See ``ports.CompileCache.has``."""
+        return (self._folder / key).is_file()
+
+    def put(self, key: str, value: bytes) -> None:
+        """See ``ports.CompileCache.put``."""
+        with part_file(self._folder / key) as file:
+            file.write(value)
+
+    def usage(self) -> tuple[int, int]:
+        """See ``ports.CompileCache.usage``."""
+        sizes = [file.stat().st_size for file in self._folder.glob("??/*")]
+        return len(sizes), sum(sizes)
+
+
+class RedisCache:
+    """A Redis server."""
+
+    def __init__(self, address: str, password: str | None) -> None:
+        self.name = address
+        self._client = Redis.from_url(
+            address,
+            password=password,
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=_SECONDS,
+            socket_connect_timeout=_SECONDS,
+        )
+
+    def require(self) -> None:
+        """See ``ports.CompileCache.require``."""
+        self._ask(self._client.ping)
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ports.CompileCache.get``."""
+        return cast("bytes | None", self._ask(partial(self._client.get, _PREFIX + key)))
+
+    def has(self, key: str) -> bool:
+        """See ``ports.CompileCache.has``."""
+        return bool(self._ask(partial(self._client.exists, _PREFIX + key)))
+
+    def put(self, key: str, value: bytes) -> None:
+        """See ``ports.CompileCache.put``."""
+        self._ask(partial(self._client.set, _PREFIX + key, value))
+
+    def usage(self) -> tuple[int, int]:
+        """See ``ports.CompileCache.usage``."""
+        keys = self._ask(lambda: [*self._client.scan_iter(f"{_PREFIX}*", count=1000)])
+        return len(keys), sum(int(self._ask(partial(self._client.strlen, key))) for key in keys)
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except (AuthenticationError, ResponseError) as error:
+            advice = "REDISCLI_AUTH has the password; a user's name stands in the address."
+            raise ValidationError(f"{self.name} refuses", cause=str(error), advice=advice) from error
+        except InvalidResponse as error:
+            raise TransferError(f"{self.name} does not answer as Redis", cause=str(error)) from error
+        except RedisError as error:
+            raise TransferError(f"{self.name} does not answer", cause=str(error)) from error
+
+
+class S3Cache:
+    """A bucket of a service with S3's protocol, below a prefix."""
+
+    def __init__(self, address: str) -> None:
+        self.name = address
+        self._store = S3Store.from_url(
+            address,
+            client_options={"allow_http": True, "timeout": timedelta(seconds=_SECONDS)},
+            retry_config={"max_retries": 0},
+        )
+
+    def require(self) -> None:
+        """See ``ports.CompileCache.require``."""
+        self._ask(self._store.list_with_delimiter)
+
+    def get(self, key: str) -> bytes | None:
+        """See ``ports.CompileCache.get``."""
+        return self._ask(lambda: bytes(self._store.get(key).bytes()))
+
+    def has(self, key: str) -> bool:
+        """See ``ports.CompileCache.has``."""
+        return self._ask(lambda: self._store.head(key)) is not None
+
+    def put(self, key: str, value: bytes) -> None:
+        """See ``ports.CompileCache.put``."""
+        self._ask(lambda: self._store.put(key, value))
+
+    def usage(self) -> tuple[int, int]:
+        """See ``ports.CompileCache.usage``."""
+        sizes = self._ask(lambda: [one["size"] for chunk in self._store.list() for one in chunk]) or []
+        return len(sizes), sum(sizes)
+
+    def _ask(self, call: Callable[[], T]) -> T | None:
+        """The answer; ``None`` where an object is not there."""
+        try:
+            return call()
+        except FileNotFoundError:
+            return None
+        except BaseError as error:
+            if refused := _REFUSED.search(str(error)):
+                advice = "The variables are AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+                cause = ": ".join(filter(None, refused.groups()))
+                raise ValidationError(f"{self.name} refuses", cause=cause, advice=advice) from error
+            cause = str(error).partition("\n")[0].rpartition(" - ")[2]
+            raise TransferError(f"{self.name} does not answer", cause=cause) from error
+
+
+@contextmanager
+def served(caches: CompileCaches, reporter: Reporter) -> Iterator[Path]:
+    """A socket for the build container, until the block ends; then what was found and kept is told.
+
+    A cache that fails meanwhile is asked no more, which is told once. At the end raises why ``caches.into``
+    failed, or ``CheckFailedError`` where it got nothing.
+    """
+    desk = _Desk(caches, reporter)
+    with tempfile.TemporaryDirectory(prefix="ortpacks-") as folder:
+        path = Path(folder, "socket")
+        with ThreadingUnixStreamServer(str(path), partial(_Handler, desk.answer)) as server:
+            server.daemon_threads = True
+            server.socket.listen(WAITING)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            try:
+                yield path
+            finally:
+                server.shutdown()
+    desk.close()
+
+
+class _Handler(StreamRequestHandler):
+    def __init__(
+        self, answer: Callable[[bytes], bytes], request: socket, address: object, server: BaseServer
+    ) -> None:
+        self._answer = answer
+        super().__init__(request, address, server)
+
+    def handle(self) -> None:
+        agent.serve(self.rfile, self.wfile, self._answer)
+
+
+class _Desk:
+    """What answers the requests of one build, in the form of ``builder.inside.storage``."""
+
+    def __init__(self, caches: CompileCaches, reporter: Reporter) -> None:
+        self._caches = caches
+        self._reporter = reporter
+        self._lost: dict[CompileCache, BuilderError] = {}
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+
+    def answer(self, request: bytes) -> bytes:
+        """The answer to a request."""
+        if request == MAY_PUT:
+            return YES if self._caches.writable else NO
+        parts = _REQUEST.match(request)
+        if parts is None:
+            return NO
+        what, key = (part.decode() for part in parts.groups())
+        if what == "GET":
+            found = self._get(key)
+            self._count("asked" if found is None else "found")
+            return NO if found is None else YES + found
+        if what == "HEAD":
+            is_there = all(self._on(cache, partial(cache.has, key), True) for cache in self._caches.writable)
+            self._count("there" if is_there else "missed")
+            return YES if is_there else NO
+        for cache in self._caches.writable:
+            self._on(cache, partial(cache.put, key, request[parts.end() :]), None)
+        self._count("kept")
+        return YES
+
+    def close(self) -> None:
+        """Tell what was found and kept. Raises as ``served``."""
+        counts, into = self._counts, self._caches.into
+        if into is not None and into in self._lost:
+            raise self._lost[into]
+        if into is not None and not counts["kept"] + counts["there"] + counts["found"]:
+            raise CheckFailedError(f"{into.name} got nothing: ccache kept nothing of what was compiled")
+        asked = counts["found"] + counts["asked"]
+        self._reporter.say(
+            f"{' and '.join(cache.name for cache in self._caches.readable)}: {counts['found']} of {asked} "
+            f"objects found, {counts['kept']} new"
+        )
+
+    def _get(self, key: str) -> bytes | None:
+        into = self._caches.into
+        for cache in self._caches.readable:
+            found = self._on(cache, partial(cache.get, key), None)
+            if found is not None and len(found) < agent.LARGEST:
+                if into is not None and into is not cache:
+                    self._on(into, partial(into.put, key, found), None)
+                return found
+        return None
+
+    def _on(self, cache: CompileCache, call: Callable[[], T], otherwise: T) -> T:
+        """What a cache answers; ``otherwise`` from its first failure on, which is told."""
+        if cache in self._lost:
+            return otherwise
+        try:
+            return call()
+        except BuilderError as error:
+            with self._lock:
+                is_first = self._lost.setdefault(cache, error) is error
+            if is_first:
+                self._reporter.warn(f"{error.headline} The build goes on without it.")
+            return otherwise
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self._counts[what] += 1

@@ -1,0 +1,96 @@
+"""ccache's remote storage in the build container: HTTP on loopback, answered through the forwarded socket.
+
+The step has no network: what it reaches is this one socket, and at its other end ``builder.adapters.
+compile_cache``, which knows servers and passwords. ccache asks for objects by their keys (GET, HEAD) and
+brings what it has made (PUT).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socket import AF_UNIX, socket
+from socketserver import BaseServer
+
+from builder.inside import agent
+
+YES, NO = b"1", b"0"
+"""How an answer begins: it is there, or was kept; an object follows the first."""
+
+WAITING = 1024
+"""Compilers that may come at once; one that is turned away would do without the cache."""
+
+MAY_PUT = b"MAY PUT"
+"""The request that asks whether any objects are kept."""
+
+
+@contextmanager
+def served(path: Path) -> Iterator[dict[str, str]]:
+    """Serve ccache through the socket at ``path`` until the block ends; the variables that tell ccache so.
+
+    None where no socket was forwarded.
+    """
+    if not path.is_socket():
+        yield {}
+        return
+    with _connected(path) as ask:
+        keeps = ask(MAY_PUT) == YES
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, path)) as server:
+        server.socket.listen(WAITING)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        storage = address if keeps else f"{address}|read-only"
+        try:
+            # ccache 4.5 knows the older name alone, later ones know both
+            yield {"CCACHE_SECONDARY_STORAGE": storage, **({"CCACHE_RESHARE": "1"} if keeps else {})}
+        finally:
+            server.shutdown()
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[Callable[[bytes], bytes]]:
+    """A connection through the socket: the function that asks."""
+    with socket(AF_UNIX) as connection:
+        connection.connect(str(path))
+        with connection.makefile("rb") as reads, connection.makefile("wb") as writes:
+            yield partial(agent.ask, reads, writes)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """A request of ccache's: its process keeps one connection, and so does this through the socket."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def __init__(self, through: Path, request: socket, address: object, server: BaseServer) -> None:
+        with _connected(through) as self._ask:
+            super().__init__(request, address, server)
+
+    def do_GET(self) -> None:
+        answer = self._ask(self._request())
+        self._reply(HTTPStatus.OK if answer.startswith(YES) else HTTPStatus.NOT_FOUND, answer[1:])
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_PUT(self) -> None:
+        value = self.rfile.read(int(self.headers["Content-Length"]))
+        is_kept = len(value) < agent.LARGEST and self._ask(self._request() + value) == YES
+        self._reply(HTTPStatus.CREATED if is_kept else HTTPStatus.INSUFFICIENT_STORAGE)
+
+    def _request(self) -> bytes:
+        return f"{self.command} {self.path.lstrip('/')}\n".encode()
+
+    def _reply(self, status: HTTPStatus, value: bytes = b"") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(value)))
+        self.end_headers()
+        self.wfile.write(value)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: ccache's own log counts."""

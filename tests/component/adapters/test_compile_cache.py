@@ -1,0 +1,247 @@
+"""Compile caches as ccache in the build container meets them: HTTP there, a socket, and what answers here."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from builder.adapters.compile_cache import FolderCache, compile_cache, served
+from builder.errors import BuilderError, CheckFailedError, DiskError, TransferError, ValidationError
+from builder.inside import storage
+from builder.ports import CompileCaches
+from tests.support.fakes.ports import FakeReporter
+
+KEY = "ab/cdefghijklmnopqrstuvwxyz01234"
+"""Of ccache 4.7's form."""
+
+
+@dataclass
+class Ccache:
+    """What ccache in the container does."""
+
+    variables: dict[str, str]
+
+    def ask(self, method: str, path: str, value: bytes | None = None) -> tuple[int, bytes]:
+        address = self.variables["CCACHE_SECONDARY_STORAGE"].partition("|")[0]
+        try:
+            with urlopen(Request(f"{address}/{path}", value, method=method)) as answer:
+                return answer.status, answer.read()
+        except HTTPError as error:
+            error.close()
+            return error.code, b""
+
+
+@contextmanager
+def ccache(caches: CompileCaches, reporter: FakeReporter | None = None) -> Iterator[Ccache]:
+    with served(caches, reporter or FakeReporter()) as path, storage.served(path) as variables:
+        yield Ccache(variables)
+
+
+class Broken(FolderCache):
+    """A server that goes away after some answers."""
+
+    def __init__(self, left: int = 0) -> None:
+        super().__init__(Path("broken"))
+        self._left = left
+
+    def get(self, key: str) -> bytes | None:
+        self._ask()
+        return b"of the broken one"
+
+    def has(self, key: str) -> bool:
+        self._ask()
+        return False
+
+    def put(self, key: str, value: bytes) -> None:
+        self._ask()
+
+    def _ask(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise TransferError("broken does not answer", cause="cut")
+
+
+def test_what_one_build_puts_another_one_gets(tmp_path: Path) -> None:
+    reporter, value = FakeReporter(), bytes(range(256)) * 9000
+    caches = CompileCaches(shared=FolderCache(tmp_path))
+    with ccache(caches, reporter) as one:
+        assert one.variables["CCACHE_RESHARE"] == "1"
+        assert one.ask("GET", KEY) == (404, b"")
+        assert one.ask("HEAD", KEY) == (404, b"")
+        assert one.ask("PUT", KEY, value) == (201, b"")
+    assert reporter.lines == [f"{tmp_path}: 0 of 1 objects found, 1 new"]
+    with ccache(caches, reporter) as two:
+        assert two.ask("HEAD", KEY) == (200, b"")
+        assert two.ask("GET", KEY) == (200, value)
+        assert two.ask("GET", KEY) == (200, value), "over the connection that is kept"
+    assert reporter.lines[-1] == f"{tmp_path}: 2 of 2 objects found, 0 new"
+    assert (tmp_path / KEY).read_bytes() == value, "as ccache lays a folder out"
+    assert caches.readable[0].usage() == (1, len(value))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../secret", "ab/../../secret", "ab/%2e%2e%2fsecret", "/etc/passwd", "ab/CDEFGHIJKLMNOP", "", "a b/c"],
+)
+def test_what_is_no_key_leads_nowhere(tmp_path: Path, path: str) -> None:
+    (tmp_path / "secret").write_text("secret")
+    with ccache(CompileCaches(shared=FolderCache(tmp_path / "cache"))) as one:
+        assert one.ask("GET", path.replace(" ", "%20"))[0] == 404
+        assert one.ask("PUT", path.replace(" ", "%20"), b"mine")[0] == 507
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["secret"]
+    assert (tmp_path / "secret").read_text() == "secret"
+
+
+def test_what_was_compiled_ahead_is_only_read(tmp_path: Path) -> None:
+    ahead = FolderCache(tmp_path / "ahead")
+    ahead.put(KEY, b"ahead")
+    with ccache(CompileCaches(ahead=ahead)) as one:
+        assert one.variables["CCACHE_SECONDARY_STORAGE"].endswith("|read-only")
+        assert "CCACHE_RESHARE" not in one.variables
+        assert one.ask("GET", KEY) == (200, b"ahead")
+    shared = FolderCache(tmp_path / "shared")
+    with ccache(CompileCaches(ahead=ahead, shared=shared)) as one:
+        one.ask("PUT", "cd/efghijklmnop", b"made")
+        assert one.ask("GET", "cd/efghijklmnop") == (200, b"made")
+        assert one.ask("GET", KEY) == (200, b"ahead")
+    assert (ahead.usage()[0], shared.usage()[0]) == (1, 1)
+
+
+def test_an_object_that_no_message_can_hold_is_not_kept(tmp_path: Path) -> None:
+    large, cache = bytes(15 << 20), FolderCache(tmp_path)
+    with ccache(CompileCaches(shared=cache)) as one:
+        assert one.ask("PUT", KEY, large)[0] == 507
+        cache.put(KEY, large)
+        assert one.ask("GET", KEY)[0] == 404
+        assert one.ask("PUT", KEY, large[:-100]) == (201, b"")
+        assert one.ask("GET", KEY) == (200, large[:-100])
+
+
+def test_a_server_that_goes_away_is_told_once_and_the_build_goes_on() -> None:
+    reporter = FakeReporter()
+    with ccache(CompileCaches(shared=Broken(left=1)), reporter) as one:
+        assert one.ask("GET", KEY) == (200, b"of the broken one")
+        assert one.ask("GET", KEY) == (404, b"")
+        assert one.ask("PUT", KEY, b"made") == (201, b"")
+        assert one.ask("HEAD", KEY)[0] == 200, "so that ccache brings nothing"
+    assert [line for line in reporter.lines if line[0] == "!"] == [
+        "! broken does not answer: cut. The build goes on without it."
+    ]
+
+
+def test_a_result_that_cannot_be_kept_is_an_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(TransferError, match="broken does not answer: cut"),
+        ccache(CompileCaches(into=Broken())) as one,
+    ):
+        one.ask("PUT", KEY, b"made")
+    with (
+        pytest.raises(CheckFailedError, match="ccache kept nothing"),
+        ccache(CompileCaches(into=FolderCache(tmp_path))),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_result_may_be_of_an_earlier_run(tmp_path: Path, method: str) -> None:
+    FolderCache(tmp_path).put(KEY, b"made")
+    with ccache(CompileCaches(into=FolderCache(tmp_path))) as one:
+        assert one.ask(method, KEY)[0] == 200
+
+
+def test_a_result_has_what_was_found_elsewhere_too(tmp_path: Path) -> None:
+    shared, into = FolderCache(tmp_path / "shared"), FolderCache(tmp_path / "into")
+    shared.put(KEY, b"made")
+    with ccache(CompileCaches(shared=shared, into=into)) as one:
+        assert one.ask("GET", KEY) == (200, b"made")
+    assert into.get(KEY) == b"made"
+
+
+def test_an_agent_that_is_asked_for_anything_else_refuses(tmp_path: Path) -> None:
+    with (
+        served(CompileCaches(shared=FolderCache(tmp_path)), FakeReporter()) as path,
+        socket.socket(socket.AF_UNIX) as client,
+    ):
+        client.connect(str(path))
+        client.sendall(b"\0\0\0\1\13")  # SSH_AGENTC_REQUEST_IDENTITIES
+        assert client.recv(100) == b"\0\0\0\1\5", "SSH_AGENT_FAILURE"
+
+
+def test_without_a_socket_ccache_is_told_nothing(tmp_path: Path) -> None:
+    with storage.served(tmp_path / "none") as variables:
+        assert variables == {}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "http://host",
+        "redis://",
+        "redis:///0",
+        "redis://host/zero",
+        "s3://",
+        "s3:///prefix",
+        "s3://b?x=1",
+        "redis://[::1",
+    ],
+)
+def test_addresses_that_lead_nowhere_are_refused(address: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        compile_cache(address, "--into", {})
+    assert str(refused.value).startswith(f"--into {address!r} is no compile cache. Like redis://HOST:6379, ")
+
+
+@pytest.mark.parametrize("address", ["redis://:hush@host", "redis://me:hush@host:1/2", "s3://me:hush@bucket"])
+def test_a_password_in_an_address_is_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(ValidationError, match=r"^--into holds a password: .*REDISCLI_AUTH") as refused:
+        compile_cache(address, "--into", {})
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\xff garbage \r\n", b""])
+@pytest.mark.parametrize("address", ["redis://127.0.0.1:{port}", "s3://bucket"])
+def test_a_server_of_another_kind_does_not_answer(
+    address: str, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with babbling(said) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "alice")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a secret")
+        with pytest.raises(BuilderError, match=r"does not answer|refuses") as refused:
+            compile_cache(address.format(port=port), "--into", {}).require()
+    assert "\n" not in str(refused.value)
+    assert "a secret" not in str(refused.value)
+
+
+@contextmanager
+def babbling(said: bytes) -> Iterator[int]:
+    """A port where everybody is told the same."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=_babble, args=(server, said), daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def _babble(server: socket.socket, said: bytes) -> None:
+    while True:
+        try:
+            with server.accept()[0] as connection:
+                connection.recv(1000)
+                connection.sendall(said)
+        except OSError:
+            return
+
+
+def test_a_folder_that_cannot_be_made_is_a_disk_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((DiskError, ValidationError), match="file"):
+        compile_cache(str(tmp_path / "file" / "below"), "--into", {}).require()

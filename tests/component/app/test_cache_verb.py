@@ -1,0 +1,98 @@
+"""cache: what the compile caches hold, and what they answered of the builds in dist."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.compile_cache import FolderCache
+from builder.app.command_line import shared_cache
+from builder.app.verbs import show_caches
+from builder.builds.wiring import Wiring
+from builder.console import Console
+from builder.errors import ToolMissingError
+from builder.package.build_record import dumps, record_name
+from builder.ports import Held
+from tests.support.fakes.ports import FakeEngine, FakeReporter, NoEngine
+from tests.support.schemas import schema
+from tests.unit.package.test_build_record import COMPILED, REPACKED
+
+MOUNTS = (
+    Held("cache", "ortpacks-legacy", "1", 926_800_000, "3 hours ago"),
+    Held("cache", "ortpacks-ccache", "2", 74_000_000),
+)
+
+
+def shop(root: Path, dist: Path, engine: object, env: dict[str, str] | None = None) -> Wiring:
+    made = Wiring(root, dist=dist, reporter=FakeReporter())
+    made.__dict__["engine"] = engine
+    made.env = env or {}
+    made.console = Console(stream=io.StringIO(), env={})
+    return made
+
+
+def shown(wiring: Wiring) -> list[str]:
+    stream = wiring.console._stream
+    assert isinstance(stream, io.StringIO)
+    return stream.getvalue().splitlines()
+
+
+@pytest.fixture
+def full(root: Path, tmp_path: Path) -> tuple[Wiring, FolderCache]:
+    for record in (COMPILED, REPACKED):
+        (tmp_path / record_name(record.package)).write_text(dumps(record))
+    cache = FolderCache(tmp_path / "shared")
+    cache.put("ab/cdefghijklm", bytes(1_500_000))
+    return shop(root, tmp_path, FakeEngine(holds=MOUNTS)), cache
+
+
+def test_what_is_held_and_what_was_answered(
+    full: tuple[Wiring, FolderCache],
+) -> None:
+    wiring, cache = full
+    show_caches(wiring, cache, as_json=False)
+    assert shown(wiring) == [
+        "     74.0 MB  ortpacks-ccache, used never",
+        "    926.8 MB  ortpacks-legacy, used 3 hours ago",
+        "  1,000.8 MB  on the engine; ./run clean --cache drops all of it",
+        f"      1.5 MB  {cache.name}: 1 objects; its server drops them",
+        f"{COMPILED.package}: 3 of 530 units from ccache",
+    ]
+
+
+def test_as_json(full: tuple[Wiring, FolderCache]) -> None:
+    wiring, cache = full
+    show_caches(wiring, None, as_json=True)
+    show_caches(wiring, cache, as_json=True)
+    alone, told = map(json.loads, shown(wiring))
+    for each in (alone, told):
+        schema("cache").validate(each)
+    assert alone["shared"] is None
+    assert told["shared"] == {"address": cache.name, "objects": 1, "bytes": 1_500_000}
+    assert [one["bytes"] for one in told["engine"]] == [74_000_000, 926_800_000]
+    assert told["builds"] == [{"package": COMPILED.package, "units": 530, "cache_hits": 3}]
+
+
+def test_without_an_engine_there_is_nothing_to_show(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ToolMissingError):
+        show_caches(shop(root, tmp_path, NoEngine()), None, as_json=False)
+
+
+def test_the_shared_one_is_named_by_flag_or_variable_and_may_be_away(root: Path, tmp_path: Path) -> None:
+    folder = {"ORTPACKS_COMPILE_CACHE": str(tmp_path / "variable")}
+    named = shared_cache(shop(root, tmp_path, FakeEngine(), folder))
+    assert named is not None
+    assert named.name == str(tmp_path / "variable")
+    flagged = shared_cache(shop(root, tmp_path, FakeEngine(), folder), str(tmp_path / "flag"))
+    assert flagged is not None
+    assert flagged.name == str(tmp_path / "flag")
+    assert shared_cache(shop(root, tmp_path, FakeEngine())) is None
+    away = shop(root, tmp_path, FakeEngine(), {"ORTPACKS_COMPILE_CACHE": "redis://127.0.0.1:1"})
+    assert shared_cache(away) is None
+    assert isinstance(away.reporter, FakeReporter)
+    (warned,) = away.reporter.lines
+    assert warned.startswith("! redis://127.0.0.1:1 does not answer: Error 111 connecting to 127.0.0.1:1.")
+    assert warned.endswith("Connection refused. The build goes on without it.")

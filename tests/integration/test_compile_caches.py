@@ -1,0 +1,193 @@
+"""Compile caches on a real Redis and on moto's S3; and objects that somebody else has put there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.compile_cache import compile_cache
+from builder.binary.library import read_library
+from builder.binary.library_names import PROVIDER
+from builder.builds.wiring import Wiring
+from builder.errors import TransferError, ValidationError
+from builder.findings.finding import Code, Finding, Severity
+from builder.ports import CompileCache, CompileCaches
+from builder.rules.device_code import hold_provider
+from tests.component.adapters.test_compile_cache import KEY, ccache
+from tests.integration.test_nvcc import Toolchain, container, toolchain
+from tests.support import ROOT
+from tests.support.cache_servers import (
+    BUCKET,
+    PASSWORD,
+    Server,
+    redis_server,
+    s3_environment,
+    s3_server,
+)
+from tests.support.fakes.ports import FakeReporter
+
+pytestmark = pytest.mark.integration
+
+__all__ = ["container", "toolchain"]
+
+
+@dataclass
+class Place:
+    """A server, and the address of a cache on it."""
+
+    server: Server
+    address: str
+    env: dict[str, str]
+
+    def cache(self) -> CompileCache:
+        return compile_cache(self.address, "--compile-cache", self.env)
+
+
+@pytest.fixture(params=["redis", "s3"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    if request.param == "redis":
+        with redis_server() as server:
+            yield Place(server, f"redis://127.0.0.1:{server.port}/2", {"REDISCLI_AUTH": PASSWORD})
+        return
+    with s3_server() as server:
+        for name, value in s3_environment(server).items():
+            monkeypatch.setenv(name, value)
+        yield Place(server, f"s3://{BUCKET}/ours", {})
+
+
+def test_objects_go_there_and_come_back(place: Place) -> None:
+    value, cache = bytes(range(256)) * 10_000, place.cache()
+    cache.require()
+    reporter = FakeReporter()
+    with ccache(CompileCaches(shared=cache), reporter) as one:
+        assert [one.ask("HEAD", KEY)[0], one.ask("GET", KEY)[0]] == [404, 404]
+        assert one.ask("PUT", KEY, value)[0] == 201
+        assert one.ask("HEAD", KEY)[0] == 200
+        assert one.ask("GET", KEY) == (200, value)
+    assert place.cache().usage() == (1, len(value))
+    assert reporter.lines == [f"{place.address}: 1 of 2 objects found, 1 new"]
+
+
+def test_a_server_that_is_cut_off_is_told_once(place: Place) -> None:
+    cache, reporter = place.cache(), FakeReporter()
+    with ccache(CompileCaches(shared=cache), reporter) as one:
+        one.ask("PUT", KEY, b"made")
+        place.server.kill()
+        assert [one.ask("GET", KEY)[0], one.ask("PUT", KEY, b"made")[0]] == [404, 201]
+    (warned,) = [line for line in reporter.lines if line[0] == "!"]
+    assert warned.startswith(f"! {place.address} does not answer: ")
+    assert warned.endswith(" The build goes on without it.")
+    with pytest.raises(TransferError, match="does not answer"):
+        place.cache().require()
+
+
+def test_a_server_that_refuses_is_told_with_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    with redis_server() as server:
+        for env in ({}, {"REDISCLI_AUTH": "another"}):
+            with pytest.raises(ValidationError, match=r"refuses: .* REDISCLI_AUTH has the password"):
+                compile_cache(f"redis://127.0.0.1:{server.port}", "--into", env).require()
+    with s3_server(strangers=1) as service:
+        for name, value in s3_environment(service).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(
+            ValidationError, match=r"refuses: 403 Forbidden: InvalidAccessKeyId\. .*AWS_ACCESS_KEY_ID"
+        ):
+            compile_cache(f"s3://{BUCKET}", "--into", {}).require()
+    with s3_server() as service:
+        for name, value in s3_environment(service).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(ValidationError, match=r"s3://nobodys refuses: 404 Not Found: NoSuchBucket\. "):
+            compile_cache("s3://nobodys", "--into", {}).require()
+
+
+def test_an_object_with_a_damaged_byte_is_made_again(toolchain: Toolchain) -> None:
+    """ccache has a checksum in each."""
+    made = fill(toolchain, "store", "nvcc")
+    sound, pieces = (toolchain.folder / "unit.o").read_bytes(), toolchain.made()
+    for file in made.values():
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    toolchain.compile(SET, nvcc=taking("store", "nvcc"))
+    assert toolchain.made() == pieces
+    assert (toolchain.folder / "unit.o").read_bytes() == sound
+
+
+def test_an_object_of_another_architecture_is_refused_by_nvidias_packer(toolchain: Toolchain) -> None:
+    """Sound by ccache's checksum, under the key of sm_52, and made for sm_50."""
+    of_50, of_52 = (fill(toolchain, arch, f"NVCC_ONLY={arch} nvcc") for arch in ("50", "52"))
+    result_beside(of_52, of_50).write_bytes(result_beside(of_50, of_52).read_bytes())
+    with pytest.raises(AssertionError, match="elf arch does not match user-specified arch"):
+        toolchain.compile(SET, nvcc=taking("52", "nvcc"))
+
+
+def test_a_unit_that_lacks_an_architecture_is_found_by_the_check(toolchain: Toolchain) -> None:
+    poison(toolchain, by=lambda: fill(toolchain, "less", WHOLE, SET[:-1]), less=SET[:-1])
+    (finding,) = findings(toolchain)
+    assert (finding.code, finding.message) == (Code.A001, "no SASS for sm_70 in any of 1 containers")
+
+
+def test_other_instructions_are_found_by_nothing(toolchain: Toolchain) -> None:
+    """Who may write to a cache is trusted: docs/scaling.md says so."""
+
+    def fill_with_another_factor() -> dict[str, Path]:
+        (toolchain.folder / "scale.h").write_text("#define SCALE 3\n")
+        return fill(toolchain, "other", WHOLE)
+
+    toolchain.compile(SET, nvcc=PIECES)
+    sound = (toolchain.folder / "unit.o").read_bytes()
+    poison(toolchain, by=fill_with_another_factor, less=SET)
+    assert (toolchain.folder / "unit.o").read_bytes() != sound
+    assert findings(toolchain) == []
+
+
+SET = ("50:50", "50:52", "60:60", "60:61", "70:70")
+"""That of legacy."""
+
+PIECES = "nvcc -Xcompiler=-fPIC"
+
+WHOLE = "ccache /usr/local/cuda/bin/nvcc -Xcompiler=-fPIC"
+"""ccache stands before the unit too."""
+
+
+def fill(toolchain: Toolchain, store: str, nvcc: str, codes: tuple[str, ...] = SET) -> dict[str, Path]:
+    """Compile into an empty cache; what it holds then, by key."""
+    toolchain.sh("rm -rf ccache")
+    toolchain.compile(codes, nvcc=f"CCACHE_SECONDARY_STORAGE=file:/unit/{store} {nvcc}")
+    folder = toolchain.folder / store
+    return {str(file.relative_to(folder)): file for file in folder.glob("??/*")}
+
+
+def taking(store: str, nvcc: str) -> str:
+    """nvcc on another machine, which takes from the cache."""
+    return f"rm -rf ccache unit.o; CCACHE_SECONDARY_STORAGE='file:/unit/{store}|read-only' {nvcc}"
+
+
+def result_beside(mine: dict[str, Path], others: dict[str, Path]) -> Path:
+    """The one result that the others do not have, by the fourth byte of ccache's header; 1 is a manifest."""
+    (found,) = (mine[key] for key in mine.keys() - others.keys() if mine[key].read_bytes()[3] == 0)
+    return found
+
+
+def poison(toolchain: Toolchain, by: Callable[[], dict[str, Path]], less: tuple[str, ...]) -> None:
+    """Give the unit's key the result of another compile, and compile with that cache."""
+    sound = fill(toolchain, "whole", WHOLE)
+    ours = result_beside(sound, fill(toolchain, "pieces", PIECES))
+    theirs = result_beside(by(), fill(toolchain, "their-pieces", PIECES, less))
+    ours.write_bytes(theirs.read_bytes())
+    (toolchain.folder / "scale.h").write_text("#define SCALE 2\n")
+    toolchain.made()
+    toolchain.compile(SET, nvcc=taking("whole", WHOLE))
+    assert toolchain.made() == [], "nothing but the poisoned unit"
+
+
+def findings(toolchain: Toolchain) -> list[Finding]:
+    """What the check says of a provider that consists of the unit."""
+    done = toolchain.sh("g++ -shared -o unit.so unit.o -L/usr/local/cuda/lib64 -lcudart_static")
+    assert done.returncode == 0, done.stderr
+    read = read_library(PROVIDER, (toolchain.folder / "unit.so").read_bytes())
+    variant = Wiring(ROOT).project.variants["legacy"]
+    return [*hold_provider(PROVIDER, read.containers, variant, Severity.ERROR)]

@@ -1,0 +1,103 @@
+"""Servers that compile caches are on: Debian's redis-server, and moto's S3, which pip installs once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from builder.builds.wiring import Wiring
+from builder.files.file_lock import exclusive
+from tests.support import ROOT
+
+PASSWORD = "correct horse"
+
+BUCKET = "objects"
+
+KEYS = {"AWS_ACCESS_KEY_ID": "alice", "AWS_SECRET_ACCESS_KEY": "a secret", "AWS_REGION": "us-east-1"}
+
+_MOTO = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
+
+
+class Server:
+    """A process that listens on a port of 127.0.0.1."""
+
+    def __init__(self, argv: Sequence[str], port: int, env: Mapping[str, str] | None = None) -> None:
+        self.port = port
+        self._process = subprocess.Popen(
+            argv, env={**os.environ, **(env or {})}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 60
+        while not _listens(port):
+            assert self._process.poll() is None, f"{argv[0]} ended"
+            assert time.monotonic() < deadline, f"{argv[0]} does not listen"
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def redis_server(port: int | None = None) -> Iterator[Server]:
+    """A Redis whose password is ``PASSWORD``."""
+    program = shutil.which("redis-server")
+    if program is None:
+        pytest.skip("needs redis-server on PATH (Debian: apt-get install redis-server)")
+    port = port or free_port()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--requirepass", PASSWORD]
+    server = Server([program, *options], port)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@contextmanager
+def s3_server(strangers: int | None = None) -> Iterator[Server]:
+    """An S3 service with an empty bucket, ``BUCKET``; after ``strangers`` requests it knows nobody."""
+    port = free_port()
+    env = {} if strangers is None else {"INITIAL_NO_AUTH_ACTION_COUNT": str(strangers)}
+    server = Server([str(_moto()), "-H", "127.0.0.1", "-p", str(port)], port, env)
+    try:
+        urlopen(Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")).close()
+        yield server
+    finally:
+        server.kill()
+
+
+def s3_environment(server: Server) -> dict[str, str]:
+    return {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.port}"}
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _moto() -> Path:
+    """The program, in an environment of its own below the cache: with moto come 25 packages."""
+    folder = Wiring(ROOT).cache / "moto-5.2.5"
+    program = folder / "bin/moto_server"
+    with exclusive(folder.with_suffix(".lock"), lambda: None):
+        if not program.exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+            argv = [str(folder / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", *_MOTO]
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"moto's server cannot be installed from PyPI: {done.stderr.strip()[-200:]}")
+    return program
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

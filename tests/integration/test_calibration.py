@@ -112,12 +112,14 @@ def test_packed_lto_ir_is_obfuscated() -> None:
         ("-cuda", 0x15, Kind.PTX),
         ("-opencl", 0x19, Kind.PTX),
         ("-host=linux", 0x11, Kind.PTX),
+        ("-host=windows", 0x41, Kind.PTX),
         ("-32", 0x10, Kind.OTHER),
         ("-host=mac", 0x21, Kind.OTHER),
-        ("-host=windows", 0x41, Kind.OTHER),
     ],
 )
-def test_what_is_not_for_64_bit_linux_is_of_no_known_kind(option: str, flags: int, kind: Kind) -> None:
+def test_what_is_neither_for_64_bit_linux_nor_windows_is_of_no_known_kind(
+    option: str, flags: int, kind: Kind
+) -> None:
     (_, ptx) = compiled(SMALL, "75")
     data = packed([ptx], option, "-compress=false")
     assert _flags(data) == flags

@@ -48,7 +48,7 @@ def workflows(root: Path, tmp_path: Path) -> Path:
 
 
 def test_our_workflows_pass(referees: Referees, workflows: Path) -> None:
-    assert len(list(workflows.glob("*.yml"))) == 2
+    assert len(list(workflows.glob("*.yml"))) == 3
     assert complaints(referees, workflows) == []
 
 

@@ -156,7 +156,7 @@ def test_each_argument_of_a_step_has_a_value(project: Project, lock: Lock, base:
     text = rendered(decided(project, base), lock).dockerfile
     assert '/bin/sh", "-euc' in text
     arguments = re.findall(r"^ARG (.*)$", text, re.MULTILINE)
-    assert len(arguments) == 3
+    assert len(arguments) == 4
     assert [one for one in arguments if "=" not in one] == []
 
 

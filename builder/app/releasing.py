@@ -26,7 +26,7 @@ from builder.builds.wiring import Wiring
 from builder.errors import IntegrityError, NothingToDoError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.formats.package_names import CUDA
-from builder.formats.trust import root_name
+from builder.formats.trust import parse_root, root_name
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project
 from builder.release.assets import ReleaseHost
@@ -297,6 +297,8 @@ def write_root(wiring: Wiring, change: RootChange, keys: Sequence[Path]) -> None
     Raises ``ConfigError``, and ``NothingToDoError`` without a change and keys.
     """
     folder, roots = wiring.root / ROOTS, roots_in(wiring.root / ROOTS)
+    for number, content in enumerate(roots, start=1):
+        parse_root(content, str(folder / root_name(number)))
     who = signers(keys, wiring.env)
     if change == RootChange() and not (who and roots):
         raise NothingToDoError(

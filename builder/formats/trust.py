@@ -100,19 +100,23 @@ def read_root(content: bytes, where: str, before: Optional[Root] = None) -> Root
 
     Without ``before`` the file is trusted for where it was found. Raises ``IntegrityError``.
     """
-    envelope = _envelope(content, where)
-    fields = _fields(_RootFields, envelope, where)
-    root = Root(
-        fields.version,
-        _time(fields.expires, where),
-        _role(fields, "root", where),
-        _role(fields, "targets", where),
-    )
+    root, envelope = parse_root(content, where), _envelope(content, where)
     for role in (root.root, *([before.root] if before else [])):
         _require_signatures(envelope, role, where)
     if before is not None and root.version != before.version + 1:
         raise IntegrityError(f"{where} has version {root.version}, {before.version + 1} is wanted.")
     return root
+
+
+def parse_root(content: bytes, where: str) -> Root:
+    """The root in a file, whoever has signed it. Raises ``IntegrityError``."""
+    fields = _fields(_RootFields, _envelope(content, where), where)
+    return Root(
+        fields.version,
+        _time(fields.expires, where),
+        _role(fields, "root", where),
+        _role(fields, "targets", where),
+    )
 
 
 def read_targets(content: bytes, where: str, root: Root) -> SignedRelease:

@@ -128,10 +128,10 @@ def signed_targets(files: Iterable[LocalFile], before: bytes | None, signing: Si
     """
     named = {file.name: {"length": file.size, "hashes": {"sha256": file.sha256}} for file in files}
     root = signing.newest
-    if before is not None and _still_holds(before, named, signing.now):
+    if before is not None and _is_signed(before, root) and _still_holds(before, named, signing.now):
         content = before
     else:
-        content = envelope(
+        unsigned = envelope(
             {
                 "_type": "targets",
                 "spec_version": _SPECIFICATION,
@@ -140,8 +140,8 @@ def signed_targets(files: Iterable[LocalFile], before: bytes | None, signing: Si
                 "targets": dict(sorted(named.items())),
             }
         )
-    trusted = [signer for signer in signing.signers if key_id(signer.public) in root.targets.keys]
-    content = with_signatures(content, trusted) if trusted and not _is_signed(content, root) else content
+        trusted = [signer for signer in signing.signers if key_id(signer.public) in root.targets.keys]
+        content = with_signatures(unsigned, trusted)
     read_targets(content, TARGETS, root)
     return content
 

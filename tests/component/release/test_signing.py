@@ -153,3 +153,23 @@ def test_roots_are_made_and_signed_in_turn(keys: dict[str, Path], place: Place) 
     assert "Nothing is to be changed or signed" in place.fails(3, "root")
     assert "could sign nothing" in place.fails(2, "root", "--threshold=3")
     assert "No such file" in place.fails(2, "root", "--sign=/nowhere")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"signed": 1, "signatures": []}', FIRST[:200]])
+def test_a_damaged_root_is_named_and_left_as_it_is(
+    keys: dict[str, Path], place: Place, damage: bytes
+) -> None:
+    (place.folder / ROOTS).mkdir()
+    file = place.folder / ROOTS / "1.root.json"
+    file.write_bytes(damage)
+    for change in ((), ("--threshold=1",)):
+        assert str(file) in place.fails(7, "root", *change, f"--sign={keys['pem']}")
+    assert file.read_bytes() == damage
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"signed": {}}'])
+def test_a_damaged_signature_in_dist_is_made_anew(desk: Desk, damage: bytes) -> None:
+    (desk.dist / TARGETS).write_bytes(damage)
+    desk.signing = signing()
+    desk.publish()
+    assert read_targets(desk.github.contents(TAG)[TARGETS], TARGETS, read_root(FIRST, "root")).files

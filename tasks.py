@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from invoke.context import Context
@@ -38,9 +39,14 @@ publish, release_status, mirror = releasing.publish, releasing.release_status, r
 root = releasing.root
 
 
-@over_variants()
-def plan(chosen: ChosenVariants) -> None:
+@over_variants(json="as JSON; messages go to standard error")
+def plan(chosen: ChosenVariants, json: bool = False) -> None:
     """Show base, origin, version, profile and time of a build, and why; build nothing."""
+    if json:
+        console = chosen.wiring.console
+        chosen.wiring.speak_on(sys.stderr)
+        console.show(verbs.plans_json(chosen.builds().values()))
+        return
     for one in chosen.builds().values():
         one.show_plan()
 
@@ -317,11 +323,11 @@ def bench(
     measure(make_wiring(dist), provider, package, model, files, threads)
 
 
-@verb()
-def doctor(_context: Context) -> None:
+@verb(json="as JSON")
+def doctor(_context: Context, json: bool = False) -> None:
     """Say what is here and what is missing for a build."""
-    if not quality.doctor(make_wiring()):
-        raise Exit("something is missing; see ✗ above", code=1)
+    if not quality.doctor(make_wiring(), as_json=json):
+        raise Exit("something is missing; see above", code=1)
 
 
 @verb(refresh="pin everything anew, not only what has no pin yet")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -150,8 +152,11 @@ def _workflow_gates(wiring: Wiring) -> Iterator[tuple[str, ...]]:
         wiring.reporter.warn("gate actionlint does not run: it is not on PATH (github.com/rhysd/actionlint)")
 
 
-def doctor(wiring: Wiring) -> bool:
-    """Report what a build needs and this machine has or lacks; whether all of it is here."""
+def doctor(wiring: Wiring, *, as_json: bool) -> bool:
+    """Report what a build needs and this machine has or lacks; whether all of it is here.
+
+    The schema of the JSON form is ``docs/schemas/doctor.schema.json``.
+    """
     probes = {
         "python": platform.python_version,
         "variants.yaml": lambda: f"{len(wiring.project.variants)} variants",
@@ -162,17 +167,31 @@ def doctor(wiring: Wiring) -> bool:
         "cache": lambda: _space(wiring.cache),
         "dist": lambda: _space(wiring.dist),
     }
-    answers = [_probe(wiring, name, probe) for name, probe in probes.items()]
-    return all(answers)
+    found = []
+    for name, probe in probes.items():
+        one = _probe(name, probe)
+        found.append(one)
+        if not as_json:
+            wiring.reporter.say(f"{'✓' if one.ok else '✗'} {one.name:<14} {one.message}")
+    if as_json:
+        wiring.console.show(json.dumps({"format": 1, "checks": [asdict(one) for one in found]}, indent=2))
+    return all(one.ok for one in found)
 
 
-def _probe(wiring: Wiring, name: str, probe: Callable[[], str]) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class Prerequisite:
+    """One thing that a build needs, whether it is here, and what is to be said of it."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+def _probe(name: str, probe: Callable[[], str]) -> Prerequisite:
     try:
-        wiring.reporter.say(f"✓ {name:<14} {probe()}")
+        return Prerequisite(name=name, ok=True, message=probe())
     except BuilderError as error:
-        wiring.reporter.say(f"✗ {name:<14} {error}")
-        return False
-    return True
+        return Prerequisite(name=name, ok=False, message=str(error))
 
 
 def _engine(wiring: Wiring) -> str:

@@ -313,6 +313,11 @@ def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) ->
     )
 
 
+def plans_json(builds: Iterable[VariantBuild]) -> str:
+    """The plans as one JSON document (``docs/schemas/plan.schema.json``)."""
+    return json.dumps({"format": 1, "plans": [one.forecast() for one in builds]}, indent=2)
+
+
 def tell_explanation(console: Console, plans: Iterable[BuildPlan]) -> None:
     """Print each plan's differences from the official build, one line each, then the version's notes."""
     for plan in plans:

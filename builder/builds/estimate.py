@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from builder.builds.room import Room
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.inside.costs import Cost, estimate
 from builder.onnxruntime.toolchain import divide, proposed, tools
 from builder.onnxruntime.units import launches, narrowed, unused_options, without_device_code
 from builder.onnxruntime.versions import sm_names
-from builder.project.build_plan import BuildPlan
+from builder.project.build_plan import BuildPlan, package_name
 from builder.project.variants import Origin
 
 _BY_PTXAS = 0.25
@@ -109,6 +110,40 @@ def _is_compiled(output: str, plan: BuildPlan) -> bool:
         or "/core/providers/cuda/" not in output
         or _MINIMAL.fullmatch(output) is not None
     )
+
+
+def forecast(
+    plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None, rooms: Iterable[Room]
+) -> dict[str, object]:
+    """A plan with the time and room it takes, as ``plan --json`` has it (``docs/schemas/plan.schema.json``).
+
+    ``jobs`` is as for ``estimate_lines``.
+    """
+    work = compile_work(plan, costs)
+    compiled = {
+        "cpu_seconds": round(work.total),
+        "longest_unit_cpu_seconds": round(work.longest),
+        "heaviest_unit_mib": work.heaviest,
+        "jobs": jobs,
+        "minutes": None if jobs is None else work.minutes(jobs),
+    }
+    return {
+        "variant": plan.variant.name,
+        "packages": [str(package_name(plan, layout)) for layout in plan.layouts],
+        "base": plan.base,
+        "base_reason": plan.base_reason,
+        "origin": plan.origin.value,
+        "origin_reason": plan.origin_reason,
+        "onnxruntime": plan.ort_version,
+        "profile": plan.profile.value if plan.profile else None,
+        "host": plan.host.value if plan.profile else None,
+        "sm": [str(arch) for arch in plan.variant.sm],
+        "widened_by": [str(arch) for arch in plan.added],
+        "compile": compiled if work.total else None,
+        "room": [
+            {"step": room.step, "bytes": room.size, "folder": str(room.folder)} for room in rooms if room.size
+        ],
+    }
 
 
 def estimate_lines(plan: BuildPlan, costs: Mapping[str, Cost], jobs: int | None) -> Iterator[str]:

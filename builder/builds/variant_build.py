@@ -21,7 +21,7 @@ from builder.builds.artifact import (
 )
 from builder.builds.builders import Builders
 from builder.builds.check_tools import CheckTools
-from builder.builds.estimate import compile_work, estimate_lines
+from builder.builds.estimate import compile_work, estimate_lines, forecast
 from builder.builds.packing import Packer
 from builder.builds.room import Room, engine_rooms, require_room, room_lines, rooms
 from builder.builds.runtime_image import ImageOptions, MadeImage, RuntimeImage, publish_index
@@ -105,6 +105,11 @@ class VariantBuild:
         self._report_estimate(decided)
         for line in room_lines(self._rooms(decided)):
             self._reporter.say(line)
+
+    def forecast(self) -> dict[str, object]:
+        """The plan as a program reads it, with the time and room that building takes."""
+        decided = self.plan()
+        return forecast(decided, self._costs, self._jobs(), self._rooms(decided))
 
     def render(self) -> None:
         """Write the Dockerfiles and the build context into ``dist/<variant>``."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
+from typing import TextIO
 
 from jinja2 import FileSystemLoader
 
@@ -70,6 +71,10 @@ class Wiring:
         self.offline = offline
         self.console = Console(env=self.env)
         self.reporter = reporter or self.console
+
+    def speak_on(self, stream: TextIO) -> None:
+        """Send all messages of this run to ``stream``, so that standard output is one document."""
+        self.console = self.reporter = Console(env=self.env, stream=stream)
 
     @property
     def templates(self) -> Path:

@@ -26,7 +26,7 @@ def test_help_has_a_line_for_each_flag(copied: Place, verb: str, words: str) -> 
     assert done.stdout.startswith(f"Usage: ./run [--core-opts] {verb} ")
     _, _, options = done.stdout.partition("Options:\n")
     flags = [line.split(maxsplit=1) for line in options.splitlines() if line.startswith("  --")]
-    assert flags or verb in {"docs", "doctor"}
+    assert flags or verb == "docs"
     assert [words for words in flags if len(words) == 1] == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.factories.project_copy import NO_ENGINE, NO_ENGINE_MESSAGE, Place
+from tests.support.schemas import schema
 
 
 @pytest.mark.parametrize("verb", ["build", "check", "bundle", "image"])
@@ -83,6 +85,37 @@ def test_doctor_says_what_is_there_and_what_is_not(copied: Place) -> None:
     assert done.returncode == 1
     assert "  ✓ variants.yaml  3 variants\n" in done.stdout
     assert f"  ✗ engine         No Docker engine answers at {NO_ENGINE}" in done.stdout
+
+
+def test_a_program_reads_what_is_missing(copied: Place) -> None:
+    done = copied.run("doctor", "--json")
+    said = json.loads(done.stdout)
+    schema("doctor").validate(said)
+    found = {check["name"]: check["ok"] for check in said["checks"]}
+    assert (done.returncode, found["engine"], found["variants.yaml"]) == (1, False, True)
+
+
+def test_a_program_reads_a_plan(copied: Place) -> None:
+    """Standard output is one document; what is said on the way, of two variants, stands beside it."""
+    variants = ("--variant", "legacy", "--variant", "cpu")
+    done = copied.run("plan", *variants, "--origin", "source", "--base", "assembled", "--json", "--offline")
+    said = json.loads(done.stdout)
+    schema("plan").validate(said)
+    legacy, cpu = said["plans"]
+    assert (legacy["sm"], legacy["profile"], legacy["host"]) == (
+        ["50", "52", "60", "61", "70"],
+        "full",
+        "wheel",
+    )
+    assert legacy["packages"] == [
+        "ortpacks-legacy-1.21.0-cuda12.9-linux-x64",
+        "ortpacks-legacy-1.21.0-cuda12.9-thin-linux-x64",
+    ]
+    assert legacy["compile"]["cpu_seconds"] > 1000
+    assert (legacy["compile"]["jobs"], legacy["compile"]["minutes"]) == (None, None)
+    assert {room["step"] for room in legacy["room"]} >= {"inputs", "compiled", "packages"}
+    assert (cpu["compile"], cpu["sm"], cpu["profile"]) == (None, [], None)
+    assert "legacy   • plan legacy\n" in done.stderr
 
 
 DOCKER = """\

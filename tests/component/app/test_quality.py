@@ -131,7 +131,7 @@ def test_tiers_run_where_a_driver_and_node_are(bench: Bench, tmp_path: Path) -> 
 
 
 def test_doctor_tells_the_engine_in_numbers(bench: Bench) -> None:
-    quality.doctor(bench.shop)
+    quality.doctor(bench.shop, as_json=False)
     assert (
         "✓ engine         Docker 26.1.5, buildx 0.13.1, overlay2, 2 CPUs, 26 GB memory"
         in bench.reporter.lines
@@ -139,7 +139,7 @@ def test_doctor_tells_the_engine_in_numbers(bench: Bench) -> None:
 
 
 def test_doctor_fails_on_one_thing_missing_and_goes_on(bench: Bench, tmp_path: Path) -> None:
-    assert not quality.doctor(bench.shop)
+    assert not quality.doctor(bench.shop, as_json=False)
     assert (
         "✗ mmdebstrap     mmdebstrap is not on PATH: --base assembled needs it (apt-get install mmdebstrap)."
         in bench.reporter.lines

@@ -25,7 +25,7 @@ from builder.app.releasing import show_matrix
 from builder.builds.proving import check_package, verify_packages
 from builder.builds.python_wheels import RUNTIME, SERVICE, make_models, make_wheel
 from builder.builds.runtime_image import ImageOptions
-from builder.builds.variant_build import build_all
+from builder.builds.variant_build import BuildOptions, build_all
 from builder.builds.virtual_cards import asked_for as cards_asked_for
 from builder.errors import ValidationError
 from builder.inspector.answers import Asked, require_sound, require_support, required_devices
@@ -328,6 +328,32 @@ def doctor(_context: Context, json: bool = False) -> None:
     """Say what is here and what is missing for a build."""
     if not quality.doctor(make_wiring(), as_json=json):
         raise Exit("something is missing; see above", code=1)
+
+
+@verb(
+    positional=["what", "called"],
+    what="add",
+    called="the new variant's name",
+    sm="its architectures, with commas between: 75,86,90a",
+)
+def variant(
+    _context: Context,
+    what: str,
+    called: str,
+    sm: str | None = None,
+    base: str = "auto",
+    origin: str | None = None,
+    offline: bool = False,
+) -> None:
+    """Add a variant to variants.yaml: ./run variant add NAME --sm 75,86; refused before it is written."""
+    if what != "add":
+        raise ValidationError(
+            f"variant {what!r} is not add.", advice="Like ./run variant add NAME --sm 75,86."
+        )
+    if sm is None:
+        raise ValidationError("variant add needs --sm.", advice="Like --sm 75,86,90a.")
+    options = BuildOptions(wishes=wishes(base, origin, offline=offline))
+    verbs.add_variant(make_wiring(offline=offline), called, sm.split(","), options)
 
 
 @verb(refresh="pin everything anew, not only what has no pin yet")

@@ -1,4 +1,4 @@
-"""The verbs builds, client, runtime, install, lock, clean, bake and render --explain."""
+"""The verbs builds, client, variant, install, lock, cache, clean, bake and render --explain."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 
 from builder.adapters.git import GitTags
 from builder.adapters.store import FileStore
-from builder.builds.variant_build import VariantBuild
+from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
+from builder.config.addition import with_variant
 from builder.config.project import parse_lock, render_lock
 from builder.console import Console
 from builder.errors import ConfigError, NothingToDoError, ToolMissingError, TransferError, ValidationError
@@ -103,6 +104,22 @@ def _recorded_build(wiring: Wiring, package: Path) -> tuple[Manifest, BuildRecor
         digest = archive.whole(package)
     unlike = contradictions(record, manifest, package.name.removesuffix(PARTS_SUFFIX), digest.sha256)
     return "; ".join(unlike) or (manifest, record, digest.size)
+
+
+def add_variant(wiring: Wiring, name: str, sm: Sequence[str], options: BuildOptions) -> None:
+    """Add a variant to ``variants.yaml``, after showing what building it would come to.
+
+    Nothing is written where the file or the plan refuses it. Raises what ``with_variant`` and
+    ``VariantBuild.show_plan`` do.
+    """
+    path = wiring.root / "variants.yaml"
+    text, wiring.project = with_variant(path.read_text(encoding="utf-8"), path.name, name, sm)
+    VariantBuild(wiring, wiring.project.variants[name], options, wiring.reporter).show_plan()
+    with part_file(path) as file:
+        file.write(text.encode())
+    wiring.reporter.say(
+        f"{path.name} has {name}; what follows from it: `./run docs`, `./run render --golden`"
+    )
 
 
 def write_client(wiring: Wiring, index: str | None) -> Path:

@@ -41,7 +41,7 @@ from builder.inside import costs
 from builder.pipeline.check import native_sm
 from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.pipeline.image import PLATFORMS
-from builder.pipeline.plan import Wishes, choose_base, plan
+from builder.pipeline.plan import PROVIDER_IN_WHEEL, Wishes, choose_base, coverage_to_come, plan
 from builder.pipeline.render import render
 from builder.ports import CompileCaches, Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
@@ -100,8 +100,13 @@ class VariantBuild:
             return decided
 
     def show_plan(self) -> None:
-        """Decide, and report the time that compiling will take and the room that building will."""
+        """Decide, and report the GPUs that it will run on, the time and the room that it will take."""
         decided = self.plan()
+        if self._is_for_cuda:
+            wheel = self._store.unpack
+            self._reporter.say(
+                coverage_to_come(decided, lambda: native_sm(wheel(decided.ort_wheel) / PROVIDER_IN_WHEEL))
+            )
         self._report_estimate(decided)
         for line in room_lines(self._rooms(decided)):
             self._reporter.say(line)

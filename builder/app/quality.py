@@ -23,6 +23,7 @@ from builder.onnxruntime.toolchain import widened
 from builder.pipeline.plan import Decision, Wishes, decide
 from builder.pipeline.render import render
 from builder.project.build_plan import BuildPlan
+from builder.project.inputs import LOCK_MISSING, Lock
 from builder.project.variants import Origin, Project
 
 _GOLDEN = "tests/golden"
@@ -160,7 +161,7 @@ def doctor(wiring: Wiring, *, as_json: bool) -> bool:
     probes = {
         "python": platform.python_version,
         "variants.yaml": lambda: f"{len(wiring.project.variants)} variants",
-        "inputs.lock": lambda: f"{len(wiring.lock.pins)} inputs pinned",
+        "inputs.lock": lambda: _pins(wiring.lock),
         "engine": lambda: _engine(wiring),
         "mmdebstrap": lambda: shutil.which("mmdebstrap", path=wiring.env["PATH"]) or _absent("mmdebstrap"),
         "mirror": lambda: without_userinfo(", ".join(wiring.mirrors.find())),
@@ -185,6 +186,12 @@ class Prerequisite:
     name: str
     ok: bool
     message: str
+
+
+def _pins(lock: Lock) -> str:
+    open_ = [key for key, pin in lock.pins.items() if pin.is_open]
+    pinned = f"{len(lock.pins) - len(open_)} inputs pinned"
+    return f"{pinned}; open: {', '.join(open_)}. {LOCK_MISSING}" if open_ else pinned
 
 
 def _probe(name: str, probe: Callable[[], str]) -> Prerequisite:

@@ -1,4 +1,4 @@
-"""The verbs builds, client, variant, install, lock, cache, clean, bake and render --explain."""
+"""The verbs builds, client, variant, install, cache, clean, bake and render --explain."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from builder.adapters.git import GitTags
-from builder.adapters.store import FileStore
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
 from builder.config.addition import with_variant
-from builder.config.project import parse_lock, render_lock
 from builder.console import Console
-from builder.errors import ConfigError, NothingToDoError, ToolMissingError, TransferError, ValidationError
+from builder.errors import ConfigError, NothingToDoError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import LocalFile, file_digest
 from builder.files.disk import absolute, remove
@@ -25,22 +22,17 @@ from builder.formats import index as index_format
 from builder.formats.index import build_index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import ARCHIVE_SUFFIXES, PARTS_SUFFIX, PLATFORMS, Layout, PackageName, stem
-from builder.gpu.architectures import Capability
 from builder.onnxruntime.explain import Explanation, explain
 from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
 from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
-from builder.pipeline.inspect import read_file
 from builder.ports import CompileCache, Held
 from builder.project.build_plan import BuildPlan
-from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.variants import wanted_inputs
 from builder.release.assets import CHECKSUMS, INDEX
 from builder.release.prepare import CLIENT, LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
 from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
-from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
 
 BUILDS_PAGE = "docs/builds.md"
 
@@ -151,66 +143,6 @@ def install(wiring: Wiring, index: str | None, prefix: str | None, layout: str) 
     where = ["--index", index or str(wiring.dist), *(["--prefix", prefix] if prefix else [])]
     argv = [sys.executable, *program, "install", *where, "--layout", layout]
     return wiring.runner.run(argv, cwd=wiring.root, on_line=wiring.console.show, check=False).code
-
-
-def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
-    """Pin every input of the project in ``inputs.lock``, and nothing else, so that nothing unpinned is built.
-
-    Pins that are there stay, unless ``refresh`` makes them anew. The revision of a git tag or an image that
-    is out of reach stays open, which a release refuses, and is tried again next time. Raises
-    ``TransferError`` when a file cannot be fetched.
-    """
-    path, reporter, wanted = wiring.lock_file, wiring.reporter, wanted_inputs(wiring.project)
-    known = wiring.lock if path.exists() else Lock(pins={})
-    with reporter.step("lock"):
-        good = {key: pin for key, pin in known.pins.items() if pin.sha256 or pin.revision}
-        kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}
-        store = wiring.store(known)
-        fresh = {item.key: _pin(item, wiring, store) for item in wanted if item.key not in kept}
-        for key, pin in fresh.items():
-            if pin.revision is not None or pin.sha256:
-                reporter.say(f"pinned {key} {pin.revision or pin.sha256}")
-        pins = {**kept, **fresh}
-        for key in (key for key in known.pins if key not in pins):
-            reporter.say(f"dropped {key}: no variant needs it any more")
-        reporter.say(f"{len(pins)} inputs, {len(kept)} unchanged")
-    with part_file(path) as file:
-        file.write(render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
-    _read_libraries(wiring, {} if refresh else MISSING)
-
-
-def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:
-    """Write down which GPUs NVIDIA's pinned wheels do not serve, reading those that are not ``known``."""
-    project = wiring.project
-    wheels = {wheel.spec: wheel for wheel in (*project.cuda.libraries.values(), project.cudnn.wheel)}
-    unread = [spec for spec in wheels if spec not in known]
-    if not unread and known.keys() <= wheels.keys():
-        return
-    store = wiring.store(parse_lock(wiring.lock_file.read_text(encoding="utf-8"), wiring.lock_file.name))
-    found = {spec: tuple(devices) for spec, devices in known.items() if spec in wheels}
-    for spec in unread:
-        files = sorted(store.unpack(wheels[spec]).rglob("lib*.so*"))
-        readings = [read_file(file.name, file, symbols=False) for file in files]
-        found[spec] = missing_in([one.coverage for one in readings if one.coverage])
-        lacks = " ".join(map(str, found[spec]))
-        wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
-    with part_file(wiring.root / DATA) as file:
-        file.write(dumps(found).encode())
-
-
-def _pin(item: Input, wiring: Wiring, store: FileStore) -> Pin:
-    """The bytes or, for a git tag or an image, the revision that the input is today."""
-    if item.kind not in (InputKind.GIT, InputKind.IMAGE):
-        return store.pin(item)
-    resolve = GitTags(wiring.runner) if item.kind is InputKind.GIT else wiring.engine.resolve
-    try:
-        return Pin(revision=resolve(item.spec))
-    except (TransferError, ToolMissingError) as error:
-        wiring.reporter.warn(
-            f"{item.key} stays unpinned: local builds work, a release needs ./run lock where it can be "
-            f"reached: {error}"
-        )
-        return Pin()
 
 
 def clean(wiring: Wiring, *, caches: bool, inputs: bool, dry: bool) -> None:

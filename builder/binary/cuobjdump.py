@@ -37,6 +37,13 @@ class ImageCounts:
     ptx: Mapping[Arch, int]
 
 
+KNOWN_IMAGES = ImageCounts(
+    sass={Arch.parse(arch): 1 for arch in ("50", "60", "70", "75", "80", "90", "90a", "100", "120")},
+    ptx={Arch.parse(arch): 1 for arch in ("52", "90")},
+)
+"""What ``builder/binary/known-images.so`` holds: one kernel, compiled by NVRTC 12.9, packed by nvFatbin."""
+
+
 def parse_listings(elf: Completed, ptx: Completed) -> ImageCounts:
     """The counts of a library. Raises ``CuobjdumpError`` for anything but two whole answers that agree."""
     if _says_no_code(elf) != _says_no_code(ptx):

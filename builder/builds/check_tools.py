@@ -14,12 +14,20 @@ from pathlib import Path
 
 from builder.adapters.docker.cuobjdump_container import ContainerInspector
 from builder.builds.wiring import Wiring
-from builder.pipeline.compile import StageBuild, build_image, export, lay_out, virtual_card
+from builder.pipeline.compile import (
+    CHECK_STAGES,
+    StageBuild,
+    build_image,
+    export,
+    lay_out,
+    virtual_card,
+)
 from builder.pipeline.plan import Decision, Wishes, choose_base, decide
 from builder.pipeline.render import render
 from builder.pipeline.selftest import Outputs, SelftestBench, Tensor
 from builder.ports import Inspector, Reporter
 from builder.project.build_plan import Rendered
+from builder.project.inputs import debian_version
 from builder.project.variants import Origin, Variant
 from builder.virtualcard.opening import CardRuntime
 
@@ -41,14 +49,22 @@ class CheckTools:
         return self._place.kit / "ortpacks-smoke"
 
     def inspector(self) -> Inspector:
-        """The cuobjdump of the base's toolchain, in a container."""
-        project = self._wiring.project
-        version = project.bases.assembled.nvcc if self._base == "assembled" else project.cuda.version
-        return ContainerInspector(self._wiring.engine, self.toolchain(), version, self._wiring.cache)
+        """The one cuobjdump of all bases, in a container, tried on a file whose images are known.
+
+        Raises ``CommandError`` where it says something else of that file.
+        """
+        deb = self._wiring.project.bases.assembled.debs["nvcc"]
+        version, pin = debian_version(deb), self._wiring.lock.pins[deb.key]
+        with self._reporter.step("make cuobjdump and try it"), self._locked():
+            image = self._image("cuobjdump", self._rendered())
+            answers = self._wiring.cache / f"cuobjdump-{version}-{pin.sha256[:12]}"
+            made = ContainerInspector(self._wiring.engine, image, version, answers)
+            made.try_out(self._wiring.root / "builder/binary/known-images.so")
+        return made
 
     def toolchain(self) -> str:
-        """The image of the base's toolchain: nvcc, gcc, cuobjdump."""
-        with self._reporter.step("make the image that has cuobjdump"), self._locked():
+        """The image of the base's toolchain: nvcc and gcc."""
+        with self._reporter.step("make the image of the toolchain"), self._locked():
             return self._image("toolchain", self._rendered())
 
     def selftest_bench(self) -> SelftestBench:
@@ -75,7 +91,8 @@ class CheckTools:
     def _export(self, rendered: Rendered) -> None:
         """Build the programs unless they are up to date: another variant may be running them."""
         programs = (self._wiring.templates / "smoke.c", *virtual_card(self._wiring.root))
-        key = self._key(rendered, *(file.read_text(encoding="utf-8") for file in programs))
+        texts = (file.read_text(encoding="utf-8") for file in programs)
+        key = self._key(rendered, rendered.runtime_dockerfile, *texts)
         made = self._place.root / "kit.key"
         if self._smoke.is_file() and made.is_file() and made.read_text(encoding="utf-8") == key:
             return
@@ -105,7 +122,8 @@ class CheckTools:
 
     def _image(self, target: str, rendered: Rendered) -> str:
         """The tag of the image of a stage, which is built unless the engine holds it."""
-        tag = f"ortpacks/{target}:{self._base}-{self._key(rendered, rendered.runtime_dockerfile)[:12]}"
+        text = rendered.runtime_dockerfile if target in CHECK_STAGES else rendered.dockerfile
+        tag = f"ortpacks/{target}:{self._base}-{self._key(rendered, text)[:12]}"
         if self._wiring.engine.has_image(tag):
             return tag
         wheels = rendered.contexts.items() if target == "toolchain" else ()
@@ -120,12 +138,10 @@ class CheckTools:
         return tag
 
     def _key(self, rendered: Rendered, *texts: str) -> str:
-        """Hex sha256 over what the tools are made of: Dockerfile, pins, root file systems and ``texts``."""
+        """Hex sha256 over what the tools are made of: pins, root file systems and ``texts``."""
         systems = [file.stat() for file in sorted(self._place.context.glob("rootfs-*.tar"))]
         times = [f"{system.st_size} {system.st_mtime_ns}" for system in systems]
-        return hashlib.sha256(
-            "\n".join((rendered.dockerfile, rendered.toolchain_key, *times, *texts)).encode()
-        ).hexdigest()
+        return hashlib.sha256("\n".join((rendered.toolchain_key, *times, *texts)).encode()).hexdigest()
 
 
 def tools_of(wiring: Wiring, wishes: Wishes, reporter: Reporter) -> CheckTools:

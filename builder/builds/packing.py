@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
 from builder.adapters.git import revision_of
@@ -43,7 +44,7 @@ from builder.pipeline.gather import Sources, gather, originals
 from builder.pipeline.image import PLATFORMS
 from builder.pipeline.plan import Wishes
 from builder.pipeline.verify import verify
-from builder.ports import Reporter, Store
+from builder.ports import Inspector, Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan, Rendered, Workplace, package_name
 from builder.project.inputs import Input
 from builder.project.variants import Origin
@@ -65,6 +66,15 @@ class Packer:
     store: Store
     reporter: Reporter
 
+    def prepare(self) -> None:
+        """Make what reads the libraries and try it out, before hours of compiling. See ``check``."""
+        _ = self._inspector
+
+    @cached_property
+    def _inspector(self) -> Inspector | None:
+        """cuobjdump, for packages that hold device code."""
+        return self.tools.inspector() if self.tools and self.plan.variant.provider == CUDA else None
+
     def check(self) -> tuple[tuple[Member, ...], BinaryReport]:
         """The members that something needs, and the report on them by our reader and by cuobjdump.
 
@@ -72,8 +82,7 @@ class Packer:
         """
         members = self._gather()
         variant, limits = self.plan.variant, self.wiring.project.check
-        inspector = self.tools.inspector() if self.tools and variant.provider == CUDA else None
-        report = check(members, variant, limits, inspector, self.reporter, leave_out=True)
+        report = check(members, variant, limits, self._inspector, self.reporter, leave_out=True)
         for path in report.unneeded:
             self.reporter.say(f"left out {path}: nothing in the package needs it")
         say_report(report, variant, self.reporter)

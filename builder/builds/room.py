@@ -30,8 +30,9 @@ _PACKED = {Origin.SOURCE: 0.76, Origin.WHEEL: 1.12}
 _COMPILED = 300_000_000
 """What compiling leaves in ``dist/VARIANT`` (``du -s``; ``legacy``, full)."""
 
-_TOOLS = 2_000_000_000
-"""Layers and images of the check tools: 0.92 GB loaded (``docker system df -v``), as much again in layers."""
+_TOOLS = 1_500_000_000
+"""Layers and images of the check tools: 0.17 GB loaded (``docker images``); two root file systems of
+0.65 GB together, as context and as layer."""
 
 _COMPILING = 2_000_000_000
 """Sources 0.4 GB twice, Ninja's tree and ccache 0.95 GB (``buildx du --verbose``; ``legacy``, full)."""
@@ -52,7 +53,8 @@ def rooms(
     """The room of each step outside the engine. The last is free again when the build has ended."""
     packed = {file.source for file in wanted(plan) if file.source}
     wheels = sum(lock.pins[item.key].size for item in packed if item.key in lock.pins)
-    used = (*packed, *rendered.contexts.values(), *rendered.debs, *rendered.sources)
+    compiling = rendered.contexts.values() if plan.origin is Origin.SOURCE else ()
+    used = (*packed, *compiling, *rendered.debs, *rendered.sources)
     to_fetch, to_unpack = store.absent(used)
     yield Room(step="inputs", size=to_fetch, folder=cache)
     yield Room(step="unpacked", size=int(to_unpack * _UNPACKED), folder=cache)
@@ -70,15 +72,13 @@ def engine_rooms(
     ``compiles`` says that it is the one that would compile.
     """
     names = [f"{thing.kind} {thing.name}" for thing in held]
-    ready = any(name.startswith(f"image ortpacks/toolchain:{plan.base}-") for name in names)
-    if not ready:
+    if not any(name.startswith(f"image ortpacks/cuobjdump:{plan.base}-") for name in names):
         yield Room(step="check tools", size=_TOOLS, folder=folder)
     if compiles and plan.origin is Origin.SOURCE and plan.profile:
         compiled = f"cache ortpacks-{plan.variant.name}-{plan.profile.value}-{plan.host.value}-"
         if not any(name.startswith(compiled) for name in names):
             trees = sum(lock.pins[wheel.key].size for wheel in set(rendered.contexts.values()))
-            copied = 0 if ready else int(trees * _UNPACKED)
-            yield Room(step="compile", size=_COMPILING + copied, folder=folder)
+            yield Room(step="compile", size=_COMPILING + int(trees * _UNPACKED), folder=folder)
 
 
 def room_lines(rooms: Iterable[Room]) -> Iterator[str]:

@@ -45,8 +45,8 @@ from builder.pipeline.plan import PROVIDER_IN_WHEEL, Wishes, choose_base, covera
 from builder.pipeline.render import render
 from builder.ports import CompileCaches, Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
-from builder.project.inputs import DebianPackage
-from builder.project.variants import Origin, Variant, on_platform
+from builder.project.inputs import LOCK_MISSING, DebianPackage
+from builder.project.variants import Origin, Variant, base_inputs, on_platform
 from builder.release.preflight import check_plan
 
 
@@ -94,10 +94,19 @@ class VariantBuild:
                 native_sm=native_sm,
                 reporter=self._reporter,
             )
+            self._say_open_pins(decided)
             if self._options.wishes.release:
                 findings = check_plan(decided, self._wiring.lock)
                 require(findings, f"{self._variant.name} cannot be released, so it is not built")
             return decided
+
+    def _say_open_pins(self, decided: BuildPlan) -> None:
+        lock, project = self._wiring.lock, decided.project
+        open_ = [item.key for item in base_inputs(project, decided.base) if lock.is_open(item)]
+        if open_ and decided.origin is Origin.SOURCE:
+            self._reporter.say(
+                f"open     {', '.join(open_)}: fine here, refused for a release. {LOCK_MISSING}"
+            )
 
     def show_plan(self) -> None:
         """Decide, and report the GPUs that it will run on, the time and the room that it will take."""
@@ -145,10 +154,12 @@ class VariantBuild:
             self._require_room(decided)
             rendered = self._render(decided)
             artifact = Artifact(self._wiring, self._place, rendered, self._reporter)
+            packing = self._packing(decided, rendered)
             if decided.origin is Origin.SOURCE:
+                packing.prepare()
                 self._on_a_builder(lambda means: artifact.make(means, anew=self._options.force))
             try:
-                bundled = self._packing(decided, rendered).pack()
+                bundled = packing.pack()
             except (CheckFailedError, IntegrityError):
                 artifact.discard()  # the next build compiles them again
                 raise

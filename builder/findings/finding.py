@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Iterable, Mapping, Sequence
 
-from builder.errors import CheckFailedError
+from builder.errors import CheckFailedError, CommandError
 
 
 class Severity(Enum):
@@ -39,7 +39,7 @@ class Code(Enum):
     A008 = "a library that is of no use without device code holds none that runs"
     A009 = "a GPU that is asked for is not served"
     A101 = "cuobjdump counts other images than the native reader"
-    A102 = "cuobjdump gave no usable answer"
+    A102 = "cuobjdump could not read a library"
     B001 = "a wheel's file is not the one in its RECORD"
     B002 = "a package's name and its manifest disagree"
     B003 = "a file is in the package and not in its manifest"
@@ -231,8 +231,19 @@ def errors(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def require(findings: Sequence[Finding], what: str) -> None:
-    """Raise ``CheckFailedError`` naming every finding if any of them is an error."""
+    """Raise ``CheckFailedError`` naming every finding if any of them is an error.
+
+    ``CommandError`` where the only errors are files that cuobjdump could not read: a tool that fails says
+    nothing of them.
+    """
     failed = errors(findings)
+    if failed and all(finding.code is Code.A102 for finding in failed):
+        raise CommandError(
+            f"{what}, for cuobjdump could not read it: that speaks neither for nor against the package",
+            tail=[str(finding) for finding in failed],
+            advice="Run the same command again; what was compiled is kept. If cuobjdump fails again on this "
+            "file, it is a limit of cuobjdump: please report the line above.",
+        )
     if failed:
         noun = "error" if len(failed) == 1 else "errors"
         raise CheckFailedError(f"{what}: {len(failed)} {noun}", [str(finding) for finding in findings])

@@ -170,7 +170,7 @@ def _cross_check(
         sha256 = (digest or file_digest(member.file)).sha256
         listed = parse_listings(*inspector.list_images(member.file, sha256))
     except CuobjdumpError as error:
-        yield Finding(code=Code.A102, path=path, message=f"{tool} gave no listing: {error}")
+        yield Finding(code=Code.A102, path=path, message=f"{tool} could not read it: {error}")
         return
     differing = disagreements(count_images(reading.containers), listed)
     if differing:

@@ -150,11 +150,12 @@ def export(
         shutil.rmtree(leftover)
     fresh = dest.with_name(f"{dest.name}.part-{os.getpid()}")
     limits = {"JOBS": means.jobs, "MEMORY_MIB": means.memory and means.memory >> 20}
+    contexts = {} if target in CHECK_STAGES else rendered.contexts
     request = ImageBuild(
-        dockerfile=place.dockerfile,
+        dockerfile=_dockerfile(place, target),
         context=place.context,
         target=target,
-        contexts={name: means.store.unpack(wheel) for name, wheel in rendered.contexts.items()},
+        contexts={name: means.store.unpack(wheel) for name, wheel in contexts.items()},
         output=fresh,
         args={name: str(limit) for name, limit in limits.items() if limit is not None}
         | ({"AHEAD": "-".join(architectures)} if architectures else {})
@@ -255,6 +256,14 @@ def advice(log: str) -> str | None:
     return next((sign.advice for sign in _SIGNS if sign.pattern.search(log)), None)
 
 
+CHECK_STAGES = ("bare", "cuobjdump", "kit")
+"""The stages of the Dockerfile of what packages are tried in; the others are of the one that compiles."""
+
+
+def _dockerfile(place: Workplace, target: str) -> Path:
+    return place.runtime_dockerfile if target in CHECK_STAGES else place.dockerfile
+
+
 def build_image(
     place: Workplace,
     target: str,
@@ -269,7 +278,7 @@ def build_image(
     ``trees`` are named contexts. Raises ``CommandError`` with the last 30 log lines.
     """
     request = ImageBuild(
-        dockerfile=place.runtime_dockerfile if target == "bare" else place.dockerfile,
+        dockerfile=_dockerfile(place, target),
         context=place.context,
         target=target,
         contexts=trees or {},

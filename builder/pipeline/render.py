@@ -43,6 +43,9 @@ _COMPILE_WHEELS = frozenset({"cutlass", "cudnn_frontend", "ptxas"})
 _COMPILE_DEBS = frozenset({"mp11", "gsl", "safeint"})
 """The roles that only the source of ORT needs; the others make toolchain and checking tools."""
 
+_CHECK_DEBS = frozenset({"nvcc", "ort_headers"})
+"""The roles that the tools which check packages are made of, on every base: cuobjdump, and the C API."""
+
 _INTERFACES = (
     ("mp11", "boost_mp11", "Boost::mp11"),
     ("gsl", "GSL", "Microsoft.GSL::GSL"),
@@ -128,6 +131,7 @@ def _view(plan: BuildPlan, key: str, lock: Lock) -> dict[str, object]:
             (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
             for role in LINK_ROLES
         ],
+        "debs": {role: _base_name(deb.spec) for role, deb in plan.project.bases.assembled.debs.items()},
         "toolchain_key": key,
         "tree": f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}",
     }
@@ -161,7 +165,6 @@ def _assembled_view(base: AssembledBase, plan: BuildPlan) -> dict[str, object]:
     return {
         "suite": base.suite,
         "nvcc": base.nvcc,
-        "debs": {role: _base_name(deb.spec) for role, deb in base.debs.items()},
         "tarballs": [(name, _base_name(item.spec)) for name, item in _tarballs(base)],
         "interfaces": _INTERFACES,
         "dependencies": _dependencies(base),
@@ -263,11 +266,10 @@ def _lib_context(role: str) -> str:
 
 
 def _debs(plan: BuildPlan) -> tuple[Input, ...]:
-    if plan.base != "assembled":
-        return ()
-    unread = frozenset() if plan.origin is Origin.SOURCE else _COMPILE_DEBS
+    compiles = plan.base == "assembled" and plan.origin is Origin.SOURCE
+    read = _CHECK_DEBS | (_COMPILE_DEBS if compiles else set())
     debs = plan.project.bases.assembled.debs
-    return tuple(_by_name({role: deb for role, deb in debs.items() if role not in unread}))
+    return tuple(_by_name({role: deb for role, deb in debs.items() if role in read}))
 
 
 def _sources(plan: BuildPlan) -> tuple[Input, ...]:

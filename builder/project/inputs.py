@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from builder.formats.package_names import LINUX
+
+LOCK_MISSING = "Run `./run lock --missing` on a machine that reaches it"
+"""What to do about an input without a pin."""
 
 
 @dataclass(frozen=True, order=True)
@@ -37,6 +41,11 @@ class InputKind(Enum):
     """A git tag, ``https://host/owner/name@tag``."""
     IMAGE = "image"
     """A container image, ``nvidia/cuda:12.9.1-devel-ubuntu22.04``."""
+
+    @property
+    def may_be_open(self) -> bool:
+        """Whether ``inputs.lock`` may hold such an input without a pin: few machines reach its host."""
+        return self in {InputKind.GIT, InputKind.IMAGE}
 
 
 @dataclass(frozen=True, order=True)
@@ -78,6 +87,11 @@ class Input:
         return cls(InputKind.DEBIAN, path)
 
 
+def debian_version(item: Input) -> str:
+    """Upstream's version of a Debian file: ``12.4.131`` of ``…_12.4.131~12.4.1-2_amd64.deb``."""
+    return re.split(r"[~+-]", item.spec.rpartition("/")[2].split("_")[1])[0]
+
+
 @dataclass(frozen=True)
 class Pin:
     """The bytes an input must be.
@@ -92,12 +106,21 @@ class Pin:
     sha256: str = ""
     revision: str | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it says nothing of the bytes."""
+        return not (self.sha256 or self.revision)
+
 
 @dataclass(frozen=True)
 class Lock:
     """``inputs.lock``: every input's pin by ``Input.key``."""
 
     pins: Mapping[str, Pin]
+
+    def is_open(self, item: Input) -> bool:
+        """Whether nothing says which bytes an input must be."""
+        return self.pins.get(item.key, Pin()).is_open
 
 
 SELFTEST_MODEL = Input.wheel("silero-vad==6.2.3")

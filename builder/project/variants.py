@@ -426,6 +426,11 @@ def assembled_inputs(project: Project) -> frozenset[Input]:
     return frozenset(_named(project.bases.assembled))
 
 
+def base_inputs(project: Project, base: str) -> tuple[Input, ...]:
+    """What the base of this name is made of, sorted by key; nothing of ``NO_BASE``."""
+    return tuple(sorted(_named(getattr(project.bases, base, None)), key=lambda item: item.key))
+
+
 def wanted_inputs(project: Project) -> tuple[Input, ...]:
     """Every input that any variant on any base can need, and those of the tests, sorted by key."""
     bases = project.bases

@@ -16,10 +16,9 @@ from builder.formats.index import Index
 from builder.formats.manifest import Manifest
 from builder.formats.package_names import CUDA, Profile, form_of
 from builder.formats.parts import StoredFile
-from builder.package.provenance import image_revision
 from builder.project.build_plan import BuildPlan, package_name
-from builder.project.inputs import Lock
-from builder.project.variants import Origin
+from builder.project.inputs import LOCK_MISSING, Lock
+from builder.project.variants import Origin, base_inputs
 from builder.release.assets import CHECKSUMS, INDEX
 
 MAX_SIZE = 2**31 - 1
@@ -31,7 +30,7 @@ MAX_BODY = 125_000
 """The longest release notes, in characters."""
 
 _NO_REVISION = {
-    "nvidia": "base nvidia has no revision. Run `./run lock` where its registry answers, build again",
+    "nvidia": "base nvidia has no revision. Run `./run lock --missing` where its hosts answer, build again",
     "assembled": "base assembled has no revision: an older ortpacks listed no parts. Build it again",
 }
 
@@ -98,12 +97,18 @@ def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
     """The findings that ``check_packages`` would give for the packages of a plan, before any is made."""
     if plan.origin is not Origin.SOURCE:
         return []
-    known = plan.base != "nvidia" or image_revision(plan, lock) is not None
+    open_ = [item.key for item in base_inputs(plan.project, plan.base) if lock.is_open(item)]
     name, profile = str(package_name(plan)), plan.profile.value if plan.profile else None
     return [
         *([] if profile == Profile.FULL.value else [_too_small(name, profile)]),
-        *([] if known else [_unknown_base(name, plan.base)]),
+        *check_pins(plan.base, open_),
     ]
+
+
+def check_pins(base: str, open_: Iterable[str]) -> list[Finding]:
+    """The findings of inputs of a base, by their keys, that nothing pins."""
+    advice = f"{LOCK_MISSING}: base {base} is made of it. Then commit inputs.lock"
+    return [Finding(Code.R009, key, f"no pin in inputs.lock. {advice}") for key in open_]
 
 
 def check_index(index: Index, files: Sequence[LocalFile]) -> list[Finding]:

@@ -87,8 +87,6 @@ COPY <<'EOF' /src/cudnn_frontend/CMakeLists.txt
 add_library(cudnn_frontend INTERFACE)
 target_include_directories(cudnn_frontend INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/include)
 EOF
-# The C API the smoke program is written against. It only grows: any later host library serves it.
-RUN --mount=type=bind,source=debs,target=/debs dpkg -x "/debs/libonnxruntime-dev_1.21.0+dfsg-1_amd64.deb" /
 COPY patches/ /patches/
 RUN <<'EOF'
 for patch in ort-1.21-open-the-driver-late.patch; do
@@ -98,16 +96,6 @@ for patch in ort-1.21-open-the-driver-late.patch; do
     }
 done
 EOF
-
-# ---------------------------------------------------------------------------------------------------------------
-FROM source AS smoke
-COPY smoke.c /src/
-RUN mkdir /out && gcc -std=c11 -O2 -Wall -Wextra -Werror -I/usr/include/onnxruntime -o /out/ortpacks-smoke /src/smoke.c -ldl
-COPY virtualcard/ /src/virtualcard/
-RUN sh /src/virtualcard/compile.sh /out/libvirtualcard.so
-
-FROM scratch AS kit
-COPY --from=smoke /out/ /
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM source AS build

@@ -26,17 +26,6 @@ ENV PATH=/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 # ---------------------------------------------------------------------------------------------------------------
 FROM toolchain AS source
 ADD https://github.com/microsoft/onnxruntime.git#v1.23.2 /src/onnxruntime
-RUN mkdir -p /usr/include/onnxruntime && cp -r /src/onnxruntime/include/onnxruntime/core/session/*.h /usr/include/onnxruntime/
-
-# ---------------------------------------------------------------------------------------------------------------
-FROM source AS smoke
-COPY smoke.c /src/
-RUN mkdir /out && gcc -std=c11 -O2 -Wall -Wextra -Werror -I/usr/include/onnxruntime -o /out/ortpacks-smoke /src/smoke.c -ldl
-COPY virtualcard/ /src/virtualcard/
-RUN sh /src/virtualcard/compile.sh /out/libvirtualcard.so
-
-FROM scratch AS kit
-COPY --from=smoke /out/ /
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM source AS build
@@ -86,7 +75,7 @@ ARG AHEAD=""
 ARG ANEW=""
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
-    --mount=type=cache,id=ortpacks-modern-full-wheel-4745c30d$AHEAD,target=/build,sharing=locked \
+    --mount=type=cache,id=ortpacks-modern-full-wheel-7bfafe09$AHEAD,target=/build,sharing=locked \
     --mount=type=ssh,id=compile-cache,target=/run/compile-cache \
     --mount=type=bind,from=cudart-lib,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
     --mount=type=bind,from=cublas-lib,source=nvidia/cublas/lib,target=/wheels/cublas \
@@ -103,7 +92,7 @@ if [ "$(cat /build/.toolchain 2>/dev/null)" != "$toolchain" ]; then
 fi
 # Depend mode: a miss runs the compiler once. Otherwise ccache preprocesses first, and only as
 # the device compiler sees it: an edit under #ifndef __CUDA_ARCH__ would give the old object.
-export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=4745c30d
+export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=7bfafe09
 # The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.
 export CCACHE_COMPILERCHECK="string:$toolchain" NVCC_COMPILERCHECK="string:$nvidia" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
 export CCACHE_STATSLOG=/build/ccache-stats.log NVCC_STATSLOG=/build/ccache-pieces.log
@@ -123,7 +112,7 @@ if [ -n "$AHEAD" ]; then
     export NVCC_ONLY=$(echo "$AHEAD" | tr - ,)
     find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
-python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-modern-full-wheel-4745c30d$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3 --parts /src/parts.tsv \
+python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-modern-full-wheel-7bfafe09$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

@@ -49,15 +49,3 @@ ENV PATH=/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM toolchain AS source
-# The C API the smoke program is written against. It only grows: any later host library serves it.
-RUN --mount=type=bind,source=debs,target=/debs dpkg -x "/debs/libonnxruntime-dev_1.21.0+dfsg-1_amd64.deb" /
-
-# ---------------------------------------------------------------------------------------------------------------
-FROM source AS smoke
-COPY smoke.c /src/
-RUN mkdir /out && gcc -std=c11 -O2 -Wall -Wextra -Werror -I/usr/include/onnxruntime -o /out/ortpacks-smoke /src/smoke.c -ldl
-COPY virtualcard/ /src/virtualcard/
-RUN sh /src/virtualcard/compile.sh /out/libvirtualcard.so
-
-FROM scratch AS kit
-COPY --from=smoke /out/ /

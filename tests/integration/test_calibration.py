@@ -16,12 +16,14 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from builder.binary.cuobjdump import ImageCounts, count_images, disagreements, parse_listings
+from builder.binary.cuobjdump import KNOWN_IMAGES, ImageCounts, count_images, disagreements, parse_listings
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
 from builder.binary.kernels import Compression
 from builder.gpu.architectures import Arch
+from builder.pipeline.inspect import read_file
 from builder.ports import Completed
+from tests.support import ROOT
 from tests.support.factories.binaries import elf
 from tests.support.factories.nvidia import (
     ARCHES,
@@ -229,3 +231,15 @@ def _words(ptx: bytes) -> list[bytes]:
 def _run(*argv: str | Path) -> Completed:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     return Completed(code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+def test_the_known_file_holds_what_cuobjdump_and_the_native_reader_count(
+    cuobjdump: Callable[[bytes], ImageCounts],
+) -> None:
+    """The file that cuobjdump is tried on before anything is compiled."""
+    known_file = ROOT / "builder/binary/known-images.so"
+    assert cuobjdump(known_file.read_bytes()) == KNOWN_IMAGES
+    assert count_images(read_file(known_file.name, known_file).containers) == KNOWN_IMAGES
+    sass = [compiled(SMALL, arch)[0] for arch in ["50", "60", "70", "75", "80", "90", "90a", "100", "120"]]
+    made = packed([*sass, *(compiled(SMALL, arch)[1] for arch in ("52", "90"))])
+    assert made in known_file.read_bytes(), "NVRTC 12.9 and nvFatbin make it again"

@@ -1,4 +1,4 @@
-"""cuobjdump of the toolchain image: one container per library, with answers cached by content."""
+"""cuobjdump in an image of its own: one container per library, with answers cached by content."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from builder.binary.cuobjdump import KNOWN_IMAGES, CuobjdumpError, disagreements, parse_listings
 from builder.errors import CommandError, ToolMissingError
 from builder.files.atomic_write import part_file
 from builder.ports import Completed, ContainerRun, Engine
@@ -48,12 +49,12 @@ class _Listings(BaseModel):
 class ContainerInspector:
     """Implements ``ports.Inspector``."""
 
-    def __init__(self, engine: Engine, image: str, version: str, cache: Path) -> None:
-        """``image`` has cuobjdump ``version`` on its PATH; ``cache`` is the folder of answers."""
+    def __init__(self, engine: Engine, image: str, version: str, answers: Path) -> None:
+        """``image`` has cuobjdump ``version`` on its PATH; ``answers`` is the folder of what it said."""
         self._engine = engine
         self._image = image
         self._version = version
-        self._cache = cache
+        self._answers = answers
 
     @property
     def version(self) -> str:
@@ -66,7 +67,7 @@ class ContainerInspector:
         Raises ``ToolMissingError`` when the image has no cuobjdump and ``CommandError`` when the container
         ends before both listings were made.
         """
-        file = self._cache / f"cuobjdump-{self._version}" / f"{sha256}.json"
+        file = self._answers / f"{sha256}.json"
         try:
             kept = _Listings.model_validate_json(file.read_bytes())
         except (OSError, ValueError):  # no answer yet, or a damaged one
@@ -76,13 +77,35 @@ class ContainerInspector:
                     part.write(kept.model_dump_json(indent=1).encode())
         return Completed(*kept.elf), Completed(*kept.ptx)
 
+    def try_out(self, known: Path) -> None:
+        """Ask about a file that holds ``KNOWN_IMAGES``, whatever was answered before.
+
+        Raises ``CommandError`` for an answer that is not these, and what ``list_images`` does.
+        """
+        asked = self._ask(known)
+        try:
+            listed = parse_listings(Completed(*asked.elf), Completed(*asked.ptx))
+            wrong = disagreements(KNOWN_IMAGES, listed)
+        except CuobjdumpError as error:
+            wrong = [str(error)]
+        if wrong:
+            raise CommandError(
+                f"cuobjdump {self._version} cannot be relied on here: of {known.name}, whose images are "
+                "known, it says otherwise",
+                argv=("cuobjdump", known.name),
+                code=max(asked.elf[0], asked.ptx[0]),
+                tail=wrong,
+                advice=f"Nothing was compiled. Remove its image (docker image rm {self._image}) and run the "
+                "same command again.",
+            )
+
     def _ask(self, library: Path) -> _Listings:
         inside = f"{_FOLDER}/{library.name}"
         argv = ("sh", "-c", _SCRIPT, "sh", inside)
         done = self._engine.run(ContainerRun(image=self._image, argv=argv, files={inside: library}))
         if done.code == _NOT_FOUND:
             raise ToolMissingError(
-                f"The toolchain image {self._image} has no cuobjdump. Rebuild the base, or use --base nvidia."
+                f"The image {self._image} has no cuobjdump. Remove it (docker image rm) and run again."
             )
         _, *found = _PART.split(done.stdout)
         parts = dict(zip(found[::2], found[1::2], strict=True))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
-from builder.app import verbs
+from builder.app import locking
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
-from builder.errors import CommandError, ConfigError, TransferError
+from builder.errors import CheckFailedError, CommandError, ConfigError, TransferError, ValidationError
 from builder.ports import Completed
 from builder.project.inputs import Input, Lock, Pin
 from builder.project.variants import wanted_inputs
@@ -78,7 +79,7 @@ def pins(shop: Wiring) -> Lock:
 
 
 def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     made = pins(shop).pins
     assert list(made) == sorted(item.key for item in wanted_inputs(shop.project))
     assert made[IMAGE] == Pin(revision=DIGEST)
@@ -89,18 +90,18 @@ def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
 def test_a_second_lock_changes_no_byte_and_fetches_nothing(
     shop: Wiring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     before = shop.lock_file.read_bytes()
     again = take(monkeypatch, shop, Intake())
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     assert (shop.lock_file.read_bytes(), again.taken) == (before, [])
 
 
 def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     (shop.root / DATA).parent.mkdir(parents=True)
     again = take(monkeypatch, shop, Intake(sha256="2" * 64))
-    verbs.lock_inputs(shop, refresh=True)
+    locking.lock_inputs(shop, refresh=True)
     assert len(again.taken) == len(pins(shop).pins) - 3  # a git tag and two images have no bytes here
     assert pins(shop).pins[CUDNN].sha256 == "2" * 64
     read = json.loads((shop.root / DATA).read_text())
@@ -115,7 +116,7 @@ def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
     project.write_text(project.read_text().replace("curand-cu12==10.3.10.19", "curand-cu12==10.3.9.90"))
     shop.__dict__.pop("project")
     (shop.root / DATA).parent.mkdir(parents=True)
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     read = json.loads((shop.root / DATA).read_text())
     assert "nvidia-curand-cu12==10.3.10.19" not in read
     assert "8.0" in read["nvidia-curand-cu12==10.3.9.90"]
@@ -125,7 +126,7 @@ def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
 def test_what_nobody_needs_any_more_is_dropped(shop: Wiring) -> None:
     old = Pin(filename="g", size=1, sha256="3" * 64)
     shop.lock_file.write_text(render_lock(Lock(pins={"wheel:gone==1": old})), encoding="utf-8")
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     assert "wheel:gone==1" not in pins(shop).pins
     assert isinstance(shop.reporter, FakeReporter)
     assert "dropped wheel:gone==1: no variant needs it any more" in shop.reporter.lines
@@ -136,7 +137,7 @@ def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring, monkeypatch:
     shop.lock_file.write_text(old, encoding="utf-8")
     take(monkeypatch, shop, Intake(reachable=3))
     with pytest.raises(TransferError, match="no route to host"):
-        verbs.lock_inputs(shop, refresh=False)
+        locking.lock_inputs(shop, refresh=False)
     assert shop.lock_file.read_text(encoding="utf-8") == old
     assert sorted(path.name for path in shop.root.iterdir()) == ["inputs.lock", "variants.yaml"]
 
@@ -148,7 +149,7 @@ def test_a_lock_that_fails_midway_leaves_the_old_file(shop: Wiring, monkeypatch:
 def test_a_broken_lock_is_told_and_not_overwritten(shop: Wiring, broken: bytes, told: str) -> None:
     shop.lock_file.write_bytes(broken)
     with pytest.raises(ConfigError, match=told):
-        verbs.lock_inputs(shop, refresh=False)
+        locking.lock_inputs(shop, refresh=False)
     assert shop.lock_file.read_bytes() == broken
 
 
@@ -159,7 +160,7 @@ def test_what_is_out_of_reach_stays_open_is_told_and_is_tried_again(
     unreachable = CommandError("git exited with 128", tail=["Could not resolve host"])
     monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
     monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": unreachable}))
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     assert [key for key, pin in pins(shop).pins.items() if pin == Pin()] == [
         GIT,
         IMAGE,
@@ -168,16 +169,60 @@ def test_what_is_out_of_reach_stays_open_is_told_and_is_tried_again(
     assert isinstance(shop.reporter, FakeReporter)
     warnings = [line for line in shop.reporter.lines if line.startswith("! ")]
     assert [line.split()[1] for line in warnings] == [GIT, IMAGE, "image:ubuntu:22.04"]
-    assert all("a release needs ./run lock" in line for line in warnings)
+    assert all("a release needs `./run lock --missing`" in line for line in warnings)
     monkeypatch.setitem(shop.__dict__, "engine", engine)
     monkeypatch.setitem(shop.__dict__, "runner", git)
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE].revision) == (COMMIT, DIGEST)
+
+
+def test_missing_pins_only_what_has_none_and_is_in_reach(
+    shop: Wiring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locking.lock_inputs(shop, refresh=False)
+    whole = dict(pins(shop).pins)
+    stale = {"wheel:gone==1": Pin(filename="g", size=1, sha256="3" * 64)}
+    holes = {**whole, **stale, GIT: Pin(), IMAGE: Pin()}
+    del holes[CUDNN]
+    shop.lock_file.write_text(render_lock(Lock(pins=holes)))
+    shop.__dict__.pop("lock", None)
+    monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
+    intake = take(monkeypatch, shop, Intake(reachable=0))
+    locking.lock_missing(shop)
+    assert pins(shop).pins == {**holes, GIT: Pin(revision=COMMIT)}, "the rest is another machine's"
+    assert isinstance(shop.reporter, FakeReporter)
+    assert shop.reporter.lines[-3:] == ["1 pinned, 2 for another machine", f"open {IMAGE}", f"open {CUDNN}"]
+    intake.reachable = 1
+    shop.__dict__.pop("lock", None)
+    locking.lock_missing(shop)
+    assert intake.taken == [CUDNN]
+    assert shop.reporter.lines[-1] == f"open {IMAGE}"
+
+
+def test_missing_writes_nothing_where_nothing_is_found(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = render_lock(Lock(pins={IMAGE: Pin()})).replace("  ", " ")
+    shop.lock_file.write_text(text)
+    monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
+    monkeypatch.setitem(shop.__dict__, "runner", FakeRunner(answers={"git": CommandError("git exited")}))
+    take(monkeypatch, shop, Intake(reachable=0))
+    locking.lock_missing(shop)
+    assert shop.lock_file.read_text() == text
+
+
+def test_a_base_is_checked_by_its_own_inputs(root: Path) -> None:
+    """inputs.lock has no pins of base nvidia: only a machine that reaches its registries can make them."""
+    shop = Wiring(root, reporter=FakeReporter())
+    locking.check_lock(shop, "assembled")
+    with pytest.raises(CheckFailedError, match=re.escape(f"R009 {IMAGE}: no pin in inputs.lock")) as caught:
+        locking.check_lock(shop, "nvidia")
+    assert "./run lock --missing" in str(caught.value)
+    with pytest.raises(ValidationError, match="none of nvidia, assembled"):
+        locking.check_lock(shop, "other")
 
 
 def test_without_an_engine_images_stay_open(shop: Wiring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(shop.__dict__, "engine", NoEngine())
-    verbs.lock_inputs(shop, refresh=False)
+    locking.lock_inputs(shop, refresh=False)
     assert (pins(shop).pins[GIT].revision, pins(shop).pins[IMAGE]) == (COMMIT, Pin())
     assert isinstance(shop.reporter, FakeReporter)
     assert any(IMAGE in line and "No Docker engine answers" in line for line in shop.reporter.lines)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from builder.builds.check_tools import CheckTools
+from builder.errors import CommandError
 from builder.files.file_lock import exclusive
+from builder.ports import Completed
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import FakeReporter
 
@@ -53,25 +55,67 @@ def test_a_kit_wants_nothing_that_only_a_build_of_ort_reads(site: Site) -> None:
     assert [spec for spec in site.store.asked if any(name in spec for name in only_for_ort)] == []
 
 
-@pytest.mark.parametrize(("base", "version"), [("assembled", "12.4"), ("nvidia", "12.9")])
-def test_an_inspector_is_cuobjdump_of_the_bases_own_toolkit(site: Site, base: str, version: str) -> None:
-    assert kit(site, base).inspector().version.startswith(version)
+KNOWN = [
+    *(
+        f"ELF file    1: demo.sm_{sm}.cubin"
+        for sm in ("50", "60", "70", "75", "80", "90", "90a", "100", "120")
+    ),
+    *(f"PTX file    1: demo.sm_{sm}.ptx" for sm in ("52", "90")),
+]
+"""What cuobjdump 12.4.131 itself printed of ``builder/binary/known-images.so``, numbers aside."""
+
+
+def answered(code: int, *lines: str) -> Completed:
+    """What the container prints when cuobjdump ends with ``code`` after these lines."""
+    of = {kind: "\n".join(one for one in lines if one.startswith(kind.upper())) for kind in ("ELF", "PTX")}
+    parts = {"elf.code": code, "elf.out": of["ELF"], "elf.err": "", "ptx.code": 0, "ptx.out": of["PTX"]}
+    text = "".join(f"\n@@ {name}\n{said}" for name, said in {**parts, "ptx.err": "", "end": ""}.items())
+    return Completed(code=0, stdout=text, stderr="")
+
+
+@pytest.mark.parametrize("base", ["assembled", "nvidia"])
+def test_every_base_has_the_one_cuobjdump_and_tries_it_first(site: Site, base: str) -> None:
+    site.engine.answer = answered(0, *KNOWN)
+    assert kit(site, base).inspector().version == "12.4.131"
     (request,) = site.engine.builds
-    assert request.target == "toolchain"
-    assert str(request.tag).startswith(f"ortpacks/toolchain:{base}-")
-    assert {"cudnn", "cmake"} <= set(request.contexts)
+    assert request.target == "cuobjdump"
+    assert str(request.tag).startswith(f"ortpacks/cuobjdump:{base}-")
+    assert (request.contexts, request.dockerfile.name) == ({}, "runtime.Dockerfile")
+    (tried,) = site.engine.runs
+    assert list(tried.files.values()) == [site.shop.root / "builder/binary/known-images.so"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (answered(0, *KNOWN[1:]), "sm_50: 1 read natively, 0 by cuobjdump"),
+        (answered(139), "exit code 139: no output"),
+        (answered(0), "an empty answer"),
+    ],
+)
+def test_a_cuobjdump_that_misreads_a_known_file_is_not_relied_on(
+    site: Site, answer: Completed, told: str
+) -> None:
+    site.engine.answer = answer
+    with pytest.raises(CommandError) as caught:
+        kit(site).inspector()
+    assert caught.value.exit_code == 5
+    assert "cuobjdump 12.4.131 cannot be relied on here" in str(caught.value)
+    assert told in caught.value.tail
+    assert "Nothing was compiled" in caught.value.advice
 
 
 def test_an_image_that_the_engine_holds_is_not_built_again(site: Site) -> None:
+    site.engine.answer = answered(0, *KNOWN)
     tools = kit(site)
     tools.inspector()
     (request,) = site.engine.builds
     site.engine.images.add(str(request.tag))
     tools.inspector()
-    assert site.built() == ["toolchain"]
+    assert site.built() == ["cuobjdump"]
     os.utime(site.rootfs.tar("bookworm", ()), ns=(1, 1))
     tools.inspector()
-    assert site.built() == ["toolchain", "toolchain"], "of another root file system"
+    assert site.built() == ["cuobjdump", "cuobjdump"], "of another root file system"
 
 
 def test_a_smoke_program_that_is_up_to_date_is_not_replaced(site: Site) -> None:

@@ -19,7 +19,7 @@ from tests.support.fakes.ports import FakeStore
 
 GB = 1_000_000_000
 
-TOOLCHAIN = Held("image", "ortpacks/toolchain:assembled-0123456789ab", "x")
+TOOLS = Held("image", "ortpacks/cuobjdump:assembled-0123456789ab", "x")
 
 
 def locked(plan: BuildPlan) -> Lock:
@@ -46,10 +46,10 @@ def test_packages_and_their_proof_follow_from_the_wheels_they_are_made_of(tmp_pa
 @pytest.mark.parametrize(
     ("held", "expected"),
     [
-        ((), {"check tools": 2.0, "compile": 3.6}),
-        ((TOOLCHAIN,), {"compile": 2.0}),
-        ((TOOLCHAIN, Held("cache", "ortpacks-legacy-lean-wheel-e09f9280", "x")), {}),
-        ((TOOLCHAIN, Held("cache", "ortpacks-modern-lean-wheel-e09f9280", "x")), {"compile": 2.0}),
+        ((), {"check tools": 1.5, "compile": 3.6}),
+        ((TOOLS,), {"compile": 3.6}),
+        ((TOOLS, Held("cache", "ortpacks-legacy-lean-wheel-e09f9280", "x")), {}),
+        ((TOOLS, Held("cache", "ortpacks-modern-lean-wheel-e09f9280", "x")), {"compile": 3.6}),
     ],
     ids=["nothing", "tools", "all", "another-variant"],
 )

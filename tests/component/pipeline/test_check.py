@@ -13,9 +13,9 @@ import pytest
 
 from builder.binary.coverage import Support
 from builder.binary.elf import read_elf
-from builder.errors import IntegrityError
+from builder.errors import CheckFailedError, CommandError, IntegrityError
 from builder.files.digest import Digest
-from builder.findings.finding import Severity
+from builder.findings.finding import Severity, require
 from builder.gpu.architectures import Arch, Capability
 from builder.package.archive import Member
 from builder.package.contents import vendor_of
@@ -396,3 +396,16 @@ def test_what_cuobjdump_says_of_a_library_goes_with_it(desk: Desk) -> None:
 
 def test_only_what_nothing_needs_is_left_out(desk: Desk) -> None:
     assert desk.check(leave_out=True) == desk.check()
+
+
+def test_a_cuobjdump_that_cannot_read_is_told_apart_from_one_that_disagrees(desk: Desk) -> None:
+    """Exit code 5 keeps what was compiled; 6 compiles it again."""
+    crashed = desk.check(inspector=Listing([str(sm) for sm in LEGACY], code=1)).findings
+    with pytest.raises(CommandError, match="cuobjdump could not read it") as unread:
+        require(crashed, "legacy is not packed")
+    assert unread.value.exit_code == 5
+    disagreeing = desk.check(inspector=Listing([str(sm) for sm in LEGACY] * 2)).findings
+    with pytest.raises(CheckFailedError, match="1 error"):
+        require(disagreeing, "legacy is not packed")
+    with pytest.raises(CheckFailedError, match="2 errors"):
+        require([*crashed, *disagreeing], "legacy is not packed")

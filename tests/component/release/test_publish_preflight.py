@@ -80,7 +80,7 @@ def test_a_base_of_unknown_revision_needs_a_flag(desk: Desk) -> None:
     desk.rebuild(manifest("legacy", revision=None))
     told = refused(desk)
     assert "R009 ortpacks-legacy" in told
-    assert "base nvidia has no revision. Run `./run lock`" in told
+    assert "base nvidia has no revision. Run `./run lock --missing`" in told
     assert "1 error" in told
     assert desk.publish(PublishOptions(allow=Leniency(unresolved=True))).state == "published"
 

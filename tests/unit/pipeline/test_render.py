@@ -74,12 +74,18 @@ def test_debs_and_sources_are_exactly_those_the_dockerfile_names(
 ) -> None:
     made = rendered(decided(project, origin=origin), lock)
     laid = {item.spec.rpartition("/")[2] for item in (*made.debs, *made.sources)}
-    assert laid == set(re.findall(r'"(?:/debs/|/sources/)?([^"/ ]+\.(?:deb|tar\.\w+))"', made.dockerfile))
+    assert laid == set(
+        re.findall(
+            r'"(?:/debs/|/sources/)?([^"/ ]+\.(?:deb|tar\.\w+))"', made.dockerfile + made.runtime_dockerfile
+        )
+    )
 
 
-def test_the_nvidia_base_needs_nothing_of_debian(project: Project, lock: Lock) -> None:
+def test_the_nvidia_base_needs_of_debian_what_checks_packages(project: Project, lock: Lock) -> None:
     made = rendered(decided(project, "nvidia"), lock)
-    assert (made.debs, made.sources) == ((), ())
+    debs = project.bases.assembled.debs
+    assert (set(made.debs), made.sources) == ({debs["nvcc"], debs["ort_headers"]}, ())
+    assert made.runtime_dockerfile.count("nvidia/cuda") == 0, "4 GB for one file of C"
 
 
 def test_a_lock_that_lacks_inputs_is_told_before_anything_is_built(project: Project, lock: Lock) -> None:

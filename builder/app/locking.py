@@ -1,0 +1,128 @@
+"""The verb lock: a pin for each input, and which GPUs NVIDIA's pinned libraries have nothing for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from builder.adapters.git import GitTags
+from builder.adapters.store import FileStore
+from builder.app.command_line import BASES
+from builder.builds.wiring import Wiring
+from builder.config.project import parse_lock, render_lock
+from builder.errors import ToolMissingError, TransferError, ValidationError
+from builder.files.atomic_write import part_file
+from builder.findings.finding import require
+from builder.gpu.architectures import Capability
+from builder.pipeline.inspect import read_file
+from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.variants import base_inputs, wanted_inputs
+from builder.release.preflight import check_pins
+from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
+
+
+def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
+    """Pin every input of the project in ``inputs.lock``, and nothing else, so that nothing unpinned is built.
+
+    Pins that are there stay, unless ``refresh`` makes them anew. What may be open (``InputKind.may_be_open``)
+    and is out of reach stays open, which a release refuses, and is tried again next time. Raises
+    ``TransferError`` when another file cannot be fetched.
+    """
+    reporter, wanted, known = wiring.reporter, wanted_inputs(wiring.project), _known(wiring)
+    with reporter.step("lock"):
+        good = {key: pin for key, pin in known.pins.items() if not pin.is_open}
+        kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}
+        store = wiring.store(known)
+        fresh = {item.key: _pin(item, wiring, store) for item in wanted if item.key not in kept}
+        for key in (key for key in known.pins if key not in {**kept, **fresh}):
+            reporter.say(f"dropped {key}: no variant needs it any more")
+        reporter.say(f"{len(kept) + len(fresh)} inputs, {len(kept)} unchanged")
+    _write(wiring, {**kept, **fresh})
+    _read_libraries(wiring, {} if refresh else MISSING)
+
+
+def lock_missing(wiring: Wiring) -> None:
+    """Pin what ``inputs.lock`` has no pin of and this machine reaches; every other line stays as it is.
+
+    What only another machine can pin is listed. Its file may be made in steps, on one machine after another.
+    """
+    reporter, known = wiring.reporter, _known(wiring)
+    with reporter.step("lock --missing"):
+        open_ = [item for item in wanted_inputs(wiring.project) if known.is_open(item)]
+        store = wiring.store(known)
+        found = {item.key: _pin(item, wiring, store, leave=True) for item in open_}
+        pinned = {key: pin for key, pin in found.items() if not pin.is_open}
+        if pinned:
+            _write(wiring, {**known.pins, **pinned})
+        reporter.say(f"{len(pinned)} pinned, {len(found) - len(pinned)} for another machine")
+        for key in (key for key in found if key not in pinned):
+            reporter.say(f"open {key}")
+
+
+def check_lock(wiring: Wiring, base: str) -> None:
+    """Raise ``CheckFailedError`` with each input of a base that has no pin: no release is compiled on it.
+
+    Raises ``ValidationError`` for a base that is none.
+    """
+    if base not in BASES[1:]:
+        raise ValidationError(f"--check {base!r} is none of {', '.join(BASES[1:])}.")
+    lock = wiring.lock
+    require(
+        check_pins(base, [item.key for item in base_inputs(wiring.project, base) if lock.is_open(item)]),
+        f"no release can be compiled on base {base}",
+    )
+    wiring.reporter.say(f"every input of base {base} is pinned")
+
+
+def _known(wiring: Wiring) -> Lock:
+    return wiring.lock if wiring.lock_file.exists() else Lock(pins={})
+
+
+def _write(wiring: Wiring, pins: Mapping[str, Pin]) -> None:
+    with part_file(wiring.lock_file) as file:
+        file.write(render_lock(Lock(pins=dict(sorted(pins.items())))).encode())
+
+
+def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:
+    """Write down which GPUs NVIDIA's pinned wheels do not serve, reading those that are not ``known``."""
+    project = wiring.project
+    wheels = {wheel.spec: wheel for wheel in (*project.cuda.libraries.values(), project.cudnn.wheel)}
+    unread = [spec for spec in wheels if spec not in known]
+    if not unread and known.keys() <= wheels.keys():
+        return
+    store = wiring.store(parse_lock(wiring.lock_file.read_text(encoding="utf-8"), wiring.lock_file.name))
+    found = {spec: tuple(devices) for spec, devices in known.items() if spec in wheels}
+    for spec in unread:
+        files = sorted(store.unpack(wheels[spec]).rglob("lib*.so*"))
+        readings = [read_file(file.name, file, symbols=False) for file in files]
+        found[spec] = missing_in([one.coverage for one in readings if one.coverage])
+        lacks = " ".join(map(str, found[spec]))
+        wiring.reporter.say(f"read {spec}: {f'holds nothing for {lacks}' if lacks else 'serves every GPU'}")
+    with part_file(wiring.root / DATA) as file:
+        file.write(dumps(found).encode())
+
+
+def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) -> Pin:
+    """The bytes or the revision that the input is today; an open pin where it is out of reach.
+
+    Raises ``TransferError`` for what may not be open, unless ``leave``.
+    """
+    try:
+        pin = _resolved(item, wiring, store)
+    except (TransferError, ToolMissingError) as error:
+        if not (leave or item.kind.may_be_open):
+            raise
+        wiring.reporter.warn(
+            f"{item.key} stays unpinned: local builds work, a release needs `./run lock --missing` on a "
+            f"machine that reaches it: {error}"
+        )
+        return Pin()
+    wiring.reporter.say(f"pinned {item.key} {pin.revision or pin.sha256}")
+    return pin
+
+
+def _resolved(item: Input, wiring: Wiring, store: FileStore) -> Pin:
+    if item.kind is InputKind.GIT:
+        return Pin(revision=GitTags(wiring.runner)(item.spec))
+    if item.kind is InputKind.IMAGE:
+        return Pin(revision=wiring.engine.resolve(item.spec))
+    return store.pin(item)

@@ -11,20 +11,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from docker.auth import load_config
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from builder.adapters.docker.registry import Registry
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
 from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.mirror.host import DirectoryHost
+from builder.adapters.mirror.registry_host import RegistryHost, registry_tag
+from builder.adapters.repeating import Repeater
 from builder.adapters.signing_keys import public_key, signers
 from builder.app.command_line import make_wiring, verb
 from builder.app.verbs import write_client
 from builder.builds.proving import verifier
 from builder.builds.wiring import Wiring
-from builder.errors import IntegrityError, NothingToDoError, ToolMissingError, ValidationError
+from builder.errors import ConfigError, IntegrityError, NothingToDoError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
+from builder.formats.oci import OciAddress, is_loopback, is_oci, parse_address
 from builder.formats.package_names import CUDA
 from builder.formats.trust import parse_root, root_name
 from builder.pipeline.verify import verify
@@ -143,6 +148,39 @@ def _signing(wiring: Wiring, keys: Sequence[Path]) -> Signing | None:
     return Signing(roots, signers(keys, wiring.env), datetime.now(UTC))
 
 
+def mirror_to_registry(wiring: Wiring, options: PublishOptions, to: str) -> None:
+    """Make the release of ``dist`` in the registry ``to``, ``oci://HOST/NAME``, of the same files.
+
+    Access and tag are checked before packages are proved. Raises what ``publish`` does, and ``ConfigError``
+    for an address or a tag that no registry can have.
+    """
+    address = parse_address(to)
+    if address.reference or address.login:
+        raise ConfigError(
+            f"--to {address.shown}: a registry's host and a name are wanted, without tag and login.",
+            advice="The tag is --tag or publish.tag of variants.yaml; log in with `docker login HOST`.",
+        )
+    tag = release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag)
+    host = registry_releases(wiring, address)
+    registry_tag(tag)
+    host.require_access()
+    done = publish_on(wiring, with_target(wiring), host, replace(options, tag=tag))
+    _say_state(wiring, done)
+
+
+def registry_releases(wiring: Wiring, address: OciAddress) -> RegistryHost:
+    """The releases in a registry, with the Docker CLI's login."""
+    repository = f"{address.host}/{address.name}"
+    registry = Registry(
+        repository,
+        load_config(config_dict=None),
+        insecure=is_loopback(address.host),
+        reach="Check the name and the network; without TLS only registries on this machine are asked",
+    )
+    repeater = Repeater(reporter=wiring.reporter, sleep=time.sleep, host="The registry")
+    return RegistryHost(registry, repository, wiring.reporter, repeater)
+
+
 def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
     """Make the release of ``dist`` in the mirror's folder ``to``, of the same files as on GitHub.
 
@@ -209,14 +247,8 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
 ) -> None:
     """Make the release of dist/ on GitHub complete, then public. Token: GITHUB_TOKEN, or gh's own."""
     allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
-    options = PublishOptions(
-        tag=tag,
-        dry_run=dry_run,
-        draft=draft,
-        replace=replace,
-        allow=allow,
-        keys=tuple(map(Path, sign)),
-    )
+    keys = tuple(map(Path, sign))
+    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
     wiring = make_wiring(dist)
     publish_dist(wiring, options, with_target(wiring, api, repository))
 
@@ -237,7 +269,7 @@ def release_status(
 
 @verb(
     iterable=["sign"],
-    to="the mirror's folder",
+    to="the mirror's folder, or oci://HOST/NAME",
     tag=_WHERE["tag"],
     **_ALLOW,
     dry_run="show what would be done, write nothing to the mirror",
@@ -257,17 +289,15 @@ def mirror(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_partial: bool = False,
     dist: str | None = None,
 ) -> None:
-    """Make the release of dist/ in a folder that a static web server shows."""
+    """Make the release of dist/ in a folder that a static web server shows, or in an OCI registry."""
     allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
-    options = PublishOptions(
-        tag=tag,
-        dry_run=dry_run,
-        draft=draft,
-        replace=replace,
-        allow=allow,
-        keys=tuple(map(Path, sign)),
-    )
-    mirror_dist(make_wiring(dist), options, Path(to))
+    keys = tuple(map(Path, sign))
+    options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
+    wiring = make_wiring(dist)
+    if is_oci(to):
+        mirror_to_registry(wiring, options, to)
+    else:
+        mirror_dist(wiring, options, Path(to))
 
 
 @verb(

@@ -76,9 +76,10 @@ def _surroundings(env: Mapping[str, str]) -> Surroundings:
 
 def _connect(env: Mapping[str, str], output: Output) -> Web:
     from builder.files.http_client import Web, open_url, trusted_certificates  # noqa: PLC0415 as above
+    from builder.files.oci_opener import OciOpener  # noqa: PLC0415 as above
 
     return Web(
-        open=partial(open_url, certificates=trusted_certificates(env)),
+        open=OciOpener(partial(open_url, certificates=trusted_certificates(env))),
         sleep=time.sleep,
         progress=_progress(output),
         say=output.say,

@@ -23,6 +23,7 @@ from builder.client.install.prefix import Prefix, default_prefix
 from builder.client.world import ClientOptions, CommandAnswer, World, head
 from builder.errors import BuilderError, ConfigError, DiskError, ValidationError, os_error
 from builder.files.disk import absolute
+from builder.formats.oci import file_address, is_oci, parse_address
 from builder.formats.package_names import INDEX, Layout
 from builder.formats.text import shown, without_userinfo
 
@@ -298,10 +299,12 @@ def mirrored(base: str, default: Optional[str]) -> str:
     """The index on the mirror ``base``: of the release this program comes from, else the newest."""
     if not is_url(base):
         raise ConfigError(
-            f"--mirror {without_userinfo(base)}: a URL is wanted, http or https. --index also takes folders."
+            f"--mirror {without_userinfo(base)}: a URL is wanted, http, https or oci. --index also takes "
+            "folders."
         )
     release = _RELEASE.search(default or "")
-    return f"{base.rstrip('/')}/{release[1] if release else 'latest'}/{INDEX}"
+    apart = ":" if is_oci(base) else "/"
+    return str(place(f"{base.rstrip('/')}{apart}{release[1] if release else 'latest'}/{INDEX}"))
 
 
 def _offline(text: str) -> Path:
@@ -317,13 +320,24 @@ def place(text: str) -> Union[str, Path]:
     if not is_url(text):
         return absolute(Path(text))
     address, _, pin = text.partition("#")
-    return (urljoin(address, INDEX) if address.endswith("/") else address) + (f"#{pin}" if pin else "")
+    if is_oci(address):
+        address = _index_in_registry(address)
+    elif address.endswith("/"):
+        address = urljoin(address, INDEX)
+    return f"{address}#{pin}" if pin else address
+
+
+def _index_in_registry(address: str) -> str:
+    """The index of the release at an address in a registry. Raises ``ConfigError``."""
+    release = address.rstrip("/").removesuffix(f"/{INDEX}")
+    parse_address(release)
+    return file_address(release, INDEX)
 
 
 def is_url(text: str) -> bool:
-    """Whether ``text`` is an http or https URL. Raises ``ConfigError`` for a broken one."""
+    """Whether ``text`` is an http, https or oci URL. Raises ``ConfigError`` for a broken one."""
     try:
-        return urlsplit(text).scheme in {"http", "https"}
+        return urlsplit(text).scheme in {"http", "https", "oci"}
     except ValueError as error:
         raise ConfigError(
             f"{without_userinfo(text)}: not a URL.", advice="Write it like https://HOST/PATH."
@@ -391,7 +405,10 @@ def _add_common(name: str, command: argparse.ArgumentParser) -> None:
 def _add_sources(command: argparse.ArgumentParser) -> None:
     sources = command.add_mutually_exclusive_group()
     sources.add_argument(
-        "--index", type=_text, metavar="URL|FILE|DIR", help="the release's index.json, or its folder"
+        "--index",
+        type=_text,
+        metavar="URL|FILE|DIR",
+        help="the release's index.json, its folder, or oci://HOST/NAME:TAG",
     )
     sources.add_argument(
         "--offline", type=_text, metavar="DIR|FILE", help="a release's folder or one archive; no network"

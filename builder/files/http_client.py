@@ -154,11 +154,14 @@ def open_url(
 ) -> Response:
     """Send a request through the environment's proxies. Its answer raises ``TooSlowError``.
 
+    A login in ``headers`` goes to no other host, as one in ``url``.
     ``certificates`` is what ``trusted_certificates`` returned.
     """
     _require_http(url)
     bare, login = _without_login(quote(url, safe=_LEFT_ALONE))
-    request = urllib.request.Request(bare, headers={"User-Agent": "ortpacks", **headers})  # noqa: S310 checked
+    known = {"User-Agent": "ortpacks", **headers}
+    login = known.pop(_LOGIN, login)
+    request = urllib.request.Request(bare, headers=known)  # noqa: S310 checked
     if login:
         request.add_unredirected_header(_LOGIN, login)
     opener = urllib.request.build_opener(_Redirects(), *(kind(clock, certificates) for kind in _KINDS))

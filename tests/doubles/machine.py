@@ -17,6 +17,7 @@ from builder.client.probe.detect import Surroundings
 from builder.client.probe.processes import asker, worker
 from builder.client.world import World
 from builder.files.http_client import Web, open_url
+from builder.files.oci_opener import OciOpener
 from tests.support.schemas import schema
 
 
@@ -63,7 +64,12 @@ class Machine:
         return value
 
     def web(self) -> Web:
-        return Web(open=open_url, sleep=self.waits.append, progress=lambda done, total: None, say=self._err)
+        return Web(
+            open=OciOpener(open_url),
+            sleep=self.waits.append,
+            progress=lambda done, total: None,
+            say=self._err,
+        )
 
     def world(self) -> World:
         missing = str(self.home / "no-such-file")

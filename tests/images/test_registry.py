@@ -1,10 +1,11 @@
-"""An image in Debian's ``docker-registry``: pushed with attestations, pulled back by its digest, refused."""
+"""Images and a release in Debian's ``docker-registry``: pushed, read by others' programs, pulled, refused."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -217,6 +218,51 @@ def test_with_the_docker_clis_login_one_index_names_the_images_of_both_platforms
 
 BCRYPT = "$2b$05$VH5phWUZq7vusHsPnsi2sehXFXDJDwLMxV0qXEHMoERynQ3ZeZEdm"
 """Of the password, by crypt(3)."""
+
+
+def test_a_release_is_an_artifact_that_others_read_and_clients_install(
+    program: Path, dist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a dist with the package for the CPU alone, into a registry that wants a login."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    alone, known = tmp_path / "dist", tmp_path / "htpasswd"
+    known.write_text(f"ada:{BCRYPT}\n")
+    assert invoke("build", "--variant", "cpu", "--base", "assembled", "--dist", dist).returncode == 0
+    alone.mkdir()
+    for file in dist.glob("ortpacks-cpu-*"):
+        (alone / file.name).hardlink_to(file)
+    sums = (dist / "SHA256SUMS").read_text().splitlines(keepends=True)
+    (alone / "SHA256SUMS").write_text("".join(line for line in sums if "ortpacks-cpu-" in line))
+    auth = f"auth: {{htpasswd: {{realm: x, path: {known}}}}}"
+    with registry(program, tmp_path, auth) as at:
+        flags = ("--to", f"oci://{at}/team/packs", "--tag", "v1", "--allow-partial", "--dist", alone)
+        done = invoke("mirror", *flags)
+        assert (done.returncode, "docker login" in done.stderr) == (10, True)
+        login = ["docker", "login", "--username=ada", "--password-stdin", at]
+        subprocess.run(login, input=b"secret", capture_output=True, check=True)
+        done = invoke("mirror", *flags)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        assert "nothing to do" in invoke("mirror", *flags).stdout
+        raw = json.loads(docker("buildx", "imagetools", "inspect", "--raw", f"{at}/team/packs:v1"))
+        titles = {
+            one["annotations"]["org.opencontainers.image.title"]: one["digest"] for one in raw["layers"]
+        }
+        assert titles == {
+            file.name: f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+            for file in alone.iterdir()
+            if file.is_file()
+        }
+        client = [sys.executable, "-I", str(alone / "ortpacks.pyz"), "install", "--variant", "cpu", "--yes"]
+        index = f"oci://ada:secret@{at}/team/packs:v1"
+        done = subprocess.run(
+            [*client, "--prefix", str(tmp_path / "prefix"), "--index", index],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Its libraries load here: ONNX Runtime 1.21.0" in done.stdout
+        assert "secret" not in done.stdout + done.stderr
 
 
 def test_a_registry_that_is_not_there_is_told(push: Push) -> None:

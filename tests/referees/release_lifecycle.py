@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from builder.adapters.github.http import GitHubHttp
-from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub
+from builder.adapters.repeating import Patience
 from builder.files.digest import LocalFile
 from builder.release.assets import Release
 from tests.support.fakes.ports import FakeReporter

@@ -1,4 +1,4 @@
-"""A repository of a registry: images are read back from it, attestations and indexes written to it.
+"""A repository of a registry: images and releases are read back from it and written to it.
 
 The protocol is the OCI Distribution Specification's, the form of attestations BuildKit's. Logins are those
 of the Docker CLI, its credential helpers included; they leave this module only in requests to the registry
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
@@ -19,8 +20,11 @@ import requests
 from docker.auth import AuthConfig
 from pydantic import BaseModel
 
-from builder.adapters.github.http import Bearer
+from builder.adapters.github.http import Bearer, is_untrusted, system_error
+from builder.adapters.github.refusals import named_wait
+from builder.adapters.repeating import FileBody
 from builder.errors import TransferError
+from builder.formats.oci import registry_host
 from builder.ports import IndexEntry, PushedImage, Statement
 
 _MANIFEST, _INDEX, _CONFIG = (
@@ -38,7 +42,20 @@ _NO_PLATFORM = {"os": "unknown", "architecture": "unknown"}
 _TIMEOUT = (30, 300)
 """Seconds to connect, and between two bytes."""
 
-_HOSTS = {"docker.io": "registry-1.docker.io"}
+_BYTES = {"Content-Type": "application/octet-stream"}
+
+_NONE = (404,)
+
+_BAD_REQUEST, _NOT_ALLOWED = 400, 405
+
+_PASSING = {408, 425, 429, 500, 502, 503, 504}
+"""Answers after which the same request may do."""
+
+_PASSING_ERRORS = (
+    requests.ConnectionError,
+    requests.Timeout,
+    requests.exceptions.ChunkedEncodingError,
+)
 
 _SHOWN = 300
 """Characters of a refusal that an error shows."""
@@ -79,11 +96,33 @@ class _Token(BaseModel):
     access_token: str = ""
 
 
-class Registry:
-    """The repository ``HOST/NAME``; ``insecure`` says whether its host may be asked without TLS."""
+class PassingError(TransferError):
+    """A request that failed for the moment; ``wait`` is the registry's wish in seconds."""
 
-    def __init__(self, repository: str, logins: AuthConfig, *, insecure: bool) -> None:
+    wait: float | None = None
+
+
+class _Reason(BaseModel):
+    code: str = ""
+    message: str = ""
+
+
+class _Refusal(BaseModel):
+    """What a registry says is wrong."""
+
+    errors: list[_Reason]
+
+
+class Registry:
+    """The repository ``HOST/NAME``; ``insecure`` says whether its host may be asked without TLS.
+
+    Every method raises ``TransferError``, and ``PassingError`` where another try may do. ``reach`` is the
+    advice where nobody answers.
+    """
+
+    def __init__(self, repository: str, logins: AuthConfig, *, insecure: bool, reach: str = "") -> None:
         self._repository = repository
+        self._reach = reach
         self._host, _, self._name = repository.partition("/")
         self._logins = logins
         self._schemes = ("https", "http") if insecure else ("https",)
@@ -140,12 +179,59 @@ class Registry:
         kind = {"in-toto.io/predicate-type": statement["predicateType"]}
         return {**self._put_blob(_json(statement), _IN_TOTO), "annotations": kind}
 
+    def manifest(self, reference: str) -> bytes | None:
+        """The manifest of a tag or digest, as it is; ``None`` where there is none."""
+        answer = self._ask(
+            "GET", f"{self._base}manifests/{reference}", headers={"Accept": _ACCEPT}, also=_NONE
+        )
+        return None if answer.status_code in _NONE else answer.content
+
+    def put_manifest(self, reference: str, manifest: bytes) -> None:
+        """Write an image manifest under a tag or its digest."""
+        self._put_manifest(reference, manifest, _MANIFEST)
+
+    def put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
+        """Write a small blob; its descriptor."""
+        return self._put_blob(data, media_type)
+
+    def blob_size(self, digest: str) -> int | None:
+        """The size of a blob in bytes; ``None`` where there is none."""
+        answer = self._ask("HEAD", f"{self._base}blobs/{digest}", also=_NONE)
+        return None if answer.status_code in _NONE else int(answer.headers.get("Content-Length", "-1"))
+
+    def blob(self, digest: str) -> bytes:
+        """A small blob, as it is."""
+        return self._ask("GET", f"{self._base}blobs/{digest}").content
+
+    def begin_upload(self) -> str:
+        """Where the bytes of a blob are sent to."""
+        return _location(self._ask("POST", f"{self._base}blobs/uploads/"))
+
+    def resume_upload(self, place: str) -> tuple[str, int]:
+        """Where an upload that broke off goes on, and how many of its bytes the registry has."""
+        answer = self._ask("GET", place)
+        last = answer.headers.get("Range", "").rpartition("-")[2]
+        return _location(answer), int(last) + 1 if last.isdecimal() and last != "0" else 0
+
+    def send(self, place: str, body: FileBody) -> str:
+        """Send the bytes of a blob from ``body.start`` on; where the upload ends."""
+        span = f"{body.start}-{body.start + len(body) - 1}"
+        return _location(self._ask("PATCH", place, data=body, headers={**_BYTES, "Content-Range": span}))
+
+    def finish_upload(self, place: str, digest: str) -> bool:
+        """Make what was sent a blob; ``False`` where the registry got other bytes."""
+        answer = self._ask("PUT", place, params={"digest": digest}, headers=_BYTES, also=(_BAD_REQUEST,))
+        return answer.status_code != _BAD_REQUEST
+
+    def cancel_upload(self, place: str) -> None:
+        """End an upload without a blob."""
+        self._ask("DELETE", place, also=(*_NONE, _NOT_ALLOWED))
+
     def _put_blob(self, data: bytes, media_type: str) -> dict[str, object]:
         found = _descriptor(data, media_type)
-        place = self._ask("POST", f"{self._base}blobs/uploads/")
-        where = urljoin(place.url, place.headers["Location"])
-        kind = {"Content-Type": "application/octet-stream"}
-        self._ask("PUT", where, params={"digest": str(found["digest"])}, data=data, headers=kind)
+        self._ask(
+            "PUT", self.begin_upload(), params={"digest": str(found["digest"])}, data=data, headers=_BYTES
+        )
         return found
 
     def _put_manifest(self, reference: str, manifest: bytes, media_type: str) -> None:
@@ -162,38 +248,67 @@ class Registry:
         *,
         headers: Mapping[str, str] | None = None,
         params: Mapping[str, str] | None = None,
-        data: bytes | None = None,
+        data: bytes | FileBody | None = None,
+        also: Sequence[int] = (),
     ) -> requests.Response:
-        try:
-            answer = self._session.request(
+        """An answer; an error of a status in ``also`` is one too. A token that has expired is renewed."""
+
+        def once() -> requests.Response:
+            return self._session.request(
                 method, url, headers=headers, params=params, data=data, timeout=_TIMEOUT
             )
+
+        try:
+            answer = once()
+            if answer.status_code == requests.codes.unauthorized:
+                self._log_in(answer.headers.get("WWW-Authenticate", ""))
+                answer = once()
         except requests.RequestException as error:
-            raise refused(f"{self._repository} does not answer", self._host, str(error)) from error
-        return self._accepted(answer)
+            raise self._unanswered(error) from error
+        return answer if answer.status_code in also else self._accepted(answer)
 
     def _accepted(self, answer: requests.Response) -> requests.Response:
         """An answer, unless it is an error. Raises ``TransferError``."""
         if answer.ok:
             return answer
-        said = f"{answer.status_code} {answer.reason}: {answer.text[:_SHOWN]}"
-        raise refused(f"{self._repository}: {answer.request.method} was refused", self._host, said)
+        said = f"{answer.status_code} {answer.reason}: {_reason(answer)}"
+        what = f"{self._repository}: {answer.request.method} was refused"
+        if answer.status_code not in _PASSING:
+            raise refused(what, self._host, said, self._reach)
+        passing = PassingError(what, cause=said)
+        passing.wait = named_wait(answer.headers, time.time())
+        raise passing
+
+    def _unanswered(self, error: requests.RequestException) -> TransferError:
+        said = system_error(error)
+        if is_untrusted(error):
+            return TransferError(
+                f"{self._repository}: the TLS certificate was not accepted",
+                cause=said,
+                advice="Check this machine's clock and certificates, or name its own in REQUESTS_CA_BUNDLE.",
+            )
+        what = f"{self._repository} does not answer"
+        if isinstance(error, _PASSING_ERRORS) and "_base" in vars(self):
+            return PassingError(what, cause=said)
+        return refused(what, self._host, said, self._reach)
 
     @cached_property
     def _base(self) -> str:
         """The repository's address, once the registry has let us in. Raises ``TransferError``."""
         failed: requests.RequestException | None = None
         for scheme in self._schemes:
-            root = f"{scheme}://{_HOSTS.get(self._host, self._host)}/v2/"
+            root = f"{scheme}://{registry_host(self._host)}/v2/"
             try:
                 answer = self._session.get(root, timeout=_TIMEOUT)
                 if answer.status_code == requests.codes.unauthorized:
                     self._log_in(answer.headers.get("WWW-Authenticate", ""))
             except requests.RequestException as error:
                 failed = error
+                if is_untrusted(error):
+                    break
             else:
                 return f"{root}{self._name}/"
-        raise refused(f"{self._repository} does not answer", self._host, str(failed)) from failed
+        raise self._unanswered(failed or requests.RequestException()) from failed
 
     def _log_in(self, challenge: str) -> None:
         """Log in as the registry asks: with the password, or with a token of the service that it names."""
@@ -216,10 +331,10 @@ class Registry:
         self._session.auth = Bearer(given.token or given.access_token)
 
 
-def refused(what: str, host: str, said: str) -> TransferError:
-    """The error of a registry that did not do what was asked."""
+def refused(what: str, host: str, said: str, reach: str = "") -> TransferError:
+    """The error of a registry that did not do what was asked; ``reach`` is what to check."""
     login = f"Log in with `docker login {host}`, as a user who may write there"
-    reach = (
+    reach = reach or (
         f"Check the name and the network, and that the engine may use {host} (HTTPS, or insecure-registries)"
     )
     asked = any(word in said.lower() for word in _LOGIN)
@@ -233,6 +348,19 @@ def _read(model: type[M], answer: requests.Response) -> M:
     except ValueError as error:
         what = f"{answer.url.partition('?')[0]} is not what a registry answers"
         raise TransferError(what, cause=str(error), advice="Check the registry's name.") from error
+
+
+def _location(answer: requests.Response) -> str:
+    return urljoin(answer.url, answer.headers.get("Location", answer.url))
+
+
+def _reason(answer: requests.Response) -> str:
+    """The registry's own words."""
+    try:
+        said = _Refusal.model_validate_json(answer.content).errors
+    except ValueError:
+        return answer.text[:_SHOWN]
+    return ", ".join(f"{one.code} {one.message}".strip() for one in said)[:_SHOWN]
 
 
 def _json(document: Mapping[str, object]) -> bytes:

@@ -14,15 +14,8 @@ from urllib.parse import urlsplit
 import requests
 from requests.auth import AuthBase
 
-from builder.adapters.github.refusals import (
-    Fault,
-    Patience,
-    named_wait,
-    rate_limit_wait,
-    reason_of,
-    refusal,
-    sent_at,
-)
+from builder.adapters.github.refusals import named_wait, rate_limit_wait, reason_of, refusal, sent_at
+from builder.adapters.repeating import Fault, Patience, Repeater
 from builder.errors import ConfigError, TransferError
 from builder.formats.text import API, API_FORM, may_carry_a_token, without_userinfo
 from builder.ports import Reporter
@@ -98,10 +91,8 @@ class GitHubHttp:
             )
         self._api = api.rstrip("/")
         self._token = token
-        self._reporter = reporter
-        self._sleep = sleep
+        self._repeater = Repeater(reporter=reporter, sleep=sleep, patience=patience or Patience())
         self._clock = clock
-        self._patience = patience or Patience()
         self._last_write: float | None = None
         self._session = requests.Session()
         self._answered = False
@@ -128,38 +119,14 @@ class GitHubHttp:
     def persist(
         self, what: str, attempt: Callable[[], V], landed: Callable[[], V | None] = lambda: None
     ) -> V:
-        """The result of ``attempt``, which is repeated after a pause when it raises ``Fault``.
-
-        ``landed`` is asked before each further attempt: its result stands for an attempt whose answer was
-        lost.
-        """
-        number = 1
-        while True:
-            try:
-                return attempt()
-            except Fault as fault:
-                self._pause(what, fault, number)
-            result = landed()
-            if result is not None:
-                return result
-            number += 1
-
-    def _pause(self, what: str, fault: Fault, number: int) -> None:
-        patience = self._patience
-        wait = patience.pause(fault, number)
-        if number >= patience.attempts:
-            message = f"{what}: {fault}. Gave up after {number} attempts; run it again to go on."
-            raise fault.error(message) from None
-        if wait > patience.longest:
-            message = f"{what}: {fault}. GitHub asks to wait {wait:.0f} s; run it again then."
-            raise TransferError(message) from None
-        self._reporter.warn(f"{what}: {fault}; attempt {number + 1} of {patience.attempts} in {wait:.0f} s")
-        self._sleep(wait)
+        """See ``Repeater.persist``."""
+        return self._repeater.persist(what, attempt, landed)
 
     def _pace(self) -> None:
         """Wait until the next write may be sent, and count it as sent."""
         if self._last_write is not None:
-            self._sleep(max(0.0, self._last_write + self._patience.between_writes - self._clock()))
+            pause = self._last_write + self._repeater.patience.between_writes - self._clock()
+            self._repeater.sleep(max(0.0, pause))
         self._last_write = self._clock()
 
     def attempt(
@@ -253,12 +220,12 @@ class GitHubHttp:
         return value
 
     def _unanswered(self, error: requests.RequestException, url: str) -> Exception:
-        reason = self._scrub(_root_cause(error))
+        reason = self._scrub(system_error(error))
         host = urlsplit(url).netloc
         transient = isinstance(
             error, (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError)
         )
-        if _is_untrusted(error):
+        if is_untrusted(error):
             return TransferError(
                 f"{host}: the TLS certificate was not accepted ({reason}).",
                 advice="Check this machine's clock and certificates, or name its own in REQUESTS_CA_BUNDLE.",
@@ -310,12 +277,12 @@ def _headers(accept: str, length: int | None = None) -> dict[str, str]:
     return headers
 
 
-def _is_untrusted(error: requests.RequestException) -> bool:
+def is_untrusted(error: requests.RequestException) -> bool:
     """Whether the host's certificate was refused; a cut connection is an ``SSLError`` too."""
     return isinstance(error, requests.exceptions.SSLError) and _REFUSED_CERTIFICATE in str(error)
 
 
-def _root_cause(error: BaseException) -> str:
+def system_error(error: BaseException) -> str:
     """The operating system's message in a chain of exceptions."""
     while not (isinstance(error, OSError) and error.strerror):
         deeper = error.__cause__ or error.__context__

@@ -1,20 +1,16 @@
 """GitHub's refusals: what they mean, what to do about them, and how long to wait before the next attempt.
 
-No library does the waiting: urllib3's ``Retry`` sees one answer's headers and cannot ask whether an upload
-landed, and tenacity would replace the loop of ``GitHubHttp.persist`` alone. Sources: docs.github.com "Rate
-limits for the REST API", "Best practices for using the REST API", "Troubleshooting the REST API".
+Sources: docs.github.com "Rate limits for the REST API", "Best practices for using the REST API",
+"Troubleshooting the REST API".
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 import requests
-
-from builder.errors import BuilderError, TransferError
 
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
 
@@ -114,43 +110,3 @@ def explain(value: object) -> str:
         else []
     )
     return ", ".join(part for part in [str(value.get("message", "")), *codes] if part)
-
-
-class Fault(Exception):  # noqa: N818 - not an error yet: the next attempt may do
-    """A failed attempt that may be repeated; ``error`` is the class of the error after the last attempt.
-
-    ``wait`` is the pause in seconds; with ``grows`` it doubles each time.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        wait: float | None = None,
-        grows: bool = False,
-        error: type[BuilderError] = TransferError,
-    ) -> None:
-        self.wait = wait
-        self.grows = grows
-        self.error = error
-        super().__init__(message)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """The limits of repeating; all times are seconds."""
-
-    attempts: int = 8
-    first: float = 10.0
-    cap: float = 300.0
-    """Longest pause of our own between two attempts."""
-    longest: float = 3600.0
-    """Longest pause GitHub may ask for; more is an error that says when to come back."""
-    between_writes: float = 1.0
-
-    def pause(self, fault: Fault, number: int) -> float:
-        """The seconds to wait after attempt ``number``."""
-        if fault.wait is not None and not fault.grows:
-            return fault.wait
-        first = self.first if fault.wait is None else fault.wait
-        return min(first * 2.0 ** (number - 1), max(first, self.cap))

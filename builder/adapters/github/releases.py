@@ -7,12 +7,13 @@ Failed requests are repeated by ``adapters.github.http``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeVar
 from urllib.parse import quote
 
 from builder.adapters.github.http import GitHubHttp, GitHubReply
-from builder.adapters.github.refusals import Fault, explain, lacks_scope, may_not_write
+from builder.adapters.github.refusals import explain, lacks_scope, may_not_write
+from builder.adapters.repeating import Fault, FileBody
 from builder.errors import ConfigError, IntegrityError, TransferError
 from builder.files.digest import LocalFile
 from builder.formats.text import REPOSITORY
@@ -20,8 +21,6 @@ from builder.ports import Reporter
 from builder.release.assets import Asset, Release, holds
 
 _PAGE = 100
-
-_CHUNK = 1 << 20
 
 _OK, _CREATED, _NO_CONTENT = 200, 201, 204
 
@@ -153,7 +152,7 @@ class GitHub:
                 release.upload_url.split("{", 1)[0],
                 wanted=(_CREATED, _UNPROCESSABLE),
                 params={"name": file.name},
-                data=_Body(file, advance),
+                data=FileBody(file, advance),
                 length=file.size,
             )
         asset = self._with_digest(_created(reply, file))
@@ -194,38 +193,6 @@ class GitHub:
             if len(reply.json) < _PAGE:
                 return
             number += 1
-
-
-class _Body:
-    """The bytes of a file as a request's body. Each attempt needs a new one."""
-
-    def __init__(self, file: LocalFile, advance: Callable[[int], None]) -> None:
-        self._file = file
-        self._advance = advance
-
-    def __len__(self) -> int:
-        return self._file.size
-
-    def __iter__(self) -> Iterator[bytes]:
-        left = self._file.size
-        for block in self._blocks():
-            yield block[:left]
-            self._advance(min(len(block), left))
-            left -= len(block)
-            if left <= 0:
-                return
-        raise IntegrityError(f"{self._file.path}: the file got shorter while it was sent. Bundle again.")
-
-    def _blocks(self) -> Iterator[bytes]:
-        """The file's blocks. A disk error becomes an ``IntegrityError``, so that it is not retried."""
-        try:
-            with self._file.path.open("rb") as stream:
-                while block := stream.read(_CHUNK):
-                    yield block
-        except OSError as error:
-            raise IntegrityError(
-                f"{self._file.path} cannot be read while it is sent: {error.strerror}. Bundle again."
-            ) from None
 
 
 def _target(commit: str | None) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """The index: where it and its packages lie.
 
-An index is a URL, a file or a folder. A single archive is its own index, made from the manifest inside.
+An index is a URL, a release in a registry, a file or a folder. A single archive is its own index, made from
+the manifest inside.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from builder.errors import ConfigError, ParseError, TransferError, ValidationErr
 from builder.files.digest import other_bytes
 from builder.files.http_client import NotThereError, Response, Web, read_small
 from builder.formats.index import Index, loads
+from builder.formats.oci import file_address, is_oci
 from builder.formats.package_names import ARCHIVE_SUFFIXES, INDEX, Form, form_of
 from builder.formats.text import without_userinfo
 
@@ -60,7 +62,7 @@ class Located:
         """URL or path of an archive or one of its parts."""
         if isinstance(self.place, Path):
             return self.place if self.alone else self.place.parent / name
-        return urljoin(self.place, name)
+        return _neighbour(self.place, name)
 
 
 def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> Located:
@@ -98,6 +100,11 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
         raise ParseError(f"{where} is not an index.", advice=advice) from error
 
 
+def _neighbour(url: str, name: str) -> str:
+    """The address of another file of the release; ``urljoin`` knows nothing of registries."""
+    return file_address(url.rpartition("/")[0], name) if is_oci(url) else urljoin(url, name)
+
+
 def _shown(place: Place) -> str:
     return without_userinfo(urldefrag(str(place)).url)
 
@@ -110,7 +117,7 @@ def _beside(place: Place, web: Web) -> Callable[[str], Optional[bytes]]:
             file = place.parent / name
             return _read_file(file) if file.is_file() else None
         try:
-            return read_small(urljoin(urldefrag(place).url, name), INDEX_LIMIT, web)
+            return read_small(_neighbour(urldefrag(place).url, name), INDEX_LIMIT, web)
         except NotThereError:
             return None
 

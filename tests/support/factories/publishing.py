@@ -13,8 +13,8 @@ from jinja2 import FileSystemLoader
 
 from builder.adapters.archive.package_archive import ChecksumFile, PackageArchive
 from builder.adapters.github.http import GitHubHttp
-from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub
+from builder.adapters.repeating import Patience
 from builder.config.project import load_project
 from builder.files.atomic_write import part_file
 from builder.formats.manifest import Manifest

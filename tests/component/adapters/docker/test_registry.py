@@ -1,17 +1,12 @@
 """A repository of a registry: logins, what is read, and what an index and its attestations are made of.
 
-The stand-in answers as the OCI Distribution Specification and Docker's token authentication have it, and
-refuses blobs of another digest. Debian's ``docker-registry`` is asked in ``tests/images``.
+Debian's ``docker-registry`` is asked in ``tests/images``.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from docker.auth import AuthConfig
@@ -20,124 +15,11 @@ from builder.adapters.docker.registry import Registry
 from builder.errors import TransferError
 from builder.ports import IndexEntry
 from tests.doubles.loopback import listening
-
-IMAGE = "application/vnd.docker.distribution.manifest.v2+json"
+from tests.doubles.registry import IMAGE, Served, digest
 
 INDEX = "application/vnd.oci.image.index.v1+json"
 
 AMD64, ARM64 = "linux/amd64", "linux/arm64"
-
-
-def digest(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-class Served(ThreadingHTTPServer):
-    """A registry with the repository ``owner/name``; ``login`` is what it asks for: Basic or Bearer."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.login = ""
-        self.blobs: dict[str, bytes] = {}
-        self.manifests: dict[str, tuple[str, bytes]] = {}
-        self.asked: list[str] = []
-        """Of the token service."""
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-    def image(self, tag: str, *layers: str) -> str:
-        """Hold an image; its digest."""
-        config = json.dumps({"rootfs": {"type": "layers", "diff_ids": list(layers)}}).encode()
-        self.blobs[digest(config)] = config
-        named = {"config": {"digest": digest(config), "size": len(config)}}
-        document = {**named, "layers": [{"digest": one, "size": 5} for one in layers]}
-        return self.hold(tag, IMAGE, json.dumps(document).encode())
-
-    def hold(self, tag: str, kind: str, data: bytes) -> str:
-        for name in (tag, digest(data)):
-            self.manifests[name] = (kind, data)
-        return digest(data)
-
-
-class Handler(BaseHTTPRequestHandler):
-    @property
-    def served(self) -> Served:
-        assert isinstance(self.server, Served)
-        return self.server
-
-    def do_GET(self) -> None:
-        path = urlsplit(self.path).path
-        if path == "/token":
-            basic = base64.b64decode(self.headers.get("Authorization", "").partition(" ")[2]).decode()
-            self.token(f"GET {basic} {sorted(parse_qs(urlsplit(self.path).query).items())}")
-        elif self.let_in():
-            kind, name = path.split("/")[-2:]
-            if kind == "manifests" and name in self.served.manifests:
-                self.answer(200, *self.served.manifests[name])
-            elif kind == "blobs" and name in self.served.blobs:
-                self.answer(200, "application/octet-stream", self.served.blobs[name])
-            else:
-                self.answer(200 if path == "/v2/" else 404, "text/plain", b"MANIFEST_UNKNOWN")
-
-    def do_POST(self) -> None:
-        if self.path == "/token":
-            self.token(f"POST {sorted(parse_qs(self.body().decode()).items())}")
-        elif self.let_in():
-            self.send_response(202)
-            self.send_header("Location", "/v2/owner/name/blobs/uploads/1?state=x")
-            self.end_headers()
-
-    def do_PUT(self) -> None:
-        if not self.let_in():
-            return
-        data, path = self.body(), urlsplit(self.path)
-        if "/uploads/" in path.path:
-            (named,) = parse_qs(path.query)["digest"]
-            if named == digest(data):
-                self.served.blobs[named] = data
-            self.answer(201 if named == digest(data) else 400)
-            return
-        self.served.hold(path.path.rpartition("/")[2], self.headers["Content-Type"], data)
-        self.answer(201)
-
-    def body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
-
-    def token(self, asked: str) -> None:
-        self.served.asked.append(asked)
-        good = "ada:secret" in asked or "['kept']" in asked
-        field = "access_token" if asked.startswith("POST") else "token"
-        self.answer(200 if good else 401, "application/json", json.dumps({field: "signed"}).encode())
-
-    def let_in(self) -> bool:
-        basic = f"Basic {base64.b64encode(b'ada:secret').decode()}"
-        given = self.headers.get("Authorization", "")
-        if not self.served.login or given == {"Basic": basic, "Bearer": "Bearer signed"}[self.served.login]:
-            return True
-        self.body()
-        self.send_response(401)
-        told = {
-            "Basic": 'Basic realm="x"',
-            "Bearer": f'Bearer realm="http://{self.served.host}/token",service="images"',
-        }
-        self.send_header("WWW-Authenticate", told[self.served.login])
-        self.send_header("Content-Length", "12")
-        self.end_headers()
-        self.wfile.write(b"unauthorized")
-        return False
-
-    def answer(self, code: int, kind: str = "text/plain", data: bytes = b"") -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
 
 
 @pytest.fixture

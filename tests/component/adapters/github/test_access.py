@@ -12,8 +12,8 @@ import requests
 import urllib3
 
 from builder.adapters.github.http import GitHubHttp
-from builder.adapters.github.refusals import Patience
 from builder.adapters.github.releases import GitHub
+from builder.adapters.repeating import Patience
 from builder.errors import IntegrityError, TransferError
 from builder.files.digest import LocalFile
 from builder.release.assets import Asset

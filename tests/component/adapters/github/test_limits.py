@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.adapters.github.refusals import (
-    Fault,
-    Patience,
-    lacks_scope,
-    named_wait,
-    rate_limit_wait,
-    sent_at,
-)
+from builder.adapters.github.refusals import lacks_scope, named_wait, rate_limit_wait, sent_at
+from builder.adapters.repeating import Fault, Patience
 from builder.errors import TransferError
 from tests.support.factories.publishing import Desk, bytes_in, open_desk
 

@@ -1,0 +1,266 @@
+"""Releases in a repository of an OCI registry. Implements ``release.assets.ReleaseHost``.
+
+A release is one artifact under its tag, its files the layers; ``latest`` is the last published. A draft is
+blobs that no manifest names: nobody sees them, and the next run finds those that have come by their digests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from builder.adapters.docker.registry import PassingError, Registry
+from builder.adapters.repeating import Fault, FileBody, Repeater
+from builder.errors import ConfigError, IntegrityError, ReleaseConflictError, TransferError
+from builder.files.digest import LocalFile, file_digest
+from builder.formats.oci import MANIFEST_TYPE, RELEASE_TYPE, SCHEME, TAG_FORM, TITLE
+from builder.ports import Reporter
+from builder.release.assets import UPLOADED, Asset, Release, require_tag
+from builder.release.mirror import LATEST
+
+_EMPTY = "application/vnd.oci.empty.v1+json"
+
+_VERSION = "org.opencontainers.image.version"
+
+_TYPES = {
+    ".json": "application/json",
+    ".zst": "application/zstd",
+    ".gz": "application/gzip",
+    ".html": "text/html",
+}
+"""Media types of IANA by a name's end; anything else is bytes."""
+
+_MISSING = "missing"
+"""The state of a file whose blob the registry has lost."""
+
+V = TypeVar("V")
+
+
+def registry_tag(tag: str) -> str:
+    """``tag``, if a registry can have it. Raises ``ConfigError``."""
+    if TAG_FORM.fullmatch(require_tag(tag)) is None or tag == LATEST:
+        raise ConfigError(
+            f"{tag!r} cannot be a tag in a registry: at most 128 letters, digits and . _ - are, and {LATEST} "
+            "names the newest release. Pass another --tag."
+        )
+    return tag
+
+
+class RegistryHost:
+    """The releases of one repository, ``HOST/NAME``."""
+
+    def __init__(self, registry: Registry, repository: str, reporter: Reporter, repeater: Repeater) -> None:
+        self._registry = registry
+        self._repository = repository
+        self._reporter = reporter
+        self._repeater = repeater
+        self._draft: dict[str, Asset] = {}
+        """The files of the release that is being made, by their names."""
+
+    def require_access(self) -> None:
+        """See ``release.assets.ReleaseHost.require_access``: an upload is begun and given up."""
+        place = self._persist("begin an upload", self._registry.begin_upload)
+        self._persist("give up an upload", lambda: self._registry.cancel_upload(place))
+
+    def published(self, tag: str) -> Release | None:
+        """See ``release.assets.ReleaseHost.published``. Raises ``ReleaseConflictError`` for anything else."""
+        content = self._manifest(tag)
+        if content is None:
+            return None
+        manifest = _release_in(content)
+        if manifest is None:
+            raise ReleaseConflictError(
+                f"{self._address(tag)} is no release: an image has that tag. Pass another --tag or name."
+            )
+        return self._release(tag, manifest.files, draft=False)
+
+    def latest(self) -> Release | None:
+        """See ``release.assets.ReleaseHost.latest``: the last one that became public here."""
+        content = self._manifest(LATEST)
+        manifest = _release_in(content) if content is not None else None
+        return self._release(manifest.tag, manifest.files, draft=False) if manifest else None
+
+    def drafts(self, tag: str) -> list[Release]:  # noqa: ARG002
+        """See ``release.assets.ReleaseHost.drafts``: nothing lists blobs that no manifest names."""
+        return []
+
+    def create_draft(self, tag: str, title: str, body: str, commit: str | None = None) -> Release:  # noqa: ARG002
+        """See ``release.assets.ReleaseHost.create_draft``. Notes and commit are not kept."""
+        self._draft = {}
+        return self._release(tag, (), draft=True)
+
+    def assets(self, release: Release) -> tuple[Asset, ...]:
+        """See ``release.assets.ReleaseHost.assets``: the registry is asked for each blob."""
+        files = self._draft.values() if release.draft else release.assets
+        return tuple(self._looked_at(asset) for asset in files)
+
+    def download(self, asset: Asset, limit: int) -> bytes:
+        """See ``release.assets.ReleaseHost.download``."""
+        if asset.size > limit:
+            raise TransferError(f"{asset.name} is {asset.size:,} bytes; at most {limit:,} are read of it.")
+        return self._persist(f"download {asset.name}", lambda: self._registry.blob(str(asset.digest)))
+
+    def upload(self, release: Release, file: LocalFile) -> Asset:  # noqa: ARG002
+        """See ``release.assets.ReleaseHost.upload``. What the registry has is not sent again."""
+        asset = Asset(file.name, file.size, file.digest, UPLOADED, len(self._draft))
+        if self._looked_at(asset).state == UPLOADED:
+            self._reporter.say(f"{file.name} is in the registry already")
+        else:
+            upload = _BlobUpload(self._registry, file, self._reporter)
+            self._persist(f"upload {file.name}", upload.attempt)
+        self._draft[file.name] = asset
+        return asset
+
+    def delete(self, asset: Asset) -> None:
+        """See ``release.assets.ReleaseHost.delete``: the next manifest does not name it."""
+        self._draft.pop(asset.name, None)
+
+    def publish(self, release: Release, title: str, body: str, commit: str | None = None) -> Release:  # noqa: ARG002
+        """See ``release.assets.ReleaseHost.publish``. ``latest`` goes first: it is whole as well.
+
+        An older release that is replaced does not become the newest.
+        """
+        files = tuple(self._draft[name] for name in sorted(self._draft))
+        config = self._persist("write the configuration", lambda: self._registry.put_blob(b"{}", _EMPTY))
+        manifest = _manifest(release.tag, title, files, config)
+        newest, new = self.latest(), self.published(release.tag) is None
+        moves = new or newest is None or newest.tag == release.tag
+        for tag in (LATEST, release.tag) if moves else (release.tag,):
+            self._put(tag, manifest)
+        return self._release(release.tag, files, draft=False)
+
+    def withdraw(self, release: Release) -> Release:
+        """See ``release.assets.ReleaseHost.withdraw``; people keep what is public until it is replaced."""
+        whole = (asset for asset in self.assets(release) if asset.state == UPLOADED)
+        self._draft = {asset.name: asset for asset in whole}
+        return self._release(release.tag, tuple(self._draft.values()), draft=True)
+
+    def _put(self, tag: str, manifest: bytes) -> None:
+        self._persist(f"write {tag}", lambda: self._registry.put_manifest(tag, manifest))
+        if self._manifest(tag) != manifest:
+            raise IntegrityError(
+                f"{self._address(tag)} is not what was written. Is someone else publishing? Run it again."
+            )
+
+    def _manifest(self, tag: str) -> bytes | None:
+        return self._persist(f"read {tag}", lambda: self._registry.manifest(tag))
+
+    def _looked_at(self, asset: Asset) -> Asset:
+        """The asset with the state and size that its blob has now."""
+        size = self._persist(f"look for {asset.name}", lambda: self._registry.blob_size(str(asset.digest)))
+        state = UPLOADED if size == asset.size else _MISSING
+        return Asset(asset.name, asset.size, asset.digest, state, asset.id)
+
+    def _persist(self, what: str, attempt: Callable[[], V]) -> V:
+        return self._repeater.persist(what, lambda: _attempted(attempt))
+
+    def _release(self, tag: str, files: tuple[Asset, ...], *, draft: bool) -> Release:
+        return Release(
+            id=0,
+            tag=tag,
+            draft=draft,
+            immutable=False,
+            assets=files,
+            upload_url="",
+            html_url=self._address(tag),
+        )
+
+    def _address(self, tag: str) -> str:
+        return f"{SCHEME}{self._repository}:{tag}"
+
+
+class _BlobUpload:
+    """The upload of one file, which goes on where an earlier attempt of this run broke off."""
+
+    def __init__(self, registry: Registry, file: LocalFile, reporter: Reporter) -> None:
+        self._registry = registry
+        self._file = file
+        self._reporter = reporter
+        self._place = ""
+
+    def attempt(self) -> None:
+        """Raises as ``Registry`` does, ``Fault`` where it has to begin anew, and ``IntegrityError``."""
+        file = self._file
+        if self._place and self._registry.blob_size(file.digest) == file.size:
+            return  # only the answer was lost
+        start = self._begun()
+        with self._reporter.progress(file.name, file.size - start) as advance:
+            if start < file.size:
+                self._place = self._registry.send(self._place, FileBody(file, advance, start))
+        if self._registry.finish_upload(self._place, file.digest):
+            return
+        self._place = ""
+        if file_digest(file.path).sha256 != file.sha256:
+            raise IntegrityError(f"{file.path}: the file changed since it was checked. Run it again.")
+        raise Fault(f"wanted {file.digest}; the registry got other bytes", error=IntegrityError)
+
+    def _begun(self) -> int:
+        """Begin, or go on; how many bytes the registry has."""
+        if self._place:
+            try:
+                self._place, start = self._registry.resume_upload(self._place)
+            except PassingError:
+                raise
+            except TransferError:  # it has forgotten the upload
+                self._place = ""
+            else:
+                return min(start, self._file.size)
+        self._place = self._registry.begin_upload()
+        return 0
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What a manifest says of a release."""
+
+    tag: str
+    files: tuple[Asset, ...]
+
+
+def _attempted(attempt: Callable[[], V]) -> V:
+    try:
+        return attempt()
+    except PassingError as error:
+        raise Fault(error.headline, wait=error.wait) from None
+
+
+def _manifest(tag: str, title: str, files: tuple[Asset, ...], config: Mapping[str, object]) -> bytes:
+    """The manifest of a release. The same files give the same bytes."""
+    layers = [
+        {
+            "mediaType": next((kind for end, kind in _TYPES.items() if file.name.endswith(end)), _OTHER),
+            "digest": file.digest,
+            "size": file.size,
+            "annotations": {TITLE: file.name},
+        }
+        for file in files
+    ]
+    document = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "artifactType": RELEASE_TYPE,
+        "config": config,
+        "layers": layers,
+        "annotations": {_VERSION: tag, TITLE: title},
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+_OTHER = "application/octet-stream"
+
+
+def _release_in(content: bytes) -> _Manifest | None:
+    """The release that a manifest is of; ``None`` for an image, an index, and anything else."""
+    try:
+        document = json.loads(content)
+        if document["artifactType"] != RELEASE_TYPE:
+            return None
+        files = [
+            Asset(str(one["annotations"][TITLE]), int(one["size"]), str(one["digest"]), UPLOADED, number)
+            for number, one in enumerate(document["layers"])
+        ]
+        return _Manifest(str(document["annotations"][_VERSION]), tuple(files))
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,247 @@
+"""Files of a release in an OCI registry, read under addresses like ``oci://HOST/NAME:TAG/FILE``.
+
+Sources: OCI Distribution Specification 1.1, "Pulling manifests" and "Pulling blobs"; Docker Registry, "Token
+Authentication Specification".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from base64 import b64encode
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.client import HTTPMessage
+from typing import Dict, Mapping, Optional, Tuple
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlencode
+from urllib.request import parse_http_list, parse_keqv_list
+
+from builder.errors import TransferError
+from builder.files.digest import other_bytes
+from builder.files.http_client import SIZE, NotThereError, Open, Response
+from builder.formats.oci import (
+    DIGEST_FORM,
+    MANIFEST_LIMIT,
+    MANIFEST_TYPE,
+    RELEASE_TYPE,
+    TITLE,
+    OciAddress,
+    is_loopback,
+    is_oci,
+    parse_address,
+    registry_host,
+)
+
+_TOKEN_LIMIT = 2**16
+
+_DOCUMENT = ".json"
+"""The end of a small file's name, which is held to the manifest's digest here; the index names the rest's."""
+
+_WRITTEN = "Check the name and the tag."
+
+
+def bearer_parameters(challenge: str) -> Mapping[str, str]:
+    """The ``realm``, ``service`` and ``scope`` that a registry names; empty for another way to log in."""
+    kind, _, rest = challenge.partition(" ")
+    if kind.lower() != "bearer":
+        return {}
+    return parse_keqv_list([one for one in parse_http_list(rest) if "=" in one])
+
+
+@dataclass(frozen=True)
+class _Layer:
+    digest: str
+    size: int
+
+
+class OciOpener:
+    """``Open`` of files in registries too; any other address goes to ``open_http`` as it is.
+
+    Raises what that does, ``NotThereError`` for an unknown tag or file, and ``TransferError``.
+    """
+
+    def __init__(self, open_http: Open) -> None:
+        self._open_http = open_http
+        self._artifacts: Dict[str, _Artifact] = {}
+
+    def __call__(self, url: str, headers: Dict[str, str]) -> Response:
+        """Send a request for one file of a release."""
+        if not is_oci(url):
+            return self._open_http(url, headers)
+        base, _, name = url.rpartition("/")
+        if base not in self._artifacts:
+            self._artifacts[base] = _Artifact(parse_address(base), self._open_http)
+        return self._artifacts[base].open(name, headers)
+
+
+@dataclass
+class _Artifact:
+    """A release in a registry, as its manifest was when it was first asked for."""
+
+    address: OciAddress
+    open_http: Open
+    _layers: Optional[Dict[str, _Layer]] = None
+    _scheme: str = "https"
+    _login: Dict[str, str] = field(default_factory=dict)
+    """The headers that the registry wants of this user."""
+
+    def open(self, name: str, headers: Dict[str, str]) -> Response:
+        if self._layers is None:
+            self._layers = self._read_manifest()
+        layer = self._layers.get(name)
+        if layer is None:
+            raise NotThereError(f"{self.address.shown} holds no file {name}.", advice=_WRITTEN)
+        answer = self._get(f"blobs/{layer.digest}", headers)
+        if not name.endswith(_DOCUMENT) or answer.status != HTTPStatus.OK:
+            return answer
+        return _proved(answer, layer, f"{self.address.shown}: {name}")
+
+    def _read_manifest(self) -> Dict[str, _Layer]:
+        reference, shown = self.address.reference or "latest", self.address.shown
+        try:
+            answer = self._get(f"manifests/{reference}", {"Accept": MANIFEST_TYPE})
+        except HTTPError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+            error.close()
+            what = f"{shown}: the registry has no {reference} there, or hides it from who has not logged in."
+            raise NotThereError(what, advice=_WRITTEN) from error
+        content = _read(answer, MANIFEST_LIMIT)
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        if ":" in reference and digest != reference:
+            raise other_bytes(f"{shown}: not the manifest that was named", reference, digest)
+        return _layers_in(content, shown)
+
+    def _get(self, path: str, headers: Dict[str, str]) -> Response:
+        try:
+            return self._send(path, headers)
+        except HTTPError as error:
+            if error.code != HTTPStatus.UNAUTHORIZED:
+                raise self._refusal(error) from error
+            error.close()
+            self._log_in(error.headers.get("WWW-Authenticate", ""))
+        try:
+            return self._send(path, headers)
+        except HTTPError as error:
+            raise self._refusal(error) from error
+
+    def _send(self, path: str, headers: Dict[str, str]) -> Response:
+        rest = f"://{registry_host(self.address.host)}/v2/{self.address.name}/{path}"
+        try:
+            return self.open_http(f"{self._scheme}{rest}", {**headers, **self._login})
+        except URLError as error:
+            if self._scheme == "http" or not (is_loopback(self.address.host) and _speaks_no_tls(error)):
+                raise
+            self._scheme = "http"
+            return self.open_http(f"{self._scheme}{rest}", {**headers, **self._login})
+
+    def _log_in(self, challenge: str) -> None:
+        """Take a token from the service that the registry names, as somebody only where a login is given."""
+        basic = _basic(self.address.login)
+        wanted = bearer_parameters(challenge)
+        if not wanted:
+            self._login = basic
+            return
+        realm = wanted.get("realm", "")
+        if not realm.startswith(f"{self._scheme}://"):
+            what = f"{self.address.shown}: the registry sends us to {realm!r} for a token."
+            raise TransferError(what, advice="Its administrator has to name a URL as safe as its own.")
+        asked = {
+            "service": wanted.get("service", ""),
+            "scope": wanted.get("scope") or f"repository:{self.address.name}:pull",
+        }
+        try:
+            answer = self.open_http(f"{realm}?{urlencode(asked)}", basic)
+        except HTTPError as error:
+            raise self._refusal(error) from error
+        self._login = {"Authorization": f"Bearer {_token(_read(answer, _TOKEN_LIMIT), realm)}"}
+
+    def _refusal(self, error: HTTPError) -> Exception:
+        if error.code not in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            return error
+        error.close()
+        who = "with this login" if self.address.login else "without a login"
+        return TransferError(
+            f"{self.address.shown}: the registry lets nobody read there {who} (HTTP {error.code}).",
+            advice="A login, or a token as its password, goes into the address: oci://USER:PASSWORD@HOST/NAME:TAG.",
+        )
+
+
+def _layers_in(content: bytes, shown: str) -> Dict[str, _Layer]:
+    """The files that a manifest names. Raises ``TransferError`` where it is no release's."""
+    try:
+        manifest = json.loads(content)
+        layers = manifest["layers" if manifest["artifactType"] == RELEASE_TYPE else "none of ours"]
+        return dict(map(_named_layer, layers))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        what = f"{shown} is no release of ortpacks: its manifest names none of our files."
+        raise TransferError(what, advice=_WRITTEN) from error
+
+
+def _named_layer(layer: Mapping[str, object]) -> Tuple[str, _Layer]:
+    notes, digest, size = layer.get("annotations"), layer["digest"], layer["size"]
+    if not (isinstance(digest, str) and DIGEST_FORM.fullmatch(digest) and isinstance(size, int)):
+        raise ValueError(digest)
+    return (str(notes.get(TITLE)) if isinstance(notes, dict) else "", _Layer(digest, size))
+
+
+class _InMemory:
+    """An answer that has come whole."""
+
+    def __init__(self, headers: HTTPMessage, content: bytes) -> None:
+        self.status = int(HTTPStatus.OK)
+        self.headers = headers
+        self._content = io.BytesIO(content)
+
+    def read(self, amount: int, /) -> bytes:
+        return self._content.read(amount)
+
+    def read1(self, amount: int, /) -> bytes:
+        return self._content.read1(amount)
+
+    def close(self) -> None:
+        self._content.close()
+
+
+def _proved(answer: Response, layer: _Layer, shown: str) -> Response:
+    content = _read(answer, layer.size)
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    if digest != layer.digest:
+        raise other_bytes(f"{shown} is not what the manifest names", layer.digest, digest)
+    return _InMemory(answer.headers, content)
+
+
+def _read(answer: Response, limit: int) -> bytes:
+    """A body of at most ``limit`` bytes; what is longer is cut. Raises ``OSError`` where it breaks off."""
+    try:
+        content = answer.read(limit)
+    finally:
+        answer.close()
+    announced = answer.headers.get("Content-Length", "")
+    if SIZE.fullmatch(announced) and len(content) < min(int(announced), limit):
+        raise ConnectionError(f"ended after {len(content)} of {announced} bytes")
+    return content
+
+
+def _token(content: bytes, realm: str) -> str:
+    try:
+        answer = json.loads(content)
+        token = answer.get("token") or answer["access_token"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        token = None
+    if not isinstance(token, str) or not token.isprintable() or not token.isascii():
+        raise TransferError(f"{realm} answered without a token.", advice="Try again later.")
+    return token
+
+
+def _basic(login: str) -> Dict[str, str]:
+    if not login:
+        return {}
+    return {"Authorization": f"Basic {b64encode(unquote(login).encode()).decode()}"}
+
+
+def _speaks_no_tls(error: URLError) -> bool:
+    """Whether a server answered and not in TLS. A certificate that fails is a ``ValueError`` too."""
+    return type(error.reason).__name__ in {"SSLError", "SSLZeroReturnError", "SSLEOFError"}

@@ -1,0 +1,95 @@
+"""A release in an OCI registry: how it is addressed, and how its manifest names its files.
+
+A release is one artifact: an image manifest whose layers are the files, each with its name as title, as ORAS
+has it. Sources: OCI Image Specification 1.1, "Image Manifest"; OCI Distribution Specification 1.1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from builder.errors import ConfigError
+
+SCHEME = "oci://"
+
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+
+RELEASE_TYPE = "application/vnd.ortpacks.release.v1"
+"""The ``artifactType`` of a release's manifest."""
+
+TITLE = "org.opencontainers.image.title"
+"""The annotation of a layer that has its file's name."""
+
+MANIFEST_LIMIT = 4 * 2**20
+"""Bytes: what registries have to take of a manifest, Distribution Specification, "Pushing Manifests"."""
+
+_HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
+
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+
+TAG_FORM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+DIGEST_FORM = re.compile(r"sha256:[0-9a-f]{64}")
+
+_ADDRESS = re.compile(
+    rf"oci://(?:(?P<login>[^/@]*)@)?(?P<host>{_HOST})/(?P<name>{_PART}(?:/{_PART})*)"
+    rf"(?::(?P<tag>{TAG_FORM.pattern})|@(?P<digest>{DIGEST_FORM.pattern}))?"
+)
+
+_LOOPBACK = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3})(?::[0-9]+)?")
+
+_DOCKER_HUB = {"docker.io": "registry-1.docker.io"}
+
+
+@dataclass(frozen=True)
+class OciAddress:
+    """What ``oci://HOST/NAME:TAG`` names."""
+
+    host: str
+    name: str
+    """Of the repository, in lower case."""
+    reference: str = ""
+    """A tag, or the digest of a manifest; empty where none is named."""
+    login: str = ""
+    """``user:password``, as it is written in URLs; empty where none is named."""
+
+    @property
+    def shown(self) -> str:
+        """The address without the login."""
+        apart = "@" if ":" in self.reference else ":"
+        return f"{SCHEME}{self.host}/{self.name}{apart if self.reference else ''}{self.reference}"
+
+
+def is_oci(text: str) -> bool:
+    """Whether ``text`` is the address of something in a registry."""
+    return text.startswith(SCHEME)
+
+
+def parse_address(text: str) -> OciAddress:
+    """The address that ``text`` spells. Raises ``ConfigError``."""
+    found = _ADDRESS.fullmatch(text)
+    if found is None:
+        shown = f"{SCHEME}…@{text.rpartition('@')[2]}" if "@" in text else text
+        raise ConfigError(
+            f"{shown} is no address in a registry.",
+            advice="Write it like oci://HOST/NAME:TAG, the name in lower case.",
+        )
+    return OciAddress(
+        found["host"], found["name"], found["tag"] or found["digest"] or "", found["login"] or ""
+    )
+
+
+def file_address(release: str, name: str) -> str:
+    """The address of the file ``name`` of the release ``oci://HOST/NAME:TAG``."""
+    return f"{release}/{name}"
+
+
+def registry_host(host: str) -> str:
+    """The server of the registry that is called ``host``."""
+    return _DOCKER_HUB.get(host, host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host``, with a port or without, is this machine, which may be asked without TLS."""
+    return _LOOPBACK.fullmatch(host) is not None

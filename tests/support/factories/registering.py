@@ -1,0 +1,89 @@
+"""A dist folder with two small packages, and the mirror in a registry that it goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from docker.auth import AuthConfig
+
+from builder.adapters.docker.registry import Registry
+from builder.adapters.mirror.registry_host import RegistryHost
+from builder.adapters.repeating import Patience, Repeater
+from builder.files.digest import LocalFile
+from builder.release.assets import ReleasePlan
+from builder.release.prepare import Published, PublishOptions
+from builder.release.publish import converge_release, publish_release
+from builder.release.signing import Signing
+from tests.doubles.loopback import listening
+from tests.doubles.registry import Served
+from tests.support.factories.publishing import ATTEMPTS, TAG, of_two_variants, ports, project_at
+from tests.support.factories.releases import FakeTime, write_two_packages
+from tests.support.fakes.ports import FakeReporter
+
+
+@dataclass
+class Counter:
+    """``dist`` goes over it into the registry."""
+
+    dist: Path
+    served: Served
+    reporter: FakeReporter = field(default_factory=FakeReporter)
+    time: FakeTime = field(default_factory=FakeTime)
+    signing: Signing | None = None
+    logins: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"oci://{self.served.host}/owner/name"
+
+    def host(self) -> RegistryHost:
+        repository = f"{self.served.host}/owner/name"
+        logins = AuthConfig({"auths": {self.served.host: self.logins}})
+        repeater = Repeater(
+            reporter=self.reporter,
+            sleep=self.time.sleep,
+            host="The registry",
+            patience=Patience(attempts=ATTEMPTS),
+        )
+        return RegistryHost(Registry(repository, logins, insecure=True), repository, self.reporter, repeater)
+
+    def mirror(self, options: PublishOptions | None = None) -> Published:
+        project = of_two_variants(project_at("https://api.github.com"))
+        made = replace(ports(self.host(), self.reporter), signing=self.signing)
+        return publish_release(self.dist, project, made, options or PublishOptions())
+
+    def converge(self, files: Sequence[LocalFile], options: PublishOptions | None = None) -> Published:
+        """Only what the verb does with the registry: no packages are read, no pages written."""
+        plan = ReleasePlan(TAG, "", "", tuple(files))
+        return converge_release(plan, ports(self.host(), self.reporter), options or PublishOptions())
+
+    def seen(self, tag: str = TAG) -> dict[str, bytes] | None:
+        return self.served.files(tag)
+
+    def asked(self, route: str) -> int:
+        return [name for name, _ in self.served.requests].count(route)
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self.reporter.lines)
+
+
+def bundle(dist: Path, padding: int = 150_000) -> None:
+    """Two packages; another ``padding`` makes others of the same names."""
+    for path in dist.iterdir():
+        path.unlink()
+    write_two_packages(dist, legacy=padding, modern=padding)
+    (dist / "ortpacks.pyz").write_bytes(b"PK the client")
+
+
+@contextmanager
+def open_counter(folder: Path) -> Iterator[Counter]:
+    dist = folder / "dist"
+    dist.mkdir()
+    bundle(dist)
+    served = Served()
+    with listening(served):
+        yield Counter(dist, served)

@@ -9,6 +9,8 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from builder.app import inspection, locking, quality, releasing, verbs
+from builder.app.atlas_records import add as add_to_atlas
+from builder.app.atlas_records import make as make_atlas
 from builder.app.command_line import (
     ChosenVariants,
     architectures,
@@ -252,6 +254,17 @@ def inspect(
     inspection.show(wiring, sources, asked, page, picture)
     require_sound(sources)
     require_support(sources, devices, jit=jit_ok)
+
+
+@verb(
+    add="first read this wheel and keep what was read: NAME==VERSION, NAME==VERSION@PLATFORM, a path or URL",
+)
+def atlas(_context: Context, add: str | None = None, dist: str | None = None) -> None:
+    """Make dist/atlas.html: which GPUs the wheels of docs/atlas run on, from what was read of each."""
+    wiring = make_wiring(dist)
+    if add:
+        add_to_atlas(wiring, add)
+    make_atlas(wiring)
 
 
 @verb(

@@ -18,6 +18,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
+from builder.binary.library import numbers
 from builder.errors import CommandError, ConfigError, IntegrityError
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import chunks_in, file_digest, write_new
@@ -34,6 +35,9 @@ PYTHON = "3.11"
 """The Python whose wheels are taken where one has none of its own: only the libraries inside count."""
 
 _ADVICE = "Check the network and pip's index (pip config list), then run the same command again."
+
+_STABLE = "abi3"
+"""The interface that a newer Python has too."""
 
 _NEWEST_GLIBC = 35
 """Ubuntu 22.04 has glibc 2.35: no wheel that wants a newer one may get into a package."""
@@ -100,8 +104,10 @@ def tag_arguments(filename: str) -> list[str]:
     interpreter = max(tag.interpreter for tag in tags)  # py3 of py2.py3
     implementation, digits = interpreter[:2], interpreter[2:]
     version = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else PYTHON
-    platforms = sorted({tag.platform for tag in tags})
-    return _arguments(platforms, version, implementation, sorted({tag.abi for tag in tags}))
+    platforms, abis = sorted({tag.platform for tag in tags}), sorted({tag.abi for tag in tags})
+    if _STABLE in abis:  # its Python is the oldest that may take it, and its project may want a newer one
+        version = max(version, PYTHON, key=numbers)
+    return _arguments(platforms, version, implementation, abis)
 
 
 def _arguments(platforms: Sequence[str], python: str, implementation: str, abis: Sequence[str]) -> list[str]:

@@ -86,7 +86,7 @@ def _stderr_console(wiring: Wiring) -> Console:
     return Console(env=wiring.env, stream=sys.stderr)
 
 
-def _opener(wiring: Wiring, reporter: Console) -> Opener:
+def opener(wiring: Wiring, reporter: Reporter) -> Opener:
     """Opens sources beside ``dist/inspect``."""
     return Opener(
         transfer=HttpTransfer(reporter=reporter, sleep=time.sleep, env=wiring.env),
@@ -97,7 +97,7 @@ def _opener(wiring: Wiring, reporter: Console) -> Opener:
 
 def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
     """Inspect each source, a file, folder or URL. Raises as ``Opener.files``."""
-    return read_sources(_opener(wiring, _stderr_console(wiring)), sources)
+    return read_sources(opener(wiring, _stderr_console(wiring)), sources)
 
 
 def show(
@@ -179,7 +179,7 @@ def show_model(wiring: Wiring, source: str, model: Path, wishes: Wishes, *, as_j
 def _provider(wiring: Wiring, console: Console, source: str) -> Iterator[_Provider]:
     """ONNX Runtime's libraries of ``source``, by the names it looks for. Raises as ``Opener.files``."""
     label = shown(source)
-    with _opener(wiring, console).files(source) as found, tempfile.TemporaryDirectory() as scratch:
+    with opener(wiring, console).files(source) as found, tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for name, path in found.libraries:
             file = name.rpartition("/")[2]

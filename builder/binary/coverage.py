@@ -26,8 +26,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from builder.binary.fatbin_format import LINK_INPUT, Container, Kind
 from builder.binary.kernels import Compression
@@ -73,6 +74,17 @@ class ContainerTally:
         return self.native + self.jit + self.none
 
 
+class HeldCode(NamedTuple):
+    """What one container holds: the architectures of its SASS and of its PTX."""
+
+    sass: frozenset[Arch]
+    ptx: frozenset[Arch]
+    linked: bool = False
+    """Whether a device link made it."""
+    stubs: frozenset[Arch] = frozenset()
+    """Of ``sass``, those for which it holds next to nothing."""
+
+
 @dataclass(frozen=True)
 class LibraryCoverage:
     """The device code found in one library. Architectures are those of at least one container, sorted."""
@@ -104,6 +116,12 @@ class LibraryCoverage:
     tally: Mapping[Capability, ContainerTally]
     zstd: bool
     """Whether an image that a driver before Blackwell's would load is packed with zstd."""
+    held: Mapping[HeldCode, int] = field(default_factory=dict)
+    """The containers that are judged, by what they hold: all that ``tally`` was computed from."""
+    held_by_inputs: frozenset[HeldCode] = frozenset()
+    """What the inputs of its device links hold."""
+    unit_sets: tuple[UnitSet, ...] = ()
+    """``kinds`` as ``cover`` was given them."""
 
     @property
     def support(self) -> Mapping[Capability, Support]:
@@ -149,11 +167,22 @@ def cover(
         nothing_to_run=sum(not container.runnable for container in judged),
         link_inputs=len(inputs),
         unlinked=sum(container.section == LINK_INPUT for container in judged),
-        single=sum(count for code, count in alike.items() if len(code[0]) == 1 and not code[1]),
+        single=single(alike),
         specialised=specialised,
-        tally={device: _tally(alike, again, device, kinds) for device in DEVICES},
+        tally=tallies(alike, again, kinds),
         zstd=any(_is_old_zstd(container) for container in containers),
+        held=alike,
+        held_by_inputs=frozenset(again),
+        unit_sets=tuple(kinds),
     )
+
+
+def tallies(
+    held: Mapping[HeldCode, int], held_by_inputs: Iterable[HeldCode], kinds: Sequence[UnitSet] = ()
+) -> Mapping[Capability, ContainerTally]:
+    """How containers serve each capability; ``kinds`` as for ``cover``."""
+    inputs = frozenset(held_by_inputs)
+    return {device: _tally(held, inputs, device, kinds) for device in DEVICES}
 
 
 def combine(libraries: Iterable[LibraryCoverage]) -> Mapping[Capability, Support]:
@@ -238,8 +267,10 @@ def _found(images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]], kind: Kind) 
     return tuple(sorted({arch for kinds in images.values() for arch in kinds.get(kind, ())}))
 
 
-_Code = tuple[frozenset[Arch], frozenset[Arch], bool, frozenset[Arch]]
-"""Of a container: architectures of its SASS and PTX, whether a link made it, and which SASS are stubs."""
+def single(held: Mapping[HeldCode, int]) -> int:
+    """The number of containers with SASS for one architecture and nothing else."""
+    return sum(count for code, count in held.items() if len(code.sass) == 1 and not code.ptx)
+
 
 _STUB = 16
 """A stub's image has less than a part of so many of what the container holds for another architecture."""
@@ -252,10 +283,10 @@ def _divided(containers: Sequence[Container]) -> tuple[list[Container], list[Con
     return [one for one in containers if not linked or one.section != LINK_INPUT], inputs
 
 
-def _alike(containers: Iterable[Container]) -> Counter[_Code]:
+def _alike(containers: Iterable[Container]) -> Counter[HeldCode]:
     """Thousands of containers share a few dozen sets of architectures: each set is judged once."""
     return Counter(
-        (container.arches(Kind.SASS), container.arches(Kind.PTX), container.linked, _stubs(container))
+        HeldCode(container.arches(Kind.SASS), container.arches(Kind.PTX), container.linked, _stubs(container))
         for container in containers
         if container.runnable
     )
@@ -270,18 +301,18 @@ def _stubs(container: Container) -> frozenset[Arch]:
 
 
 def _tally(
-    alike: Mapping[_Code, int], again: Iterable[_Code], device: Capability, kinds: Sequence[UnitSet]
+    alike: Mapping[HeldCode, int], again: Iterable[HeldCode], device: Capability, kinds: Sequence[UnitSet]
 ) -> ContainerTally:
     counts: Counter[Support] = Counter()
     stubs = 0
     linkable = all(_served(code, device) is not Support.NONE for code in again)
     for code, count in alike.items():
         served = _served(code, device)
-        if served is Support.NONE and code[2] and linkable:
+        if served is Support.NONE and code.linked and linkable:
             served = Support.JIT
-        if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in code[0] - code[3]):
+        if served is Support.NATIVE and not any(runs_sass(arch, device) for arch in code.sass - code.stubs):
             stubs += count
-        if served is not Support.NONE or not kinds or meant_for(_arch_of(device), kinds, code[0]):
+        if served is not Support.NONE or not kinds or meant_for(_arch_of(device), kinds, code.sass):
             counts[served] += count
     return ContainerTally(counts[Support.NATIVE], counts[Support.JIT], counts[Support.NONE], stubs)
 
@@ -290,11 +321,10 @@ def _arch_of(device: Capability) -> Arch:
     return Arch(device.major, device.minor)
 
 
-def _served(code: _Code, device: Capability) -> Support:
-    sass, ptx, *_ = code
-    if any(runs_sass(arch, device) for arch in sass):
+def _served(code: HeldCode, device: Capability) -> Support:
+    if any(runs_sass(arch, device) for arch in code.sass):
         return Support.NATIVE
-    return Support.JIT if any(jits_ptx(arch, device) for arch in ptx) else Support.NONE
+    return Support.JIT if any(jits_ptx(arch, device) for arch in code.ptx) else Support.NONE
 
 
 def _support(tally: ContainerTally, specialised: bool) -> Support:

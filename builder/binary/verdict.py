@@ -49,6 +49,11 @@ class Verdict:
     because: tuple[str, ...] = ()
     """Names of the libraries that it comes from."""
 
+    def document(self) -> dict[str, object]:
+        """The JSON form: support, confidence, and the reason of a doubt."""
+        confidence = "low" if self.doubt else "high"
+        return {"support": self.support.value, "confidence": confidence, "reason": self.doubt or None}
+
 
 def _doubt(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally, support: Support) -> str:
     """Why what a library's containers say of a GPU may be otherwise; empty where nothing speaks for that."""

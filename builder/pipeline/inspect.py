@@ -10,21 +10,21 @@ from pathlib import Path
 from builder.binary.comparison import Comparison, Pair, SupportChange, code_sizes, sorted_code
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.elf_headers import Buffer
-from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected, Reading, read_library, unreadable
 from builder.binary.pe_macho import ForeignLibrary, read_foreign
-from builder.binary.verdict import Verdict, alternatives, gpus_of, together, verdicts
+from builder.binary.verdict import alternatives, gpus_of, together, verdicts
 from builder.errors import IntegrityError
 from builder.findings.finding import Code
 from builder.formats.package_names import MANIFEST
 from builder.formats.text import printable
-from builder.gpu.architectures import Arch, Capability
+from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import dotted
 from builder.gpu.table import Gpu
 from builder.package import diff
 from builder.package.diff import PackageDifference
 from builder.package.promise import InspectedSource, Promise, promise_of
 from builder.report.changes import sentence as changes_sentence
+from builder.report.library_facts import counts_of
 from builder.report.sentences import notes, summary
 
 FORMAT, CHANGES_FORMAT = 4, 1
@@ -99,8 +99,8 @@ def _changes(changes: Mapping[Capability, SupportChange]) -> dict[str, object]:
     return {
         str(device): {
             "effect": change.effect.value,
-            "old": _verdict(change.old),
-            "new": _verdict(change.new),
+            "old": change.old.document(),
+            "new": change.new.document(),
         }
         for device, change in changes.items()
     }
@@ -152,16 +152,11 @@ def _source(source: InspectedSource) -> dict[str, object]:
     return {
         "source": source.label,
         "sentence": summary(source.libraries),
-        "capabilities": {str(device): _verdict(found) for device, found in together(known).items()},
+        "capabilities": {str(device): found.document() for device, found in together(known).items()},
         "alternatives": [[item.name for item in group] for group in alternatives(known)],
         **({"promises": [_promise(promise) for promise in source.promises]} if source.promises else {}),
         "libraries": [_entry(item) for item in source.libraries],
     }
-
-
-def _verdict(found: Verdict) -> dict[str, object]:
-    confidence = "low" if found.doubt else "high"
-    return {"support": found.support.value, "confidence": confidence, "reason": found.doubt or None}
 
 
 def _supports(found: Mapping[Capability, Support]) -> dict[str, str]:
@@ -199,7 +194,7 @@ def _entry(item: Inspected) -> dict[str, object]:
         "needed": list(item.needed),
         "size": item.size,
         **_code(coverage),
-        "raw": _kinds(item.raw),
+        "raw": counts_of(item.raw),
         "capabilities": _capabilities(item, item.runnable) if item.runnable else {},
         "notes": list(notes(item)),
     }
@@ -213,7 +208,7 @@ def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
         "link_inputs": coverage.link_inputs if coverage else 0,
         "sections": dict(coverage.sections) if coverage else {},
         "images": _images(coverage) if coverage else {},
-        "bytes": _kinds(coverage.sizes) if coverage else {},
+        "bytes": counts_of(coverage.sizes) if coverage else {},
         "sass": [str(arch) for arch in coverage.sass] if coverage else [],
         "ptx": [str(arch) for arch in coverage.ptx] if coverage else [],
         "ltoir": [str(arch) for arch in coverage.ltoir] if coverage else [],
@@ -225,21 +220,14 @@ def _code(coverage: LibraryCoverage | None) -> dict[str, object]:
 
 
 def _images(coverage: LibraryCoverage) -> dict[str, object]:
-    return {section: _kinds(kinds) for section, kinds in coverage.images.items()}
-
-
-def _kinds(counts: Mapping[Kind, Mapping[Arch, int]]) -> dict[str, dict[str, int]]:
-    return {
-        kind.value: {str(arch): count for arch, count in sorted(arches.items())}
-        for kind, arches in counts.items()
-    }
+    return {section: counts_of(kinds) for section, kinds in coverage.images.items()}
 
 
 def _capabilities(item: Inspected, coverage: LibraryCoverage) -> dict[str, object]:
     found = verdicts(item)
     return {
         str(device): {
-            **_verdict(found[device]),
+            **found[device].document(),
             "native": coverage.tally[device].native,
             "jit": coverage.tally[device].jit,
             "none": coverage.tally[device].none,

@@ -243,13 +243,14 @@ def _judged(verdict: Verdict, hover: str) -> Cell:
 
 def _total(named: Sequence[tuple[str, Inspected]], gpus: Iterable[Gpu]) -> HeatMapRow | None:
     items = [item for _, item in named]
-    found, names = together(items), {item.name: name for name, item in named}
+    shown = tuple(gpus)
+    found, names = together(items, shown), {item.name: name for name, item in named}
     if not found:
         return None
     cells = []
-    for gpu in gpus:
-        verdict = found.get(gpu.device)
-        if verdict is None:
+    for gpu in shown:
+        verdict = found[gpu.device]
+        if not verdict.because:
             cells.append(Cell(None, HEADS[gpu.device] + _OTHER_MACHINES))
             continue
         blamed = [names[name] for name in verdict.because]

@@ -36,7 +36,11 @@ from builder.errors import ConfigError
         ),
         (
             "thing-1.0-cp39-abi3-win_amd64.whl",
-            ["--platform=win_amd64", "--python-version=3.9", "--implementation=cp", "--abi=abi3"],
+            ["--platform=win_amd64", "--python-version=3.11", "--implementation=cp", "--abi=abi3"],
+        ),
+        (
+            "thing-1.0-cp312-abi3-win_amd64.whl",
+            ["--platform=win_amd64", "--python-version=3.12", "--implementation=cp", "--abi=abi3"],
         ),
     ],
 )

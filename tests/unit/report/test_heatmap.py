@@ -293,11 +293,6 @@ SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '"><script>alert(1)</script>&{{ 7*7 }}'
 
 
-@pytest.fixture
-def loader(root: Path) -> FileSystemLoader:
-    return FileSystemLoader(root / "templates")
-
-
 def drawn(loader: FileSystemLoader, *libraries: Inspected, label: str = "my.whl") -> ET.Element:
     """A picture as an XML parser reads it."""
     promise = Promise("p", "", sm=("75",), capabilities=dict.fromkeys(CAPABILITIES, Support.NATIVE))

@@ -1,0 +1,186 @@
+"""What other programs count in the same files: cuobjdump, pefile, and a search that shares no code with ours.
+
+Each yields, for a library, what both counted and the differences. A reason is given by a rule that looks at
+the bytes or at what the other program said, never by a name; what has none stays unexplained.
+"""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pefile
+
+from builder.binary.coverage import LibraryCoverage
+from builder.binary.cuobjdump import CuobjdumpError, ImageCounts, disagreements, parse_listings
+from builder.binary.fatbin_format import LINK_INPUT, LOADED, SECTIONS, Kind
+from builder.binary.kinds.file_kinds import FileKind
+from builder.binary.library import Inspected
+from builder.gpu.architectures import Arch
+from builder.ports import Completed
+from builder.report.wheel_record import SecondReading
+
+_MAGIC = re.compile(re.escape(bytes.fromhex("50ed55ba01001000")))
+
+_IMAGE = struct.Struct("<HHIQ12xI8xQ")
+"""Kind, version, header, payload, architecture, flags."""
+
+_NAMES = {1: "ptx", 2: "sass", 8: "ltoir"}
+
+_JOINED, _VERSION = 0x100, 0x101
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One library by two readers."""
+
+    images: int
+    """What both count."""
+    explained: tuple[str, ...] = ()
+    unexplained: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cuobjdump:
+    """NVIDIA's cuobjdump of today, and an older one for what it refuses."""
+
+    newest: Path
+    older: Path
+
+    def read(self, item: Inspected, file: Path) -> Seen | None:
+        """Images by architecture; ``None`` for what it does not open: DLLs, and PTX outside of fatbins."""
+        coverage = item.coverage
+        if coverage is None or item.kind in {FileKind.DLL, FileKind.PTX}:
+            return None
+        native = _listed(coverage)
+        counted = sum(native.sass.values()) + sum(native.ptx.values())
+        try:
+            lines = disagreements(native, _list(self.newest, file))
+        except CuobjdumpError as error:
+            said = f"{item.name}: {_SAID.sub('', str(error)).strip()}"
+            return self._refused(native, counted, file, said)
+        return Seen(counted, unexplained=tuple(f"{item.name}: {line}" for line in lines))
+
+    def _refused(self, native: ImageCounts, counted: int, file: Path, said: str) -> Seen:
+        """What the newest one refuses: the older one lists just what is read natively, or neither can."""
+        gone = sorted(arch for arch in {*native.sass, *native.ptx} if arch < _OLDEST)
+        if gone:
+            return Seen(0, (f"{said}; no cuobjdump from 12 on lists sm_{gone[0]}, which it holds",))
+        try:
+            alike = not disagreements(native, _list(self.older, file))
+        except CuobjdumpError:
+            alike = False
+        if not alike:
+            return Seen(0, (), (said,))
+        return Seen(counted, (f"{said}; cuobjdump 12.4.131 lists the same {counted:,} images as ours",))
+
+
+_SAID = re.compile(r"exit code \d+: cuobjdump fatal\s*:| in '[^']*'")
+
+_OLDEST = Arch(5, 0)
+"""CUDA 12 dropped Kepler."""
+
+
+def _list(program: Path, file: Path) -> ImageCounts:
+    return parse_listings(*(_ask(program, kind, file) for kind in ("elf", "ptx")))
+
+
+def _listed(coverage: LibraryCoverage) -> ImageCounts:
+    """The images that ours found where cuobjdump looks."""
+    kinds = coverage.images.get(LOADED, coverage.images.get(LINK_INPUT, {}))
+    if not coverage.images.keys() & {*SECTIONS}:
+        kinds = coverage.images.get("", {})  # a bare fatbin or cubin
+    return ImageCounts(sass=kinds.get(Kind.SASS, {}), ptx=kinds.get(Kind.PTX, {}))
+
+
+def _ask(program: Path, kind: str, file: Path) -> Completed:
+    done = subprocess.run([program, f"--list-{kind}", file], capture_output=True, text=True, check=False)
+    lines = (line for line in done.stdout.splitlines() if not line.startswith("member "))
+    return Completed(done.returncode, "\n".join(lines), done.stderr)
+
+
+def pe_file(item: Inspected, file: Path) -> Seen | None:
+    """The libraries that a DLL imports, and its own name, as ``pefile`` reads them."""
+    if item.kind is not FileKind.DLL:
+        return None
+    with pefile.PE(str(file), fast_load=True) as dll:
+        wanted = (
+            "IMAGE_DIRECTORY_ENTRY_EXPORT",
+            "IMAGE_DIRECTORY_ENTRY_IMPORT",
+            "IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT",
+        )
+        dll.parse_data_directories([pefile.DIRECTORY_ENTRY[name] for name in wanted])
+        entries = [
+            *getattr(dll, "DIRECTORY_ENTRY_IMPORT", ()),
+            *getattr(dll, "DIRECTORY_ENTRY_DELAY_IMPORT", ()),
+        ]
+        theirs = {entry.dll.decode() for entry in entries}
+        exports = getattr(dll, "DIRECTORY_ENTRY_EXPORT", None)
+        own = exports.name.decode() if exports and exports.name else None
+    lines = [f"{item.name}: imports {sorted(theirs ^ set(item.needed))}"] if theirs ^ set(item.needed) else []
+    lines += [f"{item.name}: is called {own}, {item.soname} read natively"] if own != item.soname else []
+    return Seen(len(theirs), unexplained=tuple(lines))
+
+
+def search(item: Inspected, file: Path) -> Seen | None:
+    """Images in every container that a search for the eight bytes at its beginning finds."""
+    coverage = item.coverage
+    if coverage is None or item.kind in {FileKind.CUBIN, FileKind.PTX}:
+        return None
+    ours: Counter[str] = Counter()
+    for kinds in coverage.images.values():
+        for kind, arches in kinds.items():
+            ours.update({f"{kind.value} {arch}": count for arch, count in arches.items()})
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = [_images_at(data, hit.start()) for hit in _MAGIC.finditer(data)]
+    theirs = Counter(name for images in found for name in images or ())
+    lines = [
+        f"{item.name}: {name}: {ours[name]} read natively, {theirs[name]} found by search"
+        for name in sorted({*ours, *theirs})
+        if ours[name] != theirs[name]
+    ]
+    return Seen(sum((ours & theirs).values()), unexplained=tuple(lines))
+
+
+def _images_at(data: mmap.mmap, at: int) -> list[str] | None:
+    """The images of the container there, or ``None`` where there is none."""
+    (size,) = struct.unpack_from("<Q", data, at + 8)
+    place, end, found = at + 16, at + 16 + size, []
+    if not size or end > len(data):
+        return None
+    while place < end:
+        if place + 64 > end:
+            return None
+        kind, version, header, payload, number, flags = _IMAGE.unpack_from(data, place)
+        if version != _VERSION or not payload:
+            return None
+        if kind == _JOINED:
+            count, table = struct.unpack_from("<II", data, place + 64)
+            step = (table - 8) // count
+            for part in range(place + 72, place + 64 + table, step):
+                inner, _version, _header, _payload, number, flags = _IMAGE.unpack_from(data, part)
+                found.append(_name(inner, number, flags))
+        else:
+            found.append(_name(kind, number, flags))
+        place += header + payload
+    return found if place == end else None
+
+
+def _name(kind: int, number: int, flags: int) -> str:
+    suffix = "a" if flags & 0x100000 else "f" if flags & 0x200000 else ""
+    known = _NAMES.get(kind, "other") if flags & 0x51 in {0x11, 0x41} else "other"
+    return f"{known} {number}{suffix}"
+
+
+def summed(reader: str, seen: Iterable[Seen | None]) -> SecondReading:
+    """All libraries of a wheel by one other reader."""
+    known = [one for one in seen if one]
+    explained = tuple(line for one in known for line in one.explained)
+    unexplained = tuple(line for one in known for line in one.unexplained)
+    return SecondReading(reader, len(known), sum(one.images for one in known), explained, unexplained)

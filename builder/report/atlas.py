@@ -1,0 +1,145 @@
+"""The atlas: which GPUs wheels run on, a row for each, and what each release won and lost.
+
+Rows of a project stand together, those for one platform newest first. All is judged from what the records
+hold, by the rules and for the GPUs of today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from packaging.version import Version
+
+from builder.binary.comparison import Comparison, Effect, compare
+from builder.binary.coverage import Support
+from builder.binary.verdict import Verdict, together
+from builder.gpu.architectures import Capability
+from builder.gpu.table import PRODUCTS, Gpu
+from builder.package.promise import InspectedSource
+from builder.report.changes import sentence
+from builder.report.heatmap import HeatMap, HeatMapRow, heat_maps
+from builder.report.wheel_record import WheelRecord
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ReleaseStep:
+    """What sets a release apart from the one before it for the same platform, of those that were read."""
+
+    before: Version
+    sentence: str
+    changed: bool
+    """Whether anything differs on any GPU."""
+    lost: bool
+    """Whether a GPU lost something: it does not run there any more, or in a worse way."""
+
+
+@dataclass(frozen=True)
+class AtlasEntry:
+    """One wheel. ``verdicts`` is empty where it has nothing to run."""
+
+    record: WheelRecord
+    map: HeatMap
+    verdicts: Mapping[Capability, Verdict]
+    step: ReleaseStep | None
+    """``None`` for the first of its platform."""
+
+    @property
+    def row(self) -> HeatMapRow:
+        """All its libraries in one row."""
+        return self.map.total or HeatMapRow(self.map.label, remark=self.map.sentence)
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """All wheels, by project."""
+
+    gpus: tuple[Gpu, ...]
+    projects: Mapping[str, tuple[AtlasEntry, ...]]
+
+    @property
+    def entries(self) -> tuple[AtlasEntry, ...]:
+        """The wheels of all projects."""
+        return tuple(entry for entries in self.projects.values() for entry in entries)
+
+
+def atlas_of(records: Iterable[WheelRecord]) -> Atlas:
+    """The atlas of at least one record."""
+    known = sorted(records, key=_place, reverse=True)
+    sources = [record.source() for record in known]
+    steps = _steps(known, sources)
+    maps = heat_maps(sources)
+    entries = [
+        AtlasEntry(record, shown, together(source.libraries), steps.get(record.filename))
+        for record, source, shown in zip(known, sources, maps, strict=True)
+    ]
+    entries.sort(key=lambda entry: entry.record.name)  # stable: the newest stays first
+    projects = groupby(entries, key=lambda entry: entry.record.name)
+    return Atlas(maps[0].gpus, {name: tuple(group) for name, group in projects})
+
+
+def _place(record: WheelRecord) -> tuple[str, str, Version, str]:
+    return record.name, record.platform, record.version, record.filename
+
+
+def _steps(records: Sequence[WheelRecord], sources: Sequence[InspectedSource]) -> Mapping[str, ReleaseStep]:
+    """By file name; the records are sorted, the newest first."""
+    found = {}
+    for (new, now), (old, then) in pairwise(zip(records, sources, strict=True)):
+        if (new.name, new.platform) == (old.name, old.platform):
+            difference = compare(then.libraries, now.libraries)
+            found[new.filename] = _step(old.version, difference)
+    return found
+
+
+def _step(before: Version, difference: Comparison) -> ReleaseStep:
+    effects = {change.effect for change in difference.changes.values()}
+    changed, lost = bool(effects - {Effect.SAME}), bool(effects & {Effect.LOST, Effect.WORSE})
+    return ReleaseStep(before, sentence(difference), changed, lost)
+
+
+def document(atlas: Atlas) -> dict[str, object]:
+    """The JSON form; its schema is ``docs/schemas/atlas.schema.json``."""
+    return {
+        "format": FORMAT,
+        "gpus": [
+            {
+                "capability": str(gpu.device),
+                "generation": gpu.generation,
+                "cards": gpu.cards,
+                "products": next((pattern for device, pattern in PRODUCTS if device == gpu.device), None),
+            }
+            for gpu in atlas.gpus
+        ],
+        "wheels": [_wheel(entry) for entry in atlas.entries],
+    }
+
+
+def _wheel(entry: AtlasEntry) -> dict[str, object]:
+    record, step = entry.record, entry.step
+    return {
+        "name": record.name,
+        "version": str(record.version),
+        "platform": record.platform,
+        "filename": record.filename,
+        "sha256": record.sha256,
+        "size": record.size,
+        "sentence": entry.map.sentence,
+        "capabilities": {str(device): found.document() for device, found in entry.verdicts.items()},
+        "before": str(step.before) if step else None,
+        "changes": step.sentence if step else None,
+        "read": record.date,
+        "compared": [
+            {"reader": one.reader, "explained": len(one.explained), "unexplained": len(one.unexplained)}
+            for one in record.compared
+        ],
+    }
+
+
+def counted(entries: Iterable[AtlasEntry], device: Capability) -> Mapping[Support, int]:
+    """How many wheels run in which way on a GPU."""
+    found = [entry.verdicts[device].support for entry in entries if device in entry.verdicts]
+    return {support: found.count(support) for support in Support}

@@ -1,0 +1,204 @@
+"""What was read of a library as JSON that can be kept: counts, and what its containers hold.
+
+How it runs on a GPU is not kept but judged again from these, so that GPUs which come later have answers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from builder.binary.coverage import HeldCode, LibraryCoverage, is_specialised, single, tallies
+from builder.binary.fatbin_format import Kind
+from builder.binary.kinds.file_kinds import FileKind
+from builder.binary.library import Inspected
+from builder.findings.finding import Code
+from builder.gpu.architectures import Arch
+from builder.onnxruntime.units import UnitSet
+
+Counts = Mapping[str, Mapping[str, int]]
+"""By kind of image and architecture: ``{"sass": {"90a": 184}}``."""
+
+
+@dataclass(frozen=True)
+class HeldFacts:
+    """``HeldCode`` with architectures as text, ``75 80 90a``, and how many containers hold that."""
+
+    containers: int
+    sass: str = ""
+    ptx: str = ""
+    stubs: str = ""
+    linked: bool = False
+
+
+@dataclass(frozen=True)
+class UnitFacts:
+    """``UnitSet`` as text and numbers."""
+
+    name: str
+    sass: str
+    units: int | None = None
+    launched: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class CodeFacts:
+    """``LibraryCoverage``, without what follows from the rest."""
+
+    sections: Mapping[str, int]
+    images: Mapping[str, Counts]
+    """By section."""
+    bytes: Counts
+    held: tuple[HeldFacts, ...]
+    inputs: tuple[HeldFacts, ...] = ()
+    units: tuple[UnitFacts, ...] = ()
+    isa: tuple[int, ...] | None = None
+    idle: int = 0
+    link_inputs: int = 0
+    unlinked: int = 0
+    zstd: bool = False
+
+
+@dataclass(frozen=True)
+class LibraryFacts:
+    """``Inspected``. Names are those of its fields."""
+
+    name: str
+    size: int = 0
+    kind: str = FileKind.LIBRARY.name
+    machine: str = ""
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    problem: str = ""
+    code: str | None = None
+    raw: Counts = field(default_factory=dict)
+    coverage: CodeFacts | None = None
+
+
+def facts_of(item: Inspected) -> LibraryFacts:
+    """What is kept of a library."""
+    return LibraryFacts(
+        name=item.name,
+        size=item.size,
+        kind=item.kind.name,
+        machine=item.machine,
+        soname=item.soname,
+        needed=item.needed,
+        problem=item.problem,
+        code=item.code.name if item.code else None,
+        raw=counts_of(item.raw),
+        coverage=_code_of(item.coverage) if item.coverage else None,
+    )
+
+
+def library_of(facts: LibraryFacts) -> Inspected:
+    """The library as it was read, judged by the rules of today. ``ValueError`` for what no reader wrote."""
+    try:
+        return Inspected(
+            name=facts.name,
+            coverage=_coverage(facts.name, facts.coverage) if facts.coverage else None,
+            problem=facts.problem,
+            code=Code[facts.code] if facts.code else None,
+            size=facts.size,
+            kind=FileKind[facts.kind],
+            machine=facts.machine,
+            soname=facts.soname,
+            needed=facts.needed,
+            raw=_kinds(facts.raw),
+        )
+    except KeyError as error:
+        raise ValueError(f"{facts.name}: {error} is no kind of file and no code") from error
+
+
+def counts_of(kinds: Mapping[Kind, Mapping[Arch, int]]) -> Counts:
+    """Counts by kind and architecture in JSON's words."""
+    return {
+        kind.value: {str(arch): count for arch, count in sorted(arches.items())}
+        for kind, arches in kinds.items()
+    }
+
+
+def _code_of(coverage: LibraryCoverage) -> CodeFacts:
+    inputs = ((code, 1) for code in coverage.held_by_inputs)
+    return CodeFacts(
+        sections=dict(coverage.sections),
+        images={section: counts_of(kinds) for section, kinds in coverage.images.items()},
+        bytes=counts_of(coverage.sizes),
+        held=tuple(_held(code, count) for code, count in sorted(coverage.held.items(), key=_order)),
+        inputs=tuple(_held(code, count) for code, count in sorted(inputs, key=_order)),
+        units=tuple(
+            UnitFacts(one.name, _words(one.sass), one.units, one.launched) for one in coverage.unit_sets
+        ),
+        isa=coverage.isa,
+        idle=coverage.nothing_to_run,
+        link_inputs=coverage.link_inputs,
+        unlinked=coverage.unlinked,
+        zstd=coverage.zstd,
+    )
+
+
+def _coverage(name: str, facts: CodeFacts) -> LibraryCoverage:
+    images = {section: _kinds(counts) for section, counts in facts.images.items()}
+    held = {_held_code(one): one.containers for one in facts.held}
+    inputs = frozenset(map(_held_code, facts.inputs))
+    unit_sets = tuple(map(_unit_set, facts.units))
+    sass, ptx, ltoir = (_arches_in(images, kind) for kind in (Kind.SASS, Kind.PTX, Kind.LTOIR))
+    return LibraryCoverage(
+        path=name,
+        containers=sum(facts.sections.values()),
+        sections=facts.sections,
+        images=images,
+        sizes=_kinds(facts.bytes),
+        sass=sass,
+        ptx=ptx,
+        ltoir=ltoir,
+        isa=(facts.isa[0], facts.isa[1]) if facts.isa else None,
+        unknown=sum(sum(kinds.get(Kind.OTHER, {}).values()) for kinds in images.values()),
+        nothing_to_run=facts.idle,
+        link_inputs=facts.link_inputs,
+        unlinked=facts.unlinked,
+        single=single(held),
+        specialised=is_specialised(name),
+        tally=tallies(held, inputs, unit_sets),
+        zstd=facts.zstd,
+        held=held,
+        held_by_inputs=inputs,
+        unit_sets=unit_sets,
+    )
+
+
+def _order(entry: tuple[HeldCode, int]) -> tuple[int, list[Arch], list[Arch], bool]:
+    code, count = entry
+    return -count, sorted(code.sass), sorted(code.ptx), code.linked
+
+
+def _held(code: HeldCode, count: int) -> HeldFacts:
+    return HeldFacts(count, _words(code.sass), _words(code.ptx), _words(code.stubs), code.linked)
+
+
+def _held_code(facts: HeldFacts) -> HeldCode:
+    return HeldCode(_arches(facts.sass), _arches(facts.ptx), facts.linked, _arches(facts.stubs))
+
+
+def _unit_set(facts: UnitFacts) -> UnitSet:
+    launched = (facts.launched[0], facts.launched[1]) if facts.launched else None
+    return UnitSet(facts.name, _arches(facts.sass), facts.units, launched)
+
+
+def _words(arches: Iterable[Arch]) -> str:
+    return " ".join(map(str, sorted(arches)))
+
+
+def _arches(words: str) -> frozenset[Arch]:
+    return frozenset(map(Arch.parse, words.split()))
+
+
+def _arches_in(images: Mapping[str, Mapping[Kind, Mapping[Arch, int]]], kind: Kind) -> tuple[Arch, ...]:
+    return tuple(sorted({arch for kinds in images.values() for arch in kinds.get(kind, ())}))
+
+
+def _kinds(counts: Counts) -> Mapping[Kind, Mapping[Arch, int]]:
+    return {
+        Kind(kind): {Arch.parse(arch): count for arch, count in arches.items()}
+        for kind, arches in counts.items()
+    }

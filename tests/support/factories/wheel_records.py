@@ -1,0 +1,54 @@
+"""Wheels made by hand, and the records of what is read of them."""
+
+from __future__ import annotations
+
+from builder.binary.coverage import cover, is_specialised
+from builder.binary.fatbin import read_containers
+from builder.binary.library import Inspected
+from builder.files.digest import Digest
+from builder.report.wheel_record import Effort, WheelRecord, record_of
+from tests.support.factories.binaries import LZ4, PTX, SASS, A, container, elf, image
+
+EFFORT = Effort(date="2026-11-23", commit=None, seconds=1.25, peak_mib=70)
+
+PROVIDER = "onnxruntime/capi/libonnxruntime_providers_cuda.so"
+
+
+def unit(sass: str, ptx: str = "") -> bytes:
+    """A container: ``unit("75 90a", "90")``."""
+    words = [(SASS, word) for word in sass.split()] + [(PTX, word) for word in ptx.split()]
+    return container(
+        *(image(kind, int(word.rstrip("a")), LZ4 | A * word.endswith("a")) for kind, word in words)
+    )
+
+
+def library_bytes(*units: bytes) -> bytes:
+    """A library with these containers."""
+    return elf({".nv_fatbin": b"".join(units)}, soname="libdemo.so.1", needed=("libcudart.so.12",))
+
+
+def library(*units: bytes, name: str = PROVIDER) -> Inspected:
+    """A library as it is read."""
+    data = library_bytes(*units)
+    return Inspected(
+        name=name,
+        coverage=cover(name, read_containers(data), specialised=is_specialised(name)),
+        size=len(data),
+        machine="x86-64",
+        soname="libdemo.so.1",
+        needed=("libcudart.so.12",),
+    )
+
+
+def wheel_record(version: str, *libraries: Inspected, name: str = "onnxruntime_gpu") -> WheelRecord:
+    """The record of a wheel for Linux."""
+    file = f"{name}-{version}-cp311-cp311-manylinux_2_28_x86_64.whl"
+    return record_of(file, Digest(1_234_567, "ab" * 32), libraries, EFFORT)
+
+
+def two_releases() -> tuple[WheelRecord, WheelRecord]:
+    """The second lost 6.0 and its PTX, and won 12.0."""
+    return (
+        wheel_record("1.9.0", library(unit("60 75", "75"), unit("60 75", "75"))),
+        wheel_record("1.10.0", library(unit("75 120"), unit("75 120"))),
+    )

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jinja2 import FileSystemLoader
+
+
+@pytest.fixture
+def loader(root: Path) -> FileSystemLoader:
+    return FileSystemLoader(root / "templates")

@@ -59,6 +59,7 @@ class DockerEngine:
         with _engine_errors():
             version = self._sdk().version()
             info = self._sdk().info()
+        _require_docker(version)
         require_version("Docker Engine", str(version["Version"]), MIN_ENGINE)
         buildx = self._buildx.version()
         root = Path(str(info.get("DockerRootDir", "")))
@@ -288,6 +289,17 @@ def _require_socket(host: str) -> None:
 def root_cause(message: str) -> str:
     """The last clause of Docker's first sentence: ``Get "https://...": dial tcp: no such host``."""
     return message.partition("\n")[0].partition(". ")[0].rpartition(": ")[2].rstrip(".")
+
+
+def _require_docker(version: Mapping[str, Sequence[Mapping[str, str]]]) -> None:
+    """Raise ``ToolMissingError`` for Podman, which answers to Docker's API and has no BuildKit."""
+    for component in version.get("Components") or ():
+        if component["Name"] == "Podman Engine":
+            raise ToolMissingError(
+                f"Podman {component['Version']} answers in place of a Docker Engine",
+                cause="Dockerfiles here need BuildKit, which Podman's service has not",
+                advice="Start a Docker Engine, and set DOCKER_HOST or the context to it.",
+            )
 
 
 @contextmanager

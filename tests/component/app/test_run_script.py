@@ -149,8 +149,8 @@ def test_an_old_python_is_refused(machine: Machine) -> None:
     done = machine.run("--list")
     assert done.returncode == 4
     assert done.stderr == (
-        "run: Python 3.11 or newer is needed and not on PATH. Install python3 and python3-venv; on Ubuntu "
-        "22.04, whose python3 is older, python3.11 and python3.11-venv.\n"
+        "run: Python 3.11 or newer is needed and not on PATH. Install python3 and python3-venv; Ubuntu 22.04 "
+        "has but a release candidate of 3.11: take a newer system, or a Python from elsewhere.\n"
     )
 
 

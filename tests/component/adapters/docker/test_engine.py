@@ -7,11 +7,13 @@ import json
 import re
 import tarfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from docker.errors import APIError
@@ -41,13 +43,21 @@ def test_no_engine_says_where_it_looked_and_what_to_do() -> None:
 class Docker29(BaseHTTPRequestHandler):
     """An engine that speaks versions 1.44 to 1.52 of its API, as Docker 29.0, and says so."""
 
+    version: ClassVar[dict[str, object]] = {
+        "Version": "29.0.0",
+        "ApiVersion": "1.52",
+        "MinAPIVersion": "1.44",
+    }
+
     def do_GET(self) -> None:
         found = re.fullmatch(r"(?:/v1\.(?P<minor>\d+))?(?P<path>/.*)", self.path)
         assert found is not None
         if found["minor"] and not 44 <= int(found["minor"]) <= 52:
             self._answer(400, {"message": f"client version 1.{found['minor']} is too old"})
         elif found["path"] == "/version":
-            self._answer(200, {"Version": "29.0.0", "ApiVersion": "1.52", "MinAPIVersion": "1.44"})
+            self._answer(200, self.version)
+        elif found["path"] == "/info":
+            self._answer(200, {})
         elif found["path"] == "/_ping":
             self._answer(200, "OK")
         else:
@@ -63,12 +73,41 @@ class Docker29(BaseHTTPRequestHandler):
         pass
 
 
-def test_an_engine_without_old_versions_of_its_api_answers() -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Docker29) as server:
+class Podman(Docker29):
+    """What ``podman system service`` of Podman 4.9.3 answers, cut down."""
+
+    version: ClassVar[dict[str, object]] = {
+        "Components": [
+            {"Name": "Podman Engine", "Version": "4.9.3"},
+            {"Name": "Conmon", "Version": "conmon version 2.1.10, commit: unknown"},
+        ],
+        "Version": "4.9.3",
+        "ApiVersion": "1.44",
+        "MinAPIVersion": "1.24",
+    }
+
+
+@contextmanager
+def engine(answers: type[Docker29]) -> Iterator[DockerEngine]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        engine = DockerEngine(FakeRunner(), {"DOCKER_HOST": f"tcp://127.0.0.1:{server.server_port}"})
-        assert not engine.has_image("ortpacks/no:1")
+        yield DockerEngine(FakeRunner(), {"DOCKER_HOST": f"tcp://127.0.0.1:{server.server_port}"})
         server.shutdown()
+
+
+def test_an_engine_without_old_versions_of_its_api_answers() -> None:
+    with engine(Docker29) as docker29:
+        assert not docker29.has_image("ortpacks/no:1")
+
+
+def test_podman_is_told_by_its_name() -> None:
+    with (
+        engine(Podman) as podman,
+        pytest.raises(
+            ToolMissingError, match=r"^Podman 4\.9\.3 answers in place of a Docker Engine: .*BuildKit"
+        ),
+    ):
+        podman.facts()
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from builder.inspector.answers import Asked, require_sound, require_support, req
 from builder.inspector.sources import require_places, require_two
 from builder.pipeline.image import require_platforms, require_repository
 from builder.release.prepare import archives_in
+from builder.wheels.making import make_wheels, wheeled_packages
 
 hand_over()
 
@@ -296,6 +297,17 @@ def client(_context: Context, dist: str | None = None) -> None:
 def runtime(_context: Context, dist: str | None = None) -> None:
     """Make the wheel of ortpacks-runtime in dist/: sessions on the GPU, or on the CPU with the reason."""
     make_wheel(make_wiring(dist), RUNTIME)
+
+
+@verb(
+    iterable=["package", "variant"],
+    package="a package to make wheels of; the flag may be left out",
+)
+def wheel(_context: Context, package: list[str], variant: list[str], dist: str | None = None) -> None:
+    """Make wheels for pip and uv of a package, one a Python, in dist/wheels/VARIANT."""
+    wiring = make_wiring(dist)
+    for one in wheeled_packages(wiring, variant, package):
+        make_wheels(wiring, one)
 
 
 @verb()

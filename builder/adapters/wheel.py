@@ -6,6 +6,7 @@ works on copies of ORT's own libraries that are repacked from a wheel, on NVIDIA
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import uuid
@@ -21,7 +22,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from builder.binary.library import numbers
 from builder.errors import CommandError, ConfigError, IntegrityError
 from builder.files.atomic_write import part_file, scratch_folder
-from builder.files.digest import chunks_in, file_digest, write_new
+from builder.files.digest import Digest, RunningDigest, chunks_in, file_digest, write_new
 from builder.files.disk import disk_errors, require_space, sync_folder
 from builder.files.file_lock import exclusive
 from builder.files.package_tar import is_plain
@@ -141,6 +142,31 @@ def unpack_wheel(wheel: Path, tree: Path) -> None:
         sync_folder(tree.parent)
 
 
+def prove_wheel(wheel: Path) -> Mapping[str, Digest]:
+    """Size and sha256 of each file of a wheel by its path, all of them as RECORD says; RECORD has none.
+
+    Raises as ``unpack_wheel``.
+    """
+    with _opened(wheel) as archive:
+        wanted = _read_record(archive, wheel)
+        members = [info for info in archive.infolist() if not info.is_dir()]
+        _require_same_names(members, wanted, wheel)
+        found = {}
+        for info in members:
+            if info.filename in wanted:
+                found[info.filename] = _digest_of(archive, info)
+                _compare(wheel, info.filename, wanted[info.filename], found[info.filename].sha256)
+        return found
+
+
+def _digest_of(archive: ZipFile, info: ZipInfo) -> Digest:
+    running = RunningDigest()
+    with archive.open(info) as source:
+        for chunk in chunks_in(source):
+            running.update(chunk)
+    return running.digest
+
+
 def record_text(tree: Path) -> str:
     """The text of ``RECORD`` in an unpacked wheel. Raises ``IntegrityError`` where there is not one."""
     found = list(tree.glob("*.dist-info/RECORD"))
@@ -242,24 +268,35 @@ class Patchelf:
         self._program = program
 
     def with_origin(self, library: Path) -> Path:
-        """A copy of ``library`` that finds its neighbours.
+        """A copy of ``library`` that finds its neighbours. Raises as ``with_runpath``."""
+        return self._copy(library, file_digest(library).sha256, ORIGIN, ())
 
-        Raises ``ToolMissingError``, ``CommandError`` or ``DiskError``. Variants built side by side share it:
-        one makes it, the others wait.
+    def with_runpath(self, library: Path, runpath: str, needed: Sequence[str]) -> Path:
+        """A copy of ``library`` that looks in ``runpath``, and names the libraries ``needed`` too.
+
+        Raises ``ToolMissingError``, ``CommandError`` or ``DiskError``. Builds side by side share it: one
+        makes it, the others wait.
         """
-        copy = self._folder / file_digest(library).sha256 / library.name
+        words = [file_digest(library).sha256, runpath, *needed]
+        return self._copy(library, hashlib.sha256("\n".join(words).encode()).hexdigest(), runpath, needed)
+
+    def _copy(self, library: Path, name: str, runpath: str, needed: Sequence[str]) -> Path:
+        copy = self._folder / name / library.name
         with exclusive(self._folder / ".lock", lambda: None):
             if not copy.is_file():
-                self._make(library, copy)
+                self._make(library, copy, runpath, needed)
         return copy
 
-    def _make(self, library: Path, copy: Path) -> None:
+    def _make(self, library: Path, copy: Path, runpath: str, needed: Sequence[str]) -> None:
         with part_file(copy, needed=library.stat().st_size) as file:
             part = Path(file.name)
             with library.open("rb") as source:
                 shutil.copyfileobj(source, file, 1 << 20)
             file.flush()
-            self._runner.run([self._program, "--set-rpath", ORIGIN, str(part)])
+            more = [word for name in needed for word in ("--add-needed", name)]
+            self._runner.run([self._program, *more, "--set-rpath", runpath, str(part)])
             found = self._runner.run([self._program, "--print-rpath", str(part)]).stdout.strip()
-            if found != ORIGIN:
-                raise CommandError(f"patchelf left RUNPATH {found!r} in a copy of {library}, not {ORIGIN!r}.")
+            if found != runpath:
+                raise CommandError(
+                    f"patchelf left RUNPATH {found!r} in a copy of {library}, not {runpath!r}."
+                )

@@ -15,7 +15,7 @@ from builder.findings.finding import require
 from builder.gpu.architectures import Capability
 from builder.pipeline.inspect import read_file
 from builder.project.inputs import Input, InputKind, Lock, Pin
-from builder.project.variants import base_inputs, wanted_inputs
+from builder.project.variants import base_inputs, wanted_inputs, wheeled_inputs
 from builder.release.preflight import check_pins
 from builder.rules.nvidia_libraries import DATA, MISSING, dumps, missing_in
 
@@ -33,11 +33,25 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
         kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}
         store = wiring.store(known)
         fresh = {item.key: _pin(item, wiring, store) for item in wanted if item.key not in kept}
-        for key in (key for key in known.pins if key not in {**kept, **fresh}):
+        pins = {**kept, **fresh, **_python_pins(wiring, {} if refresh else good)}
+        for key in (key for key in known.pins if key not in pins):
             reporter.say(f"dropped {key}: no variant needs it any more")
-        reporter.say(f"{len(kept) + len(fresh)} inputs, {len(kept)} unchanged")
-    _write(wiring, {**kept, **fresh})
+        reporter.say(f"{len(pins)} inputs, {len(kept)} unchanged")
+    _write(wiring, pins)
     _read_libraries(wiring, {} if refresh else MISSING)
+
+
+def _python_pins(wiring: Wiring, known: Mapping[str, Pin]) -> Mapping[str, Pin]:
+    """The pins of the official wheels for every Python, as the index lists them. Nothing is fetched."""
+    found: dict[str, Pin] = {}
+    for requirement in wheeled_inputs(wiring.project):
+        kept = {key: pin for key, pin in known.items() if Input.parse(key).is_for_python(requirement)}
+        if not kept:
+            listed = wiring.package_index.python_wheels(requirement)
+            kept = {item.key: pin for item, pin in listed.items()}
+            wiring.reporter.say(f"pinned {requirement} for {len(kept)} Pythons, as the index lists them")
+        found |= kept
+    return found
 
 
 def lock_missing(wiring: Wiring) -> None:

@@ -21,6 +21,7 @@ from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
 from builder.adapters.debian.rootfs import DebianRootfs
 from builder.adapters.docker.engine import DockerEngine
+from builder.adapters.package_index import PackageIndex
 from builder.adapters.process import ProcessRunner
 from builder.adapters.store import FileStore
 from builder.adapters.transfer import HttpTransfer
@@ -142,6 +143,11 @@ class Wiring:
             root=os.geteuid() == 0,
             offline=self.offline,
         )
+
+    @cached_property
+    def package_index(self) -> PackageIndex:
+        """The package index that pip uses."""
+        return PackageIndex(self.runner, self.env, sys.executable, self.reporter.say)
 
     @cached_property
     def patchelf(self) -> Patchelf:

@@ -65,6 +65,12 @@ FIX = Fixes(
             "Unset CUDA_CACHE_DISABLE, set CUDA_CACHE_MAXSIZE=4294967296, and CUDA_CACHE_PATH to a folder "
             "that this user may write to.",
         ),
+        "D310": Advice(
+            Severity.WARNING,
+            "The wheel has none of NVIDIA's libraries inside: its CUDA provider does not load, and sessions "
+            "run on the CPU.",
+            "`pip install` with that Python what is named here, each of just this version.",
+        ),
     }
 )
 
@@ -110,6 +116,14 @@ def python_distributions(seen: Seen) -> Iterator[Finding]:
     if others and seen.installed:
         names = ", ".join(f"{one.name} {one.version} in {one.folder}" for one in others)
         yield FIX.found("D303", f"The package is ONNX Runtime {_version(seen)}; a Python has {names}.")
+
+
+def wheels_without_nvidia(seen: Seen) -> Iterator[Finding]:
+    """D310: our own wheel was installed without what it requires, or another version took its place."""
+    for one in seen.distributions:
+        if one.lacks:
+            what = f"{one.folder} has {one.name} {one.version}, and not {', '.join(one.lacks)}."
+            yield FIX.found("D310", what)
 
 
 def noexec_file_systems(seen: Seen) -> Iterator[Finding]:
@@ -163,6 +177,7 @@ RULES = (
     foreign_host_library,
     shadowed_libraries,
     python_distributions,
+    wheels_without_nvidia,
     noexec_file_systems,
     unusable_kernel_cache,
 )

@@ -127,6 +127,7 @@ class Code(Enum):
     D307 = "noexec on the package's file system"
     D308 = "noexec on TMPDIR's file system"
     D309 = "JIT, and the cache of compiled kernels is off, small or not writable"
+    D310 = "a wheel of ortpacks without the wheels of NVIDIA's that it requires"
     D401 = "a session fails on the GPU, without a number of CUDA"
     D402 = "a session fails on the CPU"
     D403 = "the CPU does the work, or may do it without a word"

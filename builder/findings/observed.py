@@ -135,6 +135,8 @@ class Distribution:
     name: str
     version: str
     folder: str
+    lacks: Tuple[str, ...] = ()
+    """NVIDIA's wheels, ``name==version``, that it requires and that are not there."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import re
 from typing import Iterable, Optional, Tuple
 
 from builder.gpu.architectures import Arch
-from builder.gpu.table import COMPILED, FLOOR_12_8, FLOOR_13, GPUS, SUFFIXES, Gpu, Version
+from builder.gpu.table import COMPILED, FLOOR_12_8, FLOOR_13, GPUS, LAST_12, SUFFIXES, Gpu, Version
 
 NVCCS = ("12.4", "12.8", "12.9", "13.0")
 
@@ -21,25 +21,31 @@ FLOOR_ZSTD = "550.54.14"
 """The driver of CUDA 12.4, the first that reads images packed with zstd."""
 
 
-_PTX_FLOORS: Tuple[Tuple[Version, str], ...] = (
-    ((8, 0), FLOOR_12),
-    ((8, 1), "530.30.02"),
-    ((8, 2), "535.54.03"),
-    ((8, 3), "545.23.06"),
-    ((8, 4), FLOOR_ZSTD),
-    ((8, 5), "555.42.02"),
-    ((8, 6), "565.57.01"),
-    ((8, 7), FLOOR_12_8),
-    ((8, 8), "575.51.03"),
-    ((9, 0), FLOOR_13),
-    ((9, 1), "590.44.01"),
+_PTX_FLOORS: Tuple[Tuple[Version, str, Version], ...] = (
+    ((8, 0), FLOOR_12, (12, 0)),
+    ((8, 1), "530.30.02", (12, 1)),
+    ((8, 2), "535.54.03", (12, 2)),
+    ((8, 3), "545.23.06", (12, 3)),
+    ((8, 4), FLOOR_ZSTD, (12, 4)),
+    ((8, 5), "555.42.02", (12, 5)),
+    ((8, 6), "565.57.01", (12, 7)),
+    ((8, 7), FLOOR_12_8, (12, 8)),
+    ((8, 8), "575.51.03", LAST_12),
+    ((9, 0), FLOOR_13, (13, 0)),
+    ((9, 1), "590.44.01", (13, 1)),
 )
-"""Versions of the PTX ISA, and the driver of the first CUDA that has it: 12.0 to 12.5, 12.7 to 13.1."""
+"""Versions of the PTX ISA, the driver of the first CUDA that has it, and that CUDA."""
 
 
 def ptx_floor(isa: Version) -> Optional[str]:
     """Oldest driver version that compiles PTX of this version; ``None`` for a newer one than we know."""
-    return next((floor for known, floor in _PTX_FLOORS if isa <= known), None)
+    return next((floor for known, floor, _ in _PTX_FLOORS if isa <= known), None)
+
+
+def cuda_of_driver(driver: str) -> Version:
+    """The CUDA version that a driver says it serves, as far as we know: at least 12.0."""
+    known = [cuda for _, floor, cuda in _PTX_FLOORS if version_of(floor) <= version_of(driver)]
+    return known[-1] if known else (12, 0)
 
 
 def driver_window(

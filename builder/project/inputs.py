@@ -33,7 +33,8 @@ class InputKind(Enum):
     WHEEL = "wheel"
     """A PyPI wheel, ``name==version``; pip finds it on whatever index the machine uses.
 
-    ``name==version@platform`` for another platform than ``linux-x64``.
+    ``name==version@platform`` for another platform than ``linux-x64``, ``name==version@cp313-cp313t`` for one
+    Python of several.
     """
     DEBIAN = "debian"
     """A file of Debian's archive by its path, ``pool/main/...``; the mirror is the one apt uses."""
@@ -70,6 +71,10 @@ class Input:
         """Of a wheel: the platform it is for, ``linux-x64`` unless its spec names another."""
         return self.spec.partition("@")[2] or LINUX
 
+    def is_for_python(self, requirement: str) -> bool:
+        """Whether it is the wheel ``requirement`` for one Python."""
+        return self.kind is InputKind.WHEEL and self.spec.startswith(f"{requirement}@cp")
+
     @classmethod
     def parse(cls, key: str) -> Input:
         """The input of a key; ``ValueError`` where no kind stands before the colon."""
@@ -80,6 +85,11 @@ class Input:
     def wheel(cls, requirement: str, platform: str = LINUX) -> Input:
         """A wheel by ``name==version``, for a platform of ``formats.package_names.PLATFORMS``."""
         return cls(InputKind.WHEEL, requirement if platform == LINUX else f"{requirement}@{platform}")
+
+    @classmethod
+    def for_python(cls, requirement: str, python: str) -> Input:
+        """A wheel for Linux on x86-64 by ``name==version``, for a Python by its tags: ``cp313-cp313t``."""
+        return cls(InputKind.WHEEL, f"{requirement}@{python}")
 
     @classmethod
     def debian(cls, path: str) -> Input:

@@ -113,8 +113,10 @@ _IMAGE = rf"{_IMAGE_NAME}(?::(?!latest$)[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9
 
 _OTHER_PLATFORMS = "|".join(platform for platform in PLATFORMS if platform != LINUX)
 
+_PYTHON = r"cp[0-9]{2,4}-cp[0-9]{2,4}t?"
+
 SPECS = {
-    InputKind.WHEEL: rf"{_WHEEL}(?:@(?:{_OTHER_PLATFORMS}))?",
+    InputKind.WHEEL: rf"{_WHEEL}(?:@(?:{_OTHER_PLATFORMS}|{_PYTHON}))?",
     InputKind.DEBIAN: _POOL,
     InputKind.GIT: _GIT,
     InputKind.IMAGE: _IMAGE,

@@ -443,6 +443,15 @@ def wanted_inputs(project: Project) -> tuple[Input, ...]:
     return tuple(sorted(found, key=lambda item: item.key))
 
 
+def wheeled_inputs(project: Project) -> tuple[str, ...]:
+    """The official wheels, ``name==version``, that ``./run wheel`` takes for every Python."""
+    bases = project.bases
+    versions = {project.onnxruntime.version, bases.nvidia.ort_version, bases.assembled.ort_version}
+    linux = (one for one in project.providers.values() if one.platform == LINUX)
+    others = {provider_wheel(one, version).requirement for one in linux for version in versions}
+    return tuple(sorted(others | {ort_wheel(version).requirement for version in versions}))
+
+
 def _named(value: object) -> Iterator[Input]:
     """Inputs anywhere below a value: none can be forgotten when a section grows a key."""
     if isinstance(value, Input):

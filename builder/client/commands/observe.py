@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, Mapping, Optional, Tuple
@@ -219,7 +220,12 @@ def _cache(world: World, rights: Rights) -> Cache:
     )
 
 
-_RECORD = re.compile(r"(onnxruntime(?:_[a-z0-9_]+)?)-(\d[^-]*)\.dist-info")
+_RECORD = re.compile(r"((?:ortpacks_)?onnxruntime(?:_[a-z0-9_]+)?)-(\d[^-]*)\.dist-info")
+
+_OURS = "ortpacks_"
+
+_REQUIRED = re.compile(r"^Requires-Dist: (nvidia-[a-z0-9-]+)==([0-9.]+)$", re.MULTILINE)
+"""NVIDIA's wheels as our own wheel requires them."""
 
 _PLACES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "Lib/site-packages")
 
@@ -231,10 +237,20 @@ def distributions(environments: Iterable[Path]) -> Iterator[Distribution]:
     """Each distribution that brings the folder ``onnxruntime``. Environments, or their ``site-packages``."""
     inner = (path for folder in environments for path in (folder, *_inside(folder)))
     for place in dict.fromkeys(inner):
-        for record in sorted(place.glob("onnxruntime*.dist-info")):
+        for record in sorted(place.glob("*onnxruntime*.dist-info")):
             match = _RECORD.fullmatch(record.name)
             if match and not match[1].startswith(_PLUGINS):
-                yield Distribution(match[1].replace("_", "-"), match[2], str(place))
+                lacks = tuple(_lacking(record)) if match[1].startswith(_OURS) else ()
+                yield Distribution(match[1].replace("_", "-"), match[2], str(place), lacks)
+
+
+def _lacking(record: Path) -> Iterator[str]:
+    """NVIDIA's wheels that our own wheel requires and its environment does not have."""
+    with suppress(OSError):
+        text = (record / "METADATA").read_text(encoding="utf-8", errors="replace")
+        for name, version in _REQUIRED.findall(text.partition("\n\n")[0]):
+            if not (record.parent / f"{name.replace('-', '_')}-{version}.dist-info").is_dir():
+                yield f"{name}=={version}"
 
 
 def _inside(environment: Path) -> Iterator[Path]:

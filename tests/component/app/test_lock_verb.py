@@ -15,7 +15,7 @@ from builder.config.project import parse_lock, render_lock
 from builder.errors import CheckFailedError, CommandError, ConfigError, TransferError, ValidationError
 from builder.ports import Completed
 from builder.project.inputs import Input, Lock, Pin
-from builder.project.variants import wanted_inputs
+from builder.project.variants import Project, wanted_inputs, wheeled_inputs
 from builder.rules.nvidia_libraries import DATA, MISSING
 from tests.support.factories.binaries import elf, sass
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRunner, NoEngine
@@ -54,6 +54,27 @@ class Intake:
         return folder
 
 
+PYTHONS = ("cp312-cp312", "cp313-cp313t")
+
+
+class Listing:
+    """A package index that lists wheels of every project for two Pythons."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def python_wheels(self, requirement: str) -> dict[Input, Pin]:
+        self.asked.append(requirement)
+        pin = Pin(filename="x.whl", size=1, sha256="4" * 64)
+        return {Input.for_python(requirement, python): pin for python in PYTHONS}
+
+
+def with_pythons(project: Project) -> list[str]:
+    """The keys of a lock of this project where the index is a ``Listing``."""
+    pythons = (f"wheel:{one}@{python}" for one in wheeled_inputs(project) for python in PYTHONS)
+    return sorted([*(item.key for item in wanted_inputs(project)), *pythons])
+
+
 @pytest.fixture
 def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
     """A project without a lock, on a machine that reaches everything."""
@@ -62,7 +83,8 @@ def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
     images = (made.project.bases.nvidia.image, made.project.bases.nvidia.runtime)
     engine = FakeEngine(digests={image.spec: DIGEST for image in images})
     git = Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")
-    for name, value in (("engine", engine), ("runner", FakeRunner(answers={"git": git}))):
+    runner = FakeRunner(answers={"git": git})
+    for name, value in (("engine", engine), ("runner", runner), ("package_index", Listing())):
         monkeypatch.setitem(made.__dict__, name, value)
     take(monkeypatch, made, Intake())
     return made
@@ -81,7 +103,7 @@ def pins(shop: Wiring) -> Lock:
 def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
     locking.lock_inputs(shop, refresh=False)
     made = pins(shop).pins
-    assert list(made) == sorted(item.key for item in wanted_inputs(shop.project))
+    assert list(made) == with_pythons(shop.project)
     assert made[IMAGE] == Pin(revision=DIGEST)
     assert made[GIT] == Pin(revision=COMMIT)
     assert all(pin.sha256 or pin.revision for pin in made.values())
@@ -102,7 +124,8 @@ def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pyte
     (shop.root / DATA).parent.mkdir(parents=True)
     again = take(monkeypatch, shop, Intake(sha256="2" * 64))
     locking.lock_inputs(shop, refresh=True)
-    assert len(again.taken) == len(pins(shop).pins) - 3  # a git tag and two images have no bytes here
+    wanted = wanted_inputs(shop.project)
+    assert len(again.taken) == len(wanted) - 3  # a git tag and two images have no bytes here
     assert pins(shop).pins[CUDNN].sha256 == "2" * 64
     read = json.loads((shop.root / DATA).read_text())
     assert sorted(read) == sorted(MISSING)
@@ -229,7 +252,28 @@ def test_without_an_engine_images_stay_open(shop: Wiring, monkeypatch: pytest.Mo
 
 
 def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:
-    assert sorted(pins(Wiring(root)).pins) == [item.key for item in wanted_inputs(Wiring(root).project)]
+    shop = Wiring(root)
+    found = [key for key in pins(shop).pins if "@cp" not in key]
+    assert sorted(found) == [item.key for item in wanted_inputs(shop.project)]
+
+
+def test_the_repositorys_lock_has_every_python_of_the_wheels_that_are_taken(root: Path) -> None:
+    """1.21.0 and 1.23.2 were published for 3.10 to 3.13 and 3.13t: pypi.org, "Download files"."""
+    shop = Wiring(root)
+    official = ("cp310-cp310", "cp311-cp311", "cp312-cp312", "cp313-cp313", "cp313-cp313t")
+    kinds = ("onnxruntime", "onnxruntime-gpu")
+    wanted = {
+        f"wheel:{one}=={of}@{python}" for one in kinds for of in ("1.21.0", "1.23.2") for python in official
+    }
+    assert {key for key in pins(shop).pins if "@cp" in key} == wanted
+
+
+def test_the_index_is_asked_once_for_what_no_pin_is_of(shop: Wiring) -> None:
+    locking.lock_inputs(shop, refresh=False)
+    shop.__dict__.pop("lock", None)
+    locking.lock_inputs(shop, refresh=False)
+    assert isinstance(shop.package_index, Listing)
+    assert shop.package_index.asked == list(wheeled_inputs(shop.project))
 
 
 @pytest.mark.parametrize(

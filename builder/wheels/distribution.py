@@ -1,0 +1,204 @@
+"""What stands in a wheel's ``.dist-info`` and file name, and where its provider looks for NVIDIA's libraries.
+
+Sources: "Binary distribution format" and "Core metadata" of packaging.python.org; PEP 639 for licences, PEP
+600 for ``manylinux``, and auditwheel's table of it for the versions of GLIBCXX.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import PurePosixPath
+
+from packaging.requirements import Requirement
+from packaging.tags import Tag
+from packaging.utils import parse_wheel_filename
+
+from builder.binary.library_names import BRIDGE, NVIDIA, PROVIDER
+from builder.formats.manifest import FileEntry, Manifest
+from builder.formats.package_names import CPU, CUDA, LINUX
+from builder.gpu.cuda_toolkits import version_of
+from builder.package.archive import BUILT
+from builder.project.inputs import Input
+
+DISTRIBUTION = "ortpacks-onnxruntime-gpu"
+"""Its import is ``onnxruntime``, as of the official ones, so two of them cannot stand side by side."""
+
+OFFICIAL = {CUDA: "onnxruntime-gpu", CPU: "onnxruntime"}
+"""The official distributions that wheels are made of, by the provider of their package."""
+
+STEM = DISTRIBUTION.replace("-", "_")
+
+CAPI = "onnxruntime/capi/"
+
+DESCRIPTION = "ortpacks.json"
+"""The file of ``.dist-info`` that says which package the wheel was made of, and what it runs on."""
+
+LICENCES = ("onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt")
+"""The official wheel's texts, by their path in it."""
+
+OUR_LICENCE = "ortpacks/LICENSE"
+
+_NVRTC = "libnvrtc.so."
+
+_GLIBCXX = ((28, "3.4.24"), (31, "3.4.28"), (34, "3.4.29"), (35, "3.4.30"), (39, "3.4.33"))
+"""The minor version of glibc in ``manylinux_2_N``, and the newest GLIBCXX that its systems have."""
+
+
+@dataclass(frozen=True)
+class OfficialWheel:
+    """An official wheel: its file name, and the text of its METADATA."""
+
+    file: str
+    metadata: str
+
+    @property
+    def tags(self) -> frozenset[Tag]:
+        """The tags of its name."""
+        return parse_wheel_filename(self.file)[3]
+
+
+def info_folder(version: str) -> str:
+    """The name of ``.dist-info``."""
+    return f"{STEM}-{version}.dist-info"
+
+
+def wheel_name(manifest: Manifest, official: OfficialWheel) -> str:
+    """The file name of the wheel that is made of ``official`` and the package of ``manifest``."""
+    tags = wheel_tags(manifest, official)
+    parts = [sorted({getattr(tag, part) for tag in tags}) for part in ("interpreter", "abi", "platform")]
+    return "-".join([f"{STEM}-{manifest.onnxruntime.version}", *(".".join(part) for part in parts)]) + ".whl"
+
+
+def wheel_tags(manifest: Manifest, official: OfficialWheel) -> tuple[Tag, ...]:
+    """The official wheel's tags; where the package needs newer libraries, that of a system that has them."""
+    least = _least_manylinux(manifest)
+    if manifest.provider != CUDA or any(_minor(tag.platform) >= least for tag in official.tags):
+        return tuple(sorted(official.tags, key=str))
+    one = next(iter(official.tags))
+    return (Tag(one.interpreter, one.abi, f"manylinux_2_{least}_x86_64"),)
+
+
+def _least_manylinux(manifest: Manifest) -> int:
+    """N of the oldest ``manylinux_2_N`` with the GLIBC and GLIBCXX of the package's libraries."""
+    glibc = version_of(manifest.glibc or "2.17")[1]
+    wanted = version_of(manifest.glibcxx or "0")
+    compilers = [minor for minor, newest in _GLIBCXX if version_of(newest) >= wanted]
+    return max(glibc, compilers[0] if compilers and wanted > version_of("3.4.24") else 0)
+
+
+def _minor(platform: str) -> int:
+    return int(platform.split("_")[2]) if platform.startswith("manylinux_2_") else 0
+
+
+def nvidia_wheels(manifest: Manifest) -> tuple[str, ...]:
+    """NVIDIA's wheels that the package's libraries come from, ``nvidia-cublas-cu12==12.9.1.4``."""
+    theirs = {entry.source for entry in _nvidia_libraries(manifest)}
+    return tuple(sorted(Input.parse(source).requirement for source in theirs))
+
+
+def runpath(manifest: Manifest) -> str:
+    """Where the provider looks: beside itself, and in the folders of NVIDIA's wheels in ``site-packages``."""
+    folders = sorted({str(PurePosixPath(str(one.member)).parent) for one in _nvidia_libraries(manifest)})
+    return ":".join(["$ORIGIN", *(f"$ORIGIN/../../{folder}" for folder in folders)])
+
+
+def unlinked(manifest: Manifest) -> tuple[str, ...]:
+    """What the provider must name besides its own NEEDED: NVRTC, where it does not.
+
+    cuDNN opens it, and looks for it in ``nvidia/nvrtc/lib``, which is not where NVIDIA's wheel has it.
+    """
+    needed = next((one.needed for one in manifest.files if one.path == f"lib/{PROVIDER}"), ())
+    names = [PurePosixPath(one.path).name for one in _nvidia_libraries(manifest)]
+    return tuple(name for name in names if name.startswith(_NVRTC) and name not in needed)
+
+
+def _nvidia_libraries(manifest: Manifest) -> Iterator[FileEntry]:
+    for entry in manifest.files:
+        if entry.vendor == NVIDIA and entry.path.startswith("lib/"):
+            yield entry
+
+
+def replaced(manifest: Manifest) -> tuple[FileEntry, ...]:
+    """The package's files that replace the official wheel's: the provider, and a bridge that was compiled."""
+    if manifest.provider != CUDA:
+        return ()
+    names = {f"lib/{PROVIDER}": True, f"lib/{BRIDGE}": False}
+    return tuple(
+        entry
+        for entry in manifest.files
+        if names.get(entry.path, False) or (entry.path in names and entry.source == BUILT)
+    )
+
+
+def wheel_text(tags: Iterable[Tag], generator: str) -> str:
+    """The file WHEEL."""
+    lines = ["Wheel-Version: 1.0", f"Generator: {generator}", "Root-Is-Purelib: false"]
+    return "\n".join([*lines, *(f"Tag: {tag}" for tag in tags)]) + "\n"
+
+
+def metadata_text(manifest: Manifest, official: OfficialWheel, page: str) -> str:
+    """The file METADATA: the official one's requirements and NVIDIA's wheels; ``page`` is the project's."""
+    theirs = HeaderParser().parsestr(official.metadata)
+    classifiers = [one for one in theirs.get_all("Classifier", []) if not one.startswith("License ::")]
+    fields = [
+        ("Metadata-Version", "2.4"),
+        ("Name", DISTRIBUTION),
+        ("Version", manifest.onnxruntime.version),
+        ("Summary", _summary(manifest)),
+        ("Project-URL", f"Homepage, {page}"),
+        ("License-Expression", "MIT"),
+        *(("License-File", path) for path in (*LICENCES, OUR_LICENCE)),
+        *(("Classifier", one) for one in classifiers if not one.endswith(("MacOS", "Windows"))),
+        ("Requires-Python", theirs["Requires-Python"]),
+        *(("Requires-Dist", one) for one in requirements(manifest, theirs.get_all("Requires-Dist", []))),
+        ("Description-Content-Type", "text/markdown"),
+    ]
+    head = "".join(f"{name}: {value}\n" for name, value in fields)
+    return f"{head}\n{_description(manifest)}"
+
+
+def requirements(manifest: Manifest, official: Iterable[str]) -> tuple[str, ...]:
+    """What the wheel requires: what the official one does without its extras, and NVIDIA's wheels exactly."""
+    theirs = (one for one in official if "extra" not in str(Requirement(one).marker))
+    return (*theirs, *nvidia_wheels(manifest))
+
+
+def _summary(manifest: Manifest) -> str:
+    version = manifest.onnxruntime.version
+    if manifest.provider != CUDA:
+        return f"ONNX Runtime {version} for the CPU, where no wheel of {DISTRIBUTION} for a GPU was chosen"
+    runs = [name for name, how in manifest.capabilities.items() if how == "native"]
+    return f"ONNX Runtime {version} for NVIDIA GPUs of compute capability {', '.join(runs)}"
+
+
+def _description(manifest: Manifest) -> str:
+    kind = OFFICIAL[manifest.provider]
+    made = (
+        f"{_summary(manifest)}. Made by ortpacks of Microsoft's {kind} {manifest.onnxruntime.version} and "
+        f"the package {manifest.name}; this is no release of Microsoft's or NVIDIA's."
+    )
+    conflict = (
+        f"It is imported as `onnxruntime`: uninstall `{kind}`, and every other distribution with that "
+        "import, first."
+    )
+    whose = "NVIDIA's libraries come from NVIDIA's own wheels, of exactly the versions required here."
+    why = (
+        "This is the wheel for installers that do not know wheel variants (pip), and for machines whose GPU "
+        "no variant serves. Its sessions run on the CPU."
+    )
+    return (
+        "\n\n".join([f"# {DISTRIBUTION}", made, conflict, whose if manifest.provider == CUDA else why]) + "\n"
+    )
+
+
+def description_json(manifest: Manifest, entry: object) -> str:
+    """The file ``ortpacks.json``: the package's ``entry`` as in a release's ``index.json``."""
+    return json.dumps({"format": 1, "requires": nvidia_wheels(manifest), "package": entry}, indent=2) + "\n"
+
+
+def is_wheeled(manifest: Manifest) -> bool:
+    """Whether wheels can be made of the package: for Linux on x86-64, for CUDA or the CPU."""
+    return manifest.platform == LINUX and manifest.provider in OFFICIAL

@@ -1,0 +1,247 @@
+"""The wheels of a package, one for each Python that the official wheel is made for: all of them, or none."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+from builder.adapters.archive.unpacking import members_of, unpack
+from builder.adapters.archive.wheel_file import EXECUTABLE, WheelWriter
+from builder.adapters.wheel import prove_wheel
+from builder.builds.wiring import Wiring
+from builder.config.project import pick_variants
+from builder.errors import IntegrityError, NothingToDoError, ValidationError
+from builder.files.atomic_write import scratch_folder
+from builder.files.digest import Digest, LocalFile, file_digest
+from builder.findings.finding import Code, Finding, require
+from builder.formats.index import entry_of
+from builder.formats.json_values import to_json
+from builder.formats.manifest import FileEntry, Manifest
+from builder.package.archive import manifest_of
+from builder.package.contents import OUR_LICENCE as OUR_TEXT
+from builder.package.promise import coverage_entry, coverage_line
+from builder.pipeline.inspect import read_file
+from builder.project.inputs import Input, Lock, Pin
+from builder.release.prepare import archives_in, stored
+from builder.wheels.distribution import (
+    CAPI,
+    DESCRIPTION,
+    LICENCES,
+    OFFICIAL,
+    OUR_LICENCE,
+    OfficialWheel,
+    description_json,
+    info_folder,
+    is_wheeled,
+    metadata_text,
+    replaced,
+    runpath,
+    unlinked,
+    wheel_name,
+    wheel_tags,
+    wheel_text,
+)
+from builder.wheels.wheel_bom import describe_wheel
+
+WHEELS = "wheels"
+"""The folder of ``dist`` that has one of a variant's wheels for each variant."""
+
+SBOM = "sboms/ortpacks.cdx.json"
+
+_COPIED = ("entry_points.txt", "top_level.txt")
+"""Files of ``.dist-info`` that are the official wheel's own."""
+
+_MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What all wheels of a package are made of."""
+
+    manifest: Manifest
+    archive: LocalFile
+    taken: Mapping[FileEntry, Path]
+    """What stands in place of the official wheel's files, and the file here."""
+    licence: bytes
+    page: str
+    """Of the project, on the web."""
+
+
+def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[str]) -> tuple[Path, ...]:
+    """The packages at ``paths``, and those of ``variants`` in ``dist``.
+
+    Raises ``NothingToDoError`` and ``ValidationError``.
+    """
+    for path in paths:
+        if not Path(path).is_file():
+            raise ValidationError(f"{path}: there is no such package.", advice="Check the path.")
+    picked = pick_variants(wiring.project, variants, all_=False) if variants or not paths else ()
+    return (*map(Path, paths), *(package_of(wiring, variant.name) for variant in picked))
+
+
+def package_of(wiring: Wiring, variant: str) -> Path:
+    """The variant's package in ``dist``: the full one where there are both. Raises ``NothingToDoError``.
+
+    Packages of several versions are no answer either: whose wheels are wanted must be said.
+    """
+    archive = wiring.archive(wiring.reporter)
+    found = [(one, manifest_of(one, archive)) for one in archives_in(wiring.dist)]
+    ours = [(one, manifest) for one, manifest in found if manifest.variant == variant]
+    names = {manifest.onnxruntime.version for _, manifest in ours}
+    if len(names) != 1:
+        has = f"packages of {', '.join(sorted(names))}" if names else "no package of it"
+        raise NothingToDoError(
+            f"{wiring.dist} has {has} for {variant}, and wheels are made of one.",
+            advice=f"./run build --variant {variant} makes it; ./run wheel PATH names one.",
+        )
+    return min(ours, key=lambda one: (one[1].layout, one[0].name))[0]
+
+
+def make_wheels(wiring: Wiring, package: Path) -> tuple[Path, ...]:
+    """Write the wheels of ``package`` to ``dist/wheels/<variant>``, whole or not at all; those before go.
+
+    Raises ``NothingToDoError`` for a package of another platform or provider, ``ConfigError`` for an ONNX
+    Runtime whose wheels are not pinned, ``IntegrityError``, ``CheckFailedError`` and ``DiskError``.
+    """
+    manifest = manifest_of(package, wiring.archive(wiring.reporter))
+    officials = official_wheels(wiring.lock, manifest, package.name)
+    store = wiring.store(wiring.lock, wiring.reporter)
+    folder = wiring.dist / WHEELS / manifest.variant
+    with (
+        wiring.reporter.step(f"wheels of {manifest.name}"),
+        scratch_folder(folder, needed=2 * sum(pin.size for pin in officials.values())) as fresh,
+    ):
+        unpacked = fresh.with_name("package")
+        for new in (fresh, unpacked):
+            new.mkdir()
+        source = _source(wiring, package, manifest, unpacked)
+        made: list[Path] = []
+        for item, pin in officials.items():
+            made.append(_wheel(wiring, source, (item, pin), store.fetch(item), fresh, made))
+            wiring.reporter.say(f"{made[-1].name}  {made[-1].stat().st_size / _MB:,.1f} MB")
+        if folder.exists():
+            shutil.rmtree(folder)
+        fresh.rename(folder)
+    return tuple(folder / one.name for one in made)
+
+
+def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Input, Pin]:
+    """The official wheels, by Python, that ``package`` can be put into; they are of its ONNX Runtime."""
+    version = manifest.onnxruntime.version
+    if not is_wheeled(manifest):
+        raise NothingToDoError(
+            f"{package} is for {manifest.provider} on {manifest.platform}: wheels are made for "
+            f"{' and '.join(OFFICIAL)} on linux-x64."
+        )
+    wanted = f"{OFFICIAL[manifest.provider]}=={version}"
+    items = {Input.parse(key): pin for key, pin in sorted(lock.pins.items())}
+    found = {item: pin for item, pin in items.items() if item.is_for_python(wanted)}
+    if not found:
+        raise NothingToDoError(
+            f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of {wanted}.",
+            advice="Name the version in variants.yaml and run ./run lock, or take a package of one it has.",
+        )
+    return found
+
+
+def _source(wiring: Wiring, package: Path, manifest: Manifest, folder: Path) -> _Source:
+    """Take what wheels need out of the package, held to the manifest, and set where the provider looks."""
+    entries = {entry.path: entry for entry in manifest.files}
+    wanted = {OUR_TEXT, *(entry.path for entry in replaced(manifest))}
+    digests = {path: unpack(folder, path, chunks) for path, chunks in members_of(package) if path in wanted}
+    for path in sorted(wanted):
+        entry = entries[path]
+        if digests.get(path) != Digest(entry.size, entry.sha256):
+            raise IntegrityError(
+                f"{package}: {path} is not the file that its manifest names.",
+                advice="Build the package again, or copy it again.",
+            )
+    taken = {entry: _relocated(wiring, manifest, folder / entry.path) for entry in replaced(manifest)}
+    _require_coverage(manifest, taken)
+    digest = file_digest(package)
+    archive = LocalFile(package, digest.size, digest.sha256)
+    page = f"https://github.com/{wiring.project.publish.repository}"
+    return _Source(manifest, archive, taken, (folder / OUR_TEXT).read_bytes(), page)
+
+
+def _relocated(wiring: Wiring, manifest: Manifest, library: Path) -> Path:
+    return wiring.patchelf.with_runpath(library, runpath(manifest), unlinked(manifest))
+
+
+def _require_coverage(manifest: Manifest, taken: Mapping[FileEntry, Path]) -> None:
+    """B007 where the file that goes in holds other code than the manifest says."""
+    claimed = {entry.path: coverage_line(entry) for entry in manifest.coverage}
+    findings = []
+    for entry, file in taken.items():
+        coverage = read_file(entry.path, file, symbols=False).coverage
+        found = coverage_line(coverage_entry(entry.path, coverage)) if coverage else ""
+        if found != claimed.get(entry.path, ""):
+            message = "the library for the wheel holds other code than the manifest says"
+            findings.append(Finding(Code.B007, entry.path, message, claimed.get(entry.path, ""), found))
+    require(findings, f"{manifest.name} gets no wheels")
+
+
+def _wheel(
+    wiring: Wiring,
+    source: _Source,
+    official: tuple[Input, Pin],
+    file: Path,
+    folder: Path,
+    before: Sequence[Path],
+) -> Path:
+    """One wheel in ``folder``. What was compressed for the first one ``before`` is not compressed again."""
+    manifest, version = source.manifest, source.manifest.onnxruntime.version
+    theirs, ours = f"{file.name.partition('-cp')[0]}.dist-info/", f"{info_folder(version)}/"
+    recorded = prove_wheel(file)
+    with ZipFile(file) as archive:
+        upstream = OfficialWheel(file.name, archive.read(f"{theirs}METADATA").decode())
+        wheel = folder / wheel_name(manifest, upstream)
+        digests: dict[str, Digest] = {}
+        with wheel.open("wb") as stream:
+            writer = WheelWriter(stream, ours.rstrip("/"))
+            instead = {f"{CAPI}{Path(entry.path).name}": copy for entry, copy in source.taken.items()}
+            for member in archive.infolist():
+                path = member.filename
+                if path in recorded and not path.startswith(theirs) and path not in instead:
+                    writer.copy(archive, member, recorded[path])
+                    digests[path] = recorded[path]
+            digests |= _libraries(writer, instead, before)
+            texts = _texts(source, upstream, archive, theirs)
+            for name, content in texts:
+                digests[f"{ours}{name}"] = writer.add(f"{ours}{name}", content)
+            bom = describe_wheel(wheel.name, manifest, official, digests, tuple(source.taken))
+            writer.add(f"{ours}{SBOM}", wiring.bom.render(bom))
+            writer.close()
+    prove_wheel(wheel)
+    return wheel
+
+
+def _libraries(
+    writer: WheelWriter, instead: Mapping[str, Path], before: Sequence[Path]
+) -> Mapping[str, Digest]:
+    """Write the package's libraries: compressed, or as they are in the wheel that was made first."""
+    if not before:
+        return {path: writer.add(path, copy, EXECUTABLE) for path, copy in instead.items()}
+    digests = {path: file_digest(copy) for path, copy in instead.items()}
+    with ZipFile(before[0]) as first:
+        for path, digest in digests.items():
+            writer.copy(first, first.getinfo(path), digest)
+    return digests
+
+
+def _texts(
+    source: _Source, upstream: OfficialWheel, archive: ZipFile, theirs: str
+) -> Iterator[tuple[str, bytes]]:
+    """The files of ``.dist-info`` but the SBOM and RECORD."""
+    manifest, file = source.manifest, source.archive
+    yield "METADATA", metadata_text(manifest, upstream, source.page).encode()
+    yield "WHEEL", wheel_text(wheel_tags(manifest, upstream), "ortpacks").encode()
+    for name in _COPIED:
+        yield name, archive.read(f"{theirs}{name}")
+    for path in LICENCES:
+        yield f"licenses/{path}", archive.read(path)
+    yield f"licenses/{OUR_LICENCE}", source.licence
+    yield DESCRIPTION, description_json(manifest, to_json(entry_of(manifest, stored(file)))).encode()

@@ -1,0 +1,184 @@
+"""Official wheels of ONNX Runtime for several Pythons, and packages that fit them: few bytes, true forms."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile
+
+from builder.builds.wiring import Wiring
+from builder.formats.manifest import CoverageEntry, FileEntry, Manifest, dumps
+from builder.project.inputs import Input, Lock, Pin
+from builder.project.variants import Preset
+from tests.support.factories import releases
+from tests.support.factories.archiving import accept, archive, content
+from tests.support.factories.binaries import elf, sass
+from tests.support.fakes.ports import FakeReporter, FakeStore
+
+PYTHONS = ("cp312-cp312", "cp313-cp313t")
+
+PLATFORM = "manylinux_2_27_x86_64.manylinux_2_28_x86_64"
+
+METADATA = """\
+Metadata-Version: 2.1
+Name: {name}
+Version: 1.23.2
+Classifier: License :: OSI Approved :: MIT License
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Operating System :: MacOS
+Requires-Python: >=3.10
+Requires-Dist: numpy>=1.21.6
+Requires-Dist: nvidia-cufft-cu12~=11.0; extra == "cuda"
+
+ONNX Runtime
+"""
+
+CAPI = "onnxruntime/capi/"
+
+PROVIDER = "libonnxruntime_providers_cuda.so"
+
+NVIDIA = (
+    ("nvidia-cublas-cu12==12.9.1.4", "nvidia/cublas/lib/libcublas.so.12"),
+    ("nvidia-cuda-nvrtc-cu12==12.9.86", "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"),
+)
+
+
+def write_official(folder: Path, name: str, python: str) -> Path:
+    """The wheel ``name`` of 1.23.2 for a Python by its tags, as ``unzip -l`` shows the real ones."""
+    stem = name.replace("-", "_")
+    info = f"{stem}-1.23.2.dist-info"
+    files = {
+        f"{CAPI}{PROVIDER}": b"microsoft's provider",
+        f"{CAPI}libonnxruntime_providers_shared.so": b"microsoft's bridge",
+        f"{CAPI}onnxruntime_pybind11_state.so": python.encode() * 900,
+        "onnxruntime/__init__.py": b"__version__ = '1.23.2'\n",
+        "onnxruntime/LICENSE": b"MIT License\n",
+        "onnxruntime/ThirdPartyNotices.txt": b"notices\n",
+        f"{info}/METADATA": METADATA.format(name=name).encode(),
+        f"{info}/WHEEL": b"Wheel-Version: 1.0\n",
+        f"{info}/entry_points.txt": b"[console_scripts]\n",
+        f"{info}/top_level.txt": b"onnxruntime\n",
+    }
+    if name == "onnxruntime":
+        del files[f"{CAPI}{PROVIDER}"]
+    rows = [f"{path},sha256={_hashed(data)},{len(data)}" for path, data in files.items()]
+    path = folder / f"{stem}-1.23.2-{python}-{PLATFORM}.whl"
+    with ZipFile(path, "w", ZIP_DEFLATED) as whole:
+        for member, data in files.items():
+            whole.writestr(member, data)
+        whole.writestr(f"{info}/RECORD", "\n".join([*rows, f"{info}/RECORD,,"]) + "\n")
+    return path
+
+
+def _hashed(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+class Relocation:
+    """Stands in for patchelf: what is wanted of a library is written behind its bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def with_runpath(self, library: Path, runpath: str, needed: tuple[str, ...]) -> Path:
+        copy = self.folder / library.name
+        copy.write_bytes(library.read_bytes() + f"\0{runpath}\0{' '.join(needed)}".encode())
+        return copy
+
+
+class Shelf(FakeStore):
+    """A store that has the official wheels of a folder."""
+
+    def fetch(self, item: Input) -> Path:
+        return self.folder / self.pins.pins[item.key].filename
+
+
+def workshop(root: Path, folder: Path) -> Wiring:
+    """A workshop in ``folder`` that has official wheels of 1.23.2 for two Pythons."""
+    shelf = folder / "shelf"
+    shelf.mkdir()
+    pins = {}
+    for name in ("onnxruntime", "onnxruntime-gpu"):
+        for python in PYTHONS:
+            file = write_official(shelf, name, python)
+            data = file.read_bytes()
+            pin = Pin(filename=file.name, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+            pins[f"wheel:{name}==1.23.2@{python}"] = pin
+    made = Wiring(root, dist=folder / "dist", reporter=FakeReporter())
+    made.dist.mkdir()
+    lock = Lock(pins=pins)
+    store = Shelf(shelf, lock)
+    made.__dict__ |= {"lock": lock, "store": lambda *_: store, "patchelf": Relocation(folder)}
+    return made
+
+
+def write_package(
+    dist: Path,
+    variant: str = "modern",
+    *,
+    glibc: str = "2.27",
+    claimed: Sequence[str] = ("75", "86"),
+    swapped: bool = False,
+    **changes: object,
+) -> Path:
+    """A package of 1.23.2 with a provider of its own; ``changes`` are its manifest's.
+
+    ``claimed``: the SASS that the manifest says the provider has. ``swapped``: another one is inside.
+    """
+    library = elf({".nv_fatbin": sass(75, 86)})
+    texts = {"LICENSE": b"our terms\n", f"lib/{PROVIDER}": library}
+    ours = [_entry(path, data) for path, data in texts.items()]
+    theirs = [
+        replace(
+            releases.file_entry(f"lib/{member.rpartition('/')[2]}", 9),
+            source=f"wheel:{wheel}",
+            member=member,
+            vendor="nvidia",
+            packed=False,
+        )
+        for wheel, member in NVIDIA
+    ]
+    manifest = replace(
+        releases.manifest(variant),
+        glibc=glibc,
+        glibcxx="3.4.22" if glibc == "2.27" else "3.4.29",
+        coverage=(CoverageEntry(f"lib/{PROVIDER}", 1, tuple(claimed), ()),),
+        wheels=tuple(
+            replace(releases.manifest(variant).wheels[0], source=f"wheel:{wheel}") for wheel, _ in NVIDIA
+        ),
+        files=(*ours, *theirs),
+        **changes,  # type: ignore[arg-type]
+    )
+    return pack(dist, manifest, texts | ({f"lib/{PROVIDER}": library[:-1] + b"!"} if swapped else {}))
+
+
+def write_cpu_package(dist: Path) -> Path:
+    """A package for the CPU, of the same version."""
+    manifest = replace(
+        releases.manifest("modern"),
+        name="ortpacks-cpu-1.23.2-linux-x64",
+        variant="cpu",
+        provider="cpu",
+        sm=(),
+        cuda=None,
+        cudnn=None,
+        driver=None,
+        capabilities={},
+        coverage=(),
+        wheels=(),
+        files=(_entry("LICENSE", b"our terms\n"),),
+    )
+    return pack(dist, manifest, {"LICENSE": b"our terms\n"})
+
+
+def pack(dist: Path, manifest: Manifest, texts: dict[str, bytes]) -> Path:
+    made = content(dist.with_name("inputs"), texts, dumps(manifest).encode())
+    return archive().write(dist / f"{manifest.name}.tar.zst", made, Preset.FAST, accept).path
+
+
+def _entry(path: str, data: bytes) -> FileEntry:
+    entry = releases.file_entry(path, len(data))
+    return replace(entry, sha256=hashlib.sha256(data).hexdigest(), vendor="onnxruntime")

@@ -26,11 +26,13 @@ from builder.adapters.signing_keys import public_key, signers
 from builder.app.command_line import make_wiring, verb
 from builder.app.verbs import write_client
 from builder.builds.proving import verifier
+from builder.builds.python_wheels import RUNTIME, WHEEL_NAME, make_wheel
 from builder.builds.wiring import Wiring
 from builder.errors import ConfigError, IntegrityError, NothingToDoError, ToolMissingError, ValidationError
 from builder.files.atomic_write import part_file
+from builder.files.digest import file_digest
 from builder.formats.oci import OciAddress, is_loopback, is_oci, parse_address
-from builder.formats.package_names import CUDA
+from builder.formats.package_names import CLIENT, CUDA
 from builder.formats.trust import parse_root, root_name
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project
@@ -38,7 +40,6 @@ from builder.release.assets import ReleaseHost
 from builder.release.mirror import mirror_tag
 from builder.release.preflight import Leniency
 from builder.release.prepare import (
-    CLIENT,
     ROOTS,
     Published,
     PublishOptions,
@@ -76,8 +77,19 @@ def publish_on(wiring: Wiring, project: Project, host: ReleaseHost, options: Pub
     """Publish ``dist`` on any host. The client's default index is where ``project`` publishes."""
     tag = release_tag(wiring.dist, project, wiring.archive(wiring.reporter), options.tag)
     write_client(wiring, index_url(project.publish, tag))
+    _add_runtime_layer(wiring)
     ports = _ports(wiring, host, options.keys)
     return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
+
+
+def _add_runtime_layer(wiring: Wiring) -> None:
+    """Make the runtime layer's wheel one of the release's files; one of another version is none any more."""
+    wheel = make_wheel(wiring, RUNTIME)
+    others = [path for path in wiring.dist.glob(f"{WHEEL_NAME}-*.whl") if path != wheel]
+    for other in others:
+        other.unlink()
+    put = {wheel.name: file_digest(wheel).sha256}
+    wiring.checksums.update(wiring.dist, put=put, drop=tuple(path.name for path in others))
 
 
 def show_status(wiring: Wiring, tag: str | None, project: Project) -> bool:

@@ -21,7 +21,17 @@ from builder.files.disk import absolute, remove
 from builder.formats import index as index_format
 from builder.formats.index import build_index
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, PARTS_SUFFIX, PLATFORMS, Layout, PackageName, stem
+from builder.formats.package_names import (
+    ARCHIVE_SUFFIXES,
+    CHECKSUMS,
+    CLIENT,
+    INDEX,
+    PARTS_SUFFIX,
+    PLATFORMS,
+    Layout,
+    PackageName,
+    stem,
+)
 from builder.onnxruntime.explain import Explanation, explain
 from builder.package.archive import manifest_of
 from builder.package.build_record import SUFFIX, BuildRecord, builds_page, contradictions, loads, record_name
@@ -29,8 +39,7 @@ from builder.pipeline.bake import BAKE_FILE, write_bake
 from builder.pipeline.client_zipapp import INSPECTOR, build_client, build_inspector
 from builder.ports import CompileCache, Held
 from builder.project.build_plan import BuildPlan
-from builder.release.assets import CHECKSUMS, INDEX
-from builder.release.prepare import CLIENT, LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
+from builder.release.prepare import LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
 from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from builder.adapters.archive.package_archive import EARLIEST_MTIME
 from builder.builds.wiring import Wiring
 from builder.files.atomic_write import part_file
+from builder.formats.package_names import CLIENT
 from builder.pipeline.client_zipapp import build_client
 from builder.project.inputs import SELFTEST_MODEL, SELFTEST_TRANSFORMER
-from builder.release.prepare import CLIENT
 
 RUNTIME, SERVICE = "runtime", "service"
 """The folders of the projects."""
 
-_WITH_CLIENT = "ortpacks_runtime"
-"""The package that brings the client along: it asks it for the GPU and the installed package."""
+WHEEL_NAME = "ortpacks_runtime"
+"""The runtime layer, which brings the client along: it asks it for the GPU and the installed package."""
 
 MODELS = "models"
 
@@ -28,8 +28,8 @@ def make_wheel(wiring: Wiring, project: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=f"ortpacks-{project}-") as work:
         source = Path(work, project)
         shutil.copytree(wiring.root / project, source, ignore=shutil.ignore_patterns("__pycache__"))
-        if (source / _WITH_CLIENT).is_dir():
-            build_client(wiring.root, source / _WITH_CLIENT / CLIENT, None)
+        if (source / WHEEL_NAME).is_dir():
+            build_client(wiring.root, source / WHEEL_NAME / CLIENT, None)
         argv = [sys.executable, "-m", "flit_core.wheel", "--outdir", work, str(source)]
         wiring.runner.run(argv, env={"SOURCE_DATE_EPOCH": str(EARLIEST_MTIME), **wiring.env})
         (made,) = Path(work).glob("*.whl")

@@ -13,7 +13,7 @@ import time
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Mapping, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
 
 from builder.client.cli import INTERRUPTED, main
 from builder.client.output import Output
@@ -45,6 +45,7 @@ def run() -> int:
         now=lambda: datetime.now(timezone.utc),
         free=lambda path: shutil.disk_usage(path).free,
         environments=_environments(),
+        program=_program(),
         confirm=partial(_confirm, output) if sys.stdin is not None and sys.stdin.isatty() else None,
     )
     _end_like_an_interrupt()
@@ -85,6 +86,12 @@ def _connect(env: Mapping[str, str], output: Output) -> Web:
         say=output.say,
         hint="Check --index: packages lie beside index.json.",
     )
+
+
+def _program() -> Optional[Path]:
+    """The zip file that this module is imported from."""
+    root = Path(__file__).parents[2]
+    return root.resolve() if root.is_file() else None
 
 
 def _home() -> Path:

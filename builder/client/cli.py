@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Callable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Union, cast
 from urllib.parse import urljoin, urlsplit
 
+from builder.client import __version__
 from builder.client.commands.environment import SHELLS, library_path, separators
 from builder.client.install.prefix import Prefix, default_prefix
 from builder.client.world import ClientOptions, CommandAnswer, World, head
@@ -38,6 +39,7 @@ COMMANDS = {
     "recommend": ("recommend", "show the largest model that this machine can hold"),
     "rollback": ("manage", "go back to the package that was in use before"),
     "uninstall": ("manage", "remove what was installed"),
+    "self-update": ("self_update", "replace this program by that of the newest release"),
 }
 """What each command does, and the module of ``builder.client.commands`` that has its ``answer_<name>``."""
 
@@ -53,7 +55,7 @@ _SHORT = (
     "container --memory, --pids-limit) and run it again to go on."
 )
 
-_LISTED_COMMANDS = "\n".join(f"  {name:<9}  {text}" for name, (_, text) in COMMANDS.items())
+_LISTED_COMMANDS = "\n".join(f"  {name:<11}  {text}" for name, (_, text) in COMMANDS.items())
 
 _OVERVIEW = f"""\
 commands:
@@ -94,13 +96,16 @@ environment:
   REQUESTS_CA_BUNDLE     certificates to trust; else CURL_CA_BUNDLE, else SSL_CERT_FILE
 """
 
-_READ_INDEX = {"list", "select", "install", "recommend"}
+_READ_INDEX = {"list", "select", "install", "recommend", "self-update"}
 
 _CHOOSE = {"select", "install", "recommend"}
 
 _RECOMMEND = {"install", "recommend"}
 
-_CHANGE = {"install", "rollback", "uninstall"}
+_CHANGE = {"install", "rollback", "uninstall", "self-update"}
+
+_NEWEST = {"self-update"}
+"""What asks for the newest release where no other is named."""
 
 _NO_PREFIX = {"detect", "select"}
 
@@ -131,7 +136,7 @@ def main(
         if arguments.quiet:
             world = quiet(world)
         module, _ = COMMANDS[arguments.command]
-        command = getattr(import_module(f"builder.client.commands.{module}"), f"answer_{arguments.command}")
+        command = getattr(import_module(f"builder.client.commands.{module}"), _answer_of(arguments.command))
         answer = cast("Command", command)(world, _options(arguments, env, home, world.platform))
     except HelpError as wanted:
         out(str(wanted))
@@ -150,6 +155,10 @@ def main(
     text = "\n".join(answer.lines)
     out(_spelled(answer.value) if as_json else text if answer.script else shown(text))
     return answer.code
+
+
+def _answer_of(command: str) -> str:
+    return f"answer_{command.replace('-', '_')}"
 
 
 def quiet(world: World) -> World:
@@ -196,7 +205,7 @@ class _Version(argparse.Action):
         """Say which release this program is of."""
         release = _RELEASE.search(_default_index() or "")
         of_which = f"of the release {release[1]}" if release else "of no release"
-        raise HelpError(f"ortpacks {of_which}, with Python {sys.version.split()[0]}")
+        raise HelpError(f"ortpacks {__version__} {of_which}, with Python {sys.version.split()[0]}")
 
 
 def parsed(argv: Sequence[str]) -> argparse.Namespace:
@@ -228,6 +237,8 @@ def _options(
         look_in=tuple(_look_in(given.get("look_in") or [], env)),
         wheels=tuple(_folders(given.get("wheels") or [])),
         offline=given.get("offline") is not None,
+        unsigned=bool(given.get("trust_unsigned")),
+        check=bool(given.get("check")),
         root=None if given.get("trust_unsigned") else _shipped("root.json"),
         ask=not (given.get("yes") or given["json"]),
         explain=bool(given.get("explain")),
@@ -272,12 +283,15 @@ def _one_line(prefix: Path) -> Path:
 
 def _index(given: Mapping[str, object], env: Mapping[str, str]) -> Union[str, Path, None]:
     """At most one of ``--index``, ``--offline`` and ``--mirror`` is there."""
+    default = _default_index()
     here, mirror, index = (given.get(name) for name in ("offline", "mirror", "index"))
     if here is not None:
         return _offline(str(here))
     if mirror is not None:
-        return mirrored(str(mirror), _default_index())
-    named = str(index) if index else env.get("ORTPACKS_INDEX") or _default_index()
+        return mirrored(str(mirror), default if given["command"] not in _NEWEST else None)
+    if given["command"] in _NEWEST and default:
+        default = _RELEASE.sub(f"/releases/latest/download/{INDEX}", default)
+    named = str(index) if index else env.get("ORTPACKS_INDEX") or default
     return place(named) if named else None
 
 
@@ -444,6 +458,8 @@ def _add_own(name: str, command: argparse.ArgumentParser) -> None:
         command.add_argument("--models", type=_path, metavar="FILE", help=_MODELS)
     if name == "recommend":
         command.add_argument("--try", metavar="[NAME=]MODEL", action="append", help=_TRY)
+    if name == "self-update":
+        command.add_argument("--check", action="store_true", help="say whether there is another one")
     if name == "doctor":
         trials = command.add_mutually_exclusive_group()
         trials.add_argument("--try", metavar="MODEL", action="append", help=_TRY_MODEL)

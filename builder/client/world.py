@@ -40,6 +40,8 @@ class World:
     confirm: Optional[Callable[[str, bool], bool]] = None
     """Asks a question, whose answer is the flag where nothing is typed; ``None``: nobody is there."""
     symlink: Symlink = make_symlink
+    program: Optional[Path] = None
+    """The file ``ortpacks.pyz`` that runs; ``None`` for its sources."""
 
     @cached_property
     def around(self) -> Surroundings:
@@ -75,6 +77,10 @@ class ClientOptions:
     """Nothing may be fetched."""
     root: Optional[bytes] = None
     """Names the keys that have to have signed the release; ``None``: it need not be signed."""
+    unsigned: bool = False
+    """Whether the user trusts what nobody signed."""
+    check: bool = False
+    """``self-update`` that says and does not act."""
     ask: bool = False
     """Whether the user wants to be asked before anything changes."""
     explain: bool = False

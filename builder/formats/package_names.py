@@ -96,6 +96,10 @@ MANIFEST = "manifest.json"
 """The file's name: an archive's first member, at the root of an installed package."""
 
 INDEX = "index.json"
+
+CHECKSUMS = "SHA256SUMS"
+
+CLIENT = "ortpacks.pyz"
 """The file of a release that a client reads to choose."""
 
 PARTS_SUFFIX = ".parts.json"

@@ -16,8 +16,6 @@ from zlib_ng import zlib_ng
 
 from builder.files.atomic_write import part_file
 
-NAME = "ortpacks.pyz"
-
 INSPECTOR = "ortpacks-inspect.pyz"
 
 SHIPPED = ("client", "files", "findings", "formats", "gpu", "selection")

@@ -13,13 +13,10 @@ from typing import Protocol
 
 from builder.errors import ConfigError
 from builder.files.digest import LocalFile
+from builder.formats.package_names import CHECKSUMS, INDEX
 
 UPLOADED = "uploaded"
 """The asset state of a whole file. A failed upload leaves ``starter``."""
-
-CHECKSUMS = "SHA256SUMS"
-
-INDEX = "index.json"
 
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from builder.errors import ConfigError, ValidationError
 from builder.formats.json_values import from_json, parse_json, require_format, to_json
-from builder.release.assets import INDEX, require_tag
+from builder.formats.package_names import INDEX
+from builder.release.assets import require_tag
 
 FORMAT = 1
 

@@ -13,13 +13,13 @@ from builder.errors import ConfigError
 from builder.formats import index as index_format
 from builder.formats.index import Index, IndexPackage, by_support, distinct
 from builder.formats.manifest import Driver
-from builder.formats.package_names import CUDA, PARTS_SUFFIX
+from builder.formats.package_names import CLIENT, CUDA, INDEX, PARTS_SUFFIX
 from builder.gpu.architectures import Capability
 from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project
-from builder.release.assets import INDEX, UPLOADED
-from builder.release.prepare import CLIENT, PreparedRelease, PublishPorts, downloads
+from builder.release.assets import UPLOADED
+from builder.release.prepare import PreparedRelease, PublishPorts, downloads
 from builder.report.card_grid import grid_name, table
 from builder.report.card_grid import loads as loads_grid
 from builder.selection.reasons import limits

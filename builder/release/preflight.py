@@ -14,12 +14,11 @@ from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding
 from builder.formats.index import Index
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import CUDA, Profile, form_of
+from builder.formats.package_names import CHECKSUMS, CUDA, INDEX, Profile, form_of
 from builder.formats.parts import StoredFile
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import LOCK_MISSING, Lock
 from builder.project.variants import Origin, base_inputs
-from builder.release.assets import CHECKSUMS, INDEX
 
 MAX_SIZE = 2**31 - 1
 """The largest asset in bytes: under 2 GiB."""

@@ -23,14 +23,14 @@ from builder.formats import index as index_format
 from builder.formats import parts as parts_format
 from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, CUDA, PARTS_SUFFIX
+from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, CLIENT, CUDA, INDEX, PARTS_SUFFIX
 from builder.formats.trust import TARGETS, root_name
 from builder.package.archive import Archive, Checksums, manifest_of
 from builder.package.contents import NOTICE, SBOM
 from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project, Publish
-from builder.release.assets import CHECKSUMS, INDEX, ReleaseHost, StatusRow, require_tag
+from builder.release.assets import ReleaseHost, StatusRow, require_tag
 from builder.release.preflight import (
     Candidate,
     Leniency,
@@ -40,8 +40,6 @@ from builder.release.preflight import (
     check_packages,
 )
 from builder.release.signing import Signing, signed_targets
-
-CLIENT = "ortpacks.pyz"
 
 ROOTS = "trust"
 """The project's folder of roots."""

@@ -40,6 +40,7 @@ class Machine:
     """What the user answers; nobody is asked where this is empty."""
     asked: list[str] = field(default_factory=list)
     symlink: Symlink = make_symlink
+    program: Path | None = None
     waits: list[float] = field(default_factory=list)
     out: str = ""
     err: str = ""
@@ -97,6 +98,7 @@ class Machine:
             environments=self.environments,
             confirm=self._confirm if self.says else None,
             symlink=self.symlink,
+            program=self.program,
         )
 
     def litter(self) -> list[str]:

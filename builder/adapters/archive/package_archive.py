@@ -23,11 +23,11 @@ from builder.files.atomic_write import part_file
 from builder.files.digest import Digest, LocalFile, RunningDigest, chunks_of, file_digest
 from builder.files.disk import disk_errors
 from builder.files.file_lock import exclusive
-from builder.formats.package_names import FOLDER_MODE, MANIFEST, Form, file_mode, form_of, stem
+from builder.formats.package_names import CHECKSUMS, FOLDER_MODE, MANIFEST, Form, file_mode, form_of, stem
 from builder.package.archive import ChangedFileError, Content, Member
 from builder.ports import Reporter
 from builder.project.variants import Preset
-from builder.release.assets import CHECKSUMS, parse_checksums
+from builder.release.assets import parse_checksums
 
 EARLIEST_MTIME = 315532800
 """1980-01-01: zip tools and some tars warn about anything older."""

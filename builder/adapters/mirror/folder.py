@@ -19,7 +19,7 @@ from builder.errors import ConfigError, DiskError, ReleaseConflictError
 from builder.files.atomic_write import part_file
 from builder.files.disk import disk_errors, sync_folder
 from builder.files.file_lock import exclusive
-from builder.release.assets import INDEX
+from builder.formats.package_names import INDEX
 from builder.release.mirror import (
     EMPTY,
     LATEST,

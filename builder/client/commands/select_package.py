@@ -61,17 +61,18 @@ class Scene:
 
 def release(world: World, options: ClientOptions) -> Located:
     """The release that the user named, its signatures verified if the client came with a root."""
-    return locate(options.index, network(world.web, offline=options.offline), _trust(world, options))
+    return locate(options.index, network(world.web, offline=options.offline), trust_of(world, options))
 
 
 def remember(world: World, options: ClientOptions, located: Located) -> None:
     """Note which version of a signed release was taken."""
-    trust = _trust(world, options)
+    trust = trust_of(world, options)
     if trust is not None and located.signed is not None:
         trust.remember(located.shown, located.signed)
 
 
-def _trust(world: World, options: ClientOptions) -> Optional[Trust]:
+def trust_of(world: World, options: ClientOptions) -> Optional[Trust]:
+    """What releases are held to; ``None`` where they need not be signed."""
     if options.root is None:
         return None
     from builder.client.install.signed import Trust  # noqa: PLC0415 only a signed release needs it

@@ -43,7 +43,7 @@ class Trust:
 
     def require_signed(self, name: str, content: bytes, place: str, beside: Beside) -> SignedRelease:
         """Raise ``IntegrityError`` unless the file ``name`` of the release at ``place`` is signed for."""
-        found = self._targets(place, beside)
+        found = self.require_release(place, beside)
         signed = found.files.get(name)
         if signed is None:
             raise IntegrityError(f"{place}: {TARGETS} does not name {name}.", advice=_ADVICE)
@@ -54,7 +54,7 @@ class Trust:
 
     def require_archive(self, archive: Path, beside: Beside) -> SignedRelease:
         """Raise ``IntegrityError`` unless ``archive`` is one of the release's, whatever its name is here."""
-        found = self._targets(str(archive), beside)
+        found = self.require_release(str(archive), beside)
         digest = sha256_of(archive)
         if all(one.hashes.sha256 != digest for one in found.files.values()):
             what = f"{archive}: {TARGETS} beside it names no file of these bytes."
@@ -69,7 +69,8 @@ class Trust:
         part.write_text(json.dumps(versions), encoding="utf-8")
         part.replace(self.memory)
 
-    def _targets(self, place: str, beside: Beside) -> SignedRelease:
+    def require_release(self, place: str, beside: Beside) -> SignedRelease:
+        """What is signed of the release at ``place``. Raises ``IntegrityError`` where nothing is."""
         content = beside(TARGETS)
         if content is None:
             raise IntegrityError(f"{place} is not signed: there is no {TARGETS} beside it.", advice=_ADVICE)

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, Optional, Union
+from typing import TYPE_CHECKING, Dict, Optional, Union
 from urllib.parse import urldefrag, urljoin, urlsplit
 
 from builder.errors import ConfigError, ParseError, TransferError, ValidationError
@@ -56,7 +56,7 @@ class Located:
     @property
     def shown(self) -> str:
         """Where it is, without a login."""
-        return _shown(self.place)
+        return shown_place(self.place)
 
     def asset(self, name: str) -> Place:
         """URL or path of an archive or one of its parts."""
@@ -79,11 +79,11 @@ def locate(place: Optional[Place], web: Web, trust: Optional[Trust] = None) -> L
     if isinstance(place, Path) and form is not None:
         from builder.client.install.lone_archive import index_of  # noqa: PLC0415 an index needs none of it
 
-        signed = trust.require_archive(place, _beside(place, web)) if trust else None
+        signed = trust.require_archive(place, beside(place, web)) if trust else None
         return Located(index_of(place, form), place, alone=True, signed=signed)
     content = _read_file(place) if isinstance(place, Path) else _fetched(place, web)
-    where = _shown(place)
-    signed = trust.require_signed(INDEX, content, where, _beside(place, web)) if trust else None
+    where = shown_place(place)
+    signed = trust.require_signed(INDEX, content, where, beside(place, web)) if trust else None
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -105,23 +105,37 @@ def _neighbour(url: str, name: str) -> str:
     return file_address(url.rpartition("/")[0], name) if is_oci(url) else urljoin(url, name)
 
 
-def _shown(place: Place) -> str:
+def shown_place(place: Place) -> str:
+    """A place as messages show it, without a login."""
     return without_userinfo(urldefrag(str(place)).url)
 
 
-def _beside(place: Place, web: Web) -> Callable[[str], Optional[bytes]]:
+@dataclass(frozen=True)
+class _Beside:
     """Reads a small file of the release by its name; ``None`` where there is none."""
 
-    def read(name: str) -> Optional[bytes]:
+    index: Place
+    web: Web
+
+    def __call__(self, name: str) -> Optional[bytes]:
+        place = self.place(name)
         if isinstance(place, Path):
-            file = place.parent / name
-            return _read_file(file) if file.is_file() else None
+            return _read_file(place) if place.is_file() else None
         try:
-            return read_small(_neighbour(urldefrag(place).url, name), INDEX_LIMIT, web)
+            return read_small(place, INDEX_LIMIT, self.web)
         except NotThereError:
             return None
 
-    return read
+    def place(self, name: str) -> Place:
+        """URL or path of the file."""
+        if isinstance(self.index, Path):
+            return self.index.parent / name
+        return _neighbour(urldefrag(self.index).url, name)
+
+
+def beside(place: Place, web: Web) -> _Beside:
+    """The files that lie beside the index at ``place``."""
+    return _Beside(place, web)
 
 
 _PIN = re.compile(r"sha256=([0-9A-Fa-f]{64})")

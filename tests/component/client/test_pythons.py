@@ -111,7 +111,7 @@ def test_every_command_runs_on_every_python(
     assert "session" in shell.run("doctor", code=6), "the stand-in loads and opens no model"
     shell.run("uninstall")
     assert list((tmp_path / ".local/share").iterdir()) == []
-    assert {str(argv[0]) for argv in asked} | {"doctor", "uninstall"} == set(COMMANDS)
+    assert {str(argv[0]) for argv in asked} | {"doctor", "uninstall", "self-update"} == set(COMMANDS)
 
 
 def test_a_thin_package_in_parts_is_completed_on_every_python(shell: Shell, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from builder.client.cli import COMMANDS
+from builder.files.digest import sha256_of
 from builder.pipeline.client_zipapp import build_client
 from tests.doubles.machine import Machine
 from tests.doubles.release import FILES, HOST, cut, manifest_of, serving, write_release
@@ -156,18 +157,21 @@ def test_wrong_use_is_a_message_and_an_exit_code(pyz: Path, argv: list[str], cod
     assert "Traceback" not in done.stderr
 
 
-def test_every_json_answer_holds_its_schema(tmp_path: Path) -> None:
+def test_every_json_answer_holds_its_schema(pyz: Path, tmp_path: Path) -> None:
     release = str(write_release(tmp_path / "release").parent)
     older = str(write_release(tmp_path / "older", version="1.22.0").parent)
     (tmp_path / "model.onnx").write_bytes(b"onnx")
     indexed = ([name, "--index", release] for name in ("select", "install", "list", "recommend"))
+    (tmp_path / "release" / "ortpacks.pyz").write_bytes(pyz.read_bytes())
+    (tmp_path / "release" / "SHA256SUMS").write_text(f"{sha256_of(pyz)}  ortpacks.pyz\n")
+    current = ["self-update", "--check", "--trust-unsigned", "--index", release]
     trial = ["recommend", "--index", release, "--try", str(tmp_path / "model.onnx")]
     plain = ([name] for name in ("list", "verify", "env", "doctor"))
     asked = [["detect"], ["install", "--index", older], *indexed, *plain, trial]
     answers: set[tuple[str, bool, bool]] = set()
     for env in ({"ORTPACKS_FORCE_CC": "8.6,5.2"}, {"ORTPACKS_FORCE_CC": "8.7"}, {}):
-        machine = Machine(tmp_path / f"home-{len(answers)}", env=env)
-        for argv in (*asked, ["rollback"], ["uninstall"], ["uninstall"]):
+        machine = Machine(tmp_path / f"home-{len(answers)}", env=env, program=pyz)
+        for argv in (*asked, current, ["rollback"], ["uninstall"], ["uninstall"]):
             machine.run(*argv, "--json")
             answer = json.loads(machine.out)
             schema("client").validate(answer)

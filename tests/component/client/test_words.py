@@ -111,7 +111,7 @@ def test_enter_removes_nothing(machine: Machine, release: Path) -> None:
 @pytest.mark.parametrize("argv", [["--version"], ["--help"], ["-h"], []])
 def test_the_program_tells_its_version_and_its_use(machine: Machine, argv: list[str]) -> None:
     assert machine.run(*argv) == 0
-    wanted = ["ortpacks of no release, with Python 3."] if argv == ["--version"] else [
+    wanted = ["ortpacks 1.0.0 of no release, with Python 3."] if argv == ["--version"] else [
         "ortpacks.pyz install", 'eval "$(python3 ortpacks.pyz env)"'
     ]  # fmt: skip
     assert all(words in machine.out for words in wanted)

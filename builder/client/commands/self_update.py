@@ -1,0 +1,209 @@
+"""The answer of ``self-update``: the client of the newest release in the place of this one.
+
+It is trusted as a package is: ``targets.json`` names its sha256, signed by the keys of this client's root.
+The index is not read: a newer release may have one of a form that this client does not know.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import zipfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Optional, Tuple, Union
+
+from builder.client import __version__
+from builder.client.commands.select_package import trust_of
+from builder.client.install.source import beside, network, shown_place
+from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
+from builder.errors import ConfigError, IntegrityError, LoadError, NothingToDoError, TransferError
+from builder.files.digest import Digest, require_bytes, sha256_of
+from builder.files.disk import disk_errors, sync_file
+from builder.files.download import WantedFile, fetch, forget
+from builder.files.http_client import Web
+from builder.formats.package_names import CHECKSUMS, CLIENT, INDEX
+from builder.formats.trust import SignedRelease
+
+_VERSION = re.compile(rb'^__version__ = "([0-9]{1,6}\.[0-9]{1,6}\.[0-9]{1,6})"$', re.MULTILINE)
+
+_SECONDS = 60.0
+"""For the new client to say its version."""
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """The release's client."""
+
+    place: Union[str, Path]
+    shown: str
+    """The release's place, without a login."""
+    sha256: str
+    size: Optional[int]
+    signed: Optional[SignedRelease]
+
+
+def answer_self_update(world: World, options: ClientOptions) -> CommandAnswer:
+    """Replace this program by that of the newest release, once it is proved; the one before stays there."""
+    own = _own(world)
+    web = network(world.web, offline=options.offline)
+    offer = _offer(world, options, web)
+    same = sha256_of(own) == offer.sha256
+    value: Dict[str, object] = {
+        **head("self-update"),
+        "program": str(own),
+        "release": offer.shown,
+        "from": __version__,
+        "to": __version__ if same else None,
+        "newer": not same,
+        "previous": None,
+    }
+    if same:
+        return CommandAnswer(value, (f"{own} is the release's own: {__version__}.",))
+    if options.check:
+        what = f"The release has another {CLIENT} than this {__version__}. `self-update` takes it."
+        return CommandAnswer(value, (what,))
+    require_yes(world, options, f"Replace {own} by that of {offer.shown}?")
+    version = _replace(world, own, offer, web)
+    trust = trust_of(world, options)
+    if trust is not None and offer.signed is not None:
+        trust.remember(offer.shown, offer.signed)
+    before = _previous(own)
+    lines = (
+        f"{own} is {version} now; it was {__version__}.",
+        f"The one before is {before}: move it back to undo this.",
+    )
+    return CommandAnswer({**value, "to": version, "previous": str(before)}, lines)
+
+
+def _own(world: World) -> Path:
+    """The file that this program is. Raises ``NothingToDoError`` where others look after it."""
+    own = world.program
+    if own is None:
+        raise NothingToDoError(
+            "This is no ortpacks.pyz but its sources.", advice="Update them as you got them: git pull, say."
+        )
+    if (own.parent / "__init__.py").exists():
+        raise NothingToDoError(
+            f"{own} belongs to the Python package {own.parent.name}.", advice="Update that with pip."
+        )
+    return own
+
+
+def _offer(world: World, options: ClientOptions, web: Web) -> _Offer:
+    """Raises ``IntegrityError`` for a release that nobody vouches for, ``TransferError`` for none."""
+    if options.index is None:
+        raise ConfigError("No release: pass --index URL|FILE|DIR or set ORTPACKS_INDEX.")
+    index = options.index
+    if isinstance(index, Path) and index.is_dir():
+        index /= INDEX
+    look, shown = beside(index, web), shown_place(index)
+    trust = trust_of(world, options)
+    if trust is not None:
+        release = trust.require_release(shown, look)
+        found = release.files.get(CLIENT)
+        if found is None:
+            raise IntegrityError(f"{shown}: what is signed there has no {CLIENT}.")
+        return _Offer(look.place(CLIENT), shown, found.hashes.sha256, found.length, release)
+    if not options.unsigned:
+        raise IntegrityError(
+            f"{shown}: this client came without keys, so nothing vouches for another one.",
+            advice="Take it from the project's own page, or say --trust-unsigned.",
+        )
+    sums = look(CHECKSUMS)
+    if sums is None:
+        raise TransferError(f"{shown}: there is no {CHECKSUMS} beside it.", advice=web.hint)
+    return _Offer(look.place(CLIENT), shown, _listed(sums, shown), None, None)
+
+
+def _listed(sums: bytes, shown: str) -> str:
+    for line in sums.decode(errors="replace").splitlines():
+        digest, _, name = line.partition("  ")
+        if name == CLIENT and re.fullmatch("[0-9a-f]{64}", digest):
+            return digest
+    raise TransferError(f"{shown}: {CHECKSUMS} names no {CLIENT}.", advice="It is a release without one.")
+
+
+def _replace(world: World, own: Path, offer: _Offer, web: Web) -> str:
+    """Bring the new client, prove it and put it in the place of this one; its version. ``DiskError``."""
+    part = own.with_name(f"{own.name}.part")
+    with disk_errors(part):
+        _bring(offer, part, web)
+        try:
+            version = _newer(part, offer.shown)
+            shutil.copymode(own, part)
+            _try(world, part)
+            sync_file(part)
+            _keep(own)
+            part.replace(own)
+        finally:
+            forget(part)
+    return version
+
+
+def _bring(offer: _Offer, part: Path, web: Web) -> None:
+    if isinstance(offer.place, str):
+        fetch(WantedFile(offer.place, offer.size, offer.sha256), part, web)
+        if sha256_of(part) == offer.sha256:
+            return
+    elif not offer.place.is_file():
+        raise TransferError(f"{offer.place}: not there.", advice="It lies beside index.json.")
+    else:
+        shutil.copyfile(offer.place, part)
+    try:
+        require_bytes(
+            part, Digest(offer.size or part.stat().st_size, offer.sha256), f"{offer.shown}: {CLIENT}"
+        )
+    except IntegrityError:
+        forget(part)
+        raise
+
+
+def _newer(part: Path, shown: str) -> str:
+    """The new client's version. Raises ``IntegrityError`` for none, and for one before this."""
+    try:
+        with zipfile.ZipFile(part) as archive:
+            found = _VERSION.search(archive.read("builder/client/__init__.py"))
+    except (zipfile.BadZipFile, KeyError, OSError) as error:
+        raise IntegrityError(f"{shown}: its {CLIENT} is no client: {error}.") from error
+    version = found[1].decode() if found else "0.0.0"
+    if _numbers(version) < _numbers(__version__):
+        raise IntegrityError(
+            f"{shown}: its {CLIENT} is {version}, older than this {__version__}.",
+            advice="Somebody may keep newer releases from you. To go back take it by hand.",
+        )
+    return version
+
+
+def _numbers(version: str) -> Tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _try(world: World, part: Path) -> None:
+    """Raises ``LoadError`` where the new client does not start with this Python."""
+    around = world.around
+    try:
+        answer = around.ask([around.python, "-I", str(part), "--version"], _SECONDS)
+        said = answer.stderr.strip().rpartition("\n")[2] if answer.code else ""
+    except (OSError, TimeoutError) as error:
+        answer, said = None, str(error)
+    if answer is None or answer.code:
+        raise LoadError(
+            f"The new {CLIENT} does not start with {around.python}, so this one stays", cause=said
+        )
+
+
+def _keep(own: Path) -> None:
+    """Give this client a second name, which stays when its first one is the new client's."""
+    before = _previous(own)
+    before.unlink(missing_ok=True)
+    with suppress(OSError):
+        os.link(own, before)
+        return
+    shutil.copy2(own, before)
+
+
+def _previous(own: Path) -> Path:
+    return own.with_name(f"{own.name}.previous")

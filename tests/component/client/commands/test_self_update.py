@@ -1,0 +1,182 @@
+"""``self-update``, as users run it: what is taken, what is refused, and what lies there then."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from builder.client import __version__
+from builder.pipeline.client_zipapp import build_client
+from tests.doubles.machine import Machine
+from tests.doubles.release import serving
+from tests.support import ROOT
+from tests.support.factories.signing import ALICE, FIRST, targets
+
+NEWER = "9.0.1"
+
+BASE = "/o/r/releases"
+
+
+def of_version(client: bytes, version: str) -> bytes:
+    """The same client, which says that it is of another version."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(client)) as old, zipfile.ZipFile(buffer, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "builder/client/__init__.py":
+                content = content.replace(f'"{__version__}"'.encode(), f'"{version}"'.encode())
+            new.writestr(name, content)
+    return b"#!/usr/bin/env python3\n" + buffer.getvalue()
+
+
+class Desk:
+    """A client that came with the first root, and a folder with a release's client, signed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "release"
+        self.folder.mkdir()
+        self.home = folder / "home"
+        (folder / "bin").mkdir()
+        self.client = build_client(ROOT, folder / "bin" / "ortpacks.pyz", None, FIRST)
+        self.old = self.client.read_bytes()
+        self.new = of_version(self.old, NEWER)
+        self.put(self.new)
+
+    def put(self, content: bytes, **by: object) -> None:
+        """What the release has; its index is of a form that this client does not know."""
+        files = {"ortpacks.pyz": content, "index.json": b'{"format": 99}'}
+        for name, data in files.items():
+            (self.folder / name).write_bytes(data)
+        (self.folder / "targets.json").write_bytes(targets(files, **by))  # type: ignore[arg-type]
+        sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in files.items())
+        (self.folder / "SHA256SUMS").write_text(sums)
+
+    def run(self, *argv: str | Path, client: Path | None = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", "-S", client or self.client, "self-update", *argv]
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+    def update(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        return self.run("--index", self.folder, *argv)
+
+    def refused(self, code: int, *argv: str) -> str:
+        done = self.update(*argv)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        assert self.client.read_bytes() == self.old
+        assert [path.name for path in self.client.parent.iterdir()] == ["ortpacks.pyz"]
+        return done.stderr
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_the_newer_client_takes_the_place_and_the_one_before_stays(desk: Desk) -> None:
+    desk.client.chmod(0o700)
+    done = desk.update()
+    assert done.returncode == 0, done.stderr
+    assert f"is {NEWER} now; it was {__version__}" in done.stdout
+    assert desk.client.read_bytes() == desk.new
+    assert desk.client.stat().st_mode & 0o777 == 0o700
+    before = desk.client.with_name("ortpacks.pyz.previous")
+    assert before.read_bytes() == desk.old
+    assert sorted(path.name for path in desk.client.parent.iterdir()) == ["ortpacks.pyz", before.name]
+    assert f"ortpacks {NEWER} of no release" in subprocess.check_output(
+        [sys.executable, "-I", "-S", desk.client, "--version"], text=True
+    )
+    assert "is the release's own" in desk.update().stdout
+    assert str(before) in done.stdout
+
+
+def test_check_says_and_does_nothing(desk: Desk) -> None:
+    done = desk.update("--check", "--json")
+    answer = json.loads(done.stdout)
+    assert (answer["newer"], answer["from"], answer["to"]) == (True, __version__, None)
+    assert desk.client.read_bytes() == desk.old
+    desk.put(desk.old)
+    assert json.loads(desk.update("--check", "--json").stdout)["newer"] is False
+
+
+def test_over_http_it_asks_for_the_newest_release(desk: Desk, tmp_path: Path) -> None:
+    latest = tmp_path / "web/o/r/releases/latest"
+    latest.mkdir(parents=True)
+    (latest / "download").symlink_to(desk.folder)
+    with serving(tmp_path / "web") as server:
+        own = f"{server.url}{BASE}/download/v1/index.json"
+        client = build_client(ROOT, tmp_path / "own" / "ortpacks.pyz", own, FIRST)
+        done = desk.run(client=client)
+        assert done.returncode == 0, done.stderr
+        asked = {path for path, _ in server.requests}
+    assert client.read_bytes() == desk.new
+    names = {"targets.json", "2.root.json", "ortpacks.pyz"}
+    assert asked == {f"{BASE}/latest/download/{name}" for name in names}
+
+
+def test_what_nobody_signed_is_taken_only_from_a_place_of_the_users_own(desk: Desk) -> None:
+    (desk.folder / "targets.json").unlink()
+    assert "is not signed" in desk.refused(7)
+    assert desk.update("--trust-unsigned").returncode == 0
+    assert desk.client.read_bytes() == desk.new
+
+
+def test_a_client_without_keys_takes_another_only_if_told_so(desk: Desk) -> None:
+    build_client(ROOT, desk.client, None)
+    desk.old = desk.client.read_bytes()
+    assert "this client came without keys" in desk.refused(7)
+    assert desk.update("--trust-unsigned").returncode == 0
+
+
+@pytest.mark.parametrize("unsigned", [[], ["--trust-unsigned"]])
+def test_other_bytes_than_promised_are_refused(desk: Desk, unsigned: list[str]) -> None:
+    (desk.folder / "ortpacks.pyz").write_bytes(desk.new[:-1] + bytes([desk.new[-1] ^ 1]))
+    assert "ortpacks.pyz" in desk.refused(7, *unsigned)
+    (desk.folder / "ortpacks.pyz").unlink()
+    assert "not there" in desk.refused(10, *unsigned)
+
+
+def test_a_key_that_may_not_sign_is_refused(desk: Desk) -> None:
+    signed = json.loads((desk.folder / "targets.json").read_text())
+    signed["signatures"][0]["sig"] = ALICE.sign(b"something else").hex()
+    (desk.folder / "targets.json").write_text(json.dumps(signed))
+    assert "signed by 0 of the keys" in desk.refused(7)
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "why"),
+    [
+        (b"no zip at all", 7, "is no client"),
+        ("0.9.9", 7, f"is 0.9.9, older than this {__version__}"),
+        ("broken", 12, "does not start with"),
+    ],
+)
+def test_what_is_signed_and_no_newer_client_is_refused(
+    desk: Desk, content: bytes | str, code: int, why: str
+) -> None:
+    if content == "broken":
+        content = desk.new.replace(b"import sys\n", b"import sis\n", 1)
+        assert content != desk.new
+    desk.put(of_version(desk.old, content) if isinstance(content, str) else content)
+    assert why in desk.refused(code)
+
+
+def test_where_others_look_after_the_program_it_says_so(desk: Desk, tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    assert machine.run("self-update", "--index", str(desk.folder)) == 3
+    assert "no ortpacks.pyz but its sources" in machine.err
+    (desk.client.parent / "__init__.py").touch()
+    done = desk.update()
+    assert (done.returncode, "belongs to the Python package bin" in done.stderr) == (3, True)
+
+
+def test_without_a_release_it_says_what_to_pass(desk: Desk) -> None:
+    done = desk.run()
+    assert (done.returncode, "pass --index" in done.stderr) == (2, True)

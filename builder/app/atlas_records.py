@@ -179,16 +179,16 @@ def _judged(wiring: Wiring, record: WheelRecord) -> WheelRecord:
     now = verdicts_of(record.source().libraries)
     if now == record.verdicts:
         return record
-    devices = sorted({*now, *record.verdicts}, key=Capability.parse)
-    differ = [
-        f"{device} was {record.verdicts.get(device, 'not told')}, is {now.get(device, 'not told')}"
-        for device in devices
-        if now.get(device) != record.verdicts.get(device)
-    ]
+    differ: dict[tuple[str, str], list[str]] = {}
+    for device in sorted({*now, *record.verdicts}, key=Capability.parse):
+        before, after = (found.get(device, "not told") for found in (record.verdicts, now))
+        if before != after:
+            differ.setdefault((before, after), []).append(device)
+    said = "; ".join(f"{' '.join(where)} was {old}, is {new}" for (old, new), where in differ.items())
     judged = replace(record, verdicts=now)
     file = record_file(wiring.root, record.filename)
     _write(file, dumps(judged))
-    wiring.reporter.say(f"{file.relative_to(wiring.root)}: {'; '.join(differ)}")
+    wiring.reporter.say(f"{file.relative_to(wiring.root)}: {said}")
     return judged
 
 

@@ -10,7 +10,7 @@ from builder.binary.fatbin_format import SECTIONS, Kind
 from builder.binary.kinds.file_kinds import NO_SECTIONS, FileKind
 from builder.binary.library import Inspected
 from builder.binary.library_names import must_hold_code
-from builder.binary.verdict import alternatives, gpus_of, is_for_own_gpus, together, verdicts
+from builder.binary.verdict import alternatives, doubts_of_parts, gpus_of, is_for_own_gpus, together, verdicts
 from builder.findings.finding import Code, Finding
 from builder.formats.text import printable
 from builder.gpu.architectures import Capability
@@ -173,7 +173,15 @@ def _doubts(item: Inspected) -> Iterator[str]:
 
 
 def parts_notes(libraries: Sequence[Inspected], start: int) -> Iterator[tuple[str, str]]:
-    """Which libraries are alternatives and which are loaded on some GPUs alone, named from ``start`` on."""
+    """Which libraries are alternatives and which are loaded on some GPUs alone, named from ``start`` on.
+
+    And what is doubtful of all of them together.
+    """
+    alike: dict[str, list[str]] = {}
+    for device, doubt in doubts_of_parts(libraries).items():
+        alike.setdefault(doubt, []).append(str(device))
+    for doubt, devices in alike.items():
+        yield "all libraries", f"doubtful on {listed(devices)}: {doubt}"
     for group in alternatives(libraries):
         yield "one of these is loaded", listed([printable(item.name[start:]) for item in group])
     for item in libraries:

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from builder.binary.coverage import Support
+from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import Inspected, read_library
-from builder.binary.verdict import alternatives, gpus_of, together, verdicts
+from builder.binary.verdict import Verdict, alternatives, gpus_of, together, verdicts
 from builder.gpu.architectures import Arch, Capability
+from builder.report.sentences import parts_notes
 from tests.support.factories.binaries import LTOIR, PTX, SASS, A, container, elf, image, sass
 from tests.support.factories.libraries import coverage
 
@@ -129,3 +131,54 @@ def test_what_has_nothing_to_run_has_no_verdict() -> None:
 def test_gaps_of_a_library_that_holds_nothing_for_a_gpu_are_no_doubt() -> None:
     """ORT's provider for 8.9 and newer: some of its units are for 9.0 alone, and none has code for 8.0."""
     assert _doubt(_read("libx.so", sass(89, 90) * 3 + sass(90)), AMPERE) == ""
+
+
+TURING = Capability(7, 5)
+
+
+def test_what_a_small_library_alone_lacks_is_doubtful() -> None:
+    """Paddle 2.6 runs on 7.5, and its flash attention of 39 of 711 containers holds 8.0 and 8.6 alone."""
+    phi = _read("paddle/libs/libphi.so", sass(75, 80) * 40)
+    flash = _read("paddle/libs/libflashattn.so", sass(80) * 4)
+    found = together([phi, flash])[TURING]
+    assert (found.support, found.because) == (Support.NONE, (flash.name,))
+    assert found.doubt == (
+        "it comes from 4 of 44 containers, in libflashattn.so: that may be loaded for some GPUs alone"
+    )
+    assert together([phi, flash])[AMPERE].doubt == ""
+    assert together([phi, _read("libflashattn.so", sass(80) * 5)])[TURING].doubt == "", "5 of 45"
+    assert together([_read("libphi.so", sass(80) * 40), flash])[TURING].doubt == "", "all of it"
+
+
+def test_what_a_small_library_of_nvidia_s_lacks_is_no_doubt() -> None:
+    """libcudnn_ops is small, and all of cuDNN needs it."""
+    engines = _read("libcudnn_engines_precompiled.so.9", sass(75, 80) * 40)
+    assert together([engines, _read("libcudnn_ops.so.9", sass(80))])[TURING].doubt == ""
+
+
+def test_bare_images_beside_libraries_take_nothing_from_them() -> None:
+    """FlashInfer has PTX for 10.3 among its sources, and numba-cuda some for its tests."""
+    image = _bare("data/k.ptx", "103a")
+    library = _read("libx.so", sass(75, 80) * 3)
+    assert together([library, image])[TURING] == Verdict(Support.NATIVE, because=("libx.so",))
+    assert together([image])[TURING] == Verdict(Support.NONE, because=("data/k.ptx",)), "it is all there is"
+    two = together([image, _bare("data/l.ptx", "103a")])[TURING]
+    assert (two.support, two.doubt) == (
+        Support.NONE,
+        "there are bare images alone, and whatever loads them chooses among them",
+    )
+
+
+def test_a_doubt_of_all_libraries_has_a_note() -> None:
+    phi, flash = _read("p/libphi.so", sass(75, 80) * 40), _read("p/libflashattn.so", sass(80) * 4)
+    assert dict(parts_notes([phi, flash], 2)) == {
+        "all libraries": "doubtful on 7.5: it comes from 4 of 44 containers, in libflashattn.so: that may be "
+        "loaded for some GPUs alone"
+    }
+
+
+def _bare(name: str, arch: str) -> Inspected:
+    text = f".version 8.8\n.target sm_{arch}\n.address_size 64\n.visible .entry f() {{ ret; }}\n".encode()
+    reading = read_library(name, text)
+    assert reading.kind is FileKind.PTX
+    return Inspected(name, reading.coverage, kind=reading.kind)

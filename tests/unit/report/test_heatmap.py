@@ -104,13 +104,15 @@ def test_the_folder_that_all_share_is_said_once() -> None:
 def test_notes_are_one_sentence_a_library() -> None:
     unseen = "where cuobjdump does not look"
     found = mapped(
-        PLAIN, PROVIDER, Inspected(name="z", coverage=coverage(native=CARDS, sections={"": 10}, unknown=1))
+        PLAIN,
+        PROVIDER,
+        Inspected(name="z", coverage=coverage(containers=90, native=CARDS, sections={"": 90}, unknown=1)),
     )
     assert [(note.name, note.text) for note in found.notes] == [
         ("libprovider.so", "for 7.5, 1 of 184 containers has nothing that runs"),
         (
             "z",
-            f"all 10 containers lie outside of any section, {unseen}; 1 image is of a kind that nobody knows",
+            f"all 90 containers lie outside of any section, {unseen}; 1 image is of a kind that nobody knows",
         ),
     ]
 

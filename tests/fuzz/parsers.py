@@ -1,0 +1,113 @@
+"""Each parser of what others made, alone: bytes in, an answer or one of its own errors out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from pathlib import Path
+from tempfile import mkdtemp
+from zipfile import ZipFile
+
+from builder.adapters.untrusted.image_file import read_tar
+from builder.adapters.untrusted.reading import Scratch
+from builder.adapters.untrusted.zip import read_zip
+from builder.binary.cuobjdump import CuobjdumpError, parse_listings
+from builder.binary.elf import read_elf
+from builder.binary.elf_headers import FormatError
+from builder.binary.fatbin import read_containers
+from builder.binary.kinds.pe import read_pe
+from builder.binary.kinds.static_library import read_members
+from builder.binary.pe_macho import read_foreign
+from builder.errors import BuilderError
+from builder.ports import Completed
+from tests.fuzz.seeds import synthetic
+from tests.support.factories.archives import files
+from tests.support.fakes.ports import FakeReporter
+
+
+@dataclass(frozen=True)
+class Parser:
+    """``read`` lets nothing out but what it says; ``begins`` are the first bytes of its seeds."""
+
+    read: Callable[[bytes], object]
+    begins: tuple[bytes, ...] = ()
+    seeds: tuple[bytes, ...] = ()
+
+    def corpus(self) -> tuple[bytes, ...]:
+        """Files to begin from."""
+        kept = (seed.data for seed in synthetic() if seed.data.startswith(self.begins))
+        return (*(kept if self.begins else ()), *self.seeds)
+
+
+def _reader(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
+    def refusing(data: bytes) -> object:
+        with suppress(FormatError):
+            return read(data)
+        return None
+
+    return refusing
+
+
+_ELF = b"ELF file    1: a.1.sm_75.cubin\nELF file    2: a.2.sm_90a.cubin\n"
+
+_PTX = b"PTX file    1: a.1.sm_90.ptx\n"
+
+
+def _cuobjdump(data: bytes) -> object:
+    """Two exit codes, and two answers with a zero byte between."""
+    codes = {0: 0, 1: 255, 2: 1}
+    first, _, second = data[2:].decode(errors="replace").partition("\0")
+    elf, ptx = (codes.get(code, code) for code in data[:2].ljust(2, b"\0"))
+    with suppress(CuobjdumpError):
+        return parse_listings(Completed(elf, first, ""), Completed(ptx, second, ""))
+    return None
+
+
+@cache
+def _folder() -> Path:
+    memory = Path("/dev/shm")
+    return Path(mkdtemp(prefix="fuzz-", dir=memory if memory.is_dir() else None))
+
+
+def _archive(data: bytes) -> object:
+    """As a zip and as a tar file, with what lies in them."""
+    file, unpacked = _folder() / "file", _folder() / "unpacked"
+    file.write_bytes(data)
+    for read in (
+        lambda: read_zip(file, Scratch(unpacked), "it"),
+        lambda: read_tar(file, "it", Scratch(unpacked), FakeReporter()),
+    ):
+        shutil.rmtree(unpacked, ignore_errors=True)
+        with suppress(BuilderError):
+            read()
+    return None
+
+
+def _zip(members: Mapping[str, bytes]) -> bytes:
+    made = BytesIO()
+    with ZipFile(made, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return made.getvalue()
+
+
+_LIBRARY = {"demo/libdemo.so": b"\x7fELF\x02\x01\x01" + bytes(60)}
+
+_DYLIB = bytes.fromhex("cffaedfe0c00000100000000060000000100000020000000") + bytes(40) + b"VERS_1.23.2\0"
+
+PARSERS: Mapping[str, Parser] = {
+    "elf": Parser(_reader(read_elf), (b"\x7fELF",)),
+    "fatbin": Parser(_reader(read_containers), (b"\x50\xed\x55\xba", b"\x7fELF")),
+    "pe": Parser(_reader(read_pe), (b"MZ",)),
+    "macho": Parser(lambda data: read_foreign("libdemo.dylib", "", data), (b"MZ",), (_DYLIB,)),
+    "ar": Parser(_reader(lambda data: (list(read_members(data)), read_containers(data))), (b"!<arch>",)),
+    "ptx": Parser(_reader(read_containers), (b"// made", b".version")),
+    "cuobjdump": Parser(
+        _cuobjdump, (), (b"\0\0" + _ELF + b"\0" + _PTX, b"\1\1does not contain device code\0")
+    ),
+    "archives": Parser(_archive, (), (_zip(_LIBRARY | {"a.zip": _zip(_LIBRARY)}), files(_LIBRARY))),
+}

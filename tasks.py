@@ -35,6 +35,7 @@ from builder.inspector.sources import require_places, require_two
 from builder.pipeline.image import require_platforms, require_repository
 from builder.release.prepare import archives_in
 from builder.wheels.making import make_wheels, wheeled_packages
+from builder.wheels.publishing import write_index
 
 hand_over()
 
@@ -303,12 +304,22 @@ def runtime(_context: Context, dist: str | None = None) -> None:
 @verb(
     iterable=["package", "variant"],
     package="a package to make wheels of; the flag may be left out",
+    index="also write a package index of all wheels in dist into this folder; alone: only that",
 )
-def wheel(_context: Context, package: list[str], variant: list[str], dist: str | None = None) -> None:
-    """Make wheels for pip and uv of a package, one a Python, in dist/wheels/VARIANT."""
+def wheel(
+    _context: Context,
+    package: list[str],
+    variant: list[str],
+    index: str | None = None,
+    dist: str | None = None,
+) -> None:
+    """Make wheels for pip and uv of a package, one a Python, in dist/wheels/VARIANT, and an index of them."""
     wiring = make_wiring(dist)
-    for one in wheeled_packages(wiring, variant, package):
-        make_wheels(wiring, one)
+    if package or variant or index is None:
+        for one in wheeled_packages(wiring, variant, package):
+            make_wheels(wiring, one)
+    if index is not None:
+        write_index(wiring, Path(index))
 
 
 @verb()

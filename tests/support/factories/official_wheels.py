@@ -117,7 +117,7 @@ def workshop(root: Path, folder: Path) -> Wiring:
 
 def write_package(
     dist: Path,
-    variant: str = "modern",
+    like: str = "modern",
     *,
     glibc: str = "2.27",
     claimed: Sequence[str] = ("75", "86"),
@@ -142,12 +142,12 @@ def write_package(
         for wheel, member in NVIDIA
     ]
     manifest = replace(
-        releases.manifest(variant),
+        releases.manifest(like),
         glibc=glibc,
         glibcxx="3.4.22" if glibc == "2.27" else "3.4.29",
         coverage=(CoverageEntry(f"lib/{PROVIDER}", 1, tuple(claimed), ()),),
         wheels=tuple(
-            replace(releases.manifest(variant).wheels[0], source=f"wheel:{wheel}") for wheel, _ in NVIDIA
+            replace(releases.manifest(like).wheels[0], source=f"wheel:{wheel}") for wheel, _ in NVIDIA
         ),
         files=(*ours, *theirs),
         **changes,  # type: ignore[arg-type]

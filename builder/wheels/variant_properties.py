@@ -1,0 +1,114 @@
+"""The properties that make an installer choose the wheel which ``select`` would choose for a GPU.
+
+NVIDIA's provider (``nvidia-variant-provider``, built into uv) gives a GPU of capability 8.6 the values
+``86_real``, ``85_real`` … ``80_real``, ``80_virtual`` of ``sm_arch``, best first, and its driver the values
+up to its CUDA version of ``cuda_version_lower_bound``, which count before ``sm_arch``. So ``120_real`` is
+taken by 12.1 too, whatever the code inside is: a value is given only where each GPU that takes it is served.
+
+Sources: drafts PEP 825 and PEP 850, variantlib 0.2.2, uv 0.13.9.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from builder.errors import ValidationError
+from builder.formats.index import Index, IndexPackage
+from builder.formats.package_names import CUDA, LINUX
+from builder.gpu.architectures import Capability
+from builder.gpu.cuda_toolkits import cuda_of_driver, dotted, version_of
+from builder.gpu.devices import Device
+from builder.gpu.table import MODELS
+from builder.selection.select import NATIVE, select
+
+SCHEMA = "https://variants-schema.wheelnext.dev/v0.2.0.json"
+
+_PROVIDER = {
+    "requires": ["nvidia-variant-provider>=0.0.1,<1.0.0"],
+    "plugin-api": "nvidia_variant_provider.plugin:NvidiaVariantPlugin",
+}
+
+_NAMESPACE = "nvidia"
+
+CARDS = tuple(gpu.device for gpu in MODELS if not gpu.module)
+"""The GPUs that NVIDIA lists, but for Jetson modules: no wheel for x86-64 comes to those."""
+
+Properties = Mapping[str, tuple[str, ...]]
+"""Values by feature, of NVIDIA's namespace."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The properties of each variant by its name, and what no property could be found for."""
+
+    properties: Mapping[str, Properties]
+    lost: tuple[str, ...]
+    """One sentence for each GPU that a variant serves and no installer will choose it for."""
+
+
+def labels(index: Index) -> Labels:
+    """The properties of the index's packages for CUDA. Raises ``ValidationError`` for two of one variant."""
+    packages = {package.variant: package for package in index.packages if package.provider == CUDA}
+    if len(packages) != sum(package.provider == CUDA for package in index.packages):
+        raise ValidationError("Two packages are of one variant: an index of wheels takes one.")
+    floors = sorted({_floor(package) for package in packages.values()}, key=version_of)
+    served = {device for device in CARDS if floors and _chosen(device, floors[-1], index)}
+    found: dict[str, dict[str, None]] = {name: {} for name in packages}
+    lost: dict[str, None] = {}
+    for device, floor in ((device, floor) for floor in floors for device in CARDS):
+        choice = _chosen(device, floor, index)
+        if choice is None:
+            continue
+        name, native = choice
+        astray = [one for one in _takers(device, native=native) if one not in served]
+        if astray:
+            others = ", ".join(map(str, astray))
+            lost[f"{name} serves {device}, and no wheel is chosen for it: {others} would take it too"] = None
+        else:
+            found[name][_value(device, native=native)] = None
+    properties = {
+        name: {
+            "cuda_version_lower_bound": (dotted(cuda_of_driver(_floor(packages[name]))),),
+            "sm_arch": tuple(sorted(values)),
+        }
+        for name, values in found.items()
+        if values
+    }
+    return Labels(properties, tuple(lost))
+
+
+def variants_json(properties: Mapping[str, Properties]) -> str:
+    """The document that an index has of a version, or, of one variant, a wheel has in its ``.dist-info``."""
+    document = {
+        "$schema": SCHEMA,
+        "default-priorities": {"namespace": [_NAMESPACE]},
+        "providers": {_NAMESPACE: _PROVIDER},
+        "variants": {name: {_NAMESPACE: dict(values)} for name, values in sorted(properties.items())},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _chosen(device: Capability, driver: str, index: Index) -> tuple[str, bool] | None:
+    """The variant that ``select`` takes, and whether it is native there; ``None`` where it takes no GPU."""
+    machine = Device(0, "", "a GPU", device, None, driver)
+    choice = select([machine], index, LINUX)
+    if choice.package is None or not choice.on_gpu:
+        return None
+    return choice.package.variant, choice.support == NATIVE
+
+
+def _value(device: Capability, *, native: bool) -> str:
+    return f"{device.number}_real" if native else f"{device.major}0_virtual"
+
+
+def _takers(device: Capability, *, native: bool) -> Iterator[Capability]:
+    """The GPUs that the provider gives this value to."""
+    for other in CARDS:
+        if other.major == device.major and (not native or other.minor >= device.minor):
+            yield other
+
+
+def _floor(package: IndexPackage) -> str:
+    return package.driver.floor if package.driver else "0"

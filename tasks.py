@@ -216,6 +216,7 @@ def verify(
     sarif="write all findings to this file as SARIF 2.1.0, for code scanning",
     diff="what sets the second of two sources apart: GPUs lost and won, bytes, what manifests say",
     sizes="how many bytes the code for each architecture takes",
+    deep="unpack every image: is it what its header says, which kernels are in it, which are stubs",
     operators="which operators have CUDA kernels: asks the package's own provider, on a virtual card",
     model="which nodes of this ONNX model would run on the CPU, and why: opened on a virtual card",
 )
@@ -231,6 +232,7 @@ def inspect(
     sarif: str | None = None,
     diff: bool = False,
     sizes: bool = False,
+    deep: bool = False,
     operators: bool = False,
     model: str | None = None,
     base: str = "auto",
@@ -239,7 +241,7 @@ def inspect(
     wiring = make_wiring()
     if operators or model:
         inspection.require_alone(
-            also, html, svg, sarif, require, jit_ok, diff, sizes, model if operators else None
+            also, html, svg, sarif, require, jit_ok, diff, sizes, deep, model if operators else None
         )
         if model:
             inspection.show_model(wiring, path, Path(model), wishes(base), as_json=json)
@@ -253,7 +255,7 @@ def inspect(
     asked = Asked(as_json=json, diff=diff, sizes=sizes, devices=devices, jit=jit_ok, sarif=findings)
     if diff:
         require_two(names)
-    sources = inspection.look_inside(wiring, names)
+    sources = inspection.look_inside(wiring, names, deep=deep)
     inspection.show(wiring, sources, asked, page, picture)
     require_sound(sources)
     require_support(sources, devices, jit=jit_ok)

@@ -24,8 +24,8 @@ from pathlib import Path
 from builder.adapters.archive.compression import compressor
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Image
-from builder.binary.kernels import Compression
 from builder.binary.library_names import HOST, PROVIDER
+from builder.binary.payloads.payload_bytes import Compression
 from builder.formats.package_names import Form
 from builder.project.variants import Preset
 from tests.support.factories.nvidia import Code, packed

@@ -95,9 +95,9 @@ def opener(wiring: Wiring, reporter: Reporter) -> Opener:
     )
 
 
-def look_inside(wiring: Wiring, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
-    """Inspect each source, a file, folder or URL. Raises as ``Opener.files``."""
-    return read_sources(opener(wiring, _stderr_console(wiring)), sources)
+def look_inside(wiring: Wiring, sources: Sequence[str], *, deep: bool = False) -> tuple[InspectedSource, ...]:
+    """Inspect each source, a file, folder or URL; with ``deep`` unpack images. Raises as ``Opener.files``."""
+    return read_sources(opener(wiring, _stderr_console(wiring)), sources, deep=deep)
 
 
 def show(

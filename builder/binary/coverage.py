@@ -31,8 +31,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from builder.binary.fatbin_format import LINK_INPUT, Container, Kind
-from builder.binary.kernels import Compression
 from builder.binary.library_names import family_of
+from builder.binary.payloads.payload_bytes import Compression
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.compatibility import jits_ptx, runs_sass
 from builder.gpu.table import DEVICES, GPUS, Gpu

@@ -36,7 +36,8 @@ from functools import cache
 from typing import NamedTuple
 
 from builder.binary.elf_headers import Buffer, FormatError
-from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder, Compression
+from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder
+from builder.binary.payloads.payload_bytes import Compression
 from builder.gpu.architectures import Arch
 
 LOADED, LINK_INPUT = SECTIONS = ".nv_fatbin", "__nv_relfatbin"
@@ -50,12 +51,15 @@ HEADER = struct.Struct("<IHHQ")
 BEGIN = struct.pack("<IHH", _MAGIC, _VERSION, HEADER.size)
 """The first bytes of each container."""
 
-_IMAGE = struct.Struct("<HHIQI4xHHI8xQ8xQ")
+IMAGE = struct.Struct("<HHIQI4xHHI8xQ8xQ")
 """An image's: kind, version, header, payload, packed, minor and major of PTX ISA, arch, flags, unpacked."""
 
 _IMAGE_VERSION = 0x0101
 
 _LZ4, _ZSTD, _SUFFIX_A, _SUFFIX_F = 0x2000, 0x8000, 0x100000, 0x200000
+
+OBFUSCATED = 0x10000
+"""The flag of LTO IR that nobody but NVIDIA's linker unpacks."""
 
 _HOST, _HOSTS = 0x51, (0x11, 0x41)
 """The flags that tell an image's system, and what they are for Linux and Windows with 64 bits."""
@@ -83,7 +87,7 @@ class Kind(Enum):
 
 _KINDS = {1: Kind.PTX, 2: Kind.SASS, 8: Kind.LTOIR}
 
-_JOINED = 0x100
+JOINED = 0x100
 """Several images that ``fatbinary -concat`` packed as one, since CUDA 13.4."""
 
 _BEGINNINGS = {Kind.PTX: PTX, Kind.SASS: CUBIN}
@@ -149,8 +153,8 @@ def read_container(buffer: Buffer, at: int, region: Region, code: CodeFinder) ->
 
 def is_image(buffer: Buffer, at: int) -> bool:
     """Whether the bytes there begin like an image of a known kind."""
-    kind, version = struct.unpack_from("<HH", buffer, at) if at + _IMAGE.size <= len(buffer) else (0, 0)
-    return bool((kind in _KINDS or kind == _JOINED) and version == _IMAGE_VERSION)
+    kind, version = struct.unpack_from("<HH", buffer, at) if at + IMAGE.size <= len(buffer) else (0, 0)
+    return bool((kind in _KINDS or kind == JOINED) and version == _IMAGE_VERSION)
 
 
 def _open(buffer: Buffer, at: int, region: Region) -> tuple[int, int]:
@@ -175,12 +179,12 @@ def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Ima
         count += 1
         if count > MOST_IMAGES:
             raise FatbinError(f"more than {MOST_IMAGES:,} images in a container", at)
-        if at + _IMAGE.size > end:
+        if at + IMAGE.size > end:
             raise FatbinError("an image's header runs past the end of its container", at)
-        kind, version, header, payload, packed, minor, major, number, flags, unpacked = _IMAGE.unpack_from(
+        kind, version, header, payload, packed, minor, major, number, flags, unpacked = IMAGE.unpack_from(
             buffer, at
         )
-        if version != _IMAGE_VERSION or header < _IMAGE.size:
+        if version != _IMAGE_VERSION or header < IMAGE.size:
             raise FatbinError(f"unknown image version {version:#06x} with a header of {header} bytes", at)
         if payload == 0 or at + header + payload > end:
             raise FatbinError(f"an image of {payload:,} bytes does not fit its container", at)
@@ -189,7 +193,7 @@ def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Ima
         if not 0 < size <= payload:
             raise FatbinError(f"a compressed image of {size:,} bytes in {payload:,}", at)
         stored = _Stored(buffer, at + header, size, compression, code)
-        if kind == _JOINED:
+        if kind == JOINED:
             joined = tuple(_joined(stored, at, header))
             count += len(joined)
             yield from joined
@@ -201,14 +205,14 @@ def _images(buffer: Buffer, at: int, end: int, code: CodeFinder) -> Iterator[Ima
 
 def _joined(stored: _Stored, at: int, header: int) -> Iterator[Image]:
     """The images that are packed as one, which has a table of their headers behind its own."""
-    table = at + _IMAGE.size
-    count, size = struct.unpack_from("<II", stored.buffer, table) if header >= _IMAGE.size + 8 else (0, 0)
+    table = at + IMAGE.size
+    count, size = struct.unpack_from("<II", stored.buffer, table) if header >= IMAGE.size + 8 else (0, 0)
     each = (size - 8) // count if count else 0
-    if count > MOST_IMAGES or each < _IMAGE.size or size != count * each + 8 or header != _IMAGE.size + size:
+    if count > MOST_IMAGES or each < IMAGE.size or size != count * each + 8 or header != IMAGE.size + size:
         raise FatbinError(f"joined images with a header of {header} bytes for {count}", at)
     whole = stored.beginning()
     for place in range(table + 8, table + size, each):
-        kind, version, offset, length, _packed, minor, major, number, flags, _ = _IMAGE.unpack_from(
+        kind, version, offset, length, _packed, minor, major, number, flags, _ = IMAGE.unpack_from(
             stored.buffer, place
         )
         if version != _IMAGE_VERSION:

@@ -21,6 +21,7 @@ from builder.binary.kinds.pe import Pe, read_pe
 from builder.binary.kinds.raw_code import RawCode, find_raw
 from builder.binary.kinds.static_library import read_members
 from builder.binary.library_names import NVIDIA, PROVIDER, stem_of
+from builder.binary.payloads.deep import DeepReading, read_payloads
 from builder.findings.finding import Code, Finding, Severity
 from builder.onnxruntime.units import UnitSet, kinds_found
 
@@ -83,12 +84,17 @@ class Reading:
     """What it is made for, where that can be told: of an archive, its first object."""
     raw: RawCode = field(default_factory=dict)
     """Code outside of containers; not of NVIDIA's libraries that choose by device."""
+    deep: DeepReading | None = None
+    """What its images unpack to, where somebody asked and it has any."""
     problem: Finding | None = None
     """E001 for a file that is no whole ELF or PE file, A004 for device code that is not whole."""
 
 
-def read_library(path: str, buffer: Buffer, *, symbols: bool = True) -> Reading:
-    """Read a file's bytes, ``symbols`` or not. Never raises: what is wrong is ``Reading.problem``."""
+def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool = False) -> Reading:
+    """Read a file's bytes, ``symbols`` or not, and with ``deep`` unpack its images.
+
+    Never raises: what is wrong is ``Reading.problem``, or in ``Reading.deep``.
+    """
     reading = Reading(path=path, kind=kind_of(bytes(buffer[:HEAD])) or FileKind.LIBRARY)
     try:
         if reading.kind in {FileKind.LIBRARY, FileKind.OBJECT}:
@@ -103,7 +109,7 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True) -> Reading:
             reading = replace(reading, dll=dll, machine=dll.machine, embedded_version=version)
         elif reading.kind is FileKind.ARCHIVE:
             reading = replace(reading, machine=_machine_of_objects(buffer))
-        return _with_code(reading, buffer)
+        return _with_code(reading, buffer, deep=deep)
     except FatbinError as error:
         return replace(reading, problem=Finding(code=Code.A004, path=path, message=str(error)))
     except FormatError as error:
@@ -136,8 +142,11 @@ def _is_provider(path: str) -> bool:
     return stem_of(path.rpartition("/")[2]) == stem_of(PROVIDER)
 
 
-def _with_code(reading: Reading, buffer: Buffer) -> Reading:
+def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
     containers = read_containers(buffer)
+    if deep and containers:
+        containers, seen = read_payloads(buffer, containers)
+        reading = replace(reading, deep=seen)
     kinds = _kinds(reading, containers)
     coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), kinds=kinds)
     sections = reading.elf.sections if reading.elf else reading.dll.sections if reading.dll else ()
@@ -164,6 +173,8 @@ class Inspected:
     needed: tuple[str, ...] = ()
     raw: RawCode = field(default_factory=dict)
     """Code outside of containers, which is counted and not judged."""
+    deep: DeepReading | None = None
+    """What its images unpack to, where somebody asked and it has any."""
 
     @property
     def runnable(self) -> LibraryCoverage | None:

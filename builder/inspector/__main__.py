@@ -14,6 +14,7 @@ from pathlib import Path
 from builder.adapters.archive.decompression import HAS_ZSTD
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.opener import Opener
+from builder.binary.payloads.payload_bytes import has_lz4
 from builder.errors import BuilderError, os_error
 from builder.formats.text import printable
 from builder.inspector.answers import Asked, require_sound, require_support, required_devices, show
@@ -25,6 +26,8 @@ _NO_ZSTD = (
     "note: this Python reads no zstd, so images packed with it are taken to hold code. Python 3.14 reads it, "
     "others do with the package backports.zstd"
 )
+
+_NO_LZ4 = "note: this Python has no package lz4, so LZ4 is unpacked by Python itself, 15 times as slowly"
 
 
 class _Lines:
@@ -83,7 +86,9 @@ def _inspect(argv: Sequence[str]) -> None:
         reporter=reporter,
         scratch=Path(tempfile.gettempdir()) / "ortpacks-inspect",
     )
-    sources = look_inside(opener, given.path)
+    if given.deep and not has_lz4():
+        reporter.warn(_NO_LZ4)
+    sources = look_inside(opener, given.path, deep=given.deep)
     asked = Asked(
         as_json=given.json,
         diff=given.diff,
@@ -119,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sarif", metavar="FILE", type=Path, help="write all findings as SARIF 2.1.0")
     parser.add_argument("--diff", action="store_true", help="what sets the second of two sources apart")
     parser.add_argument("--sizes", action="store_true", help="bytes of each architecture's code")
+    parser.add_argument("--deep", action="store_true", help="unpack every image: kernels, stubs, damage")
     parser.add_argument("--json", action="store_true", help="as JSON")
     return parser
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from builder.binary.comparison import compare
 from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import part_file
-from builder.findings.finding import Code, Finding
+from builder.findings.finding import Code, Finding, errors
 from builder.formats.text import nearest, shortened
 from builder.gpu.architectures import Capability
 from builder.gpu.table import DEVICES
@@ -21,6 +21,7 @@ from builder.pipeline.inspect import changes_document, document
 from builder.report.changes import changes_text, sizes_text
 from builder.report.heatmap import heat_maps, text
 from builder.report.sentences import unmet
+from builder.rules.payloads import payload_findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,24 +120,30 @@ def required_devices(text: str | None, *, jit: bool = False) -> tuple[Capability
 def findings_of(
     source: InspectedSource, devices: Sequence[Capability] = (), *, jit: bool = False
 ) -> Iterator[Finding]:
-    """What is wrong with a source: unread libraries, broken promises, and A009 for GPUs not served."""
+    """What is wrong with a source: unread libraries and images, broken promises, A009 for GPUs not served."""
     for item in source.libraries:
         if item.problem:
             yield Finding(item.code or Code.E001, item.name, item.problem)
+        if item.deep:
+            yield from payload_findings(item.name, item.deep)
     for promise in source.promises:
         yield from promise.findings
     yield from unmet(source.libraries, devices, jit=jit)
 
 
 def require_sound(sources: Sequence[InspectedSource]) -> None:
-    """Raise ``CheckFailedError`` when a library cannot be read or is not what its manifest says."""
+    """Raise ``CheckFailedError`` when a library or image cannot be read or is not what it is said to be."""
     items = [item for source in sources for item in source.libraries]
     unread = [f"{item.name}: {item.problem}" for item in items if item.problem]
     broken = [str(one) for source in sources for promise in source.promises for one in promise.findings]
+    images = [
+        str(one) for item in items if item.deep for one in errors(payload_findings(item.name, item.deep))
+    ]
     what = [f"{len(unread)} of {len(items)} libraries cannot be read"] if unread else []
     what += ["a manifest promises something else than its package holds"] if broken else []
+    what += ["images do not unpack to what their headers say"] if images else []
     if what:
-        raise CheckFailedError("; ".join(what), [*unread, *broken])
+        raise CheckFailedError("; ".join(what), [*unread, *broken, *images])
 
 
 def require_support(sources: Sequence[InspectedSource], devices: Sequence[Capability], *, jit: bool) -> None:

@@ -23,17 +23,17 @@ def require_two(sources: Sequence[str]) -> None:
         )
 
 
-def look_inside(opener: Opener, sources: Sequence[str]) -> tuple[InspectedSource, ...]:
-    """Inspect each source, a file, folder or URL. Raises as ``Opener.files``."""
+def look_inside(opener: Opener, sources: Sequence[str], *, deep: bool = False) -> tuple[InspectedSource, ...]:
+    """Inspect each source, a file, folder or URL; with ``deep`` unpack images. Raises as ``Opener.files``."""
     for source in sources:
         if not is_url(source):
             require_path(source)  # before minutes go into the others
-    return tuple(_read(opener, source) for source in sources)
+    return tuple(_read(opener, source, deep=deep) for source in sources)
 
 
-def _read(opener: Opener, source: str) -> InspectedSource:
+def _read(opener: Opener, source: str, *, deep: bool) -> InspectedSource:
     with opener.files(source) as files:
-        return inspect_source(shown(source), files.libraries, files.manifests)
+        return inspect_source(shown(source), files.libraries, files.manifests, deep=deep)
 
 
 def require_places(places: Mapping[str, Path | None]) -> None:

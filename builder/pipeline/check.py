@@ -1,8 +1,8 @@
 """check: reads a package's libraries and compares what they hold with the variant.
 
-Native reading says which GPUs each library runs on; cuobjdump, where a toolchain image is at hand, must count
-the same images. Libraries for Windows and macOS are read by ``binary.pe_macho``. All findings are collected;
-the caller decides with ``findings.finding.require``.
+Native reading says which GPUs each library runs on, and unpacks all images of one that we compiled;
+cuobjdump, where a toolchain image is at hand, must count the same images. Libraries for Windows and macOS are
+read by ``binary.pe_macho``. All findings are collected; the caller decides with ``findings.finding.require``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from builder.files.digest import Digest, file_digest
 from builder.findings.finding import Code, Finding, Severity
 from builder.formats.package_names import CUDA, LINUX
 from builder.gpu.architectures import Arch
-from builder.package.archive import Member
+from builder.package.archive import BUILT, Member
 from builder.package.describe import BinaryReport
 from builder.pipeline.inspect import read_file, read_foreign_file
 from builder.ports import Inspector, Reporter
@@ -34,6 +34,7 @@ from builder.rules.dependencies import check_closure, needs
 from builder.rules.device_code import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
 from builder.rules.dlopen import report_unneeded, unneeded
 from builder.rules.foreign_libraries import check_foreign
+from builder.rules.payloads import hold_kernels
 from builder.rules.symbols import check_linkage
 
 _LIBRARIES = "lib/"
@@ -141,7 +142,7 @@ class _ReadMember:
 
 def _read_member(member: Member, inspector: Inspector | None, digest: Digest | None) -> _ReadMember:
     link = str(member.file.readlink()) if member.file.is_symlink() else None
-    reading = read_file(member.path, member.file)
+    reading = read_file(member.path, member.file, deep=member.source == BUILT)
     disputed = tuple(_cross_check(member, reading, inspector, digest)) if inspector else ()
     return _ReadMember(member=member, reading=reading, link=link, disputed=disputed)
 
@@ -191,6 +192,8 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
     provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
     yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
     for one in seen:
+        if one.reading.deep is not None:
+            yield from hold_kernels(one.member.path, one.reading.deep)
         coverage = one.reading.coverage
         if coverage is not None:
             yield from known_kinds(coverage)

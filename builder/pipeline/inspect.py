@@ -11,6 +11,7 @@ from builder.binary.comparison import Comparison, Pair, SupportChange, code_size
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.elf_headers import Buffer
 from builder.binary.library import Inspected, Reading, read_library, unreadable
+from builder.binary.payloads.deep import CodeTarget, DeepReading
 from builder.binary.pe_macho import ForeignLibrary, read_foreign
 from builder.binary.verdict import alternatives, gpus_of, together, verdicts
 from builder.errors import IntegrityError
@@ -26,15 +27,19 @@ from builder.package.promise import InspectedSource, Promise, promise_of
 from builder.report.changes import sentence as changes_sentence
 from builder.report.library_facts import counts_of
 from builder.report.sentences import notes, summary
+from builder.rules.payloads import payload_findings
 
 FORMAT, CHANGES_FORMAT = 4, 1
 
 
-def read_file(path: str, file: Path, *, symbols: bool = True) -> Reading:
-    """Read ``file``, called ``path`` in what is shown. What keeps it from being read is a finding in it."""
+def read_file(path: str, file: Path, *, symbols: bool = True, deep: bool = False) -> Reading:
+    """Read ``file``, called ``path`` in what is shown. What keeps it from being read is a finding in it.
+
+    With ``deep`` its images are unpacked.
+    """
     try:
         with _mapped(file) as buffer:
-            return read_library(path, buffer, symbols=symbols)
+            return read_library(path, buffer, symbols=symbols, deep=deep)
     except OSError as error:
         return unreadable(path, str(error))
 
@@ -61,16 +66,20 @@ def _mapped(file: Path) -> Iterator[Buffer]:
             yield buffer
 
 
-def inspect(libraries: Iterable[tuple[str, Path]]) -> tuple[Inspected, ...]:
+def inspect(libraries: Iterable[tuple[str, Path]], *, deep: bool = False) -> tuple[Inspected, ...]:
     """Read each library; a file that cannot be read is a result that says so, never a silent pass."""
-    return tuple(_inspected(name, file) for name, file in libraries)
+    return tuple(_inspected(name, file, deep=deep) for name, file in libraries)
 
 
 def inspect_source(
-    label: str, libraries: Iterable[tuple[str, Path]], manifests: Iterable[tuple[str, Path]]
+    label: str,
+    libraries: Iterable[tuple[str, Path]],
+    manifests: Iterable[tuple[str, Path]],
+    *,
+    deep: bool = False,
 ) -> InspectedSource:
     """Read the libraries of one source, and what the manifests of our packages in it promise of them."""
-    found = inspect(libraries)
+    found = inspect(libraries, deep=deep)
     promises = (promise_of(file.read_bytes(), name.removesuffix(MANIFEST), found) for name, file in manifests)
     return InspectedSource(label, found, tuple(promises))
 
@@ -126,11 +135,11 @@ def _named(item: Inspected | None) -> dict[str, object] | None:
     return {"name": item.name, "problem": item.problem or None} if item else None
 
 
-def _inspected(name: str, file: Path) -> Inspected:
+def _inspected(name: str, file: Path, *, deep: bool) -> Inspected:
     if file.is_symlink() and not file.is_file():
         astray = f"a link to {printable(str(file.readlink()))}, where no file is"
         return Inspected(name=name, problem=f"{Code.E010.name} {astray}", code=Code.E010)
-    reading = read_file(name, file, symbols=False)
+    reading = read_file(name, file, symbols=False, deep=deep)
     if reading.problem is not None:
         code = reading.problem.code
         return Inspected(name=name, problem=f"{code.name} {reading.problem.message}", code=code)
@@ -144,6 +153,7 @@ def _inspected(name: str, file: Path) -> Inspected:
         soname=loaded.soname if loaded else None,
         needed=loaded.needed if loaded else (),
         raw=reading.raw,
+        deep=reading.deep,
     )
 
 
@@ -197,7 +207,31 @@ def _entry(item: Inspected) -> dict[str, object]:
         "raw": counts_of(item.raw),
         "capabilities": _capabilities(item, item.runnable) if item.runnable else {},
         "notes": list(notes(item)),
+        **({"deep": _deep(item.name, item.deep)} if item.deep else {}),
     }
+
+
+def _deep(path: str, deep: DeepReading) -> dict[str, object]:
+    """What images unpack to; kernels by their mangled names."""
+    return {
+        "images": deep.images,
+        "bytes": deep.size,
+        "ltoir": deep.ltoir,
+        "kernels": {name: [str(one) for one in _sorted(on)] for name, on in sorted(deep.names.items())},
+        "stubs": [
+            {"kernel": stub.kernel, "on": list(map(str, stub.on)), "whole": list(map(str, stub.whole))}
+            for stub in deep.stubs
+        ],
+        "idle": deep.idle,
+        "findings": [
+            {"code": one.code.name, "severity": one.severity.value, "message": one.message}
+            for one in payload_findings(path, deep)
+        ],
+    }
+
+
+def _sorted(targets: Iterable[CodeTarget]) -> list[CodeTarget]:
+    return sorted(targets, key=CodeTarget.order)
 
 
 def _code(coverage: LibraryCoverage | None) -> dict[str, object]:

@@ -17,6 +17,7 @@ from builder.gpu.architectures import Capability
 from builder.gpu.cuda_toolkits import FLOOR_ZSTD, dotted, ptx_floor
 from builder.gpu.table import CAPABILITIES, FLOOR_13, GPUS, JETSON, Gpu
 from builder.package.promise import Promise
+from builder.rules.payloads import payload_findings
 
 SPECIALISED = (
     "NVIDIA's own: the library itself picks its code by device, so one container with SASS for a GPU counts "
@@ -77,6 +78,7 @@ def notes(item: Inspected) -> tuple[str, ...]:
         *_zstd(item, coverage),
         *_driver(item, coverage),
         *_raw(item),
+        *_deep(item),
     )
 
 
@@ -250,6 +252,15 @@ def _raw(item: Inspected) -> Iterator[str]:
             some, lie, them = (f"{name}s", "lie", "them") if count > 1 else (name, "lies", "it")
             where = f"{count:,} {some} (sm_{arches}) {lie} outside of containers"
             yield f"{where}: the library itself hands {them} to the driver; counted, not judged"
+
+
+def _deep(item: Inspected) -> Iterator[str]:
+    """What the images unpack to, where somebody asked."""
+    if item.deep:
+        read = f"{item.deep.images:,} images unpack to {item.deep.size / 1e6:,.1f} MB"
+        left = f", {item.deep.ltoir:,} are LTO IR and left packed" if item.deep.ltoir else ""
+        yield f"{read}{left}: {sum(item.deep.kernels.values()):,} kernels, {len(item.deep.names):,} names"
+        yield from (f"{one.code.name} {one.message}" for one in payload_findings(item.name, item.deep))
 
 
 def _link_inputs(coverage: LibraryCoverage) -> Iterator[str]:

@@ -12,9 +12,10 @@ from builder.binary.coverage import cover
 from builder.binary.elf import Elf, read_elf
 from builder.binary.elf_headers import FormatError
 from builder.binary.fatbin import read_containers
-from builder.binary.fatbin_format import Container
+from builder.binary.fatbin_format import Container, Kind
 from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import read_library
+from builder.binary.payloads.deep import read_payloads
 
 _JOINED, _MAGIC = 0x100, struct.pack("<I", 0xBA55ED50)
 
@@ -26,7 +27,7 @@ LIBRARIES = ("lib/libonnxruntime_providers_cuda.so", "lib/libcudnn_ops.so.9", "l
 
 def outcome(data: bytes) -> str:
     """What the readers say, numbers and names left out; equal for files that fare alike."""
-    return f"{_containers(data)}; {_elf(data)}; {_library(data)}"
+    return f"{_containers(data)}; {_elf(data)}; {_library(data)}; {_deep(data)}"
 
 
 def _containers(data: bytes) -> str:
@@ -59,6 +60,23 @@ def _library(data: bytes) -> str:
         _check_containers(data, found.containers)
         return f"whole, {'a' if found.embedded_version else 'no'} version"
     return found.problem.code.name
+
+
+def _deep(data: bytes) -> str:
+    """Its images unpacked; what is damaged is told, and serves nothing."""
+    try:
+        containers = read_containers(data)
+    except FormatError:
+        return ""
+    kept, found = read_payloads(data, containers)
+    images = sum(len(container.images) for container in containers)
+    left = sum(image.kind in {Kind.LTOIR, Kind.OTHER} for one in containers for image in one.images)
+    assert found.images + len(found.damages) + left == images
+    assert sum(len(container.images) for container in kept) + len(found.damages) <= images
+    assert len(found.names) <= sum(found.kernels.values())
+    assert all(stub.on and stub.whole for stub in found.stubs)
+    whys = {_DIGITS.sub("#", damage.why) for damage in found.damages[:3]}
+    return f"{min(len(found.names), 3)} kernels, {len(found.stubs)} stubs, {sorted(whys)}"
 
 
 def _refusal(error: FormatError) -> str:

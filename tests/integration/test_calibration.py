@@ -19,7 +19,7 @@ from backports import zstd
 from builder.binary.cuobjdump import KNOWN_IMAGES, ImageCounts, count_images, disagreements, parse_listings
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, Kind
-from builder.binary.kernels import Compression
+from builder.binary.payloads.payload_bytes import Compression
 from builder.gpu.architectures import Arch
 from builder.pipeline.inspect import read_file
 from builder.ports import Completed

@@ -10,8 +10,9 @@ import struct
 
 from builder.binary.elf_headers import Buffer
 from builder.binary.fatbin_format import ARCHES, Container, FatbinError, Image, Kind
-from builder.binary.kernels import CUBIN, PTX, CodeFinder, Compression
+from builder.binary.kernels import CUBIN, PTX, CodeFinder
 from builder.binary.kinds.file_kinds import HEAD, PTX_HEAD
+from builder.binary.payloads.payload_bytes import Compression
 from builder.gpu.architectures import Arch
 
 _HEADER = struct.Struct("<8xB23xQQIHHHHH")
@@ -25,6 +26,11 @@ _SUFFIX_A = {False: 0x800, True: 0x8}
 
 def read_cubin(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:
     """The cubin at ``start`` as a container. Raises ``FatbinError``."""
+    return _alone(buffer, start, end, Kind.SASS, cubin_arch(buffer, start, end), (0, 0), code)
+
+
+def cubin_arch(buffer: Buffer, start: int, end: int) -> Arch:
+    """The architecture in the header of the cubin at ``start``. Raises ``FatbinError``."""
     if end - start < _HEADER.size:
         raise FatbinError("truncated: the file ends within its header", start)
     abi, programs, sections, flags, _size, of_program, count, of_section, number = _HEADER.unpack_from(
@@ -35,8 +41,7 @@ def read_cubin(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Contai
     number = flags >> 8 & 0xFF if abi > _FIRST_ABI else flags & 0xFF
     if number not in ARCHES:
         raise FatbinError(f"a cubin for architecture {number}", start)
-    suffix = "a" if flags & _SUFFIX_A[abi > _FIRST_ABI] else ""
-    return _alone(buffer, start, end, Kind.SASS, Arch(number // 10, number % 10, suffix), (0, 0), code)
+    return Arch(number // 10, number % 10, "a" if flags & _SUFFIX_A[abi > _FIRST_ABI] else "")
 
 
 def read_ptx(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:

@@ -39,6 +39,7 @@ from tests.support.factories.binaries import (
     linked,
     sass,
 )
+from tests.support.factories.cubins import sass_image, stub, work
 from tests.support.fakes.ports import FakeReporter
 
 PROVIDER = "lib/libonnxruntime_providers_cuda.so"
@@ -91,6 +92,7 @@ GOOD = {
 @dataclass
 class Desk:
     folder: Path
+    source: str = "wheel:onnxruntime-gpu==1.21.0"
 
     def check(
         self,
@@ -115,7 +117,7 @@ class Desk:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
         vendor = vendor_of(path.removeprefix("lib/"))
-        return Member(path=path, file=file, source="built", licence="LICENSE", vendor=vendor)
+        return Member(path=path, file=file, source=self.source, licence="LICENSE", vendor=vendor)
 
 
 @dataclass
@@ -148,6 +150,26 @@ class Listing:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
+
+
+def test_what_we_compiled_is_unpacked_and_no_package_of_stubs_leaves(tmp_path: Path) -> None:
+    """The same files from a wheel pass: that its kernels do something is its maker's affair."""
+    kernels = {f"kernel{number}": number for number in range(3)}
+    stubbed = container(
+        *(sass_image(sm, dict.fromkeys(kernels, work(sm))) for sm in LEGACY if sm != 52),
+        sass_image(52, dict.fromkeys(kernels, stub(52))),
+    )
+    changed = {path: _library() for path in GOOD if path.startswith("lib/")} | {PROVIDER: _provider(stubbed)}
+    found = Desk(tmp_path, "built").check(changed).findings
+    told = [(one.code.name, one.severity.value, one.message) for one in found if one.code.name != "A008"]
+    assert told == [
+        (
+            "A013",
+            "error",
+            "3 kernels are stubs on sm_52 (half of its 3 kernels or more): kernel0, kernel1, kernel2",
+        )
+    ]
+    assert "A013" not in [one.code.name for one in Desk(tmp_path).check(changed).findings]
 
 
 def test_a_good_package(desk: Desk) -> None:

@@ -17,6 +17,7 @@ from builder.pipeline.selftest import SelftestBench, SelftestTrial
 from builder.ports import Completed, ImageBuild, Reporter
 from builder.project.inputs import Input, Lock
 from tests.support.factories.binaries import elf, sass
+from tests.support.factories.cubins import working
 from tests.support.factories.packages import ORT, WHEELS, Trees, pinned
 from tests.support.factories.selftests import TRIALS, bench, printed
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
@@ -107,7 +108,7 @@ class Site:
                     address = f"{variables['CCACHE_SECONDARY_STORAGE']}/{key}"
                     urlopen(Request(address, value, method="PUT")).close()
             return
-        provider = elf({".nv_fatbin": sass(*self.compiles)}, needed=["libcudart.so.12"], runpath="$ORIGIN")
+        provider = elf({".nv_fatbin": working(*self.compiles)}, needed=["libcudart.so.12"], runpath="$ORIGIN")
         (request.output / PROVIDER).write_bytes(provider)
         (request.output / BRIDGE).write_bytes(library(BRIDGE))
 

@@ -8,7 +8,8 @@ import pytest
 from backports import zstd
 
 from builder.binary import kernels
-from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder, Compression
+from builder.binary.kernels import CUBIN, FAR, PTX, CodeFinder
+from builder.binary.payloads.payload_bytes import Compression
 
 EMPTY = b"\x7fELF" + bytes(60) + b"\0.shstrtab\0.strtab\0.symtab\0.nv.info\0"
 

@@ -1,0 +1,248 @@
+"""All images of a file unpacked: that each is what its header says, the kernels in it, and which are stubs.
+
+A kernel is a stub on an architecture where its machine code only exits or traps while the same container
+holds more of it for another architecture. One that does nothing anywhere was written so.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import islice
+from typing import NamedTuple
+
+from builder.binary.elf_headers import Buffer, release_pages
+from builder.binary.fatbin_format import BEGIN, HEADER, IMAGE, JOINED, Container, Image, Kind
+from builder.binary.payloads.functions import Functions, of_cubin, of_ptx
+from builder.binary.payloads.payload_bytes import Compression, PayloadError, whole
+from builder.gpu.architectures import Arch
+
+_READERS = {Kind.SASS: of_cubin, Kind.PTX: of_ptx}
+
+_FIRST_ROOM, _GROWTH = 1 << 30, 64
+"""Bytes that are unpacked of any file, and for each of its bytes; cuBLASLt 12.9's come to four."""
+
+
+class CodeTarget(NamedTuple):
+    """What an image is for."""
+
+    kind: Kind
+    arch: Arch
+
+    def __str__(self) -> str:
+        return f"{'compute' if self.kind is Kind.PTX else 'sm'}_{self.arch}"
+
+    def order(self) -> tuple[bool, Arch]:
+        """SASS before PTX, by architecture."""
+        return self.kind is Kind.PTX, self.arch
+
+
+class Stub(NamedTuple):
+    """A kernel that one container holds a stub of, by its mangled name."""
+
+    kernel: str
+    on: tuple[CodeTarget, ...]
+    whole: tuple[CodeTarget, ...]
+    """What the same container holds more for."""
+
+
+class Damage(NamedTuple):
+    """An image that is not what its header says. ``offset`` of its header in the file."""
+
+    offset: int
+    target: CodeTarget
+    why: str
+    packed: bool
+    """Whether it cannot even be unpacked."""
+
+
+class Gap(NamedTuple):
+    """Kernels that an image lacks and another one of its container has. ``offset`` of the container."""
+
+    offset: int
+    target: CodeTarget
+    lacking: int
+    held: int
+    """Those that the image has."""
+
+
+@dataclass(frozen=True)
+class DeepReading:
+    """What all images of a file unpack to. Sizes in bytes."""
+
+    images: int = 0
+    """Those that were unpacked and are what their headers say."""
+    size: int = 0
+    """What these unpack to."""
+    ltoir: int = 0
+    """Images of LTO IR, which are left as they are: NVIDIA's linker alone reads it."""
+    kernels: Mapping[CodeTarget, int] = field(default_factory=dict)
+    """Kernels by what they are for; one that several containers hold counts for each of them."""
+    names: Mapping[str, AbstractSet[CodeTarget]] = field(default_factory=dict)
+    """What each kernel is there for, by its mangled name."""
+    stubs: tuple[Stub, ...] = ()
+    idle: int = 0
+    """Kernels that do nothing on any architecture."""
+    gaps: tuple[Gap, ...] = ()
+    damages: tuple[Damage, ...] = ()
+
+
+def read_payloads(
+    buffer: Buffer, containers: Sequence[Container]
+) -> tuple[tuple[Container, ...], DeepReading]:
+    """The containers as their payloads show them, and what was found.
+
+    An image that is not what its header says, or that has no kernel where another one of its container has,
+    serves no GPU and is left out; ``runnable`` is what was seen.
+    """
+    reader = _Reader(buffer)
+    return tuple([reader.read(container) for container in containers]), reader.found()
+
+
+class _Reader:
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+        self._room = max(_FIRST_ROOM, _GROWTH * len(buffer))
+        self._images = self._size = self._ltoir = self._idle = 0
+        self._kernels: Counter[CodeTarget] = Counter()
+        self._names: dict[str, set[CodeTarget]] = {}
+        self._stubs: list[Stub] = []
+        self._gaps: list[Gap] = []
+        self._damages: list[Damage] = []
+
+    def found(self) -> DeepReading:
+        return DeepReading(
+            images=self._images,
+            size=self._size,
+            ltoir=self._ltoir,
+            kernels=self._kernels,
+            names=self._names,
+            stubs=tuple(self._stubs),
+            idle=self._idle,
+            gaps=tuple(self._gaps),
+            damages=tuple(self._damages),
+        )
+
+    def read(self, container: Container) -> Container:
+        """The container with the images that serve a GPU, and ``runnable`` as it was seen."""
+        others: list[Image] = []
+        read: list[tuple[Image, Functions]] = []
+        for image, payload in _payloads(self._buffer, container):
+            if image.kind in _READERS:
+                read += self._functions(image, payload)
+            else:
+                self._ltoir += image.kind is Kind.LTOIR
+                others.append(image)
+        empty = self._compare(container, read)
+        kept = [
+            replace(image, runnable=bool(found.kernels or found.others))
+            for image, found in read
+            if _target(image) not in empty
+        ]
+        return replace(container, images=tuple(sorted([*others, *kept], key=lambda image: image.offset)))
+
+    def _functions(self, image: Image, payload: _Payload) -> Iterator[tuple[Image, Functions]]:
+        """The functions of one image; of one that is not what its header says, nothing."""
+        packed = True
+        try:
+            self._claim(image.unpacked_size)
+            data = payload()
+            packed = False
+            functions = _READERS[image.kind](data, image.arch)
+        except PayloadError as error:
+            self._damages.append(Damage(image.offset, _target(image), str(error), packed))
+            return
+        self._images += 1
+        self._size += len(data)
+        yield image, functions
+
+    def _claim(self, size: int) -> None:
+        self._room -= size
+        if self._room < 0:
+            raise PayloadError("the images before it unpack to more than any library does")
+
+    def _compare(
+        self, container: Container, read: Iterable[tuple[Image, Functions]]
+    ) -> frozenset[CodeTarget]:
+        """Note the container's kernels; what it is for and holds none of them is returned."""
+        held: dict[CodeTarget, dict[str, bool]] = {}
+        for image, found in read:
+            mine = held.setdefault(_target(image), {})
+            for name, stub in found.kernels.items():
+                mine[name] = stub and mine.get(name, True)
+        every = dict.fromkeys(name for mine in held.values() for name in mine)
+        for target, mine in held.items():
+            self._kernels[target] += len(mine)
+            if len(mine) < len(every):
+                self._gaps.append(Gap(container.offset, target, len(every) - len(mine), len(mine)))
+        for name in every:
+            on = {target: mine[name] for target, mine in held.items() if name in mine}
+            self._names.setdefault(name, set()).update(on)
+            self._note_stub(name, on)
+        return frozenset(target for target, mine in held.items() if every and not mine)
+
+    def _note_stub(self, name: str, on: Mapping[CodeTarget, bool]) -> None:
+        if any(on.values()):
+            more = tuple(sorted((target for target, stub in on.items() if not stub), key=CodeTarget.order))
+            stubs = tuple(sorted((target for target, stub in on.items() if stub), key=CodeTarget.order))
+            self._idle += not more
+            self._stubs += [Stub(name, stubs, more)] if more else []
+
+
+_Payload = Callable[[], bytes]
+"""Unpacks one image. Raises ``PayloadError``."""
+
+
+def _payloads(buffer: Buffer, container: Container) -> Iterator[tuple[Image, _Payload]]:
+    """Each image of a container, and what unpacks it; pages behind it are given back to the system."""
+    if bytes(buffer[container.offset : container.offset + len(BEGIN)]) != BEGIN:
+        (image,) = container.images  # a bare one
+        yield image, partial(_stored, buffer, image.offset, image.size)
+        release_pages(buffer, image.offset, image.offset + image.size)
+        return
+    at, images = container.offset + HEADER.size, iter(container.images)
+    for image in images:
+        kind, _version, header, payload, *_ = IMAGE.unpack_from(buffer, at)
+        if kind == JOINED:
+            (count,) = struct.unpack_from("<I", buffer, at + IMAGE.size)
+            blob = cache(partial(_joined, buffer, at, image.compression))
+            for one in (image, *islice(images, count - 1)):
+                yield one, partial(_part, buffer, one, blob)
+        else:
+            yield image, partial(_whole, buffer, at + header, image)
+        release_pages(buffer, at, at + header + payload)
+        at += header + payload
+
+
+def _stored(buffer: Buffer, start: int, size: int) -> bytes:
+    return bytes(buffer[start : start + size])
+
+
+def _whole(buffer: Buffer, start: int, image: Image) -> bytes:
+    return whole(_stored(buffer, start, image.size), image.compression, image.unpacked_size)
+
+
+def _joined(buffer: Buffer, at: int, packed: Compression) -> bytes:
+    """What the images unpack to that are packed as one, whose header is at ``at``."""
+    _kind, _version, header, payload, size, _minor, _major, _arch, _flags, unpacked = IMAGE.unpack_from(
+        buffer, at
+    )
+    plain = packed is Compression.NONE
+    return whole(_stored(buffer, at + header, payload if plain else size), packed, unpacked)
+
+
+def _part(buffer: Buffer, image: Image, blob: Callable[[], bytes]) -> bytes:
+    """One of several images that are packed as one, by the place that its own header has."""
+    _kind, _version, offset, length, *_ = IMAGE.unpack_from(buffer, image.offset)
+    found = blob()[offset : offset + length]
+    if len(found) != length:
+        raise PayloadError(f"it ends behind what it is packed with, at {offset + length:,}")
+    return found
+
+
+def _target(image: Image) -> CodeTarget:
+    return CodeTarget(image.kind, image.arch)

@@ -1,0 +1,77 @@
+"""What the images of a library unpack to: findings A010 to A013.
+
+``payload_findings`` is for anybody's library, ``hold_kernels`` for one that we compiled. ONNX Runtime guards
+bodies of kernels by ``__CUDA_ARCH__ >= …``, so they are stubs on older architectures: of the official 1.21.0
+296 on sm_60, of 1.23.2 576 there and four on sm_70 and sm_75, of 1.31.1 14 on sm_75. In none is a kernel a
+stub that an older architecture of the same container has whole, or half of an architecture's kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from builder.binary.payloads.deep import CodeTarget, DeepReading, Stub
+from builder.binary.payloads.kernel_names import named
+from builder.findings.finding import Code, Finding, Severity
+
+_SHOWN = 20
+"""Findings on single images before the rest is counted."""
+
+
+def payload_findings(path: str, deep: DeepReading) -> Iterator[Finding]:
+    """A010 to A012 as errors, and as notes A013 for each architecture that kernels are stubs on."""
+    yield from _damages(path, deep)
+    for gap in [gap for gap in deep.gaps if not gap.held][:_SHOWN]:
+        message = f"the container at {gap.offset:#x} holds {_kernels(gap.lacking)}, and none for {gap.target}"
+        yield Finding(Code.A012, path, message)
+    for target, stubs in _by_target(deep.stubs):
+        whole = " ".join(map(str, dict.fromkeys(one for stub in stubs for one in stub.whole)))
+        yield _stubs(path, stubs, target, f"more of them for {whole}", Severity.NOTE)
+
+
+def hold_kernels(path: str, deep: DeepReading) -> Iterator[Finding]:
+    """The same, with an error for stubs that no guard in ONNX Runtime's source explains."""
+    for finding in payload_findings(path, deep):
+        if finding.code is not Code.A013:
+            yield finding
+    for target, stubs in _by_target(deep.stubs):
+        late = [stub for stub in stubs if any(_is_older(one, target) for one in stub.whole)]
+        if 2 * len(stubs) >= deep.kernels[target]:
+            every = f"half of its {deep.kernels[target]:,} kernels or more"
+            yield _stubs(path, stubs, target, every, Severity.ERROR)
+        elif late:
+            yield _stubs(path, late, target, "whole on an older architecture", Severity.ERROR)
+        else:
+            yield _stubs(path, stubs, target, "guarded in its source", Severity.NOTE)
+
+
+def _damages(path: str, deep: DeepReading) -> Iterator[Finding]:
+    for one in deep.damages[:_SHOWN]:
+        message = f"the image for {one.target} at {one.offset:#x}: {one.why}"
+        yield Finding(Code.A010 if one.packed else Code.A011, path, message)
+    rest = len(deep.damages) - _SHOWN
+    if rest > 0:
+        yield Finding(Code.A011, path, f"{rest:,} more images are not what their headers say")
+
+
+def _stubs(path: str, stubs: Sequence[Stub], target: CodeTarget, why: str, severity: Severity) -> Finding:
+    names = named(stub.kernel for stub in stubs)
+    what = f"{names} is a stub" if len(stubs) == 1 else f"{_kernels(len(stubs))} are stubs"
+    which = "" if len(stubs) == 1 else f": {names}"
+    return Finding(Code.A013, path, f"{what} on {target} ({why}){which}", severity=severity)
+
+
+def _kernels(count: int) -> str:
+    return f"{count:,} kernel{'s' * (count != 1)}"
+
+
+def _by_target(stubs: Sequence[Stub]) -> Iterator[tuple[CodeTarget, list[Stub]]]:
+    """The stubs for each target, SASS first, by architecture."""
+    targets = dict.fromkeys(target for stub in stubs for target in stub.on)
+    for target in sorted(targets, key=CodeTarget.order):
+        yield target, [stub for stub in stubs if target in stub.on]
+
+
+def _is_older(one: CodeTarget, target: CodeTarget) -> bool:
+    """Whether ``one`` is for an older architecture, and for all newer ones alike."""
+    return not one.arch.suffix and one.arch.number < target.arch.number

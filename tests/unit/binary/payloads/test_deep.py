@@ -1,0 +1,137 @@
+"""All images of a file are unpacked: what is no code for its GPU serves none, and stubs are named."""
+
+from __future__ import annotations
+
+import lz4.block
+import pytest
+
+from builder.binary.coverage import Support
+from builder.binary.fatbin import read_containers
+from builder.binary.fatbin_format import Kind
+from builder.binary.library import Reading, read_library
+from builder.binary.payloads import deep
+from builder.binary.payloads.deep import CodeTarget, DeepReading
+from builder.gpu.architectures import Arch, Capability
+from tests.support.factories.archives_of_objects import ar, as_object
+from tests.support.factories.binaries import LTOIR, LZ4, SASS, A, container, elf, image, image_of, joined
+from tests.support.factories.cubins import ADDS, RETURNS, cubin, ptx_image, sass_image, stub, work
+
+SM_52, SM_80 = CodeTarget(Kind.SASS, Arch(5, 2)), CodeTarget(Kind.SASS, Arch(8, 0))
+
+COMPUTE_80 = CodeTarget(Kind.PTX, Arch(8, 0))
+
+BOTH = container(
+    sass_image(52, {"scale": stub(52), "add": work(52), "idle": stub(52)}),
+    sass_image(80, {"scale": work(80), "add": work(80), "idle": stub(80)}),
+    ptx_image(80, {"scale": ADDS, "add": ADDS, "idle": RETURNS}),
+)
+
+
+def _read(*containers: bytes) -> Reading:
+    reading = read_library("libfoo.so", elf({".nv_fatbin": b"".join(containers)}), deep=True)
+    assert reading.problem is None
+    return reading
+
+
+def _deep(*containers: bytes) -> DeepReading:
+    found = _read(*containers).deep
+    assert found is not None
+    return found
+
+
+def test_a_kernel_is_a_stub_where_another_architecture_has_more() -> None:
+    found = _deep(BOTH)
+    assert [(one.kernel, one.on, one.whole) for one in found.stubs] == [
+        ("scale", (SM_52,), (SM_80, COMPUTE_80))
+    ]
+    assert (found.images, found.idle, found.gaps, found.damages) == (3, 1, (), ())
+    assert found.kernels == {SM_52: 3, SM_80: 3, COMPUTE_80: 3}
+    assert {name: len(on) for name, on in found.names.items()} == {"scale": 3, "add": 3, "idle": 3}
+
+
+def test_a_kernel_that_is_twice_in_a_container_is_whole_where_one_is() -> None:
+    again = container(
+        sass_image(52, {"scale": stub(52)}),
+        sass_image(52, {"scale": work(52)}),
+        sass_image(80, {"scale": work(80)}),
+    )
+    assert _deep(again).stubs == ()
+
+
+def test_ptx_that_only_returns_is_a_stub_too() -> None:
+    found = _deep(container(sass_image(80, {"scale": work(80)}), ptx_image(90, {"scale": RETURNS})))
+    assert [str(one) for stub in found.stubs for one in stub.on] == ["compute_90"]
+
+
+def test_however_an_image_is_packed() -> None:
+    data = cubin(80, {"scale": work(80)})
+    packed = image_of(SASS, 80, lz4.block.compress(data, store_size=False), LZ4)
+    packed = packed[:56] + len(data).to_bytes(8, "little") + packed[64:]
+    assert _deep(container(packed)).kernels == {SM_80: 1}
+
+
+def test_images_that_are_packed_as_one() -> None:
+    one = joined(sass_image(52, {"scale": stub(52)}), ptx_image(80, {"scale": ADDS}))
+    size = len(sass_image(52, {"scale": stub(52)})) + len(ptx_image(80, {"scale": ADDS})) - 128
+    one = one[:56] + size.to_bytes(8, "little") + one[64:]
+    found = _deep(container(one))
+    assert (found.images, found.size, found.damages) == (2, size, ())
+    assert [stub.on for stub in found.stubs] == [(SM_52,)]
+
+
+def test_a_bare_cubin_and_one_in_an_object_of_an_archive() -> None:
+    bare = read_library("scale.cubin", cubin(80, {"scale": work(80)}), deep=True)
+    inside = read_library("libfoo.a", ar({"a.o": as_object(elf({".nv_fatbin": BOTH}))}), deep=True)
+    assert bare.deep is not None
+    assert bare.deep.kernels == {SM_80: 1}
+    assert inside.deep is not None
+    assert inside.deep.kernels == _deep(BOTH).kernels
+
+
+def test_what_cannot_be_unpacked_serves_no_gpu() -> None:
+    """Without unpacking it the library is native on 5.2: its header says so."""
+    data = elf({".nv_fatbin": container(image(SASS, 52, LZ4), sass_image(80, {"scale": work(80)}))})
+    plain, seen = read_library("libfoo.so", data), read_library("libfoo.so", data, deep=True)
+    assert plain.coverage is not None
+    assert seen.coverage is not None
+    assert seen.deep is not None
+    assert plain.coverage.support[Capability(5, 2)] is Support.NATIVE
+    assert seen.coverage.support[Capability(5, 2)] is Support.NONE
+    ((target, packed),) = [(one.target, one.packed) for one in seen.deep.damages]
+    assert (target, packed) == (SM_52, True)
+
+
+def test_code_for_another_architecture_is_told() -> None:
+    wrong = image_of(SASS, 75, cubin(80, {"scale": work(80)}))
+    (damage,) = _deep(container(wrong)).damages
+    assert (damage.why, damage.packed) == ("its cubin is for sm_80, its header says sm_75", False)
+
+
+def test_an_image_without_kernels_beside_one_with_some() -> None:
+    reading = _read(container(sass_image(52, {}), sass_image(80, {"scale": work(80)})))
+    assert reading.deep is not None
+    assert [(gap.target, gap.lacking, gap.held) for gap in reading.deep.gaps] == [(SM_52, 1, 0)]
+    assert reading.coverage is not None
+    assert reading.coverage.support[Capability(5, 2)] is Support.NONE
+
+
+def test_a_unit_without_kernels_is_idle_and_no_gap() -> None:
+    reading = _read(container(sass_image(52, {}), sass_image(80, {})))
+    assert reading.deep == DeepReading(
+        images=2, size=len(cubin(52, {})) + len(cubin(80, {})), kernels={SM_52: 0, SM_80: 0}
+    )
+    assert reading.coverage is not None
+    assert reading.coverage.nothing_to_run == 1
+
+
+def test_lto_ir_is_told_and_left() -> None:
+    found = _deep(container(image(LTOIR, 80), sass_image(80, {"scale": work(80)}, A)))
+    assert (found.ltoir, found.images) == (1, 1)
+
+
+def test_what_unpacks_to_more_than_any_library_is_left_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deep, "_FIRST_ROOM", 0)
+    monkeypatch.setattr(deep, "_GROWTH", 1)
+    data = container(*[image(SASS, 80, LZ4)] * 40)
+    _containers, found = deep.read_payloads(data, read_containers(data))
+    assert "unpack to more than any library does" in found.damages[-1].why

@@ -1,0 +1,111 @@
+"""Kernels of a cubin and of PTX, and which of them do nothing."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from builder.binary.payloads.functions import of_cubin, of_ptx
+from builder.binary.payloads.payload_bytes import PayloadError
+from builder.binary.payloads.sass import is_stub
+from builder.gpu.architectures import Arch
+from tests.support.factories.cubins import ADDS, RETURNS, STUBS, TRAPS, cubin, ptx, stub, trap, work
+
+
+@pytest.mark.parametrize("arch", STUBS)
+def test_a_body_that_only_exits_is_a_stub(arch: int) -> None:
+    of = Arch(arch // 10, arch % 10)
+    assert is_stub(stub(arch), of)
+    assert not is_stub(work(arch), of)
+    assert not is_stub(b"", of)
+
+
+@pytest.mark.parametrize("arch", TRAPS)
+def test_a_body_that_only_traps_is_a_stub(arch: int) -> None:
+    assert is_stub(trap(arch), Arch(arch // 10, arch % 10))
+
+
+def test_an_instruction_that_is_never_done_does_nothing() -> None:
+    """Volta's kernels begin with ``@!PT SHFL.IDX``; under the predicate PT the same shuffles."""
+    body = bytearray(stub(70))
+    assert body[16:18] == b"\x89\xf3"
+    body[17] = 0x73
+    assert not is_stub(bytes(body), Arch(7, 0))
+
+
+def test_only_the_stack_pointer_may_be_set() -> None:
+    body = bytearray(stub(80))
+    body[2] = 2
+    assert not is_stub(bytes(body), Arch(8, 0))
+
+
+def test_code_from_before_maxwell_is_not_read() -> None:
+    assert not is_stub(stub(52), Arch(3, 7))
+
+
+def test_kernels_of_a_cubin_and_which_are_stubs() -> None:
+    found = of_cubin(cubin(80, {"scale": work(80), "empty": stub(80)}, ["helper"]), Arch(8, 0))
+    assert (found.kernels, found.others) == ({"scale": False, "empty": True}, True)
+
+
+def test_a_cubin_of_device_functions_alone() -> None:
+    found = of_cubin(cubin(80, {}, ["helper"]), Arch(8, 0))
+    assert (found.kernels, found.others) == ({}, True)
+    assert of_cubin(cubin(80, {}), Arch(8, 0)) == ({}, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda data: b"\xcc" * 64, "no cubin: it does not begin like an ELF file for CUDA"),
+        (lambda data: data[:18] + b"\x3e" + data[19:], "no cubin"),
+        (lambda data: data[:-1], "a cubin's headers lie behind its end"),
+        (lambda data: data[:32], "the file ends within its header"),
+        (lambda data: data[:48] + b"\x4b" + data[49:], "its cubin is for sm_75, its header says sm_80"),
+    ],
+)
+def test_what_is_no_cubin_for_its_architecture(change: object, why: str) -> None:
+    assert callable(change)
+    with pytest.raises(PayloadError, match=why):
+        of_cubin(change(cubin(80, {"scale": work(80)})), Arch(8, 0))
+
+
+def test_a_kernel_outside_of_its_section() -> None:
+    data = bytearray(cubin(80, {"scale": work(80)}))
+    (table,) = struct.unpack_from("<Q", data, 40)
+    struct.pack_into("<Q", data, table + 3 * 64 + 32, 16)
+    with pytest.raises(PayloadError, match="a kernel lies outside of its section"):
+        of_cubin(bytes(data), Arch(8, 0))
+
+
+def test_kernels_of_ptx_and_which_only_return() -> None:
+    bodies = {"scale": ADDS, "empty": RETURNS, "traps": "\t// begin inline asm\n\ttrap;\n\t// end\n\tret;\n"}
+    found = of_ptx(ptx("90a", bodies), Arch(9, 0, "a"))
+    assert found.kernels == {"scale": False, "empty": True, "traps": True}
+
+
+def test_ptx_of_functions_alone() -> None:
+    head = ptx("80", {}).rstrip(b"\0")
+    assert of_ptx(head, Arch(8, 0)) == ({}, False)
+    assert of_ptx(head + b".extern .func (.param .b32 a) vprintf ;\n", Arch(8, 0)) == ({}, False)
+    assert of_ptx(head + b".visible .func helper(){\n\tret;\n}\n", Arch(8, 0)) == ({}, True)
+
+
+def test_a_name_in_a_comment_is_no_kernel() -> None:
+    text = ptx("80", {}).rstrip(b"\0") + b"// .entry scale {\n.visible .func helper(){ ret; }\n"
+    assert of_ptx(text, Arch(8, 0)).kernels == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"\xcc" * 40, "no PTX: .version and .target do not stand at its beginning"),
+        (ptx("75", {"scale": ADDS}), "its PTX is for sm_75, its header says 80"),
+        (ptx("80", {"scale": ADDS})[:-4], "no whole PTX: its braces do not pair"),
+        (ptx("80", {"scale": ADDS}) + ptx("80", {}), "no whole PTX: zeros stand in its text"),
+    ],
+)
+def test_what_is_no_ptx_for_its_architecture(text: bytes, why: str) -> None:
+    with pytest.raises(PayloadError, match=why):
+        of_ptx(text, Arch(8, 0))

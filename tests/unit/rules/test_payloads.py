@@ -1,0 +1,99 @@
+"""What unpacked images come to: errors for damage and for stubs that no guard explains, notes on others."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.binary.fatbin_format import Kind
+from builder.binary.payloads.deep import CodeTarget, Damage, DeepReading, Gap, Stub
+from builder.binary.payloads.kernel_names import named, short_name
+from builder.gpu.architectures import Arch
+from builder.rules.payloads import hold_kernels, payload_findings
+
+PATH = "lib/libfoo.so"
+
+
+def _sm(word: str) -> CodeTarget:
+    return CodeTarget(Kind.SASS, Arch.parse(word))
+
+
+def _stub(kernel: str, on: str, whole: str) -> Stub:
+    return Stub(kernel, tuple(map(_sm, on.split())), tuple(map(_sm, whole.split())))
+
+
+def _held(*stubs: Stub, kernels: int = 100) -> list[tuple[str, str, str]]:
+    every = {_sm(word): kernels for word in ("52", "75", "80", "90a", "100")}
+    found = hold_kernels(PATH, DeepReading(stubs=stubs, kernels=every))
+    return [(one.code.name, one.severity.value, one.message) for one in found]
+
+
+def test_a_guard_s_stub_is_a_note() -> None:
+    assert _held(_stub("foo_kernel", "52", "80")) == [
+        ("A013", "note", "foo_kernel is a stub on sm_52 (guarded in its source)")
+    ]
+
+
+def test_a_stub_that_an_older_architecture_has_whole_is_an_error() -> None:
+    assert _held(_stub("foo", "80", "52"), _stub("bar", "80", "100")) == [
+        ("A013", "error", "foo is a stub on sm_80 (whole on an older architecture)")
+    ]
+
+
+def test_code_for_one_gpu_alone_is_a_stub_elsewhere() -> None:
+    """``90a`` has instructions that neither older nor newer architectures have."""
+    assert [severity for _code, severity, _text in _held(_stub("foo", "80 100", "90a"))] == ["note", "note"]
+
+
+def test_an_architecture_of_which_half_are_stubs_is_an_error() -> None:
+    stubs = [_stub(f"foo{number}", "52", "80") for number in range(5)]
+    assert [severity for _code, severity, _text in _held(*stubs, kernels=11)] == ["note"]
+    assert _held(*stubs, kernels=10) == [
+        (
+            "A013",
+            "error",
+            "5 kernels are stubs on sm_52 (half of its 10 kernels or more): foo0, foo1, foo2 and 2 more",
+        )
+    ]
+
+
+def test_damage_is_an_error_for_anybody() -> None:
+    deep = DeepReading(
+        damages=(
+            Damage(0x40, _sm("52"), "no LZ4 block", packed=True),
+            Damage(0x80, _sm("80"), "it lies", packed=False),
+        ),
+        gaps=(Gap(0x10, _sm("75"), 3, 0), Gap(0x20, _sm("75"), 3, 4)),
+        stubs=(_stub("foo", "52", "80"),),
+    )
+    assert [(one.code.name, one.severity.value, one.message) for one in payload_findings(PATH, deep)] == [
+        ("A010", "error", "the image for sm_52 at 0x40: no LZ4 block"),
+        ("A011", "error", "the image for sm_80 at 0x80: it lies"),
+        ("A012", "error", "the container at 0x10 holds 3 kernels, and none for sm_75"),
+        ("A013", "note", "foo is a stub on sm_52 (more of them for sm_80)"),
+    ]
+
+
+def test_of_much_damage_some_is_named() -> None:
+    damages = tuple(Damage(at, _sm("52"), "no LZ4 block", packed=True) for at in range(23))
+    messages = [one.message for one in payload_findings(PATH, DeepReading(damages=damages))]
+    assert (len(messages), messages[-1]) == (21, "3 more images are not what their headers say")
+
+
+@pytest.mark.parametrize(
+    ("mangled", "short"),
+    [
+        ("scale", "scale"),
+        ("_Z17volta_lstm_8_12808params_t", "volta_lstm_8_1280"),
+        ("_ZN7cutlass6KernelINS_4gemm6kernel9MoeFCGemmEEEvNT_6ParamsE", "cutlass::Kernel"),
+        ("_ZN12_GLOBAL__N_15ScaleIfEEvPT_", "(anonymous)::Scale"),
+        ("_ZL5scalePfi", "scale"),
+        ("_ZSt4moveIRiE", "_ZSt4moveIRiE"),
+    ],
+)
+def test_names_for_readers(mangled: str, short: str) -> None:
+    assert short_name(mangled) == short
+
+
+def test_alike_names_are_counted() -> None:
+    names = ["_ZN1a1bIiEEvv", "_ZN1a1bIfEEvv", "c", "d", "e", "f"]
+    assert named(names) == "a::b (2), c, d and 2 more"

@@ -8,7 +8,7 @@ from pathlib import Path
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from builder.app import bumping, inspection, locking, quality, releasing, verbs
+from builder.app import bumping, inspection, locking, quality, rebuilding, releasing, verbs
 from builder.app.atlas_records import add as add_to_atlas
 from builder.app.atlas_records import make as make_atlas
 from builder.app.command_line import (
@@ -42,6 +42,7 @@ hand_over()
 publish, release_status, mirror = releasing.publish, releasing.release_status, releasing.mirror
 root = releasing.root
 bump = bumping.bump
+rebuild = rebuilding.rebuild
 
 
 @over_variants(json="as JSON; messages go to standard error")

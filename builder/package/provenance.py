@@ -105,7 +105,7 @@ def base_parts(
         return ()
     inputs = sorted(assembled_inputs(plan.project), key=lambda item: item.key)
     parts = (
-        *(_dependency(item, pins[item.key]) for item in inputs),
+        *(dependency(item, pins[item.key]) for item in inputs),
         *(
             Resource(
                 name=one.path, uri=deb_purl(one.name, one.version, one.arch), digest={"sha256": one.sha256}
@@ -150,7 +150,7 @@ def provenance_json(
         "build-type-v1",
         external=_external(plan, manifest, next(iter(subjects)), run),
         internal=_internal(plan, manifest, run),
-        resources=(*(_dependency(item, pin) for item, pin in pinned), *parts),
+        resources=(*(dependency(item, pin) for item, pin in pinned), *parts),
         run=run,
     )
     document = statement(subjects, SLSA, predicate)
@@ -242,7 +242,8 @@ def _builder(repository: str, revision: Revision | None) -> Iterator[Resource]:
         )
 
 
-def _dependency(item: Input, pin: Pin) -> Resource:
+def dependency(item: Input, pin: Pin) -> Resource:
+    """A pinned input as provenance names it."""
     if item.kind is InputKind.WHEEL:
         return Resource(name=pin.filename, uri=pypi_purl(item.spec), digest={"sha256": pin.sha256})
     if item.kind is InputKind.DEBIAN:
@@ -304,10 +305,10 @@ def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEn
 
 def _parts_of_base(value: object) -> Iterator[tuple[str, str]]:
     """URI and hex sha256 of each dependency that is said to be a part of the base."""
-    found = _at(value, f"{_DEFINITION}.resolvedDependencies")
+    found = at(value, f"{_DEFINITION}.resolvedDependencies")
     for one in found if isinstance(found, list) else []:
-        if _at(one, "annotations.base") is True:
-            yield str(_at(one, "uri")), str(_at(one, "digest.sha256"))
+        if at(one, "annotations.base") is True:
+            yield str(at(one, "uri")), str(at(one, "digest.sha256"))
 
 
 def read_subjects(document: bytes, where: str) -> dict[str, str]:
@@ -317,7 +318,7 @@ def read_subjects(document: bytes, where: str) -> dict[str, str]:
     """
     value = parse_json(document, where)
     problems = [*_wrong(value)]
-    subjects = _at(value, "subject")
+    subjects = at(value, "subject")
     problems += [] if problems else _odd_subjects(subjects)
     if problems:
         raise SchemaError(problems)
@@ -326,11 +327,11 @@ def read_subjects(document: bytes, where: str) -> dict[str, str]:
 
 def _wrong(value: object) -> Iterator[str]:
     for key, expected in _TYPES.items():
-        if _at(value, key) != expected:
-            yield f"{key}: {expected!r} is wanted, found {_at(value, key)!r}"
+        if at(value, key) != expected:
+            yield f"{key}: {expected!r} is wanted, found {at(value, key)!r}"
     for key, kind in _REQUIRED.items():
-        if not isinstance(_at(value, key), kind) or not _at(value, key):
-            yield f"{key}: a {kind.__name__} with something in it is wanted, found {_at(value, key)!r}"
+        if not isinstance(at(value, key), kind) or not at(value, key):
+            yield f"{key}: a {kind.__name__} with something in it is wanted, found {at(value, key)!r}"
 
 
 def _odd_subjects(subjects: object) -> list[str]:
@@ -338,11 +339,11 @@ def _odd_subjects(subjects: object) -> list[str]:
     return [
         f"subject[{index}]: a name and a digest.sha256 are wanted"
         for index, one in enumerate(found)
-        if not (isinstance(_at(one, "name"), str) and isinstance(_at(one, "digest.sha256"), str))
+        if not (isinstance(at(one, "name"), str) and isinstance(at(one, "digest.sha256"), str))
     ]
 
 
-def _at(value: object, path: str) -> object:
+def at(value: object, path: str) -> object:
     """The value under a path of keys; ``None`` where there is nothing."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None

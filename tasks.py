@@ -34,7 +34,7 @@ from builder.inspector.answers import Asked, require_sound, require_support, req
 from builder.inspector.sources import require_places, require_two
 from builder.pipeline.image import require_platforms, require_repository
 from builder.release.prepare import archives_in
-from builder.wheels.making import make_wheels, wheeled_packages
+from builder.wheels.making import make_missing_wheels, make_wheels, wheeled_packages
 from builder.wheels.publishing import write_index
 
 hand_over()
@@ -115,9 +115,12 @@ def build(
     found = chosen.builds(
         jobs=jobs, memory=memory, force=force, cache=cache, compile_cache=compile_cache, ahead=from_
     )
-    for package in build_all(found, wiring.runner.interrupt, typed_again("build")):
+    made = build_all(found, wiring.runner.interrupt, typed_again("build"))
+    for package in made:
         wiring.reporter.say(str(package))
         wiring.console.summary(f"- `{package.name}`, verified")
+    if wiring.project.bundle.wheels:
+        make_missing_wheels(wiring, made)
 
 
 @over_variants(

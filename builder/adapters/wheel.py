@@ -30,7 +30,7 @@ from builder.files.pip_download import downloaded, pip_download, refusal
 from builder.formats.package_names import LINUX, LINUX_ARM64, MACOS, WINDOWS
 from builder.ports import Runner
 from builder.project.inputs import Input, Pin
-from builder.rules.wheel_records import read_record
+from builder.rules.wheel_records import read_record, read_rows
 
 PYTHON = "3.11"
 """The Python whose wheels are taken where one has none of its own: only the libraries inside count."""
@@ -135,7 +135,7 @@ def unpack_wheel(wheel: Path, tree: Path) -> None:
     """
     with disk_errors(tree), scratch_folder(tree, needed=0) as fresh:
         fresh.mkdir()
-        with _opened(wheel) as archive:
+        with opened_wheel(wheel) as archive:
             _extract_all(archive, wheel, fresh)
         os.sync()  # at once: syncing thousands of small files one by one doubles the time
         fresh.rename(tree)
@@ -147,7 +147,7 @@ def prove_wheel(wheel: Path) -> Mapping[str, Digest]:
 
     Raises as ``unpack_wheel``.
     """
-    with _opened(wheel) as archive:
+    with opened_wheel(wheel) as archive:
         wanted = _read_record(archive, wheel)
         members = [info for info in archive.infolist() if not info.is_dir()]
         _require_same_names(members, wanted, wheel)
@@ -157,6 +157,13 @@ def prove_wheel(wheel: Path) -> Mapping[str, Digest]:
                 found[info.filename] = _digest_of(archive, info)
                 _compare(wheel, info.filename, wanted[info.filename], found[info.filename].sha256)
         return found
+
+
+def recorded(archive: ZipFile, info: str) -> Mapping[str, Digest]:
+    """What RECORD in the folder ``info`` says of a wheel's files, by path. Raises ``IntegrityError``."""
+    rows = read_rows(archive.read(f"{info}/RECORD").decode(errors="replace"), str(archive.filename))
+    sizes = {member.filename: member.file_size for member in archive.infolist()}
+    return {path: Digest(sizes[path], row.sha256) for path, row in rows.items() if path in sizes}
 
 
 def _digest_of(archive: ZipFile, info: ZipInfo) -> Digest:
@@ -178,7 +185,8 @@ def record_text(tree: Path) -> str:
 
 
 @contextmanager
-def _opened(wheel: Path) -> Iterator[ZipFile]:
+def opened_wheel(wheel: Path) -> Iterator[ZipFile]:
+    """The wheel's archive; what is found damaged while it is read is an ``IntegrityError``."""
     try:
         with ZipFile(wheel) as archive:
             yield archive

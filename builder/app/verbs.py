@@ -42,6 +42,8 @@ from builder.project.build_plan import BuildPlan
 from builder.release.prepare import LICENCES_PAGE, ROOTS, SBOM_SUFFIX, archives_in, stored
 from builder.release.signing import roots_in
 from builder.report.card_grid import SUFFIX as CARDS_SUFFIX
+from builder.wheels.distribution import STEM
+from builder.wheels.making import WHEELS
 
 BUILDS_PAGE = "docs/builds.md"
 
@@ -243,7 +245,8 @@ def _results(wiring: Wiring) -> list[Path]:
     files = [dist / name for name in (CLIENT, INSPECTOR, INDEX, CHECKSUMS, LICENCES_PAGE)]
     workplaces = [dist / name for name in (*wiring.project.packages, ".kit-nvidia", ".kit-assembled", _BAKE)]
     ours = [path for path in workplaces if any((path / name).is_file() for name in _MADE_BY_US)]
-    return [path for path in (*sorted(packed), *files, *ours) if path.exists()]
+    wheels = sorted({wheel.parent for wheel in dist.glob(f"{WHEELS}/*/{STEM}-*.whl")})
+    return [path for path in (*sorted(packed), *files, *ours, *wheels) if path.exists()]
 
 
 def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) -> None:

@@ -305,6 +305,8 @@ class Bundle(ProjectSection):
     """What happens to an archive over the budget: refused, or cut into parts."""
     licence: kinds.ProjectPath
     """Our own licence file, relative to this file."""
+    wheels: kinds.Flag = False
+    """Whether build makes wheels of each package too, as ./run wheel does."""
 
 
 def _in_order(found: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:

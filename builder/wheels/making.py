@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +11,17 @@ from zipfile import ZipFile
 
 from builder.adapters.archive.unpacking import members_of, unpack
 from builder.adapters.archive.wheel_file import EXECUTABLE, WheelWriter
-from builder.adapters.wheel import prove_wheel
+from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.config.project import pick_variants
 from builder.errors import IntegrityError, NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.files.digest import Digest, LocalFile, file_digest
 from builder.findings.finding import Code, Finding, require
-from builder.formats.index import entry_of
+from builder.formats.index import StoredArchive, entry_of
 from builder.formats.json_values import to_json
 from builder.formats.manifest import FileEntry, Manifest
+from builder.formats.package_names import Form, form_of
 from builder.package.archive import manifest_of
 from builder.package.contents import OUR_LICENCE as OUR_TEXT
 from builder.package.promise import coverage_entry, coverage_line
@@ -62,7 +64,7 @@ class _Source:
     """What all wheels of a package are made of."""
 
     manifest: Manifest
-    archive: LocalFile
+    archive: StoredArchive
     taken: Mapping[FileEntry, Path]
     """What stands in place of the official wheel's files, and the file here."""
     licence: bytes
@@ -82,6 +84,36 @@ def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[st
     return (*map(Path, paths), *(package_of(wiring, variant.name) for variant in picked))
 
 
+def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> None:
+    """Make the wheels of what was just built, of each variant's first package, where they are not there yet.
+
+    Packages that no wheels are made of are passed over. Raises as ``make_wheels``.
+    """
+    archive = wiring.archive(wiring.reporter)
+    firsts: dict[str, tuple[Path, Manifest]] = {}
+    for package in packages:
+        manifest = manifest_of(package, archive)
+        firsts.setdefault(manifest.variant, (package, manifest))
+    for variant, (package, manifest) in firsts.items():
+        if is_wheeled(manifest) and not _are_of(wiring.dist / WHEELS / variant, package):
+            make_wheels(wiring, package)
+
+
+def _are_of(folder: Path, package: Path) -> bool:
+    """Whether the wheels in ``folder`` are of this very package."""
+    wheel = next(iter(sorted(folder.glob("*.whl"))), None)
+    if wheel is None:
+        return False
+    with opened_wheel(wheel) as archive:
+        info = next(name for name in archive.namelist() if name.endswith(f".dist-info/{DESCRIPTION}"))
+        return bool(json.loads(archive.read(info))["package"]["sha256"] == _stored(package).sha256)
+
+
+def _stored(package: Path) -> StoredArchive:
+    digest = file_digest(package)
+    return stored(LocalFile(package, digest.size, digest.sha256))
+
+
 def package_of(wiring: Wiring, variant: str) -> Path:
     """The variant's package in ``dist``: the full one where there are both. Raises ``NothingToDoError``.
 
@@ -97,7 +129,8 @@ def package_of(wiring: Wiring, variant: str) -> Path:
             f"{wiring.dist} has {has} for {variant}, and wheels are made of one.",
             advice=f"./run build --variant {variant} makes it; ./run wheel PATH names one.",
         )
-    return min(ours, key=lambda one: (one[1].layout, one[0].name))[0]
+    forms = list(Form)  # in the order that build makes them
+    return min(ours, key=lambda one: (one[1].layout, forms.index(form_of(one[0].name))))[0]
 
 
 def make_wheels(wiring: Wiring, package: Path) -> tuple[Path, ...]:
@@ -161,8 +194,7 @@ def _source(wiring: Wiring, package: Path, manifest: Manifest, folder: Path) -> 
             )
     taken = {entry: _relocated(wiring, manifest, folder / entry.path) for entry in replaced(manifest)}
     _require_coverage(manifest, taken)
-    digest = file_digest(package)
-    archive = LocalFile(package, digest.size, digest.sha256)
+    archive = _stored(package)
     page = f"https://github.com/{wiring.project.publish.repository}"
     return _Source(manifest, archive, taken, (folder / OUR_TEXT).read_bytes(), page)
 
@@ -195,26 +227,24 @@ def _wheel(
     """One wheel in ``folder``. What was compressed for the first one ``before`` is not compressed again."""
     manifest, version = source.manifest, source.manifest.onnxruntime.version
     theirs, ours = f"{file.name.partition('-cp')[0]}.dist-info/", f"{info_folder(version)}/"
-    recorded = prove_wheel(file)
-    with ZipFile(file) as archive:
+    with opened_wheel(file) as archive:
+        known = recorded(archive, theirs.rstrip("/"))
         upstream = OfficialWheel(file.name, archive.read(f"{theirs}METADATA").decode())
         wheel = folder / wheel_name(manifest, upstream)
         digests: dict[str, Digest] = {}
-        with wheel.open("wb") as stream:
-            writer = WheelWriter(stream, ours.rstrip("/"))
+        with wheel.open("wb") as stream, WheelWriter(stream, ours.rstrip("/")) as writer:
             instead = {f"{CAPI}{Path(entry.path).name}": copy for entry, copy in source.taken.items()}
             for member in archive.infolist():
                 path = member.filename
-                if path in recorded and not path.startswith(theirs) and path not in instead:
-                    writer.copy(archive, member, recorded[path])
-                    digests[path] = recorded[path]
+                if path in known and not path.startswith(theirs) and path not in instead:
+                    writer.copy(archive, member, known[path])
+                    digests[path] = known[path]
             digests |= _libraries(writer, instead, before)
             texts = _texts(source, upstream, archive, theirs)
             for name, content in texts:
                 digests[f"{ours}{name}"] = writer.add(f"{ours}{name}", content)
             bom = describe_wheel(wheel.name, manifest, official, digests, tuple(source.taken))
             writer.add(f"{ours}{SBOM}", wiring.bom.render(bom))
-            writer.close()
     prove_wheel(wheel)
     return wheel
 
@@ -226,7 +256,7 @@ def _libraries(
     if not before:
         return {path: writer.add(path, copy, EXECUTABLE) for path, copy in instead.items()}
     digests = {path: file_digest(copy) for path, copy in instead.items()}
-    with ZipFile(before[0]) as first:
+    with opened_wheel(before[0]) as first:
         for path, digest in digests.items():
             writer.copy(first, first.getinfo(path), digest)
     return digests
@@ -244,4 +274,4 @@ def _texts(
     for path in LICENCES:
         yield f"licenses/{path}", archive.read(path)
     yield f"licenses/{OUR_LICENCE}", source.licence
-    yield DESCRIPTION, description_json(manifest, to_json(entry_of(manifest, stored(file)))).encode()
+    yield DESCRIPTION, description_json(manifest, to_json(entry_of(manifest, file))).encode()

@@ -13,21 +13,19 @@ from email.parser import HeaderParser
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from zipfile import ZipFile
 
 from packaging.version import Version
 
 from builder.adapters.archive.wheel_file import WheelWriter
-from builder.adapters.wheel import prove_wheel
+from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
 from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import part_file, scratch_folder
-from builder.files.digest import Digest, file_digest
+from builder.files.digest import file_digest
 from builder.files.disk import disk_errors
 from builder.formats import index as index_format
 from builder.formats.index import Index, IndexPackage
 from builder.formats.package_names import CUDA
-from builder.rules.wheel_records import read_rows
 from builder.wheels.distribution import DESCRIPTION, DISTRIBUTION, STEM, info_folder
 from builder.wheels.making import WHEELS
 from builder.wheels.simple_pages import ListedFile, project_html, project_json, root_html, root_json
@@ -98,7 +96,7 @@ def _wheels_in(folder: Path) -> tuple[_Made, ...]:
 
 def _package_of(file: Path) -> IndexPackage:
     """What the wheel says of its package. Raises ``ConfigError`` where it is none of ours."""
-    with ZipFile(file) as archive:
+    with opened_wheel(file) as archive:
         path = f"{'-'.join(file.name.split('-')[:2])}.dist-info/{DESCRIPTION}"
         if path not in archive.namelist():
             raise ValidationError(f"{file} has no {path}: it is no wheel of ./run wheel. Take it away.")
@@ -147,21 +145,19 @@ def _labelled(one: _Made, properties: Mapping[str, Properties], folder: Path) ->
     (label,) = properties
     info = info_folder(one.version)
     wheel = folder / f"{one.file.stem}-{label}.whl"
-    with ZipFile(one.file) as archive, wheel.open("wb") as stream:
-        rows = read_rows(archive.read(f"{info}/RECORD").decode(), one.file.name)
-        writer = WheelWriter(stream, info)
+    with opened_wheel(one.file) as archive, wheel.open("wb") as stream, WheelWriter(stream, info) as writer:
+        known = recorded(archive, info)
         for member in archive.infolist():
-            if row := rows.get(member.filename):
-                writer.copy(archive, member, Digest(member.file_size, row.sha256))
+            if member.filename in known:
+                writer.copy(archive, member, known[member.filename])
         writer.add(f"{info}/{_VARIANT}", variants_json(properties).encode())
-        writer.close()
     prove_wheel(wheel)
     return wheel
 
 
 def _with_metadata(wheel: Path) -> None:
     """Write its METADATA beside a wheel, so that installers need not fetch the wheel to read it."""
-    with ZipFile(wheel) as archive:
+    with opened_wheel(wheel) as archive:
         info = "-".join(wheel.name.split("-")[:2])
         content = archive.read(f"{info}.dist-info/METADATA")
     wheel.with_name(f"{wheel.name}.metadata").write_bytes(content)

@@ -13,7 +13,7 @@ import struct
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from zlib_ng import zlib_ng
@@ -44,6 +44,16 @@ class WheelWriter:
         self._info = info
         self._rows: list[tuple[str, str, str]] = []
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Write RECORD and the zip's directory; after an error, nothing more."""
+        if kind is None:
+            self._close()
+        else:
+            self._zip.fp = None
+
     def copy(self, source: ZipFile, member: ZipInfo, digest: Digest) -> None:
         """Take a member of another wheel as it is compressed there; ``digest`` is of its content."""
         mode = EXECUTABLE if member.external_attr >> 16 & 0o111 else PLAIN
@@ -62,8 +72,7 @@ class WheelWriter:
         self._record(path, digest)
         return digest
 
-    def close(self) -> None:
-        """Write RECORD and the zip's directory."""
+    def _close(self) -> None:
         path, table = f"{self._info}/RECORD", io.StringIO()
         csv.writer(table, lineterminator="\n").writerows([*self._rows, (path, "", "")])
         self._compress(path, io.BytesIO(table.getvalue().encode()), PLAIN)

@@ -23,6 +23,7 @@ OURS = (
     "legacy/Dockerfile",
     ".kit-assembled/Dockerfile",
     "bake/docker-bake.json",
+    "wheels/modern/ortpacks_onnxruntime_gpu-1.23.2-cp312-cp312-manylinux_2_27_x86_64.whl",
 )
 
 SOMEBODYS = (
@@ -32,6 +33,7 @@ SOMEBODYS = (
     "backup.tar.zst",
     "ortpacks-like-but-mine.tar.zst",
     "modern/holiday.jpg",
+    "wheels/mine/numpy-2.0-py3-none-any.whl",
 )
 
 
@@ -43,7 +45,7 @@ def shop(root: Path, dist: Path, engine: object) -> Wiring:
 
 def test_only_our_results_go(root: Path, tmp_path: Path) -> None:
     for name in (*OURS, *SOMEBODYS):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     clean(shop(root, tmp_path, FakeEngine()), caches=False, inputs=False, dry=False)
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
@@ -61,7 +63,7 @@ def test_without_an_engine_the_folder_is_cleaned_all_the_same(root: Path, tmp_pa
 
 def test_a_dry_run_says_what_each_kind_takes_and_removes_nothing(root: Path, tmp_path: Path) -> None:
     for name in (*OURS, *SOMEBODYS):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     (tmp_path / OURS[0]).write_bytes(b"x" * 200_000_000)
     held = (

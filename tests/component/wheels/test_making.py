@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 from builder.builds.wiring import Wiring
 from builder.errors import CheckFailedError, IntegrityError, NothingToDoError, ValidationError
-from builder.wheels.making import make_wheels, wheeled_packages
+from builder.wheels.making import make_missing_wheels, make_wheels, wheeled_packages
 from tests.support.factories import official_wheels as official
 from tests.support.factories.official_wheels import CAPI, PLATFORM, PROVIDER, PYTHONS, write_package
 from tests.support.schemas import schema
@@ -205,3 +205,20 @@ def test_a_variants_package_is_found_in_dist(shop: Wiring) -> None:
         wheeled_packages(shop, [], ["gone.tar.zst"])
     with pytest.raises(NothingToDoError, match="No variant is chosen"):
         wheeled_packages(shop, [], [])
+
+
+def test_build_makes_the_wheels_of_each_variants_first_package_once(shop: Wiring) -> None:
+    package = write_package(shop.dist)
+    thin = write_package(shop.dist, name="ortpacks-modern-1.23.2-cuda12.9-thin-linux-x64")
+    other = write_package(
+        shop.dist, name="ortpacks-directml-1.23.2-win-x64", platform="win-x64", variant="directml"
+    )
+    make_missing_wheels(shop, [package, thin, other])
+    made = {one: one.stat().st_mtime_ns for one in (shop.dist / "wheels").rglob("*.whl")}
+    assert {one.parent.name for one in made} == {"modern"}
+    told = json.loads(members(next(iter(made)))[f"{INFO}/ortpacks.json"])
+    assert told["package"]["name"] == "ortpacks-modern-1.23.2-cuda12.9-linux-x64"
+    make_missing_wheels(shop, [package])
+    assert {one: one.stat().st_mtime_ns for one in made} == made
+    make_missing_wheels(shop, [thin])
+    assert {one: one.stat().st_mtime_ns for one in made} != made

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from builder.adapters.git import GitTags
 from builder.adapters.store import FileStore
 from builder.app.command_line import BASES
+from builder.binary.library_names import is_named_like_a_library
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
 from builder.errors import ToolMissingError, TransferError, ValidationError
@@ -99,14 +100,16 @@ def _write(wiring: Wiring, pins: Mapping[str, Pin]) -> None:
 def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -> None:
     """Write down which GPUs NVIDIA's pinned wheels do not serve, reading those that are not ``known``."""
     project = wiring.project
-    wheels = {wheel.spec: wheel for wheel in (*project.cuda.libraries.values(), project.cudnn.wheel)}
+    seen = [project, *(project.of(variant) for variant in project.variants.values())]
+    wheels = {wheel.spec: wheel for one in seen for wheel in one.bundled}
     unread = [spec for spec in wheels if spec not in known]
     if not unread and known.keys() <= wheels.keys():
         return
     store = wiring.store(parse_lock(wiring.lock_file.read_text(encoding="utf-8"), wiring.lock_file.name))
     found = {spec: tuple(devices) for spec, devices in known.items() if spec in wheels}
     for spec in unread:
-        files = sorted(store.unpack(wheels[spec]).rglob("lib*.so*"))
+        tree = store.unpack(wheels[spec])
+        files = [file for file in sorted(tree.rglob("*")) if is_named_like_a_library(file.name)]
         readings = [read_file(file.name, file, symbols=False) for file in files]
         found[spec] = missing_in([one.coverage for one in readings if one.coverage])
         lacks = " ".join(map(str, found[spec]))

@@ -14,6 +14,7 @@ from pathlib import Path
 from builder.builds.wiring import Wiring
 from builder.errors import BuilderError, ConfigError
 from builder.files.atomic_write import part_file
+from builder.formats.package_names import LINUX
 from builder.project.variants import Project
 
 _RESULTS = "docs/results"
@@ -78,7 +79,9 @@ def _variants(project: Project) -> Iterator[str]:
     for one in project.variants.values():
         sm = " ".join(map(str, one.sm))
         wider = "; 10.3 and 12.1 too" if one.widen else ""
-        yield f"| `{one.name}` | sm_{sm}{wider} | {', '.join(one.generations)} |"
+        where = f", {one.platform}" if one.platform != LINUX else ""
+        toolkit = f", CUDA {one.toolkit}" if one.toolkit else ""
+        yield f"| `{one.name}` | sm_{sm}{wider} | {', '.join(one.generations)}{where}{toolkit} |"
     for one in project.providers.values():
         yield f"| `{one.name}` | none | {one.platform} |"
 

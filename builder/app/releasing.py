@@ -32,7 +32,7 @@ from builder.errors import ConfigError, IntegrityError, NothingToDoError, ToolMi
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
 from builder.formats.oci import OciAddress, is_loopback, is_oci, parse_address
-from builder.formats.package_names import CLIENT, CUDA
+from builder.formats.package_names import CLIENT
 from builder.formats.trust import parse_root, root_name
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project
@@ -396,9 +396,10 @@ def show_matrix(wiring: Wiring, *, as_json: bool, by: str | None) -> None:
 
 
 def matrix_legs(project: Project) -> tuple[MatrixLeg, ...]:
-    """One job for each package, in the order of ``variants.yaml``. Packages without CUDA are repacked."""
+    """One job for each package of ``--all``, in the order of variants.yaml. Official wheels are repacked."""
     origin = project.onnxruntime.origin
-    origins = {one: origin if one.provider == CUDA else Origin.WHEEL for one in project.packages.values()}
+    packages = (one for one in project.packages.values() if one.in_all)
+    origins = {one: Origin.WHEEL if one.is_official else origin for one in packages}
     return tuple(
         MatrixLeg(
             variant=variant.name,

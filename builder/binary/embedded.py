@@ -41,6 +41,7 @@ from builder.binary.elf_headers import (
     stretches,
     strings_of,
 )
+from builder.binary.kinds.pe import Pe
 
 _ORT_SYMBOLS = re.compile(r"VERS_(\d+\.\d+\.\d+)")
 
@@ -157,6 +158,8 @@ _NAME = re.compile(
     rb"lib(?:cudnn_\w{1,80}\.so|nvrtc\.so\.(?:%d|\d{1,4})?|nvrtc-builtins\.so\.(?:\d{1,4}\.\d{1,4})?)\0"
 )
 
+_NAME_OF_DLL = re.compile(rb"(?:cudnn_\w{1,80}|nvrtc[\w-]{1,80})\.dll\0")
+
 _MOST = 64
 """Names that are read at most; real libraries have five."""
 
@@ -164,10 +167,19 @@ _MOST = 64
 def dlopened_names(buffer: Buffer, name: str, elf: Elf) -> tuple[str, ...]:
     """The names as they stand in the bytes of the library of this name, sorted. Raises ``FormatError``."""
     section = _rodata(elf.sections) if name.startswith(_OPENING) else None
-    if section is None:
-        return ()
+    return _names_in_data(_NAME, buffer, section) if section else ()
+
+
+def opened_dlls(buffer: Buffer, name: str, dll: Pe) -> tuple[str, ...]:
+    """The same of a DLL: cuDNN's and NVRTC's data name the DLLs that they open, and themselves."""
+    section = _rodata(dll.sections, _RDATA) if name.startswith(("cudnn", "nvrtc")) else None
+    found = _names_in_data(_NAME_OF_DLL, buffer, section) if section else ()
+    return tuple(one for one in found if one not in {name, dll.soname})
+
+
+def _names_in_data(pattern: Pattern[bytes], buffer: Buffer, section: Section) -> tuple[str, ...]:
     found: set[str] = set()
-    for match in _matches(_NAME, buffer, section):
+    for match in _matches(pattern, buffer, section):
         if match.start() == section.offset or buffer[match.start() - 1] == 0:  # 9.10's graph begins with one
             found.add(match[0][:-1].decode())
         if len(found) == _MOST:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from builder.binary.coverage import LibraryCoverage, cover, is_specialised
 from builder.binary.elf import Elf, read_elf
 from builder.binary.elf_headers import Buffer, FormatError, machine_of
-from builder.binary.embedded import dlopened_names, embedded_version, ort_version
+from builder.binary.embedded import dlopened_names, embedded_version, opened_dlls, ort_version
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
 from builder.binary.kinds.file_kinds import HEAD, FileKind, kind_of
 from builder.binary.kinds.pe import Pe, read_pe
 from builder.binary.kinds.raw_code import RawCode, find_raw
 from builder.binary.kinds.static_library import read_members
-from builder.binary.library_names import NVIDIA, PROVIDER, stem_of
+from builder.binary.library_names import NVIDIA, is_provider
 from builder.binary.payloads.deep import DeepReading, read_payloads
 from builder.findings.finding import Code, Finding, Severity
 from builder.onnxruntime.units import UnitSet, kinds_found
@@ -105,8 +105,9 @@ def read_library(path: str, buffer: Buffer, *, symbols: bool = True, deep: bool 
             reading = replace(reading, dlopens=dlopened_names(buffer, name, elf))
         elif reading.kind is FileKind.DLL:
             dll = read_pe(buffer)
-            version = ort_version(buffer, dll.sections) if _is_provider(path) else None
-            reading = replace(reading, dll=dll, machine=dll.machine, embedded_version=version)
+            version = ort_version(buffer, dll.sections) if is_provider(path) else None
+            opened = opened_dlls(buffer, path.rpartition("/")[2], dll)
+            reading = replace(reading, dll=dll, machine=dll.machine, embedded_version=version, dlopens=opened)
         elif reading.kind is FileKind.ARCHIVE:
             reading = replace(reading, machine=_machine_of_objects(buffer))
         return _with_code(reading, buffer, deep=deep)
@@ -123,7 +124,7 @@ def unreadable(path: str, why: str) -> Reading:
 
 def _kinds(reading: Reading, containers: tuple[Container, ...]) -> tuple[UnitSet, ...]:
     """The sets that units of ORT's provider were compiled for, where they differ in its version."""
-    if not _is_provider(reading.path) or reading.embedded_version is None:
+    if not is_provider(reading.path) or reading.embedded_version is None:
         return ()
     return kinds_found((container.arches(Kind.SASS) for container in containers), reading.embedded_version)
 
@@ -135,11 +136,6 @@ def _machine_of_objects(buffer: Buffer) -> str:
         if kind_of(head) is FileKind.OBJECT:
             return machine_of(head)
     return ""
-
-
-def _is_provider(path: str) -> bool:
-    """Whether it is ORT's CUDA provider, for Linux or Windows."""
-    return stem_of(path.rpartition("/")[2]) == stem_of(PROVIDER)
 
 
 def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from builder.binary.kinds.file_kinds import kind_of
-from builder.formats.package_names import HOSTS, LINUX
+from builder.formats.package_names import HOSTS, LINUX, LINUX_ARM64, WINDOWS
 
 NVIDIA, ONNXRUNTIME = "nvidia", "onnxruntime"
 
@@ -92,10 +92,18 @@ def is_named_like_a_library(name: str) -> bool:
     return _NAME.search(name) is not None
 
 
+def is_provider(path: str) -> bool:
+    """Whether a file of this path is ORT's CUDA provider, for Linux or Windows."""
+    return stem_of(path.rpartition("/")[2]) == stem_of(PROVIDER)
+
+
 HOST = HOSTS[LINUX]
 
 BRIDGE = "libonnxruntime_providers_shared.so"
 
 PROVIDER = "libonnxruntime_providers_cuda.so"
+
+PROVIDERS = {LINUX: PROVIDER, LINUX_ARM64: PROVIDER, WINDOWS: "onnxruntime_providers_cuda.dll"}
+"""File name of the CUDA provider by platform."""
 
 TENSORRT = "libonnxruntime_providers_tensorrt.so"

@@ -247,10 +247,13 @@ def command_of(plan: BuildPlan, wishes: Wishes) -> str:
 
 def _version_flags(plan: BuildPlan) -> Iterator[str]:
     """The flags that determine the ORT version; none where variants.yaml names the wheel."""
-    if plan.variant.wheel is not None:
+    if plan.variant.wheel is not None or (plan.variant.toolkit and plan.base == NO_BASE):
         return
     possible = ("nvidia", "assembled") if plan.base == NO_BASE else (plan.base,)
     bases = plan.project.bases
+    if plan.variant.toolkit:
+        yield f"--base {plan.base}"
+        return
     fitting = [base for base in possible if bases.ort_version(base) == plan.ort_version]
     yield f"--base {(fitting or possible)[0]}"
     if not fitting:

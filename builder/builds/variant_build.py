@@ -41,7 +41,7 @@ from builder.inside import costs
 from builder.pipeline.check import native_sm
 from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.pipeline.image import PLATFORMS
-from builder.pipeline.plan import PROVIDER_IN_WHEEL, Wishes, choose_base, coverage_to_come, plan
+from builder.pipeline.plan import Wishes, choose_base, coverage_to_come, plan, provider_in
 from builder.pipeline.render import render
 from builder.ports import CompileCaches, Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
@@ -111,10 +111,9 @@ class VariantBuild:
     def show_plan(self) -> None:
         """Decide, and report the GPUs that it will run on, the time and the room that it will take."""
         decided = self.plan()
-        if self._is_for_cuda:
-            wheel = self._store.unpack
+        if self._variant.provider == CUDA:
             self._reporter.say(
-                coverage_to_come(decided, lambda: native_sm(wheel(decided.ort_wheel) / PROVIDER_IN_WHEEL))
+                coverage_to_come(decided, lambda: native_sm(provider_in(decided, self._store)))
             )
         self._report_estimate(decided)
         for line in room_lines(self._rooms(decided)):
@@ -227,12 +226,12 @@ class VariantBuild:
         ``RuntimeImage.make`` and ``publish_index`` do.
         """
         platforms = options.platforms or (self._variant.platform,)
-        served = SERVED[self._variant.provider]
+        served = (LINUX,) if self._variant.provider == CUDA else SERVED[self._variant.provider]
         for platform in platforms:
             if platform not in PLATFORMS or platform not in served:
                 raise NothingToDoError(
                     f"{self._variant.name} has no runtime image for {platform}: images are for Linux, "
-                    f"packages for {self._variant.provider} are for {', '.join(served)}."
+                    f"those for {self._variant.provider} for {', '.join(served)}."
                 )
         self._wiring.engine.facts()
         images = [self._on(platform).one_image(options) for platform in platforms]
@@ -261,13 +260,9 @@ class VariantBuild:
         with self._locked():
             return maker.make(package)
 
-    @property
-    def _is_for_cuda(self) -> bool:
-        return self._variant.provider == CUDA
-
     def _require_engine(self) -> None:
-        """Raise ``ToolMissingError`` without an engine, before anything is done; only CUDA needs one."""
-        if self._is_for_cuda:
+        """Raise ``ToolMissingError`` without an engine, before anything is done, where one is needed."""
+        if self._variant.is_tried_here:
             self._wiring.engine.facts()
 
     @cached_property
@@ -322,10 +317,10 @@ class VariantBuild:
 
     def _rooms(self, decided: BuildPlan) -> tuple[Room, ...]:
         wiring, lock = self._wiring, self._wiring.lock
-        rendered = render(decided, lock, wiring.loader) if self._is_for_cuda else NOTHING_RENDERED
+        rendered = render(decided, lock, wiring.loader) if self._variant.is_tried_here else NOTHING_RENDERED
         found = rooms(decided, rendered, lock, self._store, cache=wiring.cache, dist=wiring.dist)
         try:
-            folder = wiring.engine.facts().folder if self._is_for_cuda else None
+            folder = wiring.engine.facts().folder if self._variant.is_tried_here else None
             held = wiring.engine.held() if folder else ()
         except BuilderError:  # what an engine does not tell stops no build
             folder, held = None, ()
@@ -352,7 +347,7 @@ class VariantBuild:
 
     def _tools_to_try(self, decided: BuildPlan) -> CheckTools | None:
         """The tools that check the package; ``None`` for what runs elsewhere, and without an engine."""
-        if self._is_for_cuda:
+        if self._variant.is_tried_here:
             return self._tools(decided.base)
         if self._variant.platform != LINUX:
             return None
@@ -363,7 +358,7 @@ class VariantBuild:
         return self._tools(choose_base(self._wiring.project, self._options.wishes, self._wiring.engine).value)
 
     def _render(self, decided: BuildPlan) -> Rendered:
-        if not self._is_for_cuda:
+        if not self._variant.is_tried_here:
             self._reporter.say(f"{self._variant.name} needs no Dockerfile: {decided.base_reason}")
             return NOTHING_RENDERED
         with self._reporter.step(f"render {self._variant.name}"):

@@ -19,6 +19,7 @@ from builder.config.syntax import read_json, read_yaml
 from builder.errors import CompatibilityError, NothingToDoError, ValidationError
 from builder.findings.finding import errors
 from builder.formats.manifest import ModelRule
+from builder.formats.package_names import LINUX
 from builder.formats.text import nearest
 from builder.gpu.architectures import Arch
 from builder.gpu.table import GENERATION_NUMBERS
@@ -35,14 +36,20 @@ PROJECT = Reader(Project)
 
 _KEYS = [key.name for key in fields(Project)]
 
-_VERSION_PINS = (
+_TOOLKIT_PINS = (
     ("cudnn.wheel", "cudnn.version", "=={}$"),
     ("cuda.libraries.cudart", "cuda.version", "=={}."),
+)
+
+_VERSION_PINS = (
     ("bases.nvidia.source", "bases.nvidia.onnxruntime", "{}"),
     ("bases.assembled.source", "bases.assembled.onnxruntime", "_{}"),
     ("bases.assembled.debs.nvcc", "bases.assembled.nvcc", "_{}."),
 )
-"""A pin's key, the key of the version it must be of, and how it names the version; ``$`` is the pin's end."""
+"""A pin's key, the key of the version it must be of, and how it names the version; ``$`` is the pin's end.
+
+Those of ``_TOOLKIT_PINS`` stand at the top of the file and below each toolkit.
+"""
 
 
 def load_project(text: str, path: str) -> Project:
@@ -52,7 +59,7 @@ def load_project(text: str, path: str) -> Project:
     any is one of shape, else ``ValidationError`` if any is one of a value, else ``CompatibilityError``.
     """
     document = read_yaml(text, path)
-    document.check_format(FORMAT, [key for key in _KEYS if key != "providers"])
+    document.check_format(FORMAT, [key for key in _KEYS if key not in {"providers", "toolkits"}])
     project = document.read(PROJECT)
     for check in (_check_pins, _check_variants, _check_providers, _check_models):
         check(document)
@@ -63,9 +70,9 @@ def load_project(text: str, path: str) -> Project:
 
 
 def pick_variants(project: Project, names: Sequence[str], all_: bool) -> tuple[Variant, ...]:
-    """The packages asked for: all in the file's order, or those named, each once, in the order given.
+    """The packages asked for: all in the file's order, then those named, each once, in the order given.
 
-    Variants come first, then providers.
+    Variants come first, then providers. ``all_`` leaves out those with ``all: false`` that are not named.
 
     Raises ``ValidationError`` for names that are not in the project, ``NothingToDoError`` without a name.
     """
@@ -75,7 +82,8 @@ def pick_variants(project: Project, names: Sequence[str], all_: bool) -> tuple[V
     if not names and not all_:
         known = ", ".join(project.packages)
         raise NothingToDoError(f"No variant is chosen. Name some with --variant ({known}), or give --all.")
-    chosen = project.packages if all_ else dict.fromkeys(names)
+    of_all = [name for name, variant in project.packages.items() if variant.in_all] if all_ else []
+    chosen = dict.fromkeys((*of_all, *names))
     return tuple(project.packages[name] for name in chosen)
 
 
@@ -86,7 +94,12 @@ def _unknown_variant(name: str, project: Project) -> str:
 
 def _check_pins(document: Document) -> None:
     """Report each pin that is of another version than the key beside it says."""
-    for pin_path, version_path, form in _VERSION_PINS:
+    of_toolkits = (
+        (f"toolkits.{name}.{pin}", f"toolkits.{name}.{version}", form)
+        for name in document.keys("toolkits")
+        for pin, version, form in _TOOLKIT_PINS
+    )
+    for pin_path, version_path, form in (*_TOOLKIT_PINS, *_VERSION_PINS, *of_toolkits):
         pin, key = tuple(pin_path.split(".")), tuple(version_path.split("."))
         spec, version = document.text(*pin), document.text(*key)
         if spec and version and form.format(version) not in f"{spec.rpartition('@')[2]}$":
@@ -110,16 +123,34 @@ def _check_variants(document: Document) -> None:
 
 def _check_architectures(document: Document, name: str, sm: tuple[Arch, ...]) -> None:
     place: Location = ("variants", name, "sm")
-    cuda, cudnn, ort = (document.text(key, "version") for key in ("cuda", "cudnn", "onnxruntime"))
-    wheels = [document.text("cuda", "libraries", role) for role in document.keys("cuda", "libraries")] + [
-        document.text("cudnn", "wheel")
-    ]
+    above = _toolkit(document, name)
+    if above is None:
+        return
+    cuda, cudnn = (document.text(*above, key, "version") for key in ("cuda", "cudnn"))
+    ort = document.text(*above, "onnxruntime") if above else document.text("onnxruntime", "version")
+    roles = document.keys(*above, "cuda", "libraries")
+    named = [document.text(*above, "cuda", "libraries", role) for role in roles]
+    platform = document.text("variants", name, "platform") or LINUX
+    pins = (*named, document.text(*above, "cudnn", "wheel"))
+    wheels = [Input.wheel(pin, platform).spec for pin in pins]
     if cuda and cudnn and ort:
         findings = lint(variant=name, sm=sm, cuda=cuda, cudnn=cudnn, ort=ort, nvcc=None)
         findings += hold_libraries(f"variants.{name}.sm", sm, wheels)
         for finding in errors(findings):
             message = f"{finding.code.name} {finding.message}"
             document.report(CompatibilityError, place, message, found=finding.got, allowed=finding.wanted)
+
+
+def _toolkit(document: Document, name: str) -> tuple[str, ...] | None:
+    """Where a variant's toolkit stands: at the top, or below ``toolkits``. ``None`` where it is not there."""
+    toolkit = document.text("variants", name, "cuda")
+    known = document.keys("toolkits")
+    if not toolkit or toolkit in known:
+        return ("toolkits", toolkit) if toolkit else ()
+    hint = nearest(toolkit, known) or "Leave it out for the toolkit of the key cuda."
+    place: Location = ("variants", name, "cuda")
+    document.report(CompatibilityError, place, "no entry of toolkits", allowed=", ".join(known), hint=hint)
+    return None
 
 
 def _check_generations(document: Document, name: str, sm: tuple[Arch, ...], listed: list[str]) -> None:

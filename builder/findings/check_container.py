@@ -60,7 +60,7 @@ FIX = Fixes(
         ),
         "D109": Advice(
             Severity.NOTE,
-            "Packages for NVIDIA GPUs are made for linux-x64 alone.",
+            f"Packages for NVIDIA GPUs are made for {', '.join(SERVED[CUDA])}.",
             "`select` shows what the release has for this system.",
         ),
     }
@@ -136,7 +136,7 @@ def musl(seen: Seen) -> Iterator[Finding]:
 
 
 def unserved_platform(seen: Seen) -> Iterator[Finding]:
-    """D109: the system is not linux-x64."""
+    """D109: the system is none that packages for NVIDIA GPUs are made for."""
     system = seen.system
     if not system.jetson and seen.platform not in SERVED[CUDA]:
         yield FIX.found("D109", f"This system is {seen.platform}.")

@@ -10,7 +10,8 @@ from typing import Callable, Iterator, List, Optional
 from builder.findings.finding import Advice, Finding, Fixes, Severity
 from builder.findings.observed import ABSENT, FORBIDDEN, Outcome, PciCard, Seen
 from builder.formats.manifest import Driver
-from builder.formats.package_names import CUDA, SERVED
+from builder.formats.package_names import CUDA, SERVED, WINDOWS
+from builder.gpu.cuda_toolkits import windows_floor
 from builder.gpu.devices import above_ceiling, below_floor
 
 FIX = Fixes(
@@ -242,6 +243,8 @@ def outside_driver_range(seen: Seen) -> Iterator[Finding]:
 
 
 def _any_package(seen: Seen) -> Optional[Driver]:
+    if seen.platform == WINDOWS:
+        return Driver(windows_floor(CUDA12_FLOOR.floor), None)
     return CUDA12_FLOOR if seen.platform in SERVED[CUDA] else None
 
 

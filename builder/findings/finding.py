@@ -110,7 +110,7 @@ class Code(Enum):
     D106 = "WSL without /dev/dxg"
     D107 = "a Jetson or another Tegra"
     D108 = "musl"
-    D109 = "a system that is not linux-x64"
+    D109 = "a system that no package for NVIDIA GPUs is made for"
     D201 = "no package is installed"
     D202 = "the package in use cannot be found or read"
     D203 = "a file of the package is not as its manifest says"

@@ -38,7 +38,7 @@ PLATFORMS = (LINUX, LINUX_ARM64, WINDOWS, MACOS)
 """The platforms that packages are for, as ``gpu.devices.platform_of`` spells them."""
 
 SERVED: Mapping[str, Tuple[str, ...]] = {
-    CUDA: (LINUX,),
+    CUDA: (LINUX, LINUX_ARM64, WINDOWS),
     CPU: PLATFORMS,
     DIRECTML: (WINDOWS,),
     COREML: (MACOS,),

@@ -37,6 +37,25 @@ _PTX_FLOORS: Tuple[Tuple[Version, str, Version], ...] = (
 """Versions of the PTX ISA, the driver of the first CUDA that has it, and that CUDA."""
 
 
+_ON_WINDOWS = {
+    FLOOR_12: "527.41",
+    "530.30.02": "531.14",
+    "535.54.03": "536.25",
+    "545.23.06": "545.84",
+    FLOOR_ZSTD: "551.61",
+    "555.42.02": "555.85",
+    "565.57.01": "565.90",
+    FLOOR_12_8: "570.65",
+    "575.51.03": "576.02",
+}
+"""The driver for Windows that came with the same CUDA. CUDA 13 names none; branches have the same numbers."""
+
+
+def windows_floor(floor: str) -> str:
+    """The oldest driver for Windows that does what Linux's driver of this version does."""
+    return _ON_WINDOWS.get(floor, floor.partition(".")[0])
+
+
 def ptx_floor(isa: Version) -> Optional[str]:
     """Oldest driver version that compiles PTX of this version; ``None`` for a newer one than we know."""
     return next((floor for known, floor, _ in _PTX_FLOORS if isa <= known), None)

@@ -142,13 +142,16 @@ def needs(version: str) -> OldestTools:
     return next(tools for tools in _OLDEST_TOOLS if version in tools.span)
 
 
-_OPENED = ("libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12")
-"""Of a CUDA 12 provider."""
+_OPENED = {
+    "12": ("libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12"),
+    "13": ("libcudnn.so.9", "libcufft.so.12", "libnvrtc.so.13"),
+}
+"""By CUDA's major version."""
 
 
-def opened_at_run_time(version: str) -> tuple[str, ...]:
-    """What a full CUDA 12 provider of this version opens instead of naming it in NEEDED."""
-    return _OPENED if OPENS_LIBRARIES.holds(version) else ()
+def opened_at_run_time(version: str, cuda: str = "12") -> tuple[str, ...]:
+    """What a full provider of this version, for CUDA 12 or 13, opens instead of naming it in NEEDED."""
+    return _OPENED.get(cuda, ()) if OPENS_LIBRARIES.holds(version) else ()
 
 
 def hold_version(path: str, sm: Sequence[Arch], ort: str, cuda: str, *, compiling: bool) -> Iterator[Finding]:

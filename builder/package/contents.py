@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from builder.binary import library_names
-from builder.binary.library_names import BRIDGE, HOST, PROVIDER, TENSORRT
+from builder.binary.library_names import BRIDGE, HOST, PROVIDER, PROVIDERS, TENSORRT
 from builder.errors import ValidationError
 from builder.formats.package_names import CUDA, DIRECTML, HOSTS, LINUX, LINUX_ARM64, MACOS, WINDOWS, Host
 from builder.project.build_plan import BuildPlan
@@ -43,26 +43,71 @@ MICROSOFT = "microsoft"
 
 _ALWAYS = (OUR_LICENCE, NOTICE, ORT_LICENCE, ORT_NOTICES)
 
-_CUDNN, _CUDNN_GRAPH = "libcudnn.so.9", "libcudnn_graph.so.9"
+_CUDNN_PARTS = ("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops")
 
-_NVIDIA_LIBRARIES = (  # role in variants.yaml, folder in the wheel, library, who needs it
-    ("cudart", "cuda_runtime", "libcudart.so.12", f"{PROVIDER} links it"),
-    ("cublas", "cublas", "libcublas.so.12", f"{PROVIDER} links it"),
-    ("cublas", "cublas", "libcublasLt.so.12", "libcublas.so.12 links it"),
-    ("cufft", "cufft", "libcufft.so.11", f"{PROVIDER} links it"),
-    ("curand", "curand", "libcurand.so.10", f"{PROVIDER} links it"),
-    ("nvrtc", "cuda_nvrtc", "libnvrtc.so.12", f"{_CUDNN_GRAPH} opens it"),
-    ("nvrtc", "cuda_nvrtc", "libnvrtc-builtins.so.{cuda}", "libnvrtc.so.12 opens it"),
-    ("cudnn", "cudnn", _CUDNN, f"{PROVIDER} links it"),
-    *(
-        ("cudnn", "cudnn", f"libcudnn_{part}.so.9", f"{_CUDNN} opens it")
-        for part in ("adv", "cnn", "graph", "ops")
+
+@dataclass(frozen=True)
+class _Spelling:
+    """How NVIDIA's wheels for a platform and a CUDA of this major version call what is in them."""
+
+    folder: str
+    """Of libraries in a wheel; ``{own}`` is the wheel's own part of it."""
+    cudnn: str
+    """Name of cuDNN's libraries; ``{part}`` is empty for the one that opens the others."""
+    names: Mapping[str, tuple[str, ...]]
+    """The libraries by role; ``{cuda}`` is CUDA's version, ``{digits}`` the same without its dot."""
+
+
+_SPELLINGS: Mapping[tuple[bool, str], _Spelling] = {
+    (False, "12"): _Spelling(
+        "nvidia/{own}/lib",
+        "libcudnn{part}.so.9",
+        {
+            "cudart": ("libcudart.so.12",),
+            "cublas": ("libcublas.so.12", "libcublasLt.so.12"),
+            "cufft": ("libcufft.so.11",),
+            "curand": ("libcurand.so.10",),
+            "nvrtc": ("libnvrtc.so.12", "libnvrtc-builtins.so.{cuda}"),
+        },
     ),
-    *(
-        ("cudnn", "cudnn", f"libcudnn_{part}.so.9", f"{_CUDNN_GRAPH} opens it")
-        for part in ("engines_precompiled", "engines_runtime_compiled", "heuristic")
+    (False, "13"): _Spelling(
+        "nvidia/cu13/lib",
+        "libcudnn{part}.so.9",
+        {
+            "cudart": ("libcudart.so.13",),
+            "cublas": ("libcublas.so.13", "libcublasLt.so.13"),
+            "cufft": ("libcufft.so.12",),
+            "curand": ("libcurand.so.10",),
+            "nvrtc": ("libnvrtc.so.13", "libnvrtc-builtins.so.{cuda}"),
+        },
     ),
-)
+    (True, "12"): _Spelling(
+        "nvidia/{own}/bin",
+        "cudnn{part}64_9.dll",
+        {
+            "cudart": ("cudart64_12.dll",),
+            "cublas": ("cublas64_12.dll", "cublasLt64_12.dll"),
+            "cufft": ("cufft64_11.dll",),
+            "nvrtc": ("nvrtc64_120_0.dll", "nvrtc-builtins64_{digits}.dll"),
+        },
+    ),
+}
+"""By whether it is Windows, and CUDA's major version. ONNX Runtime for Windows uses no cuRAND.
+
+Source: the wheels of CUDA 12.9.1, 13.0 and cuDNN 9.10.2, 9.16.0.
+"""
+
+_OWN_FOLDERS = {
+    "cudart": "cuda_runtime",
+    "cublas": "cublas",
+    "cufft": "cufft",
+    "curand": "curand",
+    "nvrtc": "cuda_nvrtc",
+}
+"""A wheel's own folder below ``nvidia``, by role."""
+
+_USERS = ("cudart", "cublas", "cufft", "curand", "cudnn")
+"""The roles of what the CUDA provider links or opens itself. A role's other libraries are for its first."""
 
 _OF_TENSORRT = re.compile(r"lib(?:nvinfer|nvinfer_plugin|nvonnxparser)\.so\.\d+")
 """Of the official provider's NEEDED, 1.21.0 and 1.23.2, by ``readelf``; the plugins are 1.21.0's alone."""
@@ -154,6 +199,11 @@ def _repacked(plan: BuildPlan) -> Iterator[RequiredFile]:
 
 
 def _ort(plan: BuildPlan) -> Iterator[RequiredFile]:
+    if plan.variant.platform == WINDOWS:
+        host = HOSTS[WINDOWS]
+        for name, _, needed_by in (*_REPACKED[WINDOWS], (PROVIDERS[WINDOWS], "", f"{host} opens it")):
+            yield _ort_file(plan, name, (name,), needed_by, compiled=False)
+        return
     version = f"libonnxruntime.so.{plan.ort_version}"
     compiled = plan.origin is Origin.SOURCE
     host_compiled = compiled and plan.host is Host.SOURCE
@@ -192,16 +242,47 @@ def _ort_file(
 
 
 def _nvidia(plan: BuildPlan) -> Iterator[RequiredFile]:
-    for role, folder, pattern, needed_by in _NVIDIA_LIBRARIES:
-        library = pattern.format(cuda=plan.project.cuda.version)
-        yield RequiredFile(
-            path=f"lib/{library}",
-            source=_wheel(plan, role),
-            places=(f"nvidia/{folder}/lib/{library}",),
-            licence=CUDNN_LICENCE if role == "cudnn" else CUDA_LICENCE,
-            vendor=NVIDIA,
-            needed_by=needed_by,
+    platform, cuda = plan.variant.platform, plan.project.cuda.version
+    spelling = _spelling(platform, cuda)
+    main = spelling.cudnn.format(part="")
+    parts = [spelling.cudnn.format(part=f"_{part}") for part in _CUDNN_PARTS]
+    graph = spelling.cudnn.format(part="_graph")
+    for role, patterns in spelling.names.items():
+        names = [one.format(cuda=cuda, digits=cuda.replace(".", "")) for one in patterns]
+        first = f"{PROVIDERS[platform]} needs it" if role in _USERS else f"{graph} opens it"
+        for name in names:
+            needed_by = (
+                first if name == names[0] else f"{names[0]} {'opens' if role == 'nvrtc' else 'needs'} it"
+            )
+            yield _nvidia_file(plan, role, spelling.folder.format(own=_OWN_FOLDERS[role]), name, needed_by)
+    folder = f"nvidia/cudnn/{spelling.folder.rpartition('/')[2]}"
+    for name in (main, *parts):
+        needed_by = (
+            f"{PROVIDERS[platform]} needs it" if name == main else f"{main} opens it, or what it opens"
         )
+        yield _nvidia_file(plan, "cudnn", folder, name, needed_by)
+
+
+def _spelling(platform: str, cuda: str) -> _Spelling:
+    major = cuda.partition(".")[0]
+    found = _SPELLINGS.get((platform == WINDOWS, major))
+    if found is None:
+        raise ValidationError(
+            f"CUDA {cuda} on {platform}: what NVIDIA's wheels for it hold was never looked up",
+            advice="Packages can be had with CUDA 12 and 13 on Linux, and with CUDA 12 on Windows.",
+        )
+    return found
+
+
+def _nvidia_file(plan: BuildPlan, role: str, folder: str, library: str, needed_by: str) -> RequiredFile:
+    return RequiredFile(
+        path=f"lib/{library}",
+        source=_wheel(plan, role),
+        places=(f"{folder}/{library}",),
+        licence=CUDNN_LICENCE if role == "cudnn" else CUDA_LICENCE,
+        vendor=NVIDIA,
+        needed_by=needed_by,
+    )
 
 
 def _nvidia_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
@@ -227,6 +308,6 @@ def _ort_licences(plan: BuildPlan) -> Iterator[RequiredFile]:
 
 def _licence_places(wheel: Input) -> tuple[str, ...]:
     """NVIDIA's wheels have it in ``licenses/`` or, the older ones, beside ``METADATA``."""
-    name, _, version = wheel.spec.partition("==")
+    name, _, version = wheel.requirement.partition("==")
     info = f"{name.replace('-', '_')}-{version}.dist-info"
     return f"{info}/licenses/License.txt", f"{info}/License.txt"

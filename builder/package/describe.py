@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from builder.binary.coverage import LibraryCoverage, Support
 from builder.binary.elf import Elf
+from builder.binary.kinds.pe import Pe
 from builder.binary.library import HostNeeds
-from builder.binary.library_names import PROVIDER
+from builder.binary.library_names import is_provider
 from builder.files.digest import Digest
 from builder.findings.finding import Code, Finding
 from builder.formats.manifest import (
@@ -25,9 +26,9 @@ from builder.formats.manifest import (
     WheelEntry,
 )
 from builder.formats.missing_kernels import cannot_run
-from builder.formats.package_names import Layout
+from builder.formats.package_names import WINDOWS, Layout
 from builder.gpu.architectures import Arch, Capability
-from builder.gpu.cuda_toolkits import driver_window
+from builder.gpu.cuda_toolkits import driver_window, windows_floor
 from builder.onnxruntime.toolchain import tools
 from builder.package.archive import Member
 from builder.package.promise import coverage_entry, coverage_line
@@ -45,8 +46,8 @@ class BinaryReport:
     """The libraries with device code, in the members' order."""
     capabilities: Mapping[Capability, Support]
     """How the whole package runs on each; empty without CUDA."""
-    elf: Mapping[str, Elf]
-    """SONAME, NEEDED and the rest by member path; a file that is no ELF file is not in it."""
+    elf: Mapping[str, Elf | Pe]
+    """SONAME, NEEDED and the rest by member path, of a DLL for CUDA its name and imports."""
     needs: HostNeeds
     """The newest GLIBC and GLIBCXX that any library asks of its host."""
     findings: tuple[Finding, ...]
@@ -56,7 +57,7 @@ class BinaryReport:
     @property
     def provider_sass(self) -> tuple[Arch, ...]:
         """Architectures of the CUDA provider's SASS, from which ``cuda_toolkits.driver_window`` follows."""
-        return next((library.sass for library in self.coverage if library.path.endswith(f"/{PROVIDER}")), ())
+        return next((library.sass for library in self.coverage if is_provider(library.path)), ())
 
     @property
     def compressed(self) -> bool:
@@ -157,7 +158,7 @@ def _as_read(manifest: Manifest, report: BinaryReport) -> Manifest:
         manifest,
         glibc=report.needs.glibc,
         glibcxx=report.needs.glibcxx,
-        driver=_driver(report, manifest.sm, manifest.cuda) if manifest.cuda else None,
+        driver=_driver(report, manifest) if manifest.cuda else None,
         capabilities={str(device): found.value for device, found in report.capabilities.items()},
         coverage=tuple(
             coverage_entry(library.path, library)
@@ -170,16 +171,18 @@ def _as_read(manifest: Manifest, report: BinaryReport) -> Manifest:
     )
 
 
-def _driver(report: BinaryReport, sm: Iterable[str], cuda: str) -> Driver:
-    devices = [Capability(arch.major, arch.minor) for arch in map(Arch.parse, sm)]
+def _driver(report: BinaryReport, manifest: Manifest) -> Driver:
+    devices = [Capability(arch.major, arch.minor) for arch in map(Arch.parse, manifest.sm)]
     compiled = [
         library.isa
         for library in report.coverage
         if library.isa and any(library.support.get(device) is Support.JIT for device in devices)
     ]
     isa = max(compiled, default=None)
-    floor, ceiling = driver_window(report.provider_sass, cuda, isa=isa, compressed=report.compressed)
-    return Driver(floor=floor, ceiling=ceiling)
+    floor, ceiling = driver_window(
+        report.provider_sass, str(manifest.cuda), isa=isa, compressed=report.compressed
+    )
+    return Driver(floor=windows_floor(floor) if manifest.platform == WINDOWS else floor, ceiling=ceiling)
 
 
 def _lines(manifest: Manifest) -> dict[str, str]:

@@ -131,7 +131,7 @@ def _check_bytes(entry: FileEntry, found: Digest | None) -> Iterator[Finding]:
 
 _LIBRARY = re.compile(r"lib/[A-Za-z0-9][A-Za-z0-9._+-]*")
 
-_SOURCE = re.compile(r"wheel:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9][A-Za-z0-9.+]*")
+_SOURCE = re.compile(r"wheel:[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9][A-Za-z0-9.+]*(?:@[a-z0-9-]+)?")
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*\.whl")
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from builder.binary.coverage import LibraryCoverage, Support, combine, sass_everywhere
+from builder.binary.coverage import LibraryCoverage, Support, combine
 from builder.binary.cuobjdump import CuobjdumpError, count_images, disagreements, parse_listings
 from builder.binary.elf import Elf
 from builder.binary.fatbin_format import SECTIONS
 from builder.binary.kinds.file_kinds import FileKind
 from builder.binary.library import HostNeeds, Library, Reading
-from builder.binary.library_names import PROVIDER
+from builder.binary.library_names import PROVIDERS
 from builder.binary.verdict import X86_64
 from builder.errors import IntegrityError
 from builder.files.digest import Digest, file_digest
 from builder.findings.finding import Code, Finding, Severity
-from builder.formats.package_names import CUDA, LINUX
+from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64
 from builder.gpu.architectures import Arch
 from builder.package.archive import BUILT, Member
 from builder.package.describe import BinaryReport
@@ -31,13 +31,25 @@ from builder.pipeline.inspect import read_file, read_foreign_file
 from builder.ports import Inspector, Reporter
 from builder.project.variants import Limits, Variant
 from builder.rules.dependencies import check_closure, needs
-from builder.rules.device_code import by_jit, hold_code, hold_library, hold_provider, known_kinds, names
+from builder.rules.device_code import (
+    by_jit,
+    hold_code,
+    hold_library,
+    hold_provider,
+    known_kinds,
+    names,
+    native_in,
+)
 from builder.rules.dlopen import report_unneeded, unneeded
 from builder.rules.foreign_libraries import check_foreign
 from builder.rules.payloads import hold_kernels
 from builder.rules.symbols import check_linkage
+from builder.rules.windows_imports import ImportingLibrary, check_imports
 
 _LIBRARIES = "lib/"
+
+MACHINES = {LINUX: X86_64, LINUX_ARM64: "aarch64"}
+"""What a library is for, by the platforms of Linux."""
 
 _NOTHING = Elf(sections=(), soname=None, needed=(), runpath="$ORIGIN", rpath=None, glibc=None, glibcxx=None)
 """What is known of a file that cannot be read."""
@@ -63,9 +75,11 @@ def check(
     """
     with reporter.step(f"check {variant.name}"):
         libraries = [member for member in members if member.path.startswith(_LIBRARIES)]
-        if variant.platform != LINUX:
-            return _judge_foreign(libraries, variant)
-        seen = [_read_member(member, inspector, digests.get(member.path)) for member in libraries]
+        if variant.platform not in MACHINES:
+            report = _judge_foreign(libraries, variant)
+            return report if variant.provider != CUDA else _judge_dlls(libraries, variant, limits, report)
+        machine = MACHINES[variant.platform]
+        seen = [_read_member(member, machine, inspector, digests.get(member.path)) for member in libraries]
         report = _judge(seen, variant, limits)
         if leave_out and report.unneeded:
             kept = [one for one in seen if one.member.path not in report.unneeded]
@@ -107,13 +121,30 @@ def _judge_foreign(members: Sequence[Member], variant: Variant) -> BinaryReport:
     )
 
 
+def _judge_dlls(
+    members: Sequence[Member], variant: Variant, limits: Limits, headers: BinaryReport
+) -> BinaryReport:
+    """The report on DLLs for CUDA: ``headers`` is on their headers and versions, here is all the rest."""
+    seen = [_ReadMember(member=one, reading=read_file(one.path, one.file), link=None) for one in members]
+    dlls = {one.member.path: one.reading.dll for one in seen if one.reading.dll is not None}
+    opened = {one.member.path: one.reading.dlopens for one in seen}
+    coverage = tuple(one.reading.coverage for one in seen if one.reading.coverage is not None)
+    findings = (
+        *headers.findings,
+        *(one.reading.problem for one in seen if one.reading.problem is not None),
+        *_hold(seen, variant, limits),
+        *check_imports([ImportingLibrary(path, dll, opened[path]) for path, dll in dlls.items()]),
+    )
+    return replace(headers, coverage=coverage, capabilities=combine(coverage), elf=dlls, findings=findings)
+
+
 def native_sm(library: Path) -> tuple[Arch, ...]:
-    """The architectures a library holds SASS for in every container. Raises ``IntegrityError``."""
+    """The architectures that a provider has SASS for wherever it should. Raises ``IntegrityError``."""
     reading = read_file(library.name, library)
     if reading.problem is not None:
         why = reading.problem.message
         raise IntegrityError(f"{library} cannot be read", cause=why, advice="Remove it and fetch it again.")
-    return sass_everywhere(reading.containers)
+    return native_in(reading.containers, reading.embedded_version)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +155,8 @@ class _ReadMember:
     reading: Reading
     link: str | None
     """Where it leads, if it is a link."""
+    machine: str = X86_64
+    """What an ELF file must be for."""
     disputed: tuple[Finding, ...] = ()
     """Where cuobjdump says otherwise."""
 
@@ -134,17 +167,19 @@ class _ReadMember:
             message = f"{self.reading.kind.value}, and no library for Linux"
             return Finding(code=Code.E001, path=self.member.path, message=message)
         elf = self.reading.elf
-        if elf and elf.machine != X86_64:
-            message = f"for {elf.machine}, not for {X86_64}"
+        if elf and elf.machine != self.machine:
+            message = f"for {elf.machine}, not for {self.machine}"
             return Finding(code=Code.E001, path=self.member.path, message=message)
         return None if self.link and not self.member.file.exists() else self.reading.problem
 
 
-def _read_member(member: Member, inspector: Inspector | None, digest: Digest | None) -> _ReadMember:
+def _read_member(
+    member: Member, machine: str, inspector: Inspector | None, digest: Digest | None
+) -> _ReadMember:
     link = str(member.file.readlink()) if member.file.is_symlink() else None
     reading = read_file(member.path, member.file, deep=member.source == BUILT)
     disputed = tuple(_cross_check(member, reading, inspector, digest)) if inspector else ()
-    return _ReadMember(member=member, reading=reading, link=link, disputed=disputed)
+    return _ReadMember(member=member, reading=reading, link=link, machine=machine, disputed=disputed)
 
 
 def _library(seen: _ReadMember) -> Library:
@@ -188,7 +223,7 @@ def _hold(seen: Sequence[_ReadMember], variant: Variant, limits: Limits) -> Iter
     """Findings on device code, library by library; a missing provider counts as one without code."""
     if variant.provider != CUDA:
         return
-    path = f"{_LIBRARIES}{PROVIDER}"
+    path = f"{_LIBRARIES}{PROVIDERS[variant.platform]}"
     provider = next((one.reading for one in seen if one.member.path == path), Reading(path=path))
     yield from hold_provider(path, provider.containers, variant, limits.extra_sm, provider.embedded_version)
     for one in seen:
@@ -210,7 +245,7 @@ def say_report(report: BinaryReport, variant: Variant, reporter: Reporter) -> No
         devices = [str(device) for device, found in report.capabilities.items() if found is support]
         if devices:
             reporter.say(f"{support.value:<8} on {' '.join(devices)}")
-    if variant.platform == LINUX:
+    if variant.platform in MACHINES:
         glibc, glibcxx = report.needs.glibc or "none", report.needs.glibcxx or "none"
         reporter.say(f"needs    GLIBC {glibc}, GLIBCXX {glibcxx}")
     for finding in report.findings:

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from builder.binary.library_names import PROVIDERS
 from builder.errors import CompatibilityError, ToolMissingError, TransferError
 from builder.findings import finding
 from builder.findings.finding import Code, Finding, Severity
@@ -29,7 +30,8 @@ from builder.rules.toolkits import lint
 
 T = TypeVar("T")
 
-PROVIDER_IN_WHEEL = Path("onnxruntime/capi/libonnxruntime_providers_cuda.so")
+PROVIDERS_IN_WHEELS = {platform: Path("onnxruntime/capi", name) for platform, name in PROVIDERS.items()}
+"""By platform."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +72,22 @@ def plan(
 ) -> BuildPlan:
     """The plan of one variant. Its base decides the ORT version, so all variants of a release share it.
 
-    A package without CUDA needs no store, and the engine only where the base is open and its version counts.
+    A package without CUDA needs no store; one that nothing here can try needs the engine only where the base
+    is open and its version counts.
     ``native_sm`` reads the architectures that every container of a provider library has SASS for. Raises
     ``CompatibilityError`` for a set that the chosen toolchain cannot build, ``TransferError`` for a
     requested base that cannot be reached.
     """
     if wishes.release:
         project = replace(project, bundle=replace(project.bundle, layouts=tuple(Layout)))
-    if variant.provider != CUDA:
+    project = project.of(variant)
+    if variant.is_official:
         decided = _repack(project, variant, wishes, engine)
+        if variant.provider == CUDA:
+            _require_served(decided, native_sm(provider_in(decided, store)))
         _report_decisions(decided, reporter)
-        if idle := _for_cuda_alone(wishes):
-            reporter.say(f"note     {', '.join(idle)}: for CUDA packages alone, not for {variant.name}")
+        if idle := _for_compiled_alone(wishes):
+            reporter.say(f"note     {', '.join(idle)}: for what is compiled, which {variant.name} is not")
         return decided
     variant = replace(variant, widen=variant.widen or wishes.widen)
     read = cache(native_sm)
@@ -93,11 +99,10 @@ def plan(
         wishes,
         wheel,
         patches=_missing_patches(project, wishes, base.value),
-        native_sm=lambda: read(store.unpack(wheel) / PROVIDER_IN_WHEEL),
+        native_sm=lambda: read(store.unpack(wheel) / PROVIDERS_IN_WHEELS[variant.platform]),
     )
     decided = widened(decide(project, variant, wishes, base, origin))
-    bundled = (*project.cuda.libraries.values(), project.cudnn.wheel)
-    unread = hold_read(wheel.spec for wheel in bundled)
+    unread = hold_read(wheel.spec for wheel in project.bundled)
     warnings = [*_lint(decided), *_reach_findings(decided, store, read), *unread]
     _report_decisions(decided, reporter)
     for warning in warnings:
@@ -119,13 +124,19 @@ def _report_decisions(decided: BuildPlan, reporter: Reporter) -> None:
 
 
 def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> BuildPlan:
-    """The plan of a package without CUDA, which is its official wheel repacked."""
+    """The plan of a package that is an official wheel repacked."""
     wheel = variant.wheel or _of_the_release(project, variant, wishes, engine)
+    tried = variant.is_tried_here
+    base = (
+        choose_base(project, wishes, engine)
+        if tried
+        else Decision(value=NO_BASE, reason="nothing is compiled")
+    )
     return BuildPlan(
         project=project,
         variant=variant,
-        base=NO_BASE,
-        base_reason="nothing is compiled",
+        base=base.value,
+        base_reason=base.reason,
         origin=Origin.WHEEL,
         origin_reason=f"{wheel.requirement} holds the {variant.provider} provider for {variant.platform}",
         profile=None,
@@ -135,7 +146,19 @@ def _repack(project: Project, variant: Variant, wishes: Wishes, engine: Engine) 
     )
 
 
-def _for_cuda_alone(wishes: Wishes) -> list[str]:
+def _require_served(decided: BuildPlan, held: Sequence[Arch]) -> None:
+    """Raise ``CompatibilityError`` where the wheel lacks native code for an architecture of the set."""
+    variant = decided.variant
+    missing = _missing(replace(variant, widen=False), held)
+    if missing:
+        raise CompatibilityError(
+            f"variants.{variant.name}.sm: {decided.ort_wheel.spec} is too little for it",
+            cause=f"it lacks native code for {', '.join(missing)} and holds {sm_names(held)}",
+            advice=f"Nothing is compiled for {variant.name}: change the set.",
+        )
+
+
+def _for_compiled_alone(wishes: Wishes) -> list[str]:
     """The flags among ``wishes`` that change nothing about a package that is a wheel repacked."""
     given = {
         "--origin source": wishes.origin is Origin.SOURCE,
@@ -147,9 +170,14 @@ def _for_cuda_alone(wishes: Wishes) -> list[str]:
 
 
 def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: Engine) -> Input:
-    """The wheel of the CUDA packages' version. The engine is asked only where the base is open."""
+    """The wheel of the toolkit's or the release's version. Only where the base is open an engine is asked."""
+    if variant.toolkit:
+        return ort_wheel(project.toolkits[variant.toolkit].ort_version, variant.platform)
     base = choose_base(project, wishes, engine).value if wishes.base == "auto" else wishes.base
-    return provider_wheel(variant, _released(project, wishes, base))
+    version = _released(project, wishes, base)
+    return (
+        ort_wheel(version, variant.platform) if variant.provider == CUDA else provider_wheel(variant, version)
+    )
 
 
 def _released(project: Project, wishes: Wishes, base: str) -> str:
@@ -245,8 +273,13 @@ def _reach_findings(
     """The findings C012, from the wheel's code or the code that will be compiled."""
     sm = decided.variant.sm
     if decided.origin is Origin.WHEEL:
-        return hold_reach(decided, native_sm(store.unpack(decided.ort_wheel) / PROVIDER_IN_WHEEL))
+        return hold_reach(decided, native_sm(provider_in(decided, store)))
     return () if refused(sm, decided.ort_version) else hold_reach(decided, made(sm, decided).sass)
+
+
+def provider_in(decided: BuildPlan, store: Store) -> Path:
+    """The CUDA provider in the unpacked wheel of a plan; the wheel is fetched where it is not here."""
+    return store.unpack(decided.ort_wheel) / PROVIDERS_IN_WHEELS[decided.variant.platform]
 
 
 def coverage_to_come(decided: BuildPlan, native_sm: Callable[[], Sequence[Arch]]) -> str:
@@ -256,8 +289,7 @@ def coverage_to_come(decided: BuildPlan, native_sm: Callable[[], Sequence[Arch]]
     """
     project = decided.project
     sass = native_sm() if decided.origin is Origin.WHEEL else made(decided.variant.sm, decided).sass
-    wheels = (*project.cuda.libraries.values(), project.cudnn.wheel)
-    lacking = {device for wheel in wheels for device in MISSING.get(wheel.spec, ())}
+    lacking = {device for wheel in project.bundled for device in MISSING.get(wheel.spec, ())}
     reached = [device for device in CAPABILITIES if any(runs_sass(arch, device) for arch in sass)]
     found = [device for device in reached if device not in lacking]
     return (

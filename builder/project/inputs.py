@@ -151,6 +151,6 @@ TEST_INPUTS = (
 """The self-test's three models, and what our tests run: onnx's backend tests of ORT 1.21's opset."""
 
 
-def ort_wheel(version: str) -> Input:
+def ort_wheel(version: str, platform: str = LINUX) -> Input:
     """The official GPU wheel of an ORT version."""
-    return Input.wheel(f"onnxruntime-gpu=={version}")
+    return Input.wheel(f"onnxruntime-gpu=={version}", platform)

@@ -201,6 +201,8 @@ VariantName = Annotated[
     ),
 ]
 
+ToolkitName = Annotated[str, TextForm("a toolkit's name", "[1-9][0-9]", "CUDA's major version: 13")]
+
 DependencyName = Annotated[
     str, TextForm("a FetchContent name", "[a-z][a-z0-9_]*", "lower case letters, digits and _")
 ]

@@ -102,6 +102,16 @@ class Cudnn(ProjectSection):
 
 
 @dataclass(frozen=True)
+class Toolkit(ProjectSection):
+    """Another CUDA toolkit: official wheels that were compiled with it are repacked."""
+
+    ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
+    """Version of the official wheels, onnxruntime-gpu."""
+    cuda: Cuda
+    cudnn: Cudnn
+
+
+@dataclass(frozen=True)
 class NvidiaBase(ProjectSection):
     """The release base: NVIDIA's own devel image, ORT's source by git tag."""
 
@@ -200,11 +210,25 @@ class Variant:
     """What a package without CUDA is made of; ``None``: ``onnxruntime`` of the version of its base."""
     widen: bool = False
     """Whether it promises every capability that plain code for ``sm`` runs on (``onnxruntime.widening``)."""
+    toolkit: str | None = None
+    """The entry of ``toolkits`` whose libraries it has; ``None`` for those of ``cuda`` and ``cudnn``."""
+    in_all: bool = True
+    """Whether ``--all`` and the release's matrix have it; else it is made where it is named."""
+
+    @property
+    def is_official(self) -> bool:
+        """Whether it is an official wheel repacked, whatever is asked for: nothing is compiled for it."""
+        return self.provider != CUDA or self.platform != LINUX or self.toolkit is not None
+
+    @property
+    def is_tried_here(self) -> bool:
+        """Whether an engine of this machine's kind has a part in it: packages for CUDA on linux-x64."""
+        return self.provider == CUDA and self.platform == LINUX
 
     @property
     def folder(self) -> str:
         """Name of its folder in ``dist``, and of the lock on that."""
-        return f"{self.name}-arm64" if self.platform == LINUX_ARM64 else self.name
+        return f"{self.name}-arm64" if self.platform == LINUX_ARM64 and self.provider == CPU else self.name
 
 
 @dataclass(frozen=True)
@@ -217,6 +241,12 @@ class CompiledEntry(ProjectSection):
     """The GPU generations that these architectures are."""
     widen: kinds.Flag = False
     """true: the package runs wherever plain code for the set does, whatever ORT's CMake makes of it."""
+    platform: Annotated[str, kinds.one_of(SERVED[CUDA])] = LINUX
+    """What the package runs on; for another platform than linux-x64 the official wheel is repacked."""
+    toolkit: Annotated[kinds.ToolkitName | None, Field(alias="cuda")] = None
+    """The entry of toolkits whose official wheel is repacked; without it the toolkit is that of cuda."""
+    in_all: Annotated[kinds.Flag, Field(alias="all")] = True
+    """false: `--all` leaves it out, `--variant` makes it."""
 
 
 @dataclass(frozen=True)
@@ -261,7 +291,16 @@ class ProviderEntries(ProjectSection):
 
 def _variants(entries: Mapping[str, CompiledEntry]) -> dict[str, Variant]:
     return {
-        name: Variant(name, entry.sm, entry.generations, widen=entry.widen) for name, entry in entries.items()
+        name: Variant(
+            name,
+            entry.sm,
+            entry.generations,
+            platform=entry.platform,
+            widen=entry.widen,
+            toolkit=entry.toolkit,
+            in_all=entry.in_all,
+        )
+        for name, entry in entries.items()
     }
 
 
@@ -400,6 +439,33 @@ class Project(ProjectSection):
         field(default_factory=dict)
     )
     """Packages for machines without a fitting NVIDIA GPU, by name."""
+    toolkits: Annotated[Mapping[kinds.ToolkitName, Toolkit], kinds.NamedEntries] = field(default_factory=dict)
+    """Toolkits beside cuda, by CUDA's major version: variants that name one are official wheels repacked."""
+
+    def of(self, variant: Variant) -> Project:
+        """The project with the CUDA libraries and cuDNN of a variant, from wheels for its platform."""
+        if variant.provider != CUDA:
+            return self
+        found: Toolkit | Project = self.toolkits[variant.toolkit] if variant.toolkit else self
+        platform = variant.platform
+        libraries = {
+            role: Input.wheel(wheel.requirement, platform) for role, wheel in found.cuda.libraries.items()
+        }
+        cudnn = Input.wheel(found.cudnn.wheel.requirement, platform)
+        return replace(
+            self, cuda=replace(found.cuda, libraries=libraries), cudnn=replace(found.cudnn, wheel=cudnn)
+        )
+
+    def official_versions(self, variant: Variant) -> tuple[str, ...]:
+        """The versions of the official GPU wheel that a variant can be made of, by what is asked for."""
+        if variant.toolkit:
+            return (self.toolkits[variant.toolkit].ort_version,)
+        return (self.onnxruntime.version, self.bases.nvidia.ort_version, self.bases.assembled.ort_version)
+
+    @property
+    def bundled(self) -> tuple[Input, ...]:
+        """NVIDIA's wheels: those of CUDA's libraries, and cuDNN's."""
+        return (*self.cuda.libraries.values(), self.cudnn.wheel)
 
     @property
     def packages(self) -> Mapping[str, Variant]:
@@ -437,11 +503,19 @@ def wanted_inputs(project: Project) -> tuple[Input, ...]:
     """Every input that any variant on any base can need, and those of the tests, sorted by key."""
     bases = project.bases
     versions = {project.onnxruntime.version, bases.nvidia.ort_version, bases.assembled.ort_version}
+    official = [one for one in project.variants.values() if one.is_official]
     variants = {*project.providers.values()}
     variants |= {on_platform(one, LINUX_ARM64) for one in variants if one.platform == LINUX}
     providers = (provider_wheel(variant, version) for variant in variants for version in versions)
     images = (Input.wheel(wheel.spec, LINUX_ARM64) for wheel in project.image.wheels.values())
-    found = {*_named(project), *map(ort_wheel, versions), *providers, *images, *TEST_INPUTS}
+    repacked = (
+        ort_wheel(version, variant.platform)
+        for variant in official
+        for version in project.official_versions(variant)
+    )
+    bundled = (wheel for variant in official for wheel in project.of(variant).bundled)
+    own = {*_named(replace(project, toolkits={})), *map(ort_wheel, versions)}
+    found = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS}
     return tuple(sorted(found, key=lambda item: item.key))
 
 

@@ -14,8 +14,9 @@ from builder.files.digest import LocalFile
 from builder.findings.finding import Code, Finding
 from builder.formats.index import Index
 from builder.formats.manifest import Manifest
-from builder.formats.package_names import CHECKSUMS, CUDA, INDEX, Profile, form_of
+from builder.formats.package_names import CHECKSUMS, INDEX, Profile, form_of
 from builder.formats.parts import StoredFile
+from builder.gpu.cuda_toolkits import version_of
 from builder.project.build_plan import BuildPlan, package_name
 from builder.project.inputs import LOCK_MISSING, Lock
 from builder.project.variants import Origin, base_inputs
@@ -178,16 +179,22 @@ def _unknown_base(name: str, base: str) -> Finding:
 
 
 def _check_versions(candidates: Sequence[Candidate]) -> Iterator[Finding]:
-    # Packages for other providers are official builds, and DirectML's has versions of its own.
-    manifests = [item.manifest for item in candidates if item.manifest.provider == CUDA]
-    for what, found in (
-        ("ONNX Runtime", {manifest.onnxruntime.version for manifest in manifests}),
-        ("CUDA", {manifest.cuda for manifest in manifests if manifest.cuda}),
-        ("cuDNN", {manifest.cudnn for manifest in manifests if manifest.cudnn}),
-    ):
-        if len(found) > 1:
-            advice = "Build all variants of one version, or pass --allow-mixed."
-            yield Finding(Code.R010, "the release", advice, f"one {what} version", ", ".join(sorted(found)))
+    """R010 for each CUDA: its packages are alike but for their GPUs, and a client chooses by these alone.
+
+    Packages for other providers are official builds, and DirectML's has versions of its own.
+    """
+    manifests = [item.manifest for item in candidates]
+    for number in sorted({version_of(one.cuda)[0] for one in manifests if one.cuda}):
+        alike = [one for one in manifests if one.cuda and version_of(one.cuda)[0] == number]
+        for what, found in (
+            ("ONNX Runtime", {one.onnxruntime.version for one in alike}),
+            ("CUDA", {one.cuda for one in alike if one.cuda}),
+            ("cuDNN", {one.cudnn for one in alike if one.cudnn}),
+        ):
+            if len(found) > 1:
+                advice = "Build all variants of one version, or pass --allow-mixed."
+                wanted = f"one {what} version for CUDA {number}"
+                yield Finding(Code.R010, "the release", advice, wanted, ", ".join(sorted(found)))
 
 
 def _check_twins(candidates: Sequence[Candidate]) -> Iterator[Finding]:

@@ -23,8 +23,9 @@ from builder.formats import index as index_format
 from builder.formats import parts as parts_format
 from builder.formats.index import Index, StoredArchive, build_index
 from builder.formats.manifest import FileEntry, Manifest
-from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, CLIENT, CUDA, INDEX, PARTS_SUFFIX
+from builder.formats.package_names import ARCHIVE_SUFFIXES, CHECKSUMS, CLIENT, INDEX, PARTS_SUFFIX
 from builder.formats.trust import TARGETS, root_name
+from builder.gpu.cuda_toolkits import version_of
 from builder.package.archive import Archive, Checksums, manifest_of
 from builder.package.contents import NOTICE, SBOM
 from builder.pipeline.render import template_environment
@@ -127,10 +128,11 @@ def release_tag(directory: Path, project: Project, archive: Archive, tag: str | 
 
 
 def versions_of(manifests: Iterable[Manifest]) -> set[str]:
-    """The ORT versions of a release's CUDA packages, or of all packages where none is for CUDA."""
+    """The ORT versions of a release's packages for its oldest CUDA, or of all where none is for CUDA."""
     found = list(manifests)
-    cuda = {manifest.onnxruntime.version for manifest in found if manifest.provider == CUDA}
-    return cuda or {manifest.onnxruntime.version for manifest in found}
+    oldest = min((version_of(manifest.cuda)[0] for manifest in found if manifest.cuda), default=None)
+    of_it = (one for one in found if oldest is None or (one.cuda and version_of(one.cuda)[0] == oldest))
+    return {manifest.onnxruntime.version for manifest in of_it}
 
 
 def tag_of(project: Project, wanted: str | None, versions: set[str]) -> str:
@@ -181,10 +183,11 @@ def prepare(
     sums = ports.checksums.read(directory)
     listed = {name: digest for name, digest in sums.items() if not _made_anew(name)}
     files = [_local_file(path) for path in _release_files(directory, archives, listed)]
+    of_all = [name for name, variant in project.packages.items() if variant.in_all]
     candidates, findings = _candidates([file for file in files if file.path in archives], ports)
     findings += check_files(files, {**listed, **_client_line(files)})
     findings += check_packages(candidates, options.allow)
-    findings += [] if options.allow.partial else check_complete(candidates, project.packages)
+    findings += [] if options.allow.partial else check_complete(candidates, of_all)
     require(findings, what)
     versions = versions_of(item.manifest for item in candidates)
     tag = tag_of(project, options.tag, versions)

@@ -22,7 +22,8 @@ from builder.rules.dlopen import dlopened_files
 
 HOST_LIBRARIES = frozenset(
     {
-        *("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"),
+        *("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"),
+        *("ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"),
         *("libstdc++.so.6", "libgcc_s.so.1"),
         "libcuda.so.1",  # the driver's, never bundled
     }

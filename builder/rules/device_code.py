@@ -9,7 +9,7 @@ from builder.binary.fatbin_format import Container, Kind
 from builder.binary.library_names import must_hold_code
 from builder.findings.finding import Code, Finding, Severity
 from builder.gpu.architectures import Arch, Capability
-from builder.onnxruntime.units import UnitSet, explained_by, kinds_asked
+from builder.onnxruntime.units import UnitSet, explained_by, kinds_asked, kinds_found
 from builder.project.variants import Variant
 
 
@@ -37,10 +37,27 @@ def hold_provider(
         return
     held = [container.arches(Kind.SASS) for container in containers]
     found = frozenset().union(*held)
-    kinds = kinds_asked((*variant.sm, *_widening(variant, found)), version, held)
+    kinds = _kinds((*variant.sm, *_widening(variant, found)), version, held)
     for arch in variant.sm:
         yield from _missing(path, _meant(containers, arch, kinds) or containers, arch, variant)
     yield from _surplus(path, found, variant, extra, kinds)
+
+
+def native_in(containers: Sequence[Container], version: str | None) -> tuple[Arch, ...]:
+    """The architectures with SASS in every container of a provider that is meant for them, sorted."""
+    held = [container.arches(Kind.SASS) for container in containers]
+    kinds = kinds_found(held, version) if version else ()
+    parts = [kind for kind in kinds if kind.sass != kinds[0].sass]
+    whole = [one for one in held if not explained_by(one, parts)]
+    return tuple(sorted(frozenset.intersection(*whole))) if whole else ()
+
+
+def _kinds(sm: Sequence[Arch], version: str | None, held: Sequence[frozenset[Arch]]) -> Sequence[UnitSet]:
+    """The kinds of units by the set, else by what an official build holds, whose list is another."""
+    asked = kinds_asked(sm, version, held)
+    found = kinds_found(held, version) if version else ()
+    explains_all = [kinds for kinds in (asked, found) if all(explained_by(one, kinds) for one in held)]
+    return explains_all[0] if explains_all else asked
 
 
 def _widening(variant: Variant, found: Iterable[Arch]) -> tuple[Arch, ...]:

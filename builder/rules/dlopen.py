@@ -17,8 +17,6 @@ from builder.onnxruntime.versions import OPENS_LIBRARIES, opened_at_run_time
 
 _CUDART = "libcudart.so."
 
-_CUDART_12 = f"{_CUDART}12"
-
 _BUILTINS = "libnvrtc-builtins.so."
 
 _UNFINISHED = (".", ".%d")
@@ -63,10 +61,11 @@ def dlopens_are_known(library: Library) -> bool:
 
 
 def _by_table(library: Library) -> Sequence[str]:
-    """What a CUDA provider of this version opens without naming it in its bytes; known for CUDA 12 alone."""
-    if library.name != PROVIDER or library.embedded_version is None or _CUDART_12 not in library.elf.needed:
+    """What a CUDA provider of this version opens without naming it in its bytes; known for CUDA 12 and 13."""
+    linked = [name for name in library.elf.needed if name.startswith(_CUDART)]
+    if library.name != PROVIDER or library.embedded_version is None or len(linked) != 1:
         return ()
-    return opened_at_run_time(library.embedded_version)
+    return opened_at_run_time(library.embedded_version, linked[0].removeprefix(_CUDART))
 
 
 def _file_of(name: str, library: Library, names: AbstractSet[str]) -> str:

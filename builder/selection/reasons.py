@@ -18,6 +18,8 @@ from builder.gpu.devices import Device, above_ceiling, below_floor
 
 PARTIAL = "partial"
 
+_CUDA = re.compile(r"-cuda(\d{1,3})\.")
+
 RUNS = (NATIVE, JIT)
 """Best first."""
 
@@ -54,8 +56,16 @@ def gpus_refusal(package: IndexPackage, devices: Iterable[Device]) -> str:
     return "; ".join(found) or "no NVIDIA GPU was found"
 
 
+def cuda_of(package: IndexPackage) -> int:
+    """The major version of a package's CUDA, which its name tells; 0 without."""
+    found = _CUDA.search(package.name)
+    return int(found[1]) if found else 0
+
+
 def runs_too(package: IndexPackage, chosen: IndexPackage) -> str:
-    """Why of two packages that would serve alike the other one was chosen: by size, then by name."""
+    """Why of two packages that would serve alike the other one was chosen: by CUDA, by size, then by name."""
+    if cuda_of(package) < cuda_of(chosen):
+        return f"it runs too, {chosen.name} is for CUDA {cuda_of(chosen)}, which this driver runs"
     why = "is smaller" if chosen.size < package.size else "goes first by its name"
     return f"it runs too, {chosen.name} {why}"
 

@@ -3,8 +3,9 @@
 One process can load one package, and GPUs of several generations may need several. The rule: a package that
 runs every operator goes before one that does not (``cannot_run``); then the package that serves the most GPU
 memory natively; of equals the one with the most GPUs; then the same by just-in-time compilation; then the
-smaller archive, then the name. Memory stands for what a GPU is worth: it decides which
-models fit, and larger cards are the faster ones. Memory that is not known counts as 0, its GPU counts.
+newer CUDA, whose ONNX Runtime is newer too; then the smaller archive, then the name. Memory stands for what a
+GPU is worth: it decides which models fit, and larger cards are the faster ones. Memory that is not known
+counts as 0, its GPU counts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Iterable, Optional, Sequence, Tuple
 from builder.formats.index import IndexPackage
 from builder.gpu.compatibility import JIT, NATIVE
 from builder.gpu.devices import Device
-from builder.selection.reasons import lacking, refusal, support_of
+from builder.selection.reasons import cuda_of, lacking, refusal, support_of
 
 _WHY_NO_LINE = (
     "The line is not given here: not every UUID is known, and numbers are not reliable, for CUDA begins with "
@@ -54,11 +55,20 @@ class Served:
         return (self.native.mib, len(self.native.devices), self.jit.mib, len(self.jit.devices))
 
     @property
-    def rank(self) -> Tuple[int, int, int, int, int, int, str]:
+    def rank(self) -> Tuple[int, int, int, int, int, int, int, str]:
         """The module's rule as a sort key: the least is the best."""
         native, natives, jit, jits = self.worth
         package = self.package
-        return (lacking(package), -native, -natives, -jit, -jits, package.size, package.name)
+        return (
+            lacking(package),
+            -native,
+            -natives,
+            -jit,
+            -jits,
+            -cuda_of(package),
+            package.size,
+            package.name,
+        )
 
     def _by_memory(self, device: Device) -> Tuple[int, bool, int, str, str]:
         jit = support_of(self.package, device) == JIT

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from builder.builds.wiring import Wiring
-from builder.pipeline.plan import PROVIDER_IN_WHEEL
+from builder.formats.package_names import LINUX
+from builder.pipeline.plan import PROVIDERS_IN_WHEELS
 from builder.project.inputs import ort_wheel
 from tests.doubles.github import GitHubDouble
 from tests.support import ROOT
@@ -98,7 +99,7 @@ def test_the_wrong_provider_never_gets_into_a_package(
     old = tmp_path / legacy_package.name
     old.write_bytes(b"an older package")
     shop = Wiring(ROOT)
-    official = shop.store(shop.lock).unpack(ort_wheel("1.21.0")) / PROVIDER_IN_WHEEL
+    official = shop.store(shop.lock).unpack(ort_wheel("1.21.0")) / PROVIDERS_IN_WHEELS[LINUX]
     shutil.copy2(official, tmp_path / "legacy" / "artifact" / official.name)
     flags = ("--variant", "legacy", "--profile", "minimal", "--base", "assembled", "--dist", tmp_path)
     done = invoke("bundle", *flags)

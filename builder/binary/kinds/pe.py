@@ -43,6 +43,8 @@ _FULL_NAMES = {name[:8]: name for name in (".nv_fatbin", "__nv_relfatbin", ".nvF
 
 _MOST_LIBRARIES, _LONGEST_NAME = 1 << 10, 1 << 10
 
+_MOST_EXPORTS = 1 << 16
+
 _BY_OFFSET = 1
 """Attribute of a delayed import whose names are told from the library's start; very old ones add its base."""
 
@@ -61,6 +63,8 @@ class Pe:
     """Its own name, as its export directory has it."""
     needed: tuple[str, ...]
     """What it imports, at once or delayed, in the file's order."""
+    forwards: tuple[str, ...] = ()
+    """The libraries that its exports lead on to: whoever asks for such a name loads them."""
 
 
 def is_pe_head(head: bytes) -> bool:
@@ -100,26 +104,28 @@ class _Reader:
         self._machine = _MACHINES[machine]
         self._optional_at = at + _FILE_HEADER.size
         self._optional = self._bytes(self._optional_at, size, "the optional header")
-        self._base, self._directories = self._read_optional()
+        self._base, self._directories, self._sizes = self._read_optional()
         self._sections = tuple(self._read_sections(self._optional_at + size, count))
 
     def read(self) -> Pe:
-        return Pe(self._sections, self._machine, self._own_name(), tuple(dict.fromkeys(self._imports())))
+        imports, forwards = (tuple(dict.fromkeys(names)) for names in (self._imports(), self._forwards()))
+        return Pe(self._sections, self._machine, self._own_name(), imports, forwards)
 
     def _bytes(self, at: int, size: int, what: str) -> bytes:
         if at + size > len(self._buffer):
             raise PeError(f"truncated: {what} ends at {at + size:,}, the file at {len(self._buffer):,}", at)
         return bytes(self._buffer[at : at + size])
 
-    def _read_optional(self) -> tuple[int, Sequence[int]]:
-        """The base address, and the address of each directory."""
+    def _read_optional(self) -> tuple[int, Sequence[int], Sequence[int]]:
+        """The base address, and the address and size of each directory."""
         magic = int.from_bytes(self._optional[:2], "little")
         form, first = _OPTIONAL.get(magic, ("", 0))
         if not form or len(self._optional) < first:
             raise PeError(f"no usable optional header (magic {magic:#06x})", self._optional_at)
         base, count = struct.unpack_from(form, self._optional)
         whole = self._optional[first : first + 8 * min(count, (len(self._optional) - first) // 8)]
-        return base, [address for address, _size in struct.iter_unpack("<II", whole)]
+        directories = list(struct.iter_unpack("<II", whole))
+        return base, [address for address, _size in directories], [size for _address, size in directories]
 
     def _read_sections(self, at: int, count: int) -> Iterator[Section]:
         table = self._bytes(at, count * 40, "the table of sections")
@@ -141,6 +147,19 @@ class _Reader:
     def _own_name(self) -> str | None:
         table = self._directory(_EXPORT)
         return self._name(int.from_bytes(self._at(table, 40)[12:16], "little")) if table else None
+
+    def _forwards(self) -> Iterator[str]:
+        """The library of each export whose address lies in the directory: there stands ``DLL.name``."""
+        table = self._directory(_EXPORT)
+        if not table:
+            return
+        end = table + self._sizes[_EXPORT]
+        count, addresses = struct.unpack_from("<I4xI", self._at(table, 40), 20)
+        if count > _MOST_EXPORTS:
+            raise PeError(f"{count:,} exports, and Windows counts them with 16 bits", table)
+        for (address,) in struct.iter_unpack("<I", self._at(addresses, 4 * count) if count else b""):
+            if table <= address < end:
+                yield f"{self._name(address).rpartition('.')[0]}.dll"
 
     def _imports(self) -> Iterator[str]:
         for entry in self._entries(_IMPORT, "<12xI4x"):

@@ -37,7 +37,7 @@ from builder.formats.text import amount
 SPARE_BYTES = 64 * 2**20
 """Left free beyond what the package needs."""
 
-_SOURCE = re.compile(r"wheel:([A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!]*)")
+_SOURCE = re.compile(r"wheel:([A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!]*)(?:@[a-z0-9-]+)?")
 
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*-([a-z0-9_]+)(?:\.[a-z0-9_.]+)?\.whl")
 

@@ -16,6 +16,7 @@ import ctypes
 import glob
 import json
 import os
+import sys
 from typing import Dict, List, Optional
 
 API_VERSION = 12
@@ -76,6 +77,8 @@ class OrtApi:
 
     def __init__(self, host: str) -> None:
         """Raises ``OSError`` (it does not load) or ``AttributeError`` (it is no ONNX Runtime)."""
+        if sys.platform == "win32":  # what cuDNN and NVRTC open by name lies there too
+            os.add_dll_directory(os.path.dirname(host))  # noqa: PTH120 one import less
         base = ctypes.CDLL(host).OrtGetApiBase
         base.restype = ctypes.POINTER(ctypes.c_void_p)
         get_api, get_version = base()[:2]
@@ -126,7 +129,8 @@ def spelled(path: str) -> object:
 def gpu_memory_used(host: str) -> Optional[int]:
     """Bytes of the GPU's memory that are not free, by the CUDA runtime beside ``host``."""
     try:
-        (library,) = glob.glob(os.path.join(glob.escape(os.path.dirname(host)), "libcudart.so.*"))  # noqa: PTH118, PTH120, PTH207 one import less
+        name = "cudart64_*.dll" if sys.platform == "win32" else "libcudart.so.*"
+        (library,) = glob.glob(os.path.join(glob.escape(os.path.dirname(host)), name))  # noqa: PTH118, PTH120, PTH207 one import less
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         code = ctypes.CDLL(library).cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
     except (OSError, ValueError, AttributeError):

@@ -32,6 +32,9 @@ _GLIBC = re.compile(r"version [`']((?:GLIBC|GLIBCXX|CXXABI)_[0-9.]+)' not found"
 
 _ABSENT = re.compile(r"([\w.+-]{1,255}): cannot open shared object file")
 
+_WINDOWS_126 = re.compile(r"(?i)error 126\b|or one of its dependencies")
+"""ERROR_MOD_NOT_FOUND, in ONNX Runtime's words and in Python's. Which DLL is missing Windows does not say."""
+
 _IN_LOG = re.compile(r"Failed to load library .*? with error: (.+)")
 """ONNX Runtime's own words for what the loader said, which it hides in its log."""
 
@@ -196,6 +199,11 @@ def _advice(failure: str) -> str:
         return f"This system is older than the package: it needs {symbol[1]} or newer. Update the system."
     if absent:
         return f"Install the system's package that has {absent[1]}."
+    if _WINDOWS_126.search(failure):
+        return (
+            "A DLL that it imports is not here. All but Microsoft's run time is in the package: install the "
+            "Visual C++ Redistributable (x64), https://aka.ms/vs/17/release/vc_redist.x64.exe."
+        )
     if "failed to map segment" in failure:
         return "Its file system may be mounted noexec: choose another place with --prefix."
     return "`verify` says whether the files are as they were released."

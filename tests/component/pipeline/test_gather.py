@@ -77,7 +77,7 @@ def test_every_missing_empty_and_dangling_file_is_named_with_who_needs_it(tmp_pa
         "libonnxruntime_providers_shared.so",
     ]
     assert "leads nowhere" in told[0]
-    assert "is empty; lib/libcurand.so.10: libonnxruntime_providers_cuda.so links it" in told[1]
+    assert "is empty; lib/libcurand.so.10: libonnxruntime_providers_cuda.so needs it" in told[1]
     assert "libnvrtc.so.12 opens it" in told[2]
     assert "what the compile stage left (no folder)" in told[3]
 

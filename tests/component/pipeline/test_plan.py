@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from builder.errors import CompatibilityError, ToolMissingError, TransferError
-from builder.formats.package_names import Host, Profile
+from builder.formats.package_names import LINUX, Host, Profile
 from builder.gpu.architectures import Arch
-from builder.pipeline.plan import PROVIDER_IN_WHEEL, Wishes, plan
+from builder.pipeline.plan import PROVIDERS_IN_WHEELS, Wishes, plan
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input
 from builder.project.variants import Origin, Project, Variant
@@ -120,7 +120,7 @@ def test_a_package_without_cuda_follows_from_its_wheel_alone(desk: Desk) -> None
         "base     none: nothing is compiled",
         "origin   wheel: onnxruntime-directml==1.23.0 holds the directml provider for win-x64",
         "ort      1.23.0, as released",
-        "note     --profile: for CUDA packages alone, not for directml",
+        "note     --profile: for what is compiled, which directml is not",
     ]
     assert desk.read == []
 
@@ -182,7 +182,7 @@ def test_auto_repacks_the_wheel_where_it_serves_the_whole_set(desk: Desk) -> Non
     assert decided.origin_reason == "onnxruntime-gpu==1.23.2 holds native code for all of sm_75, sm_80, sm_86"
     assert (decided.profile, decided.host, decided.ort_version) == (None, Host.WHEEL, "1.23.2")
     assert decided.ort_wheel == Input.wheel("onnxruntime-gpu==1.23.2")
-    assert desk.read == [desk.store.folder / "onnxruntime-gpu==1.23.2" / PROVIDER_IN_WHEEL]
+    assert desk.read == [desk.store.folder / "onnxruntime-gpu==1.23.2" / PROVIDERS_IN_WHEELS[LINUX]]
     assert desk.reporter.lines[-1] == "ort      1.23.2, as released"
 
 

@@ -20,13 +20,16 @@ def pe(
     delayed: Sequence[str] = (),
     machine: int = X64,
     old_delayed: bool = False,
+    forwards: Sequence[str] = (),
     data: bytes = b"",
 ) -> bytes:
     """A DLL with these sections and directories, and no code. ``data`` stands in ``.rdata``.
 
+    ``forwards``: what each of its exports leads to, ``other.name``; they have numbers and no names.
+
     ``old_delayed``: delayed imports by address, as Visual C++ 6 wrote them; for ``X86`` alone.
     """
-    directories = _Directories(soname, needed, delayed, old_delayed)
+    directories = _Directories(soname, needed, delayed, old_delayed, forwards)
     plan = {".rdata": directories.blob + data, **(sections or {})}
     wide = machine != X86
     optional = 112 + 16 * 8 if wide else 96 + 16 * 8
@@ -54,14 +57,30 @@ BASE32 = 0x10000000
 class _Directories:
     """Export, import and delayed import directory at the beginning of the first section."""
 
-    def __init__(self, soname: str | None, needed: Sequence[str], delayed: Sequence[str], old: bool) -> None:
+    def __init__(
+        self,
+        soname: str | None,
+        needed: Sequence[str],
+        delayed: Sequence[str],
+        old: bool,
+        forwards: Sequence[str],
+    ) -> None:
         self.blob = b""
         places = [(0, 0)] * 16
         thunks = self._add(struct.pack("<QQ", 1 << 63 | 1, 0))
         names = [self._add(name.encode() + b"\0") for name in (*needed, *delayed)]
         if soname is not None:
             name = self._add(soname.encode() + b"\0")
-            places[0] = (self._add(struct.pack("<12xI24x", name)), 40)
+            table, count = ALIGNMENT + len(self.blob), len(forwards)
+            texts, starts = b"", []
+            for forward in forwards:
+                starts.append(table + 40 + 4 * count + len(texts))
+                texts += forward.encode() + b"\0"
+            head = struct.pack("<12xI4xI4xI8x", name, count, table + 40)
+            places[0] = (
+                self._add(head + struct.pack(f"<{count}I", *starts) + texts),
+                40 + 4 * count + len(texts),
+            )
         if needed:
             first = names[: len(needed)]
             rows = b"".join(struct.pack("<IIiII", thunks, 0, -1, name, thunks) for name in first)

@@ -80,10 +80,22 @@ def test_a_set_has_one_order_however_it_is_written() -> None:
     assert latest.sm == (Arch(8, 9), Arch(9, 0, "a"), Arch(12, 0))
 
 
-def test_the_repositorys_own_file_has_the_three_variants(root: Path) -> None:
+def test_the_repositorys_own_file_has_the_variants(root: Path) -> None:
     project = load_project((root / "variants.yaml").read_text(encoding="utf-8"), "variants.yaml")
     sets = {variant.name: [arch.number for arch in variant.sm] for variant in project.variants.values()}
-    assert sets == {"legacy": [50, 52, 60, 61, 70], "modern": [75, 80, 86], "latest": [89, 90, 100, 120]}
+    assert sets == {
+        "legacy": [50, 52, 60, 61, 70],
+        "modern": [75, 80, 86],
+        "latest": [89, 90, 100, 120],
+        "windows": [52, 61, 75, 86, 89],
+        "cuda13": [75, 80, 86, 89, 90, 120],
+        "arm13": [89, 90, 120, 121],
+    }
+    assert [one.name for one in pick_variants(project, [], all_=True) if one.sm] == [
+        "legacy",
+        "modern",
+        "latest",
+    ]
     assert project.cudnn.version == "9.10.2.21"
 
 

@@ -456,6 +456,10 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
     "Alpine": (replace(BARE, system=System(glibc=""), installed=None, trial=None), {"D003", "D108", "D201"}),
     "an Arm server": (
         replace(BARE, platform="linux-arm64", system=System(glibc="2.36"), installed=None, trial=None),
+        {"D003", "D201"},
+    ),
+    "a Mac with an Intel processor": (
+        replace(BARE, platform="macos-x64", system=System(), installed=None, trial=None),
         {"D003", "D109", "D201"},
     ),
     "current leads nowhere": (
@@ -577,7 +581,7 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
             installed=replace(OWN, package=plain("directml", "win-x64"), cuda=None),
             trial=SessionTrial("directml"),
         ),
-        {"D109"},
+        {"D208"},
     ),
     "a Pascal card that driver 590 lists all the same": (
         replace(

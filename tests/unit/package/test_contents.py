@@ -117,3 +117,41 @@ def test_a_compiled_host_library_and_the_tensorrt_provider_cannot_be_together() 
 )
 def test_tensorrt_itself_is_the_user_s(library: str, needed: str, users: bool) -> None:
     assert is_users(library, needed) is users
+
+
+def libraries_of(platform: str, cuda: str) -> dict[str, str]:
+    """Libraries and where they lie in their wheels, of NVIDIA's."""
+    made = official()
+    project = made.project
+    changed = replace(
+        made,
+        project=replace(project, cuda=replace(project.cuda, version=cuda)),
+        variant=replace(made.variant, platform=platform),
+    )
+    files = [file for file in wanted(changed) if file.vendor == "nvidia" and file.path.startswith("lib/")]
+    return {file.path.removeprefix("lib/"): file.places[0] for file in files}
+
+
+def test_windows_has_its_own_names_and_no_curand() -> None:
+    """By ``unzip -l`` of the wheels for Windows of CUDA 12.9 and cuDNN 9.10.2."""
+    found = libraries_of("win-x64", "12.9")
+    assert len(found) == 14
+    assert found["cudart64_12.dll"] == "nvidia/cuda_runtime/bin/cudart64_12.dll"
+    assert found["nvrtc-builtins64_129.dll"] == "nvidia/cuda_nvrtc/bin/nvrtc-builtins64_129.dll"
+    assert found["cudnn64_9.dll"] == "nvidia/cudnn/bin/cudnn64_9.dll"
+    assert found["cudnn_engines_precompiled64_9.dll"] == "nvidia/cudnn/bin/cudnn_engines_precompiled64_9.dll"
+
+
+@pytest.mark.parametrize("platform", ["linux-x64", "linux-arm64"])
+def test_cuda_13_lies_in_one_folder(platform: str) -> None:
+    """By ``unzip -l`` of the wheels of CUDA 13.0 and cuDNN 9.16.0."""
+    found = libraries_of(platform, "13.0")
+    assert found["libcufft.so.12"] == "nvidia/cu13/lib/libcufft.so.12"
+    assert found["libnvrtc-builtins.so.13.0"] == "nvidia/cu13/lib/libnvrtc-builtins.so.13.0"
+    assert found["libcudnn_ops.so.9"] == "nvidia/cudnn/lib/libcudnn_ops.so.9"
+    assert len(found) == 15
+
+
+def test_a_cuda_that_nobody_looked_up_is_refused() -> None:
+    with pytest.raises(ValidationError, match=r"CUDA 13\.0 on win-x64: what NVIDIA's wheels for it hold"):
+        libraries_of("win-x64", "13.0")

@@ -19,9 +19,10 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     kinds = Counter(item.kind for item in items)
     assert len(items) == len(set(items))
     assert kinds[InputKind.DEBIAN] == len(debian) == 14
-    assert len(wheels) == 17
-    # both ORT versions, for CUDA and for the CPU; the tests' four; for images of arm64 both and numpy
-    assert kinds[InputKind.WHEEL] == 17 + 2 + 2 + 4 + 3
+    assert len(wheels) == 17 + 6
+    # both ORT versions, for CUDA and for the CPU; the tests' four; for images of arm64 both and numpy; for
+    # Windows both and six of NVIDIA's; 1.31.1 for CUDA 13; for arm64 it and six of NVIDIA's
+    assert kinds[InputKind.WHEEL] == 17 + 2 + 2 + 4 + 3 + (2 + 6) + (6 + 1) + (1 + 6)
     assert kinds[InputKind.GIT] == 1
     assert kinds[InputKind.IMAGE] == 2
     assert {"wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"} <= {

@@ -430,7 +430,8 @@ def test_a_folder_without_a_manifest_says_what_cannot_be_told() -> None:
     [
         ("1.28.0", "libcudart.so.12", ["libcudnn.so.9", "libcufft.so.11", "libnvrtc.so.12"]),
         ("1.27.1", "libcudart.so.12", []),  # NEEDED names them still
-        ("1.31.1", "libcudart.so.13", []),  # whose other libraries have other numbers
+        ("1.31.1", "libcudart.so.13", ["libcudnn.so.9", "libcufft.so.12", "libnvrtc.so.13"]),
+        ("1.31.1", "libcudart.so.14", []),  # whose other libraries have numbers that nobody looked up
         (None, "libcudart.so.12", []),
     ],
 )
@@ -553,7 +554,7 @@ def test_newer_providers_lead_to_what_their_bytes_do_not_name() -> None:
     [
         _linked(PROVIDER, "libcudart.so.12"),  # of no known version
         _linked(
-            PROVIDER, "libcudart.so.13", embedded_version="1.31.1"
+            PROVIDER, "libcudart.so.14", embedded_version="1.31.1"
         ),  # of which no table tells what it opens
         replace(
             _linked(PROVIDER, embedded_version="1.21.0"), elf=replace(read_elf(elf()), sections=())

@@ -16,6 +16,9 @@ NO_CUFFT = (
 )
 
 
+ERROR_126 = "Error loading onnxruntime_providers_cuda.dll which depends on cublas64_12.dll. Error 126"
+
+
 def release(folder: Path, host: bytes, version: str = "1.23.2") -> str:
     return str(write_release(folder, version=version, files={**FILES, HOST: host}))
 
@@ -27,9 +30,10 @@ def release(folder: Path, host: bytes, version: str = "1.23.2") -> str:
         (b"<html>", "do not load on this machine"),
         (library("1.22.0"), "it is version 1.22.0, the manifest says 1.23.2"),
         (library("1.23.2", refuses=[APPEND_CUDA], why=NO_CUFFT), "package that has libcufft.so.11."),
+        (library("1.23.2", refuses=[APPEND_CUDA], why=ERROR_126), "Visual C++ Redistributable (x64)"),
         (library("1.23.2", crashes=[APPEND_CUDA]), "the process died of SIGILL"),
     ],
-    ids=["newer glibc", "no library", "another version", "a library is missing", "it crashes"],
+    ids=["newer glibc", "no library", "another version", "a library is missing", "error 126", "it crashes"],
 )
 def test_a_package_that_does_not_load_changes_nothing(
     machine: Machine, tmp_path: Path, host: bytes, words: str

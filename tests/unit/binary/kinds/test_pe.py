@@ -39,6 +39,12 @@ def test_its_name_and_what_it_imports_at_once_and_delayed() -> None:
     assert found.needed == ("cudart64_12.dll", "KERNEL32.dll", "cudnn64_9.dll")
 
 
+def test_the_libraries_that_its_exports_lead_on_to() -> None:
+    found = read_pe(pe(soname="a.dll", forwards=("NTDLL.RtlZeroMemory", "b.c.Start", "NTDLL.#7")))
+    assert found.forwards == ("NTDLL.dll", "b.c.dll")
+    assert read_pe(NAMED).forwards == ()
+
+
 @pytest.mark.parametrize(("machine", "name"), [(X64, "x86-64"), (ARM64, "aarch64"), (X86, "x86")])
 def test_its_machine(machine: int, name: str) -> None:
     library = pe(

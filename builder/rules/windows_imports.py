@@ -1,0 +1,102 @@
+"""Whether the DLLs of a package find what they import, at once, delayed, forwarded or opened by name.
+
+Windows answers a DLL whose import is nowhere with error 126. So each import is in the package, or one of
+Windows' own, or there is a finding. Names of files differ in case on Windows without meaning it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from builder.binary.kinds.pe import Pe
+from builder.findings.finding import Code, Finding, Severity
+
+_SYSTEM = (
+    *(
+        "kernel32.dll",
+        "kernelbase.dll",
+        "ntdll.dll",
+        "advapi32.dll",
+        "user32.dll",
+        "gdi32.dll",
+        "shell32.dll",
+    ),
+    *("ole32.dll", "combase.dll", "rpcrt4.dll", "setupapi.dll", "dbghelp.dll", "version.dll", "ws2_32.dll"),
+    *("bcrypt.dll", "crypt32.dll", "cfgmgr32.dll", "psapi.dll", "shlwapi.dll", "dxgi.dll", "dxcore.dll"),
+    *("d3d12.dll", "ucrtbase.dll", "api-ms-win-*.dll", "ext-ms-win-*.dll"),
+)
+"""Patterns of what every Windows 10 and 11 for x64 has in System32, or stands for, as its API sets do.
+
+Source: Microsoft's "Windows umbrella libraries" and "Windows API sets"; the universal C run time,
+``api-ms-win-crt-*``, is part of Windows since 10.
+"""
+
+_DRIVER = "nvcuda.dll"
+
+_RUN_TIME = ("msvcp140*.dll", "vcruntime140*.dll", "concrt140.dll", "vcomp140.dll")
+"""Of the Visual C++ Redistributable, which Windows lacks as it is installed."""
+
+
+@dataclass(frozen=True)
+class ImportingLibrary:
+    """One DLL of a package."""
+
+    path: str
+    dll: Pe
+    opens: tuple[str, ...] = ()
+    """The names in its bytes of DLLs that it opens at run time."""
+
+
+def check_imports(libraries: Sequence[ImportingLibrary]) -> Iterator[Finding]:
+    """E002 for what nothing provides, E003 for what is opened and absent, E017 for Microsoft's run time."""
+    inside = frozenset(_name(library.path) for library in libraries)
+    for library in libraries:
+        missing = {name: how for name, how in _asked(library.dll).items() if not _is_there(name, inside)}
+        users = [name for name in missing if _fits(name, _RUN_TIME)]
+        for name, how in missing.items():
+            if name not in users:
+                yield Finding(
+                    code=Code.E002,
+                    path=library.path,
+                    message=f"{how} {name}, which nothing will provide: Windows' error 126",
+                    wanted=f"lib/{name} in the package, or a DLL that every Windows has",
+                )
+        if users:
+            yield _left_to_the_user(library.path, users)
+        for name in library.opens:
+            if not _is_there(name, inside):
+                yield Finding(
+                    code=Code.E003,
+                    path=library.path,
+                    message=f"opens {name} at run time, and the package does not hold it",
+                    wanted=f"lib/{name}",
+                )
+
+
+def _left_to_the_user(path: str, names: Sequence[str]) -> Finding:
+    return Finding(
+        code=Code.E017,
+        path=path,
+        message=f"imports {', '.join(names)}, which Windows lacks as it is installed",
+        wanted="Microsoft's Visual C++ Redistributable (x64) where the package runs",
+        severity=Severity.WARNING,
+    )
+
+
+def _asked(dll: Pe) -> Mapping[str, str]:
+    """What the loader is asked for, and how."""
+    return {**dict.fromkeys(dll.forwards, "forwards to"), **dict.fromkeys(dll.needed, "imports")}
+
+
+def _is_there(name: str, inside: frozenset[str]) -> bool:
+    return name.lower() in inside or name.lower() == _DRIVER or _fits(name, _SYSTEM)
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name.lower(), pattern) for pattern in patterns)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2].lower()

@@ -1,0 +1,67 @@
+"""The DLLs of a package find all that they import: by a forward, delayed or by name too."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.binary.kinds.pe import read_pe
+from builder.findings.finding import Finding, Severity
+from builder.rules.windows_imports import ImportingLibrary, check_imports
+from tests.support.factories.pe import pe
+
+
+def library(
+    name: str, *needed: str, opens: tuple[str, ...] = (), **more: tuple[str, ...]
+) -> ImportingLibrary:
+    return ImportingLibrary(f"lib/{name}", read_pe(pe(soname=name, needed=needed, **more)), opens)  # type: ignore[arg-type]
+
+
+def found(*libraries: ImportingLibrary) -> list[Finding]:
+    return list(check_imports(libraries))
+
+
+def test_a_package_that_is_closed_has_no_finding() -> None:
+    """Imports as the wheels of 1.23.2 and CUDA 12.9 have them, case and all."""
+    assert (
+        found(
+            library("onnxruntime_providers_cuda.dll", "cudart64_12.dll", "CUDNN64_9.dll", "KERNEL32.dll"),
+            library("cudart64_12.dll", "api-ms-win-core-file-l1-1-0.dll", "ADVAPI32.dll", "nvcuda.dll"),
+            library("cudnn64_9.dll", "KERNEL32.dll", opens=("cudnn_ops64_9.dll",)),
+            library("cudnn_ops64_9.dll", "dxgi.dll", "api-ms-win-crt-runtime-l1-1-0.dll"),
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("asking", "message"),
+    [
+        (
+            library("a.dll", "zlibwapi.dll"),
+            "imports zlibwapi.dll, which nothing will provide: Windows' error 126",
+        ),
+        (
+            library("a.dll", delayed=("b.dll",)),
+            "imports b.dll, which nothing will provide: Windows' error 126",
+        ),
+        (
+            library("a.dll", forwards=("b.F",)),
+            "forwards to b.dll, which nothing will provide: Windows' error 126",
+        ),
+    ],
+)
+def test_what_nothing_provides_is_an_error(asking: ImportingLibrary, message: str) -> None:
+    (finding,) = found(asking)
+    assert (finding.code.name, finding.path, finding.message) == ("E002", "lib/a.dll", message)
+    assert finding.severity is Severity.ERROR
+
+
+def test_what_is_opened_by_name_has_to_be_there() -> None:
+    (finding,) = found(library("nvrtc64_120_0.dll", opens=("nvrtc-builtins64_129.dll",)))
+    assert (finding.code.name, finding.wanted) == ("E003", "lib/nvrtc-builtins64_129.dll")
+
+
+def test_microsofts_run_time_is_the_users_to_bring() -> None:
+    (finding,) = found(library("onnxruntime.dll", "MSVCP140.dll", "VCRUNTIME140_1.dll", "KERNEL32.dll"))
+    assert (finding.code.name, finding.severity) == ("E017", Severity.WARNING)
+    assert finding.message.startswith("imports MSVCP140.dll, VCRUNTIME140_1.dll, ")

@@ -1,0 +1,66 @@
+"""Packages for another CUDA and another system beside the others: which one a driver and a machine get."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.selection.select import select
+from tests.unit.selection.select_cases import gpu, package, release
+
+OLD = package("ortpacks-modern-1.21.0-cuda12.9-linux-x64", "7.5 8.0 8.6", size=100)
+
+NEW = package(
+    "ortpacks-cuda13-1.31.1-cuda13.0-linux-x64", "7.5 8.0 8.6 8.9 9.0 12.0", size=200, floor="580.65.06"
+)
+
+PASCAL = package("ortpacks-legacy-1.21.0-cuda12.9-linux-x64", "6.1", ceiling="580")
+
+WINDOWS = package(
+    "ortpacks-windows-1.23.2-cuda12.9-win-x64", "8.6", platform="win-x64", glibc=None, floor="551.61"
+)
+
+ARM = package(
+    "ortpacks-arm13-1.31.1-cuda13.0-linux-arm64", "9.0 12.1", platform="linux-arm64", floor="580.65.06"
+)
+
+INDEX = release(OLD, NEW, PASCAL, WINDOWS, ARM)
+
+
+@pytest.mark.parametrize(
+    ("capability", "driver", "platform", "chosen"),
+    [
+        ("8.6", "580.95.05", "linux-x64", NEW),
+        ("8.6", "575.57.08", "linux-x64", OLD),
+        ("6.1", "580.95.05", "linux-x64", PASCAL),
+        ("8.6", "566.36", "win-x64", WINDOWS),
+        ("12.1", "580.95.05", "linux-arm64", ARM),
+        ("8.7", "580.95.05", "linux-arm64", None),  # Orin
+        ("11.0", "580.95.05", "linux-arm64", None),  # Thor
+    ],
+)
+def test_the_newest_cuda_that_the_driver_runs(
+    capability: str, driver: str, platform: str, chosen: object
+) -> None:
+    assert select([gpu(capability, driver)], INDEX, platform, None).package is chosen
+
+
+def reason(capability: str, driver: str, platform: str, name: str) -> str:
+    choice = select([gpu(capability, driver)], INDEX, platform, None)
+    return next(one.reason for one in choice.reasons if one.package == name)
+
+
+def test_why_the_other_cuda_was_not_taken() -> None:
+    assert reason("8.6", "580.95.05", "linux-x64", OLD.name) == (
+        f"it runs too, {NEW.name} is for CUDA 13, which this driver runs"
+    )
+    assert reason("8.6", "575.57.08", "linux-x64", NEW.name) == (
+        "driver 575.57.08 is too old: it needs 580.65.06 or newer"
+    )
+
+
+def test_why_a_jetson_gets_none_and_an_arm_package_stays_away_from_x64() -> None:
+    said = reason("8.7", "580.95.05", "linux-arm64", ARM.name)
+    assert said.startswith("it holds no code for compute capability 8.7")
+    assert reason("8.6", "580.95.05", "linux-x64", ARM.name) == (
+        "it is for linux-arm64, this machine is linux-x64"
+    )

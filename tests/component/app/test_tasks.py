@@ -28,7 +28,8 @@ GARBAGE = "ortpacks-other-1.21.0-cuda12.9-lean-linux-x64.tar.zst"
 def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
     said = copied.fails(2, "build", "--variant", "legcy")
     assert said == (
-        "error: 'legcy' is not a variant (there are: legacy, modern, latest, cpu, directml, coreml). "
+        "error: 'legcy' is not a variant (there are: legacy, modern, latest, windows, cuda13, arm13, cpu, "
+        "directml, coreml). "
         "Did you mean legacy?\n"
     )
 
@@ -36,8 +37,8 @@ def test_an_unknown_variant_is_told_with_those_there_are(copied: Place) -> None:
 @pytest.mark.parametrize("verb", ["build", "image"])
 def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
     assert copied.fails(3, verb) == (
-        "error: No variant is chosen. Name some with --variant (legacy, modern, latest, cpu, directml, "
-        "coreml), or give --all.\n"
+        "error: No variant is chosen. Name some with --variant (legacy, modern, latest, windows, cuda13, "
+        "arm13, cpu, directml, coreml), or give --all.\n"
     )
 
 
@@ -156,7 +157,7 @@ def test_verbs_over_variants_take_the_same_flags() -> None:
         "dist",
     }
     assert named == {
-        "plan": shared,
+        "plan": shared | {"json"},
         "check": shared | {"package"},
         "bundle": shared,
         "image": shared | {"service", "push", "platform"},

@@ -36,10 +36,14 @@ function fits(words) {
   return wheels.filter(wheel => words.every(word => wheel.dataset.label.includes(word.toLowerCase())));
 }
 
+// How a wheel runs on the worst of some GPUs, and whether that is doubtful.
 function worst(wheel, gpus) {
   const order = ["native", "jit", "partial", "none", "unnamed", "without"];
-  const found = gpus.map(gpu => wheel.querySelector(`.strip [data-gpu="${gpu.device}"]`)?.className.split(" ")[0] ?? "without");
-  return order[Math.max(...found.map(kind => order.indexOf(kind)))];
+  const cells = gpus.map(gpu => wheel.querySelector(`.strip [data-gpu="${gpu.device}"]`));
+  const kinds = cells.map(cell => order.indexOf(cell?.className.split(" ")[0] ?? "without"));
+  const way = Math.max(...kinds);
+  const doubtful = cells.some((cell, place) => kinds[place] === way && /.\?$/.test(cell?.textContent ?? ""));
+  return {way: order[way], doubtful};
 }
 
 function told(found, counts) {
@@ -52,6 +56,7 @@ function told(found, counts) {
   const kin = [...new Set(found.gpus.map(gpu => gpu.generation))].join(", ");
   const parts = Object.entries(COUNTED).filter(([kind]) => counts[kind]).map(([kind, way]) => `${counts[kind]} ${way}`);
   const many = found.shown.length, run = many === 1 ? "1 wheel" : `${many} wheels`;
+  if (counts.doubtful) parts[parts.length - 1] += `; doubtful for ${counts.doubtful}`;
   return `${found.card}: ${kin}, compute capability ${devices}. Of ${run}: ${parts.join(", ")}.`;
 }
 
@@ -62,12 +67,12 @@ function search() {
   only.disabled = !found.gpus.length;
   for (const cell of document.querySelectorAll("[data-gpu]")) cell.classList.toggle("picked", devices.has(cell.dataset.gpu));
   for (const wheel of wheels) {
-    const way = found.gpus.length ? worst(wheel, found.gpus) : "";
-    if (way && shown.has(wheel)) counts[way] = (counts[way] ?? 0) + 1;
+    const {way, doubtful} = found.gpus.length ? worst(wheel, found.gpus) : {way: "", doubtful: false};
+    for (const kind of shown.has(wheel) ? [way, doubtful ? "doubtful" : ""] : []) counts[kind] = (counts[kind] ?? 0) + 1;
     const runs = way === "native" || way === "jit";
     wheel.hidden = !shown.has(wheel) || (only.checked && !only.disabled && !runs);
     const answer = wheel.querySelector(".answer");
-    answer.textContent = way ? WAYS[way] : "";
+    answer.textContent = way ? WAYS[way] + (doubtful ? "?" : "") : "";
     answer.className = `answer ${way}`;
   }
   for (const project of document.querySelectorAll(".project")) {

@@ -10,6 +10,7 @@ from jinja2 import FileSystemLoader
 
 from builder.report.atlas import atlas_of
 from builder.report.atlas_page import atlas_page
+from builder.report.wheel_record import WheelRecord
 from tests.support import ROOT
 from tests.support.browser import Browser, needs_browser
 from tests.support.factories.wheel_records import library, two_releases, unit, wheel_record
@@ -21,11 +22,15 @@ SHOWN = "[...document.querySelectorAll('.wheel:not([hidden])')].map(one => one.d
 
 @pytest.fixture
 def page(browser: Browser, tmp_path: Path) -> Browser:
-    """The two releases of ONNX Runtime, and ``torch`` for 9.0 and newer by PTX."""
+    """Two releases of ONNX Runtime, ``torch`` for 9.0 and newer by PTX, and a wheel without device code."""
     torch = wheel_record("2.0", library(unit("90", "90"), name="torch/lib/libtorch_cuda.so"), name="torch")
     plain = wheel_record("3.0", name="plain")
-    file = tmp_path / "atlas.html"
-    text = atlas_page(atlas_of([*two_releases(), torch, plain]), FileSystemLoader(ROOT / "templates"))
+    return opened(browser, tmp_path, *two_releases(), torch, plain)
+
+
+def opened(browser: Browser, folder: Path, *records: WheelRecord) -> Browser:
+    file = folder / "atlas.html"
+    text = atlas_page(atlas_of(records), FileSystemLoader(ROOT / "templates"))
     file.write_text(text, encoding="utf-8")
     browser.ask("Page.navigate", url=f"file://{file}")
     browser.text_once("#state", "")
@@ -76,6 +81,17 @@ def test_a_row_says_it_in_words_and_its_column_stands_out(page: Browser) -> None
     assert answers == ["does not run", "runs natively", "no code for GPUs", "does not run"]
     picked = page.run("[...document.querySelectorAll('.head .picked')].map(one => one.textContent)")
     assert picked == ["6.0", "6.1"]
+
+
+def test_a_doubt_is_told(browser: Browser, tmp_path: Path) -> None:
+    """As of Paddle: what a small library lacks."""
+    phi = library(*[unit("75 80")] * 20, name="p/libphi.so")
+    page = opened(
+        browser, tmp_path, wheel_record("1.0", phi, library(unit("80"), name="p/libflash.so"), name="p")
+    )
+    assert "Of 1 wheel: 1 not at all; doubtful for 1." in ask(page, "RTX 2080")
+    assert page.text_once(".answer") == "does not run?"
+    assert "Of 1 wheel: 1 natively." in ask(page, "A100")
 
 
 def test_what_does_not_run_can_be_left_out(page: Browser) -> None:

@@ -34,6 +34,7 @@ from builder.files.digest import file_digest
 from builder.formats.oci import OciAddress, is_loopback, is_oci, parse_address
 from builder.formats.package_names import CLIENT
 from builder.formats.trust import parse_root, root_name
+from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project
 from builder.release.assets import ReleaseHost
@@ -77,9 +78,16 @@ def publish_on(wiring: Wiring, project: Project, host: ReleaseHost, options: Pub
     """Publish ``dist`` on any host. The client's default index is where ``project`` publishes."""
     tag = release_tag(wiring.dist, project, wiring.archive(wiring.reporter), options.tag)
     write_client(wiring, index_url(project.publish, tag))
+    add_inspector(wiring)
     _add_runtime_layer(wiring)
     ports = _ports(wiring, host, options.keys)
     return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
+
+
+def add_inspector(wiring: Wiring) -> None:
+    """Make ``inspect`` in one file, and one of the release's files."""
+    inspector = build_inspector(wiring.root, wiring.dist / INSPECTOR)
+    wiring.checksums.update(wiring.dist, put={inspector.name: file_digest(inspector).sha256})
 
 
 def _add_runtime_layer(wiring: Wiring) -> None:

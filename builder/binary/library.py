@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from builder.binary.coverage import LibraryCoverage, cover, is_specialised
 from builder.binary.elf import Elf, read_elf
-from builder.binary.elf_headers import Buffer, FormatError, machine_of
+from builder.binary.elf_headers import Buffer, FormatError, Section, machine_of
 from builder.binary.embedded import dlopened_names, embedded_version, opened_dlls, ort_version
 from builder.binary.fatbin import read_containers
 from builder.binary.fatbin_format import Container, FatbinError, Kind
 from builder.binary.kinds.file_kinds import HEAD, FileKind, kind_of
 from builder.binary.kinds.pe import Pe, read_pe
-from builder.binary.kinds.raw_code import RawCode, find_raw
+from builder.binary.kinds.raw_code import RawCode, data_of, data_of_members, find_raw
 from builder.binary.kinds.static_library import read_members
 from builder.binary.library_names import NVIDIA, is_provider
 from builder.binary.payloads.deep import DeepReading, read_payloads
@@ -138,6 +138,15 @@ def _machine_of_objects(buffer: Buffer) -> str:
     return ""
 
 
+def _data(reading: Reading, buffer: Buffer) -> Iterable[Section]:
+    """The sections that code may lie in outside of containers."""
+    if reading.kind is FileKind.ARCHIVE:
+        return data_of_members(buffer)
+    if reading.kind is FileKind.OBJECT and reading.elf:
+        return data_of(reading.elf.sections)
+    return reading.elf.sections if reading.elf else reading.dll.sections if reading.dll else ()
+
+
 def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
     containers = read_containers(buffer)
     if deep and containers:
@@ -145,8 +154,7 @@ def _with_code(reading: Reading, buffer: Buffer, *, deep: bool) -> Reading:
         reading = replace(reading, deep=seen)
     kinds = _kinds(reading, containers)
     coverage = cover(reading.path, containers, specialised=is_specialised(reading.path), kinds=kinds)
-    sections = reading.elf.sections if reading.elf else reading.dll.sections if reading.dll else ()
-    raw = {} if is_specialised(reading.path) else find_raw(buffer, sections, containers)
+    raw = {} if is_specialised(reading.path) else find_raw(buffer, _data(reading, buffer), containers)
     return replace(reading, containers=containers, coverage=coverage, raw=raw)
 
 

@@ -75,8 +75,8 @@ def must_hold_code(name: str) -> bool:
     return family is not None and stem_of(name) in family.with_code
 
 
-_NAME = re.compile(r"\.so(?:\.\d+[a-z]?)*\Z|\.(?i:dll)\Z")
-"""``libfoo.so``, ``libfoo.so.1.2``, ``libcrypto.so.1.0.2k``, ``foo.dll``; not ``ld.so.conf``."""
+_NAME = re.compile(r"\.so(?:\.\d+[a-z]?)*\Z|\.(?i:dll|exe|pyd)\Z")
+"""``libfoo.so``, ``libfoo.so.1.2``, ``libcrypto.so.1.0.2k``, ``foo.dll``, ``foo.pyd``; not ``ld.so.conf``."""
 
 
 def is_library(name: str, head: bytes) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from builder.adapters.archive.split import parts_of
 from builder.binary.comparison import compare
 from builder.errors import CheckFailedError, ValidationError
 from builder.files.atomic_write import part_file
 from builder.findings.finding import Code, Finding, errors
+from builder.formats.package_names import PARTS_SUFFIX
 from builder.formats.text import nearest, shortened
 from builder.gpu.architectures import Capability
 from builder.gpu.table import DEVICES
@@ -88,6 +90,8 @@ def _packages(old: InspectedSource, new: InspectedSource) -> PackageDifference |
 
 def _archive_size(source: InspectedSource) -> int | None:
     file = Path(source.label)
+    if file.name.endswith(PARTS_SUFFIX):
+        return parts_of(file).size
     return file.stat().st_size if file.is_file() else None
 
 

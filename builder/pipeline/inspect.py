@@ -151,7 +151,7 @@ def _inspected(name: str, file: Path, *, deep: bool) -> Inspected:
         size=file.stat().st_size,
         machine=reading.machine,
         soname=loaded.soname if loaded else None,
-        needed=loaded.needed if loaded else (),
+        needed=(*loaded.needed, *(reading.dll.forwards if reading.dll else ())) if loaded else (),
         raw=reading.raw,
         deep=reading.deep,
     )

@@ -28,6 +28,7 @@ from tests.support.factories.binaries import (
     relocatable,
     sass,
 )
+from tests.support.factories.cubins import ADDS, RETURNS, cubin, ptx_image, sass_image, stub, work
 from tests.support.factories.pe import linked_pe, pe
 
 _ELF = ((16, 2), (18, 2), (32, 8), (40, 8), (54, 2), (56, 2), (58, 2), (60, 2), (62, 2))
@@ -112,7 +113,17 @@ def _other_kinds(code: bytes) -> tuple[bytes, ...]:
     dll = pe(sections, soname="demo.dll", needed=("cudart64_12.dll",), delayed=("cudnn64_9.dll",))
     ptx = b"// made\n.version 8.4\n.target sm_90a\n.address_size 64\n.visible .entry scale() { ret; }\n"
     members = {"a.o": unit, "a_name_that_is_long.o": unit, "k.ptx": ptx, "odd": bytes(8) + sass(50)}
-    return dll, linked_pe(sass(80), sass(80)), unit, ar(members), empty_cubin(80)[64:], ptx
+    forwarding = pe(sections, soname="demo.dll", forwards=("cudnn_ops64_9.cudnnCreate", "b.#1"))
+    kernels = container(
+        sass_image(52, {"scale": stub(52), "add": work(52)}),
+        sass_image(80, {"scale": work(80), "add": work(80)}),
+        ptx_image(80, {"scale": ADDS, "add": RETURNS}),
+    )
+    whole = joined(sass_image(52, {"scale": stub(52)}), sass_image(80, {"scale": work(80)}))
+    bare = cubin(80, {"scale": work(80)}, ["helper"])
+    raw = as_object(elf({".rodata.a": bare + ptx, ".nv_fatbin": kernels}))
+    known = dll, linked_pe(sass(80), sass(80)), unit, ar(members), empty_cubin(80)[64:], ptx
+    return (*known, forwarding, kernels + container(whole), bare, ar({"raw.o": raw}))
 
 
 def _with_symbols() -> bytes:

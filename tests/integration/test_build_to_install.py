@@ -151,6 +151,7 @@ def release(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[s
         )
         assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
         assert "t0ken" not in done.stdout + done.stderr
+        assert "ortpacks-inspect.pyz\n" in (shelf / "SHA256SUMS").read_text()
         with zipfile.ZipFile(shelf / "ortpacks.pyz") as client:
             default = client.read("builder/client/default_index.txt").decode().strip()
         assert default == f"{double.url}/ortpacks/ortpacks/releases/download/gpu-libs-test/index.json"

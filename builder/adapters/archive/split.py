@@ -33,7 +33,7 @@ def opened_whole(package: Path) -> Iterator[IO[bytes]]:
         with package.open("rb") as file:
             yield file
         return
-    yield cast("IO[bytes]", _Stream(_joined(package.parent, _read(package))))
+    yield cast("IO[bytes]", _Stream(_joined(package.parent, parts_of(package))))
 
 
 def blame_part(package: Path, file: IO[bytes]) -> None:
@@ -54,7 +54,8 @@ def whole_digest(package: Path) -> Digest:
     return running.digest
 
 
-def _read(package: Path) -> Parts:
+def parts_of(package: Path) -> Parts:
+    """What a ``.parts.json`` says. Raises as ``opened_whole``."""
     with package.open("rb") as file:
         text = file.read(format_.LIMIT + 1)
     if len(text) > format_.LIMIT:

@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
+from builder.adapters.archive.split import opened_whole, parts_of
 from builder.adapters.transfer import HttpTransfer
 from builder.adapters.untrusted.image_documents import below_own_top
 from builder.adapters.untrusted.image_file import read_layout, read_tar
-from builder.adapters.untrusted.reading import Scratch, damage, is_compressed, is_tar, is_zip
+from builder.adapters.untrusted.reading import Scratch, damage, is_compressed, is_tar, is_zip, read_to_end
 from builder.adapters.untrusted.zip import read_zip
 from builder.binary.kinds.file_kinds import HEAD
 from builder.binary.library_names import is_library, is_named_like_a_library
 from builder.errors import NothingToDoError, ValidationError
 from builder.files.atomic_write import scratch_folder
 from builder.formats.manifest import MANIFEST_HEAD, is_manifest
-from builder.formats.package_names import MANIFEST
+from builder.formats.package_names import MANIFEST, PARTS_SUFFIX
 from builder.formats.text import printable, without_userinfo
 from builder.ports import Reporter
 
@@ -80,6 +81,8 @@ class Opener:
         with self._scratch() as scratch:
             if path.is_dir():
                 yield _in_folder(path, shown(source), scratch)
+            elif path.name.endswith(PARTS_SUFFIX):
+                yield _in_parts(path, shown(source), scratch, self.reporter)
             else:
                 yield _in_file(path, path.name, shown(source), scratch, self.reporter)
 
@@ -140,6 +143,14 @@ def _in_file(path: Path, name: str, what: str, scratch: Scratch, reporter: Repor
             "error page; fetch it again."
         )
     return {}
+
+
+def _in_parts(path: Path, what: str, scratch: Scratch, reporter: Reporter) -> dict[str, Path]:
+    """What is in the archive whose parts ``path`` joins. Raises as ``opened_whole``."""
+    with opened_whole(path) as stream:
+        joined = scratch.keep_archive(stream, parts_of(path).size, what)
+        read_to_end(stream)  # it compares all of them at the end
+    return _in_file(joined, path.name.removesuffix(PARTS_SUFFIX), what, scratch, reporter)
 
 
 def _without_top(files: dict[str, Path], name: str) -> dict[str, Path]:

@@ -121,6 +121,10 @@ class Scratch:
         """
         if size > LARGEST:
             raise IntegrityError(f"{what} has {size:,} bytes: no library is larger than 4 GiB.")
+        return self.keep_archive(stream, size, what)
+
+    def keep_archive(self, stream: IO[bytes], size: int, what: str) -> Path:
+        """The same of an archive, however large."""
         path = self.place()
         self.require(size, what)
         with disk_errors(path, size), path.open("xb") as file:

@@ -9,15 +9,19 @@ from __future__ import annotations
 from bisect import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from builder.binary.elf_headers import Buffer, Section, stretches
-from builder.binary.fatbin_format import HEADER, Container, FatbinError, Kind
+from builder.binary.elf_headers import PROGBITS, Buffer, Section, read_sections, stretches
+from builder.binary.fatbin_format import BEGIN, HEADER, Container, FatbinError, Kind
 from builder.binary.kernels import CodeFinder
 from builder.binary.kinds.bare_images import read_cubin, read_ptx
 from builder.binary.kinds.file_kinds import HEAD, FileKind, kind_of
+from builder.binary.kinds.static_library import read_members
 from builder.gpu.architectures import Arch
 
 _DATA = (".rodata", ".rdata", ".data")
+
+_DATA_OF_ONE = tuple(f"{name}{mark}" for name in _DATA for mark in ".$")
 
 _MARKS = {FileKind.CUBIN: b"\x7fELF\x02\x01\x01", FileKind.PTX: b".version "}
 """How a cubin begins, and PTX behind its comments."""
@@ -28,10 +32,28 @@ MOST_MARKS = 1 << 18
 RawCode = Mapping[Kind, Mapping[Arch, int]]
 
 
+def data_of(sections: Iterable[Section], start: int = 0) -> Iterator[Section]:
+    """The data of an object at ``start``: compilers keep each variable in a section of its own there."""
+    for section in sections:
+        if section.name in _DATA or section.name.startswith(_DATA_OF_ONE):
+            yield replace(section, name=_DATA[0], offset=section.offset + start)
+
+
+def data_of_members(buffer: Buffer) -> Iterator[Section]:
+    """The data of an archive's objects; of a member of another kind, all of it. Raises ``FormatError``."""
+    for _name, start, end in read_members(buffer):
+        kind = kind_of(bytes(buffer[start : min(end, start + HEAD)]))
+        if kind is FileKind.OBJECT:
+            yield from data_of(read_sections(bytes(buffer[start:end])), start)
+        elif kind is None:
+            yield Section(_DATA[0], PROGBITS, start, end - start, 0, 0, 0)
+
+
 def find_raw(buffer: Buffer, sections: Iterable[Section], containers: Sequence[Container]) -> RawCode:
     """The number of cubins and PTX texts by architecture. Raises ``FatbinError`` for too many marks."""
     found: dict[Kind, Counter[Arch]] = {}
-    starts = [container.offset for container in containers]
+    places = (container.offset for container in containers)
+    starts = [at for at in places if bytes(buffer[at : at + len(BEGIN)]) == BEGIN]  # others are bare
     room, code = MOST_MARKS, CodeFinder()
     for section in sections:
         for at, kind in _marks(buffer, section) if section.name in _DATA and section.in_file else ():

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from builder.adapters.archive.split import split_archive
 from builder.app.inspection import look_inside, show
 from builder.builds.wiring import Wiring
 from builder.console import Console
-from builder.errors import CheckFailedError
+from builder.errors import CheckFailedError, IntegrityError
 from builder.findings.finding import Code
 from builder.formats.manifest import CoverageEntry, Manifest, dumps
 from builder.formats.package_names import Layout
@@ -234,6 +235,36 @@ def test_two_packages_are_compared_by_their_manifests_too(shop: Wiring, place: P
     assert said["packages"]["sizes"][0] == {"what": "archive", "a": old.stat().st_size, "b": None}
     show(shop, both, Asked(as_json=False, diff=True), None, None)
     assert f"  cudnn  {package().cudnn} → 9.28.0.42" in out.getvalue().splitlines()
+
+
+def test_a_package_in_parts_is_read_and_compared_as_the_whole(shop: Wiring, place: Path) -> None:
+    place.mkdir()
+    archive = place / "old.tar"
+    archive.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
+    size, whole = archive.stat().st_size, looked(shop, archive)
+    joins = split_archive(archive, size // 3)[-1]
+    found = looked(shop, joins)
+    assert (found.libraries, found.promises) == (whole.libraries, whole.promises)
+    shop.console = Console(env={}, stream=(out := io.StringIO()))
+    show(shop, [found, whole], Asked(as_json=True, diff=True), None, None)  # the whole is cut and gone
+    archive_size, *_ = json.loads(out.getvalue())["packages"]["sizes"]
+    assert archive_size == {"what": "archive", "a": size, "b": None}
+    assert sorted(path.name for path in shop.dist.glob("*")) == []
+
+
+def test_a_damaged_part_is_named(shop: Wiring, place: Path) -> None:
+    place.mkdir()
+    archive = place / "old.tar"
+    archive.write_bytes(files({f"old/{name}": data for name, data in content(package()).items()}))
+    *parts, joins = split_archive(archive, archive.stat().st_size // 3)
+    data = bytearray(parts[1].read_bytes())
+    data[7] ^= 1
+    parts[1].write_bytes(data)
+    with pytest.raises(IntegrityError, match=f"{parts[1].name} is damaged"):
+        looked(shop, joins)
+    parts[1].unlink()
+    with pytest.raises(IntegrityError, match=f"{parts[1].name} cannot be read"):
+        looked(shop, joins)
 
 
 def test_json_has_the_promise_as_its_schema_says(shop: Wiring, place: Path, root: Path) -> None:

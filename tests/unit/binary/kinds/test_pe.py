@@ -45,6 +45,12 @@ def test_the_libraries_that_its_exports_lead_on_to() -> None:
     assert read_pe(NAMED).forwards == ()
 
 
+@pytest.mark.parametrize("name", ["a.pyd", "a.exe", "A.PYD", "a.dll"])
+def test_modules_and_programs_are_listed_even_when_they_are_empty(name: str) -> None:
+    assert is_library(name, b"")
+    assert is_library("whatever", NAMED[:1024])
+
+
 @pytest.mark.parametrize(("machine", "name"), [(X64, "x86-64"), (ARM64, "aarch64"), (X86, "x86")])
 def test_its_machine(machine: int, name: str) -> None:
     library = pe(

@@ -9,6 +9,7 @@ from builder.binary.kinds import raw_code
 from builder.binary.library import Inspected, read_library
 from builder.gpu.architectures import Arch
 from builder.report.sentences import notes, summary
+from tests.support.factories.archives_of_objects import ar, as_object
 from tests.support.factories.binaries import elf, sass
 from tests.support.factories.nvidia import SMALL, compiled, packed
 from tests.support.factories.pe import pe
@@ -33,6 +34,25 @@ def test_what_lies_in_a_container_is_no_raw_code() -> None:
     assert b"\x7fELF" in code
     found = read_library("libx.so", library)
     assert (found.raw, len(found.containers)) == (FOUND, 3)
+
+
+def test_of_an_object_each_variable_is_searched() -> None:
+    unit = as_object(elf({".rodata.cubins": RAW, ".data.rel.ro": b"x", ".text.f": RAW}))
+    assert read_library("a.o", unit).raw == FOUND
+    assert read_library("libx.so", elf({".rodata.cubins": RAW})).raw == {}
+
+
+def test_of_an_archive_each_member_is_searched() -> None:
+    """A bare cubin in it is a container, and says nothing of what comes behind it."""
+    unit = as_object(elf({".rodata.a": RAW, ".nv_fatbin": sass(80)}))
+    library = ar(
+        {"k.cubin": OLD[0].data, "a.o": unit, "coff.obj": b"\x64\x86" + RAW, "b.o": as_object(elf())}
+    )
+    found = read_library("libx.a", library)
+    assert (found.problem, len(found.containers)) == (None, 2)
+    assert found.raw == {
+        kind: {arch: 2 * count for arch, count in counts.items()} for kind, counts in FOUND.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ _NEEDS = {CUDA: "libcuda.so.1", TENSORRT: "libnvinfer.so.10"}
 
 _WHEELS = {CUDA: "onnxruntime-gpu", TENSORRT: "onnxruntime-gpu", DIRECTML: "onnxruntime-directml"}
 """The distribution of ONNX Runtime that has a provider; COREML is in ``onnxruntime`` for macOS."""
+
+_OURS = "ortpacks-onnxruntime-gpu"
+"""The distribution of the wheels that ``./run wheel`` makes: its import is ``onnxruntime`` too."""
+
+_BY_GPU = f"uv pip install --reinstall --preview-features wheel-variants {_OURS}"
 
 _LINUX = "linux"
 
@@ -63,6 +69,8 @@ def require(provider: str) -> None:
     """``ProviderError`` unless this onnxruntime has ``provider`` and the machine what it needs first."""
     if ORT_NAMES[provider] not in onnxruntime.get_available_providers():
         version, wheel = onnxruntime.__version__, _WHEELS.get(provider, "onnxruntime")
+        if _description() and provider == CUDA:
+            raise ProviderError(f"{_OURS} {version} here is its wheel for the CPU", _BY_GPU)
         raise ProviderError(
             f"onnxruntime {version} here was built without {ORT_NAMES[provider]}",
             f"pip install {wheel}=={_installed() or version} in place of what is there",
@@ -127,7 +135,22 @@ def _of_package(folder: Path) -> Libraries:
 
 
 def _of_wheel(note: str) -> Libraries:
-    return Libraries(f"onnxruntime {onnxruntime.__version__} (wheel)", _capi(), None, note)
+    package = _description()
+    if package is None or not package.get("capabilities"):
+        return Libraries(f"onnxruntime {onnxruntime.__version__} (wheel)", _capi(), None, note)
+    name = f"{_OURS} {onnxruntime.__version__} ({package.get('variant')})"
+    return Libraries(name, _capi(), dict(package["capabilities"]), note)
+
+
+def _description() -> dict[str, Any] | None:
+    """What the wheel says of its package; ``None`` where the onnxruntime in use is of no wheel of ours."""
+    try:
+        ours = metadata.distribution(_OURS)
+        package = json.loads(ours.read_text("ortpacks.json") or "")["package"]
+    except (metadata.PackageNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    here = Path(str(ours.locate_file("onnxruntime"))) == Path(onnxruntime.__file__).parent
+    return package if here and isinstance(package, dict) else None
 
 
 def _capi() -> Path:

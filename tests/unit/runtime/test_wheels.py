@@ -1,0 +1,70 @@
+"""The runtime layer on a wheel of ours: its ``ortpacks.json`` counts where it is the one in use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import onnxruntime
+import pytest
+from ortpacks_runtime import libraries
+from ortpacks_runtime.client import ClientError
+from ortpacks_runtime.providers import CUDA, ProviderError
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A ``site-packages`` whose onnxruntime is imported, on a machine without the client."""
+
+    def nothing(_: str) -> dict[str, dict[str, str]]:
+        raise ClientError("nothing is installed")
+
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("ORT_DYLIB_PATH", raising=False)
+    monkeypatch.setattr(libraries, "ask", nothing)
+    monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "onnxruntime/__init__.py"))
+    monkeypatch.setattr(onnxruntime, "__version__", "1.23.2")
+    return tmp_path
+
+
+def put(site: Path, told: str) -> None:
+    info = site / "ortpacks_onnxruntime_gpu-1.23.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ortpacks-onnxruntime-gpu\nVersion: 1.23.2\n")
+    (info / "ortpacks.json").write_text(told)
+
+
+def package(variant: str, **capabilities: str) -> str:
+    return json.dumps({"format": 1, "package": {"variant": variant, "capabilities": capabilities}})
+
+
+def test_its_capabilities_are_known_without_a_package(site: Path) -> None:
+    put(site, package("modern", **{"8.6": "native", "12.0": "jit"}))
+    found = libraries.find()
+    assert found.name == "ortpacks-onnxruntime-gpu 1.23.2 (modern)"
+    assert found.capabilities == {"8.6": "native", "12.0": "jit"}
+    assert found.folder == site / "onnxruntime/capi"
+
+
+def test_the_wheel_for_the_cpu_says_that_it_is_and_how_to_get_the_other(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(site, package("cpu"))
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(ProviderError, match=r"1\.23\.2 here is its wheel for the CPU.*") as error:
+        libraries.require(CUDA)
+    assert "--preview-features wheel-variants" in error.value.do
+
+
+@pytest.mark.parametrize("told", ["", "[]", "{", '{"package": 1}'])
+def test_what_cannot_be_read_counts_as_another_wheel(site: Path, told: str) -> None:
+    put(site, told)
+    assert libraries.find().name == "onnxruntime 1.23.2 (wheel)"
+
+
+def test_an_onnxruntime_from_elsewhere_is_not_taken_for_it(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(site, package("modern", **{"8.6": "native"}))
+    monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "other/onnxruntime/__init__.py"))
+    assert libraries.find().capabilities is None

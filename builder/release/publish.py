@@ -17,6 +17,7 @@ from builder.release import preflight
 from builder.release.assets import (
     Release,
     ReleasePlan,
+    Status,
     StatusRow,
     compare,
     complete,
@@ -94,9 +95,27 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
     if options.draft:
         ports.reporter.say(f"complete draft, not public: {draft.html_url}")
         return Published(tag=plan.tag, state=State.DRAFT, url=draft.html_url, rows=rows)
-    public = ports.host.publish(draft, plan.title, plan.body, options.commit)
+    public = _made_public(plan, draft, ports, options)
     ports.reporter.say(f"published{' and immutable' if public.immutable else ''}: {public.html_url}")
     return Published(tag=plan.tag, state=State.PUBLISHED, url=public.html_url, rows=rows)
+
+
+def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, options: PublishOptions) -> Release:
+    """Publish, and take back what somebody changed in the moment before."""
+    public = ports.host.publish(draft, plan.title, plan.body, options.commit)
+    if complete(compare(plan.files, public.assets)):
+        return public
+    rows = compare(plan.files, ports.host.assets(public))
+    if complete(rows):  # a host need not tell of all files in its answer
+        return public
+    table = "\n".join(render_table([row for row in rows if row.status is not Status.EQUAL]))
+    what = f"{plan.tag} was changed by somebody else while it was published:\n{table}\n"
+    if public.immutable:
+        raise IntegrityError(
+            f"{what}It is public and immutable: delete {public.html_url} and use a new --tag."
+        )
+    ports.host.withdraw(public)
+    raise IntegrityError(f"{what}It is a draft again. Run it again.")
 
 
 def _require_replaceable(public: Release, options: PublishOptions) -> None:

@@ -33,10 +33,11 @@ class Fault:
     ``access``, ``newest``, ``tag``, ``list``, ``create``, ``assets``, ``asset``, ``upload``, ``delete``,
     ``publish`` (any PATCH), ``download``.
 
-    Any route: a status (``500``, ``502``, ``401`` ...), ``hangup``, ``retry-after``, ``429``, ``date`` (429
-    with the time to come back), ``reset``, ``secondary``, ``echo`` (422 that repeats the token),
-    ``elsewhere`` (302 to the other host), ``moved``, ``revoke`` (401, the token is good no longer), ``down``
-    (both ports refuse from now on).
+    Any route: a status (``500``, ``502``, ``401`` ...), ``hangup``, ``retry-after``, ``429``, ``429-bare``
+    (names no time), ``503-later`` (names one), ``date`` (429 with the time to come back), ``reset``,
+    ``secondary``, ``echo`` (422 that repeats the token), ``elsewhere`` (302 to the other host), ``moved``,
+    ``revoke`` (401, the token is good no longer), ``down`` (both ports refuse from now on).
+    Publish: ``meddle`` (somebody removes an asset just before), ``meddle-more`` (adds one).
     Create, publish, upload, delete: ``landed`` (502, but done), ``lost`` (done, no answer at all).
     Upload: ``cut`` and ``cut-starter`` after ``after`` bytes, ``starter`` (502, half an asset), ``race`` and
     ``race-other`` (422: someone was faster with the same or other bytes), ``corrupt`` (other bytes stored),
@@ -174,6 +175,8 @@ class Handler(BaseHTTPRequestHandler):
                 "API rate limit exceeded",
                 {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(now) + fault.seconds)},
             ),
+            "429-bare": (429, "Too many requests", {}),
+            "503-later": (503, "Unavailable", {"Retry-After": str(fault.seconds)}),
             "secondary": (403, "You have exceeded a secondary rate limit.", {}),
             "echo": (422, f"cannot use {self.headers['Authorization']}", {}),
             "revoke": (401, "Bad credentials", {}),

@@ -90,6 +90,11 @@ class ApiHandler(Handler):
             return self.invalid("Release", "invalid")
         if content.get("draft"):
             release.draft = True
+        kind = self.fault.kind if self.fault else ""
+        if kind == "meddle":
+            release.assets.popitem()
+        if kind == "meddle-more":
+            self.double.store(release, "somebody-elses.txt", b"not ours")
         if content.get("draft") is False and release.draft:
             if self.double.published(release.tag):
                 return self.invalid("Release", "already_exists")

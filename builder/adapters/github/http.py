@@ -207,7 +207,8 @@ class GitHubHttp:
             named = named_wait(response.headers, now) is not None
             raise Fault(f"rate limit: {message}", wait=wait, grows=not named)
         if response.status_code >= _SERVER_ERROR:
-            raise Fault(f"GitHub answered {response.status_code}: {message}")
+            wait = named_wait(response.headers, now)
+            raise Fault(f"GitHub answered {response.status_code}: {message}", wait=wait)
         raise TransferError(refusal(response, message))
 
     def _json(self, response: requests.Response) -> object:

@@ -1,13 +1,15 @@
-"""The commit of a git tag, and the commit that the builder itself runs from."""
+"""The commit of a git tag, its tree as a tar file, and the commit that the builder itself runs from."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
-from builder.errors import CommandError, ToolMissingError, TransferError, ValidationError
+from builder.errors import CommandError, IntegrityError, ToolMissingError, TransferError, ValidationError
 from builder.package.provenance import Revision
 from builder.ports import Runner
+from builder.project.inputs import Input, Pin, tree_name
 
 _ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
@@ -35,10 +37,49 @@ class GitTags:
                 ["git", "ls-remote", url, f"refs/tags/{tag}", f"refs/tags/{tag}^{{}}"], env=_ENVIRONMENT
             )
         except CommandError as error:
-            reason = error.tail[-1] if error.tail else f"exit code {error.code}"
-            advice = "Check the network, and the address in variants.yaml."
-            raise TransferError(f"{url} cannot be reached", cause=reason, advice=advice) from error
+            raise _unreachable(url, error) from error
         return _commit(done.stdout, url, tag)
+
+
+class GitTrees:
+    """Implements ``adapters.store.Source`` for git tags: the tree of a commit as a tar file.
+
+    Git runs on this machine, so no engine needs to know it, and no step of a build a network.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+
+    def download(self, item: Input, pin: Pin | None, folder: Path) -> Path:
+        """See ``adapters.store.Source``; ``pin`` has the commit. Submodules are left out.
+
+        Raises ``IntegrityError`` where the tag leads to another commit, ``TransferError`` when the host is
+        out of reach and ``ToolMissingError`` without git.
+        """
+        url, _, tag = item.spec.rpartition("@")
+        repository, tar = folder / "repository", folder / tree_name(item)
+        here = ["git", "--git-dir", str(repository)]
+        self._runner.run([*here, "init", "--quiet", "--bare"], env=_ENVIRONMENT)
+        try:
+            fetch = [*here, "fetch", "--quiet", "--depth=1", url, f"refs/tags/{tag}"]
+            self._runner.run(fetch, env=_ENVIRONMENT)
+        except CommandError as error:
+            raise _unreachable(url, error) from error
+        got = self._runner.run([*here, "rev-parse", "FETCH_HEAD^{commit}"], env=_ENVIRONMENT).stdout.strip()
+        if pin is None or got != pin.revision:
+            raise IntegrityError(
+                f"{item.key}: wanted commit {pin and pin.revision}, the tag leads to {got}",
+                advice="Somebody moved the tag. Compare the two; `./run lock --refresh` takes the new one.",
+            )
+        self._runner.run([*here, "archive", "--format=tar", f"--output={tar}", got], env=_ENVIRONMENT)
+        shutil.rmtree(repository)
+        return tar
+
+
+def _unreachable(url: str, error: CommandError) -> TransferError:
+    reason = error.tail[-1] if error.tail else f"exit code {error.code}"
+    advice = "Check the network, and the address in variants.yaml."
+    return TransferError(f"{url} cannot be reached", cause=reason, advice=advice)
 
 
 def _commit(listing: str, url: str, tag: str) -> str:

@@ -1,13 +1,15 @@
 """The input cache, addressed by content: fetched once, verified each time a file enters.
 
 Layout below the cache folder: ``store/<2 hex>/<sha256>/<filename>`` with ``<filename>.verified`` beside it,
-``unpacked/<sha256>/`` for wheels, ``incoming/<id>/`` while an input is on its way, ``locks/``.
+``unpacked/<sha256>/`` for wheels, ``trees/<commit>/`` for git tags,
+``incoming/<id>/`` while an input is on its way, ``locks/``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+import tarfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -21,7 +23,7 @@ from builder.files.digest import Digest, file_digest
 from builder.files.disk import disk_errors, sync_file
 from builder.files.file_lock import exclusive, if_free
 from builder.ports import Reporter
-from builder.project.inputs import Input, InputKind, Lock, Pin
+from builder.project.inputs import LOCK_MISSING, Input, InputKind, Lock, Pin, tree_name
 
 
 class Source(Protocol):
@@ -58,6 +60,8 @@ class FileStore:
     def fetch(self, item: Input) -> Path:
         """See ``ports.Store.fetch``."""
         pin = self._pinned(item)
+        if item.kind is InputKind.GIT:
+            return self.tree(item, pin.revision or "")
         path = self._place(pin)
         with self._locked(_identity(item.key), item.spec):
             if path.is_file():
@@ -77,6 +81,21 @@ class FileStore:
             if not tree.is_dir():
                 unpack_wheel(file, tree)
         return tree
+
+    def tree(self, tag: Input, revision: str) -> Path:
+        """A git tag's tree at a commit, as a tar file. Git proved its bytes when it fetched them.
+
+        Raises what ``fetch`` does.
+        """
+        path = self._cache / "trees" / revision / tree_name(tag)
+        with self._locked(_identity(tag.key), tag.spec):
+            if not path.is_file():
+                file = self._download(tag, Pin(revision=revision))
+                with disk_errors(path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    sync_file(file)
+                    file.replace(path)
+        return path
 
     def absent(self, items: Iterable[Input]) -> tuple[int, int]:
         """See ``ports.Store.absent``."""
@@ -103,6 +122,10 @@ class FileStore:
         pin = self._lock.pins.get(item.key)
         if pin is None:
             raise ConfigError(f"inputs.lock has no entry {item.key!r}. Run ./run lock and commit the file.")
+        if pin.is_open:
+            raise ConfigError(
+                f"{item.key} has no pin in inputs.lock, so nothing is made of it. {LOCK_MISSING}."
+            )
         if item.kind not in self._sources:
             raise ConfigError(
                 f"{item.key!r} is not a file that can be fetched: it is a {item.kind.value} input."
@@ -131,7 +154,7 @@ class FileStore:
         folder = self._cache / "incoming" / _identity(item.key)
         with disk_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin else ""))
+        self._reporter.say(f"fetching {item.spec}" + (f", {pin.size:,} bytes" if pin and pin.size else ""))
         started = self._clock()
         file = self._sources[item.kind].download(item, pin, folder)
         seconds = self._clock() - started
@@ -159,6 +182,20 @@ class FileStore:
             file.replace(path)
             _stamp(path)
             shutil.rmtree(self._cache / "incoming" / _identity(item.key), ignore_errors=True)
+
+
+def member_text(tar: Path, name: str) -> str:
+    """The text of a file in a tree. Raises ``IntegrityError`` where there is none."""
+    with tarfile.open(tar, "r:") as archive:
+        try:
+            file = archive.extractfile(name)
+        except KeyError:
+            file = None
+        if file is None:
+            raise IntegrityError(
+                f"{tar.name} has no {name}", advice="Name a tag of ONNX Runtime in variants.yaml."
+            )
+        return file.read().decode(errors="replace")
 
 
 def _identity(key: str) -> str:

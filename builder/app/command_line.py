@@ -61,12 +61,10 @@ _MEMORY = re.compile(r"(?P<size>[0-9]{1,6}(?:\.[0-9]{1,3})?)(?P<unit>[GgMm])(?:i
 _OUTPUT_LOST = (*FULL_DISK, errno.EIO)
 """What a write to an open file or to the output fails with. Such an error names no file."""
 
-BASES = ("auto", "nvidia", "assembled")
-
 FLAGS = {
     "variant": "a variant or provider of variants.yaml; may be given more than once",
     "all": "every variant and provider",
-    "base": "auto (nvidia where it can be had), nvidia or assembled",
+    "base": "auto (the first of variants.yaml that can be had), nvidia, assembled or redist",
     "origin": "auto (wheel where it serves the whole set), wheel or source",
     "profile": "full, lean or minimal; asking for less than full means compiling",
     "host": "wheel or source: where libonnxruntime.so.1 comes from",
@@ -183,8 +181,6 @@ def wishes(
     offline: bool = False,
 ) -> Wishes:
     """The flags on what to build, as values. Raises ``ValidationError``."""
-    if base not in BASES:
-        raise ValidationError(f"--base {base!r} is none of {', '.join(BASES)}.")
     if mixed and release:
         raise ValidationError(
             "--mixed makes packages of different ONNX Runtime versions, and publish refuses those (R010), so "

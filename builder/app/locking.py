@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from builder.adapters.git import GitTags
-from builder.adapters.store import FileStore
-from builder.app.command_line import BASES
+from builder.adapters.store import FileStore, member_text
 from builder.binary.library_names import is_named_like_a_library
 from builder.builds.wiring import Wiring
 from builder.config.project import parse_lock, render_lock
-from builder.errors import ToolMissingError, TransferError, ValidationError
+from builder.errors import BuilderError, ToolMissingError, TransferError
 from builder.files.atomic_write import part_file
 from builder.findings.finding import require
 from builder.gpu.architectures import Capability
+from builder.onnxruntime.downloads import DEPENDENCY_LIST, dependency_urls
 from builder.pipeline.inspect import read_file
+from builder.pipeline.plan import require_base
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import base_inputs, wanted_inputs, wheeled_inputs
 from builder.release.preflight import check_pins
@@ -28,12 +29,12 @@ def lock_inputs(wiring: Wiring, *, refresh: bool) -> None:
     and is out of reach stays open, which a release refuses, and is tried again next time. Raises
     ``TransferError`` when another file cannot be fetched.
     """
-    reporter, wanted, known = wiring.reporter, wanted_inputs(wiring.project), _known(wiring)
+    reporter, known = wiring.reporter, _known(wiring)
     with reporter.step("lock"):
+        wanted = _wanted(wiring, known)
         good = {key: pin for key, pin in known.pins.items() if not pin.is_open}
         kept = {} if refresh else {item.key: good[item.key] for item in wanted if item.key in good}
-        store = wiring.store(known)
-        fresh = {item.key: _pin(item, wiring, store) for item in wanted if item.key not in kept}
+        fresh = _pinned([item for item in wanted if item.key not in kept], wiring, leave=False)
         pins = {**kept, **fresh, **_python_pins(wiring, {} if refresh else good)}
         for key in (key for key in known.pins if key not in pins):
             reporter.say(f"dropped {key}: no variant needs it any more")
@@ -62,9 +63,7 @@ def lock_missing(wiring: Wiring) -> None:
     """
     reporter, known = wiring.reporter, _known(wiring)
     with reporter.step("lock --missing"):
-        open_ = [item for item in wanted_inputs(wiring.project) if known.is_open(item)]
-        store = wiring.store(known)
-        found = {item.key: _pin(item, wiring, store, leave=True) for item in open_}
+        found = _pinned([item for item in _wanted(wiring, known) if known.is_open(item)], wiring, leave=True)
         pinned = {key: pin for key, pin in found.items() if not pin.is_open}
         if pinned:
             _write(wiring, {**known.pins, **pinned})
@@ -78,11 +77,12 @@ def check_lock(wiring: Wiring, base: str) -> None:
 
     Raises ``ValidationError`` for a base that is none.
     """
-    if base not in BASES[1:]:
-        raise ValidationError(f"--check {base!r} is none of {', '.join(BASES[1:])}.")
+    require_base(wiring.project, base)
     lock = wiring.lock
     require(
-        check_pins(base, [item.key for item in base_inputs(wiring.project, base) if lock.is_open(item)]),
+        check_pins(
+            base, [item.key for item in base_inputs(wiring.project, base, lock) if lock.is_open(item)]
+        ),
         f"no release can be compiled on base {base}",
     )
     wiring.reporter.say(f"every input of base {base} is pinned")
@@ -118,18 +118,33 @@ def _read_libraries(wiring: Wiring, known: Mapping[str, Sequence[Capability]]) -
         file.write(dumps(found).encode())
 
 
+def _wanted(wiring: Wiring, known: Lock) -> tuple[Input, ...]:
+    return wanted_inputs(wiring.project, known)
+
+
+def _pinned(items: Sequence[Input], wiring: Wiring, *, leave: bool) -> dict[str, Pin]:
+    """A pin of each, and of the archives that git tags among them want, by key."""
+    known = _known(wiring)
+    store = wiring.store(known)
+    found = {item.key: _pin(item, wiring, store, leave=leave) for item in items}
+    further = [file for item in items for file in Lock(pins=found).files_of(item) if known.is_open(file)]
+    return {**found, **{item.key: _pin(item, wiring, store, leave=leave) for item in dict.fromkeys(further)}}
+
+
 def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) -> Pin:
     """The bytes or the revision that the input is today; an open pin where it is out of reach.
 
-    Raises ``TransferError`` for what may not be open, unless ``leave``.
+    Raises ``TransferError`` for what may not be open, unless ``leave``: then one input stops no
+    other.
     """
     try:
         pin = _resolved(item, wiring, store)
-    except (TransferError, ToolMissingError) as error:
-        if not (leave or item.kind.may_be_open):
+    except BuilderError as error:
+        out_of_reach = isinstance(error, TransferError | ToolMissingError) and item.kind.may_be_open
+        if not (leave or out_of_reach):
             raise
         wiring.reporter.warn(
-            f"{item.key} stays unpinned: local builds work, a release needs `./run lock --missing` on a "
+            f"{item.key} stays unpinned: a release needs `./run lock --missing` on a "
             f"machine that reaches it: {error}"
         )
         return Pin()
@@ -139,7 +154,9 @@ def _pin(item: Input, wiring: Wiring, store: FileStore, *, leave: bool = False) 
 
 def _resolved(item: Input, wiring: Wiring, store: FileStore) -> Pin:
     if item.kind is InputKind.GIT:
-        return Pin(revision=GitTags(wiring.runner)(item.spec))
+        revision = GitTags(wiring.runner)(item.spec)
+        listed = member_text(store.tree(item, revision), DEPENDENCY_LIST)
+        return Pin(revision=revision, files=dependency_urls(listed))
     if item.kind is InputKind.IMAGE:
         return Pin(revision=wiring.engine.resolve(item.spec))
     return store.pin(item)

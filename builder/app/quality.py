@@ -51,7 +51,7 @@ def check_golden(wiring: Wiring, *, refresh: bool) -> None:
 def goldens(wiring: Wiring) -> Iterator[tuple[str, str]]:
     """The file name and text of every compiled variant on every base, in full; and of one repacked wheel."""
     for variant in (one for one in wiring.project.variants.values() if not one.is_official):
-        for base in ("nvidia", "assembled"):
+        for base in wiring.project.bases:
             yield from _rendering(
                 wiring, f"{variant.name}.{base}", _golden_plan(wiring.project, variant.name, base)
             )

@@ -49,7 +49,7 @@ BUILDS_PAGE = "docs/builds.md"
 
 _BAKE = "bake"
 
-_INPUTS = ("incoming", "relocated", "rootfs", "store", "unpacked")
+_INPUTS = ("incoming", "relocated", "rootfs", "store", "trees", "unpacked")
 """The folders of the input cache that hold what can be fetched and made again."""
 
 _MADE_BY_US = ("Dockerfile", "built.json", BAKE_FILE)

@@ -53,7 +53,7 @@ class CheckTools:
 
         Raises ``CommandError`` where it says something else of that file.
         """
-        deb = self._wiring.project.bases.assembled.debs["nvcc"]
+        deb = self._wiring.project.check.cuobjdump
         version, pin = debian_version(deb), self._wiring.lock.pins[deb.key]
         with self._reporter.step("make cuobjdump and try it"), self._locked():
             image = self._image("cuobjdump", self._rendered())

@@ -33,7 +33,6 @@ from builder.package.provenance import (
     Resource,
     base_parts,
     base_revision,
-    image_revision,
     provenance_json,
     provenance_name,
     used_inputs,
@@ -114,15 +113,13 @@ class Packer:
 
     @property
     def _base_parts(self) -> tuple[Resource, ...]:
-        """The parts of the assembled base that compiled the libraries."""
-        return base_parts(self.plan, self.wiring.lock.pins, self.rendered.system)
+        """The parts of the base that compiled the libraries."""
+        return base_parts(self.plan, self.wiring.lock, self.rendered.system)
 
     def _base_revision(self) -> str | None:
-        """The base image's digest, or the digest of the assembled base's parts if it compiled anything."""
-        if self.plan.base == "nvidia":
-            return image_revision(self.plan, self.wiring.lock)
-        parts = [(part.uri, part.digest["sha256"]) for part in self._base_parts]
-        return base_revision(parts) if parts else None
+        """The digest of the base's parts if it compiled anything and all of them are pinned."""
+        parts = [(part.uri, digest) for part in self._base_parts for digest in part.digest.values()]
+        return base_revision(parts) if len(parts) == len(self._base_parts) > 0 else None
 
     def _gather(self) -> tuple[Member, ...]:
         """Every file of the package."""
@@ -249,12 +246,12 @@ def _version_flags(plan: BuildPlan) -> Iterator[str]:
     """The flags that determine the ORT version; none where variants.yaml names the wheel."""
     if plan.variant.wheel is not None or (plan.variant.toolkit and plan.base == NO_BASE):
         return
-    possible = ("nvidia", "assembled") if plan.base == NO_BASE else (plan.base,)
     bases = plan.project.bases
+    possible = [*bases] if plan.base == NO_BASE else [plan.base]
     if plan.variant.toolkit:
         yield f"--base {plan.base}"
         return
-    fitting = [base for base in possible if bases.ort_version(base) == plan.ort_version]
+    fitting = [base for base in possible if bases[base].ort_version == plan.ort_version]
     yield f"--base {(fitting or possible)[0]}"
     if not fitting:
         yield "--mixed"

@@ -158,7 +158,7 @@ class RuntimeImage:
     def _system(self) -> tuple[str, Sequence[str], str]:
         """Suite, packages and architecture of the slim Debian."""
         project = self._wiring.project
-        return project.bases.assembled.suite, project.image.packages, architecture(self._platform)
+        return project.image.suite, project.image.packages, architecture(self._platform)
 
     def _wheels(self, manifest: Manifest) -> Sequence[ImageWheel]:
         """The wheels of Python's ONNX Runtime, our runtime layer, and numpy or the service's."""

@@ -46,7 +46,7 @@ from builder.pipeline.render import render
 from builder.ports import CompileCaches, Reporter, Store
 from builder.project.build_plan import NOTHING_RENDERED, BuildPlan, Rendered, Workplace
 from builder.project.inputs import LOCK_MISSING, DebianPackage
-from builder.project.variants import Origin, Variant, base_inputs, on_platform
+from builder.project.variants import Origin, SuiteSystem, Variant, base_inputs, on_platform
 from builder.release.preflight import check_plan
 
 
@@ -102,11 +102,9 @@ class VariantBuild:
 
     def _say_open_pins(self, decided: BuildPlan) -> None:
         lock, project = self._wiring.lock, decided.project
-        open_ = [item.key for item in base_inputs(project, decided.base) if lock.is_open(item)]
+        open_ = [item.key for item in base_inputs(project, decided.base, lock) if lock.is_open(item)]
         if open_ and decided.origin is Origin.SOURCE:
-            self._reporter.say(
-                f"open     {', '.join(open_)}: fine here, refused for a release. {LOCK_MISSING}"
-            )
+            self._reporter.say(f"open     {', '.join(open_)}: no release is made of it. {LOCK_MISSING}")
 
     def show_plan(self) -> None:
         """Decide, and report the GPUs that it will run on, the time and the room that it will take."""
@@ -379,11 +377,11 @@ class VariantBuild:
         return rendered
 
     def _system(self, decided: BuildPlan) -> tuple[DebianPackage, ...]:
-        """The packages of the root file system that compiles; none for a wheel or on NVIDIA's image."""
-        if decided.base != "assembled" or decided.origin is not Origin.SOURCE:
+        """The packages of the root file system that compiles; none for a wheel or on an image."""
+        system = decided.on.system if decided.origin is Origin.SOURCE else None
+        if not isinstance(system, SuiteSystem):
             return ()
-        base = decided.project.bases.assembled
-        return self._wiring.rootfs(self._reporter).packages(base.suite, base.packages)
+        return self._wiring.rootfs(self._reporter).packages(system.suite, system.packages)
 
     def _packing(self, decided: BuildPlan, rendered: Rendered) -> Packer:
         return Packer(

@@ -16,11 +16,13 @@ from typing import TextIO
 
 from jinja2 import FileSystemLoader
 
+from builder.adapters.addressed_files import AddressMirror, RedistSource, UrlSource
 from builder.adapters.archive.package_archive import EARLIEST_MTIME, ChecksumFile, PackageArchive
 from builder.adapters.cyclonedx import CycloneDx
 from builder.adapters.debian.apt_mirror import AptMirrors, DebianSource
 from builder.adapters.debian.rootfs import DebianRootfs
 from builder.adapters.docker.engine import DockerEngine
+from builder.adapters.git import GitTrees
 from builder.adapters.package_index import PackageIndex
 from builder.adapters.process import ProcessRunner
 from builder.adapters.store import FileStore
@@ -122,12 +124,16 @@ class Wiring:
         """The input cache with the pins of ``lock``."""
         reporter = reporter or self.reporter
         transfer = HttpTransfer(reporter=reporter, sleep=time.sleep, env=self.env)
+        mirror = AddressMirror(transfer, self.env.get("ORTPACKS_ARCHIVE_MIRROR"))
         return FileStore(
             cache=self.cache,
             lock=lock,
             sources={
                 InputKind.WHEEL: PipSource(runner=self.runner, python=sys.executable),
                 InputKind.DEBIAN: DebianSource(mirrors=self.mirrors, transfer=transfer),
+                InputKind.GIT: GitTrees(self.runner),
+                InputKind.REDIST: RedistSource(mirror),
+                InputKind.URL: UrlSource(mirror),
             },
             reporter=reporter,
             offline=self.offline,

@@ -200,7 +200,7 @@ class Document:
             return  # there are items: what is wrong with them is an error of its own
         is_key = detail["loc"][-1:] == ("[key]",)
         inside = detail["loc"][:-1] if is_key else detail["loc"]
-        location = (*above, *inside)
+        location = (*above, *(step for step in inside if not _is_tag(step)))
         kind, message = _MESSAGES.get(detail["type"], (ValidationError, detail["msg"]))
         kind = SchemaError if detail["type"] == "wrong_type" else kind
         context = detail.get("ctx", {})
@@ -248,6 +248,11 @@ def shorten(value: str) -> str:
     return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1]}…"
 
 
+def _is_tag(step: str | int) -> bool:
+    """Whether it is no key, but says which kind of mapping stands there (``project.kinds.by_key``)."""
+    return isinstance(step, str) and step.startswith("<")
+
+
 def _choices(schema: object, location: Location) -> list[str]:
     """The keys or values that a JSON schema allows there."""
     described = _described(schema, location)
@@ -261,15 +266,27 @@ def _described(schema: object, location: Location) -> dict[str, object]:
     definitions = _mapping(described.get("$defs"))
     for step in location:
         properties, patterns = described.get("properties"), described.get("patternProperties")
-        if isinstance(step, int):
+        if _is_tag(step):
+            kinds = (_resolved(kind, definitions) for kind in _listed(described["oneOf"]))
+            described = next(kind for kind in kinds if str(step)[1:-1] in _mapping(kind["properties"]))
+        elif isinstance(step, int):
             described = _mapping(described["items"])
         elif properties:
             described = _mapping(_mapping(properties)[step])
         else:
             described = _mapping(next(iter(_mapping(patterns).values())))
-        if "$ref" in described:
-            described = _mapping(definitions[str(described["$ref"]).rpartition("/")[2]])
+        described = _resolved(described, definitions)
     return described
+
+
+def _resolved(described: object, definitions: Mapping[str, object]) -> dict[str, object]:
+    """What a reference leads to, and anything else as it is."""
+    found = _mapping(described)
+    return _mapping(definitions[str(found["$ref"]).rpartition("/")[2]]) if "$ref" in found else found
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _mapping(value: object) -> dict[str, object]:

@@ -40,16 +40,17 @@ _TOOLKIT_PINS = (
     ("cudnn.wheel", "cudnn.version", "=={}$"),
     ("cuda.libraries.cudart", "cuda.version", "=={}."),
 )
-
-_VERSION_PINS = (
-    ("bases.nvidia.source", "bases.nvidia.onnxruntime", "{}"),
-    ("bases.assembled.source", "bases.assembled.onnxruntime", "_{}"),
-    ("bases.assembled.debs.nvcc", "bases.assembled.nvcc", "_{}."),
-)
 """A pin's key, the key of the version it must be of, and how it names the version; ``$`` is the pin's end.
 
-Those of ``_TOOLKIT_PINS`` stand at the top of the file and below each toolkit.
+They stand at the top of the file and below each toolkit.
 """
+
+_BASE_PINS = (
+    ("source.git", "onnxruntime", "{}$"),
+    ("source.tarball", "onnxruntime", "_{}"),
+    ("toolkit.deb", "toolkit.nvcc", "_{}."),
+)
+"""The same of each base."""
 
 
 def load_project(text: str, path: str) -> Project:
@@ -61,7 +62,7 @@ def load_project(text: str, path: str) -> Project:
     document = read_yaml(text, path)
     document.check_format(FORMAT, [key for key in _KEYS if key not in {"providers", "toolkits"}])
     project = document.read(PROJECT)
-    for check in (_check_pins, _check_variants, _check_providers, _check_models):
+    for check in (_check_pins, _check_bases, _check_variants, _check_providers, _check_models):
         check(document)
     document.raise_if_any()
     if project is None:
@@ -99,12 +100,28 @@ def _check_pins(document: Document) -> None:
         for name in document.keys("toolkits")
         for pin, version, form in _TOOLKIT_PINS
     )
-    for pin_path, version_path, form in (*_TOOLKIT_PINS, *_VERSION_PINS, *of_toolkits):
+    of_bases = (
+        (f"bases.{base}.{pin}", f"bases.{base}.{version}", form)
+        for base in document.keys("bases")
+        for pin, version, form in _BASE_PINS
+    )
+    for pin_path, version_path, form in (*_TOOLKIT_PINS, *of_toolkits, *of_bases):
         pin, key = tuple(pin_path.split(".")), tuple(version_path.split("."))
         spec, version = document.text(*pin), document.text(*key)
         if spec and version and form.format(version) not in f"{spec.rpartition('@')[2]}$":
             hint = f"Change one of the two; {version_path} stands in line {document.line(key)}."
             document.report(CompatibilityError, pin, f"is not of {version_path} {version}", hint=hint)
+
+
+def _check_bases(document: Document) -> None:
+    """Report bases whose system has no toolkit of its own, and whose toolkit is that."""
+    for name in document.keys("bases"):
+        place: Location = ("bases", name, "toolkit")
+        if "version" in document.keys(*place) and "suite" in document.keys("bases", name, "rootfs"):
+            hint = "Name one with redist or nvcc; docs/variants.md has the keys."
+            document.report(
+                CompatibilityError, place, "Debian's system brings no toolkit", found="", hint=hint
+            )
 
 
 def _check_variants(document: Document) -> None:
@@ -209,13 +226,26 @@ class FilePin(ProjectSection):
 
 
 @dataclass(frozen=True)
+class OpenFilePin(ProjectSection):
+    """The one file that an address or a component of NVIDIA's archives is."""
+
+    sha256: Sha256 | None
+    """null where the host could not be asked."""
+    filename: FileName = ""
+    size: Annotated[int, Field(strict=True, ge=1, le=2**40)] = 0
+    """Bytes."""
+
+
+@dataclass(frozen=True)
 class CommitPin(ProjectSection):
     """What a tag of a git repository stands for."""
 
     revision: (
         Annotated[str, TextForm("a revision", "[0-9a-f]{40}", "null, or a commit: 40 hex digits")] | None
     )
-    """null where the host could not be asked: fine for local builds, refused for a release."""
+    """null where the host could not be asked: nothing is compiled from it then."""
+    files: tuple[Annotated[str, TextForm("an address", SPECS[InputKind.URL], "https://host/path")], ...] = ()
+    """The archives that its own build would download; each is an input of kind url."""
 
 
 @dataclass(frozen=True)
@@ -233,11 +263,15 @@ class DigestPin(ProjectSection):
 
 _FILE = Reader[ProjectSection](FilePin)
 
+_OPEN_FILE = Reader[ProjectSection](OpenFilePin)
+
 _PIN_READERS: Mapping[InputKind, Reader[ProjectSection]] = {
     InputKind.WHEEL: _FILE,
     InputKind.DEBIAN: _FILE,
     InputKind.GIT: Reader(CommitPin),
     InputKind.IMAGE: Reader(DigestPin),
+    InputKind.REDIST: _OPEN_FILE,
+    InputKind.URL: _OPEN_FILE,
 }
 
 
@@ -282,7 +316,8 @@ def render_lock(lock: Lock) -> str:
 def _pin(key: str, document: Document) -> Pin:
     kind = _kind(key, document)
     read = document.read(_PIN_READERS[kind], ("inputs", key)) if kind else None
-    return Pin(**vars(read)) if read else Pin()
+    values = {name: value for name, value in vars(read).items() if value is not None} if read else {}
+    return Pin(**values)
 
 
 def _kind(key: str, document: Document) -> InputKind | None:
@@ -299,7 +334,9 @@ def _kind(key: str, document: Document) -> InputKind | None:
     return item.kind
 
 
-def _fields(kind: InputKind, pin: Pin) -> dict[str, str | int | None]:
-    if _PIN_READERS[kind] is _FILE:
+def _fields(kind: InputKind, pin: Pin) -> Mapping[str, object]:
+    if pin.sha256:
         return {"filename": pin.filename, "size": pin.size, "sha256": pin.sha256}
-    return {"revision": pin.revision}
+    if _PIN_READERS[kind] is _OPEN_FILE:
+        return {"sha256": None}
+    return {"revision": pin.revision, **({"files": pin.files} if pin.files else {})}

@@ -24,6 +24,7 @@ from builder.onnxruntime.toolchain import lost as lost_capabilities
 from builder.onnxruntime.units import launches, narrowed, shared_ptx, unused_options
 from builder.onnxruntime.versions import ALWAYS, ReleaseRange, hold_version, needs, sm_names
 from builder.project.build_plan import BuildPlan
+from builder.project.variants import GitSource
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,9 @@ def explain(plan: BuildPlan) -> Explanation:
 def _differences(plan: BuildPlan, profile: Profile) -> Iterator[Difference]:
     yield _architectures(plan)
     yield _RAW
-    chosen = options(profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
+    chosen = options(
+        profile, plan.ort_version, plan.variant.sm, cpuinfo=isinstance(plan.on.source, GitSource)
+    )
     ours = {option.name: option for option in chosen}
     for setting in settings(plan.ort_version):
         yield from _setting(setting, ours)

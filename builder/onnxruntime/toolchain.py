@@ -50,10 +50,7 @@ def divide(sm: Sequence[Arch], nvcc: str, ptxas: str | None) -> Targets:
 
 def tools(plan: BuildPlan) -> tuple[str, str | None]:
     """The versions of nvcc on a plan's base, and of the newer ptxas beside it."""
-    assembled = plan.project.bases.assembled
-    return (
-        (assembled.nvcc, assembled.ptxas) if plan.base == "assembled" else (plan.project.cuda.version, None)
-    )
+    return plan.on.toolkit.version, plan.on.toolkit.ptxas
 
 
 def made(sm: Sequence[Arch], plan: BuildPlan) -> Compiled:

@@ -23,8 +23,8 @@ from builder.onnxruntime.toolchain import divide, tools
 from builder.package.contents import wanted
 from builder.package.sbom import deb_purl, debian_purl, image_purl, pypi_purl
 from builder.project.build_plan import BuildPlan, Rendered
-from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin
-from builder.project.variants import Origin, assembled_inputs
+from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin, redist_url
+from builder.project.variants import ImageSystem, Origin, base_inputs
 
 SUFFIX = ".provenance.json"
 
@@ -35,7 +35,7 @@ _TYPES = {"_type": "https://in-toto.io/Statement/v1", "predicateType": SLSA}
 _SHA256 = "sha256:"
 
 _OF_BASE = {"base": True}
-"""The annotation of a part of an assembled base."""
+"""The annotation of a part of a base."""
 
 
 @dataclass(frozen=True)
@@ -92,20 +92,20 @@ def used_inputs(plan: BuildPlan, rendered: Rendered) -> tuple[Input, ...]:
     found = {file.source for file in wanted(plan) if file.source}
     if plan.origin is Origin.SOURCE:
         found |= {*rendered.contexts.values(), *rendered.debs, *rendered.sources}
-        nvidia = plan.project.bases.nvidia
-        found |= {nvidia.image, nvidia.source} if plan.base == "nvidia" else set()
+        system = plan.on.system
+        found |= {system.image, *system.snapshot} if isinstance(system, ImageSystem) else set()
     return tuple(sorted(found, key=lambda item: item.key))
 
 
-def base_parts(
-    plan: BuildPlan, pins: Mapping[str, Pin], system: Sequence[DebianPackage]
-) -> tuple[Resource, ...]:
-    """The packages of Debian, sources and tools that make an assembled base; empty without ``system``."""
-    if not system:
+def base_parts(plan: BuildPlan, lock: Lock, system: Sequence[DebianPackage]) -> tuple[Resource, ...]:
+    """What made the base that compiled: its inputs and the packages of its root file system, ``system``.
+
+    Empty where nothing is compiled.
+    """
+    if plan.origin is not Origin.SOURCE:
         return ()
-    inputs = sorted(assembled_inputs(plan.project), key=lambda item: item.key)
     parts = (
-        *(dependency(item, pins[item.key]) for item in inputs),
+        *(dependency(item, lock.pins[item.key]) for item in base_inputs(plan.project, plan.base, lock)),
         *(
             Resource(
                 name=one.path, uri=deb_purl(one.name, one.version, one.arch), digest={"sha256": one.sha256}
@@ -116,16 +116,8 @@ def base_parts(
     return tuple(replace(part, annotations=_OF_BASE) for part in parts)
 
 
-def image_revision(plan: BuildPlan, lock: Lock) -> str | None:
-    """The digest of NVIDIA's image; ``None`` unless it and ORT's source are both pinned."""
-    base = plan.project.bases.nvidia
-    pins = [lock.pins.get(item.key) for item in (base.image, base.source)]
-    revisions = [pin.revision if pin else None for pin in pins]
-    return revisions[0] if all(revisions) else None
-
-
 def base_revision(parts: Iterable[tuple[str, str]]) -> str:
-    """The revision of an assembled base: ``sha256:`` over its parts, each a URI and its hex sha256."""
+    """The revision of a base: ``sha256:`` over its parts, each a URI and its hex digest."""
     lines = sorted(f"{sha256}  {uri}\n" for uri, sha256 in parts)
     return _SHA256 + hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -143,14 +135,14 @@ def provenance_json(
     ``used`` are the pins of ``used_inputs``; ``subjects`` are the hex sha256 of the archive and then of the
     parts it was cut into, by file name; ``parts`` are the ``base_parts``.
     """
-    listed = assembled_inputs(plan.project) if parts else frozenset()
-    pinned = sorted((pair for pair in used.items() if pair[0] not in listed), key=lambda pair: pair[0].key)
+    listed = {part.uri for part in parts}
+    inputs = (dependency(item, pin) for item, pin in sorted(used.items(), key=lambda pair: pair[0].key))
     predicate = slsa_predicate(
         plan.project.publish.repository,
         "build-type-v1",
         external=_external(plan, manifest, next(iter(subjects)), run),
         internal=_internal(plan, manifest, run),
-        resources=(*(dependency(item, pin) for item, pin in pinned), *parts),
+        resources=(*(one for one in inputs if one.uri not in listed), *parts),
         run=run,
     )
     document = statement(subjects, SLSA, predicate)
@@ -248,6 +240,9 @@ def dependency(item: Input, pin: Pin) -> Resource:
         return Resource(name=pin.filename, uri=pypi_purl(item.spec), digest={"sha256": pin.sha256})
     if item.kind is InputKind.DEBIAN:
         return Resource(name=item.spec, uri=debian_purl(item.spec), digest={"sha256": pin.sha256})
+    if item.kind in {InputKind.URL, InputKind.REDIST}:
+        uri = item.spec if item.kind is InputKind.URL else redist_url(item.spec, pin.filename)
+        return Resource(name=pin.filename, uri=uri, digest={"sha256": pin.sha256} if pin.sha256 else {})
     uri, algorithm = image_purl(item.spec), "sha256"
     if item.kind is InputKind.GIT:
         url, _, tag = item.spec.rpartition("@")
@@ -296,19 +291,22 @@ def check_provenance(package: str, digest: Digest, document: bytes, base: BaseEn
     if got != digest.sha256:
         what = f"{archive} changed after it was made" if got else f"it does not speak of {archive}"
         yield Finding(Code.B016, where, what, wanted=digest.sha256, got=got or ", ".join(sorted(made)))
-    if base.name == "assembled" and base.revision is not None:
-        listed = base_revision(_parts_of_base(json.loads(document)))
+    parts = [*_parts_of_base(json.loads(document))]
+    of_before = base.name == "nvidia" and not parts  # its revision was the image's digest
+    if base.revision is not None and not of_before:
+        listed = base_revision(parts)
         if listed != base.revision:
             what = "the parts of the base that it lists do not come to the base's revision in the manifest"
             yield Finding(Code.B016, where, what, wanted=base.revision, got=listed)
 
 
 def _parts_of_base(value: object) -> Iterator[tuple[str, str]]:
-    """URI and hex sha256 of each dependency that is said to be a part of the base."""
+    """URI and hex digest of each dependency that is said to be a part of the base."""
     found = at(value, f"{_DEFINITION}.resolvedDependencies")
     for one in found if isinstance(found, list) else []:
         if at(one, "annotations.base") is True:
-            yield str(at(one, "uri")), str(at(one, "digest.sha256"))
+            digest = at(one, "digest.sha256") or at(one, "digest.gitCommit")
+            yield str(at(one, "uri")), str(digest)
 
 
 def read_subjects(document: bytes, where: str) -> dict[str, str]:

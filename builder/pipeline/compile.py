@@ -26,7 +26,7 @@ from builder.files.disk import disk_errors
 from builder.inside import agent, status
 from builder.ports import Engine, ImageBuild, Reporter, Rootfs, Store
 from builder.project.build_plan import BuildPlan, Rendered, Workplace
-from builder.project.variants import Origin
+from builder.project.variants import Origin, SuiteSystem
 
 _USER = "ortpacks: "
 
@@ -57,10 +57,10 @@ def lay_out(
         (place.context / folder).mkdir()
         for file in map(store.fetch, items):
             _link(file, place.context / folder / file.name)
-    if plan.base == "assembled":
-        base = plan.project.bases.assembled
-        _link(rootfs.tar(base.suite, base.packages), place.context / "rootfs-build.tar")
-        _link(rootfs.tar(base.suite, ()), place.context / "rootfs-bare.tar")
+    system = plan.on.system
+    if isinstance(system, SuiteSystem):
+        _link(rootfs.tar(system.suite, system.packages), place.context / "rootfs-build.tar")
+        _link(rootfs.tar(system.suite, ()), place.context / "rootfs-bare.tar")
 
 
 def virtual_card(root: Path) -> list[Path]:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from builder.binary.library_names import PROVIDERS
-from builder.errors import CompatibilityError, ToolMissingError, TransferError
+from builder.errors import BuilderError, CompatibilityError, ToolMissingError, TransferError, ValidationError
 from builder.findings import finding
 from builder.findings.finding import Code, Finding, Severity
 from builder.formats.missing_kernels import cannot_run, counted, shortcoming
 from builder.formats.package_names import CUDA, Host, Layout, Profile
+from builder.formats.text import nearest
 from builder.gpu.architectures import Arch
 from builder.gpu.compatibility import runs_sass
 from builder.gpu.table import CAPABILITIES
@@ -23,7 +24,7 @@ from builder.onnxruntime.versions import sm_names
 from builder.ports import Engine, Reporter, Store
 from builder.project.build_plan import NO_BASE, BuildPlan
 from builder.project.inputs import Input, ort_wheel
-from builder.project.variants import Origin, Project, Variant, provider_wheel
+from builder.project.variants import Origin, Project, SuiteSystem, Variant, provider_wheel
 from builder.report.sentences import where
 from builder.rules.nvidia_libraries import MISSING, hold_read
 from builder.rules.toolkits import lint
@@ -40,7 +41,7 @@ class Wishes:
 
     base: str = "auto"
     offline: bool = False
-    """Ask no registry: NVIDIA's base only where its image is here already."""
+    """Ask no registry: a base on an image only where that is here already."""
     origin: Origin | None = None
     profile: Profile | None = None
     host: Host | None = None
@@ -182,34 +183,50 @@ def _of_the_release(project: Project, variant: Variant, wishes: Wishes, engine: 
 
 def _released(project: Project, wishes: Wishes, base: str) -> str:
     """The version of the official wheels that are repacked."""
-    return project.onnxruntime.version if wishes.mixed else project.bases.ort_version(base)
+    return project.onnxruntime.version if wishes.mixed else project.bases[base].ort_version
 
 
 def _missing_patches(project: Project, wishes: Wishes, base: str) -> Sequence[str]:
     """The base's patches that an official wheel of the same version lacks, which are all of them."""
-    same = _released(project, wishes, base) == project.bases.ort_version(base)
-    return project.bases.patches(base) if same else ()
+    same = _released(project, wishes, base) == project.bases[base].ort_version
+    return project.bases[base].patches if same else ()
 
 
 def choose_base(project: Project, wishes: Wishes, engine: Engine) -> Decision[str]:
-    """``nvidia`` where its image is present or can be pulled, else ``assembled``.
+    """The first base whose system can be had: an image that is present or can be pulled, or Debian.
 
-    Raises ``TransferError`` or ``ToolMissingError`` when ``nvidia`` was requested and cannot be had.
+    Raises ``ValidationError`` for an unknown base, ``TransferError`` or ``ToolMissingError`` when the
+    one asked for cannot be had.
     """
-    image = project.bases.nvidia.image.spec
-    if wishes.base == "assembled":
-        return Decision(value="assembled", reason="asked for")
-    try:
-        return Decision(value="nvidia", reason=f"{image} {_how_to_have(image, wishes, engine)}")
-    except ToolMissingError:
-        if wishes.base == "nvidia":
-            raise
-        return Decision(value="assembled", reason="no Docker engine answers")
-    except TransferError as error:
-        if wishes.base == "nvidia":
-            raise
-        why = f"{image} is neither here nor pullable: {error.cause or error.what}"
-        return Decision(value="assembled", reason=why)
+    require_base(project, wishes.base)
+    missed: list[str] = []
+    for name in project.bases if wishes.base == "auto" else (wishes.base,):
+        system = project.bases[name].system
+        if isinstance(system, SuiteSystem):
+            return Decision(value=name, reason="; ".join(missed) or "asked for")
+        try:
+            reason = f"{system.image.spec} {_how_to_have(system.image.spec, wishes, engine)}"
+            return Decision(value=name, reason=reason)
+        except (ToolMissingError, TransferError) as error:
+            if wishes.base == name:
+                raise
+            missed.append(_why_not(system.image.spec, error))
+    raise ToolMissingError(f"no base of variants.yaml can be had: {'; '.join(missed)}")
+
+
+def require_base(project: Project, base: str) -> None:
+    """Raise ``ValidationError`` unless ``base`` is ``auto`` or one of the project's."""
+    known = ("auto", *project.bases)
+    if base not in known:
+        raise ValidationError(
+            f"--base {base!r} is none of {', '.join(known)}. {nearest(base, known)}".rstrip()
+        )
+
+
+def _why_not(image: str, error: BuilderError) -> str:
+    if isinstance(error, ToolMissingError):
+        return "no Docker engine answers"
+    return f"{image} is neither here nor pullable: {error.cause or error.what}"
 
 
 def _how_to_have(image: str, wishes: Wishes, engine: Engine) -> str:
@@ -302,7 +319,7 @@ def decide(
 ) -> BuildPlan:
     """The plan that follows from a base and an origin; nothing is asked and nothing is checked."""
     compiled = origin.value is Origin.SOURCE
-    version = project.bases.ort_version(base.value) if compiled else _released(project, wishes, base.value)
+    version = project.bases[base.value].ort_version if compiled else _released(project, wishes, base.value)
     return BuildPlan(
         project=project,
         variant=variant,

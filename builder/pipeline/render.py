@@ -15,6 +15,7 @@ from builder.errors import ConfigError
 from builder.formats.package_names import Host, Profile
 from builder.gpu.architectures import Arch
 from builder.onnxruntime.architecture_list import cmake_list
+from builder.onnxruntime.downloads import mirrored
 from builder.onnxruntime.profiles import Option, build_targets, options
 from builder.onnxruntime.toolchain import Targets, divide
 from builder.onnxruntime.units import narrowed, shared_ptx, without_device_code
@@ -26,8 +27,21 @@ from builder.project.inputs import (
     DebianPackage,
     Input,
     Lock,
+    Pin,
+    tree_name,
+    url_name,
 )
-from builder.project.variants import AssembledBase, NvidiaBase, Origin
+from builder.project.variants import (
+    GitSource,
+    ImageSystem,
+    ImageToolkit,
+    Origin,
+    RedistToolkit,
+    SuiteSystem,
+    System,
+    TarballSource,
+    UnpackedToolkit,
+)
 
 LINK_ROLES = ("cudart", "cublas", "cufft", "curand", "cudnn")
 """The wheels whose libraries the provider links against."""
@@ -38,13 +52,8 @@ _PACKAGE_DIRECTORY = {"cudart": "cuda_runtime"}
 _CONTEXT_NAME = {"cudart": "cudart-headers", "cudnn_frontend": "cudnn-frontend"}
 """The context names of toolchain wheels whose role is also a bundled library's, or no valid name."""
 
-_COMPILE_WHEELS = frozenset({"cutlass", "cudnn_frontend", "ptxas"})
-
-_COMPILE_DEBS = frozenset({"mp11", "gsl", "safeint"})
-"""The roles that only the source of ORT needs; the others make toolchain and checking tools."""
-
-_CHECK_DEBS = frozenset({"nvcc", "ort_headers"})
-"""The roles that the tools which check packages are made of, on every base: cuobjdump, and the C API."""
+_COMPILE_CONTEXTS = frozenset({"cutlass", "cudnn-frontend", "ptxas"})
+"""The contexts that only the source of ORT needs; the others make the toolchain."""
 
 _INTERFACES = (
     ("mp11", "boost_mp11", "Boost::mp11"),
@@ -85,8 +94,8 @@ def render(
         runtime_dockerfile=_squeeze(environment.get_template("runtime.Dockerfile.j2").render(view)),
         contexts=_contexts(plan),
         debs=_debs(plan),
-        sources=_sources(plan),
-        network=plan.base == "nvidia",
+        sources=_sources(plan, lock),
+        network=isinstance(plan.on.system, ImageSystem),
         toolchain_key=str(view["toolchain_key"]),
         system=system,
     )
@@ -94,9 +103,15 @@ def render(
 
 def _require_pins(plan: BuildPlan, lock: Lock) -> None:
     bundled = [*plan.project.cuda.libraries.values(), plan.ort_wheel]
-    inputs = [*_toolchain_inputs(plan), *bundled, SELFTEST_MODEL, SELFTEST_CLASSIFIER, SELFTEST_TRANSFORMER]
-    if plan.base == "nvidia":
-        inputs.append(plan.project.bases.nvidia.runtime)
+    inputs = [
+        *_toolchain_inputs(plan, lock),
+        *bundled,
+        SELFTEST_MODEL,
+        SELFTEST_CLASSIFIER,
+        SELFTEST_TRANSFORMER,
+    ]
+    if isinstance(plan.on.system, ImageSystem):
+        inputs.append(plan.on.system.runtime)
     missing = sorted({item.key for item in inputs} - lock.pins.keys())
     if missing:
         raise ConfigError(
@@ -131,17 +146,13 @@ def _view(plan: BuildPlan, key: str, lock: Lock) -> dict[str, object]:
             (role, _lib_context(role), f"nvidia/{_PACKAGE_DIRECTORY.get(role, role)}/lib")
             for role in LINK_ROLES
         ],
-        "debs": {role: _base_name(deb.spec) for role, deb in plan.project.bases.assembled.debs.items()},
+        "cuobjdump": _base_name(plan.project.check.cuobjdump.spec),
+        "headers": _base_name(plan.project.check.headers.spec),
         "toolchain_key": key,
         "tree": f"ortpacks-{plan.variant.name}-{profile}-{plan.host.value}-{key}",
     }
-    bases = plan.project.bases
-    special = (
-        _assembled_view(bases.assembled, plan)
-        if plan.base == "assembled"
-        else _nvidia_view(bases.nvidia, lock, plan)
-    )
-    return common | special
+    views = (_system_view(plan.on.system, lock), _toolkit_view(plan), _source_view(plan, lock))
+    return {name: value for view in (common, *views) for name, value in view.items()}
 
 
 def _title(plan: BuildPlan) -> str:
@@ -153,7 +164,9 @@ def _title(plan: BuildPlan) -> str:
 def _options(plan: BuildPlan) -> tuple[Option, ...]:
     if plan.profile is None:
         return ()
-    return options(plan.profile, plan.ort_version, plan.variant.sm, cpuinfo=plan.base == "nvidia")
+    return options(
+        plan.profile, plan.ort_version, plan.variant.sm, cpuinfo=isinstance(plan.on.source, GitSource)
+    )
 
 
 def _outputs(plan: BuildPlan) -> tuple[str, ...]:
@@ -161,14 +174,63 @@ def _outputs(plan: BuildPlan) -> tuple[str, ...]:
     return provider if plan.host is Host.WHEEL else (*provider, f"libonnxruntime.so.{plan.ort_version}")
 
 
-def _assembled_view(base: AssembledBase, plan: BuildPlan) -> dict[str, object]:
+def _system_view(system: System, lock: Lock) -> dict[str, object]:
+    """What makes the system: ``suite`` is ``None`` on an image."""
+    if isinstance(system, SuiteSystem):
+        return {"suite": system.suite, "packages": system.packages}
     return {
-        "suite": base.suite,
-        "nvcc": base.nvcc,
-        "tarballs": [(name, _base_name(item.spec)) for name, item in _tarballs(base)],
-        "interfaces": _INTERFACES,
-        "dependencies": _dependencies(base),
-        **_targets(divide(plan.variant.sm, base.nvcc, base.ptxas), plan),
+        "suite": None,
+        "image": system.image.spec,
+        "image_reference": _reference(system.image, lock),
+        "runtime_image": _reference(system.runtime, lock),
+        "packages": system.packages,
+        "apt": [_apt_list(item, lock) for item in system.snapshot],
+    }
+
+
+def _apt_list(item: Input, lock: Lock) -> dict[str, str]:
+    """A suite of apt's archive: its address, and the name and sha256 of its signed list."""
+    address = item.spec.removeprefix("https://")
+    root, _, suite = address.removesuffix("/InRelease").partition("/dists/")
+    return {
+        "root": root,
+        "suite": suite,
+        "list": address.replace("/", "_"),
+        "sha256": lock.pins.get(item.key, Pin()).sha256,
+    }
+
+
+def _toolkit_view(plan: BuildPlan) -> dict[str, object]:
+    """What makes nvcc, and what it compiles: ``toolkit`` is image, redist or debian."""
+    toolkit = plan.on.toolkit
+    targets = _targets(divide(plan.variant.sm, toolkit.version, toolkit.ptxas), plan)
+    if isinstance(toolkit, UnpackedToolkit):
+        return {
+            "toolkit": "debian",
+            "nvcc": toolkit.version,
+            "nvcc_deb": _base_name(toolkit.deb.spec),
+            **targets,
+        }
+    kind = "redist" if isinstance(toolkit, RedistToolkit) else "image"
+    return {"toolkit": kind, "nvcc": toolkit.version, **targets}
+
+
+def _source_view(plan: BuildPlan, lock: Lock) -> dict[str, object]:
+    """What makes ORT's source: ``source`` is git or tarball."""
+    source = plan.on.source
+    if isinstance(source, TarballSource):
+        return {
+            "source": "tarball",
+            "debs": {role: _base_name(deb.spec) for role, deb in source.debs.items()},
+            "tarballs": [(name, _base_name(item.spec)) for name, item in _tarballs(source)],
+            "interfaces": _INTERFACES,
+            "dependencies": _dependencies(source),
+        }
+    archives = [file.spec for file in lock.files_of(source.git)]
+    return {
+        "source": "git",
+        "git_tree": tree_name(source.git),
+        "archives": [(url_name(url), mirrored(url)) for url in archives],
     }
 
 
@@ -203,25 +265,13 @@ def _codes(part: Collection[Arch], targets: Targets, shared: Mapping[Arch, Arch]
     return [*sass, *([f"compute_{targets.ptx}"] if set(targets.assembled) & set(part) else [])]
 
 
-def _nvidia_view(base: NvidiaBase, lock: Lock, plan: BuildPlan) -> dict[str, object]:
-    url, _, tag = base.source.spec.rpartition("@")
-    return {
-        "image": base.image.spec,
-        "image_reference": _reference(base.image, lock),
-        "runtime_image": _reference(base.runtime, lock),
-        "packages": base.packages,
-        "git_source": f"{url}.git#{lock.pins[base.source.key].revision or tag}",
-        **_targets(Targets(compiled=plan.variant.sm, assembled=(), ptx=None), plan),
-    }
-
-
 def _reference(image: Input, lock: Lock) -> str:
     """The image by its digest, or by its tag where ``inputs.lock`` has no digest."""
     digest = lock.pins[image.key].revision
     return f"{image.spec}@{digest}" if digest else image.spec
 
 
-def _dependencies(base: AssembledBase) -> list[tuple[str, str]]:
+def _dependencies(base: TarballSource) -> list[tuple[str, str]]:
     """The FetchContent names with their folders below /src, in order of name."""
     unpacked = {name: name for name in base.sources}
     headers = {"cudnn_frontend": "cudnn_frontend", "cutlass": "cutlass", "gsl": "gsl", "mp11": "mp11"}
@@ -229,8 +279,8 @@ def _dependencies(base: AssembledBase) -> list[tuple[str, str]]:
     return sorted((name.upper(), folder) for name, folder in (unpacked | headers | absent).items())
 
 
-def _tarballs(base: AssembledBase) -> list[tuple[str, Input]]:
-    return [("onnxruntime", base.source), *sorted(base.sources.items())]
+def _tarballs(base: TarballSource) -> list[tuple[str, Input]]:
+    return [("onnxruntime", base.tarball), *sorted(base.sources.items())]
 
 
 def _base_name(path: str) -> str:
@@ -247,13 +297,16 @@ def _contexts(plan: BuildPlan) -> dict[str, Input]:
     libraries = {role: wheel for role, wheel in project.cuda.libraries.items() if role in LINK_ROLES}
     libraries["cudnn"] = project.cudnn.wheel
     linked = {_lib_context(role): wheel for role, wheel in libraries.items()}
-    if plan.base == "nvidia":
-        named = {"cudnn": project.cudnn.wheel, "cmake": project.bases.nvidia.wheels["cmake"]}
-        return named | (linked if plan.origin is Origin.SOURCE else {})
-    unread = frozenset() if plan.origin is Origin.SOURCE else _COMPILE_WHEELS
-    wheels = project.bases.assembled.wheels.items()
-    toolchain = {_CONTEXT_NAME.get(role, role): wheel for role, wheel in wheels if role not in unread}
-    return toolchain | libraries | (linked if plan.origin is Origin.SOURCE else {})
+    toolkit, source = plan.on.toolkit, plan.on.source
+    compiles = plan.origin is Origin.SOURCE
+    read = {"cudnn": project.cudnn.wheel, "cmake": plan.on.cmake}
+    if not isinstance(toolkit, ImageToolkit):
+        headers = {role: wheel for role, wheel in libraries.items() if role != "cudart"}
+        read |= headers if isinstance(toolkit, RedistToolkit) else libraries
+        read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in toolkit.wheels.items()}
+    if isinstance(source, TarballSource):
+        read |= {_CONTEXT_NAME.get(role, role): wheel for role, wheel in source.wheels.items()}
+    return read | linked if compiles else {name: read[name] for name in read if name not in _COMPILE_CONTEXTS}
 
 
 def _lib_context(role: str) -> str:
@@ -266,26 +319,30 @@ def _lib_context(role: str) -> str:
 
 
 def _debs(plan: BuildPlan) -> tuple[Input, ...]:
-    compiles = plan.base == "assembled" and plan.origin is Origin.SOURCE
-    read = _CHECK_DEBS | (_COMPILE_DEBS if compiles else set())
-    debs = plan.project.bases.assembled.debs
-    return tuple(_by_name({role: deb for role, deb in debs.items() if role in read}))
+    """Debian's packages of the toolkit and of ORT's source, and of what checks packages on every base."""
+    toolkit, source = plan.on.toolkit, plan.on.source
+    found = {plan.project.check.cuobjdump, plan.project.check.headers}
+    found |= {toolkit.deb} if isinstance(toolkit, UnpackedToolkit) else set()
+    if isinstance(source, TarballSource) and plan.origin is Origin.SOURCE:
+        found |= {*source.debs.values()}
+    return tuple(sorted(found, key=lambda deb: deb.spec))
 
 
-def _sources(plan: BuildPlan) -> tuple[Input, ...]:
-    base = plan.project.bases.assembled
-    if plan.base != "assembled" or plan.origin is not Origin.SOURCE:
-        return ()
-    return (base.source, *_by_name(base.sources))
+def _sources(plan: BuildPlan, lock: Lock) -> tuple[Input, ...]:
+    toolkit, source = plan.on.toolkit, plan.on.source
+    archives = toolkit.archives if isinstance(toolkit, RedistToolkit) else ()
+    if plan.origin is not Origin.SOURCE:
+        return archives
+    if isinstance(source, TarballSource):
+        return (*archives, source.tarball, *_by_name(source.sources))
+    return (*archives, source.git, *lock.files_of(source.git))
 
 
-def _toolchain_inputs(plan: BuildPlan) -> list[Input]:
+def _toolchain_inputs(plan: BuildPlan, lock: Lock) -> list[Input]:
     """The inputs of the compiler and of ONNX Runtime's source."""
-    nvidia = plan.project.bases.nvidia
-    common = [*_contexts(plan).values(), *_debs(plan)]
-    if plan.base == "nvidia":
-        return [*common, nvidia.image, nvidia.source]
-    return [*common, *_sources(plan)]
+    system = plan.on.system
+    images = (system.image, *system.snapshot) if isinstance(system, ImageSystem) else ()
+    return [*_contexts(plan).values(), *_debs(plan), *_sources(plan, lock), *images]
 
 
 def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
@@ -294,6 +351,6 @@ def _toolchain_key(plan: BuildPlan, lock: Lock) -> str:
     They name the Ninja tree and the compiler cache. The build container detects another root file system by
     its bytes.
     """
-    base = plan.project.bases.assembled if plan.base == "assembled" else plan.project.bases.nvidia
-    pins = {f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan)}
-    return hashlib.sha256("\n".join([plan.base, *base.packages, *sorted(pins)]).encode()).hexdigest()[:8]
+    pins = {f"{item.key} {lock.pins[item.key]}" for item in _toolchain_inputs(plan, lock)}
+    parts = [plan.base, *plan.on.system.packages, *sorted(pins)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]

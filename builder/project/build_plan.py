@@ -9,7 +9,7 @@ from pathlib import Path
 from builder.formats.package_names import CUDA, REDUCED, Host, Layout, PackageName, Profile
 from builder.gpu.architectures import Arch
 from builder.project.inputs import DebianPackage, Input
-from builder.project.variants import Origin, Project, Variant
+from builder.project.variants import Base, Origin, Project, Variant
 
 NO_BASE = "none"
 """``BuildPlan.base`` of a package that nothing is compiled for."""
@@ -22,7 +22,7 @@ class BuildPlan:
     project: Project
     variant: Variant
     base: str
-    """``nvidia`` or ``assembled``; ``NO_BASE`` where no image has a part in it."""
+    """A name of ``bases``; ``NO_BASE`` where no image has a part in it."""
     base_reason: str
     origin: Origin
     """``WHEEL`` or ``SOURCE``, never ``AUTO``."""
@@ -41,9 +41,14 @@ class BuildPlan:
     """What of ``variant.sm`` widening added to the set of ``variants.yaml``."""
 
     @property
+    def on(self) -> Base:
+        """What it is built on. Raises ``KeyError`` for ``NO_BASE``."""
+        return self.project.bases[self.base]
+
+    @property
     def patches(self) -> tuple[str, ...]:
         """Patches to what is compiled: the base's."""
-        return self.project.bases.patches(self.base)
+        return self.on.patches if self.base != NO_BASE else ()
 
     @property
     def layouts(self) -> tuple[Layout, ...]:
@@ -80,9 +85,9 @@ class Rendered:
     debs: tuple[Input, ...]
     """Debian packages of the main context, under ``debs/``."""
     sources: tuple[Input, ...]
-    """Source tarballs of the main context, under ``sources/``."""
+    """Sources and archives of the main context, under ``sources/``."""
     network: bool
-    """Whether a step reaches a network: on NVIDIA's image, for packages and ORT's sources."""
+    """Whether a step reaches a network: on an image, for the packages of its apt."""
     toolchain_key: str
     """Eight hex digits that change when anything in the toolchain changes."""
     system: tuple[DebianPackage, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from builder.formats.package_names import LINUX
@@ -42,11 +42,15 @@ class InputKind(Enum):
     """A git tag, ``https://host/owner/name@tag``."""
     IMAGE = "image"
     """A container image, ``nvidia/cuda:12.9.1-devel-ubuntu22.04``."""
+    REDIST = "redist"
+    """A component of NVIDIA's redistributable archives, ``12.9.1/cuda_nvcc``."""
+    URL = "url"
+    """A file by its address, ``https://host/path``."""
 
     @property
     def may_be_open(self) -> bool:
         """Whether ``inputs.lock`` may hold such an input without a pin: few machines reach its host."""
-        return self in {InputKind.GIT, InputKind.IMAGE}
+        return self not in {InputKind.WHEEL, InputKind.DEBIAN}
 
 
 @dataclass(frozen=True, order=True)
@@ -97,6 +101,25 @@ class Input:
         return cls(InputKind.DEBIAN, path)
 
 
+def url_name(url: str) -> str:
+    """The file name of what lies at an address: its path, since many archives are named by their tag."""
+    return url.removeprefix("https://").replace("/", "_")
+
+
+def tree_name(item: Input) -> str:
+    """The file name of a git tag's tree."""
+    return f"{item.spec.rpartition('/')[2].replace('@', '-')}.tar"
+
+
+REDIST = "https://developer.download.nvidia.com/compute/cuda/redist"
+"""Where NVIDIA serves the parts of its toolkits as archives."""
+
+
+def redist_url(spec: str, filename: str) -> str:
+    """The address of a component's archive, by its name in ``inputs.lock`` and that of its file."""
+    return f"{REDIST}/{spec.rpartition('/')[2]}/linux-x86_64/{filename}"
+
+
 def debian_version(item: Input) -> str:
     """Upstream's version of a Debian file: ``12.4.131`` of ``…_12.4.131~12.4.1-2_amd64.deb``."""
     return re.split(r"[~+-]", item.spec.rpartition("/")[2].split("_")[1])[0]
@@ -115,6 +138,11 @@ class Pin:
     size: int = 0
     sha256: str = ""
     revision: str | None = None
+    files: tuple[str, ...] = field(default=(), repr=False)
+    """Of a git tag: the addresses of the archives that its own build would download, each an input too.
+
+    It is no part of ``repr``, which names compiler caches.
+    """
 
     @property
     def is_open(self) -> bool:
@@ -127,6 +155,10 @@ class Lock:
     """``inputs.lock``: every input's pin by ``Input.key``."""
 
     pins: Mapping[str, Pin]
+
+    def files_of(self, item: Input) -> tuple[Input, ...]:
+        """The archives that a git tag's own build would download, as inputs of their own."""
+        return tuple(Input(InputKind.URL, url) for url in self.pins.get(item.key, Pin()).files)
 
     def is_open(self, item: Input) -> bool:
         """Whether nothing says which bytes an input must be."""

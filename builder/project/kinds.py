@@ -92,6 +92,20 @@ def by_role(kind: object, *roles: str) -> GetPydanticSchema:
     return GetPydanticSchema(schema)
 
 
+def by_key(**kinds: object) -> GetPydanticSchema:
+    """The annotation of a mapping that is of the kind whose key it has; the first kind where it has none."""
+
+    def schema(_source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        choices = {f"<{key}>": handler.generate_schema(kind) for key, kind in kinds.items()}
+        return core_schema.tagged_union_schema(choices, discriminator=chosen)
+
+    def chosen(value: object) -> str:
+        there = [key for key in kinds if isinstance(value, dict) and key in value]
+        return f"<{[*there, *kinds][0]}>"
+
+    return GetPydanticSchema(schema)
+
+
 def one_of(words: Iterable[str]) -> GetPydanticSchema:
     """The annotation of text that is one of ``words``."""
     return GetPydanticSchema(lambda _source, _handler: core_schema.literal_schema(list(words)))
@@ -107,6 +121,8 @@ _WHEEL = r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?==[0-9]+(?:\.[0-9]+)*(?:rc[0-9]+)?(?
 
 _GIT = r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._-]+)+@[A-Za-z0-9][A-Za-z0-9._/+-]*"
 
+_URL = r"https://[A-Za-z0-9.-]+(?::[0-9]+)?(?:/[A-Za-z0-9._+~-]+)+"
+
 _IMAGE_NAME = r"[a-z0-9][a-z0-9.-]*(?::[0-9]+)?(?:/[a-z0-9][a-z0-9._-]*)*"
 
 _IMAGE = rf"{_IMAGE_NAME}(?::(?!latest$)[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{{64}})"
@@ -120,6 +136,8 @@ SPECS = {
     InputKind.DEBIAN: _POOL,
     InputKind.GIT: _GIT,
     InputKind.IMAGE: _IMAGE,
+    InputKind.REDIST: rf"{_NUMBER}(?:\.{_NUMBER}){{2}}/[a-z][a-z0-9_]*",
+    InputKind.URL: _URL,
 }
 """The pattern of an input's name in ``inputs.lock``, by its kind."""
 
@@ -155,6 +173,20 @@ GitTag = Annotated[
     Input, _input(InputKind.GIT, "a tag of a git repository", _GIT, "https://host/owner/name@tag")
 ]
 
+AptList = Annotated[
+    Input,
+    _input(
+        InputKind.URL,
+        "a signed list of an archive",
+        rf"{_URL}/dists/{_SEGMENT}/InRelease",
+        "https://…/InRelease",
+    ),
+]
+
+Component = Annotated[
+    str, TextForm("a component of NVIDIA's archives", "[a-z][a-z0-9_]*", "lower case letters, digits and _")
+]
+
 Image = Annotated[
     Input,
     _input(InputKind.IMAGE, "a pinned image", _IMAGE, "name:tag or name@sha256:…; latest is no pin"),
@@ -186,6 +218,11 @@ Sha256 = Annotated[str, TextForm("a sha256", "[0-9a-f]{64}", "64 hex digits in l
 
 DebianName = Annotated[
     str, TextForm("a Debian package's name", "[a-z0-9][a-z0-9+.-]+", "lower case letters, digits, + . -")
+]
+
+BaseName = Annotated[
+    str,
+    TextForm("a base's name", "(?!auto$|none$)[a-z][a-z0-9-]*", "lower case letters, digits and -; not auto"),
 ]
 
 Suite = Annotated[str, TextForm("a Debian suite", "[a-z][a-z0-9-]*", "lower case letters, digits and -")]

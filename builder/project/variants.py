@@ -6,7 +6,7 @@ made of the same annotations and docstrings. Values that code makes are not chec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from typing import Annotated, Literal
@@ -30,7 +30,7 @@ from builder.formats.package_names import (
 )
 from builder.gpu.architectures import Arch
 from builder.project import kinds
-from builder.project.inputs import TEST_INPUTS, Input, ort_wheel
+from builder.project.inputs import TEST_INPUTS, Input, InputKind, Lock, ort_wheel
 from builder.project.kinds import ProjectSection
 
 
@@ -112,64 +112,73 @@ class Toolkit(ProjectSection):
 
 
 @dataclass(frozen=True)
-class NvidiaBase(ProjectSection):
-    """The release base: NVIDIA's own devel image, ORT's source by git tag."""
+class ImageSystem(ProjectSection):
+    """A system that is an image."""
 
     image: kinds.Image
-    """The devel image that compiles."""
+    """The image that compiles."""
     runtime: kinds.Image
     """An image with nothing of CUDA: packages are tried in it."""
-    ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
-    """ORT version that is compiled here."""
-    source: kinds.GitTag
-    """Git tag of ORT's source."""
     packages: Packages
-    """Debian packages that the build needs beside the image."""
-    wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "cmake")]
-    """Build tools by role."""
-    patches: Patches = ()
-    """Patches to ORT's source, relative to this file, in the order in which they are applied."""
+    """Packages of apt that the build needs beside the image."""
+    snapshot: Annotated[tuple[kinds.AptList, ...], kinds.SomeDistinct]
+    """The signed lists of the state of apt's archive that these packages come from."""
 
 
 @dataclass(frozen=True)
-class AssembledBase(ProjectSection):
-    """The base without Docker Hub: Debian, tools from Debian and PyPI, sources from Debian."""
+class SuiteSystem(ProjectSection):
+    """A system that is made from Debian's archive."""
 
     suite: kinds.Suite
     """Debian's code name."""
     packages: Packages
     """Debian packages that the build needs from that suite."""
-    nvcc: kinds.TwoNumbers
+
+
+@dataclass(frozen=True)
+class ImageToolkit(ProjectSection):
+    """The CUDA toolkit that the system has."""
+
+    version: kinds.TwoNumbers
+    """nvcc's version."""
+    ptxas = None
+
+
+@dataclass(frozen=True)
+class RedistToolkit(ProjectSection):
+    """NVIDIA's redistributable archives."""
+
+    redist: kinds.ThreeNumbers
+    """The toolkit's release, ``12.9.1``."""
+    components: Annotated[tuple[kinds.Component, ...], kinds.SomeDistinct]
+    """Which of its archives are unpacked."""
+    wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "cusparse")]
+    """Toolchain wheels by role."""
+    ptxas = None
+
+    @property
+    def version(self) -> str:
+        """Version of nvcc."""
+        return self.redist.rpartition(".")[0]
+
+    @property
+    def archives(self) -> tuple[Input, ...]:
+        """The archives, in the order of ``components``."""
+        return tuple(Input(InputKind.REDIST, f"{self.redist}/{name}") for name in self.components)
+
+
+@dataclass(frozen=True)
+class UnpackedToolkit(ProjectSection):
+    """nvcc unpacked from Debian's package, with a newer ptxas and headers from NVIDIA's wheels."""
+
+    version: Annotated[kinds.TwoNumbers, Field(alias="nvcc")]
     """nvcc's version: decides which architectures can be compiled."""
-    ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
-    """ORT version that is compiled here."""
-    source: kinds.Tarball
-    """ORT's source tarball."""
-    debs: Annotated[
-        Mapping[str, Input], kinds.by_role(kinds.Deb, "nvcc", "mp11", "gsl", "safeint", "ort_headers")
-    ]
-    """Debian binary packages by role."""
-    sources: Annotated[Mapping[kinds.DependencyName, kinds.Tarball], kinds.NamedEntries]
-    """ORT's dependencies as source tarballs, by FetchContent name."""
+    deb: kinds.Deb
+    """Debian's package of nvcc."""
     wheels: Annotated[
-        Mapping[str, Input],
-        kinds.by_role(
-            *(
-                kinds.Wheel,
-                "nvcc",
-                "ptxas",
-                "cudart",
-                "cccl",
-                "cusparse",
-                "cudnn_frontend",
-                "cutlass",
-                "cmake",
-            ),
-        ),
+        Mapping[str, Input], kinds.by_role(kinds.Wheel, "nvcc", "ptxas", "cudart", "cccl", "cusparse")
     ]
     """Toolchain wheels by role."""
-    patches: Patches = ()
-    """Patches to ORT's source, relative to this file, in the order in which they are applied."""
 
     @property
     def ptxas(self) -> str:
@@ -178,19 +187,50 @@ class AssembledBase(ProjectSection):
 
 
 @dataclass(frozen=True)
-class Bases(ProjectSection):
-    """The images a variant can be compiled on."""
+class GitSource(ProjectSection):
+    """ORT's source by git tag, with the archives that its own build would download."""
 
-    nvidia: NvidiaBase
-    assembled: AssembledBase
+    git: kinds.GitTag
+    """Git tag of ORT's source."""
 
-    def ort_version(self, base: str) -> str:
-        """The ORT version of every package that is made on the base of this name."""
-        return self.nvidia.ort_version if base == "nvidia" else self.assembled.ort_version
 
-    def patches(self, base: str) -> tuple[str, ...]:
-        """Paths of the patches to that ORT's source; none for ``NO_BASE``, where nothing is compiled."""
-        return {"nvidia": self.nvidia.patches, "assembled": self.assembled.patches}.get(base, ())
+@dataclass(frozen=True)
+class TarballSource(ProjectSection):
+    """ORT's source and its dependencies from Debian's archive."""
+
+    tarball: kinds.Tarball
+    """ORT's source tarball."""
+    debs: Annotated[Mapping[str, Input], kinds.by_role(kinds.Deb, "mp11", "gsl", "safeint")]
+    """Debian binary packages by role."""
+    sources: Annotated[Mapping[kinds.DependencyName, kinds.Tarball], kinds.NamedEntries]
+    """ORT's dependencies as source tarballs, by FetchContent name."""
+    wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "cudnn_frontend", "cutlass")]
+    """Headers by role."""
+
+
+System = ImageSystem | SuiteSystem
+BaseToolkit = ImageToolkit | RedistToolkit | UnpackedToolkit
+Source = GitSource | TarballSource
+
+
+@dataclass(frozen=True)
+class Base(ProjectSection):
+    """What a variant can be compiled on: a system, a CUDA toolkit and ORT's source."""
+
+    ort_version: Annotated[kinds.ThreeNumbers, Field(alias="onnxruntime")]
+    """ORT version that is compiled here."""
+    system: Annotated[System, Field(alias="rootfs"), kinds.by_key(image=ImageSystem, suite=SuiteSystem)]
+    """The system that compiles."""
+    toolkit: Annotated[
+        BaseToolkit, kinds.by_key(version=ImageToolkit, redist=RedistToolkit, nvcc=UnpackedToolkit)
+    ]
+    """nvcc and what belongs to it."""
+    source: Annotated[Source, kinds.by_key(git=GitSource, tarball=TarballSource)]
+    """ORT's source."""
+    cmake: kinds.Wheel
+    """The wheel of CMake."""
+    patches: Patches = ()
+    """Patches to ORT's source, relative to this file, in the order in which they are applied."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +356,12 @@ def _repacked(name: str, entry: CpuEntry | DirectmlEntry) -> Variant:
 
 @dataclass(frozen=True)
 class Limits(ProjectSection):
-    """What a package's libraries are held to."""
+    """What a package's libraries are held to, and by what."""
+
+    cuobjdump: kinds.Deb
+    """Debian's package of the cuobjdump that counts along, on every base."""
+    headers: kinds.Deb
+    """Debian's package of the C API that the smoke program is written against."""
 
     extra_sm: Annotated[Severity, kinds.written_as(Literal["error", "warning"], Severity)]
     """How bad it is that the CUDA provider holds an architecture that is not in the set."""
@@ -356,8 +401,11 @@ def _in_order(found: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:
 class Images(ProjectSection):
     """What runtime images are made of, besides their package."""
 
+    suite: kinds.Suite
+    """Debian's code name."""
+
     packages: Packages
-    """Debian packages of bases.assembled.suite; what these depend on is listed too."""
+    """Debian packages of that suite; what these depend on is listed too."""
     wheels: Annotated[Mapping[str, Input], kinds.by_role(kinds.Wheel, "numpy")]
     """What Python's ONNX Runtime needs, by role."""
     budget: Annotated[int, Field(strict=True, ge=1)]
@@ -410,7 +458,8 @@ class Project(ProjectSection):
     onnxruntime: OnnxRuntime
     cuda: Cuda
     cudnn: Cudnn
-    bases: Bases
+    bases: Annotated[Mapping[kinds.BaseName, Base], Field(min_length=1), kinds.NamedEntries]
+    """What variants can be compiled on, by name; --base auto takes the first that can be had."""
     variants: Annotated[
         Mapping[str, Variant],
         kinds.written_as(
@@ -460,7 +509,7 @@ class Project(ProjectSection):
         """The versions of the official GPU wheel that a variant can be made of, by what is asked for."""
         if variant.toolkit:
             return (self.toolkits[variant.toolkit].ort_version,)
-        return (self.onnxruntime.version, self.bases.nvidia.ort_version, self.bases.assembled.ort_version)
+        return tuple(sorted(self.ort_versions))
 
     @property
     def bundled(self) -> tuple[Input, ...]:
@@ -473,9 +522,14 @@ class Project(ProjectSection):
         return {**self.variants, **self.providers}
 
     @property
+    def ort_versions(self) -> set[str]:
+        """The ORT versions that a package can have."""
+        return {self.onnxruntime.version, *(base.ort_version for base in self.bases.values())}
+
+    @property
     def patches(self) -> tuple[str, ...]:
         """Every patch that any base names."""
-        return (*self.bases.nvidia.patches, *self.bases.assembled.patches)
+        return tuple(patch for base in self.bases.values() for patch in base.patches)
 
 
 def on_platform(variant: Variant, platform: str) -> Variant:
@@ -489,20 +543,20 @@ def provider_wheel(variant: Variant, version: str) -> Input:
     return variant.wheel or Input.wheel(f"onnxruntime=={version}", variant.platform)
 
 
-def assembled_inputs(project: Project) -> frozenset[Input]:
-    """What the assembled base is made of, next to the packages of its root file system."""
-    return frozenset(_named(project.bases.assembled))
+def base_inputs(project: Project, base: str, lock: Lock) -> tuple[Input, ...]:
+    """What the base of this name is made of, next to packages of its root file system, sorted by key.
+
+    Nothing of ``NO_BASE``.
+    """
+    return _sorted(_named(project.bases.get(base)), lock)
 
 
-def base_inputs(project: Project, base: str) -> tuple[Input, ...]:
-    """What the base of this name is made of, sorted by key; nothing of ``NO_BASE``."""
-    return tuple(sorted(_named(getattr(project.bases, base, None)), key=lambda item: item.key))
+def wanted_inputs(project: Project, lock: Lock) -> tuple[Input, ...]:
+    """Every input that any variant on any base can need, and those of the tests, sorted by key.
 
-
-def wanted_inputs(project: Project) -> tuple[Input, ...]:
-    """Every input that any variant on any base can need, and those of the tests, sorted by key."""
-    bases = project.bases
-    versions = {project.onnxruntime.version, bases.nvidia.ort_version, bases.assembled.ort_version}
+    What a git tag's own build would download is known once ``lock`` has the tag.
+    """
+    versions = project.ort_versions
     official = [one for one in project.variants.values() if one.is_official]
     variants = {*project.providers.values()}
     variants |= {on_platform(one, LINUX_ARM64) for one in variants if one.platform == LINUX}
@@ -516,13 +570,20 @@ def wanted_inputs(project: Project) -> tuple[Input, ...]:
     bundled = (wheel for variant in official for wheel in project.of(variant).bundled)
     own = {*_named(replace(project, toolkits={})), *map(ort_wheel, versions)}
     found = {*own, *repacked, *bundled, *providers, *images, *TEST_INPUTS}
-    return tuple(sorted(found, key=lambda item: item.key))
+    return _sorted(found, lock)
+
+
+def _sorted(found: Iterable[Input], lock: Lock) -> tuple[Input, ...]:
+    """The inputs and the archives that git tags among them want, sorted by key."""
+    named = set(found)
+    return tuple(
+        sorted({*named, *(file for item in named for file in lock.files_of(item))}, key=lambda item: item.key)
+    )
 
 
 def wheeled_inputs(project: Project) -> tuple[str, ...]:
     """The official wheels, ``name==version``, that ``./run wheel`` takes for every Python."""
-    bases = project.bases
-    versions = {project.onnxruntime.version, bases.nvidia.ort_version, bases.assembled.ort_version}
+    versions = project.ort_versions
     linux = (one for one in project.providers.values() if one.platform == LINUX)
     others = {provider_wheel(one, version).requirement for one in linux for version in versions}
     return tuple(sorted(others | {ort_wheel(version).requirement for version in versions}))
@@ -539,5 +600,6 @@ def _named(value: object) -> Iterator[Input]:
         for part in value:
             yield from _named(part)
     elif is_dataclass(value):
+        yield from value.archives if isinstance(value, RedistToolkit) else ()
         for key in fields(value):
             yield from _named(getattr(value, key.name))

@@ -29,11 +29,6 @@ MAX_ASSETS = 1000
 MAX_BODY = 125_000
 """The longest release notes, in characters."""
 
-_NO_REVISION = {
-    "nvidia": "base nvidia has no revision. Run `./run lock --missing` where its hosts answer, build again",
-    "assembled": "base assembled has no revision: an older ortpacks listed no parts. Build it again",
-}
-
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._+-]*[A-Za-z0-9_+-])?")
 
 
@@ -97,7 +92,7 @@ def check_plan(plan: BuildPlan, lock: Lock) -> list[Finding]:
     """The findings that ``check_packages`` would give for the packages of a plan, before any is made."""
     if plan.origin is not Origin.SOURCE:
         return []
-    open_ = [item.key for item in base_inputs(plan.project, plan.base) if lock.is_open(item)]
+    open_ = [item.key for item in base_inputs(plan.project, plan.base, lock) if lock.is_open(item)]
     name, profile = str(package_name(plan)), plan.profile.value if plan.profile else None
     return [
         *([] if profile == Profile.FULL.value else [_too_small(name, profile)]),
@@ -174,7 +169,7 @@ def _check_base(candidates: Sequence[Candidate]) -> Iterator[Finding]:
 
 
 def _unknown_base(name: str, base: str) -> Finding:
-    what = _NO_REVISION.get(base, f"base {base} has no revision, and is none of ours. Build it again")
+    what = f"base {base} has no revision. Run `./run lock --missing` where its hosts answer, build again"
     return Finding(Code.R009, name, f"{what}, or pass --allow-unresolved to publish.")
 
 

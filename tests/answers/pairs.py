@@ -110,7 +110,7 @@ def _unpacked(package: Path, scratch: Path) -> Path:
 
 
 def _of_artifact(folder: Path, scratch: Path) -> Pair:
-    version = shop().project.bases.assembled.ort_version
+    version = shop().project.bases["assembled"].ort_version
     wheel = official(version).library.parent
     for source in (wheel, folder):
         for library in (*source.glob(f"{HOST}*"), *source.glob("libonnxruntime_providers_[cs]*.so")):

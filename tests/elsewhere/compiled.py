@@ -40,7 +40,7 @@ class Compiler:
         system.mkdir()
         argv = ["tar", f"--directory={system}", "--strip-components=4", "-xf", str(tar(DEBIAN_11))]
         subprocess.run([*argv, f"./{_LIBRARIES}"], check=True)
-        headers = shop.store(shop.lock).fetch(shop.project.bases.assembled.debs["ort_headers"])
+        headers = shop.store(shop.lock).fetch(shop.project.check.headers)
         mounts = {"/system": system, "/headers.deb": headers, "/smoke.c": shop.templates / "smoke.c"}
         self._run(_FOR_DEBIAN_11, mounts)
         return self.folder / "smoke-debian-11"

@@ -76,7 +76,7 @@ class Bought:
         """ONNX Runtime's: that of the assembled base, but of modern, which is made with --mixed."""
         project = Wiring(ROOT).project
         mixed = self.variant == "modern"
-        return project.onnxruntime.version if mixed else project.bases.assembled.ort_version
+        return project.onnxruntime.version if mixed else project.bases["assembled"].ort_version
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,15 @@ RUN --mount=type=bind,source=debs,target=/debs dpkg -x "/debs/nvidia-cuda-toolki
 USER 10001:10001
 
 FROM ubuntu:22.04 AS smoke
-RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev
+RUN <<'EOF'
+set -eu
+rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*
+echo "deb [check-valid-until=no] http://snapshot.ubuntu.com/ubuntu/20251101T000000Z jammy main universe" >>/etc/apt/sources.list
+echo "deb [check-valid-until=no] http://snapshot.ubuntu.com/ubuntu/20251101T000000Z jammy-security main universe" >>/etc/apt/sources.list
+echo "deb [check-valid-until=no] http://snapshot.ubuntu.com/ubuntu/20251101T000000Z jammy-updates main universe" >>/etc/apt/sources.list
+apt-get update
+apt-get install --yes --no-install-recommends gcc libc6-dev
+EOF
 ENV CC=gcc
 # The C API the smoke program is written against. It only grows: any later host library serves it.
 RUN --mount=type=bind,source=debs,target=/debs dpkg -x "/debs/libonnxruntime-dev_1.21.0+dfsg-1_amd64.deb" /

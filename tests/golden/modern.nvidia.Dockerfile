@@ -2,10 +2,15 @@
 #
 # modern (sm_75 sm_80 sm_86): ORT 1.23.2 compiled, profile full, base nvidia
 
-# NVIDIA's own devel image: nvidia/cuda:12.9.1-devel-ubuntu22.04
+# The image nvidia/cuda:12.9.1-devel-ubuntu22.04
 FROM nvidia/cuda:12.9.1-devel-ubuntu22.04 AS toolchain
 SHELL ["/bin/sh", "-euc"]
+# The archive of one day, by the bytes of its signed lists: another state of it ends the build here.
 RUN <<'EOF'
+rm -rf /etc/apt/sources.list /etc/apt/sources.list.d/*
+echo "deb [check-valid-until=no] http://snapshot.ubuntu.com/ubuntu/20251101T000000Z jammy main universe" >>/etc/apt/sources.list
+echo "deb [check-valid-until=no] http://snapshot.ubuntu.com/ubuntu/20251101T000000Z jammy-security main universe" >>/etc/apt/sources.list
+echo "deb [check-valid-until=no] http://snapshot.ubuntu.com/ubuntu/20251101T000000Z jammy-updates main universe" >>/etc/apt/sources.list
 apt-get update
 apt-get install --yes --no-install-recommends \
     ca-certificates \
@@ -25,7 +30,11 @@ ENV PATH=/usr/local/cuda/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM toolchain AS source
-ADD https://github.com/microsoft/onnxruntime.git#v1.23.2 /src/onnxruntime
+# ORT 1.23.2 as its tag has it. Its CMake takes what it would download from mirror/, held to its own SHA-1 (cmake/deps.txt).
+RUN --mount=type=bind,source=sources,target=/sources <<'EOF'
+mkdir -p /src/onnxruntime
+tar -xf "/sources/onnxruntime-v1.23.2.tar" -C /src/onnxruntime
+EOF
 
 # ---------------------------------------------------------------------------------------------------------------
 FROM source AS build
@@ -75,7 +84,7 @@ ARG AHEAD=""
 ARG ANEW=""
 RUN --mount=type=cache,id=ortpacks-ccache,target=/ccache \
     --mount=type=cache,id=ortpacks-pool,target=/pool \
-    --mount=type=cache,id=ortpacks-modern-full-wheel-7bfafe09$AHEAD,target=/build,sharing=locked \
+    --mount=type=cache,id=ortpacks-modern-full-wheel-833d49eb$AHEAD,target=/build,sharing=locked \
     --mount=type=ssh,id=compile-cache,target=/run/compile-cache \
     --mount=type=bind,from=cudart-lib,source=nvidia/cuda_runtime/lib,target=/wheels/cudart \
     --mount=type=bind,from=cublas-lib,source=nvidia/cublas/lib,target=/wheels/cublas \
@@ -92,7 +101,7 @@ if [ "$(cat /build/.toolchain 2>/dev/null)" != "$toolchain" ]; then
 fi
 # Depend mode: a miss runs the compiler once. Otherwise ccache preprocesses first, and only as
 # the device compiler sees it: an edit under #ifndef __CUDA_ARCH__ would give the old object.
-export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=7bfafe09
+export CCACHE_DIR=/ccache CCACHE_MAXSIZE=10G CCACHE_DEPEND=1 CCACHE_NAMESPACE=833d49eb
 # The namespace and this string stand for the compiler; sources carry the times of their layer, their bytes decide.
 export CCACHE_COMPILERCHECK="string:$toolchain" NVCC_COMPILERCHECK="string:$nvidia" CCACHE_SLOPPINESS=include_file_ctime,include_file_mtime
 export CCACHE_STATSLOG=/build/ccache-stats.log NVCC_STATSLOG=/build/ccache-pieces.log
@@ -112,7 +121,7 @@ if [ -n "$AHEAD" ]; then
     export NVCC_ONLY=$(echo "$AHEAD" | tr - ,)
     find /build -name '*.cu.o' -delete # what an earlier run has made goes into the store too
 fi
-python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-modern-full-wheel-7bfafe09$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3 --parts /src/parts.tsv \
+python3 -m builder.inside.drive ${AHEAD:+--only-cuda} --tree /build --pool /pool --shared /run/compile-cache --name ortpacks-modern-full-wheel-833d49eb$AHEAD --jobs "$JOBS" --memory "$MEMORY_MIB" --architectures 3 --parts /src/parts.tsv \
     --learned /ccache/ortpacks-costs$AHEAD.tsv --measured /ortpacks/builder/inside/costs.tsv --record /build/record.json \
     onnxruntime_providers_cuda onnxruntime_providers_shared
 mkdir -p /out

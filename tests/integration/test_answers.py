@@ -154,6 +154,6 @@ def test_a_crash_is_one_test_s_answer(cases: list[Path]) -> None:
     """The official provider where CUDA's libraries are and no driver is: see ``driver.c``."""
     if pairs.has_driver():
         pytest.skip("a driver is installed: the official provider loads")
-    version = pairs.shop().project.bases.assembled.ort_version
+    version = pairs.shop().project.bases["assembled"].ort_version
     said = ask_library(pairs.official(version), cases[:3], pairs.environment(), "cuda")
     assert [answer.said for answer in said.values()] == ["crashed: SIGSEGV"] * 3

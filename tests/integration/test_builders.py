@@ -85,7 +85,7 @@ class Farm:
         place, reporter = self.place(name), self.reporters[name]
         place.root.mkdir(parents=True)
         shop = Wiring(ROOT)
-        suite, packages = shop.project.bases.assembled.suite, shop.project.image.packages
+        suite, packages = shop.project.image.suite, shop.project.image.packages
         tar = shop.rootfs(reporter).slim(suite, packages, "amd64")
         place.context = tar.parent
         place.dockerfile.write_text(STAGE.format(name=name, tar=tar.name, work=work))

@@ -16,6 +16,7 @@ import pytest
 from builder.binary.elf_headers import read_sections
 from builder.builds.check_tools import CheckTools
 from builder.builds.wiring import Wiring
+from builder.project.variants import UnpackedToolkit
 from tests.support import ROOT
 
 pytestmark = pytest.mark.integration
@@ -140,10 +141,9 @@ def kernels(cubin: bytes) -> dict[str, str]:
 def container(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toolchain]:
     shop = Wiring(ROOT, dist=dist)
     image = CheckTools(shop, "assembled", shop.reporter).toolchain()
-    ptxas = (
-        shop.store(shop.lock).unpack(shop.project.bases.assembled.wheels["ptxas"])
-        / "nvidia/cuda_nvcc/bin/ptxas"
-    )
+    toolkit = shop.project.bases["assembled"].toolkit
+    assert isinstance(toolkit, UnpackedToolkit)
+    ptxas = shop.store(shop.lock).unpack(toolkit.wheels["ptxas"]) / "nvidia/cuda_nvcc/bin/ptxas"
     name, folder = f"ortpacks-nvcc-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("unit")
     mounts = [f"{folder}:/unit", f"{ROOT}/builder/inside:/inside:ro", f"{ptxas}:/ptxas-newer:ro"]
     volumes = [f"--volume={mount}" for mount in mounts]

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.integration, needs_compiler]
 
 @pytest.fixture(scope="module")
 def stock() -> Pair:
-    return pairs.official(pairs.shop().project.bases.assembled.ort_version)
+    return pairs.official(pairs.shop().project.bases["assembled"].ort_version)
 
 
 def test_one_addition_is_one_node_and_one_launch(stock: Pair, tmp_path: Path) -> None:

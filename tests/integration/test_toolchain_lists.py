@@ -12,23 +12,30 @@ from builder.builds.wiring import Wiring
 from builder.gpu.architectures import Arch
 from builder.gpu.cuda_toolkits import compilable, compiles
 from builder.gpu.table import COMPILED, SUFFIXES
+from builder.project.variants import UnpackedToolkit
 
 pytestmark = pytest.mark.integration
 
 
+def unpacked_toolkit(shop: Wiring) -> UnpackedToolkit:
+    toolkit = shop.project.bases["assembled"].toolkit
+    assert isinstance(toolkit, UnpackedToolkit)
+    return toolkit
+
+
 def test_nvcc_lists_what_the_table_says(root: Path, tmp_path: Path) -> None:
     shop = Wiring(root)
-    assembled = shop.project.bases.assembled
-    deb = shop.store(shop.lock).fetch(assembled.debs["nvcc"])
+    assembled = unpacked_toolkit(shop)
+    deb = shop.store(shop.lock).fetch(assembled.deb)
     subprocess.run(["dpkg-deb", "--extract", deb, tmp_path], check=True)
     nvcc = tmp_path / "usr/lib/nvidia-cuda-toolkit/bin/nvcc"
     done = subprocess.run([nvcc, "--list-gpu-code"], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [f"sm_{number}" for number in compilable(assembled.nvcc)]
+    assert done.stdout.split() == [f"sm_{number}" for number in compilable(assembled.version)]
 
 
 def test_ptxas_takes_what_the_table_says(root: Path) -> None:
     shop = Wiring(root)
-    assembled = shop.project.bases.assembled
+    assembled = unpacked_toolkit(shop)
     (ptxas,) = shop.store(shop.lock).unpack(assembled.wheels["ptxas"]).rglob("ptxas")
     done = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True)
     said = {Arch.parse(word) for word in re.findall(r"'sm_(\d+[af]?)'", done.stdout)}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.project.variants import UnpackedToolkit
 from tests.answers import pairs
 from tests.answers.card import COMPILER, needs_compiler
 from tests.support import ROOT
@@ -55,7 +56,9 @@ NUMBERS = {
 
 def includes() -> list[str]:
     project = pairs.shop().project
-    toolchain = project.bases.assembled.wheels
+    toolkit = project.bases["assembled"].toolkit
+    assert isinstance(toolkit, UnpackedToolkit)
+    toolchain = toolkit.wheels
     wheels = [project.cuda.libraries["cudart"], project.cuda.libraries["cublas"], project.cudnn.wheel]
     trees = [pairs.store().unpack(wheel) for wheel in (*wheels, toolchain["nvcc"], toolchain["cccl"])]
     return [f"-isystem{folder}" for tree in trees for folder in tree.glob("nvidia/*/include")]

@@ -30,7 +30,7 @@ LTO_IR = 8
 
 @pytest.fixture(scope="module")
 def stock() -> Path:
-    return pairs.official(pairs.shop().project.bases.assembled.ort_version).library
+    return pairs.official(pairs.shop().project.bases["assembled"].ort_version).library
 
 
 @pytest.fixture(scope="module")

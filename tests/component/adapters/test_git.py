@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from builder.adapters.git import GitTags, revision_of
+from builder.adapters.git import GitTags, GitTrees, revision_of
 from builder.adapters.process import ProcessRunner
-from builder.errors import TransferError, ValidationError
+from builder.errors import IntegrityError, TransferError, ValidationError
+from builder.project.inputs import Input, InputKind, Pin
 from tests.support.fakes.ports import FakeRunner
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -148,3 +150,41 @@ def test_a_tag_that_is_not_there(repository: Path, runner: ProcessRunner) -> Non
 def test_out_of_reach(runner: ProcessRunner, tmp_path: Path) -> None:
     with pytest.raises(TransferError, match="cannot be reached"):
         GitTags(runner)(f"{tmp_path / 'none'}@v1")
+
+
+def tagged(repository: Path) -> Input:
+    git(repository, "tag", "v1")
+    (repository / "later").write_text("two\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "two")
+    return Input(InputKind.GIT, f"{repository.as_uri()}@v1")
+
+
+def test_a_tags_tree_comes_as_a_tar_of_its_commit(
+    repository: Path, runner: ProcessRunner, tmp_path: Path
+) -> None:
+    """``later`` is not of the tag. The same commit gives the same bytes."""
+    tag = tagged(repository)
+    pin = Pin(revision=git(repository, "rev-parse", "v1"))
+    bytes_ = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        tar = GitTrees(runner).download(tag, pin, tmp_path / name)
+        assert [path.name for path in (tmp_path / name).iterdir()] == ["a%20tree-v1.tar"]
+        with tarfile.open(tar) as archive:
+            assert sorted(one.name for one in archive if one.isfile()) == [".gitignore", "file"]
+        bytes_.append(tar.read_bytes())
+    assert bytes_[0] == bytes_[1]
+
+
+def test_a_tag_that_moved_is_refused(repository: Path, runner: ProcessRunner, tmp_path: Path) -> None:
+    tag = tagged(repository)
+    pin = Pin(revision=git(repository, "rev-parse", "HEAD"))
+    with pytest.raises(IntegrityError, match=f"wanted commit {pin.revision}, the tag leads to"):
+        GitTrees(runner).download(tag, pin, tmp_path)
+
+
+def test_a_server_out_of_reach_is_told(runner: ProcessRunner, tmp_path: Path) -> None:
+    tag = Input(InputKind.GIT, f"{(tmp_path / 'none').as_uri()}@v1")
+    with pytest.raises(TransferError, match="cannot be reached"):
+        GitTrees(runner).download(tag, Pin(revision="a" * 40), tmp_path)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,20 @@ GIT = "git:https://github.com/microsoft/onnxruntime@v1.23.2"
 CUDNN = "wheel:nvidia-cudnn-cu12==9.10.2.21"
 
 
+NEEDED = (
+    *("abseil_cpp", "cudnn_frontend", "cutlass", "date", "eigen", "flatbuffers", "json", "microsoft_gsl"),
+    *("mp11", "onnx", "protobuf", "pytorch_cpuinfo", "re2", "safeint", "utf8_range"),
+)
+"""By hand, from ONNX Runtime 1.21's cmake/external: what it declares for Linux without tests."""
+
+DEPS = "".join(
+    f"{name};https://github.com/some/{name}/archive/v1.zip;0123\n" for name in (*NEEDED, "googletest", "dawn")
+).encode()
+
+
+FILES = tuple(f"https://github.com/some/{name}/archive/v1.zip" for name in sorted(NEEDED))
+
+
 class Intake:
     """A store that knows the size of everything, until it is out of reach."""
 
@@ -39,6 +55,16 @@ class Intake:
     def __init__(self, reachable: int = 1000, sha256: str = "0" * 64) -> None:
         self.reachable, self.sha256 = reachable, sha256
         self.taken: list[str] = []
+
+    def tree(self, item: Input, revision: str) -> Path:
+        """A tree of ONNX Runtime's, as far as lock reads it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "tree.tar"
+        with tarfile.open(path, "w") as tar:
+            info = tarfile.TarInfo("cmake/deps.txt")
+            info.size = len(DEPS)
+            tar.addfile(info, io.BytesIO(DEPS))
+        return path
 
     def pin(self, item: Input) -> Pin:
         if len(self.taken) == self.reachable:
@@ -72,7 +98,9 @@ class Listing:
 def with_pythons(project: Project) -> list[str]:
     """The keys of a lock of this project where the index is a ``Listing``."""
     pythons = (f"wheel:{one}@{python}" for one in wheeled_inputs(project) for python in PYTHONS)
-    return sorted([*(item.key for item in wanted_inputs(project)), *pythons])
+    return sorted(
+        [*(item.key for item in wanted_inputs(project, Lock(pins={GIT: Pin(files=FILES)}))), *pythons]
+    )
 
 
 @pytest.fixture
@@ -80,8 +108,8 @@ def shop(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Wiring:
     """A project without a lock, on a machine that reaches everything."""
     shutil.copy(root / "variants.yaml", tmp_path)
     made = Wiring(tmp_path, reporter=FakeReporter())
-    images = (made.project.bases.nvidia.image, made.project.bases.nvidia.runtime)
-    engine = FakeEngine(digests={image.spec: DIGEST for image in images})
+    images = ("nvidia/cuda:12.9.1-devel-ubuntu22.04", "ubuntu:22.04")
+    engine = FakeEngine(digests=dict.fromkeys(images, DIGEST))
     git = Completed(code=0, stdout=f"{COMMIT}\trefs/tags/v1.23.2\n", stderr="")
     runner = FakeRunner(answers={"git": git})
     for name, value in (("engine", engine), ("runner", runner), ("package_index", Listing())):
@@ -105,7 +133,8 @@ def test_a_first_lock_pins_every_input(shop: Wiring) -> None:
     made = pins(shop).pins
     assert list(made) == with_pythons(shop.project)
     assert made[IMAGE] == Pin(revision=DIGEST)
-    assert made[GIT] == Pin(revision=COMMIT)
+    assert made[GIT] == Pin(revision=COMMIT, files=FILES)
+    assert {f"url:{url}" for url in FILES} <= made.keys()
     assert all(pin.sha256 or pin.revision for pin in made.values())
 
 
@@ -124,7 +153,7 @@ def test_only_a_refresh_takes_everything_in_anew(shop: Wiring, monkeypatch: pyte
     (shop.root / DATA).parent.mkdir(parents=True)
     again = take(monkeypatch, shop, Intake(sha256="2" * 64))
     locking.lock_inputs(shop, refresh=True)
-    wanted = wanted_inputs(shop.project)
+    wanted = wanted_inputs(shop.project, pins(shop))
     assert len(again.taken) == len(wanted) - 3  # a git tag and two images have no bytes here
     assert pins(shop).pins[CUDNN].sha256 == "2" * 64
     read = json.loads((shop.root / DATA).read_text())
@@ -137,7 +166,7 @@ def test_a_pin_of_nvidias_that_moves_is_read(shop: Wiring) -> None:
     """Those that were read before are not read again."""
     project = shop.root / "variants.yaml"
     project.write_text(project.read_text().replace("curand-cu12==10.3.10.19", "curand-cu12==10.3.9.90"))
-    shop.__dict__.pop("project")
+    shop.__dict__.pop("project", None)
     (shop.root / DATA).parent.mkdir(parents=True)
     locking.lock_inputs(shop, refresh=False)
     read = json.loads((shop.root / DATA).read_text())
@@ -212,7 +241,9 @@ def test_missing_pins_only_what_has_none_and_is_in_reach(
     monkeypatch.setitem(shop.__dict__, "engine", FakeEngine())
     intake = take(monkeypatch, shop, Intake(reachable=0))
     locking.lock_missing(shop)
-    assert pins(shop).pins == {**holes, GIT: Pin(revision=COMMIT)}, "the rest is another machine's"
+    assert pins(shop).pins == {**holes, GIT: Pin(revision=COMMIT, files=FILES)}, (
+        "the rest is another machine's"
+    )
     assert isinstance(shop.reporter, FakeReporter)
     assert shop.reporter.lines[-3:] == ["1 pinned, 2 for another machine", f"open {IMAGE}", f"open {CUDNN}"]
     intake.reachable = 1
@@ -239,7 +270,7 @@ def test_a_base_is_checked_by_its_own_inputs(root: Path) -> None:
     with pytest.raises(CheckFailedError, match=re.escape(f"R009 {IMAGE}: no pin in inputs.lock")) as caught:
         locking.check_lock(shop, "nvidia")
     assert "./run lock --missing" in str(caught.value)
-    with pytest.raises(ValidationError, match="none of nvidia, assembled"):
+    with pytest.raises(ValidationError, match="none of auto, nvidia, assembled, redist"):
         locking.check_lock(shop, "other")
 
 
@@ -254,7 +285,7 @@ def test_without_an_engine_images_stay_open(shop: Wiring, monkeypatch: pytest.Mo
 def test_the_repositorys_lock_holds_exactly_what_the_project_needs(root: Path) -> None:
     shop = Wiring(root)
     found = [key for key in pins(shop).pins if "@cp" not in key]
-    assert sorted(found) == [item.key for item in wanted_inputs(shop.project)]
+    assert sorted(found) == [item.key for item in wanted_inputs(shop.project, pins(shop))]
 
 
 def test_the_repositorys_lock_has_every_python_of_the_wheels_that_are_taken(root: Path) -> None:

@@ -22,6 +22,7 @@ from builder.package.contents import vendor_of
 from builder.package.describe import BinaryReport
 from builder.pipeline.check import check, native_sm, say_report
 from builder.ports import Completed
+from builder.project.inputs import Input
 from builder.project.variants import Limits, Variant
 from tests.support.factories.binaries import (
     BLACKWELL,
@@ -52,7 +53,13 @@ CUBLAS = "lib/libcublas.so.12"
 
 LEGACY = (50, 52, 60, 61, 70)
 
-LIMITS = Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30")
+LIMITS = Limits(
+    extra_sm=Severity.WARNING,
+    glibc="2.35",
+    glibcxx="3.4.30",
+    cuobjdump=Input.debian("c.deb"),
+    headers=Input.debian("h.deb"),
+)
 
 
 def _library(

@@ -15,7 +15,7 @@ from builder.pipeline.compile import StageBuild, export, lay_out
 from builder.ports import ImageBuild
 from builder.project.build_plan import Rendered, Workplace
 from builder.project.inputs import Input
-from builder.project.variants import Origin
+from builder.project.variants import Origin, SuiteSystem
 from tests.support.factories import packages
 from tests.support.fakes.ports import FakeEngine, FakeReporter, FakeRootfs, FakeStore
 
@@ -78,8 +78,9 @@ class Yard:
     ) -> None:
         plan = packages.plan(base=base, origin=origin)
         bases = plan.project.bases
-        assembled = replace(bases.assembled, packages=("ccache", "g++-12"), patches=patches)
-        bases = replace(bases, assembled=assembled, nvidia=replace(bases.nvidia, patches=patches))
+        system = SuiteSystem("bookworm", ("ccache", "g++-12"))
+        assembled = replace(bases["assembled"], system=system, patches=patches)
+        bases = {"assembled": assembled, "nvidia": replace(bases["nvidia"], patches=patches)}
         lay_out(
             replace(plan, project=replace(plan.project, bases=bases)),
             RENDERED if base == "assembled" else replace(RENDERED, debs=(), sources=()),

@@ -66,11 +66,11 @@ class Untouchable(Offline):
 def project() -> Project:
     """The nvidia base compiles 1.23.2, the assembled one 1.21.0."""
     made = packages.plan().project
-    nvidia = replace(made.bases.nvidia, ort_version="1.23.2")
+    nvidia = replace(made.bases["nvidia"], ort_version="1.23.2")
     return replace(
         made,
         onnxruntime=replace(made.onnxruntime, version="1.23.2"),
-        bases=replace(made.bases, nvidia=nvidia),
+        bases={**made.bases, "nvidia": nvidia},
     )
 
 
@@ -328,8 +328,8 @@ def test_the_wheel_of_the_bases_version_is_read_and_compiled_instead_where_it_la
 def test_a_wheel_without_the_bases_patches_is_not_repacked(desk: Desk) -> None:
     """The official 1.21.0 ends with SIGSEGV where no driver is; --mixed takes a version they are not for."""
     made = project()
-    assembled = replace(made.bases.assembled, patches=("patches/late.patch",))
-    patched = replace(made, bases=replace(made.bases, assembled=assembled))
+    assembled = replace(made.bases["assembled"], patches=("patches/late.patch",))
+    patched = replace(made, bases={**made.bases, "assembled": assembled})
     compiled = desk.plan(MODERN, of=patched, base="assembled")
     assert (compiled.origin, compiled.ort_version) == (Origin.SOURCE, "1.21.0")
     assert compiled.origin_reason == "onnxruntime-gpu==1.21.0 lacks patches/late.patch"

@@ -89,7 +89,8 @@ def test_of_an_assembled_base_without_a_list_it_says_that_building_it_again_make
     made = manifest("legacy", revision=None)
     write_package(desk.dist, dataclasses.replace(made, base=BaseEntry("assembled", "asked for", None)))
     told = refused(desk)
-    assert "an older ortpacks listed no parts. Build it again, or pass --allow-unresolved to publish" in told
+    assert "base assembled has no revision. Run `./run lock --missing`" in told
+    assert "build again, or pass --allow-unresolved to publish" in told
 
 
 def test_mixed_versions_need_a_flag(desk: Desk) -> None:

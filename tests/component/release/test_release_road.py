@@ -114,7 +114,9 @@ def test_all_packages_of_a_base_name_its_revision_and_list_its_parts(site: Site)
         packages = {
             name.partition("_")[0] for name in listed if name.endswith(("_1_amd64.deb", "_2_amd64.deb"))
         }
-        assert packages == {f"pool/{name}" for name in ("dpkg", *site.shop.project.bases.assembled.packages)}
+        assert packages == {
+            f"pool/{name}" for name in ("dpkg", *site.shop.project.bases["assembled"].system.packages)
+        }
 
 
 def test_what_another_root_file_system_compiled_is_compiled_anew(site: Site) -> None:

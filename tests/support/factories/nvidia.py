@@ -106,7 +106,7 @@ def packed(codes: Iterable[Code], *options: str) -> bytes:
 def unpack_cuobjdump(folder: Path) -> Path:
     """cuobjdump 12.4 out of Debian's package of nvcc, put into ``folder``."""
     shop = Wiring(ROOT)
-    deb = shop.store(shop.lock).fetch(shop.project.bases.assembled.debs["nvcc"])
+    deb = shop.store(shop.lock).fetch(shop.project.check.cuobjdump)
     with tarfile.open(fileobj=io.BytesIO(_deb_member(deb.read_bytes(), b"data.tar"))) as tree:
         program = tree.extractfile("./usr/bin/cuobjdump")
         assert program is not None

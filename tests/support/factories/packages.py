@@ -19,20 +19,24 @@ from builder.package.describe import BinaryReport
 from builder.project.build_plan import BuildPlan
 from builder.project.inputs import Input, InputKind, Lock, Pin
 from builder.project.variants import (
-    AssembledBase,
-    Bases,
+    Base,
     Bundle,
     Cuda,
     Cudnn,
+    GitSource,
     Images,
+    ImageSystem,
+    ImageToolkit,
     Limits,
-    NvidiaBase,
     OnnxRuntime,
     Origin,
     Oversize,
     Preset,
     Project,
     Publish,
+    SuiteSystem,
+    TarballSource,
+    UnpackedToolkit,
     Variant,
     wanted_inputs,
 )
@@ -113,7 +117,11 @@ def pinned(project: Project) -> Lock:
     """A pin for every input of a project, of made-up bytes; git tags and images are not resolved."""
     named = (InputKind.GIT, InputKind.IMAGE)
     pin = Pin(filename="file.whl", size=1, sha256="0" * 64)
-    return Lock(pins={item.key: Pin() if item.kind in named else pin for item in wanted_inputs(project)})
+    return Lock(
+        pins={
+            item.key: Pin() if item.kind in named else pin for item in wanted_inputs(project, Lock(pins={}))
+        }
+    )
 
 
 def lock() -> Lock:
@@ -225,30 +233,39 @@ def _project() -> Project:
         ),
         cuda=Cuda(version="12.9", libraries={role: wheel(names[name]) for role, name in roles.items()}),
         cudnn=Cudnn(version="9.10.2.21", wheel=wheel(names["nvidia-cudnn-cu12"])),
-        bases=Bases(
-            nvidia=NvidiaBase(
-                image=image,
-                runtime=image,
-                source=source,
+        bases={
+            "nvidia": Base(
                 ort_version="1.21.0",
-                packages=(),
-                wheels={},
-                patches=(),
+                system=ImageSystem(image=image, runtime=image, packages=(), snapshot=()),
+                toolkit=ImageToolkit(version="12.9"),
+                source=GitSource(git=source),
+                cmake=wheel("cmake==3.31.6"),
             ),
-            assembled=AssembledBase(
-                suite="bookworm",
-                packages=(),
-                nvcc="12.4",
+            "assembled": Base(
                 ort_version="1.21.0",
-                source=Input.debian("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
-                debs={},
-                sources={},
-                wheels={"ptxas": wheel("nvidia-cuda-nvcc-cu12==12.9.86")},
-                patches=(),
+                system=SuiteSystem(suite="bookworm", packages=()),
+                toolkit=UnpackedToolkit(
+                    version="12.4",
+                    deb=Input.debian("pool/n/nvidia_12.4.131_amd64.deb"),
+                    wheels={"ptxas": wheel("nvidia-cuda-nvcc-cu12==12.9.86")},
+                ),
+                source=TarballSource(
+                    tarball=Input.debian("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz"),
+                    debs={},
+                    sources={},
+                    wheels={},
+                ),
+                cmake=wheel("cmake==3.31.6"),
             ),
-        ),
+        },
         variants={},
-        check=Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30"),
+        check=Limits(
+            extra_sm=Severity.WARNING,
+            glibc="2.35",
+            glibcxx="3.4.30",
+            cuobjdump=Input.debian("pool/n/nvidia_12.4.131_amd64.deb"),
+            headers=Input.debian("pool/o/ort_1.21.0_amd64.deb"),
+        ),
         bundle=Bundle(
             layouts=(Layout.FULL, Layout.THIN),
             forms=(Form.ZST,),
@@ -257,7 +274,9 @@ def _project() -> Project:
             oversize=Oversize.REFUSE,
             licence="LICENSE",
         ),
-        image=Images(packages=("libc6",), wheels={"numpy": wheel("numpy==2.4.6")}, budget=250_000_000),
+        image=Images(
+            suite="bookworm", packages=("libc6",), wheels={"numpy": wheel("numpy==2.4.6")}, budget=250_000_000
+        ),
         publish=Publish(
             api="https://api.github.com", repository="ortpacks/ortpacks", tag="gpu-libs-v{version}"
         ),

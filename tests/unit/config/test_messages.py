@@ -66,7 +66,7 @@ def test_a_long_value_is_cut() -> None:
     kind, [line] = error_of(changed(("1000000", "9" * 5000)))
     assert (kind, len(line)) == (
         SchemaError,
-        len(f"54: bundle.budget: a whole number is wanted (found {'9' * 120})"),
+        len(f"61: bundle.budget: a whole number is wanted (found {'9' * 120})"),
     )
 
 
@@ -83,7 +83,7 @@ def test_problems_of_all_kinds_are_told_in_one_go_in_the_files_order() -> None:
     )
     kind, lines = error_of(text)
     assert kind is SchemaError
-    assert [line.partition(": ")[0] for line in lines] == ["5", "6", "10", "47", "50", "54"]
+    assert [line.partition(": ")[0] for line in lines] == ["5", "6", "10", "54", "57", "61"]
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def test_the_class_is_that_of_the_most_basic_problem(
     [
         (
             [('"12.9"', '"13.0"'), ("==12.9.79", "==13.0.48")],
-            "47: variants.legacy.sm: C002 ",
+            "54: variants.legacy.sm: C002 ",
             ["CUDA 13.0", "sm_50, sm_60"],
         ),
         (
             [("9.10.2.21\n", "9.11.0.98\n"), ("==9.10.2.21", "==9.11.0.98")],
-            "47: variants.legacy.sm: C001 ",
+            "54: variants.legacy.sm: C001 ",
             ["cuDNN 9.11.0.98", "sm_50, sm_60"],
         ),
         (
             [('"12.9"', '"12.4"'), ("==12.9.79", "==12.4.127")],
-            "50: variants.latest.sm: C003 ",
+            "57: variants.latest.sm: C003 ",
             ["CUDA 12.4", "sm_120"],
         ),
     ],
@@ -131,7 +131,7 @@ def test_what_the_libraries_dropped_is_told_at_the_sets_line(
 
 def test_windows_line_ends_count_as_one_line() -> None:
     [line] = error_of(changed(("90a", "91")).replace("\n", "\r\n"))[1]
-    assert line.startswith("50: variants.latest.sm[0]: ")
+    assert line.startswith("57: variants.latest.sm[0]: ")
 
 
 def test_no_variant_at_all() -> None:
@@ -139,5 +139,5 @@ def test_no_variant_at_all() -> None:
     text = f"{head}variants: {{}}\nbundle:{rest.split('bundle:')[1]}"
     assert error_of(text) == (
         ValidationError,
-        ["45: variants: at least one item is needed (found an empty mapping)"],
+        ["52: variants: at least one item is needed (found an empty mapping)"],
     )

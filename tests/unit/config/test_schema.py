@@ -50,7 +50,8 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
     variants.validate(yaml.safe_load((root / "variants.yaml").read_text(encoding="utf-8")))
     variants.validate(yaml.safe_load(SAMPLE))
     patched = changed(
-        ("    suite:", f"    {PATCHES}    suite:"), ("    runtime:", f"    {PATCHES}    runtime:")
+        ("    onnxruntime: 1.21.0\n", f"    onnxruntime: 1.21.0\n    {PATCHES}"),
+        ("    onnxruntime: 1.23.2\n", f"    onnxruntime: 1.23.2\n    {PATCHES}"),
     )
     variants.validate(yaml.safe_load(patched))
 
@@ -86,12 +87,12 @@ def test_the_schema_accepts_the_repositorys_file_and_the_sample(root: Path) -> N
         ("@v1.23.2", ""),
         ("[g++-12]", "[g;]"),
         ("[g++-12]", "[]"),
-        ("      ptxas: nvidia-cuda-nvcc-cu12==12.9.86\n", ""),
-        ("    suite:", "    patches: a.patch\n    suite:"),
-        ("    suite:", "    patches: []\n    suite:"),
-        ("    suite:", "    patches: [a.patch, a.patch]\n    suite:"),
-        ("    suite:", "    patches: [/a.patch]\n    suite:"),
-        ("    runtime:", "    patches: [../a.patch]\n    runtime:"),
+        ("        ptxas: nvidia-cuda-nvcc-cu12==12.9.86\n", ""),
+        ("    toolkit:\n", "    patches: a.patch\n    toolkit:\n"),
+        ("    toolkit:\n", "    patches: []\n    toolkit:\n"),
+        ("    toolkit:\n", "    patches: [a.patch, a.patch]\n    toolkit:\n"),
+        ("    toolkit:\n", "    patches: [/a.patch]\n    toolkit:\n"),
+        ("    toolkit: {", "    patches: [../a.patch]\n    toolkit: {"),
         ("docs/LICENSE", "../LICENSE"),
         ("docs/LICENSE", "/LICENSE"),
         ("  legacy:", "  Legacy:"),

@@ -14,7 +14,7 @@ from builder.formats.manifest import ModelRule
 from builder.formats.package_names import Form, Host, Layout, Profile
 from builder.gpu.architectures import Arch
 from builder.project.inputs import Input, InputKind
-from builder.project.variants import Limits, Origin, Oversize, Preset, Variant
+from builder.project.variants import ImageSystem, Limits, Origin, Oversize, Preset, TarballSource, Variant
 from tests.unit.config.config_cases import PATCHES, SAMPLE, changed
 
 POOL = "pool/main/r/re2/re2_20240702.orig.tar.gz"
@@ -25,11 +25,20 @@ def test_a_good_file_becomes_values() -> None:
     assert project.onnxruntime.version == "1.23.2"
     assert (project.onnxruntime.origin, project.onnxruntime.host) == (Origin.AUTO, Host.WHEEL)
     assert project.onnxruntime.profile is Profile.LEAN
+    nvidia, assembled = project.bases["nvidia"].system, project.bases["assembled"].source
+    assert isinstance(nvidia, ImageSystem)
+    assert isinstance(assembled, TarballSource)
     assert project.cuda.libraries["cublas"] == Input(InputKind.WHEEL, "nvidia-cublas-cu12==12.9.1.4")
-    assert project.bases.nvidia.runtime == Input(InputKind.IMAGE, "ubuntu:22.04")
-    assert project.bases.nvidia.packages == ("g++", "git")
-    assert project.bases.assembled.sources == {"re2": Input(InputKind.DEBIAN, POOL)}
-    assert project.check == Limits(extra_sm=Severity.ERROR, glibc="2.35", glibcxx="3.4.30")
+    assert nvidia.runtime == Input(InputKind.IMAGE, "ubuntu:22.04")
+    assert nvidia.packages == ("g++", "git")
+    assert assembled.sources == {"re2": Input(InputKind.DEBIAN, POOL)}
+    assert project.check == Limits(
+        extra_sm=Severity.ERROR,
+        glibc="2.35",
+        glibcxx="3.4.30",
+        cuobjdump=Input.debian("pool/n/nvidia_12.4.131_amd64.deb"),
+        headers=Input.debian("pool/o/ort_1.21.0_amd64.deb"),
+    )
     assert (project.bundle.preset, project.bundle.budget) == (Preset.FAST, 1_000_000)
     assert project.bundle.layouts == (Layout.FULL, Layout.THIN)
     assert (project.bundle.forms, project.bundle.oversize) == ((Form.GZ,), Oversize.SPLIT)
@@ -61,18 +70,19 @@ def test_there_need_be_no_providers() -> None:
 
 def test_patches_stay_in_their_order_and_may_be_left_out() -> None:
     bases = load_project(SAMPLE, "v.yaml").bases
-    assert (bases.nvidia.patches, bases.assembled.patches) == ((), ())
+    assert (bases["nvidia"].patches, bases["assembled"].patches) == ((), ())
     text = changed(
-        ("    suite:", f"    {PATCHES}    suite:"), ("    runtime:", "    patches: [c]\n    runtime:")
+        ("    onnxruntime: 1.21.0\n", f"    onnxruntime: 1.21.0\n    {PATCHES}"),
+        ("    onnxruntime: 1.23.2\n", "    onnxruntime: 1.23.2\n    patches: [c]\n"),
     )
     project = load_project(text, "v.yaml")
-    assert project.bases.assembled.patches == ("b.patch", "ours/a.patch")
-    assert project.bases.nvidia.patches == ("c",)
+    assert project.bases["assembled"].patches == ("b.patch", "ours/a.patch")
+    assert project.bases["nvidia"].patches == ("c",)
     assert project.patches == ("c", "b.patch", "ours/a.patch")
 
 
 def test_the_newer_ptxas_is_of_its_wheels_version() -> None:
-    assert load_project(SAMPLE, "v.yaml").bases.assembled.ptxas == "12.9.86"
+    assert load_project(SAMPLE, "v.yaml").bases["assembled"].toolkit.ptxas == "12.9.86"
 
 
 def test_a_set_has_one_order_however_it_is_written() -> None:

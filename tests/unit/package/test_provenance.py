@@ -28,14 +28,15 @@ from builder.package.provenance import (
     PackageRun,
     Revision,
     base_parts,
+    base_revision,
     check_provenance,
     provenance_json,
     provenance_name,
     used_inputs,
 )
 from builder.project.build_plan import BuildPlan, Rendered
-from builder.project.inputs import DebianPackage, Input, InputKind, Pin
-from builder.project.variants import Variant, assembled_inputs
+from builder.project.inputs import DebianPackage, Input, InputKind, Lock, Pin
+from builder.project.variants import ImageSystem, Variant, base_inputs
 from tests.support.factories.documents import manifest
 from tests.support.factories.packages import official, plan
 
@@ -52,6 +53,8 @@ NVCC = Input.debian("pool/non-free/n/nvidia-cuda-toolkit/nvidia-cuda-toolkit_12.
 SOURCE = Input.debian("pool/main/o/onnxruntime/onnxruntime_1.21.0+dfsg.orig.tar.xz")
 
 IMAGE = Input(InputKind.IMAGE, "nvidia/cuda:12.9.1-devel-ubuntu22.04")
+
+DEPENDENCY = Input(InputKind.URL, "https://github.com/abseil/abseil-cpp/archive/v1.zip")
 
 GIT = Input(InputKind.GIT, "https://github.com/microsoft/onnxruntime@v1.21.0")
 
@@ -90,7 +93,8 @@ def run(**changes: object) -> PackageRun:
 
 
 def used(decided: BuildPlan) -> dict[Input, Pin]:
-    return {item: pin(item) for item in used_inputs(decided, rendered())}
+    sources = (SOURCE,) if decided.base == "assembled" else (GIT, DEPENDENCY)
+    return {item: pin(item) for item in used_inputs(decided, replace(rendered(), sources=sources))}
 
 
 def made(decided: BuildPlan | None = None, more: Mapping[str, str] | None = None, **changes: object) -> Json:
@@ -221,6 +225,30 @@ def test_on_nvidias_image_the_image_and_the_tag_are_there_with_what_they_stand_f
     assert found["pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04"]["digest"] == {"sha256": "cd" * 32}
     tag = found["git+https://github.com/microsoft/onnxruntime@refs/tags/v1.21.0"]
     assert tag["digest"] == {"gitCommit": "ab" * 20}
+    assert "sha256" in str(found[DEPENDENCY.spec]["digest"]), "what its own build would download"
+
+
+def test_the_revision_of_a_base_on_an_image_counts_image_commit_lists_and_archives() -> None:
+    """By hand: a line of digest and address for each, sorted, as docs/provenance.md tells it."""
+    decided = plan(base="nvidia")
+    base = decided.project.bases["nvidia"]
+    listed = Input(InputKind.URL, "https://snapshot.ubuntu.com/ubuntu/20251101T000000Z/dists/jammy/InRelease")
+    assert isinstance(base.system, ImageSystem)
+    snapshot = replace(base, system=replace(base.system, snapshot=(listed,)))
+    project = replace(decided.project, bases={"nvidia": snapshot})
+    files = {DEPENDENCY.key: pin(DEPENDENCY), listed.key: pin(listed), "wheel:cmake==3.31.6": pin(PTXAS)}
+    pins = {**files, IMAGE.key: pin(IMAGE), GIT.key: replace(pin(GIT), files=(DEPENDENCY.spec,))}
+    parts = base_parts(replace(decided, project=project), Lock(pins=pins), ())
+    lines = [
+        f"{'cd' * 32}  pkg:docker/nvidia/cuda@12.9.1-devel-ubuntu22.04\n",
+        f"{'ab' * 20}  git+https://github.com/microsoft/onnxruntime@refs/tags/v1.21.0\n",
+        f"{pin(DEPENDENCY).sha256}  {DEPENDENCY.spec}\n",
+        f"{pin(listed).sha256}  {listed.spec}\n",
+        f"{pin(PTXAS).sha256}  pkg:pypi/cmake@3.31.6\n",
+    ]
+    by_hand = hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+    digests = [(part.uri, digest) for part in parts for digest in part.digest.values()]
+    assert base_revision(digests) == f"sha256:{by_hand}"
 
 
 def test_what_nobody_could_resolve_has_no_digest() -> None:
@@ -251,8 +279,8 @@ SYSTEM = (
 
 def assembled(system: tuple[DebianPackage, ...] = SYSTEM) -> Json:
     decided = plan()
-    pins = {item.key: pin(item) for item in assembled_inputs(decided.project)}
-    parts = base_parts(decided, pins, system)
+    inputs = base_inputs(decided.project, "assembled", Lock(pins={}))
+    parts = base_parts(decided, Lock(pins={item.key: pin(item) for item in inputs}), system)
     text = provenance_json(decided, manifest(decided), used(decided), SUBJECTS, run(), parts)
     found = json.loads(text)
     assert isinstance(found, dict)
@@ -275,7 +303,7 @@ def test_an_assembled_base_is_listed_part_by_part() -> None:
         "annotations": {"base": True},
     }
     parts = {uri for uri, one in found.items() if one.get("annotations") == {"base": True}}
-    named = {item.spec for item in assembled_inputs(plan().project)}
+    named = {item.spec for item in base_inputs(plan().project, "assembled", Lock(pins={}))}
     assert {SOURCE.spec, PTXAS.spec} <= named
     assert len(parts) == len(named) + len(SYSTEM)
     assert "pkg:pypi/nvidia-cublas-cu12@12.9.1.4" in found.keys() - parts, "it goes into the package"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from builder.formats.package_names import Host, Profile
 from builder.pipeline.render import render
 from builder.project.build_plan import BuildPlan, Rendered
 from builder.project.inputs import Lock, Pin
-from builder.project.variants import Origin, Project
+from builder.project.variants import ImageToolkit, Origin, Project, SuiteSystem
 from tests.support import ROOT
 from tests.support.factories import packages
 
@@ -32,7 +33,7 @@ def lock(project: Project) -> Lock:
 
 
 def decided(project: Project, base: str = "assembled", **changes: object) -> BuildPlan:
-    version = project.bases.nvidia.ort_version if base == "nvidia" else project.bases.assembled.ort_version
+    version = project.bases[base].ort_version
     made = packages.plan(project=project, variant=project.variants["legacy"], base=base, ort_version=version)
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -49,7 +50,7 @@ def repinned(lock: Lock, changes: Mapping[str, Pin]) -> Lock:
     return Lock(pins={**lock.pins, **changes})
 
 
-@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+@pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
 @pytest.mark.parametrize("origin", [Origin.SOURCE, Origin.WHEEL])
 def test_contexts_are_exactly_those_the_stages_read(
     project: Project, lock: Lock, base: str, origin: Origin
@@ -60,7 +61,7 @@ def test_contexts_are_exactly_those_the_stages_read(
     assert set(made.contexts) == read
 
 
-@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+@pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
 def test_no_context_is_read_by_two_stages(project: Project, lock: Lock, base: str) -> None:
     """BuildKit would send its files anew with each build: 2.3 GB, 9 s of a build that compiles nothing."""
     stages = rendered(decided(project, base), lock).dockerfile.split("\nFROM ")
@@ -83,8 +84,8 @@ def test_debs_and_sources_are_exactly_those_the_dockerfile_names(
 
 def test_the_nvidia_base_needs_of_debian_what_checks_packages(project: Project, lock: Lock) -> None:
     made = rendered(decided(project, "nvidia"), lock)
-    debs = project.bases.assembled.debs
-    assert (set(made.debs), made.sources) == ({debs["nvcc"], debs["ort_headers"]}, ())
+    assert set(made.debs) == {project.check.cuobjdump, project.check.headers}
+    assert [item.key for item in made.sources] == [SOURCE]
     assert made.runtime_dockerfile.count("nvidia/cuda") == 0, "4 GB for one file of C"
 
 
@@ -110,12 +111,12 @@ def test_inputs_of_the_other_base_may_be_missing(project: Project, lock: Lock) -
     assert made == rendered(decided(project), lock)
 
 
-@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+@pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
 def test_each_toolchain_pin_is_in_the_key(project: Project, lock: Lock, base: str) -> None:
     plan = decided(project, base)
     made = rendered(plan, lock)
     inputs = {*made.contexts.values(), *made.debs, *made.sources}
-    keys = {item.key for item in inputs} | ({IMAGE, SOURCE} if base == "nvidia" else set())
+    keys = {item.key for item in inputs} | ({IMAGE} if base == "nvidia" else set())
     changed = {
         key: rendered(plan, repinned(lock, {key: Pin(sha256="1" * 64, revision="sha256:1")})).toolchain_key
         for key in keys
@@ -125,7 +126,7 @@ def test_each_toolchain_pin_is_in_the_key(project: Project, lock: Lock, base: st
     assert len(set(changed.values())) == len(keys)
 
 
-@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+@pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
 def test_other_pins_leave_the_key_alone(project: Project, lock: Lock, base: str) -> None:
     plan = decided(project, base)
     others = ["wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"]
@@ -135,8 +136,9 @@ def test_other_pins_leave_the_key_alone(project: Project, lock: Lock, base: str)
 
 
 def test_the_key_knows_the_bases_packages(project: Project, lock: Lock) -> None:
-    base = replace(project.bases.assembled, packages=(*project.bases.assembled.packages, "mold"))
-    more = replace(project, bases=replace(project.bases, assembled=base))
+    base = project.bases["assembled"]
+    system = replace(base.system, packages=(*base.system.packages, "mold"))
+    more = replace(project, bases={**project.bases, "assembled": replace(base, system=system)})
     assert rendered(decided(more), lock).toolchain_key != rendered(decided(project), lock).toolchain_key
 
 
@@ -156,7 +158,7 @@ def test_a_build_tree_is_shared_by_nothing_that_differs(project: Project, lock: 
     assert trees[0] == f"ortpacks-legacy-lean-wheel-{rendered(plan, lock).toolchain_key}"
 
 
-@pytest.mark.parametrize("base", ["nvidia", "assembled"])
+@pytest.mark.parametrize("base", ["nvidia", "assembled", "redist"])
 def test_each_argument_of_a_step_has_a_value(project: Project, lock: Lock, base: str) -> None:
     """Steps run under ``sh -u``, and BuildKit leaves an argument out that has neither default nor value."""
     text = rendered(decided(project, base), lock).dockerfile
@@ -175,18 +177,16 @@ def test_ccache_and_pool_are_one_for_all_and_the_build_locks_its_tree(project: P
 def test_unresolved_names_stand_as_they_are(project: Project, lock: Lock) -> None:
     made = rendered(decided(project, "nvidia"), lock)
     assert "FROM nvidia/cuda:12.9.1-devel-ubuntu22.04 AS toolchain\n" in made.dockerfile
-    assert "ADD https://github.com/microsoft/onnxruntime.git#v1.23.2 /src/onnxruntime\n" in made.dockerfile
     assert "FROM ubuntu:22.04 AS bare\n" in made.runtime_dockerfile
 
 
-def test_resolved_names_are_built_by_digest_and_commit(project: Project, lock: Lock) -> None:
-    digest, commit = f"sha256:{'a' * 64}", "b" * 40
-    pins = {IMAGE: digest, "image:ubuntu:22.04": digest, SOURCE: commit}
+def test_resolved_images_are_built_by_digest(project: Project, lock: Lock) -> None:
+    digest = f"sha256:{'a' * 64}"
+    pins = {IMAGE: digest, "image:ubuntu:22.04": digest}
     made = rendered(
         decided(project, "nvidia"), repinned(lock, {key: Pin(revision=to) for key, to in pins.items()})
     )
     assert f"FROM nvidia/cuda:12.9.1-devel-ubuntu22.04@{digest} AS toolchain\n" in made.dockerfile
-    assert f"ADD https://github.com/microsoft/onnxruntime.git#{commit} /src/onnxruntime\n" in made.dockerfile
     assert f"FROM ubuntu:22.04@{digest} AS bare\n" in made.runtime_dockerfile
 
 
@@ -195,3 +195,47 @@ def test_the_host_library_comes_out_only_when_it_is_compiled(project: Project, l
         text = rendered(decided(project, host=host), lock).dockerfile
         assert text.count(" libonnxruntime.so.1.21.0;") == outputs
         assert text.count("onnxruntime_providers_shared onnxruntime\n") == outputs
+
+
+ARCHIVE = "https://github.com/abseil/abseil-cpp/archive/refs/tags/20240722.0.zip"
+
+JAMMY = "https://snapshot.ubuntu.com/ubuntu/20251101T000000Z/dists/jammy/InRelease"
+
+
+def test_what_orts_own_build_would_download_lies_where_its_cmake_looks(project: Project, lock: Lock) -> None:
+    """ORT 1.21's external/onnxruntime_external_deps.cmake: ``mirror/`` for ``https://``."""
+    pins = {SOURCE: Pin(revision="b" * 40, files=(ARCHIVE,)), f"url:{ARCHIVE}": Pin(sha256="1" * 64)}
+    for base in ("nvidia", "redist"):
+        made = rendered(decided(project, base), repinned(lock, pins))
+        assert ARCHIVE in [item.spec for item in made.sources]
+        placed = "/src/onnxruntime/mirror/github.com/abseil/abseil-cpp/archive/refs/tags/20240722.0.zip"
+        assert placed in made.dockerfile
+        assert "FETCHCONTENT_FULLY_DISCONNECTED" not in made.dockerfile, "it looks there as it would download"
+        assert "\nADD http" not in made.dockerfile, "engines before 25 do not know it"
+
+
+def test_apts_packages_are_of_one_archive_by_its_signed_list(project: Project, lock: Lock) -> None:
+    made = rendered(decided(project, "nvidia"), repinned(lock, {f"url:{JAMMY}": Pin(sha256="1" * 64)}))
+    name = "snapshot.ubuntu.com_ubuntu_20251101T000000Z_dists_jammy_InRelease"
+    for text in (made.dockerfile, made.runtime_dockerfile):
+        assert f'echo "{"1" * 64}  /var/lib/apt/lists/{name}" | sha256sum --check' in text
+        assert text.index("apt-get update") < text.index("sha256sum --check") < text.index("apt-get install")
+
+
+def test_the_three_choices_combine(project: Project, lock: Lock) -> None:
+    """Each with each: rootfs x toolkit x source; Debian has no toolkit of its own."""
+    systems = [project.bases[base].system for base in ("nvidia", "assembled")]
+    toolkits = [project.bases[base].toolkit for base in ("nvidia", "assembled", "redist")]
+    sources = [project.bases[base].source for base in ("nvidia", "assembled")]
+    seen = set()
+    for system, toolkit, source in itertools.product(systems, toolkits, sources):
+        if isinstance(system, SuiteSystem) and isinstance(toolkit, ImageToolkit):
+            continue
+        base = replace(project.bases["assembled"], system=system, toolkit=toolkit, source=source)
+        of = replace(project, bases={**project.bases, "assembled": base})
+        made = rendered(decided(of), lock)
+        read = set(re.findall(r"(?:--|,)from=([\w-]+)", made.dockerfile)) - STAGES
+        assert set(made.contexts) == read
+        assert made.network is not isinstance(system, SuiteSystem)
+        seen.add(made.dockerfile)
+    assert len(seen) == 10

@@ -6,15 +6,15 @@ from collections import Counter
 from pathlib import Path
 
 from builder.config.project import load_project
-from builder.project.inputs import InputKind
+from builder.project.inputs import InputKind, Lock
 from builder.project.variants import wanted_inputs
 
 
 def test_every_input_of_variants_yaml_once(root: Path) -> None:
     text = Path(root / "variants.yaml").read_text(encoding="utf-8")
-    items = wanted_inputs(load_project(text, "variants.yaml"))
+    items = wanted_inputs(load_project(text, "variants.yaml"), Lock(pins={}))
     named = [line.split("#")[0].strip() for line in text.splitlines()]
-    debian = [line for line in named if ": pool/" in line]
+    debian = {line.rpartition(": ")[2] for line in named if ": pool/" in line}
     wheels = {line.rpartition(": ")[2].rstrip("}") for line in named if "==" in line}
     kinds = Counter(item.kind for item in items)
     assert len(items) == len(set(items))
@@ -25,6 +25,8 @@ def test_every_input_of_variants_yaml_once(root: Path) -> None:
     assert kinds[InputKind.WHEEL] == 17 + 2 + 2 + 4 + 3 + (2 + 6) + (6 + 1) + (1 + 6)
     assert kinds[InputKind.GIT] == 1
     assert kinds[InputKind.IMAGE] == 2
+    assert kinds[InputKind.URL] == 3
+    assert kinds[InputKind.REDIST] == 3
     assert {"wheel:onnxruntime-gpu==1.21.0", "wheel:onnxruntime-gpu==1.23.2", "wheel:silero-vad==6.2.3"} <= {
         item.key for item in items
     }

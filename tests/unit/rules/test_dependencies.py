@@ -9,6 +9,7 @@ import pytest
 from builder.binary.elf import read_elf
 from builder.binary.library import HostNeeds, Library
 from builder.findings.finding import Finding, Severity
+from builder.project.inputs import Input
 from builder.project.variants import Limits
 from builder.rules.dependencies import HOST_LIBRARIES, check_closure, needs
 from builder.rules.dlopen import report_unneeded, unneeded
@@ -20,7 +21,13 @@ BRIDGE = "libonnxruntime_providers_shared.so"
 
 PROVIDER = "libonnxruntime_providers_cuda.so"
 
-LIMITS = Limits(extra_sm=Severity.WARNING, glibc="2.35", glibcxx="3.4.30")
+LIMITS = Limits(
+    extra_sm=Severity.WARNING,
+    glibc="2.35",
+    glibcxx="3.4.30",
+    cuobjdump=Input.debian("c.deb"),
+    headers=Input.debian("h.deb"),
+)
 
 CUDNN_PARTS = ("adv", "cnn", "engines_precompiled", "engines_runtime_compiled", "graph", "heuristic", "ops")
 

@@ -1,0 +1,130 @@
+"""Archives by their address and by NVIDIA's list, from a local server with the layout of the real ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.addressed_files import AddressMirror, RedistSource, UrlSource
+from builder.adapters.transfer import HttpTransfer
+from builder.errors import IntegrityError, ParseError, TransferError
+from builder.project.inputs import Input, InputKind, Pin
+from tests.support.fakes.ports import FakeReporter
+
+NVCC = Input(InputKind.REDIST, "12.9.1/cuda_nvcc")
+
+FILE = "cuda_nvcc-linux-x86_64-12.9.86-archive.tar.xz"
+
+ARCHIVE = b"an archive"
+
+SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
+
+LIST = {
+    "release_date": "2025-06-05",
+    "release_label": "12.9.1",
+    "cuda_nvcc": {
+        "name": "CUDA NVCC",
+        "license": "CUDA Toolkit",
+        "version": "12.9.86",
+        "linux-x86_64": {
+            "relative_path": f"cuda_nvcc/linux-x86_64/{FILE}",
+            "sha256": SHA256,
+            "md5": "0",
+            "size": str(len(ARCHIVE)),
+        },
+    },
+}
+"""As developer.download.nvidia.com/compute/cuda/redist/redistrib_12.9.1.json is laid out: size is text."""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Nothing."""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, AddressMirror]]:
+    """A folder below which addresses lie as host and path, and the mirror that leads there."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    transfer = HttpTransfer(reporter=FakeReporter(), sleep=lambda _: None, env={})
+    yield folder, AddressMirror(transfer, f"http://127.0.0.1:{server.server_port}/")
+    server.shutdown()
+    server.server_close()
+
+
+def lay(folder: Path, address: str, data: bytes) -> None:
+    path = folder / address
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def redist(folder: Path, listed: object = LIST, data: bytes = ARCHIVE) -> None:
+    root = "developer.download.nvidia.com/compute/cuda/redist"
+    lay(folder, f"{root}/redistrib_12.9.1.json", json.dumps(listed).encode())
+    lay(folder, f"{root}/cuda_nvcc/linux-x86_64/{FILE}", data)
+
+
+def test_a_component_is_what_nvidias_list_names(served: tuple[Path, AddressMirror], tmp_path: Path) -> None:
+    folder, mirror = served
+    redist(folder)
+    got = RedistSource(mirror).download(NVCC, None, tmp_path)
+    assert (got.name, got.read_bytes()) == (FILE, ARCHIVE)
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_a_pinned_component_asks_for_no_list(served: tuple[Path, AddressMirror], tmp_path: Path) -> None:
+    folder, mirror = served
+    redist(folder, listed="gone")
+    pin = Pin(filename=FILE, size=len(ARCHIVE), sha256=SHA256)
+    assert RedistSource(mirror).download(NVCC, pin, tmp_path).read_bytes() == ARCHIVE
+
+
+def test_an_archive_of_other_bytes_than_the_list_names_is_refused(
+    served: tuple[Path, AddressMirror], tmp_path: Path
+) -> None:
+    folder, mirror = served
+    redist(folder, data=b"an Archive")
+    with pytest.raises(IntegrityError, match=f"names sha256 {SHA256}, its server gave"):
+        RedistSource(mirror).download(NVCC, None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("listed", "error", "told"),
+    [
+        ({"release_label": "12.9.1"}, TransferError, "has no archive of it for linux-x86_64"),
+        ([], ParseError, "is no list of archives"),
+        ({"cuda_nvcc": {"linux-x86_64": {}}}, ParseError, "is no list of archives"),
+    ],
+)
+def test_a_list_without_it_is_told(
+    served: tuple[Path, AddressMirror], tmp_path: Path, listed: object, error: type[Exception], told: str
+) -> None:
+    folder, mirror = served
+    redist(folder, listed=listed)
+    with pytest.raises(error, match=told):
+        RedistSource(mirror).download(NVCC, None, tmp_path)
+
+
+def test_files_of_one_name_at_two_addresses_do_not_collide(
+    served: tuple[Path, AddressMirror], tmp_path: Path
+) -> None:
+    folder, mirror = served
+    addresses = ["github.com/a/a/archive/v1.zip", "github.com/b/b/archive/v1.zip"]
+    for address in addresses:
+        lay(folder, address, address.encode())
+    found = [
+        UrlSource(mirror).download(Input(InputKind.URL, f"https://{address}"), None, tmp_path)
+        for address in addresses
+    ]
+    assert [file.read_bytes().decode() for file in found] == addresses
+    assert [file.name for file in found] == [one.replace("/", "_") for one in addresses]

@@ -93,7 +93,8 @@ def _of_native(coverage: LibraryCoverage, tally: ContainerTally) -> _Reasons:
 
 
 def _of_missing(item: Inspected, coverage: LibraryCoverage, tally: ContainerTally) -> _Reasons:
-    loose = f"{coverage.unlinked:,} containers hold relocatable code that no device link in the file took"
+    hold = "container holds" if coverage.unlinked == 1 else "containers hold"
+    loose = f"{coverage.unlinked:,} {hold} relocatable code that no device link in the file took"
     yield loose, bool(coverage.unlinked)
     makers = [name for name in item.needed if stem_of(name) == _MAKER]
     most = bool(makers) and tally.total < _SMALL

@@ -21,6 +21,7 @@ from builder.binary.elf_headers import FormatError
 from builder.binary.fatbin import read_containers
 from builder.binary.kinds.pe import read_pe
 from builder.binary.kinds.static_library import read_members
+from builder.binary.payloads.deep import read_payloads
 from builder.binary.pe_macho import read_foreign
 from builder.errors import BuilderError
 from builder.ports import Completed
@@ -50,6 +51,11 @@ def _reader(read: Callable[[bytes], object]) -> Callable[[bytes], object]:
         return None
 
     return refusing
+
+
+def _unpacked(data: bytes) -> object:
+    """All images of all containers."""
+    return read_payloads(data, read_containers(data))
 
 
 _ELF = b"ELF file    1: a.1.sm_75.cubin\nELF file    2: a.2.sm_90a.cubin\n"
@@ -102,6 +108,7 @@ _DYLIB = bytes.fromhex("cffaedfe0c00000100000000060000000100000020000000") + byt
 PARSERS: Mapping[str, Parser] = {
     "elf": Parser(_reader(read_elf), (b"\x7fELF",)),
     "fatbin": Parser(_reader(read_containers), (b"\x50\xed\x55\xba", b"\x7fELF")),
+    "payloads": Parser(_reader(_unpacked), (b"\x50\xed\x55\xba", b"\x7fELF")),
     "pe": Parser(_reader(read_pe), (b"MZ",)),
     "macho": Parser(lambda data: read_foreign("libdemo.dylib", "", data), (b"MZ",), (_DYLIB,)),
     "ar": Parser(_reader(lambda data: (list(read_members(data)), read_containers(data))), (b"!<arch>",)),

@@ -1,11 +1,14 @@
 """Cubins and PTX without a container around them: each is told as a container of one image.
 
 A cubin's flags have its architecture: LLVM's ``llvm/BinaryFormat/ELF.h``, ``EF_CUDA_SM`` and its neighbours.
-The suffix ``f`` is not among them, as all that NVRTC 12.9 compiles for shows, so sm_120f is told as sm_120.
+The suffix ``f`` is not among them, as all that NVRTC 12.9 compiles for shows, and of CUDA 13's ``a`` neither:
+ONNX Runtime 1.31.1 has 90a and 120a without. Cubins of the newer ABI have the words of their assembler in
+``.note.nv.tkinfo``, and there ``-arch sm_120f``.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 
 from builder.binary.elf_headers import Buffer
@@ -36,12 +39,28 @@ def cubin_arch(buffer: Buffer, start: int, end: int) -> Arch:
     abi, programs, sections, flags, _size, of_program, count, of_section, number = _HEADER.unpack_from(
         buffer, start
     )
-    if max(programs + of_program * count, sections + of_section * number) > end - start:
+    size = max(programs + of_program * count, sections + of_section * number)
+    if size > end - start:
         raise FatbinError("truncated: a cubin's headers lie behind its end", start)
     number = flags >> 8 & 0xFF if abi > _FIRST_ABI else flags & 0xFF
     if number not in ARCHES:
         raise FatbinError(f"a cubin for architecture {number}", start)
-    return Arch(number // 10, number % 10, "a" if flags & _SUFFIX_A[abi > _FIRST_ABI] else "")
+    suffix = "a" if flags & _SUFFIX_A[abi > _FIRST_ABI] else ""
+    if abi > _FIRST_ABI:
+        suffix = _suffix_told(buffer, start, start + size, number) or suffix
+    return Arch(number // 10, number % 10, suffix)
+
+
+_OPTION = re.compile(rb"-arch[= ]sm_(\d{2,3})([af]?)\b")
+
+_OPTION_SIZE = 16
+
+
+def _suffix_told(buffer: Buffer, start: int, end: int, number: int) -> str:
+    """The suffix in the words of the assembler; nothing where there are none for this architecture."""
+    at = buffer.find(b"-arch", start, end)
+    told = _OPTION.match(bytes(buffer[at : at + _OPTION_SIZE])) if at != -1 else None
+    return told[2].decode() if told and int(told[1]) == number else ""
 
 
 def read_ptx(buffer: Buffer, start: int, end: int, code: CodeFinder) -> Container:

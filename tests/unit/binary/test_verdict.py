@@ -77,7 +77,7 @@ def test_native_by_next_to_no_container_is_doubtful() -> None:
 
 def test_relocatable_code_that_nothing_linked_is_doubtful() -> None:
     loose = _read("libx.so", sass(80), section="__nv_relfatbin")
-    assert _doubt(loose, OLD).startswith("1 containers hold relocatable code that no device link")
+    assert _doubt(loose, OLD).startswith("1 container holds relocatable code that no device link")
 
 
 @pytest.mark.parametrize(("containers", "doubtful"), [(1, True), (60, False)])

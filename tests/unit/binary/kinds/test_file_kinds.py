@@ -63,12 +63,22 @@ def test_a_kind_is_told_by_first_bytes(data: bytes, kind: FileKind | None) -> No
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_a_bare_cubin_says_its_architecture(arch: str) -> None:
-    """The suffix f is not in it: https://github.com/llvm/llvm-project, llvm/BinaryFormat/ELF.h has none."""
+    """Its flags have no suffix f (llvm/BinaryFormat/ELF.h), the assembler's words in it have."""
     found = read_library(f"k.sm_{arch}.cubin", compiled(SMALL, arch)[0].data)
     assert found.problem is None
     assert found.coverage is not None
     assert (found.coverage.containers, found.coverage.nothing_to_run) == (1, 0)
-    assert list(map(str, found.coverage.sass)) == [arch.removesuffix("f")]
+    assert list(map(str, found.coverage.sass)) == [arch]
+
+
+def test_a_cubin_whose_flags_have_no_suffix_says_it_in_its_assembler_s_words() -> None:
+    """CUDA 13 sets no bit for the suffix a; words for another architecture are none of it."""
+    data = bytearray(compiled(SMALL, "100a")[0].data)
+    assert data[48:49] == b"\x0a"
+    data[48] = 4
+    found = [read_library("k.cubin", bytes(data)).coverage]
+    found.append(read_library("k.cubin", bytes(data).replace(b"-arch sm_100a", b"-arch sm_103a")).coverage)
+    assert [[str(arch) for arch in one.sass] for one in found if one] == [["100a"], ["100"]]
 
 
 @pytest.mark.parametrize("arch", ["50", "90a", "120f"])

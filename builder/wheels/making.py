@@ -225,28 +225,34 @@ def _wheel(
     before: Sequence[Path],
 ) -> Path:
     """One wheel in ``folder``. What was compressed for the first one ``before`` is not compressed again."""
-    manifest, version = source.manifest, source.manifest.onnxruntime.version
-    theirs, ours = f"{file.name.partition('-cp')[0]}.dist-info/", f"{info_folder(version)}/"
+    theirs = f"{file.name.partition('-cp')[0]}.dist-info/"
+    ours = f"{info_folder(source.manifest.onnxruntime.version)}/"
     with opened_wheel(file) as archive:
-        known = recorded(archive, theirs.rstrip("/"))
         upstream = OfficialWheel(file.name, archive.read(f"{theirs}METADATA").decode())
-        wheel = folder / wheel_name(manifest, upstream)
-        digests: dict[str, Digest] = {}
+        wheel = folder / wheel_name(source.manifest, upstream)
         with wheel.open("wb") as stream, WheelWriter(stream, ours.rstrip("/")) as writer:
             instead = {f"{CAPI}{Path(entry.path).name}": copy for entry, copy in source.taken.items()}
-            for member in archive.infolist():
-                path = member.filename
-                if path in known and not path.startswith(theirs) and path not in instead:
-                    writer.copy(archive, member, known[path])
-                    digests[path] = known[path]
-            digests |= _libraries(writer, instead, before)
-            texts = _texts(source, upstream, archive, theirs)
-            for name, content in texts:
+            digests = {
+                **_copied(writer, archive, recorded(archive, theirs.rstrip("/")), (theirs, *instead)),
+                **_libraries(writer, instead, before),
+            }
+            for name, content in _texts(source, upstream, archive, theirs):
                 digests[f"{ours}{name}"] = writer.add(f"{ours}{name}", content)
-            bom = describe_wheel(wheel.name, manifest, official, digests, tuple(source.taken))
+            bom = describe_wheel(wheel.name, source.manifest, official, digests, tuple(source.taken))
             writer.add(f"{ours}{SBOM}", wiring.bom.render(bom))
     prove_wheel(wheel)
     return wheel
+
+
+def _copied(
+    writer: WheelWriter, archive: ZipFile, known: Mapping[str, Digest], without: tuple[str, ...]
+) -> Mapping[str, Digest]:
+    """Copy what RECORD knows of another wheel but the paths that begin with one of ``without``."""
+    members = [one for one in archive.infolist() if one.filename in known]
+    kept = {one.filename: one for one in members if not one.filename.startswith(without)}
+    for path, member in kept.items():
+        writer.copy(archive, member, known[path])
+    return {path: known[path] for path in kept}
 
 
 def _libraries(

@@ -6,7 +6,6 @@ lies; else of the same file name without its version and without the hash that a
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,10 @@ from enum import Enum
 from builder.binary.coverage import Support
 from builder.binary.fatbin_format import Kind
 from builder.binary.library import Inspected
+from builder.binary.library_names import without_hash
 from builder.binary.verdict import Verdict, fits, gpus_of, together, verdicts
 from builder.gpu.architectures import Arch, Capability
 from builder.gpu.table import Gpu
-
-_HASH = re.compile(r"-[0-9a-f]{8,}\Z")
 
 _NOWHERE = Verdict(Support.NONE)
 
@@ -151,7 +149,7 @@ def _file_name(name: str) -> str:
 
 
 def _stem(name: str) -> str:
-    return _HASH.sub("", _file_name(name).partition(".")[0])
+    return without_hash(_file_name(name).partition(".")[0])
 
 
 Code = tuple[Kind, Arch]

@@ -63,10 +63,18 @@ _OTHER = re.compile(
 )
 
 
+_HASH = re.compile(r"-[0-9a-f]{8,}\Z")
+
+
+def without_hash(stem: str) -> str:
+    """The stem without what auditwheel adds: ``libcusparseLt`` of ``libcusparseLt-f80c68d1``."""
+    return _HASH.sub("", stem)
+
+
 def stem_of(name: str) -> str:
     """A library's file name up to ``.so``; of a DLL or a static one, that of the shared one for Linux."""
     other = _OTHER.match(name)
-    return f"lib{other[1] or other[2]}" if other else name.partition(".so")[0]
+    return f"lib{other[1] or other[2]}" if other else without_hash(name.partition(".so")[0])
 
 
 def must_hold_code(name: str) -> bool:

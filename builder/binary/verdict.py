@@ -46,11 +46,11 @@ _MAKER, _SMALL = "libnvrtc", 50
 """Who needs NVRTC and has fewer containers than that may make most of its code while it runs; ORT's provider
 has some 150."""
 
-_SMALL_PART = 10
-"""A library of fewer containers than that part of all may be loaded for some GPUs alone.
+_SMALL_PART = 5
+"""A library of fewer containers than that part of all may be loaded for some work or on some GPUs alone.
 
 Measured: 39 of 711 in Paddle 2.6, whose flash attention is for 8.x; 1 of 79 in Transformer Engine 2.20, whose
-NCCL is for 9.0 and newer.
+NCCL is for 9.0 and newer; 65 of 500 in torch 2.14, whose linear algebra is not for 7.5.
 """
 
 _BARE = (FileKind.CUBIN, FileKind.PTX)
@@ -189,7 +189,11 @@ def _doubt_of_parts(parts: Iterable[Sequence[Inspected]], gpu: Gpu, because: Col
     few, every = (sum(map(_judged, some)) for some in ([part[0] for part in blamed], items))
     names = ", ".join(part[0].name.rpartition("/")[2] for part in blamed)
     share = f"it comes from {few:,} of {every:,} containers, in {names}"
-    return f"{share}: that may be loaded for some GPUs alone" if few * _SMALL_PART < every else ""
+    return (
+        f"{share}: that may be loaded for some work or on some GPUs alone"
+        if few * _SMALL_PART < every
+        else ""
+    )
 
 
 def _judged(item: Inspected) -> int:

@@ -143,10 +143,11 @@ def test_what_a_small_library_alone_lacks_is_doubtful() -> None:
     found = together([phi, flash])[TURING]
     assert (found.support, found.because) == (Support.NONE, (flash.name,))
     assert found.doubt == (
-        "it comes from 4 of 44 containers, in libflashattn.so: that may be loaded for some GPUs alone"
+        "it comes from 4 of 44 containers, in libflashattn.so: that may be loaded for some work or on some "
+        "GPUs alone"
     )
     assert together([phi, flash])[AMPERE].doubt == ""
-    assert together([phi, _read("libflashattn.so", sass(80) * 5)])[TURING].doubt == "", "5 of 45"
+    assert together([phi, _read("libflashattn.so", sass(80) * 10)])[TURING].doubt == "", "10 of 50"
     assert together([_read("libphi.so", sass(80) * 40), flash])[TURING].doubt == "", "all of it"
 
 
@@ -154,6 +155,13 @@ def test_what_a_small_library_of_nvidia_s_lacks_is_no_doubt() -> None:
     """libcudnn_ops is small, and all of cuDNN needs it."""
     engines = _read("libcudnn_engines_precompiled.so.9", sass(75, 80) * 40)
     assert together([engines, _read("libcudnn_ops.so.9", sass(80))])[TURING].doubt == ""
+
+
+def test_of_alternatives_one_doubt_is_enough() -> None:
+    """One of twelve has SASS for 12.0, with a twelfth of all containers."""
+    old = [_read(f"b/libbits_cuda{number}.so", sass(80)) for number in range(110, 121)]
+    found = together([*old, CUDA_128])[BLACKWELL]
+    assert (found.support, found.doubt) == (Support.NATIVE, "so with 1 of 12 alternatives")
 
 
 def test_bare_images_beside_libraries_take_nothing_from_them() -> None:
@@ -173,7 +181,7 @@ def test_a_doubt_of_all_libraries_has_a_note() -> None:
     phi, flash = _read("p/libphi.so", sass(75, 80) * 40), _read("p/libflashattn.so", sass(80) * 4)
     assert dict(parts_notes([phi, flash], 2)) == {
         "all libraries": "doubtful on 7.5: it comes from 4 of 44 containers, in libflashattn.so: that may be "
-        "loaded for some GPUs alone"
+        "loaded for some work or on some GPUs alone"
     }
 
 

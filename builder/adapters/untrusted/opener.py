@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from builder.adapters.archive.split import opened_whole, parts_of
 from builder.adapters.transfer import HttpTransfer
@@ -70,9 +70,13 @@ class Opener:
     def _found(self, source: str) -> Iterator[dict[str, Path]]:
         if is_url(source):
             with self._scratch() as scratch:
-                file = scratch.place()
-                self.transfer.download(source, file)
-                yield _in_file(file, _name_in(source), shown(source), scratch, self.reporter)
+                if _name_in(source).endswith(PARTS_SUFFIX):
+                    joins = self._fetched_parts(source, scratch.place())
+                    yield _in_parts(joins, shown(source), scratch, self.reporter)
+                else:
+                    file = scratch.place()
+                    self.transfer.download(source, file)
+                    yield _in_file(file, _name_in(source), shown(source), scratch, self.reporter)
             return
         path = require_path(source)
         if path.is_file() and is_library(path.name, _head(path, shown(source))):
@@ -85,6 +89,15 @@ class Opener:
                 yield _in_parts(path, shown(source), scratch, self.reporter)
             else:
                 yield _in_file(path, path.name, shown(source), scratch, self.reporter)
+
+    def _fetched_parts(self, source: str, folder: Path) -> Path:
+        """The ``.parts.json`` at a URL, in ``folder`` with the parts that lie beside it there."""
+        folder.mkdir()
+        joins = folder / _name_in(source)
+        self.transfer.download(source, joins)
+        for part in parts_of(joins).parts:
+            self.transfer.download(urljoin(source, part.file), folder / part.file, size=part.size)
+        return joins
 
     @contextmanager
     def _scratch(self) -> Iterator[Scratch]:

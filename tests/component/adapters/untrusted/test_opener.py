@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from backports.zstd import compress
 
+from builder.adapters.archive.split import split_archive
 from builder.adapters.untrusted.opener import Opener
 from builder.adapters.untrusted.reading import Scratch
 from builder.errors import (
@@ -562,6 +563,18 @@ def server() -> Iterator[FileServer]:
 def test_a_url_is_fetched_and_opened(opener: Opener, work: Path, server: FileServer) -> None:
     assert found(opener, f"{server.url}/a.whl") == {"capi/a.so": LIBRARY}
     assert found(opener, f"{server.url}/libb.so?token=x#y") == {"libb.so": OTHER}
+
+
+def test_parts_at_a_url_are_fetched_beside_the_file_that_joins_them(opener: Opener, work: Path) -> None:
+    archive = work / "a.tar"
+    archive.write_bytes(files({"libb.so": OTHER}))
+    parts = {path.name: path.read_bytes() for path in split_archive(archive, 1500)}
+    assert len(parts) > 2
+    with serve(FileServer(parts)) as running:
+        assert found(opener, f"{running.url}/a.tar.parts.json") == {"libb.so": OTHER}
+    parts["a.tar.part2"] = b"\xff" * len(parts["a.tar.part2"])
+    with serve(FileServer(parts)) as running:
+        assert "a.tar.part2 is damaged" in said(opener, f"{running.url}/a.tar.parts.json", IntegrityError)
 
 
 def test_a_download_that_broke_off_goes_on(opener: Opener, work: Path, server: FileServer) -> None:

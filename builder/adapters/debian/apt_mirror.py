@@ -52,6 +52,9 @@ _SUITE = re.compile(
 )
 """The suites of Debian's main archive. The security archive has no sources that a build needs."""
 
+DEBIAN = "https://deb.debian.org/debian"
+"""Debian's own address, which leads to a mirror nearby: for systems whose apt knows no Debian."""
+
 _OPTIONS = re.compile(r"\[[^\]]*\]")
 
 _SNAPSHOT = re.compile(r"\b\d{8}T\d{6}Z\b")
@@ -81,17 +84,12 @@ class AptMirrors:
         return found[0] if found else ""
 
     def find(self) -> tuple[str, ...]:
-        """The roots of Debian's archive, best first, without a final slash. Raises ``TransferError``."""
+        """The roots of Debian's archive, best first, without a final slash; Debian's own if none is named."""
         if self._override:
             return (self._override.rstrip("/"),)
         found = debian_mirrors(self._sources())
         mirrors = tuple(mirror for uri in found for mirror in self._expand(uri))
-        if not mirrors:
-            raise TransferError(
-                f"no Debian mirror is known: {self._folder} names none. Set ORTPACKS_DEBIAN_MIRROR to the "
-                "root of one: the address below which pool/ and dists/ lie."
-            )
-        return mirrors
+        return mirrors or (DEBIAN,)
 
     def _sources(self) -> dict[str, str]:
         parts = self._folder / "sources.list.d"

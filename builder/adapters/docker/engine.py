@@ -91,7 +91,6 @@ class DockerEngine:
             raise TransferError(
                 f"{reference} cannot be resolved",
                 cause=root_cause(message),
-                details=[f"The Docker engine said: {message}"],
                 advice="Check the network, or use --base assembled, which needs no image registry.",
             ) from error
         except RequestException as error:

@@ -86,6 +86,9 @@ def test_scripts_get_values_and_secrets_by_the_environment_alone(root: Path, nam
     assert [script for script in found if "${{" in script or "TOKEN" in script or "secrets" in script] == []
 
 
+LOGIN = '--username "$DOCKERHUB_USERNAME" --password-stdin'
+
+
 def test_the_token_is_given_to_publish_alone(root: Path) -> None:
     given = [
         step["run"]
@@ -93,8 +96,18 @@ def test_the_token_is_given_to_publish_alone(root: Path) -> None:
         for step in steps(root, "release", job)
         if "github.token" in str(step) or "secrets." in str(step)
     ]
-    assert len(given) == 2
-    assert all(str(script).startswith("./run publish ") for script in given)
+    pulling = [script for script in given if str(script).endswith("| docker login " + LOGIN)]
+    publishing = [script for script in given if str(script).startswith("./run publish ")]
+    assert (len(pulling), len(publishing), len(given)) == (2, 2, 4)
+
+
+@pytest.mark.parametrize(("name", "job"), [("release", "compile"), ("release", "build"), ("canary", "build")])
+def test_an_account_of_docker_hub_is_nobodys_duty(root: Path, name: str, job: str) -> None:
+    """A fork without settings pulls as anybody; the password goes in by standard input."""
+    (login,) = [step for step in steps(root, name, job) if "docker login" in str(step.get("run"))]
+    assert login["if"] == "vars.DOCKERHUB_USERNAME != ''"
+    assert login["run"] == f"""printf '%s' "$DOCKERHUB_PASSWORD" | docker login {LOGIN}"""
+    assert set(dict(login["env"])) == {"DOCKERHUB_USERNAME", "DOCKERHUB_PASSWORD"}  # type: ignore[call-overload]
 
 
 def test_what_check_installs_and_asks_for_is_in_the_guide(root: Path) -> None:

@@ -108,9 +108,10 @@ def test_a_mirrors_password_is_in_no_message_when_nobody_answers(tmp_path: Path)
     assert "secret" not in f"{caught.value} {reporter.lines}"
 
 
-def test_no_mirror_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(TransferError, match="Set ORTPACKS_DEBIAN_MIRROR"):
-        source(folder=tmp_path).download(Input.debian(POOL), pin(), tmp_path)
+def test_a_system_that_knows_no_debian_asks_debians_own(tmp_path: Path) -> None:
+    """deb.debian.org is the address that Debian's own sources.list has."""
+    for override in (None, ""):
+        assert AptMirrors(folder=tmp_path, override=override).find() == ("https://deb.debian.org/debian",)
 
 
 def test_the_variable_comes_before_apt(mirror: FileServer, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import AbstractSet
 
 from builder.binary.library import HostNeeds, Library, check_one_version, highest, numbers
-from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME
+from builder.binary.library_names import BRIDGE, HOST, NVIDIA, ONNXRUNTIME, PROVIDER
 from builder.findings.finding import Code, Finding, Severity
 from builder.package.archive import BUILT
 from builder.package.contents import is_users
@@ -273,6 +273,15 @@ def judge_loader(listing: str, package: str) -> tuple[Finding, ...]:
     if not by_library:
         return (Finding(Code.B018, package, "ldd was asked about no library", got=listing[:200]),)
     return tuple(finding for path, lines in by_library.items() for finding in _judge(path, lines))
+
+
+def waits_for_driver(listing: str) -> bool:
+    """Whether the CUDA provider links the driver's library and the container has none: then it cannot load.
+
+    Official builds link it since 1.31, older ones open it late. ``judge_loader`` sees to all else it needs.
+    """
+    lines = (lines for path, lines in _by_library(listing).items() if path.endswith(f"/{PROVIDER}"))
+    return any(line == f"\t{_DRIVER} => not found" for found in lines for line in found)
 
 
 def _by_library(listing: str) -> Mapping[str, list[str]]:

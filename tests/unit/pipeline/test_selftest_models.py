@@ -33,6 +33,15 @@ def test_a_package_without_cuda_need_not_know_the_provider() -> None:
     assert [finding.code for finding in found] == [Code.B011]
 
 
+def test_a_provider_that_links_the_driver_may_wait_for_it() -> None:
+    """1.31.1's in a bare container; in CUDA's own words one that opens the driver late refuses."""
+    said = answer(cuda={"ok": False, "message": "Failed to load shared library"})
+    assert judge(said + said, REFERENCES, "1.21.0", "p", waits=True) == ()
+    other = answer(cuda={"ok": False, "message": "no such provider"})
+    (finding,) = judge(other + other, REFERENCES, "1.21.0", "p", waits=True)
+    assert finding.code is Code.B012
+
+
 WRONG: list[tuple[dict[str, object], Code]] = [
     ({"version": "1.22.0"}, Code.B011),
     ({"providers": ["CPUExecutionProvider"]}, Code.B012),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builder.findings.finding import Code, Finding
-from builder.rules.dependencies import judge_loader
+from builder.rules.dependencies import judge_loader, waits_for_driver
 from tests.support.factories.selftests import LISTING
 
 
@@ -64,3 +64,16 @@ def test_no_library_is_no_pass(listing: str) -> None:
 def test_a_line_is_told_up_to_its_300th_character() -> None:
     (finding,) = judge_loader(f"ldd lib/libx.so\n{'x' * 301}", "p")
     assert finding.got == "x" * 300
+
+
+@pytest.mark.parametrize(
+    ("library", "said", "waits"),
+    [
+        ("libonnxruntime_providers_cuda.so", "not found", True),
+        ("libonnxruntime_providers_cuda.so", "/usr/lib/libcuda.so.1 (0x00007f)", False),
+        ("libcudnn_ops.so.9", "not found", False),
+    ],
+)
+def test_only_the_provider_waits_for_the_driver(library: str, said: str, waits: bool) -> None:
+    listing = f"ldd /opt/p/lib/{library}\n\tlibcuda.so.1 => {said}\n"
+    assert waits_for_driver(listing) is waits

@@ -1,0 +1,52 @@
+"""Embeds texts with all-MiniLM-L6-v2 through a host library's C API, by the client's own calls and no other.
+
+It is run by an emulated Python: arguments are the project's folder, the library, the model and a file of JSON
+with the model's inputs. Prints the version and the dot products of the first embedding with each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from pathlib import Path
+
+WIDTH = 384
+
+INT64 = 7
+"""Of ``ONNXTensorElementDataType``."""
+
+
+def main(root: str, library: str, model: str, inputs: str) -> None:
+    sys.path.insert(0, root)
+    from builder.client.trials import ort_calls as ort  # noqa: PLC0415 - from the folder that is named
+
+    runtime = ort.OrtApi(library)
+    env = runtime.make("CreateEnv", ctypes.c_int(ort.LOG_ERRORS), ctypes.c_char_p(b"test"))
+    options = runtime.make("CreateSessionOptions")
+    session = runtime.make("CreateSession", env, ort.spelled(model), options)
+    memory = runtime.make("CreateCpuMemoryInfo", ctypes.c_int(ort.ARENA), ctypes.c_int(ort.DEFAULT_MEMORY))
+    rows = json.loads(Path(inputs).read_text(encoding="utf-8"))
+    numbers, tensors = [], []
+    for table in rows.values():
+        flat = [number for row in table for number in row]
+        numbers.append((ctypes.c_int64 * len(flat))(*flat))
+        shape = (ctypes.c_int64 * 2)(len(table), len(table[0]))
+        data, size = ctypes.byref(numbers[-1]), ctypes.c_size_t(8 * len(flat))
+        rank, kind = ctypes.c_size_t(2), ctypes.c_int(INT64)
+        tensors.append(runtime.make("CreateTensorWithDataAsOrtValue", memory, data, size, shape, rank, kind))
+    count, one, found = ctypes.c_size_t(len(rows)), ctypes.c_size_t(1), (ctypes.c_void_p * 1)()
+    names = (ctypes.c_char_p * len(rows))(*[name.encode() for name in rows])
+    wanted = (ctypes.c_char_p * 1)(b"embedding")
+    given = (ctypes.c_void_p * len(rows))(*tensors)
+    runtime.call("Run", session, ctypes.c_void_p(), names, given, count, wanted, one, found)
+    start = runtime.make("GetTensorMutableData", ctypes.c_void_p(found[0]))
+    values = ctypes.cast(start, ctypes.POINTER(ctypes.c_float))
+    texts = len(next(iter(rows.values())))
+    vectors = [values[WIDTH * text : WIDTH * (text + 1)] for text in range(texts)]
+    products = [sum(a * b for a, b in zip(vectors[0], other, strict=True)) for other in vectors]
+    print(json.dumps({"version": runtime.version, "products": products}))  # noqa: T201 - the answer
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

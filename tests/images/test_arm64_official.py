@@ -1,0 +1,74 @@
+"""The official GPU wheel for ARM: its libraries by the loader and MiniLM on the CPU, both under an emulator.
+
+Debian 12's QEMU shows a program the host's /proc/cpuinfo: 1.31.1's CPU detection dies of SIGSEGV where that is
+no ARM machine's. Debian 13's makes one up.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from builder.adapters.test_models.selftest_graphs import minilm
+from builder.builds.wiring import Wiring
+from builder.project.inputs import SELFTEST_TRANSFORMER, ort_wheel
+from builder.rules.dependencies import judge_loader, waits_for_driver
+from tests.images import embed_by_c_api
+from tests.images.test_arm64_image import SIMILARITIES
+from tests.support import ROOT
+from tests.support.debian import debian_program
+
+pytestmark = pytest.mark.images
+
+VERSION = "1.31.1"
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str | Path], Path]:
+    """The words before a program of a slim Debian for ARM, and that system's root."""
+    wiring, root = Wiring(ROOT), tmp_path_factory.mktemp("arm64")
+    suite, packages = wiring.project.bases.assembled.suite, wiring.project.image.packages
+    tar = wiring.rootfs(wiring.reporter).slim(suite, list(packages), "arm64")
+    subprocess.run(["tar", "--extract", f"--file={tar}", f"--directory={root}"], check=True)
+    program = debian_program("qemu-user/trixie", "usr/bin/qemu-aarch64")
+    return [program, "-L", root], root
+
+
+@pytest.fixture(scope="module")
+def libraries() -> Path:
+    wiring = Wiring(ROOT)
+    return wiring.store(wiring.lock).unpack(ort_wheel(VERSION, "linux-arm64")) / "onnxruntime/capi"
+
+
+def test_the_loader_finds_all_but_cuda(emulated: tuple[list[str | Path], Path], libraries: Path) -> None:
+    words, root = emulated
+    trace = [*words, "-E", "LD_TRACE_LOADED_OBJECTS=1", root / "lib/ld-linux-aarch64.so.1"]
+    listing = ""
+    for library in sorted(libraries.glob("lib*.so*")):
+        done = subprocess.run([*trace, library], capture_output=True, text=True, check=True)
+        lines = [line for line in done.stdout.splitlines(keepends=True) if "=>" in line]
+        listing += "".join([f"ldd {library}\n", *lines])
+    assert waits_for_driver(listing)
+    found = judge_loader(listing, "p")
+    absent = {"libcublas.so.13", "libcublasLt.so.13", "libcudart.so.13", "libcurand.so.10"}
+    assert {finding.wanted.removeprefix("lib/") for finding in found} == absent
+
+
+def test_minilm_gives_the_numbers_of_its_documentation(
+    emulated: tuple[list[str | Path], Path], libraries: Path, tmp_path: Path
+) -> None:
+    words, root = emulated
+    wiring = Wiring(ROOT)
+    model, rows = minilm(wiring.store(wiring.lock).unpack(SELFTEST_TRANSFORMER), wiring.cache / "made")
+    inputs = tmp_path / "inputs.json"
+    inputs.write_text(json.dumps({name: table.tolist() for name, table in rows.items()}))
+    (library,) = libraries.glob("libonnxruntime.so.1*")
+    argv = [*words, root / "usr/bin/python3.11", embed_by_c_api.__file__, ROOT, library, model, inputs]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={})
+    assert done.returncode == 0, done.stderr[-2000:]
+    answer = json.loads(done.stdout)
+    assert answer["version"] == VERSION
+    assert answer["products"] == pytest.approx(SIMILARITIES, abs=5e-4)

@@ -217,6 +217,7 @@ def _deep(path: str, deep: DeepReading) -> dict[str, object]:
         "images": deep.images,
         "bytes": deep.size,
         "ltoir": deep.ltoir,
+        "unread": deep.unread,
         "kernels": {name: [str(one) for one in _sorted(on)] for name, on in sorted(deep.names.items())},
         "stubs": [
             {"kernel": stub.kernel, "on": list(map(str, stub.on)), "whole": list(map(str, stub.whole))}

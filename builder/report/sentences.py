@@ -259,6 +259,8 @@ def _deep(item: Inspected) -> Iterator[str]:
     if item.deep:
         read = f"{item.deep.images:,} images unpack to {item.deep.size / 1e6:,.1f} MB"
         left = f", {item.deep.ltoir:,} are LTO IR and left packed" if item.deep.ltoir else ""
+        if item.deep.unread:
+            left += f", {item.deep.unread:,} are packed with zstd, which this Python does not read"
         yield f"{read}{left}: {sum(item.deep.kernels.values()):,} kernels, {len(item.deep.names):,} names"
         yield from (f"{one.code.name} {one.message}" for one in payload_findings(item.name, item.deep))
 

@@ -71,7 +71,7 @@ def _deep(data: bytes) -> str:
     kept, found = read_payloads(data, containers)
     images = sum(len(container.images) for container in containers)
     left = sum(image.kind in {Kind.LTOIR, Kind.OTHER} for one in containers for image in one.images)
-    assert found.images + len(found.damages) + left == images
+    assert found.images + found.unread + len(found.damages) + left == images
     assert sum(len(container.images) for container in kept) + len(found.damages) <= images
     assert len(found.names) <= sum(found.kernels.values())
     assert all(stub.on and stub.whole for stub in found.stubs)

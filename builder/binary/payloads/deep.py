@@ -18,7 +18,7 @@ from typing import NamedTuple
 from builder.binary.elf_headers import Buffer, release_pages
 from builder.binary.fatbin_format import BEGIN, HEADER, IMAGE, JOINED, Container, Image, Kind
 from builder.binary.payloads.functions import Functions, of_cubin, of_ptx
-from builder.binary.payloads.payload_bytes import Compression, PayloadError, whole
+from builder.binary.payloads.payload_bytes import Compression, NoDecoderError, PayloadError, whole
 from builder.gpu.architectures import Arch
 
 _READERS = {Kind.SASS: of_cubin, Kind.PTX: of_ptx}
@@ -80,6 +80,8 @@ class DeepReading:
     """What these unpack to."""
     ltoir: int = 0
     """Images of LTO IR, which are left as they are: NVIDIA's linker alone reads it."""
+    unread: int = 0
+    """Images that this Python cannot unpack: what their headers say is taken for true."""
     kernels: Mapping[CodeTarget, int] = field(default_factory=dict)
     """Kernels by what they are for; one that several containers hold counts for each of them."""
     names: Mapping[str, AbstractSet[CodeTarget]] = field(default_factory=dict)
@@ -107,7 +109,7 @@ class _Reader:
     def __init__(self, buffer: Buffer) -> None:
         self._buffer = buffer
         self._room = max(_FIRST_ROOM, _GROWTH * len(buffer))
-        self._images = self._size = self._ltoir = self._idle = 0
+        self._images = self._size = self._ltoir = self._unread = self._idle = 0
         self._kernels: Counter[CodeTarget] = Counter()
         self._names: dict[str, set[CodeTarget]] = {}
         self._stubs: list[Stub] = []
@@ -119,6 +121,7 @@ class _Reader:
             images=self._images,
             size=self._size,
             ltoir=self._ltoir,
+            unread=self._unread,
             kernels=self._kernels,
             names=self._names,
             stubs=tuple(self._stubs),
@@ -132,10 +135,14 @@ class _Reader:
         others: list[Image] = []
         read: list[tuple[Image, Functions]] = []
         for image, payload in _payloads(self._buffer, container):
-            if image.kind in _READERS:
-                read += self._functions(image, payload)
-            else:
+            if image.kind not in _READERS:
                 self._ltoir += image.kind is Kind.LTOIR
+                others.append(image)
+                continue
+            try:
+                read += self._functions(image, payload)
+            except NoDecoderError:
+                self._unread += 1
                 others.append(image)
         empty = self._compare(container, read)
         kept = [

@@ -35,18 +35,25 @@ class PayloadError(ValueError):
     """A payload is not what its image's header says."""
 
 
+class NoDecoderError(Exception):
+    """This Python does not read what a payload is packed with."""
+
+
 def beginning(stored: bytes, packed: Compression, most: int) -> bytes:
     """The image, not much more than ``most`` bytes of it; nothing where it cannot be unpacked."""
     try:
         if packed is Compression.ZSTD:
             return _zstd(stored, most)
         return lz4_block(stored, most) if packed is Compression.LZ4 else stored
-    except (IndexError, PayloadError):
+    except (IndexError, PayloadError, NoDecoderError):
         return b""
 
 
 def whole(stored: bytes, packed: Compression, size: int) -> bytes:
-    """The image of ``size`` bytes. Raises ``PayloadError`` where it does not unpack to just as many."""
+    """The image of ``size`` bytes. Raises ``PayloadError`` where it does not unpack to just as many.
+
+    Raises ``NoDecoderError`` where this Python cannot unpack it.
+    """
     if packed is Compression.NONE:
         return stored
     if size > LARGEST_IMAGE or (packed is Compression.LZ4 and size > _GROWTH * len(stored)):
@@ -61,7 +68,7 @@ def _zstd(frame: bytes, most: int) -> bytes:
     try:
         from backports.zstd import ZstdDecompressor, ZstdError  # noqa: PLC0415 -- most files need none
     except ImportError as error:
-        raise PayloadError("this Python reads no zstd") from error
+        raise NoDecoderError("this Python reads no zstd") from error
     try:
         return ZstdDecompressor().decompress(frame, max_length=most)
     except ZstdError as error:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import lz4.block
 import pytest
+from backports import zstd
 
 from builder.binary.coverage import Support
 from builder.binary.fatbin import read_containers
@@ -13,7 +16,18 @@ from builder.binary.payloads import deep
 from builder.binary.payloads.deep import CodeTarget, DeepReading
 from builder.gpu.architectures import Arch, Capability
 from tests.support.factories.archives_of_objects import ar, as_object
-from tests.support.factories.binaries import LTOIR, LZ4, SASS, A, container, elf, image, image_of, joined
+from tests.support.factories.binaries import (
+    LTOIR,
+    LZ4,
+    SASS,
+    ZSTD,
+    A,
+    container,
+    elf,
+    image,
+    image_of,
+    joined,
+)
 from tests.support.factories.cubins import ADDS, RETURNS, cubin, ptx_image, sass_image, stub, work
 
 SM_52, SM_80 = CodeTarget(Kind.SASS, Arch(5, 2)), CodeTarget(Kind.SASS, Arch(8, 0))
@@ -127,6 +141,18 @@ def test_a_unit_without_kernels_is_idle_and_no_gap() -> None:
 def test_lto_ir_is_told_and_left() -> None:
     found = _deep(container(image(LTOIR, 80), sass_image(80, {"scale": work(80)}, A)))
     assert (found.ltoir, found.images) == (1, 1)
+
+
+def test_what_this_python_cannot_unpack_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = cubin(80, {"scale": work(80)})
+    packed = image_of(SASS, 80, zstd.compress(data), ZSTD)
+    packed = container(packed[:56] + len(data).to_bytes(8, "little") + packed[64:])
+    assert (_deep(packed).kernels, _deep(packed).unread) == ({SM_80: 1}, 0)
+    monkeypatch.setitem(sys.modules, "backports.zstd", None)
+    found = _read(packed)
+    assert found.deep == DeepReading(unread=1)
+    assert found.coverage is not None
+    assert found.coverage.support[Capability(8, 0)] is Support.NATIVE
 
 
 def test_what_unpacks_to_more_than_any_library_is_left_packed(monkeypatch: pytest.MonkeyPatch) -> None:

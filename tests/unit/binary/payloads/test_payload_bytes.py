@@ -11,7 +11,14 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builder.binary.payloads.payload_bytes import LARGEST_IMAGE, Compression, PayloadError, lz4_block, whole
+from builder.binary.payloads.payload_bytes import (
+    LARGEST_IMAGE,
+    Compression,
+    NoDecoderError,
+    PayloadError,
+    lz4_block,
+    whole,
+)
 
 NONE, LZ4, ZSTD = Compression.NONE, Compression.LZ4, Compression.ZSTD
 
@@ -60,5 +67,5 @@ def test_a_claim_that_no_block_can_keep_is_refused_unread(packed: Compression, s
 def test_without_zstd_a_frame_stays_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = zstd.compress(b"code")
     monkeypatch.setitem(sys.modules, "backports.zstd", None)
-    with pytest.raises(PayloadError, match="reads no zstd"):
+    with pytest.raises(NoDecoderError, match="reads no zstd"):
         whole(stored, ZSTD, 4)

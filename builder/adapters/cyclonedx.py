@@ -86,7 +86,7 @@ def _component(one: BomComponent) -> Component:
         supplier=OrganizationalEntity(name=one.supplier),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=one.sha256)] if one.sha256 else [],
         licenses=[_licence(licence) for licence in one.licences],
-        components=[_file(file) for file in one.files],
+        components=[*(_file(file) for file in one.files), *map(_component, one.linked)],
     )
 
 

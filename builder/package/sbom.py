@@ -56,6 +56,9 @@ _ORT_NAME = "onnxruntime"
 
 _MIT = "MIT"
 
+_HEADER_DEBS, _HEADER_WHEELS = ("mp11", "gsl", "safeint"), ("cccl", "cudnn_frontend", "cutlass")
+"""The roles in ``bases.assembled`` of C++ headers that ONNX Runtime's code is compiled with."""
+
 _NAMES = {
     CUDA_LICENCE: "NVIDIA CUDA Toolkit End User License Agreement",
     CUDNN_LICENCE: "License Agreement for NVIDIA Software Development Kits, cuDNN Supplement",
@@ -105,6 +108,8 @@ class BomComponent:
     """Of the wheel; ``None`` for what was compiled."""
     licences: tuple[BomLicence, ...]
     files: tuple[BomFile, ...]
+    linked: tuple[BomComponent, ...] = ()
+    """What is compiled into these files."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +166,7 @@ def describe_bom(
         version=plan.ort_version,
         supplier=SUPPLIERS[ORTPACKS],
         components=tuple(
-            _component(key, found, digests, pinned.get(key), plan.ort_version)
-            for key, found in sorted(by_purl.items())
+            _component(key, found, digests, pinned.get(key), plan) for key, found in sorted(by_purl.items())
         ),
         files=tuple(_file(member, digests[member.path]) for member in ours),
     )
@@ -180,19 +184,49 @@ def origin_of(source: str, vendor: str, ort: str) -> str:
 
 
 def _component(
-    key: str, members: Sequence[Member], digests: Mapping[str, Digest], sha256: str | None, ort: str
+    key: str, members: Sequence[Member], digests: Mapping[str, Digest], sha256: str | None, plan: BuildPlan
 ) -> BomComponent:
     first = members[0]
     name, _, version = first.source.partition(":")[2].partition("@")[0].partition("==")
     built = first.source == BUILT
     return BomComponent(
         name=_ORT_NAME if built else name,
-        version=ort if built else version,
+        version=plan.ort_version if built else version,
         purl=key,
         supplier=SUPPLIERS.get(first.vendor, first.vendor),
         sha256=sha256,
         licences=tuple(_licence(path) for path in sorted({member.licence for member in members})),
         files=tuple(_file(member, digests[member.path]) for member in members),
+        linked=_linked(plan) if built else (),
+    )
+
+
+def _linked(plan: BuildPlan) -> tuple[BomComponent, ...]:
+    """What ONNX Runtime's libraries are compiled with: sources that are linked static, and headers.
+
+    On NVIDIA's image ORT's own CMake fetches them, by its ``deps.txt``.
+    """
+    if plan.base != "assembled":
+        return ()
+    base = plan.project.bases.assembled
+    purls = {debian_purl(source.spec): "Debian" for source in base.sources.values()}
+    purls |= {debian_purl(base.debs[role].spec): "Debian" for role in _HEADER_DEBS if role in base.debs}
+    purls |= {
+        pypi_purl(base.wheels[role].spec): SUPPLIERS[NVIDIA] for role in _HEADER_WHEELS if role in base.wheels
+    }
+    return tuple(_linked_component(purl, supplier) for purl, supplier in sorted(purls.items()))
+
+
+def _linked_component(purl: str, supplier: str) -> BomComponent:
+    found = PackageURL.from_string(purl)
+    return BomComponent(
+        name=found.name,
+        version=found.version or "",
+        purl=purl,
+        supplier=supplier,
+        sha256=None,
+        licences=(_licence(ORT_NOTICES),),
+        files=(),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from packageurl import PackageURL
@@ -26,6 +27,7 @@ from builder.package.sbom import (
     origin_of,
     pypi_purl,
 )
+from builder.project.variants import Project
 from tests.support.factories.documents import changed, digests, manifest, members, name, wheels, without
 from tests.support.factories.packages import official, plan
 
@@ -61,6 +63,42 @@ def findings(whole: Manifest, told: Json) -> list[str]:
 )
 def test_where_a_file_comes_from_as_a_purl(source: str, vendor: str, purl: str) -> None:
     assert origin_of(source, vendor, "1.21.0") == purl
+
+
+def test_what_is_compiled_into_onnx_runtime_is_listed_with_its_versions(project: Project) -> None:
+    """The versions that variants.yaml has for the assembled base, by hand."""
+    made = plan()
+    bases = replace(made.project.bases, assembled=project.bases.assembled)
+    made = replace(made, base="assembled", project=replace(made.project, bases=bases))
+    files = [member for member in members(made, Layout.FULL) if member.path != "sbom.cdx.json"]
+    bom = describe_bom(made, name(made, Layout.FULL), files, digests(files), wheels(files))
+    rendered = CycloneDx().render(bom)
+    assert not CycloneDx().problems(rendered)
+    (ort,) = (one for one in json.loads(rendered)["components"] if one["name"] == "onnxruntime")
+    found = {one["name"]: one["version"] for one in ort["components"] if one["type"] == "library"}
+    assert found == {
+        "abseil": "20240722.0",
+        "eigen3": "3.4.0",
+        "flatbuffers": "23.5.26+dfsg",
+        "howardhinnant-date": "3.0.3+ds",
+        "libboost1.83-dev": "1.83.0-4.2",
+        "libmsgsl-dev": "4.0.0-3.1",
+        "libsafeint-dev": "3.0.28a+dfsg-4",
+        "nlohmann-json3": "3.11.3",
+        "nvidia-cuda-cccl-cu12": "12.4.127.post1",
+        "nvidia-cudnn-frontend": "1.10.0",
+        "nvidia-cutlass": "3.5.1.0",
+        "onnx": "1.17.0",
+        "protobuf": "3.21.12",
+        "re2": "20240702",
+    }
+    whole = manifest(layout=Layout.FULL)
+    assert not [one for one in findings(whole, json.loads(rendered)) if one.startswith("B014")]
+    on_nvidia = replace(made, base="nvidia")
+    assert all(
+        not one.linked
+        for one in describe_bom(on_nvidia, "n", files, digests(files), wheels(files)).components
+    )
 
 
 @pytest.mark.parametrize("layout", list(Layout))

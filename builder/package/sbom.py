@@ -37,6 +37,7 @@ from builder.package.contents import (
     SBOM,
 )
 from builder.project.build_plan import BuildPlan
+from builder.project.variants import TarballSource, UnpackedToolkit
 
 PACKED = "ortpacks:packed"
 """Property of a file: ``false`` where the archive leaves it to its wheel."""
@@ -55,9 +56,6 @@ ORT_REPOSITORY = "microsoft/onnxruntime"
 _ORT_NAME = "onnxruntime"
 
 _MIT = "MIT"
-
-_HEADER_DEBS, _HEADER_WHEELS = ("mp11", "gsl", "safeint"), ("cccl", "cudnn_frontend", "cutlass")
-"""The roles in ``bases.assembled`` of C++ headers that ONNX Runtime's code is compiled with."""
 
 _NAMES = {
     CUDA_LICENCE: "NVIDIA CUDA Toolkit End User License Agreement",
@@ -204,16 +202,17 @@ def _component(
 def _linked(plan: BuildPlan) -> tuple[BomComponent, ...]:
     """What ONNX Runtime's libraries are compiled with: sources that are linked static, and headers.
 
-    On NVIDIA's image ORT's own CMake fetches them, by its ``deps.txt``.
+    Of a source by git tag ORT's own ``deps.txt`` names them.
     """
-    if plan.base != "assembled":
+    source, toolkit = plan.on.source, plan.on.toolkit
+    if not isinstance(source, TarballSource):
         return ()
-    base = plan.project.bases.assembled
-    purls = {debian_purl(source.spec): "Debian" for source in base.sources.values()}
-    purls |= {debian_purl(base.debs[role].spec): "Debian" for role in _HEADER_DEBS if role in base.debs}
-    purls |= {
-        pypi_purl(base.wheels[role].spec): SUPPLIERS[NVIDIA] for role in _HEADER_WHEELS if role in base.wheels
-    }
+    debian = (*source.sources.values(), *source.debs.values())
+    wheels = [*source.wheels.values()]
+    if isinstance(toolkit, UnpackedToolkit):
+        wheels += [one for role, one in toolkit.wheels.items() if role == "cccl"]
+    purls = {debian_purl(one.spec): "Debian" for one in debian}
+    purls |= {pypi_purl(one.spec): SUPPLIERS[NVIDIA] for one in wheels}
     return tuple(_linked_component(purl, supplier) for purl, supplier in sorted(purls.items()))
 
 

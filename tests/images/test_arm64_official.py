@@ -1,7 +1,7 @@
 """The official GPU wheel for ARM: its libraries by the loader and MiniLM on the CPU, both under an emulator.
 
-Debian 12's QEMU shows a program the host's /proc/cpuinfo: 1.31.1's CPU detection dies of SIGSEGV where that is
-no ARM machine's. Debian 13's makes one up.
+Debian 12's QEMU shows a program the host's /proc/cpuinfo: 1.31.1's CPU detection dies of SIGSEGV where that
+is no ARM machine's. Debian 13's makes one up.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ VERSION = "1.31.1"
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str | Path], Path]:
     """The words before a program of a slim Debian for ARM, and that system's root."""
     wiring, root = Wiring(ROOT), tmp_path_factory.mktemp("arm64")
-    suite, packages = wiring.project.bases.assembled.suite, wiring.project.image.packages
+    suite, packages = wiring.project.image.suite, wiring.project.image.packages
     tar = wiring.rootfs(wiring.reporter).slim(suite, list(packages), "arm64")
     subprocess.run(["tar", "--extract", f"--file={tar}", f"--directory={root}"], check=True)
     program = debian_program("qemu-user/trixie", "usr/bin/qemu-aarch64")

@@ -42,7 +42,7 @@ from builder.config.project import pick_variants
 from builder.errors import FULL_DISK, BuilderError, TransferError, ValidationError, os_error
 from builder.formats.package_names import Host, Profile
 from builder.formats.text import nearest
-from builder.pipeline.plan import Wishes
+from builder.pipeline.plan import Wishes, require_base
 from builder.ports import CompileCache, CompileCaches
 from builder.project.variants import Origin, Variant
 
@@ -271,7 +271,8 @@ class ChosenVariants:
     """The values of ``--builder`` and ``--context``, by these words."""
 
     def variants(self) -> tuple[Variant, ...]:
-        """The variants. Raises ``ValidationError`` (an unknown one) or ``NothingToDoError`` (none)."""
+        """The variants. Raises ``ValidationError`` (an unknown one or base) or ``NothingToDoError`` (none)."""
+        require_base(self.wiring.project, self.wishes.base)
         return pick_variants(self.wiring.project, self.names, self.every)
 
     def builds(

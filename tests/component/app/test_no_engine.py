@@ -50,7 +50,7 @@ def test_a_package_without_cuda_has_no_dockerfile_and_one_for_windows_no_image(p
     assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
     said = place.fails(3, "image", "--variant", "directml")
     assert said == (
-        "error: directml has no runtime image for win-x64: images are for Linux, packages for directml are "
+        "error: directml has no runtime image for win-x64: images are for Linux, those for directml are "
         "for win-x64.\n"
     )
     assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]
@@ -83,7 +83,7 @@ def test_offline_names_the_input_that_is_not_in_the_cache(place: Place) -> None:
 def test_doctor_says_what_is_there_and_what_is_not(copied: Place) -> None:
     done = copied.run("doctor")
     assert done.returncode == 1
-    assert "  ✓ variants.yaml  3 variants\n" in done.stdout
+    assert "  ✓ variants.yaml  6 variants\n" in done.stdout
     assert f"  ✗ engine         No Docker engine answers at {NO_ENGINE}" in done.stdout
 
 

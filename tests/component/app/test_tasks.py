@@ -45,7 +45,7 @@ def test_no_variant_is_nothing_to_do(copied: Place, verb: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
     [
-        ("--base", "ubuntu", "error: --base 'ubuntu' is none of auto, nvidia, assembled.\n"),
+        ("--base", "ubuntu", "error: --base 'ubuntu' is none of auto, nvidia, assembled, redist.\n"),
         ("--profile", "tiny", "error: --profile 'tiny' is none of full, lean, minimal.\n"),
         ("--host", "", "error: --host '' is none of wheel, source.\n"),
         ("--jobs", "0", "error: --jobs '0' is no number from 1 to 1024.\n"),

@@ -271,7 +271,7 @@ class ChosenVariants:
     """The values of ``--builder`` and ``--context``, by these words."""
 
     def variants(self) -> tuple[Variant, ...]:
-        """The variants. Raises ``ValidationError`` (an unknown one or base) or ``NothingToDoError`` (none)."""
+        """The variants. Raises ``ValidationError`` (one or a base unknown) or ``NothingToDoError``."""
         require_base(self.wiring.project, self.wishes.base)
         return pick_variants(self.wiring.project, self.names, self.every)
 

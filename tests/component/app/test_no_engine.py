@@ -50,7 +50,7 @@ def test_a_package_without_cuda_has_no_dockerfile_and_one_for_windows_no_image(p
     assert "cpu needs no Dockerfile: nothing is compiled" in place.run("render", "--variant", "cpu").stdout
     said = place.fails(3, "image", "--variant", "directml")
     assert said == (
-        "error: directml has no runtime image for win-x64: images are for Linux, those for directml are "
+        "error: directml has no runtime image for win-x64: images are for Linux, those for directml "
         "for win-x64.\n"
     )
     assert [path.name for path in (place.folder / "dist").iterdir()] == [".locks"]

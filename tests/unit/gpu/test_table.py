@@ -28,6 +28,7 @@ from builder.gpu.table import (
 
 ALLOWED = (
     "gpu/table.py",
+    "binary/cuobjdump.py",  # what the file holds that cuobjdump is tried on
     "onnxruntime/",  # what ONNX Runtime's sources and official builds name
 )
 """What may write down several GPUs: the table, and facts of other people's bytes and sources."""

@@ -1,9 +1,13 @@
-"""Engines with data of their own share a Redis: ORT's real source, legacy's profile minimal."""
+"""Machines that compiled nothing yet share a Redis: ORT's real source, legacy's profile minimal.
+
+A machine is a set of cache mounts of its own on one engine; ``test_builders`` has engines of their own.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +22,6 @@ from builder.adapters.process import ProcessRunner
 from builder.binary.library_names import BRIDGE, PROVIDER
 from builder.builds.variant_build import BuildOptions, VariantBuild
 from builder.builds.wiring import Wiring
-from builder.errors import ToolMissingError
 from builder.formats.package_names import Profile
 from builder.inside.drive import SHARED
 from builder.package.build_record import CompileRecord, loads_compile
@@ -26,7 +29,7 @@ from builder.pipeline.compile import StageBuild, export
 from builder.pipeline.plan import Wishes
 from builder.ports import CompileCache, CompileCaches
 from builder.project.build_plan import Workplace
-from tests.integration.faults_world import Engine, dying_engine, replace
+from tests.integration.faults_world import replace
 from tests.support import ROOT
 from tests.support.cache_servers import PASSWORD, Server, redis_server
 from tests.support.fakes.ports import FakeReporter
@@ -35,7 +38,7 @@ pytestmark = pytest.mark.integration
 
 
 PROTOBUF = "libprotobuf"
-"""A target of some 100 units."""
+"""A target of some 50 units, and of the compiler that makes its sources."""
 
 
 class Watching(FakeReporter):
@@ -56,48 +59,80 @@ class Watching(FakeReporter):
         yield see
 
 
-def compile_on(
-    engine: Engine, caches: CompileCaches, folder: Path, reporter: Watching, target: str | None = None
-) -> Path:
-    """The compiled libraries; with ``target`` none, but what Ninja makes for it."""
-    shop = Wiring(ROOT, dist=folder / "dist", reporter=reporter)
-    wishes = Wishes(base="assembled", profile=Profile.MINIMAL)
-    build = VariantBuild(shop, shop.project.variants["legacy"], BuildOptions(wishes=wishes), reporter)
-    place = Workplace(folder / "legacy")
-    place.root.mkdir(parents=True)
-    rendered = build.lay_out(place.root)
-    assert rendered is not None
-    if target is not None:
-        replace(
-            place.dockerfile, " onnxruntime_providers_cuda onnxruntime_providers_shared\n", f" {target}\n"
-        )
+class Machine:
+    """One with an empty compiler cache and no tree."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = f"ortpacks-test-{uuid.uuid4().hex[:8]}"
+        self.runner = ProcessRunner(os.environ)
+        self._engine = DockerEngine(self.runner, os.environ)
+        self._folder = folder / self.name
+
+    def compile(self, caches: CompileCaches, reporter: Watching) -> Path:
+        """What the compile of ``PROTOBUF`` leaves beside the libraries, of which none is made."""
+        shop = Wiring(ROOT, dist=self._folder / "dist", reporter=reporter)
+        wishes = Wishes(base="assembled", profile=Profile.MINIMAL)
+        build = VariantBuild(shop, shop.project.variants["legacy"], BuildOptions(wishes=wishes), reporter)
+        place = Workplace(self._folder / "legacy")
+        place.root.mkdir(parents=True)
+        rendered = build.lay_out(place.root)
+        assert rendered is not None
+        all_of_it = " onnxruntime_providers_cuda onnxruntime_providers_shared\n"
+        replace(place.dockerfile, all_of_it, f" {PROTOBUF}\n")
         replace(place.dockerfile, f"in {PROVIDER} {BRIDGE}; do", "in; do")
-    env = {**os.environ, "DOCKER_HOST": engine.host}
-    means = StageBuild(
-        engine=DockerEngine(ProcessRunner(env), env),
-        store=shop.store(shop.lock),
-        reporter=reporter,
-        served=partial(served, caches, reporter),
-    )
-    export("artifact", place.artifact, rendered, place, means)
-    return place.artifact
+        text = place.dockerfile.read_text(encoding="utf-8")
+        # BuildKit keeps a step's result by its command and environment: the names of mounts do not count.
+        step = "RUN --mount=type=cache,id=ortpacks-ccache,"
+        assert text.count(step) == 1
+        text = text.replace(step, f"ENV MACHINE={self.name}\n{step}")
+        text, mounts = re.subn(r"id=\S+?,target=/(ccache|build)\b", rf"id={self.name}-\1,target=/\1", text)
+        assert mounts == 2
+        place.dockerfile.write_text(text, encoding="utf-8")
+        means = StageBuild(
+            engine=self._engine,
+            store=shop.store(shop.lock),
+            reporter=reporter,
+            served=partial(served, caches, reporter),
+        )
+        export("artifact", place.artifact, rendered, place, means)
+        return place.artifact
+
+    def forget(self) -> None:
+        """Drop what it holds on the engine. An interrupted runner starts nothing more."""
+        engine = DockerEngine(ProcessRunner(os.environ), os.environ)
+        mounts = [held for held in engine.held() if held.name.startswith(self.name)]
+        assert len(mounts) == 2, mounts
+        for mount in mounts:
+            engine.remove(mount)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Callable[[], Machine]]:
+    made = []
+
+    def make() -> Machine:
+        made.append(Machine(tmp_path))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.forget()
 
 
 def record(artifact: Path) -> CompileRecord:
     return loads_compile((artifact / "record.json").read_bytes(), "record.json")
 
 
-def test_what_one_engine_compiled_no_other_does(tmp_path: Path) -> None:
-    """The first is killed, the second goes on, the third finds everything: of protobuf's units."""
+def test_what_one_machine_compiled_no_other_does(machine: Callable[[], Machine]) -> None:
+    """The first is stopped, the second goes on, the third finds everything: of protobuf's units."""
+    one, two, three = machine(), machine(), machine()
     with redis_server() as server:
         caches = CompileCaches(shared=on(server))
-        with dying_engine() as one, pytest.raises(ToolMissingError, match="went away"):
-            compile_on(one, caches, tmp_path / "one", Watching(0.6, one.kill), target=PROTOBUF)
-        with dying_engine() as two:
-            after = record(compile_on(two, caches, tmp_path / "two", Watching(), target=PROTOBUF))
-        assert after.units - after.cache_hits <= 0.45 * after.units, str(after)
-        with dying_engine() as three:
-            artifact = compile_on(three, caches, tmp_path / "three", Watching(), target=PROTOBUF)
+        with pytest.raises(KeyboardInterrupt):
+            one.compile(caches, Watching(0.6, one.runner.interrupt))
+        after = record(two.compile(caches, Watching()))
+        assert 0 < after.units - after.cache_hits <= 0.45 * after.units, str(after)
+        artifact = three.compile(caches, Watching())
         last = record(artifact)
         assert last.cache_hits >= 0.95 * last.units == 0.95 * after.units
         assert (artifact / SHARED).exists(), "so provenance says so"
@@ -106,10 +141,10 @@ def test_what_one_engine_compiled_no_other_does(tmp_path: Path) -> None:
         assert all(re.fullmatch(r"ortpacks/[0-9a-z]{2}/[0-9a-z]{31}", key) for key in keys), keys[:3]
 
 
-def test_a_server_that_is_cut_off_in_mid_build_is_gone_without(tmp_path: Path) -> None:
-    with redis_server() as server, dying_engine() as engine:
+def test_a_server_that_is_cut_off_in_mid_build_is_gone_without(machine: Callable[[], Machine]) -> None:
+    with redis_server() as server:
         reporter = Watching(0.3, server.kill)
-        made = compile_on(engine, CompileCaches(shared=on(server)), tmp_path, reporter, target=PROTOBUF)
+        made = machine().compile(CompileCaches(shared=on(server)), reporter)
         assert record(made).units > 50
     (warned,) = [line for line in reporter.lines if line.startswith("! redis")]
     assert re.fullmatch(r"! redis://\S+ does not answer: .* The build goes on without it\.", warned)

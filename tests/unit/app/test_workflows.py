@@ -65,10 +65,15 @@ def test_every_job_has_an_end(root: Path, name: str) -> None:
     assert all("timeout-minutes" in job for job in jobs(root, name).values())
 
 
-def test_only_the_publishing_job_may_write_and_no_release_is_cancelled(root: Path) -> None:
+def test_only_the_publishing_job_may_write_files_and_no_release_is_cancelled(root: Path) -> None:
+    """The job that builds vouches for its packages, and may write nothing else."""
     all_jobs = [job for workflow in WORKFLOWS for job in jobs(root, workflow).items()]
-    writers = [name for name, job in all_jobs if "write" in str(job["permissions"])]
-    assert writers == ["publish"]
+    writers = {name: job["permissions"] for name, job in all_jobs if "write" in str(job["permissions"])}
+    vouching = {"id-token": "write", "attestations": "write"}
+    assert writers == {
+        "build": {"contents": "read", **vouching},
+        "publish": {"contents": "write", **vouching},
+    }
     assert yaml.safe_load(text(root, "release"))["concurrency"]["cancel-in-progress"] is False
 
 
@@ -143,12 +148,25 @@ def test_a_build_has_a_builder_and_a_token_for_its_cache_before_it_begins(root: 
         "docker/setup-buildx-action",
         "actions/download-artifact",
         "crazy-max/ghaction-github-runtime",
+        "actions/attest-build-provenance",
         "actions/upload-artifact",  # the log, if it failed
         "actions/upload-artifact",
     ]
     (made,) = [number for number, step in enumerate(build) if "./run build" in str(step.get("run"))]
     assert '--cache "type=gha,scope=ortpacks-$VARIANT,timeout=60m"' in str(build[made]["run"])
     assert "ghaction-github-runtime" in str(build[made - 1]["uses"])
+
+
+def test_the_job_that_built_vouches_for_its_packages_and_their_provenance(root: Path) -> None:
+    build = steps(root, "release", "build")
+    (attest,) = [step for step in build if "attest" in str(step.get("uses"))]
+    (made,) = [step for step in build if "./run build" in str(step.get("run"))]
+    assert build.index(made) < build.index(attest)
+    assert attest["if"] == "${{ !inputs.dry_run }}"
+    package = "dist/ortpacks-legacy-1.23.2-cuda12.9-linux-x64.tar.zst"
+    for file in (package, f"{package}.provenance.json"):
+        assert attest["with"] == {"subject-path": "dist/ortpacks-*.tar.*"}
+        assert fnmatch(file, "dist/ortpacks-*.tar.*")
 
 
 def test_a_failed_build_leaves_its_log(root: Path) -> None:

@@ -41,7 +41,7 @@ FAULTS = [
     ("legacy", "render legacy", 0.02, KILL, ALONE),
     ("legacy", "compile legacy", 1, KILL, EVERYTHING),
     ("legacy", "compile legacy", 1, KILL, ALONE),
-    ("modern", "make the image that has cuobjdump", 0.3, KILL, ALONE),
+    ("modern", "make cuobjdump and try it", 0.3, KILL, ALONE),
     ("modern", "check modern", 1, KILL, EVERYTHING),
     ("modern", "check modern", 1, INTERRUPT, ALONE),
     ("modern", "bundle modern", 5, KILL, EVERYTHING),

@@ -7,12 +7,14 @@ ELF64 little-endian for x86-64 and aarch64 only. Sources: the System V ABI, chap
 
 from __future__ import annotations
 
+import errno
 import mmap
+import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Union
+from typing import IO, Union
 
 Buffer = Union[bytes, mmap.mmap]
 
@@ -65,15 +67,41 @@ def stretches(buffer: Buffer, start: int, end: int) -> Iterator[range]:
 
 def _is_zeros(buffer: Buffer, start: int, stop: int) -> bool:
     """Whether there is nothing but zeros; data is told by its first bytes."""
+    if isinstance(buffer, MappedFile) and buffer.is_hole(start, stop):
+        return True
     return all(buffer[start:end] == bytes(end - start) for end in (min(stop, start + _SHORT), stop))
 
 
 def release_pages(buffer: Buffer, start: int, end: int) -> None:
-    """Let the system take back the pages of a mapped file that have been read; it may read them again."""
-    if isinstance(buffer, mmap.mmap):
+    """Let the system take back the pages of a mapped file that have been read; it may read them again.
+
+    Windows does so by itself, and has no call for it.
+    """
+    if isinstance(buffer, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         first = start - start % mmap.PAGESIZE
         if end > first:
             buffer.madvise(mmap.MADV_DONTNEED, first, end - first)
+
+
+class MappedFile(mmap.mmap):
+    """The bytes of an open file, read where they lie; the file stays open as long."""
+
+    _number: int
+
+    def __new__(cls, file: IO[bytes]) -> MappedFile:  # noqa: PYI034 - Self is newer than Python 3.9
+        """Map the whole file, which must have a byte or more."""
+        made = super().__new__(cls, file.fileno(), 0, access=mmap.ACCESS_READ)
+        made._number = file.fileno()
+        return made
+
+    def is_hole(self, start: int, stop: int) -> bool:
+        """Whether a sparse file has none of these bytes on the disk: they are zeros, and slow to read."""
+        if not hasattr(os, "SEEK_DATA"):
+            return False
+        try:
+            return os.lseek(self._number, start, os.SEEK_DATA) >= stop
+        except OSError as error:
+            return error.errno == errno.ENXIO
 
 
 class FormatError(ValueError):

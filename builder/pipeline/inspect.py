@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from builder.binary.comparison import Comparison, Pair, SupportChange, code_sizes, sorted_code
 from builder.binary.coverage import LibraryCoverage, Support
-from builder.binary.elf_headers import Buffer
+from builder.binary.elf_headers import Buffer, MappedFile
 from builder.binary.library import Inspected, Reading, read_library, unreadable
 from builder.binary.payloads.deep import CodeTarget, DeepReading
 from builder.binary.pe_macho import ForeignLibrary, read_foreign
@@ -62,7 +61,7 @@ def _mapped(file: Path) -> Iterator[Buffer]:
         if file.stat().st_size == 0:
             yield b""
             return
-        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
+        with MappedFile(opened) as buffer:
             yield buffer
 
 

@@ -272,6 +272,14 @@ def test_no_page_is_given_back_behind_the_end_of_the_file() -> None:
     assert mapped.released[-1] == range(mmap.PAGESIZE, 2 * mmap.PAGESIZE)
 
 
+def test_pages_are_kept_where_the_system_takes_them_back_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows: its mmap has no ``madvise``."""
+    mapped = _mapped(70 << 20, {0: sass(50)})
+    monkeypatch.delattr(mmap, "MADV_DONTNEED")
+    assert len(read_containers(mapped)) == 1
+    assert mapped.released == []
+
+
 def test_a_fatbin_larger_than_any_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fatbin, "LARGEST", len(GOOD))
     assert len(read_containers(GOOD)) == 1

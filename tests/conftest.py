@@ -25,7 +25,13 @@ TIERS = {
     "gpu": "needs an NVIDIA GPU: add --gpu",
     "referees": "needs Node.js with npm, and once its registry: add --referees",
 }
-LONGEST = ("test_faults", "test_compile_faults", "test_client_road", "test_build_to_install")
+LONGEST = (
+    "test_faults",
+    "test_compile_faults",
+    "test_shared_cache",
+    "test_client_road",
+    "test_build_to_install",
+)
 """Modules of minutes, the longest first: the others fill the processes that are through with them."""
 
 

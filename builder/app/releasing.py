@@ -37,7 +37,7 @@ from builder.formats.trust import parse_root, root_name
 from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project
-from builder.release.assets import ReleaseHost
+from builder.release.assets import ReleaseHost, Repository
 from builder.release.mirror import mirror_tag
 from builder.release.preflight import Leniency
 from builder.release.prepare import (
@@ -70,17 +70,23 @@ def publish_dist(wiring: Wiring, options: PublishOptions, project: Project) -> N
     host = github_host(wiring, project)
     ours = project.publish.repository == wiring.env.get("GITHUB_REPOSITORY")
     commit = options.commit or (wiring.env.get("GITHUB_SHA") if ours else None)
-    done = publish_on(wiring, project, host, replace(options, commit=commit))
+    done = publish_on(wiring, project, host, replace(options, commit=commit), host)
     _say_state(wiring, done)
 
 
-def publish_on(wiring: Wiring, project: Project, host: ReleaseHost, options: PublishOptions) -> Published:
+def publish_on(
+    wiring: Wiring,
+    project: Project,
+    host: ReleaseHost,
+    options: PublishOptions,
+    repository: Repository | None = None,
+) -> Published:
     """Publish ``dist`` on any host. The client's default index is where ``project`` publishes."""
     tag = release_tag(wiring.dist, project, wiring.archive(wiring.reporter), options.tag)
     write_client(wiring, index_url(project.publish, tag))
     add_inspector(wiring)
     _add_runtime_layer(wiring)
-    ports = _ports(wiring, host, options.keys)
+    ports = replace(_ports(wiring, host, options.keys), repository=repository)
     return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
 
 
@@ -249,6 +255,7 @@ _ALLOW = {
     **_ALLOW,
     dry_run="show what would be done, write nothing to the host",
     replace="take a public release that differs back to a draft, and publish it anew",
+    allow_mutable="publish where GitHub's setting does not make releases immutable",
 )
 def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     _context: Context,
@@ -263,10 +270,11 @@ def publish(  # noqa: PLR0913, PLR0917 - a verb has as many flags as it needs
     allow_unresolved: bool = False,
     allow_mixed: bool = False,
     allow_partial: bool = False,
+    allow_mutable: bool = False,
     dist: str | None = None,
 ) -> None:
     """Make the release of dist/ on GitHub complete, then public. Token: GITHUB_TOKEN, or gh's own."""
-    allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial)
+    allow = Leniency(allow_lean, allow_unresolved, allow_mixed, allow_partial, allow_mutable)
     keys = tuple(map(Path, sign))
     options = PublishOptions(tag=tag, dry_run=dry_run, draft=draft, replace=replace, allow=allow, keys=keys)
     wiring = make_wiring(dist)

@@ -172,6 +172,7 @@ class Code(Enum):
     R014 = "the layouts of one package do not promise the same"
     R015 = "a package of variants.yaml is not there"
     R016 = "the release is not signed"
+    R017 = "the repository's releases are not immutable"
     V001 = "the virtual card takes other code than the coverage says"
     V002 = "a model does not run on a virtual card that the package serves"
     V003 = "the selection and the coverage disagree on a card"

@@ -46,6 +46,8 @@ class Release:
     assets: tuple[Asset, ...]
     upload_url: str
     html_url: str
+    commit: str | None = None
+    """The commit that it was made for, where the host keeps one."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,19 @@ class ReleaseHost(Protocol):
 
     def withdraw(self, release: Release) -> Release:
         """Make a published release a draft again, which nobody else sees."""
+
+
+class Repository(Protocol):
+    """The git repository that a host has its releases' tags in. Mirrors have none.
+
+    Both methods raise ``TransferError`` when the host refuses or is out of reach.
+    """
+
+    def commit_of(self, tag: str) -> str | None:
+        """The commit that the tag names now; ``None`` where there is no such tag."""
+
+    def has_immutable_releases(self) -> bool | None:
+        """Whether what is published can never change; ``None``, and a warning, if the host does not tell."""
 
 
 class Status(Enum):

@@ -53,6 +53,8 @@ class Leniency:
     """``--allow-mixed``: packages of different versions of ONNX Runtime, CUDA or cuDNN."""
     partial: bool = False
     """``--allow-partial``: not every package of ``variants.yaml``."""
+    mutable: bool = False
+    """``--allow-mutable``: a release that can be changed after it is published."""
 
 
 def check_files(files: Sequence[LocalFile], listed: Mapping[str, str]) -> list[Finding]:
@@ -127,6 +129,17 @@ def check_notes(body: str) -> list[Finding]:
     if len(body) <= MAX_BODY:
         return []
     return [Finding(Code.R007, "release notes", "too long", f"at most {MAX_BODY} characters", str(len(body)))]
+
+
+def check_immutable(immutable: bool | None) -> list[Finding]:
+    """The finding of a host whose releases can be changed; none where it does not tell."""
+    if immutable is not False:
+        return []
+    advice = (
+        "Whoever may write there could change what people trust. Switch on 'Enable release immutability' "
+        "(Settings, General, Releases), or pass --allow-mutable."
+    )
+    return [Finding(Code.R017, "the repository", advice)]
 
 
 def _check_file(file: LocalFile, listed: Mapping[str, str]) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ from builder.package.contents import NOTICE, SBOM
 from builder.pipeline.render import template_environment
 from builder.ports import Reporter
 from builder.project.variants import Project, Publish
-from builder.release.assets import ReleaseHost, StatusRow, require_tag
+from builder.release.assets import ReleaseHost, Repository, StatusRow, require_tag
 from builder.release.preflight import (
     Candidate,
     Leniency,
@@ -60,6 +60,8 @@ class PublishPorts:
     """Opens a file that appears whole or not at all."""
     loader: BaseLoader
     """Finds ``release-notes.md.j2`` and ``licences.html.j2``."""
+    repository: Repository | None = None
+    """``None``: a mirror."""
     signing: Signing | None = None
     """``None``: the project has no root, so that its releases are not signed."""
 

@@ -75,10 +75,13 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
     """
     public, release, rows = _look(plan.tag, plan.files, ports)
     if public is not None and complete(rows):
+        _require_tag(public, options.commit or public.commit, ports)
         ports.reporter.say(f"already published, nothing to do: {public.html_url}")
         return Published(tag=plan.tag, state=State.UNCHANGED, url=public.html_url, rows=rows)
     if public is not None:
         _require_replaceable(public, options)
+    commit = _wanted_commit(plan.tag, None if public else release, ports, options)
+    immutable = _wanted_immutable(plan.tag, ports, options)
     if options.dry_run:
         deletes, uploads = converge(rows)
         ports.reporter.say(
@@ -87,7 +90,7 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
         url = release.html_url if release else None
         return Published(tag=plan.tag, state=State.DRY_RUN, url=url, rows=rows)
     draft = ports.host.withdraw(public) if public else release
-    draft = draft or ports.host.create_draft(plan.tag, plan.title, plan.body, options.commit)
+    draft = draft or ports.host.create_draft(plan.tag, plan.title, plan.body, commit)
     if public is not None:  # a host need not take everything over into the draft
         rows = tuple(compare(plan.files, ports.host.assets(draft)))
     _act(draft, rows, ports)
@@ -95,27 +98,105 @@ def converge_release(plan: ReleasePlan, ports: PublishPorts, options: PublishOpt
     if options.draft:
         ports.reporter.say(f"complete draft, not public: {draft.html_url}")
         return Published(tag=plan.tag, state=State.DRAFT, url=draft.html_url, rows=rows)
-    public = _made_public(plan, draft, ports, options)
+    public = _made_public(plan, draft, ports, commit)
+    public = _checked_immutable(public, ports, immutable)
     ports.reporter.say(f"published{' and immutable' if public.immutable else ''}: {public.html_url}")
     return Published(tag=plan.tag, state=State.PUBLISHED, url=public.html_url, rows=rows)
 
 
-def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, options: PublishOptions) -> Release:
+def _wanted_commit(
+    tag: str, draft: Release | None, ports: PublishPorts, options: PublishOptions
+) -> str | None:
+    """The commit that the tag must name: the one that was built, or the draft's, or the one it names now.
+
+    ``None``: a mirror, or a tag that is not there and that the host makes on a branch. Raises
+    ``ReleaseConflictError`` where the tag names another.
+    """
+    now = _tagged_commit(tag, ports)
+    wanted = options.commit or (draft.commit if draft else None) or now
+    if now not in (None, wanted):
+        raise _moved(tag, wanted, now, _stays(draft) if draft else f"Nothing was written. {_MOVED}")
+    return wanted
+
+
+def _tagged_commit(tag: str, ports: PublishPorts) -> str | None:
+    return ports.repository.commit_of(tag) if ports.repository else None
+
+
+def _require_tag(release: Release, wanted: str | None, ports: PublishPorts) -> None:
+    """Raise ``ReleaseConflictError`` where the tag of a draft or public release names another commit."""
+    now = _tagged_commit(release.tag, ports) if wanted else None
+    if now not in (None, wanted):
+        raise _moved(release.tag, wanted, now, _stays(release))
+
+
+def _moved(tag: str, wanted: str | None, now: str | None, then: str) -> ReleaseConflictError:
+    return ReleaseConflictError(f"{tag} names commit {now}, and the release is of {wanted}.", advice=then)
+
+
+_MOVED = "Move the tag back and run it again; or build what it names, and delete the draft if there is one."
+
+
+def _stays(release: Release) -> str:
+    return f"It stays {'a draft' if release.draft else 'public'}: {release.html_url}. {_MOVED}"
+
+
+def _wanted_immutable(tag: str, ports: PublishPorts, options: PublishOptions) -> bool | None:
+    """Whether the release must come out immutable; ``None``: the host does not tell whether it will.
+
+    Raises ``CheckFailedError`` where it would not.
+    """
+    if ports.repository is None or options.allow.mutable:
+        return False
+    immutable = ports.repository.has_immutable_releases()
+    require(preflight.check_immutable(immutable), f"{tag} cannot be released")
+    return immutable
+
+
+def _made_public(plan: ReleasePlan, draft: Release, ports: PublishPorts, commit: str | None) -> Release:
     """Publish, and take back what somebody changed in the moment before."""
-    public = ports.host.publish(draft, plan.title, plan.body, options.commit)
+    _require_tag(draft, commit, ports)
+    public = ports.host.publish(draft, plan.title, plan.body, commit)
+    if table := _differences(plan, public, ports):
+        what = f"{plan.tag} was changed by somebody else while it was published:\n{table}\n"
+        raise IntegrityError(f"{what}{_taken_back(public, ports, 'Run it again.')}")
+    now = _tagged_commit(plan.tag, ports)
+    if commit and now not in (None, commit):
+        raise _moved(plan.tag, commit, now, _taken_back(public, ports, _MOVED))
+    return public
+
+
+def _differences(plan: ReleasePlan, public: Release, ports: PublishPorts) -> str:
+    """What of the published release is not as planned, as a table."""
     if complete(compare(plan.files, public.assets)):
+        return ""
+    rows = compare(plan.files, ports.host.assets(public))  # a host need not tell of all files in its answer
+    return "\n".join(render_table([row for row in rows if row.status is not Status.EQUAL]))
+
+
+def _checked_immutable(public: Release, ports: PublishPorts, wanted: bool | None) -> Release:
+    """The release. One that came out changeable is taken back, or told of where nobody knew how it would."""
+    if wanted is False or public.immutable:
         return public
-    rows = compare(plan.files, ports.host.assets(public))
-    if complete(rows):  # a host need not tell of all files in its answer
+    if wanted is None:
+        ports.reporter.warn(f"{public.tag} is public and not immutable: whoever may write can change it")
         return public
-    table = "\n".join(render_table([row for row in rows if row.status is not Status.EQUAL]))
-    what = f"{plan.tag} was changed by somebody else while it was published:\n{table}\n"
+    seen = ports.host.published(public.tag)  # the answer to publishing may have come too early
+    if seen and seen.immutable:
+        return seen
+    then = "Look at that setting and run it again, or pass --allow-mutable."
+    raise IntegrityError(
+        f"{public.tag} came out not immutable, though the repository's releases are to be so.",
+        advice=_taken_back(public, ports, then),
+    )
+
+
+def _taken_back(public: Release, ports: PublishPorts, then: str) -> str:
+    """Make a release that should not be public a draft again. What it is now, and what to do."""
     if public.immutable:
-        raise IntegrityError(
-            f"{what}It is public and immutable: delete {public.html_url} and use a new --tag."
-        )
+        return f"It is public and immutable: delete {public.html_url} and use a new --tag."
     ports.host.withdraw(public)
-    raise IntegrityError(f"{what}It is a draft again. Run it again.")
+    return f"It is a draft again: {public.html_url}. {then}"
 
 
 def _require_replaceable(public: Release, options: PublishOptions) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import socket
 import sys
 import threading
@@ -22,6 +23,8 @@ from tests.doubles.github_base import Fault, Seen, StoredAsset, StoredRelease
 from tests.doubles.github_handlers import ApiHandler, StorageHandler
 from tests.doubles.loopback import listening
 
+HEAD = "4" * 40
+"""The newest commit of every branch."""
 TOKEN = "ghp_doubleTokenThatMustNeverShow"
 REPOSITORY = "ortpacks/ortpacks"
 
@@ -89,6 +92,10 @@ class GitHubDouble:
         self.digests = digests
         self.push: bool | None = True
         """What the repository's ``permissions.push`` says to a token; ``None``: there are no permissions."""
+        self.admin = False
+        """What ``permissions.admin`` says; only an administrator is told whether releases are immutable."""
+        self.enterprise: str | None = None
+        """What ``X-GitHub-Enterprise-Version`` says; such a server knows no immutable releases."""
         self.scopes: str | None = None
         """What ``X-OAuth-Scopes`` says; only a classic token's answers have it."""
         self.ticks = 0
@@ -101,7 +108,9 @@ class GitHubDouble:
         """Uploads that ended before their length."""
         self.releases: dict[int, StoredRelease] = {}
         self.tags: dict[str, str] = {}
-        """The repository's tags and where they were made."""
+        """The repository's tags and the objects that they name."""
+        self.annotated: dict[str, str] = {}
+        """The objects of annotated tags, and what these name in turn: a commit, or another of them."""
         self.requests: list[Seen] = []
         self.lock = threading.RLock()
         self._faults: list[Fault] = []
@@ -186,7 +195,8 @@ class GitHubDouble:
     def publish(self, release: StoredRelease) -> None:
         with self.lock:
             release.draft = False
-            self.tags.setdefault(release.tag, release.target)
+            made = release.target if re.fullmatch("[0-9a-f]{40}", release.target) else HEAD
+            self.tags.setdefault(release.tag, made)
             release.immutable = self.immutable
             release.order = next(self._ids)
 

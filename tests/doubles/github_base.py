@@ -31,13 +31,15 @@ class Fault:
     """What goes wrong next on ``route``: the name of a handler's method.
 
     ``access``, ``newest``, ``tag``, ``list``, ``create``, ``assets``, ``asset``, ``upload``, ``delete``,
-    ``publish`` (any PATCH), ``download``.
+    ``publish`` (any PATCH), ``download``, ``immutable`` (the setting), ``ref`` (a tag's).
 
     Any route: a status (``500``, ``502``, ``401`` ...), ``hangup``, ``retry-after``, ``429``, ``429-bare``
     (names no time), ``503-later`` (names one), ``date`` (429 with the time to come back), ``reset``,
     ``secondary``, ``echo`` (422 that repeats the token), ``elsewhere`` (302 to the other host), ``moved``,
     ``revoke`` (401, the token is good no longer), ``down`` (both ports refuse from now on).
-    Publish: ``meddle`` (somebody removes an asset just before), ``meddle-more`` (adds one).
+    Publish: ``meddle`` (somebody removes an asset just before), ``meddle-more`` (adds one), ``mutable`` (it
+    is not made immutable), ``immutable-late`` (it is, and the answer does not say so). Publish, ref: ``move``
+    (somebody moves the tag just before).
     Create, publish, upload, delete: ``landed`` (502, but done), ``lost`` (done, no answer at all).
     Upload: ``cut`` and ``cut-starter`` after ``after`` bytes, ``starter`` (502, half an asset), ``race`` and
     ``race-other`` (422: someone was faster with the same or other bytes), ``corrupt`` (other bytes stored),

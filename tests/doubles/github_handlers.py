@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.doubles.github_base import REPO, Handler, Route, StoredRelease, renamed
-from tests.doubles.github_required_keys import REJECTED
+from tests.doubles.github_required_keys import REJECTED, of_annotation
 
 _BLOCK = 1 << 16
+MOVED = "6" * 40
+"""The commit that somebody moves a tag to."""
 
 
 class ApiHandler(Handler):
@@ -18,6 +20,9 @@ class ApiHandler(Handler):
 
     routes: ClassVar[tuple[Route, ...]] = (
         Route("GET", r"/repos/(?P<repo>[^/]+/[^/]+)", "access", True),
+        Route("GET", r"/repos/(?P<repo>[^/]+/[^/]+)/immutable-releases", "immutable", False),
+        Route("GET", r"/repos/(?P<repo>[^/]+/[^/]+)/git/ref/tags/(?P<tag>.+)", "ref", True),
+        Route("GET", r"/repos/(?P<repo>[^/]+/[^/]+)/git/tags/(?P<sha>[0-9a-f]+)", "annotation", True),
         Route("GET", rf"{REPO}/latest", "newest", True),
         Route("GET", rf"{REPO}/tags/(?P<tag>.+)", "tag", True),
         Route("GET", rf"{REPO}/assets/(?P<number>\d+)", "asset", True),
@@ -37,10 +42,44 @@ class ApiHandler(Handler):
         double = self.double
         value: dict[str, object] = {"full_name": double.repository, "private": False, "archived": False}
         if self.authorized and double.push is not None:
-            rest = dict.fromkeys(("admin", "maintain", "triage"), False)
-            value["permissions"] = {**rest, "push": double.push, "pull": True}
+            rest = dict.fromkeys(("maintain", "triage"), False)
+            value["permissions"] = {**rest, "admin": double.admin, "push": double.push, "pull": True}
         scopes = {} if double.scopes is None else {"X-OAuth-Scopes": double.scopes}
         self.answer(200, value, scopes)
+
+    def immutable(self) -> None:
+        double = self.double
+        if double.enterprise:
+            headers = {"X-GitHub-Enterprise-Version": double.enterprise}
+            return self.answer(404, {"message": "Not Found"}, headers)
+        if not double.admin:
+            return self.answer(403, {"message": "Must have admin rights to Repository."})
+        if not double.immutable:
+            return self.answer(404, {"message": "Not Found"})
+        return self.answer(200, {"enabled": True, "enforced_by_owner": False})
+
+    def ref(self, tag: str) -> None:
+        """Fault ``move``: somebody moved the tag before."""
+        if self.fault and self.fault.kind == "move":
+            self.double.tags[tag] = MOVED
+        named = self.double.tags.get(tag)
+        if named is None:
+            return self.answer(404, {"message": "Not Found"})
+        git = f"{self.double.url}/repos/{self.double.repository}/git"
+        value = {"ref": f"refs/tags/{tag}", "url": f"{git}/refs/tags/{tag}", "object": self._object(named)}
+        return self.answer(200, {**value, "node_id": "REF_double"})
+
+    def annotation(self, sha: str) -> None:
+        named = self.double.annotated.get(sha)
+        if named is None:
+            return self.answer(404, {"message": "Not Found"})
+        value = {"sha": sha, "object": self._object(named), **of_annotation(self._object(sha)["url"])}
+        return self.answer(200, value)
+
+    def _object(self, sha: str) -> dict[str, str]:
+        kind = "tag" if sha in self.double.annotated else "commit"
+        git = f"{self.double.url}/repos/{self.double.repository}/git"
+        return {"sha": sha, "type": kind, "url": f"{git}/{kind}s/{sha}"}
 
     def newest(self) -> None:
         release = self.double.latest()
@@ -91,15 +130,24 @@ class ApiHandler(Handler):
         if content.get("draft"):
             release.draft = True
         kind = self.fault.kind if self.fault else ""
-        if kind == "meddle":
-            release.assets.popitem()
-        if kind == "meddle-more":
-            self.double.store(release, "somebody-elses.txt", b"not ours")
+        self._meddle(release, kind)
         if content.get("draft") is False and release.draft:
             if self.double.published(release.tag):
                 return self.invalid("Release", "already_exists")
             self.double.publish(release)
-        return self.done(200, self.double.release_json(release))
+        if kind == "mutable":
+            release.immutable = False
+        told = self.double.release_json(release)
+        return self.done(200, {**told, "immutable": False} if kind == "immutable-late" else told)
+
+    def _meddle(self, release: StoredRelease, kind: str) -> None:
+        """What somebody else does just before a release is published."""
+        if kind == "meddle":
+            release.assets.popitem()
+        if kind == "meddle-more":
+            self.double.store(release, "somebody-elses.txt", b"not ours")
+        if kind == "move":
+            self.double.tags[release.tag] = MOVED
 
     def assets(self, number: str) -> None:
         release = self.find(number)

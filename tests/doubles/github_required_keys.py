@@ -29,6 +29,12 @@ def of_asset() -> dict[str, object]:
     return {"node_id": "RA_double", "uploader": None, "download_count": 0, **times}
 
 
+def of_annotation(url: str) -> dict[str, object]:
+    """Of an annotated tag's object at ``url``."""
+    tagger = {"date": _WHEN, "email": "octocat@github.com", "name": "octocat"}
+    return {"node_id": "TAG_double", "tag": "", "url": url, "message": "", "tagger": tagger}
+
+
 def _user(url: str) -> dict[str, object]:
     pages = {f"{page}_url": f"{url}/{page}" for page in _PAGES.split()}
     known = {"login": "octocat", "id": 1, "node_id": "U_double", "type": "User", "site_admin": False}

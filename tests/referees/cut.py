@@ -1,4 +1,4 @@
-"""GitHub's OpenAPI description cut to releases: 13 MB become 0.2, and Prism starts in a second."""
+"""GitHub's OpenAPI description cut to releases and tags: 13 MB become 0.2, and Prism starts in a second."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from tests.referees.openapi import Json, at, json_object
 _REPOSITORY = "/repos/{owner}/{repo}"
 _RELEASES = f"{_REPOSITORY}/releases"
 _ASSET = f"{_RELEASES}/assets/{{asset_id}}"
+_BESIDE = {
+    f"{_REPOSITORY}/immutable-releases",
+    f"{_REPOSITORY}/git/ref/{{ref}}",
+    f"{_REPOSITORY}/git/tags/{{tag_sha}}",
+}
 _OWN_JSON = "application/vnd.github+json"
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": "bytes"}}
 
 
 def cut(whole: Json) -> Json:
-    """What the description says of a repository and its releases, with all that this refers to.
+    """What the description says of a repository, its releases and their tags, with all that this refers to.
 
     It is made stricter in one thing: a request's body may hold only properties that GitHub names. And what
     GitHub says in prose only is added: JSON may be asked for by GitHub's own media type (docs.github.com
@@ -35,7 +40,7 @@ def cut(whole: Json) -> Json:
 
 
 def _wanted(path: str) -> bool:
-    return path in {_REPOSITORY, _RELEASES} or path.startswith(f"{_RELEASES}/")
+    return path in {_REPOSITORY, _RELEASES, *_BESIDE} or path.startswith(f"{_RELEASES}/")
 
 
 def _reached(components: Mapping[str, object], paths: object) -> Json:

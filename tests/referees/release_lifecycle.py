@@ -36,6 +36,8 @@ def file_of(folder: Path, name: str, data: bytes) -> LocalFile:
 def live(host: GitHub, file: LocalFile) -> Release:
     """From nothing to a published release of one file, and back to a draft."""
     host.require_access()
+    host.has_immutable_releases()
+    host.commit_of(TAG)
     host.published(TAG)
     host.drafts(TAG)
     release = host.create_draft(TAG, "ORT 1.31.1 für GPUs", "notes", COMMIT)

@@ -10,7 +10,7 @@ import requests
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
 from tests.referees.openapi import Json, misfits, template
 from tests.referees.recording_proxy import Front
-from tests.referees.release_lifecycle import client, file_of, live
+from tests.referees.release_lifecycle import COMMIT, TAG, client, file_of, live
 
 pytestmark = pytest.mark.referees
 
@@ -25,7 +25,11 @@ def said(description: Json, tmp_path: Path) -> dict[str, list[str]]:
     with GitHubDouble(tmp_path / "github").running() as double:
         front = Front(api=double.url, uploads=double.storage.url, named=double.storage.url)
         with front.running():
-            live(client(front.url, TOKEN, REPOSITORY), file_of(tmp_path, "a.tar.zst", b"some bytes"))
+            host = client(front.url, TOKEN, REPOSITORY)
+            double.admin = True
+            live(host, file_of(tmp_path, "a.tar.zst", b"some bytes"))
+            double.tags[TAG], double.annotated["7" * 40], double.immutable = "7" * 40, COMMIT, True
+            assert (host.commit_of(TAG), host.has_immutable_releases()) == (COMMIT, True)
             _ask_for_a_release_without_a_tag(front.url)
     found: dict[str, list[str]] = {}
     for item in front.exchanges:
@@ -41,7 +45,7 @@ def _ask_for_a_release_without_a_tag(url: str) -> None:
 
 
 def test_what_the_double_tells_is_as_github_tells_it(said: dict[str, list[str]]) -> None:
-    assert len(said) == 12
+    assert len(said) == 17
     assert [item for items in said.values() for item in items if not item.endswith(MISSING)] == []
 
 

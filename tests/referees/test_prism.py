@@ -1,7 +1,7 @@
 """Every request of our client, judged by Prism against GitHub's own OpenAPI description.
 
 What must be judged is written down from docs.github.com, "REST API endpoints for repositories", "for
-releases" and "for release assets".
+releases", "for release assets", "for Git references" and "for Git tags".
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ BYTES = b"bytes"
 """The content of every asset: what Prism answers when an asset's bytes are asked for (``cut``)."""
 OPERATIONS = {
     "GET /repos/{owner}/{repo}",
+    "GET /repos/{owner}/{repo}/immutable-releases",
+    "GET /repos/{owner}/{repo}/git/ref/{ref}",
+    "GET /repos/{owner}/{repo}/git/tags/{tag_sha}",
     "GET /repos/{owner}/{repo}/releases",
     "POST /repos/{owner}/{repo}/releases",
     "GET /repos/{owner}/{repo}/releases/latest",
@@ -53,6 +56,8 @@ def amended(request: Request, answer: object) -> object:
     assert isinstance(answer, dict)
     if "permissions" in answer:
         return {**answer, "permissions": {"push": True}}
+    if "ref" in answer:
+        return {**answer, "object": {**answer["object"], "type": "tag"}}
     if request.method == "PATCH":
         return {**answer, "draft": json.loads(request.body)["draft"]}
     if "digest" in answer:
@@ -143,6 +148,8 @@ def test_an_asset_was_asked_for_as_what_github_knows_of_it_and_as_its_bytes(judg
 def test_a_tag_with_a_slash_is_one_segment_of_the_path(judged: Judged) -> None:
     asked = judged.requests("GET /repos/{owner}/{repo}/releases/tags/{tag}")
     assert {item.path for item in asked} == {f"/repos/{REPOSITORY}/releases/tags/gpu-libs%2Fv1.31.1%2Bfull"}
+    (ref,) = judged.requests("GET /repos/{owner}/{repo}/git/ref/{ref}")
+    assert ref.path == f"/repos/{REPOSITORY}/git/ref/tags%2Fgpu-libs%2Fv1.31.1%2Bfull"
 
 
 def test_a_release_is_made_as_a_draft_published_and_withdrawn(judged: Judged) -> None:

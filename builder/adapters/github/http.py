@@ -30,7 +30,7 @@ _TIMEOUT = (30, 300)
 
 _REFUSED_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 
-_OK, _SERVER_ERROR = 200, 500
+_OK, _FORBIDDEN, _SERVER_ERROR = 200, 403, 500
 
 _JSON, _BYTES = "application/vnd.github+json", "application/octet-stream"
 
@@ -198,17 +198,20 @@ class GitHubHttp:
         return response
 
     def _require(self, response: requests.Response, wanted: Collection[int]) -> None:
-        if response.status_code in wanted:
+        status = response.status_code
+        if status in wanted and status != _FORBIDDEN:
             return
         message = self._scrub(reason_of(response))
         now = sent_at(response.headers) or self._clock()
-        wait = rate_limit_wait(response.status_code, response.headers, message, now)
+        wait = rate_limit_wait(status, response.headers, message, now)
         if wait is not None:
             named = named_wait(response.headers, now) is not None
             raise Fault(f"rate limit: {message}", wait=wait, grows=not named)
-        if response.status_code >= _SERVER_ERROR:
+        if status in wanted:
+            return
+        if status >= _SERVER_ERROR:
             wait = named_wait(response.headers, now)
-            raise Fault(f"GitHub answered {response.status_code}: {message}", wait=wait)
+            raise Fault(f"GitHub answered {status}: {message}", wait=wait)
         raise TransferError(refusal(response, message))
 
     def _json(self, response: requests.Response) -> object:

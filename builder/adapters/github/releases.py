@@ -1,12 +1,13 @@
-"""Releases on GitHub or GitHub Enterprise. Implements ``release.assets.ReleaseHost``.
+"""Releases on GitHub or GitHub Enterprise. Implements ``release.assets.ReleaseHost`` and ``Repository``.
 
-Sources: docs.github.com "REST API endpoints for releases" and "REST API endpoints for release assets".
-Failed requests are repeated by ``adapters.github.http``.
+Sources: docs.github.com "REST API endpoints for releases", "for release assets", "for Git references", "for
+Git tags" and "for repositories". Failed requests are repeated by ``adapters.github.http``.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 from urllib.parse import quote
@@ -24,7 +25,13 @@ _PAGE = 100
 
 _OK, _CREATED, _NO_CONTENT = 200, 201, 204
 
-_NOT_FOUND, _UNPROCESSABLE = 404, 422
+_FORBIDDEN, _NOT_FOUND, _UNPROCESSABLE = 403, 404, 422
+
+_COMMIT = re.compile("[0-9a-f]{40}")
+"""A commit's name; ``target_commitish`` may be a branch's as well."""
+
+_ENTERPRISE_SERVER = "X-GitHub-Enterprise-Version"
+"""The header of answers by a GitHub Enterprise Server."""
 
 V = TypeVar("V", str, int, bool)
 
@@ -51,10 +58,40 @@ class GitHub:
         may do, or one that stands for no user (a workflow's), the first write shows.
         """
         reply = self._http.call("GET", f"/repos/{self._repository}", wanted=(_OK,))
-        permissions = _object(reply.json).get("permissions")
-        may_push = not isinstance(permissions, dict) or permissions.get("push") is not False
+        may_push = _permissions(reply).get("push") is not False
         if lacks_scope(reply.headers) or not (may_push or self._http.stands_for_no_user):
             raise TransferError(may_not_write(self._repository))
+
+    def commit_of(self, tag: str) -> str | None:
+        """See ``release.assets.Repository.commit_of``. An annotated tag names it by way of an object."""
+        git = f"/repos/{self._repository}/git"
+        path = f"{git}/ref/{quote(f'tags/{tag}', safe='')}"
+        reply = self._http.call("GET", path, wanted=(_OK, _NOT_FOUND))
+        if reply.status == _NOT_FOUND:
+            return None
+        found = _object(_object(reply.json).get("object"))
+        while found.get("type") == "tag":
+            reply = self._http.call("GET", f"{git}/tags/{_field(found, 'sha', str)}", wanted=(_OK,))
+            found = _object(_object(reply.json).get("object"))
+        return _field(found, "sha", str)
+
+    def has_immutable_releases(self) -> bool | None:
+        """See ``release.assets.Repository.has_immutable_releases``.
+
+        GitHub answers 404 where they are off, to who may not ask, and where a server does not know them.
+        """
+        path = f"/repos/{self._repository}/immutable-releases"
+        reply = self._http.call("GET", path, wanted=(_OK, _FORBIDDEN, _NOT_FOUND))
+        if reply.status == _OK:
+            return _field(_object(reply.json), "enabled", bool)
+        server = reply.headers.get(_ENTERPRISE_SERVER)
+        if reply.status == _NOT_FOUND and not server and self._is_administered():
+            return False
+        why = f"Enterprise Server {server} may have none" if server else "only administrators may ask"
+        self._reporter.warn(
+            f"{self._repository}: GitHub does not tell whether releases are immutable ({reply.status}: {why})"
+        )
+        return None
 
     def latest(self) -> Release | None:
         """See ``release.assets.ReleaseHost.latest``."""
@@ -133,6 +170,11 @@ class GitHub:
             )
         return withdrawn
 
+    def _is_administered(self) -> bool:
+        """Whether the token's user is an administrator of the repository."""
+        reply = self._http.call("GET", f"/repos/{self._repository}", wanted=(_OK,))
+        return _permissions(reply).get("admin") is True
+
     def _change(self, release: Release, content: Mapping[str, object]) -> Release:
         path = f"{self._root}/{release.id}"
         return _release(self._http.attempt("PATCH", path, wanted=(_OK,), content=content).json)
@@ -195,6 +237,12 @@ class GitHub:
             number += 1
 
 
+def _permissions(repository: GitHubReply) -> Mapping[str, object]:
+    """What the token's user may do; empty where GitHub does not say."""
+    permissions = _object(repository.json).get("permissions")
+    return permissions if isinstance(permissions, dict) else {}
+
+
 def _target(commit: str | None) -> dict[str, str]:
     """The commit of a new tag, as the request names it. Without it GitHub takes the default branch."""
     return {"target_commitish": commit} if commit else {}
@@ -211,7 +259,7 @@ def _created(reply: GitHubReply, file: LocalFile) -> Asset:
 
 def _release(value: object) -> Release:
     fields = _object(value)
-    embedded = fields.get("assets")
+    embedded, target = fields.get("assets"), str(fields.get("target_commitish"))
     return Release(
         id=_field(fields, "id", int),
         tag=_field(fields, "tag_name", str),
@@ -220,6 +268,7 @@ def _release(value: object) -> Release:
         assets=tuple(_asset(item) for item in embedded) if isinstance(embedded, list) else (),
         upload_url=_field(fields, "upload_url", str),
         html_url=_field(fields, "html_url", str),
+        commit=target if _COMMIT.fullmatch(target) else None,
     )
 
 

@@ -20,7 +20,7 @@ from builder.errors import (
 )
 from builder.release.prepare import PublishOptions, index_url, release_tag
 from builder.report.card_grid import dumps, grid_name, table
-from tests.doubles.github import REPOSITORY
+from tests.doubles.github import HEAD, REPOSITORY
 from tests.support.factories.publishing import TAG, Desk, bytes_in
 from tests.support.factories.releases import append_sum, cut, manifest, write_package
 from tests.unit.report.test_card_grid import GRID
@@ -192,7 +192,7 @@ def test_a_new_tag_is_made_on_the_commit_that_was_built(desk: Desk) -> None:
 
 def test_without_a_commit_the_host_chooses(desk: Desk) -> None:
     desk.publish()
-    assert desk.github.tags == {TAG: "main"}
+    assert desk.github.tags == {TAG: HEAD}
 
 
 def test_a_draft_of_an_older_commit_is_published_on_the_one_that_was_built(desk: Desk) -> None:

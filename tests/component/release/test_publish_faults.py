@@ -31,7 +31,7 @@ TIMES = (1, ATTEMPTS)
 """Once, which this run outlasts; and until it gives up, for the next run to go on."""
 
 
-ONCE = ("revoke", "403", "meddle", "meddle-more")
+ONCE = ("revoke", "403", "meddle", "meddle-more", "move")
 """Faults that this run never outlasts: one is enough."""
 
 
@@ -60,7 +60,7 @@ def cases(
     ]
 
 
-ALL = "access newest list create upload assets publish"
+ALL = "access newest list ref immutable create upload assets publish"
 
 FAULTS = [
     *cases("502, half an asset left", "upload", "starter", skips=(0, 4)),
@@ -80,6 +80,11 @@ FAULTS = [
     *cases("token loses its rights midway", "upload", "403", skips=(1, 4)),
     *cases("edited by another meanwhile", "publish", "meddle meddle-more"),
     *cases("edited by another meanwhile", "publish", "meddle meddle-more", before="other", skips=(1,)),
+    *cases("tag moved meanwhile", "ref", "move", before="tagged", skips=(0, 1, 2)),
+    *cases("tag moved meanwhile", "publish", "move", before="tagged"),
+    *cases("tag moved meanwhile", "ref", "move", before="other", skips=(1, 2)),
+    *cases("tag moved meanwhile", "publish", "move", before="other", skips=(0, 1)),
+    *cases("tag out of sight midway", "ref", "502 hangup revoke 403", before="tagged", skips=(1, 2)),
     *cases("201 cut short", "upload", "truncated", skips=(0, 4)),
     *cases("wrong digest in the answer", "upload", "wrong-digest", skips=(0, 4)),
     *cases("other bytes stored", "upload", "corrupt", skips=(0, 4)),
@@ -122,11 +127,11 @@ class Outage(FakeTime):
 def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
     """A run with the fault, a look from outside, the next run, another look."""
     prepare(desk, case.before)
-    former = seen(desk.github, TAG)
+    former, tagged = seen(desk.github, TAG), desk.github.tags.get(TAG)
     desk.github.fail(case.route, case.kind, times=case.times, skip=case.skip, after=after)
     if case.kind == "down" and case.times == 1:
         desk.time = Outage(desk.github)
-    options = PublishOptions(replace=case.before == "other")
+    options = PublishOptions(replace=case.before == "other", commit=tagged)
     try:
         desk.publish(options)
     except BuilderError:
@@ -136,6 +141,9 @@ def outlive(desk: Desk, case: Case, *, after: int = 0) -> None:
     desk.github.forget_faults()
     assert_no_name_twice(desk.github)
     assert seen(desk.github, TAG) in (None, former, bytes_in(desk.dist)), "part of a release is public"
+    if tagged and case.kind == "move":
+        assert seen(desk.github, TAG) in (None, former), "public under a tag that was moved"
+        desk.github.tags[TAG] = tagged
     if seen(desk.github, TAG) != bytes_in(desk.dist):
         desk.publish(options, token=desk.github.token)
     assert_no_name_twice(desk.github)
@@ -176,7 +184,7 @@ def test_a_network_that_is_cut_at_any_byte_costs_one_upload(
 def test_no_fault_has_left_the_tables(request: pytest.FixtureRequest) -> None:
     assert cases_of(request) >= Counter(
         {
-            "test_a_release_is_whole_or_hidden_and_the_next_run_completes_it": 194,
+            "test_a_release_is_whole_or_hidden_and_the_next_run_completes_it": 230,
             "test_a_network_that_is_cut_at_any_byte_costs_one_upload": 30,
         }
     )

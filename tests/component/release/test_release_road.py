@@ -14,7 +14,7 @@ import pytest
 
 from builder.app.releasing import publish_dist, with_target
 from builder.builds.variant_build import BuildOptions, VariantBuild
-from builder.errors import CheckFailedError
+from builder.errors import CheckFailedError, ReleaseConflictError
 from builder.formats.manifest import Manifest, loads
 from builder.formats.package_names import Layout, Profile
 from builder.pipeline.plan import Wishes
@@ -23,8 +23,10 @@ from builder.project.variants import Origin
 from builder.release.prepare import PublishOptions
 from tests.component.builds.test_variant_build import with_kit
 from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.doubles.github_handlers import MOVED
 from tests.support.factories import repacked
 from tests.support.factories.project_copy import Place, copied_to
+from tests.support.factories.publishing import COMMIT
 from tests.support.factories.workplace import Site
 from tests.support.fakes.ports import NoEngine
 
@@ -47,7 +49,8 @@ def site(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 @pytest.fixture
 def github(tmp_path: Path) -> Iterator[GitHubDouble]:
-    with GitHubDouble(tmp_path / "github").running() as double:
+    with GitHubDouble(tmp_path / "github", immutable=True).running() as double:
+        double.admin = True
         yield double
 
 
@@ -90,8 +93,13 @@ def test_what_build_all_makes_is_published_without_any_allowance(site: Site, git
     said = publish(site, github, PublishOptions(dry_run=True))
     assert said == "gpu-libs-v1.21.0: dry-run"
     assert github.releases == {}
+    site.shop.env = {**site.shop.env, "GITHUB_REPOSITORY": REPOSITORY, "GITHUB_SHA": COMMIT}
     assert publish(site, github, PublishOptions()).startswith("gpu-libs-v1.21.0: published")
     (release,) = github.releases.values()
+    assert release.immutable
+    github.tags["gpu-libs-v1.21.0"] = MOVED
+    with pytest.raises(ReleaseConflictError, match=f"names commit {MOVED}, and the release is of {COMMIT}"):
+        publish(site, github, PublishOptions())
     assert release.title == "ONNX Runtime 1.21.0 for every GPU generation"
 
 

@@ -31,6 +31,9 @@ from tests.support.fakes.ports import FakeReporter
 TAG = "gpu-libs-v1.23.2"
 """``publish.tag`` of variants.yaml with the packages' version."""
 
+COMMIT = "a" * 40
+"""Where the tag is, if it is there before."""
+
 ATTEMPTS = 4
 """Of each request, so that as many faults in a row end a run."""
 
@@ -74,7 +77,8 @@ class Desk:
             patience=Patience(attempts=ATTEMPTS),
         )
         host = GitHub(repository=REPOSITORY, http=http, reporter=self.reporter)
-        return dataclasses.replace(ports(host, self.reporter, self._verify), signing=self.signing)
+        made = ports(host, self.reporter, self._verify)
+        return dataclasses.replace(made, repository=host, signing=self.signing)
 
     def _verify(self, path: Path) -> None:
         self.verified.append(path)
@@ -115,7 +119,9 @@ def publish_at_once(dist: Path, api: str, token: str, options: PublishOptions) -
         clock=time.time,
         patience=Patience(attempts=ATTEMPTS, first=0.0, between_writes=0.0),
     )
-    publish_release(dist, project_at(api), ports(github(http), reporter), options)
+    host = github(http)
+    made = dataclasses.replace(ports(host, reporter), repository=host)
+    publish_release(dist, project_at(api), made, options)
 
 
 def project_at(api: str) -> Project:
@@ -158,9 +164,11 @@ def bytes_in(folder: Path) -> dict[str, bytes]:
 
 
 def prepare(desk: Desk, before: str) -> None:
-    """What the host holds before: ``nothing``, ``leftovers`` in a draft, an ``older`` release, or one with
-    ``other`` files, which is to be replaced.
+    """What the host holds before: ``nothing``, the ``tagged`` commit, ``leftovers`` in a draft, an ``older``
+    release, or one with ``other`` files, which is to be replaced.
     """
+    if before == "tagged":
+        desk.github.tags[TAG] = COMMIT
     if before == "leftovers":
         draft = desk.github.create(TAG, "", "", draft=True)
         desk.github.store(draft, "index.json", b"old")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.doubles.github import HEAD, REPOSITORY, TOKEN, GitHubDouble
 
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -69,7 +69,7 @@ def test_a_tag_is_made_when_a_draft_becomes_public_and_then_stays(api: Api, gith
     assert (first["target_commitish"], github.tags) == ("main", {})
     api.publish(first)
     requests.patch(f"{api.root}/{first['id']}", json={"target_commitish": "c" * 40}, headers=AUTH, timeout=5)
-    assert github.tags == {TAG: "main"}
+    assert github.tags == {TAG: HEAD}
 
 
 def test_several_drafts_of_a_tag_but_one_release(api: Api) -> None:

@@ -90,6 +90,7 @@ class GitHub:
         why = f"Enterprise Server {server} may have none" if server else "only administrators may ask"
         self._reporter.warn(
             f"{self._repository}: GitHub does not tell whether releases are immutable ({reply.status}: {why})"
+            ". Look whether 'Enable release immutability' is on."
         )
         return None
 

@@ -59,6 +59,7 @@ from builder.release.signing import (
     roots_in,
     with_signatures,
 )
+from builder.wheels.publishing import add_wheels, require_place, write_mirror_pages
 
 _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 
@@ -86,6 +87,7 @@ def publish_on(
     write_client(wiring, index_url(project.publish, tag))
     add_inspector(wiring)
     _add_runtime_layer(wiring)
+    add_wheels(wiring)
     ports = replace(_ports(wiring, host, options.keys), repository=repository)
     return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
 
@@ -217,6 +219,8 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
     host = DirectoryHost(folder, wiring.reporter)
     tag = mirror_tag(release_tag(wiring.dist, wiring.project, wiring.archive(wiring.reporter), options.tag))
     host.require_access()
+    if wiring.project.bundle.wheels:
+        require_place(folder)
     host.require_room(tag, _listed_files(wiring))
     waits = f"waiting: another run writes to {folder.root}"
     # A dry run writes nothing, so it needs no lock
@@ -224,6 +228,7 @@ def mirror_dist(wiring: Wiring, options: PublishOptions, to: Path) -> None:
         done = publish_on(wiring, with_target(wiring), host, replace(options, tag=tag))
         if done.state in (State.PUBLISHED, State.UNCHANGED):
             folder.finish(tag)
+            write_mirror_pages(folder)
     _say_state(wiring, done)
 
 

@@ -246,7 +246,8 @@ def _results(wiring: Wiring) -> list[Path]:
     workplaces = [dist / name for name in (*wiring.project.packages, ".kit-nvidia", ".kit-assembled", _BAKE)]
     ours = [path for path in workplaces if any((path / name).is_file() for name in _MADE_BY_US)]
     wheels = sorted({wheel.parent for wheel in dist.glob(f"{WHEELS}/*/{STEM}-*.whl")})
-    return [path for path in (*sorted(packed), *files, *ours, *wheels) if path.exists()]
+    released = sorted(dist.glob(f"{STEM}-*"))
+    return [path for path in (*sorted(packed), *files, *ours, *wheels, *released) if path.exists()]
 
 
 def bake(wiring: Wiring, builds: Mapping[str, VariantBuild], out: str | None) -> None:

@@ -390,7 +390,7 @@ class Bundle(ProjectSection):
     licence: kinds.ProjectPath
     """Our own licence file, relative to this file."""
     wheels: kinds.Flag = False
-    """Whether build makes wheels of each package too, as ./run wheel does."""
+    """Whether build makes wheels of each package too, as ./run wheel does, and publish releases them."""
 
 
 def _in_order(found: tuple[Enum, ...], order: type[Enum]) -> tuple[Enum, ...]:

@@ -21,6 +21,9 @@ LISTING = "releases.json"
 LATEST = "latest"
 """The name of the link to the newest release."""
 
+SIMPLE = "simple"
+"""The folder with the pages of the releases' wheels, for pip and uv."""
+
 LISTING_LIMIT = 16 << 20
 """The largest file that is read, in bytes: some hundred thousand releases."""
 
@@ -58,7 +61,7 @@ def mirror_tag(tag: str) -> str:
             f"{tag!r} cannot be mirrored: a mirror keeps each release in one folder that is named by its "
             "tag. Pass a --tag without /."
         )
-    if tag in (LISTING, LATEST):
+    if tag in (LISTING, LATEST, SIMPLE):
         raise ConfigError(
             f"{tag!r} cannot be mirrored: a mirror has something else there. Pass another --tag."
         )

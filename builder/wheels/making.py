@@ -84,8 +84,8 @@ def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[st
     return (*map(Path, paths), *(package_of(wiring, variant.name) for variant in picked))
 
 
-def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> None:
-    """Make the wheels of what was just built, of each variant's first package, where they are not there yet.
+def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, ...]:
+    """Make the wheels of each variant's first package, where they are not there yet: the variants' names.
 
     Packages that no wheels are made of are passed over. Raises as ``make_wheels``.
     """
@@ -93,10 +93,17 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> None:
     firsts: dict[str, tuple[Path, Manifest]] = {}
     for package in packages:
         manifest = manifest_of(package, archive)
-        firsts.setdefault(manifest.variant, (package, manifest))
+        if is_wheeled(manifest):
+            firsts.setdefault(manifest.variant, (package, manifest))
+    made = []
     for variant, (package, manifest) in firsts.items():
-        if is_wheeled(manifest) and not _are_of(wiring.dist / WHEELS / variant, package):
+        if not _officials(wiring.lock, manifest):
+            wiring.reporter.warn(f"{variant} gets no wheels: inputs.lock has none of {_wanted(manifest)}.")
+            continue
+        if not _are_of(wiring.dist / WHEELS / variant, package):
             make_wheels(wiring, package)
+        made.append(variant)
+    return tuple(made)
 
 
 def _are_of(folder: Path, package: Path) -> bool:
@@ -169,15 +176,22 @@ def official_wheels(lock: Lock, manifest: Manifest, package: str) -> Mapping[Inp
             f"{package} is for {manifest.provider} on {manifest.platform}: wheels are made for "
             f"{' and '.join(OFFICIAL)} on linux-x64."
         )
-    wanted = f"{OFFICIAL[manifest.provider]}=={version}"
-    items = {Input.parse(key): pin for key, pin in sorted(lock.pins.items())}
-    found = {item: pin for item, pin in items.items() if item.is_for_python(wanted)}
+    found = _officials(lock, manifest)
     if not found:
         raise NothingToDoError(
-            f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of {wanted}.",
+            f"{package} has ONNX Runtime {version}, and inputs.lock has no wheels of {_wanted(manifest)}.",
             advice="Name the version in variants.yaml and run ./run lock, or take a package of one it has.",
         )
     return found
+
+
+def _officials(lock: Lock, manifest: Manifest) -> Mapping[Input, Pin]:
+    items = {Input.parse(key): pin for key, pin in sorted(lock.pins.items())}
+    return {item: pin for item, pin in items.items() if item.is_for_python(_wanted(manifest))}
+
+
+def _wanted(manifest: Manifest) -> str:
+    return f"{OFFICIAL[manifest.provider]}=={manifest.onnxruntime.version}"
 
 
 def _source(wiring: Wiring, package: Path, manifest: Manifest, folder: Path) -> _Source:

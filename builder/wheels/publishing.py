@@ -1,13 +1,15 @@
-"""A package index over the wheels in ``dist``: a folder for any static web server, or for ``--find-links``.
+"""The wheels in ``dist`` for installers: as a package index, among a release's files, on a mirror.
 
-Each variant's wheels are there with their properties inside, the CPU's as they are. Whole or not at all.
+An index is a folder for any static web server, or for ``--find-links``. Each variant's wheels are there with
+their properties inside, the CPU's as they are. Whole or not at all.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.parser import HeaderParser
 from hashlib import sha256
@@ -16,22 +18,27 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from builder.adapters.archive.package_archive import ChecksumFile
 from builder.adapters.archive.wheel_file import WheelWriter
+from builder.adapters.mirror.folder import MirrorFolder
 from builder.adapters.wheel import opened_wheel, prove_wheel, recorded
 from builder.builds.wiring import Wiring
-from builder.errors import NothingToDoError, ValidationError
+from builder.errors import NothingToDoError, ReleaseConflictError, ValidationError
 from builder.files.atomic_write import part_file, scratch_folder
 from builder.files.digest import file_digest
 from builder.files.disk import disk_errors
 from builder.formats import index as index_format
 from builder.formats.index import Index, IndexPackage
 from builder.formats.package_names import CUDA
+from builder.release.mirror import SIMPLE
+from builder.release.prepare import archives_in
 from builder.wheels.distribution import DESCRIPTION, DISTRIBUTION, STEM, info_folder
-from builder.wheels.making import WHEELS
-from builder.wheels.simple_pages import ListedFile, project_html, project_json, root_html, root_json
+from builder.wheels.making import WHEELS, make_missing_wheels
+from builder.wheels.simple_pages import ListedFile, project_pages, root_pages
 from builder.wheels.variant_properties import Properties, labels, variants_json
 
-_HTML, _JSON = "index.html", "index.json"
+_ENDS = (".whl", "-variants.json")
+"""Of the files that an index lists."""
 
 _VARIANT = "variant.json"
 """The file of ``.dist-info`` with the properties of the wheel."""
@@ -56,30 +63,100 @@ def write_index(wiring: Wiring, to: Path) -> Path:
     a folder of something else, ``IntegrityError`` and ``DiskError``.
     """
     found = _wheels_in(wiring.dist / WHEELS)
-    _require_ours(to)
+    if not _is_free(to):
+        raise ValidationError(
+            f"--index {to} holds something else than an index of wheels.", advice="Name a new folder."
+        )
     project = to / DISTRIBUTION
     with (
         wiring.reporter.step(f"index of {len(found)} wheels"),
         scratch_folder(project, needed=sum(one.file.stat().st_size for one in found)) as fresh,
     ):
-        fresh.mkdir()
-        for _, of_version in groupby(found, key=lambda one: one.version):
-            _write_version(wiring, tuple(of_version), fresh)
-        _write_pages(fresh, sorted({one.version for one in found}, key=Version))
+        _write_files(wiring, found, fresh)
+        pages = project_pages(_listed(fresh))
+        for name, text in pages.items():
+            (fresh / name).write_text(text, encoding="utf-8")
         with disk_errors(project):
             if project.exists():
                 shutil.rmtree(project)
             fresh.rename(project)
-    for name, text in ((_HTML, root_html()), (_JSON, root_json())):
+    for name, text in root_pages().items():
         with part_file(to / name) as file:
             file.write(text.encode())
     wiring.reporter.say(str(to))
     return to
 
 
-def _wheels_in(folder: Path) -> tuple[_Made, ...]:
-    """The wheels of every variant, by version."""
-    found = [_Made(file, _package_of(file)) for file in sorted(folder.glob(f"*/{STEM}-*.whl"))]
+def add_wheels(wiring: Wiring) -> None:
+    """Make the wheels of the packages in ``dist`` files of the release, where ``bundle.wheels`` says so.
+
+    Wheels that are missing are made; files of earlier wheels are none of the release any more. Raises as
+    ``make_wheels`` and ``write_index``.
+    """
+    dist = wiring.dist
+    put: dict[str, str] = {}
+    if wiring.project.bundle.wheels:
+        found = _wheels_in(dist / WHEELS, make_missing_wheels(wiring, archives_in(dist)))
+        with (
+            wiring.reporter.step(f"{len(found)} wheels for the release"),
+            scratch_folder(dist / STEM, needed=sum(one.file.stat().st_size for one in found)) as fresh,
+        ):
+            _write_files(wiring, found, fresh)
+            put = {file.name: file_digest(file).sha256 for file in sorted(fresh.iterdir())}
+            with disk_errors(dist):
+                for name in put:
+                    (fresh / name).replace(dist / name)
+    old = {name for name in wiring.checksums.read(dist) if name.startswith(STEM)} - put.keys()
+    for name in old:
+        (dist / name).unlink(missing_ok=True)
+    wiring.checksums.update(dist, put=put, drop=tuple(old))
+
+
+def require_place(mirror: MirrorFolder) -> None:
+    """Raise ``ReleaseConflictError`` where something else lies at the pages' place on a mirror."""
+    if not _is_free(place := mirror.root / SIMPLE):
+        raise ReleaseConflictError(
+            f"{place} is not the index of wheels that a mirror has there.",
+            advice="Move it away, or pass another folder.",
+        )
+
+
+def write_mirror_pages(mirror: MirrorFolder) -> None:
+    """Write the pages over the wheels of a mirror's releases; without wheels there are none.
+
+    Each version's wheels are those of the release that became public last. Raises ``ReleaseConflictError``
+    and ``DiskError``.
+    """
+    files: dict[str, tuple[ListedFile, ...]] = {}
+    for release in mirror.listing().releases:
+        for version, listed in _released(mirror.root / release.tag).items():
+            files.setdefault(version, listed)
+    if files:
+        require_place(mirror)
+    elif not (mirror.root / SIMPLE / DISTRIBUTION).is_dir():
+        return
+    of_project = project_pages(file for version in sorted(files, key=Version) for file in files[version])
+    pages = {**{f"{DISTRIBUTION}/{name}": text for name, text in of_project.items()}, **root_pages()}
+    mirror.write_pages({f"{SIMPLE}/{name}": text if files else None for name, text in pages.items()})
+
+
+def _released(folder: Path) -> Mapping[str, tuple[ListedFile, ...]]:
+    """The wheels in a release's folder on a mirror, by version; its ``SHA256SUMS`` tells their digests."""
+    sums = ChecksumFile().read(folder)
+    names = sorted(name for name in sums if name.startswith(f"{STEM}-") and name.endswith(_ENDS))
+    found: dict[str, list[ListedFile]] = {}
+    for name in names:
+        if (folder / name).is_file():
+            listed = _described(folder / name, sums[name], f"../../{folder.name}/")
+            found.setdefault(name.split("-")[1], []).append(listed)
+    return {version: tuple(files) for version, files in found.items()}
+
+
+def _wheels_in(folder: Path, variants: Collection[str] | None = None) -> tuple[_Made, ...]:
+    """The wheels of ``variants``, by default of every one, by version."""
+    files = sorted(folder.glob(f"*/{STEM}-*.whl"))
+    chosen = (file for file in files if variants is None or file.parent.name in variants)
+    found = [_Made(file, _package_of(file)) for file in chosen]
     if not found:
         raise NothingToDoError(
             f"{folder} has no wheels.", advice="./run wheel --variant NAME makes those of a package."
@@ -105,11 +182,18 @@ def _package_of(file: Path) -> IndexPackage:
     return index_format.loads(json.dumps(value), f"{file}: {DESCRIPTION}").packages[0]
 
 
-def _require_ours(to: Path) -> None:
-    if to.is_file() or (to.is_dir() and any(to.iterdir()) and not (to / DISTRIBUTION).is_dir()):
-        raise ValidationError(
-            f"--index {to} holds something else than an index of wheels.", advice="Name a new folder."
-        )
+def _is_free(to: Path) -> bool:
+    """Whether nothing is there, or an index of wheels."""
+    if not to.is_dir():
+        return not os.path.lexists(to)
+    return (to / DISTRIBUTION).is_dir() or not any(to.iterdir())
+
+
+def _write_files(wiring: Wiring, found: Sequence[_Made], fresh: Path) -> None:
+    """Write all files of an index but its pages into the new folder ``fresh``."""
+    fresh.mkdir()
+    for _, of_version in groupby(found, key=lambda one: one.version):
+        _write_version(wiring, tuple(of_version), fresh)
 
 
 def _write_version(wiring: Wiring, found: Sequence[_Made], folder: Path) -> None:
@@ -122,7 +206,9 @@ def _write_version(wiring: Wiring, found: Sequence[_Made], folder: Path) -> None
     for one in found:
         variant = one.package.variant
         if one.package.provider != CUDA:
-            _with_metadata(Path(shutil.copyfile(one.file, folder / one.file.name)))
+            wheel = Path(shutil.copyfile(one.file, folder / one.file.name))
+            prove_wheel(wheel)
+            _with_metadata(wheel)
         elif variant in given.properties:
             _with_metadata(_labelled(one, {_label(variant): given.properties[variant]}, folder))
         else:
@@ -163,20 +249,15 @@ def _with_metadata(wheel: Path) -> None:
     wheel.with_name(f"{wheel.name}.metadata").write_bytes(content)
 
 
-def _write_pages(folder: Path, versions: Sequence[str]) -> None:
-    files = tuple(_listed(folder))
-    (folder / _HTML).write_text(project_html(files), encoding="utf-8")
-    (folder / _JSON).write_text(project_json(versions, files), encoding="utf-8")
-
-
 def _listed(folder: Path) -> Iterator[ListedFile]:
-    for file in sorted([*folder.glob("*.whl"), *folder.glob("*-variants.json")]):
-        digest = file_digest(file)
-        beside = file.with_name(f"{file.name}.metadata")
-        if beside.is_file():
-            content = beside.read_bytes()
-            python = HeaderParser().parsestr(content.decode())["Requires-Python"] or ""
-            hashed = sha256(content).hexdigest()
-            yield ListedFile(file.name, digest.size, digest.sha256, python, hashed)
-        else:
-            yield ListedFile(file.name, digest.size, digest.sha256)
+    for file in sorted(path for path in folder.iterdir() if path.name.endswith(_ENDS)):
+        yield _described(file, file_digest(file).sha256)
+
+
+def _described(file: Path, digest: str, folder: str = "") -> ListedFile:
+    size, beside = file.stat().st_size, file.with_name(f"{file.name}.metadata")
+    if not beside.is_file():
+        return ListedFile(file.name, size, digest, folder=folder)
+    content = beside.read_bytes()
+    python = HeaderParser().parsestr(content.decode())["Requires-Python"] or ""
+    return ListedFile(file.name, size, digest, python, sha256(content).hexdigest(), folder)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from packaging.version import Version
+
 from builder.wheels.distribution import DISTRIBUTION
+
+HTML, JSON = "index.html", "index.json"
 
 _API = "1.1"
 
 
 @dataclass(frozen=True)
 class ListedFile:
-    """A file beside the pages. ``size`` in bytes."""
+    """A file that the pages list. ``size`` in bytes."""
 
     name: str
     size: int
@@ -22,37 +26,35 @@ class ListedFile:
     requires_python: str = ""
     metadata_sha256: str = ""
     """Of ``<name>.metadata``; empty where there is none."""
+    folder: str = ""
+    """Where it lies, from the page, with a slash at the end; empty: beside it."""
 
 
-def project_html(files: Sequence[ListedFile]) -> str:
-    """The page of the project; its files lie beside it."""
-    return _html(DISTRIBUTION, [_anchor(file) for file in files])
+def root_pages() -> Mapping[str, str]:
+    """The pages above the project's, which list it, by file name."""
+    link = f'<a href="{DISTRIBUTION}/">{DISTRIBUTION}</a>'
+    return {HTML: _html("Simple index", [link]), JSON: _json({"projects": [{"name": DISTRIBUTION}]})}
 
 
-def root_html() -> str:
-    """The page above it, which lists the project."""
-    return _html("Simple index", [f'<a href="{DISTRIBUTION}/">{DISTRIBUTION}</a>'])
+def project_pages(files: Iterable[ListedFile]) -> Mapping[str, str]:
+    """The project's pages, by file name."""
+    listed = tuple(files)
+    versions = sorted({file.name.split("-")[1] for file in listed}, key=Version)
+    return {
+        HTML: _html(DISTRIBUTION, [_anchor(file) for file in listed]),
+        JSON: _json({"name": DISTRIBUTION, "versions": versions, "files": [_entry(one) for one in listed]}),
+    }
 
 
-def project_json(versions: Sequence[str], files: Sequence[ListedFile]) -> str:
-    """The same as JSON."""
-    listed = [
-        {
-            "filename": file.name,
-            "url": file.name,
-            "hashes": {"sha256": file.sha256},
-            "size": file.size,
-            **({"requires-python": file.requires_python} if file.requires_python else {}),
-            **({"core-metadata": {"sha256": file.metadata_sha256}} if file.metadata_sha256 else {}),
-        }
-        for file in files
-    ]
-    return _json({"name": DISTRIBUTION, "versions": list(versions), "files": listed})
-
-
-def root_json() -> str:
-    """The page above it as JSON."""
-    return _json({"projects": [{"name": DISTRIBUTION}]})
+def _entry(file: ListedFile) -> dict[str, object]:
+    return {
+        "filename": file.name,
+        "url": f"{file.folder}{file.name}",
+        "hashes": {"sha256": file.sha256},
+        "size": file.size,
+        **({"requires-python": file.requires_python} if file.requires_python else {}),
+        **({"core-metadata": {"sha256": file.metadata_sha256}} if file.metadata_sha256 else {}),
+    }
 
 
 def _anchor(file: ListedFile) -> str:
@@ -61,7 +63,7 @@ def _anchor(file: ListedFile) -> str:
         attributes += f' data-requires-python="{escape(file.requires_python)}"'
     if file.metadata_sha256:
         attributes += f' data-core-metadata="sha256={file.metadata_sha256}"'
-    return f'<a href="{file.name}#sha256={file.sha256}"{attributes}>{file.name}</a>'
+    return f'<a href="{file.folder}{file.name}#sha256={file.sha256}"{attributes}>{file.name}</a>'
 
 
 def _html(title: str, anchors: Sequence[str]) -> str:

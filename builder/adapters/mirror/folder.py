@@ -1,8 +1,8 @@
 """A mirror's folder: its layout, its lock, and its repair after a kill.
 
-``TAG/`` holds a release, ``latest`` links to the newest, ``releases.json`` lists all. Everything else of
-ours is in ``.drafts/``: the lock, releases that are not public yet, files being written or removed. Other
-files in the folder are not touched.
+``TAG/`` holds a release, ``latest`` links to the newest, ``releases.json`` lists all, ``simple/`` has pages
+of their wheels. Everything else of ours is in ``.drafts/``: the lock, releases that are not public yet, files
+being written or removed. Other files in the folder are not touched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -121,9 +121,22 @@ class MirrorFolder:
         listing = self.listing()
         with disk_errors(self.root / LISTING):
             if listing != self._listed():
-                self._write(listing)
+                self._write(self.root / LISTING, dumps(listing))
         with disk_errors(self.root / LATEST):
             self._point_at(listing.releases[0].tag if listing.releases else None)
+
+    def write_pages(self, pages: Mapping[str, str | None]) -> None:
+        """Make files below the mirror these, by path; ``None``: there is none. Raises ``DiskError``."""
+        for name, text in pages.items():
+            path = self.root / name
+            with disk_errors(path):
+                if text is None:
+                    path.unlink(missing_ok=True)
+                    with suppress(OSError):
+                        path.parent.rmdir()
+                elif not path.is_file() or path.read_bytes() != text.encode():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    self._write(path, text)
 
     def listing(self) -> Mirror:
         """The content of ``releases.json``. Raises ``ReleaseConflictError`` if it is not ours."""
@@ -148,13 +161,13 @@ class MirrorFolder:
         except OSError as error:
             raise DiskError(f"{path} cannot be read: {error.strerror}. Check its owner and mode.") from error
 
-    def _write(self, listing: Mirror) -> None:
-        """Write the list by way of ``.drafts``, so that a kill leaves files only there."""
-        made = self.drafts / LISTING
+    def _write(self, path: Path, text: str) -> None:
+        """Write a file by way of ``.drafts``, so that a kill leaves half of one only there."""
+        made = self.drafts / path.name
         with part_file(made) as file:
-            file.write(dumps(listing).encode())
-        made.replace(self.root / LISTING)
-        sync_folder(self.root)
+            file.write(text.encode())
+        made.replace(path)
+        sync_folder(path.parent)
 
     def _point_at(self, tag: str | None) -> None:
         link, made = self.root / LATEST, self.drafts / LATEST

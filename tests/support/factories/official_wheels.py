@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -129,7 +129,7 @@ def write_package(
     ``claimed``: the SASS that the manifest says the provider has. ``swapped``: another one is inside.
     """
     library = elf({".nv_fatbin": sass(75, 86)})
-    texts = {"LICENSE": b"our terms\n", f"lib/{PROVIDER}": library}
+    texts = {**releases.TEXTS, f"lib/{PROVIDER}": library}
     ours = [_entry(path, data) for path, data in texts.items()]
     theirs = [
         replace(
@@ -169,14 +169,16 @@ def write_cpu_package(dist: Path) -> Path:
         capabilities={},
         coverage=(),
         wheels=(),
-        files=(_entry("LICENSE", b"our terms\n"),),
+        files=tuple(_entry(path, data) for path, data in releases.TEXTS.items()),
     )
-    return pack(dist, manifest, {"LICENSE": b"our terms\n"})
+    return pack(dist, manifest, releases.TEXTS)
 
 
-def pack(dist: Path, manifest: Manifest, texts: dict[str, bytes]) -> Path:
+def pack(dist: Path, manifest: Manifest, texts: Mapping[str, bytes]) -> Path:
     made = content(dist.with_name("inputs"), texts, dumps(manifest).encode())
-    return archive().write(dist / f"{manifest.name}.tar.zst", made, Preset.FAST, accept).path
+    package = archive().write(dist / f"{manifest.name}.tar.zst", made, Preset.FAST, accept).path
+    releases.append_sum(dist, package)
+    return package
 
 
 def _entry(path: str, data: bytes) -> FileEntry:

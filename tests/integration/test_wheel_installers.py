@@ -1,0 +1,179 @@
+"""The wheels of a release as stock pip and stock uv install them: from a mirror, and from GitHub's page."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from builder.formats.index import Index, loads
+from builder.formats.manifest import Driver
+from builder.gpu.architectures import Capability
+from builder.gpu.devices import Device
+from builder.selection.select import select
+from builder.wheels.variant_properties import CARDS
+from tests.component.wheels.test_index import DRIVERS, FLOORS, MAPS
+from tests.doubles.github import REPOSITORY, GitHubDouble
+from tests.support import ROOT
+from tests.support.factories.mirroring import static_server
+from tests.support.factories.publishing import TAG
+from tests.support.factories.wheel_release import WheelShop, open_wheel_shop
+from tests.support.pypi_programs import UV, pypi_program
+
+pytestmark = pytest.mark.integration
+
+PROJECT = "ortpacks-onnxruntime-gpu"
+
+VARIANTS = ("--preview-features", "wheel-variants")
+
+
+def packages(*names: str) -> Mapping[str, Mapping[str, object]]:
+    """By variant, with what ``MAPS`` says of it."""
+    support = {
+        name: {one: how for how, several in MAPS[name].items() for one in several.split()} for name in names
+    }
+    return {
+        name: {
+            "capabilities": support[name],
+            "driver": Driver(FLOORS.get(name, "525.60.13"), None),
+        }
+        for name in names
+    }
+
+
+@dataclass
+class Installers:
+    """Installs into folders of its own; ``uv`` is the program."""
+
+    folder: Path
+    uv: Path
+
+    def by_uv(self, *where: str, card: str = "", cuda: str = "12.8") -> str:
+        """The variant that uv installs for CPython 3.12 on a machine with this GPU, or none."""
+        forced = {"SM_ARCH": card, "CUDA_DRIVER_VERSION": cuda} if card else {}
+        env = {f"NV_VARIANT_PROVIDER_FORCE_{name}": value for name, value in forced.items()}
+        cache = {"UV_CACHE_DIR": str(self.folder / "cache"), "UV_NO_CONFIG": "1"}
+        platform = ["--python-version=3.12", "--python-platform=x86_64-manylinux_2_28"]
+        return self._installed([str(self.uv), "pip", "install", "--no-deps", *platform, *where], env | cache)
+
+    def by_pip(self, *where: str) -> str:
+        """The variant that pip installs for CPython 3.12."""
+        platform = ["--python-version=3.12", "--implementation=cp", "--abi=cp312"]
+        tags = [*platform, "--platform=manylinux_2_28_x86_64", "--only-binary=:all:"]
+        argv = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-cache-dir", *tags, *where]
+        return self._installed(argv, {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+
+    def _installed(self, argv: list[str], env: Mapping[str, str]) -> str:
+        target = self.folder / f"site-{len(list(self.folder.iterdir()))}"
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+        done = subprocess.run(
+            [*argv, "--target", str(target), PROJECT],
+            env={**ours, **env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        (told,) = target.glob("*.dist-info/ortpacks.json")
+        return str(json.loads(told.read_text())["package"]["variant"])
+
+
+@pytest.fixture(scope="module")
+def uv() -> Path:
+    return pypi_program(UV, "bin/uv")
+
+
+@pytest.fixture
+def installers(tmp_path: Path, uv: Path) -> Installers:
+    folder = tmp_path / "sites"
+    folder.mkdir()
+    return Installers(folder, uv)
+
+
+@pytest.fixture
+def stall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> WheelShop:
+    return open_wheel_shop(ROOT, tmp_path, monkeypatch, packages(*request.param))
+
+
+def selected(index: Index, capability: Capability, cuda: str) -> str:
+    device = Device(0, "", "a GPU", capability, None, DRIVERS[cuda])
+    choice = select([device], index, "linux-x64")
+    assert choice.package is not None
+    return choice.package.variant if choice.on_gpu else "cpu"
+
+
+@pytest.mark.parametrize(
+    "stall",
+    [("legacy", "modern", "latest"), ("legacy", "official", "latest")],
+    indirect=True,
+    ids="-".join,
+)
+def test_uv_takes_from_a_mirror_what_select_takes_from_its_index_on_every_gpu(
+    stall: WheelShop, installers: Installers
+) -> None:
+    stall.mirror()
+    index = loads((stall.root / TAG / "index.json").read_text(), "index.json")
+    machines = [(card, cuda) for card in CARDS for cuda in DRIVERS]
+    wanted = {(str(card), cuda): selected(index, card, cuda) for card, cuda in machines}
+    assert set(wanted.values()) | {"cpu"} == {package.variant for package in index.packages}
+    with static_server(stall.root) as url:
+        where = (*VARIANTS, "--default-index", f"{url}/simple")
+        found = {(card, cuda): installers.by_uv(*where, card=card, cuda=cuda) for card, cuda in wanted}
+    assert found == wanted
+
+
+@pytest.mark.parametrize("stall", [("legacy", "modern", "latest")], indirect=True, ids="-".join)
+def test_the_plain_wheel_is_what_all_others_get_from_a_mirror(
+    stall: WheelShop, installers: Installers
+) -> None:
+    stall.mirror()
+    with static_server(stall.root) as url:
+        assert installers.by_pip("--index-url", f"{url}/simple/") == "cpu"
+        assert installers.by_uv("--default-index", f"{url}/simple/", card="8.6") == "cpu"
+        assert installers.by_uv(*VARIANTS, "--default-index", f"{url}/simple/") == "cpu"
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> Iterator[GitHubDouble]:
+    with GitHubDouble(tmp_path / "github").running() as double:
+        yield double
+
+
+@pytest.mark.parametrize("stall", [("legacy", "modern", "latest")], indirect=True, ids="-".join)
+def test_githubs_page_of_a_releases_files_serves_as_links(
+    stall: WheelShop, installers: Installers, github: GitHubDouble
+) -> None:
+    stall.publish(github)
+    page = f"{github.url}/{REPOSITORY}/releases/expanded_assets/{TAG}"
+    where = ("--no-index", "--find-links", page)
+    assert installers.by_pip(*where) == "cpu"
+    assert installers.by_uv(*where, card="8.6") == "cpu"
+    found = {card: installers.by_uv(*VARIANTS, *where, card=card) for card in ("6.1", "8.6", "12.0")}
+    assert found == {"6.1": "legacy", "8.6": "modern", "12.0": "latest"}
+    assert installers.by_uv(*VARIANTS, *where, card="12.0", cuda="12.4") == "cpu"
+
+
+@pytest.mark.parametrize("stall", [("modern",)], indirect=True, ids="-".join)
+def test_a_whole_wheel_of_other_bytes_is_refused_by_the_pages_sha256(
+    stall: WheelShop, installers: Installers
+) -> None:
+    stall.mirror()
+    for wheel in (stall.root / TAG).glob("*cp312*.whl"):
+        with ZipFile(wheel) as before:
+            members = {name: before.read(name) for name in before.namelist()}
+        with ZipFile(wheel, "w") as after:
+            for name, data in members.items():
+                after.writestr(name, data)
+    with static_server(stall.root) as url:
+        where = ("--index-url", f"{url}/simple/")
+        with pytest.raises(AssertionError, match="THESE PACKAGES DO NOT MATCH THE HASHES"):
+            installers.by_pip(*where)
+        with pytest.raises(AssertionError, match="Hash mismatch"):
+            installers.by_uv(*where)

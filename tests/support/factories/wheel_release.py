@@ -1,0 +1,80 @@
+"""A dist folder with small packages whose wheels are released: the verbs publish and mirror, unpatched but
+for what proves packages in containers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from builder.app import releasing
+from builder.builds.wiring import Wiring
+from builder.config.project import load_project
+from builder.release.preflight import Leniency
+from builder.release.prepare import PublishOptions
+from tests.doubles.github import REPOSITORY, TOKEN, GitHubDouble
+from tests.support.factories import official_wheels as official
+from tests.support.factories.publishing import TAG
+
+LENIENT = PublishOptions(tag=TAG, allow=Leniency(unresolved=True))
+
+
+@dataclass
+class WheelShop:
+    """``shop.dist`` and the mirror that its release goes to."""
+
+    shop: Wiring
+    root: Path
+
+    @property
+    def dist(self) -> Path:
+        return self.shop.dist
+
+    def mirror(self, tag: str = TAG, *, replaces: bool = False) -> None:
+        releasing.mirror_dist(self.shop, replace(LENIENT, tag=tag, replace=replaces), self.root)
+
+    def publish(self, github: GitHubDouble) -> None:
+        project = releasing.with_target(self.shop, github.url, REPOSITORY)
+        releasing.publish_dist(self.shop, LENIENT, project)
+
+    def set_wheels(self, wanted: bool) -> None:
+        project = self.shop.project
+        self.shop.__dict__["project"] = replace(project, bundle=replace(project.bundle, wheels=wanted))
+
+
+MODERN: Mapping[str, Mapping[str, object]] = {"modern": {}}
+
+
+def open_wheel_shop(
+    root: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    packages: Mapping[str, Mapping[str, object]] = MODERN,
+) -> WheelShop:
+    """With ``packages``, by variant with the changes of their manifests, and one for the CPU.
+
+    ``bundle.wheels`` is set, and the double's token in the environment.
+    """
+    shop = official.workshop(root, folder)
+    project = load_project((root / "variants.yaml").read_text(), "variants.yaml")
+    shop.__dict__["project"] = replace(
+        project,
+        variants={name: one for name, one in project.variants.items() if name in packages},
+        providers={"cpu": project.providers["cpu"]},
+    )
+    shop.env["GITHUB_TOKEN"] = TOKEN  # type: ignore[index]
+    for name in ("write_client", "_add_runtime_layer", "verify", "verifier"):
+        monkeypatch.setattr(releasing, name, lambda *_: None)
+    monkeypatch.setattr(releasing, "time", SimpleNamespace(sleep=lambda _: None, time=time.time))
+    for variant, changes in packages.items():
+        name = f"ortpacks-{variant}-1.23.2-cuda12.9-linux-x64"
+        official.write_package(shop.dist, name=name, variant=variant, **changes)  # type: ignore[arg-type]
+    official.write_cpu_package(shop.dist)
+    made = WheelShop(shop, folder / "mirror")
+    made.set_wheels(True)
+    return made

@@ -1,0 +1,34 @@
+"""Programs of PyPI's packages, each in an environment of its own below the cache, installed once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from builder.builds.wiring import Wiring
+from builder.files.file_lock import exclusive
+from tests.support import ROOT
+
+UV = (
+    "uv==0.13.9 --hash=sha256:d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19",
+)  # its wheel for Linux on x86-64, 17.6 MB
+
+
+def pypi_program(packages: Sequence[str], program: str) -> Path:
+    """The ``program`` of an environment with ``packages``, lines of a requirements file; skips without."""
+    name, _, version = packages[0].partition(" ")[0].partition("==")
+    folder = Wiring(ROOT).cache / f"{name.partition('[')[0]}-{version}"
+    with exclusive(folder.with_suffix(".lock"), lambda: None):
+        if not (folder / program).exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+            wanted = folder / "requirements.txt"
+            wanted.write_text("\n".join(packages) + "\n")
+            pip = (folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", wanted)
+            done = subprocess.run(pip, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"{packages[0]} cannot be installed from PyPI: {done.stderr.strip()[-200:]}")
+    return folder / program

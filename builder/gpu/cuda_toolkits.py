@@ -1,7 +1,8 @@
 """What a CUDA toolkit compiles for, and the driver versions that code made with it needs.
 
-Sources: the CUDA Toolkit release notes 12.0 to 13.1 and the table of drivers in them; the PTX ISA, "Release
-History".
+Sources: the CUDA Toolkit release notes 12.0 to 13.4 (docs.nvidia.com/cuda/cuda-toolkit-release-notes), their
+tables "CUDA Toolkit and Corresponding Driver Versions" and "Minimum Required Driver Version for CUDA Minor
+Version Compatibility", in copies of 2026-11-23; the PTX ISA, "Release History".
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _PTX_FLOORS: Tuple[Tuple[Version, str, Version], ...] = (
 
 
 _ON_WINDOWS = {
-    FLOOR_12: "527.41",
+    FLOOR_12: "528.33",
     "530.30.02": "531.14",
     "535.54.03": "536.25",
     "545.23.06": "545.84",
@@ -48,7 +49,11 @@ _ON_WINDOWS = {
     FLOOR_12_8: "570.65",
     "575.51.03": "576.02",
 }
-"""The driver for Windows that came with the same CUDA. CUDA 13 names none; branches have the same numbers."""
+"""The driver for Windows that came with the same CUDA. CUDA 13 names none; branches have the same numbers.
+
+For any CUDA 12 the release notes ask for 528.33 of CUDA 12.0 Update 1 (those of 12.0 and 12.2 for 527.41);
+no release notes name 565.90, the first that says it serves CUDA 12.7.
+"""
 
 
 def windows_floor(floor: str) -> str:

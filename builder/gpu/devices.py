@@ -54,10 +54,17 @@ def below_floor(driver: str, floor: str) -> bool:
     return parse_driver(driver) < parse_driver(floor)
 
 
+_NEXT_BRANCH = {"470": (495,), "580": (590,)}
+"""The branch after each that is the last for some GPUs. Drivers for Windows count on in between, and WSL has
+their numbers: nvidia-smi 580.105.07 says driver 581.80 there.
+"""
+
+
 def above_ceiling(driver: str, ceiling: str) -> bool:
-    """Whether ``driver`` is of a newer branch than ``ceiling``: 580.95.05 is within ``580``, 590.1 is not."""
-    limit = parse_driver(ceiling)
-    return parse_driver(driver)[: len(limit)] > limit
+    """Whether ``driver`` is of a newer branch than ``ceiling``: 580.95.05 and 581.80 are within ``580``."""
+    found, limit = parse_driver(driver), parse_driver(ceiling)
+    following = _NEXT_BRANCH.get(ceiling)
+    return found >= following if following else found[: len(limit)] > limit
 
 
 def platform_of(system: str, machine: str) -> str:

@@ -63,6 +63,38 @@ def test_every_derived_list_is_made_of_rows_of_the_table() -> None:
         )
 
 
+RELEASE_NOTES = """
+    CUDA 12.9 GA       575.51.03  576.02
+    CUDA 12.8 GA       570.26     570.65
+    CUDA 12.6 GA       560.28.03  560.76
+    CUDA 12.5 GA       555.42.02  555.85
+    CUDA 12.4 GA       550.54.14  551.61
+    CUDA 12.3 GA       545.23.06  545.84
+    CUDA 12.2 GA       535.54.03  536.25
+    CUDA 12.1 GA       530.30.02  531.14
+    CUDA 12.x          525.60.13  528.33
+"""
+"""Drivers for Linux and for Windows: the tables of drivers in NVIDIA's CUDA Toolkit release notes, of 13.4
+for the rows of one CUDA, of 12.8 for minor version compatibility
+(docs.nvidia.com/cuda/cuda-toolkit-release-notes, in copies of 2026-11-23).
+"""
+
+
+def test_each_driver_floor_for_windows_is_the_one_in_nvidias_release_notes() -> None:
+    told = dict(line.split()[-2:] for line in RELEASE_NOTES.strip().splitlines())
+    floors = {floor for _, floor, _ in cuda_toolkits._PTX_FLOORS} | {gpu.floor for gpu in GPUS if gpu.floor}
+    before_13 = {floor for floor in floors if floor < "580"}
+    asked = {floor: cuda_toolkits.windows_floor(floor) for floor in before_13}
+    assert asked == {floor: told.get(floor, "565.90") for floor in before_13}
+    assert [floor for floor in before_13 if floor not in told] == ["565.57.01"]  # CUDA 12.7 has no toolkit
+
+
+def test_cuda_13_asks_windows_for_a_branch_alone() -> None:
+    """The release notes say N/A for Windows from CUDA 13.0 on, and 580 for any CUDA 13."""
+    assert cuda_toolkits.windows_floor(table.FLOOR_13) == "580"
+    assert cuda_toolkits.windows_floor("590.44.01") == "590"
+
+
 @pytest.mark.parametrize(
     ("nvcc", "ptxas", "arch", "made"),
     [

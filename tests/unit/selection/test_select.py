@@ -80,6 +80,12 @@ def test_a_driver_outside_the_window_is_named_with_what_is_needed() -> None:
     assert "driver 590.44.01 is too new: branch 580 is the last" in new.summary
 
 
+def test_wsl_tells_a_driver_for_windows_of_the_last_branch_for_pascal() -> None:
+    """581.80 is branch 580 there: nvidia-smi calls itself 580.105.07."""
+    assert select([gpu("6.1", "581.80")], INDEX, "linux-x64").package == LEGACY
+    assert select([gpu("6.1", "591.44")], INDEX, "linux-x64").package != LEGACY
+
+
 def test_an_unknown_driver_is_no_obstacle_but_said() -> None:
     choice = select([gpu("8.6", None)], INDEX, "linux-x64")
     assert choice.package is MODERN

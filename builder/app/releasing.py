@@ -15,6 +15,7 @@ from docker.auth import load_config
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from builder.adapters.archive.zip_file import is_zip_of, write_package_zip
 from builder.adapters.docker.registry import Registry
 from builder.adapters.github.http import GitHubHttp
 from builder.adapters.github.releases import GitHub
@@ -32,8 +33,9 @@ from builder.errors import ConfigError, IntegrityError, NothingToDoError, ToolMi
 from builder.files.atomic_write import part_file
 from builder.files.digest import file_digest
 from builder.formats.oci import OciAddress, is_loopback, is_oci, parse_address
-from builder.formats.package_names import CLIENT
+from builder.formats.package_names import CLIENT, MANIFEST, WINDOWS
 from builder.formats.trust import parse_root, root_name
+from builder.package.archive import manifest_of
 from builder.pipeline.client_zipapp import INSPECTOR, build_inspector
 from builder.pipeline.verify import verify
 from builder.project.variants import Origin, Project
@@ -46,6 +48,7 @@ from builder.release.prepare import (
     PublishOptions,
     PublishPorts,
     State,
+    archives_in,
     index_url,
     release_tag,
 )
@@ -87,6 +90,7 @@ def publish_on(
     write_client(wiring, index_url(project.publish, tag))
     add_inspector(wiring)
     _add_runtime_layer(wiring)
+    add_zips(wiring)
     add_wheels(wiring)
     ports = replace(_ports(wiring, host, options.keys), repository=repository)
     return publish_release(wiring.dist, project, ports, replace(options, tag=tag))
@@ -106,6 +110,34 @@ def _add_runtime_layer(wiring: Wiring) -> None:
         other.unlink()
     put = {wheel.name: file_digest(wheel).sha256}
     wiring.checksums.update(wiring.dist, put=put, drop=tuple(path.name for path in others))
+
+
+def add_zips(wiring: Wiring) -> None:
+    """Make a zip of each package for Windows, one a layout, and of the release's files; others are none.
+
+    One that would be larger than ``bundle.budget`` is told and left out. Raises ``IntegrityError`` and
+    ``DiskError``.
+    """
+    archive, sums = wiring.archive(wiring.reporter), wiring.checksums.read(wiring.dist)
+    put: dict[str, str] = {}
+    for package in archives_in(wiring.dist):
+        manifest = manifest_of(package, archive)
+        zipped = wiring.dist / f"{manifest.name}.zip"
+        if manifest.platform != WINDOWS or zipped.name in put:
+            continue
+        inside = {f"{manifest.name}/{MANIFEST}": archive.read_manifest(package)}
+        if not is_zip_of(zipped, inside) or file_digest(zipped).sha256 != sums.get(zipped.name):
+            with wiring.reporter.step(f"zip {manifest.name}"):
+                write_package_zip(package, manifest, zipped)
+        if zipped.stat().st_size > wiring.project.bundle.budget:
+            zipped.unlink()
+            wiring.reporter.warn(f"{zipped.name} is left out: it is larger than bundle.budget.")
+        else:
+            put[zipped.name] = file_digest(zipped).sha256
+    old = {name for name in sums if name.endswith(f"-{WINDOWS}.zip")} - put.keys()
+    for name in old:
+        (wiring.dist / name).unlink(missing_ok=True)
+    wiring.checksums.update(wiring.dist, put=put, drop=tuple(old))
 
 
 def show_status(wiring: Wiring, tag: str | None, project: Project) -> bool:

@@ -239,7 +239,7 @@ def show_caches(wiring: Wiring, shared: CompileCache | None, *, as_json: bool) -
 def _results(wiring: Wiring) -> list[Path]:
     """The results of our verbs in ``dist``, by name. Other files there stay."""
     dist = wiring.dist
-    ends = (*ARCHIVE_SUFFIXES, SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
+    ends = (*ARCHIVE_SUFFIXES, ".zip", SUFFIX, CARDS_SUFFIX, SBOM_SUFFIX)
     names = (f"ortpacks-*-{platform}{end}*" for platform in PLATFORMS for end in ends)
     packed = (path for name in names for path in dist.glob(name))
     files = [dist / name for name in (CLIENT, INSPECTOR, INDEX, CHECKSUMS, LICENCES_PAGE)]

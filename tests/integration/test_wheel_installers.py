@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -50,23 +50,26 @@ def packages(*names: str) -> Mapping[str, Mapping[str, object]]:
 
 @dataclass
 class Installers:
-    """Installs into folders of its own; ``uv`` is the program."""
+    """Install into folders of their own for a Python and a machine; ``uv`` is the program."""
 
     folder: Path
     uv: Path
+    python: str = "3.12"
+    machine: str = "x86_64"
 
     def by_uv(self, *where: str, card: str = "", cuda: str = "12.8") -> str:
-        """The variant that uv installs for CPython 3.12 on a machine with this GPU, or none."""
+        """The variant that uv installs on a machine with this GPU, or with none."""
         forced = {"SM_ARCH": card, "CUDA_DRIVER_VERSION": cuda} if card else {}
         env = {f"NV_VARIANT_PROVIDER_FORCE_{name}": value for name, value in forced.items()}
         cache = {"UV_CACHE_DIR": str(self.folder / "cache"), "UV_NO_CONFIG": "1"}
-        platform = ["--python-version=3.12", "--python-platform=x86_64-manylinux_2_28"]
+        platform = [f"--python-version={self.python}", f"--python-platform={self.machine}-manylinux_2_28"]
         return self._installed([str(self.uv), "pip", "install", "--no-deps", *platform, *where], env | cache)
 
     def by_pip(self, *where: str) -> str:
-        """The variant that pip installs for CPython 3.12."""
-        platform = ["--python-version=3.12", "--implementation=cp", "--abi=cp312"]
-        tags = [*platform, "--platform=manylinux_2_28_x86_64", "--only-binary=:all:"]
+        """The variant that pip installs."""
+        abi = f"--abi=cp{self.python.replace('.', '')}"
+        platform = [f"--python-version={self.python}", "--implementation=cp", abi]
+        tags = [*platform, f"--platform=manylinux_2_28_{self.machine}", "--only-binary=:all:"]
         argv = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-cache-dir", *tags, *where]
         return self._installed(argv, {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
 
@@ -158,6 +161,21 @@ def test_githubs_page_of_a_releases_files_serves_as_links(
     found = {card: installers.by_uv(*VARIANTS, *where, card=card) for card in ("6.1", "8.6", "12.0")}
     assert found == {"6.1": "legacy", "8.6": "modern", "12.0": "latest"}
     assert installers.by_uv(*VARIANTS, *where, card="12.0", cuda="12.4") == "cpu"
+
+
+@pytest.mark.parametrize(("python", "machine"), [("3.11", "x86_64"), ("3.12", "aarch64")])
+@pytest.mark.parametrize("stall", [("modern",)], indirect=True, ids="-".join)
+def test_another_python_or_machine_gets_no_wheel_and_is_told(
+    stall: WheelShop, installers: Installers, python: str, machine: str
+) -> None:
+    stall.mirror()
+    other = replace(installers, python=python, machine=machine)
+    with static_server(stall.root) as url:
+        with pytest.raises(AssertionError, match="No matching distribution found"):
+            other.by_pip("--index-url", f"{url}/simple/")
+        with pytest.raises(AssertionError, match="no wheels with a matching"):
+            other.by_uv(*VARIANTS, "--default-index", f"{url}/simple/", card="8.6")
+    assert list(installers.folder.glob("site-*/onnxruntime*")) == []
 
 
 @pytest.mark.parametrize("stall", [("modern",)], indirect=True, ids="-".join)

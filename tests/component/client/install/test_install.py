@@ -318,6 +318,24 @@ def test_a_prefix_that_a_loader_takes_for_two_folders_is_refused(
     assert machine.run("uninstall", "--prefix", prefix) != 2, "what lies there can be removed"
 
 
+@pytest.mark.parametrize(
+    ("chosen", "code", "said"),
+    [
+        ([], 0, "2 for other systems: `list` names them\nNothing was installed"),
+        (["--variant", "modern"], 9, "--variant modern: it has no package for linux-x64."),
+    ],
+)
+def test_packages_for_arm_are_not_installed_on_x64(
+    machine: Machine, release: Path, chosen: list[str], code: int, said: str
+) -> None:
+    index = release / "index.json"
+    index.write_text(index.read_text().replace('"platform": "linux-x64"', '"platform": "linux-arm64"'))
+    assert machine.run("install", "--index", str(release), *chosen) == code
+    assert said in machine.out + machine.err
+    assert not [path for path in machine.prefix.rglob("*") if path.name in {"current", "manifest.json"}]
+    assert not [path for path in machine.prefix.rglob("*") if ".so" in path.name or ".tar" in path.name]
+
+
 @pytest.mark.parametrize("name", ["ORTPACKS_FORCE_CC", "ORTPACKS_FORCE_DRIVER", "ORTPACKS_FORCE_MEMORY"])
 def test_an_empty_variable_states_nothing(machine: Machine, release: Path, name: str) -> None:
     here = replace(machine, env={**machine.env, name: ""})

@@ -1,7 +1,8 @@
-/* What of CUDA 12's binary interface the stand-in answers, in our own words: no header of NVIDIA's is needed to compile it.
+/* What of CUDA 12's and 13's binary interfaces the stand-in answers, in our own words: no header of NVIDIA's is needed to
+ * compile it.
  *
- * Sources: driver_types.h, cublasLt.h, cudnn_graph.h and cudnn_ops.h of CUDA 12.9 and cuDNN 9.10;
- * tests/integration/test_virtualcard_abi.py holds every offset, size and number against them. */
+ * Sources: driver_types.h, cublasLt.h, cudnn_graph.h and cudnn_ops.h of CUDA 12.9 and cuDNN 9.10, driver_types.h of CUDA
+ * 13.0; tests/integration/test_virtualcard_abi.py holds every offset, size and number against them. */
 #ifndef ORTPACKS_CUDA_ABI_H
 #define ORTPACKS_CUDA_ABI_H
 
@@ -74,6 +75,51 @@ typedef struct { /* cudaDeviceProp */
     size_t sharedMemPerBlockOptin;
     int rest[82];
 } DeviceProperties;
+
+typedef struct { /* cudaDeviceProp of CUDA 13 */
+    char name[256];
+    char uuid[16];
+    char luid[8];
+    unsigned luidDeviceNodeMask;
+    size_t totalGlobalMem;
+    size_t sharedMemPerBlock;
+    int regsPerBlock;
+    int warpSize;
+    size_t memPitch;
+    int maxThreadsPerBlock;
+    int maxThreadsDim[3];
+    int maxGridSize[3];
+    size_t totalConstMem;
+    int major;
+    int minor;
+    size_t textureAlignment;
+    size_t texturePitchAlignment;
+    int multiProcessorCount;
+    int integrated;
+    int between[40]; /* canMapHostMemory to maxSurfaceCubemapLayered */
+    size_t surfaceAlignment;
+    int following[9]; /* concurrentKernels to memoryBusWidth */
+    int l2CacheSize;
+    int persistingL2CacheMaxSize;
+    int maxThreadsPerMultiProcessor;
+    int streamPrioritiesSupported;
+    int globalL1CacheSupported;
+    int localL1CacheSupported;
+    size_t sharedMemPerMultiprocessor;
+    int regsPerMultiprocessor;
+    int managedMemory;
+    int after[8]; /* isMultiGpuBoard to cooperativeLaunch */
+    size_t sharedMemPerBlockOptin;
+    int rest[82];
+} DeviceProperties13;
+
+typedef struct { /* cudaPointerAttributes; type 2 is device memory */
+    int type;
+    int device;
+    void *devicePointer;
+    void *hostPointer;
+    long rest[8];
+} PointerAttributes;
 
 typedef struct { /* cudaFuncAttributes */
     size_t sharedSizeBytes;

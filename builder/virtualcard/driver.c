@@ -34,6 +34,7 @@ ANSWERS(cuInit)
 ANSWERS(cuFuncSetAttribute)
 ANSWERS(cuFuncSetCacheConfig)
 ANSWERS(cuModuleUnload)
+ANSWERS(cuTensorMapEncodeTiled)
 
 #define REFUSES(name) \
     int name(void) { return unclaimed() ? NO_DEVICE : NOT_SUPPORTED; }

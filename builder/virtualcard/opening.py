@@ -31,7 +31,10 @@ CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 DISABLED, BASIC, EXTENDED, ALL = 0, 1, 2, 99
 """``GraphOptimizationLevel``."""
 HOST, PROVIDER = "libonnxruntime.so.1", "libonnxruntime_providers_cuda.so"
-_RUNTIME = "libcudart.so.12"
+_RUNTIME = re.compile(r"libcudart\.so\.(1[23])")
+_OPENED = ("libcudnn.so.9", "libcufft.so.12")
+"""What a provider for CUDA 13 opens by name, and asks for functions by theirs."""
+_ASKED_BY_NAME = re.compile(rb"\0((?:cudnn|cufft)[A-Z]\w+)(?=\0)")
 _STANDS_FOR = re.compile(r"lib(cu|nv)")
 """The beginning of the names of NVIDIA's libraries."""
 _ANSWERED = re.compile(r"(?:__)?cuda|cublas|cudnn|cufft|curand|nvrtc")
@@ -165,7 +168,7 @@ def open_models(
 
     ``libraries``: folder with ONNX Runtime's own libraries, or the path of its host library; NVIDIA's are not
     needed. One process opens them all; a model that ends it gets that as its error, the rest a new process.
-    Raises ``LoadError`` for what is no ONNX Runtime with a provider for CUDA 12.
+    Raises ``LoadError`` for what is no ONNX Runtime with a provider for CUDA 12 or 13.
     """
     host = libraries if libraries.is_file() else libraries / HOST
     with tempfile.TemporaryDirectory(prefix="ortpacks-card-") as name:
@@ -181,26 +184,40 @@ def open_models(
 def environment_of(host: Path, card: VirtualCard, runtime: CardRuntime, folder: Path) -> dict[str, str]:
     """The environment of a process that opens the library ``host`` on ``card``, with stand-ins in ``folder``.
 
-    Raises ``LoadError`` for a provider that is not for CUDA 12.
+    Raises ``LoadError`` for a provider that is not for CUDA 12 or 13.
     """
-    _link(host.with_name(PROVIDER), runtime.library, folder)
-    return {**_loader(folder), **card.environment}
+    cuda = _link(host.with_name(PROVIDER), runtime.library, folder)
+    return {**_loader(folder), **card.environment, "VIRTUALCARD_CUDA": cuda}
 
 
-def _link(provider: Path, runtime: Path, folder: Path) -> None:
-    """Link the stand-in into ``folder`` under the name of each NVIDIA library that is needed."""
+def _link(provider: Path, runtime: Path, folder: Path) -> str:
+    """Link the stand-in into ``folder`` under the name of each NVIDIA library: ``12`` or ``13``, the CUDA."""
     asks, defined = _elf(provider), _elf(runtime)
-    if _RUNTIME not in asks.needed:
+    cuda = next((found[1] for found in map(_RUNTIME.fullmatch, asks.needed) if found), None)
+    if cuda is None:
         got = ", ".join(name for name in asks.needed if _STANDS_FOR.match(name)) or "nothing of CUDA"
         raise LoadError(
-            f"{provider} needs {got}: the virtual card stands in for {_RUNTIME} only. "
-            "Verify a package for CUDA 12, or leave --card out."
+            f"{provider} needs {got}: the virtual card stands in for CUDA 12 and 13. "
+            "Verify a package for one of these, or leave --card out."
         )
-    for name in (*(name for name in asks.needed if _STANDS_FOR.match(name)), "libcuda.so.1", runtime.name):
+    linked = {name for name in asks.needed if _STANDS_FOR.match(name)} | {"libcuda.so.1", runtime.name}
+    for name in linked:
         (folder / name).symlink_to(runtime.resolve())
     known = {symbol.name for symbol in defined.symbols.exports}
     names = {symbol.name for symbol in asks.symbols.asks if _ANSWERED.match(symbol.name)}
-    (folder / "libvirtualstubs.so").write_bytes(stub_library(sorted(names - known)))
+    opened = set(_OPENED) - linked if cuda == "13" else set()
+    if opened:
+        names |= _asked_by_name(provider)
+    stubs = folder / "libvirtualstubs.so"
+    stubs.write_bytes(stub_library(sorted(names - known), needs=runtime.name))
+    for name in opened:
+        (folder / name).symlink_to(stubs.name)
+    return cuda
+
+
+def _asked_by_name(provider: Path) -> set[str]:
+    with provider.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as buffer:
+        return {found[1].decode() for found in _ASKED_BY_NAME.finditer(buffer)}
 
 
 def _elf(library: Path) -> Elf:

@@ -7,6 +7,7 @@
  *
  *   VIRTUALCARD_CAPABILITY  the device's compute capability, like 8.6
  *   VIRTUALCARD_DRIVER      the driver's version, like 580.65.06
+ *   VIRTUALCARD_CUDA        12 or 13: whose runtime it stands in for
  *
  * libraries.c answers for cuBLAS, cuDNN, cuFFT and cuRAND, driver.c for what is opened by the name libcuda.so.1. What
  * needs no answer but "success" is in none of them: stubs.py writes it, for whatever a provider imports beyond these. */
@@ -20,7 +21,7 @@
 #include "resolver.h"
 
 enum { MAX_NAMES = 1 << 17, MEMORY_GIB = 8, PROCESSORS = 8, THREADS = 1024, SHARED_KIB = 48, REGISTERS = 65536 };
-enum { RUNTIME_VERSION = 12090 };
+enum { RUNTIME_VERSION = 12090, RUNTIME_VERSION_13 = 13000, FLOOR_13 = 580 };
 static const int FLOOR_12[] = {525, 60, 13}; /* CUDA Compatibility, "Minor Version Compatibility": any CUDA 12 */
 
 typedef struct Container {
@@ -76,6 +77,11 @@ static Claim claim_of(const char *capability, const char *driver) {
     return made;
 }
 
+static int for_cuda_13(void) {
+    const char *cuda = getenv("VIRTUALCARD_CUDA");
+    return cuda != NULL && strcmp(cuda, "13") == 0;
+}
+
 static const Claim *claim(void) {
     static Claim made;
     if (made.branch != 0) return &made;
@@ -85,6 +91,7 @@ static const Claim *claim(void) {
         abort();
     }
     made = claim_of(capability, driver);
+    if (for_cuda_13() && made.branch < FLOOR_13) made.error = INSUFFICIENT_DRIVER;
     return &made;
 }
 
@@ -229,6 +236,16 @@ int cudaLaunchKernelExC(const void *configuration, const void *function, void **
     (void)configuration, (void)arguments;
     return used(function, 1);
 }
+/* CUDA 13: a kernel's handle is here the function that it was registered with. */
+int __cudaGetKernel(const void **kernel, const void *function) { return *kernel = function, SUCCESS; }
+int __cudaLaunchKernel(const void *kernel, Dim3 grid, Dim3 block, void **arguments, size_t shared, void *stream) {
+    return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
+}
+int cudaKernelSetAttributeForDevice(const void *kernel, int attribute, int value, int number) {
+    return (void)attribute, (void)value, (void)number, used(kernel, 0);
+}
+int cudaLibraryLoadData(void **library) { return *library = NULL, said(NOT_SUPPORTED); }
+
 int cudaLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
     (void)stream;
     if (claim()->error) return card_error();
@@ -262,7 +279,9 @@ int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *funct
 
 int cudaGetDeviceCount(int *count) { return *count = claim()->error ? 0 : 1, card_error(); }
 int cudaGetDevice(int *device) { return *device = 0, card_error(); }
-int cudaRuntimeGetVersion(int *version) { return *version = RUNTIME_VERSION, SUCCESS; }
+int cudaRuntimeGetVersion(int *version) {
+    return *version = for_cuda_13() ? RUNTIME_VERSION_13 : RUNTIME_VERSION, SUCCESS;
+}
 int cudaDriverGetVersion(int *version) {
     const int cuda = driver_cuda(claim()->branch);
     return *version = cuda / 10 * 1000 + cuda % 10 * 10, SUCCESS;
@@ -298,30 +317,35 @@ const char *cudaGetErrorString(int error) { /* in cudart's own words: the client
     }
 }
 
-int cudaGetDeviceProperties_v2(DeviceProperties *properties, int number) {
-    const Device *device = claim()->device;
-    (void)number;
-    memset(properties, 0, sizeof *properties);
-    if (claim()->error) return card_error();
-    strcpy(properties->name, "virtual card");
-    properties->major = device->capability / 10;
-    properties->minor = device->capability % 10;
-    properties->integrated = device->embedded;
-    properties->totalGlobalMem = (size_t)MEMORY_GIB << 30;
-    properties->multiProcessorCount = PROCESSORS;
-    properties->warpSize = 32;
-    properties->maxThreadsPerBlock = THREADS;
-    properties->maxThreadsPerMultiProcessor = device->threads;
-    properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = THREADS;
-    properties->maxThreadsDim[2] = 64;
-    properties->maxGridSize[0] = 2147483647;
-    properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
-    properties->sharedMemPerBlock = SHARED_KIB << 10;
-    properties->sharedMemPerBlockOptin = (size_t)device->shared_kib << 10;
-    properties->sharedMemPerMultiprocessor = (size_t)(device->shared_kib + 1) << 10;
-    properties->regsPerBlock = properties->regsPerMultiprocessor = REGISTERS;
-    return SUCCESS;
-}
+/* The two layouts have the same fields, at other places. */
+#define DEVICE_PROPERTIES(function, Layout) \
+    int function(Layout *properties, int number) {                                                                     \
+        const Device *device = claim()->device;                                                                        \
+        (void)number;                                                                                                  \
+        memset(properties, 0, sizeof *properties);                                                                     \
+        if (claim()->error) return card_error();                                                                       \
+        strcpy(properties->name, "virtual card");                                                                      \
+        properties->major = device->capability / 10;                                                                   \
+        properties->minor = device->capability % 10;                                                                   \
+        properties->integrated = device->embedded;                                                                     \
+        properties->totalGlobalMem = (size_t)MEMORY_GIB << 30;                                                         \
+        properties->multiProcessorCount = PROCESSORS;                                                                  \
+        properties->warpSize = 32;                                                                                     \
+        properties->maxThreadsPerBlock = THREADS;                                                                      \
+        properties->maxThreadsPerMultiProcessor = device->threads;                                                     \
+        properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = THREADS;                                         \
+        properties->maxThreadsDim[2] = 64;                                                                             \
+        properties->maxGridSize[0] = 2147483647;                                                                       \
+        properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;                                               \
+        properties->sharedMemPerBlock = SHARED_KIB << 10;                                                              \
+        properties->sharedMemPerBlockOptin = (size_t)device->shared_kib << 10;                                         \
+        properties->sharedMemPerMultiprocessor = (size_t)(device->shared_kib + 1) << 10;                               \
+        properties->regsPerBlock = properties->regsPerMultiprocessor = REGISTERS;                                      \
+        return SUCCESS;                                                                                                \
+    }
+
+DEVICE_PROPERTIES(cudaGetDeviceProperties_v2, DeviceProperties)
+DEVICE_PROPERTIES(cudaGetDeviceProperties, DeviceProperties13)
 
 int cudaDeviceGetAttribute(int *value, int attribute, int number) {
     DeviceProperties properties;
@@ -351,6 +375,11 @@ int cudaGetDriverEntryPoint(const char *name, void **function, unsigned long lon
     return said(NOT_SUPPORTED);
 }
 
+int cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version, unsigned long long flags,
+                                     int *status) {
+    return (void)version, cudaGetDriverEntryPoint(name, function, flags, status);
+}
+
 /* --- streams and events: everything is done at once ---------------------------------------------------------------- */
 
 int cudaStreamIsCapturing(void *stream, int *status) { return (void)stream, *status = 0, card_error(); }
@@ -371,6 +400,21 @@ int cudaHostAlloc(void **memory, size_t size, unsigned flags) { return (void)fla
 int cudaFree(void *memory) { return free(memory), card_error(); }
 int cudaFreeAsync(void *memory, void *stream) { return (void)stream, cudaFree(memory); }
 int cudaFreeHost(void *memory) { return cudaFree(memory); }
+
+int cudaMallocFromPoolAsync(void **memory, size_t size, void *pool, void *stream) {
+    return (void)pool, (void)stream, cudaMalloc(memory, size);
+}
+int cudaMemPoolGetAttribute(void *pool, int attribute, void *value) { /* up to 3 they are of int */
+    (void)pool;
+    memset(value, 0, attribute <= 3 ? sizeof(int) : sizeof(long long));
+    return card_error();
+}
+int cudaPointerGetAttributes(PointerAttributes *attributes, const void *memory) {
+    memset(attributes, 0, sizeof *attributes);
+    attributes->type = 2;
+    attributes->devicePointer = (void *)memory;
+    return card_error();
+}
 
 int cudaMemGetInfo(size_t *available, size_t *total) {
     return *available = *total = (size_t)MEMORY_GIB << 30, card_error();

@@ -14,6 +14,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _FUNCTION, _GLOBAL, _TEXT_SECTION = 2, 1, 1
 _LOAD, _DYNAMIC, _STACK = 1, 2, 0x6474E551
 _READ, _READ_EXECUTE, _READ_WRITE = 4, 5, 6
+_NEEDED = 1
 _HASH, _STRINGS, _SYMBOLS, _RELA, _RELA_SIZE, _RELA_ENTRY, _STRINGS_SIZE, _SYMBOL_ENTRY = range(4, 12)
 _GLOB_DAT = 6
 _COUNT, _MAKE = b"\x48\x8d\x3d", b"\x48\x8d\x35"
@@ -26,13 +27,15 @@ _HELPERS = ("counted", "made")
 _HEADERS = 64 + 4 * 56
 
 
-def stub_library(names: Sequence[str]) -> bytes:
+def stub_library(names: Sequence[str], *, needs: str) -> bytes:
     """The bytes of a shared library for x86-64 that defines the functions ``names``.
+
+    It needs the library ``needs``: who opens it finds that one's functions through it.
 
     Each counts its calls; one that creates an object also hands out a block of zeros, but for cuFFT's, whose
     handles are numbers.
     """
-    strings, places = _strings([*_HELPERS, *names])
+    strings, places = _strings([*_HELPERS, *names, needs])
     symbols_at = _HEADERS
     hash_at = symbols_at + _SYMBOL.size * (1 + len(_HELPERS) + len(names))
     hashes = _hash_table([*_HELPERS, *names])
@@ -40,7 +43,7 @@ def stub_library(names: Sequence[str]) -> bytes:
     text_at = -(-(strings_at + len(strings)) // _STUB_SIZE) * _STUB_SIZE
     relocations_at = text_at + _STUB_SIZE * len(names)
     dynamic_at = -(-(relocations_at + 24 * len(_HELPERS)) // _PAGE) * _PAGE
-    table_at = dynamic_at + 16 * 9
+    table_at = dynamic_at + 16 * 10
     entries = [(places[name], 0, 0) for name in _HELPERS]
     entries += [(places[name], _TEXT_SECTION, text_at + _STUB_SIZE * at) for at, name in enumerate(names)]
     symbols = bytes(_SYMBOL.size) + b"".join(
@@ -57,6 +60,7 @@ def stub_library(names: Sequence[str]) -> bytes:
     dynamic = b"".join(
         struct.pack("<QQ", tag, value)
         for tag, value in (
+            (_NEEDED, places[needs]),
             (_HASH, hash_at),
             (_STRINGS, strings_at),
             (_SYMBOLS, symbols_at),

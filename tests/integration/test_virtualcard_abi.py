@@ -1,4 +1,4 @@
-"""cuda_abi.h says of CUDA 12's binary interface what NVIDIA's own headers say."""
+"""cuda_abi.h says of CUDA 12's and 13's binary interfaces what NVIDIA's own headers say."""
 
 from __future__ import annotations
 
@@ -64,14 +64,22 @@ def includes() -> list[str]:
     return [f"-isystem{folder}" for tree in trees for folder in tree.glob("nvidia/*/include")]
 
 
-def compiled(folder: Path, ours: str, theirs: str) -> bool:
+def includes_13() -> list[str]:
+    """CUDA 13's runtime before all others: what the rest includes of its compiler is 12's."""
+    wheel = pairs.shop().project.toolkits["13"].cuda.libraries["cudart"]
+    return [f"-isystem{pairs.store().unpack(wheel) / 'nvidia/cu13/include'}", *includes()]
+
+
+def compiled(folder: Path, ours: str, theirs: str, *, cuda13: bool = False) -> bool:
     program = folder / "same.c"
+    libraries = "" if cuda13 else "#include <cublasLt.h>\n#include <cudnn.h>\n"
     program.write_text(
-        "#include <cublasLt.h>\n#include <cuda_runtime_api.h>\n#include <cudnn.h>\n#include <stddef.h>\n"
+        f"{libraries}#include <cuda_runtime_api.h>\n#include <stddef.h>\n"
         f'#include "cuda_abi.h"\n_Static_assert((size_t)({ours}) == (size_t)({theirs}), "");\n'
     )
+    headers = includes_13() if cuda13 else includes()
     here = f"-I{ROOT / 'builder/virtualcard'}"
-    argv = [COMPILER, "-std=c11", "-fsyntax-only", "-w", here, *includes(), str(program)]
+    argv = [COMPILER, "-std=c11", "-fsyntax-only", "-w", here, *headers, str(program)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0 or "static assertion failed" in done.stderr, done.stderr
     return done.returncode == 0
@@ -84,3 +92,21 @@ def test_every_number_and_offset_is_nvidia_s(tmp_path: Path) -> None:
     both = {**NUMBERS, **offsets}
     assert [ours for ours, theirs in both.items() if not compiled(tmp_path, ours, theirs)] == []
     assert not compiled(tmp_path, "NO_DEVICE", "cudaErrorNoKernelImageForDevice"), "a difference is seen"
+
+
+def test_so_is_what_cuda_13_lays_out_otherwise(tmp_path: Path) -> None:
+    both = {
+        "sizeof(DeviceProperties13)": "sizeof(struct cudaDeviceProp)",
+        "sizeof(PointerAttributes)": "sizeof(struct cudaPointerAttributes)",
+        "offsetof(PointerAttributes, devicePointer)": "offsetof(struct cudaPointerAttributes, devicePointer)",
+        "2": "cudaMemoryTypeDevice",
+        "3": "cudaMemPoolReuseAllowInternalDependencies",
+        "CUDART_VERSION": "13000",
+        **{name: number for name, number in NUMBERS.items() if number.startswith(("cudaError", "cudaDev"))},
+        **{
+            f"offsetof(DeviceProperties13, {name})": f"offsetof(struct cudaDeviceProp, {name})"
+            for name in FIELDS
+        },
+    }
+    assert [one for one, theirs in both.items() if not compiled(tmp_path, one, theirs, cuda13=True)] == []
+    assert not compiled(tmp_path, "sizeof(DeviceProperties)", "sizeof(struct cudaDeviceProp)", cuda13=True)

@@ -54,11 +54,11 @@ def test_a_session_s_own_words(tmp_path: Path) -> None:
     ("host", "needed", "words"),
     [
         (b"<html>", NEEDS, "libonnxruntime.so.1 does not load: "),
-        (library("1.21.0"), ["libcudart.so.13"], "needs libcudart.so.13: the virtual card stands in for"),
+        (library("1.21.0"), ["libcudart.so.14"], "needs libcudart.so.14: the virtual card stands in for"),
         (library("1.21.0"), ["libc.so.6"], "needs nothing of CUDA: the virtual card stands in for"),
     ],
 )
-def test_libraries_that_are_no_onnx_runtime_for_cuda_12(
+def test_libraries_that_are_no_onnx_runtime_for_cuda_12_or_13(
     tmp_path: Path, host: bytes, needed: list[str], words: str
 ) -> None:
     lib = libraries(tmp_path, host, needed)

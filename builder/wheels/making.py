@@ -85,18 +85,19 @@ def wheeled_packages(wiring: Wiring, variants: Sequence[str], paths: Sequence[st
 
 
 def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, ...]:
-    """Make the wheels of each variant's first package, where they are not there yet: the variants' names.
+    """Make the wheels of each variant's best package, where they are not there yet: the variants' names.
 
     Packages that no wheels are made of are passed over. Raises as ``make_wheels``.
     """
     archive = wiring.archive(wiring.reporter)
-    firsts: dict[str, tuple[Path, Manifest]] = {}
+    found: dict[str, list[tuple[Path, Manifest]]] = {}
     for package in packages:
         manifest = manifest_of(package, archive)
         if is_wheeled(manifest):
-            firsts.setdefault(manifest.variant, (package, manifest))
+            found.setdefault(manifest.variant, []).append((package, manifest))
     made = []
-    for variant, (package, manifest) in firsts.items():
+    for variant, several in found.items():
+        package, manifest = min(several, key=_rank)
         if not _officials(wiring.lock, manifest):
             wiring.reporter.warn(f"{variant} gets no wheels: inputs.lock has none of {_wanted(manifest)}.")
             continue
@@ -104,6 +105,12 @@ def make_missing_wheels(wiring: Wiring, packages: Sequence[Path]) -> tuple[str, 
             make_wheels(wiring, package)
         made.append(variant)
     return tuple(made)
+
+
+def _rank(one: tuple[Path, Manifest]) -> tuple[str, int]:
+    """Full before thin, then the forms in the order that build makes them."""
+    package, manifest = one
+    return manifest.layout, list(Form).index(form_of(package.name))
 
 
 def _are_of(folder: Path, package: Path) -> bool:
@@ -136,8 +143,7 @@ def package_of(wiring: Wiring, variant: str) -> Path:
             f"{wiring.dist} has {has} for {variant}, and wheels are made of one.",
             advice=f"./run build --variant {variant} makes it; ./run wheel PATH names one.",
         )
-    forms = list(Form)  # in the order that build makes them
-    return min(ours, key=lambda one: (one[1].layout, forms.index(form_of(one[0].name))))[0]
+    return min(ours, key=_rank)[0]
 
 
 def make_wheels(wiring: Wiring, package: Path) -> tuple[Path, ...]:

@@ -12,6 +12,7 @@ import pytest
 
 from builder.app import releasing
 from builder.errors import ConfigError, ReleaseConflictError, ValidationError
+from builder.wheels.making import make_missing_wheels
 from builder.wheels.publishing import add_wheels
 from tests.component.wheels.test_index import Links
 from tests.doubles.github import GitHubDouble
@@ -76,6 +77,15 @@ def test_wheels_of_a_package_that_was_built_again_are_made_again(stall: WheelSho
     }
     document = json.loads((stall.dist / f"{STEM}-variants.json").read_text())
     assert document["variants"]["modern"]["nvidia"]["sm_arch"] == ["86_real", "89_real"]
+
+
+def test_wheels_that_build_has_made_are_not_made_again(stall: WheelShop) -> None:
+    gzip = official.write_package(stall.dist, form=".tar.gz")
+    zstd = gzip.with_name(gzip.name.replace(".tar.gz", ".tar.zst"))
+    make_missing_wheels(stall.shop, [zstd, gzip])
+    made = {one: one.stat().st_ino for one in (stall.dist / "wheels/modern").iterdir()}
+    add_wheels(stall.shop)
+    assert {one: one.stat().st_ino for one in (stall.dist / "wheels/modern").iterdir()} == made
 
 
 def test_without_bundle_wheels_the_release_has_none_and_earlier_ones_go(stall: WheelShop) -> None:

@@ -122,6 +122,7 @@ def write_package(
     glibc: str = "2.27",
     claimed: Sequence[str] = ("75", "86"),
     swapped: bool = False,
+    form: str = ".tar.zst",
     **changes: object,
 ) -> Path:
     """A package of 1.23.2 with a provider of its own; ``changes`` are its manifest's.
@@ -152,7 +153,7 @@ def write_package(
         files=(*ours, *theirs),
         **changes,  # type: ignore[arg-type]
     )
-    return pack(dist, manifest, texts | ({f"lib/{PROVIDER}": library[:-1] + b"!"} if swapped else {}))
+    return pack(dist, manifest, texts | ({f"lib/{PROVIDER}": library[:-1] + b"!"} if swapped else {}), form)
 
 
 def write_cpu_package(dist: Path) -> Path:
@@ -174,9 +175,9 @@ def write_cpu_package(dist: Path) -> Path:
     return pack(dist, manifest, releases.TEXTS)
 
 
-def pack(dist: Path, manifest: Manifest, texts: Mapping[str, bytes]) -> Path:
+def pack(dist: Path, manifest: Manifest, texts: Mapping[str, bytes], form: str = ".tar.zst") -> Path:
     made = content(dist.with_name("inputs"), texts, dumps(manifest).encode())
-    package = archive().write(dist / f"{manifest.name}.tar.zst", made, Preset.FAST, accept).path
+    package = archive().write(dist / f"{manifest.name}{form}", made, Preset.FAST, accept).path
     releases.append_sum(dist, package)
     return package
 

@@ -83,7 +83,7 @@ class Installers:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, " ".join(done.stderr.split())  # uv breaks lines at the terminal's width
         (told,) = target.glob("*.dist-info/ortpacks.json")
         return str(json.loads(told.read_text())["package"]["variant"])
 

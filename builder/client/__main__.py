@@ -110,9 +110,18 @@ def _environments() -> Tuple[Path, ...]:
 
 def _ram_gib() -> int:
     """Rounded up: a 16 GiB machine keeps some for its firmware. 0 where the system does not say."""
-    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+    return math.ceil(_ram_bytes() / 2**30)
+
+
+def _ram_bytes() -> int:
+    if sys.platform == "win32":
+        import ctypes  # noqa: PLC0415 as above
+
+        status = (ctypes.c_ulonglong * 8)(64)  # MEMORYSTATUSEX: its own size first, then all memory
+        return status[1] if ctypes.windll.kernel32.GlobalMemoryStatusEx(status) else 0
+    if "SC_PHYS_PAGES" not in os.sysconf_names:
         return 0
-    return math.ceil(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30)
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _progress(output: Output) -> Callable[[int, int], None]:

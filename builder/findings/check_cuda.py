@@ -141,8 +141,11 @@ _NVML: Dict[int, str] = {15: "D030", 18: "D024"}
 
 _LIBRARIES = ("NVML", "libcuda")
 
-_ABSENT = re.compile(r"\blib(cudnn|cudart|cublas|cufft|curand)\w*\.so[.\d]*: cannot open shared object file")
-"""The loader's words for a library that packages hold."""
+_ABSENT = re.compile(
+    r"\blib(cudnn|cudart|cublas|cufft|curand)\w*\.so[.\d]*: cannot open shared object file"
+    r'|"(cudnn|cudart|cublas|cufft)\w*\.dll" which is missing'
+)
+"""The words for a library that packages hold: of Linux' loader, of ONNX Runtime on Windows."""
 
 
 class NumberedFailure(NamedTuple):

@@ -29,6 +29,7 @@ from builder.client.install.source import network
 from builder.client.trials.try_out import OrtTrials
 from builder.client.world import ClientOptions, CommandAnswer, World, head, require_yes
 from builder.formats.index import IndexPackage, offers
+from builder.formats.package_names import WINDOWS
 from builder.formats.text import amount
 from builder.selection.choice import PackageChoice
 
@@ -64,7 +65,8 @@ def _job(
     environments = (*site_packages(options.look_in), *world.environments)
     around = world.around
     libraries = library_folders(around.root, around.env.get("CONDA_PREFIX"), options.look_in)
-    pip = Pip(tuple(dict.fromkeys((world.around.python, "python3", "python"))), world.around.work)
+    pythons = (world.around.python, "python3", "python", *(["py"] if world.platform == WINDOWS else []))
+    pip = Pip(tuple(dict.fromkeys(pythons)), world.around.work)
     means = CompletionMeans(
         prefix=options.prefix,
         nearby=Nearby(options.prefix, environments, libraries),

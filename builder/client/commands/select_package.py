@@ -122,7 +122,8 @@ def _as_asked(variant: str, scene: Scene) -> PackageChoice:
         )
     choice = _select(scene, replace(scene.index, packages=mine))
     if choice.package is not None:
-        return choice
+        asked = f"{choice.package.name}, as asked with --variant."
+        return choice if choice.device is not None else replace(choice, summary=asked)
     fitting = [item for item in distinct(mine) if item.platform == scene.platform]
     if not fitting:
         raise NoCompatiblePackageError(

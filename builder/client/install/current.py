@@ -27,6 +27,8 @@ _LINE = re.compile(r"versions/([A-Za-z0-9][A-Za-z0-9._+-]*)\n?")
 def make_symlink(target: Path, link: Path) -> None:
     """Make a symbolic link to a folder. Raises ``OSError`` or ``NotImplementedError``."""
     link.symlink_to(target, target_is_directory=True)
+    if not link.is_symlink():  # Wine says that it made one, and makes none
+        raise NotImplementedError
 
 
 def folder_in_use(prefix: Prefix) -> Optional[Path]:

@@ -43,7 +43,7 @@ class Pip:
         if answer is None:
             raise ToolMissingError(
                 f"None of {', '.join(self.pythons)} has pip, which fetches {requirement}.",
-                advice=f"Install it (apt install python3-pip, python3 -m ensurepip){otherwise}.",
+                advice=f"Install it (apt install python3-pip, python3 or py -m ensurepip){otherwise}.",
             )
         if answer.code != 0:
             advice = f"Set its index (PIP_INDEX_URL, pip.conf){otherwise}."

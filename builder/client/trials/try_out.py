@@ -35,8 +35,10 @@ _ABSENT = re.compile(r"([\w.+-]{1,255}): cannot open shared object file")
 _WINDOWS_126 = re.compile(r"(?i)error 126\b|or one of its dependencies")
 """ERROR_MOD_NOT_FOUND, in ONNX Runtime's words and in Python's. Which DLL is missing Windows does not say."""
 
-_IN_LOG = re.compile(r"Failed to load library .*? with error: (.+)")
-"""ONNX Runtime's own words for what the loader said, which it hides in its log."""
+_IN_LOG = re.compile(
+    r"Failed to load library .*? with error: (.+)|((?:Error loading|LoadLibrary failed with error \d+) \".+)"
+)
+"""ONNX Runtime's own words for what the loader said, which it hides in its log: on Linux, on Windows."""
 
 _CUDA = re.compile(r"CUDA failure (\d+): ([^;]+)")
 
@@ -146,17 +148,18 @@ def model_file(path: str, given: str, advice: str) -> Path:
 
 
 def _read(process: ProcessAnswer) -> TryOut:
+    log = process.stderr.replace("\0", "")  # ONNX Runtime's is in UTF-16 under Wine
     try:
         answer = json.loads(process.stdout)
         if "failed" in answer:
-            failure, code = reason(str(answer["failed"]), process.stderr)
+            failure, code = reason(str(answer["failed"]), log)
             return TryOut(ran=True, failure=failure, code=code)
         used = answer["gpu_memory"]
         return TryOut(
             ran=True,
             version=answer["version"],
             gpu_memory_mib=None if used is None else used // 2**20,
-            placement=_placement(process.stderr),
+            placement=_placement(log),
         )
     except (ValueError, KeyError, TypeError):
         return _without_words(process)
@@ -190,7 +193,7 @@ def reason(message: str, log: str) -> Tuple[str, Optional[int]]:
     if named and named[1] in _NAMED:
         number = _NAMED[named[1]]
         return f"CUDA failure {number}: {named[2].strip()}", number
-    return (loader[1].strip() if loader else " ".join(message.split())), None
+    return ((loader[1] or loader[2]).strip() if loader else " ".join(message.split())), None
 
 
 def _advice(failure: str) -> str:

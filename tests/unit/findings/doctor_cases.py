@@ -566,6 +566,10 @@ CASES: dict[str, tuple[Seen, set[str]]] = {
         trying("libcufft.so.11: cannot open shared object file", None),
         {"D405", "D403"},
     ),
+    "a provider that does not load on Windows": (
+        trying('Error loading "C:\\a.dll" which depends on "cublasLt64_12.dll" which is missing.', None),
+        {"D405", "D403"},
+    ),
     "a provider without a library of no package": (
         trying("libnvinfer.so.10: cannot open shared object file", None),
         {"D401", "D403"},

@@ -126,6 +126,17 @@ def test_variant_overrides_the_card_but_not_the_platform(machine: Machine, relea
     assert machine.run("select", "--index", str(release), "--variant", "legacy") == 9
 
 
+def test_a_package_for_the_cpu_that_was_asked_for_is_not_called_what_is_left(
+    machine: Machine, release: Path
+) -> None:
+    """The release has one for this GPU."""
+    index = json.loads((release / "index.json").read_text())
+    index["packages"][0] |= {"provider": "cpu", "driver": None, "capabilities": {}, "generations": []}
+    (release / "index.json").write_text(json.dumps(index))
+    said = machine.answer("select", "--index", str(release), "--variant", "legacy")
+    assert said["summary"] == f"{name_of('legacy')}, as asked with --variant."
+
+
 def test_the_disk_is_asked_before_anything_is_fetched(machine: Machine, release: Path) -> None:
     machine.free = 1000
     with serving(release) as server:

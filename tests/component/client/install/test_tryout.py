@@ -19,6 +19,9 @@ NO_CUFFT = (
 ERROR_126 = "Error loading onnxruntime_providers_cuda.dll which depends on cublas64_12.dll. Error 126"
 
 
+PROVIDER = "onnxruntime_providers_cuda.dll"
+
+
 def release(folder: Path, host: bytes, version: str = "1.23.2") -> str:
     return str(write_release(folder, version=version, files={**FILES, HOST: host}))
 
@@ -58,6 +61,29 @@ def test_a_file_system_that_runs_nothing_is_told_of(machine: Machine, tmp_path: 
     machine.python = str(tmp_path / "python")
     assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 12
     assert "noexec: choose another place with --prefix." in machine.err
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        # platform/windows/env.cc of 1.21.0; of 1.23.2 what it said
+        'LoadLibrary failed with error 126 "The specified module could not be found.',
+        f'Error loading "C:\\lib\\{PROVIDER}" which depends on "cufft64_11.dll" which is missing. (Error 126',
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_windows_loader_is_heard_where_only_the_log_has_its_words(
+    machine: Machine, tmp_path: Path, said: str, encoding: str
+) -> None:
+    log = f"\x1b[1;31m2026-11-24 [E:onnxruntime:ortpacks, provider_bridge_ort.cc:2002 x] {said}\n\x1b[m\n"
+    (tmp_path / "log").write_bytes(log.encode(encoding))
+    answer = '{"failed": "OrtSessionOptionsAppendExecutionProvider_Cuda: Failed to load shared library"}'
+    (tmp_path / "python").write_text(f"#!/bin/sh\ncat {tmp_path}/log >&2\necho '{answer}'\n")
+    (tmp_path / "python").chmod(0o755)
+    machine.python = str(tmp_path / "python")
+    assert machine.run("install", "--index", release(tmp_path / "release", FILES[HOST])) == 12
+    assert said.rstrip(".") in machine.err
+    assert "Visual C++ Redistributable (x64)" in machine.err
 
 
 def test_a_package_that_loads_says_so(machine: Machine, tmp_path: Path) -> None:

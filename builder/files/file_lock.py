@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -12,6 +13,9 @@ from typing import Callable, Iterator
 from builder.files.disk import disk_errors
 
 _POLL_SECONDS = 0.2
+
+_TAKEN = (errno.EAGAIN, errno.EACCES, 0)
+"""Of a lock that another holds, on Linux and macOS, on Windows, and under Wine, which gives no reason."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -29,7 +33,9 @@ def locked(descriptor: int) -> bool:
     """Lock an open file or folder for its descriptor's life, unless another descriptor has locked it."""
     try:
         _lock(descriptor)
-    except (BlockingIOError, PermissionError):  # the second is Windows' word for it
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
         return False
     return True
 

@@ -57,6 +57,17 @@ NO_CUDA: dict[str, object] = {
     "capabilities": {}, "cuda": None, "cudnn": None, "driver": None, "generations": [], "sm": []
 }  # fmt: skip
 NO_CODE: dict[str, object] = {"coverage": []}
+LOCKS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from builder.files.file_lock import if_free
+lock = Path(sys.argv[2])
+with if_free(lock) as first, if_free(lock) as second:
+    print(first, second)
+with if_free(lock) as third:
+    print(third)
+"""
 IN_INDEX = {"capabilities", "driver", "generations"}
 
 
@@ -135,6 +146,14 @@ def test_the_machine_is_seen_as_it_is(wine: Wine, client: Path, small: Path) -> 
     assert "error" not in told, told
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert (told["cores"], told["ram_gib"]) == (os.cpu_count(), math.ceil(memory / 2**30))
+
+
+def test_a_lock_that_another_holds_is_not_free(wine: Wine, tmp_path: Path) -> None:
+    """Windows' locks are a handle's, so one process can be both."""
+    script = tmp_path / "locks.py"
+    script.write_text(LOCKS)
+    done = wine.run(script, ROOT, tmp_path / "lock")
+    assert done.stdout.split() == ["True", "False", "True"], done.stderr
 
 
 def test_from_the_first_install_to_the_last_file(wine: Wine, client: Path, small: Path) -> None:

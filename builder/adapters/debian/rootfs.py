@@ -44,6 +44,9 @@ _FIELDS = ("Package", "Architecture", "Version", "Filename", "SHA256")
 _HOSTS_OWN = ("etc/apt/sources.list", "etc/hostname", "etc/resolv.conf")
 """Files that both tools copy from this machine, or that name the mirror, maybe with a password."""
 
+_NO_DEVICES = "--skip=output/dev"
+"""Of mmdebstrap: engines make ``/dev`` themselves, and one without root cannot unpack device files."""
+
 FORGET = " ".join(["rm -f", *(f'"$1/{path}"' for path in _HOSTS_OWN)])
 """A hook of mmdebstrap, in sh: runs after the installation, with the system's folder as ``$1``."""
 
@@ -153,7 +156,7 @@ class DebianRootfs:
     def _bootstrap(self, part: Path, suite: str, packages: list[str]) -> None:
         mirror = self._mirrors.find()[0]
         try:
-            options = ("--variant=minbase", f"--customize-hook={_TELL}", *_include(packages))
+            options = ("--variant=minbase", _NO_DEVICES, f"--customize-hook={_TELL}", *_include(packages))
             self._mmdebstrap(part, suite, options, mirror)
         except ToolMissingError as missing:
             if not self._root:
@@ -163,7 +166,7 @@ class DebianRootfs:
 
     def _slim(self, part: Path, suite: str, hook: str, arch: str) -> None:
         # mmdebstrap's own clean-up stops where a folder of apt's is gone
-        skipped = "--skip=output/dev,cleanup,check/qemu"
+        skipped = f"{_NO_DEVICES},cleanup,check/qemu"
         options = ("--variant=custom", f"--architectures={arch}", skipped, f"--customize-hook={hook}")
         try:
             self._mmdebstrap(part, suite, options, self._mirrors.find()[0])
@@ -233,13 +236,13 @@ _TAR_OPTIONS = (
     *("--numeric-owner", "--sort=name", "--one-file-system", f"--mtime=@{_EPOCH}", "--clamp-mtime"),
     # debootstrap also leaves a log and apt's lists, whose names are the mirror's.
     *(f"--exclude=./{path}" for path in (*_HOSTS_OWN, "var/log/bootstrap.log")),
-    *(f"--exclude=./{folder}/*" for folder in ("var/lib/apt/lists", "var/cache/apt")),
+    *(f"--exclude=./{folder}/*" for folder in ("dev", "var/lib/apt/lists", "var/cache/apt")),
 )
 
 
 def _digest(recipe: Iterable[str], snapshot: str) -> str:
     """Sixteen hex digits over what a tar is made of, the way of making it, and the archive's day."""
-    whole = (_EPOCH, FORGET, _TELL, snapshot, *_TAR_OPTIONS, *recipe)
+    whole = (_EPOCH, _NO_DEVICES, FORGET, _TELL, snapshot, *_TAR_OPTIONS, *recipe)
     return hashlib.sha256("\n".join(whole).encode()).hexdigest()[:16]
 
 

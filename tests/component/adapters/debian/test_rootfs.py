@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import subprocess
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -109,6 +110,8 @@ def sha256_of(name: str, version: str = "1:2-3") -> str:
 
 def write_tree(tree: Path, packages: Sequence[str]) -> None:
     """What debootstrap leaves, this machine's own files included."""
+    (tree / "dev").mkdir(parents=True)
+    os.mkfifo(tree / "dev/console")  # root alone may make a device
     for path in (*HOSTS_OWN, *DEBOOTSTRAPS_OWN, *SYSTEMS_OWN):
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text("http://user:secret@mirror.example/debian")
@@ -175,6 +178,18 @@ def test_made_once_with_sorted_packages(tmp_path: Path) -> None:
     assert (call[-3], call[-1]) == ("bookworm", MIRROR)
     assert tools.epochs == ["1704067200"]
     assert left(tmp_path) == [first.name]
+
+
+@pytest.mark.parametrize("absent", [set(), {"mmdebstrap"}], ids=["mmdebstrap", "debootstrap"])
+def test_no_system_has_device_files_which_an_engine_without_root_cannot_unpack(
+    tmp_path: Path, absent: set[str]
+) -> None:
+    """moby#48064. mmdebstrap adds its own to the tar unless it is told not to; debootstrap leaves a tree."""
+    tools = Tools(absent=absent)
+    made = rootfs(tmp_path, tools).tar("bookworm", ["patch"])
+    assert absent or "--skip=output/dev" in tools.calls[0]
+    with tarfile.open(made) as archive:
+        assert [name for name in archive.getnames() if name.startswith("./dev/")] == []
 
 
 def test_the_bare_one_is_another_file(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ from builder.gpu.cuda_toolkits import driver_window, windows_floor
 from builder.onnxruntime.toolchain import tools
 from builder.package.archive import Member
 from builder.package.promise import coverage_entry, coverage_line
-from builder.project.build_plan import BuildPlan, package_name
-from builder.project.variants import Origin, Variant
+from builder.project.build_plan import NO_BASE, BuildPlan, package_name
+from builder.project.variants import Origin, SuiteSystem, Variant
 
 OFFICIAL = "official"
 
@@ -90,7 +90,7 @@ def describe(plan: BuildPlan, packed: Packed, report: BinaryReport, revision: st
         glibc=None,
         glibcxx=None,
         onnxruntime=_ort(plan),
-        base=BaseEntry(name=plan.base, reason=plan.base_reason, revision=revision),
+        base=BaseEntry(name=plan.base, reason=_system(plan), revision=revision),
         cuda=name.cuda,
         cudnn=plan.project.cudnn.version if name.cuda else None,
         toolkit=OFFICIAL if plan.origin is Origin.WHEEL else tools(plan)[0],
@@ -197,6 +197,15 @@ def _lines(manifest: Manifest) -> dict[str, str]:
         linked = f"SONAME {entry.soname or 'none'}, NEEDED [{' '.join(entry.needed)}]"
         lines[f"files.{entry.path}"] = linked
     return lines
+
+
+def _system(plan: BuildPlan) -> str:
+    """What the base is. Why the plan took it hangs on the machine, and a package's bytes must not."""
+    if plan.base == NO_BASE:
+        return plan.base_reason
+    system = plan.on.system
+    name = f"Debian {system.suite}" if isinstance(system, SuiteSystem) else system.image.spec
+    return f"its system is {name}"
 
 
 def _ort(plan: BuildPlan) -> OrtEntry:

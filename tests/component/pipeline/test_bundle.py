@@ -136,6 +136,19 @@ def test_two_folders_give_the_same_bytes(tmp_path: Path) -> None:
     assert [made.sums for made in one] == [made.sums for made in two]
 
 
+@pytest.mark.parametrize(
+    ("base", "system"), [("assembled", "Debian bookworm"), ("nvidia", "nvidia/cuda:12.9.1-devel-ubuntu22.04")]
+)
+def test_a_package_is_the_same_whatever_made_a_machine_take_its_base(
+    site: Site, base: str, system: str
+) -> None:
+    reasons = ("asked for", "x is neither here nor pullable: no such host", "x can be pulled")
+    made = [site.bundle(plan(base=base, base_reason=reason))[0].package for reason in reasons]
+    assert len({package.sha256 for package in made}) == 1
+    manifest = json.loads(site.ports.archive.read_manifest(made[-1].path))
+    assert manifest["base"]["reason"] == f"its system is {system}"
+
+
 def test_a_thin_archive_holds_all_but_nvidias_libraries_and_names_them(site: Site, tmp_path: Path) -> None:
     full, thin, _ = (one.package.path for one in site.bundle(plan()))
     files = set(site.ports.archive.extract(thin, tmp_path / "thin"))

@@ -202,23 +202,13 @@ class ImageBuild:
 
 
 @dataclass(frozen=True)
-class BuiltImage:
-    """An image that an engine holds."""
-
-    size: int
-    """Bytes of its layers, unpacked."""
-    layers: tuple[str, ...]
-    """``sha256:`` of each layer's tar, from the first on."""
-
-
-@dataclass(frozen=True)
 class PushedImage:
     """An image as its registry has it."""
 
     digest: str
     """``sha256:`` of its manifest, or of the index that its tag names."""
     layers: tuple[str, ...]
-    """As in ``BuiltImage``."""
+    """As ``Engine.layers`` tells them."""
     sizes: tuple[int, ...]
     """Bytes of each layer, compressed."""
 
@@ -275,8 +265,8 @@ class Engine(Protocol):
     def resolve(self, reference: str) -> str:
         """The ``sha256:`` digest of an image in its registry. Raises ``TransferError``."""
 
-    def image(self, reference: str) -> BuiltImage:
-        """An image that the engine holds."""
+    def layers(self, reference: str) -> tuple[str, ...]:
+        """The ``sha256:`` of each layer's tar of an image that the engine holds, from the first on."""
 
     def pushed(self, reference: str, platform: str) -> PushedImage:
         """The image for a platform in its registry. Raises ``TransferError``."""

@@ -35,9 +35,10 @@ from builder.pipeline.image import (
     own_size,
     published_tags,
     require_same,
+    size_on_disk,
     write_layer,
 )
-from builder.ports import BuiltImage, ImageBuild, IndexEntry, PushedImage, Reporter
+from builder.ports import ImageBuild, IndexEntry, PushedImage, Reporter
 from builder.project.build_plan import Workplace
 from builder.project.inputs import Input, ort_wheel
 from builder.project.variants import Origin
@@ -61,7 +62,8 @@ class MadeImage:
 
     tag: str
     manifest: Manifest
-    built: BuiltImage
+    layers: tuple[str, ...]
+    """As ``Engine.layers`` tells them."""
     entry: IndexEntry | None
 
 
@@ -124,10 +126,11 @@ class RuntimeImage:
                 platform=PLATFORMS[self._platform],
             )
             self._build(request)
-            built = wiring.engine.image(tag)
-            self._reporter.say(f"image {tag}  {built.size / 1e6:,.0f} MB in {len(built.layers)} layers")
+            built = wiring.engine.layers(tag)
+            size = size_on_disk(context.iterdir())
+            self._reporter.say(f"image {tag}  {size / 1e6:,.0f} MB in {len(built)} layers")
             if manifest.provider != CUDA:
-                hold_to_budget(manifest, built.size, wiring.project.image.budget)
+                hold_to_budget(manifest, size, wiring.project.image.budget)
             entry = None
             if self._push_to:
                 image, entry = self._push(request, contents, built, self._push_to)
@@ -135,7 +138,7 @@ class RuntimeImage:
                 self._reporter.say(f"{size / 1e6:,.1f} MB compressed, NVIDIA's layers and models not counted")
                 if manifest.provider == CUDA and manifest.onnxruntime.origin == Origin.SOURCE.value:
                     hold_to_budget(manifest, size, wiring.project.image.budget)
-        return MadeImage(tag=tag, manifest=manifest, built=built, entry=entry)
+        return MadeImage(tag=tag, manifest=manifest, layers=built, entry=entry)
 
     def _lay_out(self, context: Path, contents: _Contents) -> Sequence[str]:
         """Write Dockerfile and layers; the layers' names, in order, without the system's."""
@@ -178,7 +181,7 @@ class RuntimeImage:
             self._wiring.engine.build(request, lambda line: print(line, file=log))
 
     def _push(
-        self, request: ImageBuild, contents: _Contents, built: BuiltImage, repository: str
+        self, request: ImageBuild, contents: _Contents, built: tuple[str, ...], repository: str
     ) -> tuple[PushedImage, IndexEntry]:
         """Push what was built, whose layers BuildKit holds; what is there then, and its entry in an index."""
         engine, docker = self._wiring.engine, PLATFORMS[self._platform]
@@ -236,6 +239,6 @@ def publish_index(
         digest = engine.publish(repository, names, [one.entry for one in images if one.entry])
     for tag in (f"{repository}:{name}" for name in names):
         for one in images:
-            require_same(tag, one.built, engine.pushed(tag, PLATFORMS[one.manifest.platform]))
+            require_same(tag, one.layers, engine.pushed(tag, PLATFORMS[one.manifest.platform]))
         reporter.say(f"pushed {tag}")
     reporter.say(f"{repository}@{digest}")

@@ -24,7 +24,7 @@ from builder.formats.package_names import CUDA, LINUX, LINUX_ARM64, REDUCED
 from builder.package.attestations import Part
 from builder.package.contents import NVIDIA
 from builder.pipeline.render import template_environment
-from builder.ports import BuiltImage, PushedImage
+from builder.ports import PushedImage
 from builder.project.inputs import Input
 
 PLATFORMS: Mapping[str, str] = {LINUX: "linux/amd64", LINUX_ARM64: "linux/arm64"}
@@ -244,6 +244,15 @@ def write_layer(files: Mapping[str, Path], tar: Path) -> None:
                 archive.addfile(info, file)
 
 
+def size_on_disk(tars: Iterable[Path]) -> int:
+    """The bytes of the files in layers. An engine with containerd's image store tells compressed ones."""
+    size = 0
+    for tar in tars:
+        with tarfile.open(tar, "r:") as layer:
+            size += sum(file.size for file in layer if file.isreg())
+    return size
+
+
 def hold_to_budget(manifest: Manifest, size: int, budget: int) -> None:
     """Raise ``CheckFailedError`` for an image that is too large: ``size`` bytes are more than ``budget``."""
     if size > budget:
@@ -261,11 +270,11 @@ def own_size(names: Iterable[str], image: PushedImage) -> int:
     return sum(image.sizes) - sum(image.sizes[1 : 1 + others])
 
 
-def require_same(tag: str, built: BuiltImage, pushed: PushedImage) -> None:
+def require_same(tag: str, built: tuple[str, ...], pushed: PushedImage) -> None:
     """Raise ``IntegrityError`` unless the registry has, under ``tag``, the layers that were built."""
-    if pushed.layers != built.layers:
+    if pushed.layers != built:
         raise IntegrityError(
             f"{tag} has other layers in its registry than the image that was built: wanted "
-            f"{', '.join(built.layers)}, got {', '.join(pushed.layers)}",
+            f"{', '.join(built)}, got {', '.join(pushed.layers)}",
             advice="Somebody else may have pushed at the same time: run the same command again.",
         )

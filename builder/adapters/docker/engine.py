@@ -25,7 +25,6 @@ from builder.adapters.docker.registry import Registry
 from builder.errors import CommandError, DiskError, ToolMissingError, TransferError
 from builder.files.disk import says_full
 from builder.ports import (
-    BuiltImage,
     Completed,
     ContainerRun,
     EngineFacts,
@@ -100,11 +99,10 @@ class DockerEngine:
                 advice="Try again.",
             ) from error
 
-    def image(self, reference: str) -> BuiltImage:
-        """See ``ports.Engine.image``."""
+    def layers(self, reference: str) -> tuple[str, ...]:
+        """See ``ports.Engine.layers``."""
         with _engine_errors():
-            found = self._sdk().images.get(reference).attrs
-        return BuiltImage(size=int(found["Size"]), layers=tuple(found["RootFS"]["Layers"]))
+            return tuple(self._sdk().images.get(reference).attrs["RootFS"]["Layers"])
 
     def pushed(self, reference: str, platform: str) -> PushedImage:
         """See ``ports.Engine.pushed``."""
@@ -157,14 +155,14 @@ class DockerEngine:
             sdk = self._sdk()
             containers = sdk.containers.list(all=True, filters={"label": f"{LABEL}=run"})
             images = {
-                tag: image
-                for image in sdk.images.list(filters={"label": LABEL})
-                for tag in image.tags
+                tag: int(image["Size"])
+                for image in sdk.api.images(filters={"label": LABEL})
+                for tag in image["RepoTags"] or ()
                 if tag.startswith("ortpacks/")
             }
         return [
             *(Held("container", one.short_id, str(one.id)) for one in containers),
-            *(Held("image", tag, tag, int(image.attrs["Size"])) for tag, image in sorted(images.items())),
+            *(Held("image", tag, tag, size) for tag, size in sorted(images.items())),
             *self._buildx.caches(),
         ]
 

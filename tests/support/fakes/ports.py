@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,6 @@ from pathlib import Path
 
 from builder.errors import BuilderError, ToolMissingError, TransferError
 from builder.ports import (
-    BuiltImage,
     Completed,
     ContainerRun,
     EngineFacts,
@@ -87,8 +87,8 @@ class FakeEngine:
     runs: list[ContainerRun] = field(default_factory=list)
     builds: list[ImageBuild] = field(default_factory=list)
     on_build: Callable[[ImageBuild, Callable[[str], None]], None] = lambda request, on_line: None
-    built: BuiltImage = field(default_factory=lambda: BuiltImage(size=60, layers=("sha256:1", "sha256:2")))
-    """What is there of any image that was built."""
+    built: tuple[str, ...] = ("sha256:1", "sha256:2")
+    """The layers of any image that was built."""
     registry: PushedImage | None = None
     """What any registry has; what was built unless said."""
     published: list[tuple[str, Sequence[str], Sequence[IndexEntry]]] = field(default_factory=list)
@@ -119,11 +119,11 @@ class FakeEngine:
             raise TransferError(f"{reference} cannot be resolved: no such host. Check the network.")
         return self.digests[reference]
 
-    def image(self, reference: str) -> BuiltImage:
+    def layers(self, reference: str) -> tuple[str, ...]:
         return self.built
 
     def pushed(self, reference: str, platform: str) -> PushedImage:
-        return self.registry or PushedImage("sha256:d", self.built.layers, (20, 30))
+        return self.registry or PushedImage("sha256:d", self.built, (20, 30))
 
     def publish(self, repository: str, tags: Sequence[str], images: Sequence[IndexEntry]) -> str:
         self.published.append((repository, tags, images))
@@ -192,7 +192,7 @@ class FakeStore:
 
 @dataclass
 class FakeRootfs:
-    """Root file systems that are a line of text."""
+    """Root file systems that are a line of text; a slim one is a tar with a file of it."""
 
     folder: Path
     asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
@@ -208,7 +208,11 @@ class FakeRootfs:
         return path
 
     def slim(self, suite: str, packages: Sequence[str], arch: str) -> Path:
-        return self.tar(f"slim-{arch}-{suite}", packages)
+        text = self.tar(f"slim-{arch}-{suite}", packages)
+        tar = text.with_suffix(".slim.tar")
+        with tarfile.open(tar, "w") as archive:
+            archive.add(text, "etc/issue")
+        return tar
 
     def slim_packages(self, suite: str, packages: Sequence[str], arch: str) -> tuple[DebianPackage, ...]:
         return tuple(replace(one, arch=arch) for one in self.packages(suite, packages)[1:])

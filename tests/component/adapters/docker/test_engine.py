@@ -22,7 +22,7 @@ from docker.types import Mount
 from builder.adapters.docker.buildx import Buildx
 from builder.adapters.docker.engine import DockerEngine, root_cause
 from builder.errors import BuilderError, CommandError, DiskError, ToolMissingError, TransferError
-from builder.ports import Completed, ContainerRun, ImageBuild
+from builder.ports import Completed, ContainerRun, Held, ImageBuild
 from tests.support.fakes.ports import FakeRunner
 
 NOWHERE = {"DOCKER_HOST": "unix:///nonexistent/docker.sock"}
@@ -38,6 +38,15 @@ def test_no_engine_says_where_it_looked_and_what_to_do() -> None:
         ToolMissingError, match=r"No Docker engine answers at unix:///nonexistent/docker.sock"
     ):
         DockerEngine(FakeRunner(), NOWHERE).facts()
+
+
+IMAGES = (
+    {"Id": "sha256:c8e5", "RepoTags": ["ortpacks/cpu:1.21.0", "mine:1"], "Size": 177118668},
+    {"Id": "sha256:39a9", "RepoTags": [], "Size": 247341001},
+    {"Id": "sha256:3da2", "RepoTags": ["ortpacks/bare:assembled-ee875ed74d23"], "Size": 247341001},
+    {"Id": "sha256:4fb0", "RepoTags": None, "Size": 5},
+)
+"""What Docker 29.7.2 lists of ours, cut down; 26.1.5 lists one without tags as the last."""
 
 
 class Docker29(BaseHTTPRequestHandler):
@@ -60,6 +69,10 @@ class Docker29(BaseHTTPRequestHandler):
             self._answer(200, {})
         elif found["path"] == "/_ping":
             self._answer(200, "OK")
+        elif found["path"].startswith("/containers/json"):
+            self._answer(200, [])
+        elif found["path"].startswith("/images/json"):
+            self._answer(200, IMAGES)
         else:
             self._answer(404, {"message": "No such image"})
 
@@ -98,6 +111,18 @@ def engine(answers: type[Docker29]) -> Iterator[DockerEngine]:
 def test_an_engine_without_old_versions_of_its_api_answers() -> None:
     with engine(Docker29) as docker29:
         assert not docker29.has_image("ortpacks/no:1")
+
+
+def test_images_take_what_the_engine_lists_and_not_what_containerd_holds_compressed() -> None:
+    """Where containerd stores images, ``inspect`` told 44,858,828 bytes of the first one."""
+    with engine(Docker29) as docker29:
+        assert docker29.held() == [
+            Held("image", name, name, size)
+            for name, size in (
+                ("ortpacks/bare:assembled-ee875ed74d23", 247341001),
+                ("ortpacks/cpu:1.21.0", 177118668),
+            )
+        ]
 
 
 def test_podman_is_told_by_its_name() -> None:
